@@ -72,7 +72,7 @@ def divided(root: Path) -> Path:
     return root
 
 
-def amd(root: Path, *near: str, cards: bool = True) -> Path:
+def amd(root: Path, *near: str) -> Path:
     """A machine with AMD's GPUs behind a graphics chip of another maker, which has the first numbers."""
     for number, (maker, cpus) in enumerate((("0x1a03", "0-7"), *(("0x1002", cpus) for cpus in near))):
         device = root / f"sys/class/drm/renderD{128 + number}/device"
@@ -80,8 +80,7 @@ def amd(root: Path, *near: str, cards: bool = True) -> Path:
         write(device / "local_cpulist", f"{cpus}\n")
         write(device / f"drm/card{number}", "")
         write(root / f"dev/dri/renderD{128 + number}", "")
-        if cards:
-            write(root / f"dev/dri/card{number}", "")
+        write(root / f"dev/dri/card{number}", "")
     return root
 
 

@@ -12,7 +12,6 @@ from images.controller.configuration import Files, Store, config_hash
 from tests.unit.images.agents import World
 
 GOOD = {"slurm.conf": "ClusterName=a\n"}
-BETTER = {"slurm.conf": "ClusterName=a\nMaxJobCount=5\n"}
 SMALL = {"slurm.conf": "ClusterName=a\nMaxJobCount=1\n"}
 
 
@@ -58,52 +57,6 @@ def test_a_limit_that_is_too_small_is_not_what_slurmctld_starts_with(world: Full
 
     assert world.store.current() == config_hash(GOOD)
     assert world.ready.exists(), "slurmctld starts with the old ones"
-
-
-def test_a_limit_that_is_too_small_for_what_runs_never_reaches_slurmctld(world: Full) -> None:
-    world.start(GOOD)
-
-    world.agent.take(SMALL)
-
-    assert world.store.current() == world.board.get().active == config_hash(GOOD)
-    assert world.rejected.message == "too small"
-
-
-def test_a_full_volume_is_named_and_the_change_is_taken_when_there_is_room(
-    world: Full, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.start(GOOD)
-    before = world.store.current()
-    with monkeypatch.context() as patch:
-        patch.setattr(Store, "_write", full)
-        world.agent.take(BETTER)
-        status = world.board.get()
-        assert status.rejected is not None
-        assert "the volume controller-state is full" in status.rejected.message
-        assert "slurmstack:controller: {storage: ...}" in status.rejected.message
-        assert world.store.current() == before
-        world.clock.sleep(LOOK_AGAIN_SECONDS)
-        world.agent.tick()
-        assert world.store.current() == before
-
-    world.clock.sleep(LOOK_AGAIN_SECONDS)
-    world.agent.tick()
-
-    assert world.board.get().active == config_hash(BETTER)
-    assert world.board.get().rejected is None
-
-
-def test_a_full_volume_does_not_keep_slurmctld_from_what_it_ran_with(
-    world: Full, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.start(GOOD)
-    monkeypatch.setattr(Store, "_write", full)
-    world.restart_agent()
-    world.ready.unlink()
-
-    world.agent.take(BETTER)
-
-    assert world.ready.exists(), "slurmctld may start"
 
 
 def test_a_first_configuration_waits_for_room(world: Full, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,23 +24,6 @@ def topology(world: World) -> str:
     return world.agent.published()[TOPOLOGY_CONF]
 
 
-def test_the_stack_knows_a_configuration_by_its_own_files_whatever_the_tree(controller: World) -> None:
-    assert controller.board.get().active == config_hash(STACK)
-    assert topology(controller) == "# first x\n"
-    assert controller.agent.reload("# second\n")
-    assert topology(controller) == "# second\n"
-    assert controller.board.get().active == config_hash(STACK)
-    assert controller.board.get().pending is None
-
-
-def test_a_changed_setting_keeps_the_tree(controller: World) -> None:
-    controller.agent.reload("# second\n")
-    changed = {**STACK, "slurm.conf": "ClusterName=a\nMaxJobCount=5\n"}
-    controller.agent.take(changed)
-    assert topology(controller) == "# second\n"
-    assert controller.board.get().active == config_hash(changed)
-
-
 def test_a_new_tree_goes_with_the_settings_in_force_not_with_rejected_ones(controller: World) -> None:
     controller.agent.take({**STACK, "slurm.conf": MISSPELT})
     assert controller.agent.reload("# second\n")
@@ -65,22 +48,6 @@ def test_while_slurmctld_is_down_no_tree_is_published(controller: World) -> None
     controller.slurmctld.up = False
     assert not controller.agent.reload("# second\n")
     assert topology(controller) == "# first x\n"
-
-
-def test_an_agent_that_restarts_goes_on_with_the_tree_of_before(controller: World, tmp_path: Path) -> None:
-    controller.agent.reload("# second\n")
-    again = World(tmp_path)
-    again.slurmctld.up = True
-    again.agent.take(STACK)
-    assert topology(again) == "# second\n"
-    assert again.slurmctld.reconfigured == 0
-    assert again.board.get().active == config_hash(STACK)
-
-
-def test_without_labels_in_the_stack_there_is_no_tree(controller: World) -> None:
-    controller.agent.take({"slurm.conf": "ClusterName=a\n"})
-    assert TOPOLOGY_CONF not in controller.agent.published()
-    assert version_of({"slurm.conf": "ClusterName=a\n"}) == config_hash({"slurm.conf": "ClusterName=a\n"})
 
 
 def test_the_name_of_a_version_tells_the_stacks_part() -> None:

@@ -1,4 +1,4 @@
-"""await-config and the agent's HTTP server."""
+"""await-config: which configuration it waits for, and until when."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from images.controller.await_config import await_config, wanted_of
 from slurm.conf import config_hash
@@ -31,14 +29,6 @@ def wait(*values: dict[str, Any] | Exception) -> tuple[int, list[str]]:
     return await_config(lambda: "h", answers(*values), log.append, FakeClock()), log
 
 
-def test_it_ends_well_when_the_configuration_is_active() -> None:
-    code, _ = wait(
-        {"active": "old", "pending": "h", "rejected": None}, {"active": "h", "pending": None, "rejected": None}
-    )
-
-    assert code == 0
-
-
 def test_it_knows_the_configuration_that_is_mounted(tmp_path: Path) -> None:
     files = {"slurm.conf": "ClusterName=c\n", "gres.conf": ""}
     for name, content in files.items():
@@ -51,22 +41,10 @@ def test_it_knows_the_configuration_that_is_mounted(tmp_path: Path) -> None:
     assert (mounted(), named()) == (config_hash(files), "0123456789abcdef")
 
 
-@pytest.mark.parametrize("arguments", [[], ["a", "b"], ["--mounted"], ["--help"]])
-def test_wrong_arguments_name_no_configuration(arguments: list[str]) -> None:
-    assert wanted_of(arguments) is None
-
-
 def test_a_mounted_configuration_that_changes_meanwhile_is_the_one_that_counts() -> None:
     mounted = iter(["first", "first", "second"])
     status = {"active": "second", "pending": None, "rejected": None}
     assert await_config(lambda: next(mounted), lambda: status, lambda _: None, FakeClock()) == 0
-
-
-def test_a_rejection_is_told_with_slurms_message() -> None:
-    code, log = wait({"active": "old", "rejected": {"hash": "h", "message": "error: bad\nfatal: worse"}})
-
-    assert code == 2
-    assert log[-1] == "error: bad\nfatal: worse"
 
 
 def test_the_rejection_of_another_configuration_is_none_of_ours() -> None:

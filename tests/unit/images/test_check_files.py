@@ -32,12 +32,6 @@ def test_the_real_controllers_state_and_port_are_not_touched() -> None:
     assert "StateSaveLocation=/tmp/s/state\n" in conf
 
 
-def test_several_keys_on_one_line_are_told_apart() -> None:
-    conf = scratch_conf("ClusterName=a SlurmctldPort=6817 MaxJobCount=5\n")
-
-    assert conf.splitlines()[0].split() == ["ClusterName=a", "MaxJobCount=5"]
-
-
 def test_lines_keep_their_numbers() -> None:
     text = "# comment\nSlurmctldPort=6817\n\nPartitionName=x Stat=UP\n"
 
@@ -85,16 +79,6 @@ def test_a_partition_keeps_all_its_options_where_there_is_no_database() -> None:
     assert scratch_conf(f"{line}\n").splitlines()[0] == line
 
 
-def test_without_a_database_a_setting_that_needs_one_is_still_an_error_of_the_user() -> None:
-    assert "AccountingStorageTRES=gres/gpu" in scratch_conf("AccountingStorageTRES=gres/gpu\n")
-
-
-def test_a_comment_that_names_the_database_is_no_database() -> None:
-    conf = scratch_conf("#AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageTRES=gres/gpu\n")
-
-    assert "AccountingStorageTRES=gres/gpu" in conf
-
-
 def test_included_files_are_cleaned_too() -> None:
     files = {
         "slurm.conf": "Include site.conf\n",
@@ -108,17 +92,9 @@ def test_included_files_are_cleaned_too() -> None:
     assert found["topology.conf"] == files["topology.conf"]
 
 
-def test_a_key_that_only_ends_like_another_is_kept() -> None:
-    assert "XSlurmctldPort=1" in scratch_conf("XSlurmctldPort=1\n")
-
-
 def test_the_key_of_the_tokens_is_one_of_the_scratch_slurmctlds_own() -> None:
     line = "AuthAltParameters=jwt_key=/run/slurmstack/keys/jwt_hs256.key,disable_token_creation"
 
     assert scratch_conf(f"{line}\n").splitlines()[0] == (
         "AuthAltParameters=jwt_key=/tmp/s/jwt_hs256.key,disable_token_creation"
     )
-
-
-def test_a_key_at_another_place_is_looked_for_there() -> None:
-    assert "jwt_key=/mine\n" in scratch_conf("AuthAltParameters=jwt_key=/mine\n")

@@ -22,17 +22,6 @@ def test_the_hash_is_that_of_the_canonical_json() -> None:
     assert config_hash(dict(reversed(files.items()))) == config_hash(files)
 
 
-def test_current_leads_to_the_published_files(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-
-    store.publish(version(1))
-    second = store.publish(version(2))
-
-    assert store.current() == second
-    assert (tmp_path / "current/slurm.conf").read_text() == "MaxJobCount=2\n"
-    assert store.files(config_hash(version(1))) == version(1)
-
-
 def test_the_files_can_be_read_by_slurms_user(tmp_path: Path) -> None:
     old = os.umask(0o077)
     try:
@@ -54,16 +43,6 @@ def test_old_versions_are_dropped_but_never_the_one_before(tmp_path: Path) -> No
     assert len(kept) <= KEEP_VERSIONS + 1
 
 
-def test_going_back_to_the_version_before_needs_no_files(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    first = store.publish(version(1))
-    store.publish(version(2))
-
-    store.select(first)
-
-    assert store.current() == first
-
-
 def test_a_version_that_a_crash_left_half_written_is_written_again(tmp_path: Path) -> None:
     store = Store(tmp_path)
     half = tmp_path / "versions" / config_hash(version(1))
@@ -73,16 +52,6 @@ def test_a_version_that_a_crash_left_half_written_is_written_again(tmp_path: Pat
     store.publish(version(1))
 
     assert store.files(config_hash(version(1))) == version(1)
-
-
-def test_nothing_is_in_force_before_the_first(tmp_path: Path) -> None:
-    assert Store(tmp_path).current() is None
-
-
-def test_a_link_to_a_version_that_is_gone_is_nothing_in_force(tmp_path: Path) -> None:
-    (tmp_path / "current").symlink_to("versions/gone")
-
-    assert Store(tmp_path).current() is None
 
 
 def test_kubelets_own_entries_of_a_mounted_config_map_are_not_files(tmp_path: Path) -> None:

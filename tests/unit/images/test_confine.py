@@ -24,11 +24,9 @@ def refused(_node: str, _memory_mib: int, _runner: Runner) -> Subtree:
     raise CannotConfineError("the machine has version 1 of cgroups, or both versions")
 
 
-def found(
-    tmp_path: Path, wanted: str = "auto", conf: str = NODE_CONF, *, version: object = "24.11.5", **more: object
-) -> Confinement:
+def found(tmp_path: Path, wanted: str = "auto", conf: str = NODE_CONF, **more: object) -> Confinement:
     given = {"take": taken, "why_no_devices": lambda: "", **more}
-    runner = FakeRunner({"/usr/sbin/slurmd -V": Result(code=0, stdout=f"slurm {version}\n")})
+    runner = FakeRunner({"/usr/sbin/slurmd -V": Result(code=0, stdout="slurm 24.11.5\n")})
     return find(wanted, "default-0", conf, runner, directory=tmp_path, **given)  # type: ignore[arg-type]
 
 
@@ -42,14 +40,6 @@ def test_a_machine_that_can_holds_jobs_to_everything(tmp_path: Path) -> None:
         "AllowedSwapSpace=0",
         "ConstrainDevices=yes",
     ]
-
-
-def test_the_cgroup_of_a_job_has_its_number_with_each_version_of_slurm(tmp_path: Path) -> None:
-    """By that it is found at the end. 24.11 has no other name, and would not start with a line that is new to it."""
-    found(tmp_path)
-    assert "JobIdPaths" not in (tmp_path / "cgroup.conf").read_text()
-    found(tmp_path, version="26.05.5")
-    assert "CgroupJobIdPaths=yes\n" in (tmp_path / "cgroup.conf").read_text()
 
 
 def test_cpus_that_others_use_too_are_not_divided(tmp_path: Path) -> None:
@@ -89,16 +79,12 @@ def test_where_it_is_required_a_worker_that_cannot_does_not_start(
         found(tmp_path, "required", conf, **more)
 
 
-def test_a_worker_without_devices_needs_no_programs_for_them(tmp_path: Path) -> None:
-    assert found(tmp_path, "required", why_no_devices=lambda: "no programs").confined
-
-
 def test_where_it_is_off_nothing_is_touched(tmp_path: Path) -> None:
     assert not found(tmp_path, "off", take=refused).confined
 
 
-def lines(tmp_path: Path, *, confined: bool, own_cpus: bool, in_jail: bool = False) -> list[str]:
-    write_slurm_conf(confined=confined, own_cpus=own_cpus, in_jail=in_jail, directory=tmp_path, root=tmp_path)
+def lines(tmp_path: Path, *, confined: bool, own_cpus: bool) -> list[str]:
+    write_slurm_conf(confined=confined, own_cpus=own_cpus, in_jail=False, directory=tmp_path, root=tmp_path)
     return (tmp_path / "slurm.conf").read_text().splitlines()
 
 
@@ -108,13 +94,4 @@ def test_slurmd_is_told_which_plugins_hold(tmp_path: Path) -> None:
     assert lines(tmp_path, confined=True, own_cpus=True) == ["TaskPlugin=task/affinity,task/cgroup", *cgroups]
     assert lines(tmp_path, confined=True, own_cpus=False) == ["TaskPlugin=task/cgroup", *cgroups]
     assert lines(tmp_path, confined=False, own_cpus=True) == ["TaskPlugin=task/affinity"]
-    assert lines(tmp_path, confined=False, own_cpus=False) == []
-
-
-def test_sbcast_goes_into_cells_by_slurm_s_plugin_where_there_is_one(tmp_path: Path) -> None:
-    assert lines(tmp_path, confined=False, own_cpus=False, in_jail=True) == []
-    plugins = tmp_path / "usr/lib/x86_64-linux-gnu/slurm-wlm"
-    plugins.mkdir(parents=True)
-    (plugins / "job_container_jail.so").touch()
-    assert lines(tmp_path, confined=False, own_cpus=False, in_jail=True) == ["JobContainerType=job_container/jail"]
     assert lines(tmp_path, confined=False, own_cpus=False) == []

@@ -61,9 +61,3 @@ def test_a_worker_smaller_than_its_machine_has_the_first_cores() -> None:
 )
 def test_what_cannot_be_told_stays_as_the_stack_file_has_it(cpus: int, allowed: range | tuple[int, ...]) -> None:
     assert described(CONF.format(cpus), TWO_SOCKETS, frozenset(allowed)) == CONF.format(cpus)
-
-
-def test_this_machine_is_read() -> None:
-    found = read_topology()
-
-    assert found is None or found.sockets * found.cores * found.threads == len(found.order)

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result
-from images.common.gpu_jobs import Gpu, GpuJobs
-from images.worker.cpus import Topology
-from images.worker.gres import find_devices, own_lines, write_gres_conf
+from images.common.gpu_jobs import Gpu
+from images.worker.gres import find_devices, own_lines
 from tests.fakes.commands import FakeRunner
 from tests.stacks import ROOT
 from tests.unit.images.gpu_machines import (
@@ -34,11 +33,10 @@ def lines(
     *,
     log: list[str] | None = None,
     answers: FakeRunner | None = None,
-    topology: Topology | None = TWO_SOCKETS,
 ) -> list[str]:
     told = [] if log is None else log
     devices = find_devices(conf, vendor, runner=answers or FakeRunner(), log=told.append, root=root)
-    return own_lines(conf, vendor, topology, devices, told.append)
+    return own_lines(conf, vendor, TWO_SOCKETS, devices, told.append)
 
 
 @pytest.mark.parametrize("near", [("0,2,4,6", "1,3,5,7"), ("0-7", "0-7"), ()])
@@ -68,12 +66,6 @@ def test_without_one_socket_all_gpus_are_near_everything(tmp_path: Path, near: s
     ]
 
 
-def test_a_node_that_is_registered_without_sockets_has_none_to_be_near_to(tmp_path: Path) -> None:
-    nvidia(tmp_path, "0,2,4,6", "1,3,5,7")
-    assert lines(tmp_path, "CPUs=4 Gres=gpu:2")[1] == "Name=gpu File=/dev/nvidia0 Flags=nvidia_gpu_env"
-    assert lines(tmp_path, "CPUs=4 Gres=gpu:2", topology=None) == lines(tmp_path, "CPUs=4 Gres=gpu:2")
-
-
 def test_gpus_that_the_pod_was_not_given_are_not_offered(tmp_path: Path) -> None:
     nvidia(tmp_path, "0,4", "1,5")
     (tmp_path / "dev/nvidia0").unlink()
@@ -97,13 +89,6 @@ def names(root: Path, conf: str, answers: FakeRunner | None = None) -> list[Gpu 
     return [device.shown for device in devices]
 
 
-def test_exporters_know_parts_by_gpu_and_instance(tmp_path: Path) -> None:
-    conf = f"{REGISTERED} Gres=gpu:1g.10gb:1,gpu:1g.10gb.me:1,gpu:3g.40gb:1"
-    assert names(divided(tmp_path), conf, runner()) == [
-        Gpu(name="1.7", uuid="MIG-b0"), Gpu(name="0.9", uuid="MIG-a1"), Gpu(name="0.1", uuid="MIG-a0"),
-    ]  # fmt: skip
-
-
 def test_exporters_know_gpus_by_their_place_on_the_bus_where_all_are_there(tmp_path: Path) -> None:
     for place, minor in enumerate((3, 2, 0, 1)):
         text = f"GPU UUID: \t GPU-{place}\nDevice Minor: \t {minor}\n"
@@ -114,12 +99,6 @@ def test_exporters_know_gpus_by_their_place_on_the_bus_where_all_are_there(tmp_p
     (tmp_path / "dev/nvidia0").unlink()
     found = [(gpu.name, gpu.uuid) for gpu in names(tmp_path, "CPUs=4 Gres=gpu:3") if gpu]
     assert found == [("1", "GPU-3"), ("2", "GPU-1"), ("3", "GPU-0")], "the others are another pod's"
-
-
-def test_parts_that_the_pod_was_not_given_are_not_offered(tmp_path: Path) -> None:
-    (divided(tmp_path) / "dev/nvidia-caps/nvidia-cap85").unlink()
-    found = lines(tmp_path, f"{REGISTERED} Gres=gpu:1g.10gb:1", answers=runner())
-    assert [line.split()[1] for line in found[1:]] == ["Type=1g.10gb", "Type=3g.40gb"]
 
 
 @pytest.mark.parametrize(
@@ -140,26 +119,12 @@ def test_parts_that_cannot_be_found_are_told_and_slurm_drains_the_node(
     assert log[1] == "no GPUs were found, and Slurm will drain this node for it"
 
 
-def test_a_kernel_without_numbers_for_parts_is_told(tmp_path: Path) -> None:
-    (divided(tmp_path) / "proc/driver/nvidia-caps/mig-minors").unlink()
-    log: list[str] = []
-    assert lines(tmp_path, "CPUs=4 Gres=gpu:1g.10gb:7", log=log, answers=runner()) == ["AutoDetect=off"]
-    assert "mig-minors" in log[0]
-
-
 def test_gpus_of_amd_have_two_files_each(tmp_path: Path) -> None:
     assert lines(amd(tmp_path, "0,2,4,6", "1,3"), f"{REGISTERED} Gres=gpu:mi300x:2", "amd") == [
         "AutoDetect=off",
         "Name=gpu Type=mi300x MultipleFiles=/dev/dri/card1,/dev/dri/renderD129 Cores=0-1 Flags=amd_gpu_env",
         "Name=gpu Type=mi300x MultipleFiles=/dev/dri/card2,/dev/dri/renderD130 Cores=2-3 Flags=amd_gpu_env",
     ]
-
-
-def test_gpus_of_amd_without_the_file_for_screens_are_offered_by_the_other(tmp_path: Path) -> None:
-    found = lines(amd(tmp_path, "0-7", cards=False), "CPUs=4 Gres=gpu:1", "amd")
-    assert found == ["AutoDetect=off", "Name=gpu File=/dev/dri/renderD129 Flags=amd_gpu_env"]
-    (tmp_path / "dev/dri/renderD129").unlink()
-    assert lines(tmp_path, "CPUs=4 Gres=gpu:1", "amd") == ["AutoDetect=off"]
 
 
 def test_no_gpu_at_all_is_told(tmp_path: Path) -> None:
@@ -171,19 +136,6 @@ def test_no_gpu_at_all_is_told(tmp_path: Path) -> None:
         log: list[str] = []
         assert lines(tmp_path, conf, vendor, log=log) == ([] if vendor == "nvidia" else ["AutoDetect=off"])
         assert log == ["no GPUs were found, and Slurm will drain this node for it"]
-
-
-def test_the_file_is_there_for_every_node_and_empty_where_there_is_nothing_to_say(tmp_path: Path) -> None:
-    """An earlier start may have left another one."""
-    write(tmp_path / "node/gres.conf", "Name=gpu File=/dev/nvidia7\n")
-    root = nvidia(tmp_path / "root", "0,4")
-    for conf, expected in (("CPUs=4", ""), (f"{REGISTERED} Gres=gpu:1", "AutoDetect=off\n")):
-        write_gres_conf(
-            conf, "nvidia", TWO_SOCKETS, runner=FakeRunner(), log=print, directory=tmp_path / "node", root=root,
-            jobs=GpuJobs(shown=tmp_path / "shown", own=tmp_path / "own"),
-        )  # fmt: skip
-        assert (tmp_path / "node/gres.conf").read_text().startswith(expected)
-        assert bool(expected) == bool((tmp_path / "node/gres.conf").read_text())
 
 
 def test_no_line_is_longer_than_the_cluster_s_file(tmp_path: Path) -> None:

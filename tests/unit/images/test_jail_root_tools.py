@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import resource
 import time
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from images.common import jail_roots
 from images.common.log import Log
 from images.common.process import RefusedError
-from images.jail import removal, roots, walk
+from images.jail import removal, roots
 from images.jail.manifest import compare, read_manifest
 from images.jail.populate import Wanted, populate, populate_root
 from images.jail.walk import DEEPEST, Bounds
@@ -48,49 +47,6 @@ def deep(directory: Path, levels: int) -> None:
         here = below
     os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
     os.close(here)
-
-
-def test_all_roots_are_listed_with_what_is_known_of_them(volume: Path) -> None:
-    (volume / "home/alice").mkdir()
-    (volume / "home/alice/large").write_bytes(b"x" * 2**20)
-    jail_roots.make_directory_of(volume, "green")
-
-    first, blue, green = roots.list_roots(volume, sizes=True)
-
-    assert (first["name"], first["whole"], first["version"], first["release"]) == ("", True, "24.11-abc", "24.11")
-    assert 0 < first["bytes"] < 2**20, "homes are no part of a root"
-    assert (blue["name"], blue["version"], blue["more"]) == ("blue", "24.11-def", False)
-    assert (green["name"], green["whole"]) == ("green", False)
-
-
-def test_what_users_added_changed_and_removed_is_told(volume: Path) -> None:
-    root = jail_roots.root_of(volume, "blue")
-    assert roots.diff(volume, "blue")["counts"] == {"added": 0, "changed": 0, "removed": 0}
-    (root / "opt/app/lib").mkdir(parents=True)
-    (root / "opt/app/lib/x").write_text("x")
-    (root / "usr/bin/one").write_text("longer")
-    (root / "usr/bin/two").unlink()
-    (root / "usr/bin/three").chmod(0o4755)
-    (root / "usr/bin/link").unlink()
-    (root / "usr/bin/link").symlink_to("three")
-    (root / "home/alice").mkdir()
-    (root / "etc/passwd").write_text("ours")
-
-    found = roots.diff(volume, "blue")
-
-    assert found["added"] == {"/opt/app": 3}
-    assert sorted(found["changed"]) == ["/usr/bin/link", "/usr/bin/one", "/usr/bin/three"]
-    assert found["removed"] == ["/usr/bin/two"]
-    assert not found["incomplete"]
-
-
-def test_a_directory_that_went_is_told_once(volume: Path) -> None:
-    root = jail_roots.root_of(volume, "blue")
-    for name in ("one", "two", "three", "link"):
-        (root / "usr/bin" / name).unlink()
-    (root / "usr/bin").rmdir()
-    found = roots.diff(volume, "blue")
-    assert (found["removed"], found["counts"]["removed"]) == (["/usr/bin"], 5)
 
 
 def test_a_root_without_a_list_of_its_files_is_told(volume: Path) -> None:
@@ -129,19 +85,12 @@ def test_a_link_to_another_root_is_not_gone_into(volume: Path) -> None:
     assert (volume / "usr/bin/one").exists()
 
 
-def test_a_removed_root_is_gone_whatever_is_in_it_and_its_numbers_are_kept(volume: Path) -> None:
+def test_a_removed_root_is_gone_and_its_numbers_are_kept(volume: Path) -> None:
     root = jail_roots.root_of(volume, "blue")
     (root / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\nbob:x:10007:10007::/home/bob:/bin/sh\nx:x:junk\n")
-    deep(root / "opt", 600)
-    os.mkfifo(root / "opt/pipe")
     (root / "opt/closed").mkdir(mode=0)
 
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (400, hard))
-    try:
-        removal.remove(volume, "blue", LOG)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    removal.remove(volume, "blue", LOG)
 
     assert sorted(path.name for path in (volume / jail_roots.ROOTS).iterdir()) == [".first", ".numbers.json"]
     assert jail_roots.kept_numbers(volume, "users") == {10007: "bob"}
@@ -171,7 +120,3 @@ def test_the_first_root_cannot_be_removed(volume: Path) -> None:
         with pytest.raises(RefusedError):
             removal.remove(volume, name, LOG)
     assert (volume / "usr/bin/one").exists()
-
-
-def test_long_paths_are_shortened() -> None:
-    assert len(walk.shown("/" + "a" * 10_000)) < 320

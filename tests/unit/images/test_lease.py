@@ -43,14 +43,6 @@ def spec(api: FakeKubernetes) -> dict[str, Any]:
     return found
 
 
-def test_the_first_one_takes_it_and_the_other_waits(api: FakeKubernetes, kube: Kube) -> None:
-    one, other = Lease(kube, "a"), Lease(kube, "b")
-    assert one.acquire(1) == 1
-    assert other.acquire(1) is None
-    assert one.renew(1)
-    assert (spec(api)["holderIdentity"], spec(api)["leaseTransitions"]) == ("a", 1)
-
-
 def test_it_runs_out_when_nobody_renews_it_for_as_long_as_one_has_watched(kube: Kube) -> None:
     clock = Hands()
     one, other = Lease(kube, "a"), Lease(kube, "b", clock)
@@ -92,15 +84,6 @@ def test_of_two_that_see_it_run_out_one_gets_it(api: FakeKubernetes, kube: Kube)
     assert spec(api)["holderIdentity"] == "c"
 
 
-def test_what_is_released_may_be_taken_at_once(kube: Kube) -> None:
-    one = Lease(kube, "a")
-    one.acquire(1)
-    one.release(1)
-    assert Lease(kube, "b").acquire(1) == 2
-    one.release(1)
-    assert Lease(kube, "a").acquire(1) is None
-
-
 def test_what_is_released_while_a_renewal_is_under_way_is_released(api: FakeKubernetes, kube: Kube) -> None:
     one = Lease(kube, "a")
     one.acquire(1)
@@ -112,14 +95,6 @@ def test_what_is_released_while_a_renewal_is_under_way_is_released(api: FakeKube
     api.before_change = renewed
     one.release(1)
     assert spec(api)["holderIdentity"] == ""
-
-
-def test_who_asks_an_api_server_that_is_away_is_told_so(api: FakeKubernetes, kube: Kube) -> None:
-    one = Lease(kube, "a")
-    one.acquire(1)
-    api.down = True
-    with pytest.raises(KubeError):
-        one.renew(1)
 
 
 def test_after_an_api_server_that_was_away_it_is_watched_anew(api: FakeKubernetes, kube: Kube) -> None:
@@ -144,9 +119,3 @@ def test_the_service_leads_to_one_pod_and_no_longer_to_the_other(api: FakeKubern
         lead_to(kube, me)
         labels = {name: pod["metadata"]["labels"] for name, pod in api.collections[PODS].items()}
         assert labels == {me: {"app": "x", ACTIVE: "yes"}, other: {"app": "x"}}
-
-
-def test_the_other_pod_may_be_gone(api: FakeKubernetes, kube: Kube) -> None:
-    api.put(PODS, "controller-1", metadata={"labels": {}})
-    lead_to(kube, "controller-1")
-    assert api.collections[PODS]["controller-1"]["metadata"]["labels"] == {ACTIVE: "yes"}

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from images.common.command import TIMED_OUT, Result
-from images.common.slurm_node import LEAVING_REASON, ControllerUnreachableError, Node
-from images.worker.leave import LOST, PATIENCE_SECONDS, Ending, Leaving
+from images.common.slurm_node import ControllerUnreachableError, Node
+from images.worker.leave import LOST, Ending, Leaving
 from tests.fakes.commands import FakeClock, FakeRunner
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 
@@ -33,52 +33,6 @@ def leave(
     return ending, log
 
 
-def test_an_idle_node_is_drained_and_its_record_deleted() -> None:
-    slurm, _ = slurm_with()
-
-    ending, _ = leave(slurm)
-
-    assert ending is Ending.DELETED
-    assert slurm.nodes == {}
-    order = [
-        command.split(" reason")[0] for command in slurm.runner.commands if "update" in command or "delete" in command
-    ]
-    assert order == [
-        "scontrol update nodename=w-0 state=drain",
-        "scontrol update nodename=w-0 state=down",
-        "scontrol delete nodename=w-0",
-    ]
-
-
-def test_a_node_that_a_pending_job_asks_for_leaves_and_stays_on_record() -> None:
-    slurm, node = slurm_with()
-    slurm.wanted = "w-[0-1]"
-
-    ending, _ = leave(slurm)
-
-    assert ending is Ending.WANTED
-    assert "w-0" in slurm.nodes
-    assert "DOWN" in node.states
-    assert node.reason == LEAVING_REASON, "the next pod of this name lifts it"
-
-
-def test_a_running_job_is_waited_for_and_never_killed() -> None:
-    (slurm, node), clock = slurm_with(jobs=1), FakeClock()
-
-    def after_an_hour() -> None:
-        assert not slurm.runner.ran("scontrol update nodename=w-0 state=down")
-        assert not slurm.runner.ran("scancel")
-        if clock.time > 3600:
-            node.jobs = ()
-
-    clock.on_sleep = after_an_hour
-    ending, log = leave(slurm, clock=clock)
-
-    assert ending is Ending.DELETED
-    assert clock.time > 3600
-    assert any("waiting for the jobs" in line for line in log)
-
-
 def test_a_long_wait_is_told_at_most_every_ten_seconds_and_polled_gently() -> None:
     (slurm, node), clock = slurm_with(jobs=1), FakeClock()
     clock.on_sleep = lambda: setattr(node, "jobs", ()) if clock.time > 600 else None
@@ -89,17 +43,6 @@ def test_a_long_wait_is_told_at_most_every_ten_seconds_and_polled_gently() -> No
     assert len(slurm.runner.commands) < 700
     asked = [command for command in slurm.runner.commands if command.startswith("squeue")]
     assert len(asked) <= 3, "it reads the whole queue, whatever users have written into it"
-
-
-def test_an_administrators_drain_stays_on_record() -> None:
-    slurm, node = slurm_with(states={"IDLE", "DRAIN"}, reason="bad memory")
-
-    ending, log = leave(slurm)
-
-    assert ending is Ending.KEPT
-    assert "w-0" in slurm.nodes
-    assert node.reason == "bad memory"
-    assert any("bad memory" in line for line in log)
 
 
 def test_an_administrator_who_drains_while_the_jobs_end_is_heard() -> None:
@@ -132,19 +75,6 @@ def test_a_node_that_is_resumed_meanwhile_is_drained_again() -> None:
     assert sum("state=drain" in command for command in slurm.runner.commands) >= 2
 
 
-def test_a_second_run_after_an_interrupted_one_deletes_the_record() -> None:
-    slurm, _ = slurm_with(states={"IDLE", "DRAIN"}, reason=LEAVING_REASON)
-
-    assert leave(slurm)[0] is Ending.DELETED
-
-
-def test_no_record_means_nothing_to_do() -> None:
-    slurm, _ = slurm_with()
-    slurm.nodes.clear()
-
-    assert leave(slurm)[0] is Ending.NO_RECORD
-
-
 def test_a_refused_deletion_is_told_and_ends() -> None:
     slurm, _ = slurm_with()
     slurm.refuses = {"delete w-0": "Requested operation is presently disabled: node is in a reservation"}
@@ -153,14 +83,6 @@ def test_a_refused_deletion_is_told_and_ends() -> None:
 
     assert ending is Ending.REFUSED
     assert any("in a reservation" in line for line in log)
-
-
-def test_without_a_controller_and_without_steps_it_ends_after_half_a_minute() -> None:
-    (slurm, _), clock = slurm_with(), FakeClock()
-    slurm.away = True
-
-    assert leave(slurm, clock=clock)[0] is Ending.ALONE
-    assert PATIENCE_SECONDS <= clock.time < PATIENCE_SECONDS + 5
 
 
 def test_a_controller_that_comes_back_in_time_deletes_the_record() -> None:
@@ -193,24 +115,6 @@ def test_an_unclear_answer_is_never_taken_for_an_absent_record(code: int) -> Non
 ELASTIC = {"IDLE", "CLOUD", "DYNAMIC_NORM"}
 
 
-def test_a_node_of_an_elastic_pool_is_powered_down_and_stays_on_record() -> None:
-    slurm, node = slurm_with(states=set(ELASTIC))
-
-    ending, _ = leave(slurm)
-
-    assert ending is Ending.ENDED_BY_SLURM
-    assert "POWERING_DOWN" in node.states
-
-
-def test_an_elastic_node_that_somebody_has_drained_stays_drained() -> None:
-    slurm, node = slurm_with(states={*ELASTIC, "DRAIN"}, reason="bad fan")
-
-    ending, _ = leave(slurm)
-
-    assert ending is Ending.KEPT
-    assert (node.states, node.reason) == ({*ELASTIC, "DRAIN"}, "bad fan")
-
-
 def test_where_slurm_no_longer_saves_power_it_leaves_as_any_node() -> None:
     """The last pool that was elastic has a fixed size now."""
     slurm, _ = slurm_with(states=set(ELASTIC))
@@ -220,21 +124,6 @@ def test_where_slurm_no_longer_saves_power_it_leaves_as_any_node() -> None:
 
     assert ending is Ending.DELETED
     assert slurm.nodes == {}
-
-
-def test_on_notice_no_job_starts_on_the_node_any_more_and_then_its_jobs_go_back_to_the_queue() -> None:
-    slurm, node = slurm_with(states=set(ELASTIC))
-    node.jobs = ("7+1", "7+0", "8_3", "9")
-    clock = FakeClock()
-    clock.on_sleep = lambda: node.states.add("POWERING_DOWN")
-
-    ending, _ = leave(slurm, clock=clock, preemptible=True)
-
-    assert ending is Ending.ENDED_BY_SLURM
-    assert slurm.changes()[:2] == [
-        f"scontrol update nodename=w-0 state=power_down_asap reason={LEAVING_REASON}",
-        "scontrol requeue incomplete 7,8_3,9",
-    ]
 
 
 def test_a_job_that_cannot_start_again_runs_on_and_its_user_is_told_once() -> None:
@@ -314,13 +203,3 @@ def test_on_notice_jobs_of_a_node_that_somebody_has_drained_go_back_too_and_its_
     ending, _ = leave(slurm, preemptible=True)
 
     assert (ending, slurm.requeued, node.reason) == (Ending.KEPT, ["0"], "bad fan")
-
-
-def test_jobs_of_a_node_whose_machine_stays_are_waited_for() -> None:
-    slurm, node = slurm_with(states=set(ELASTIC), jobs=1)
-    clock = FakeClock()
-    clock.on_sleep = lambda: node.states.add("POWERING_DOWN") if clock.time > 600 else None
-
-    leave(slurm, clock=clock)
-
-    assert slurm.requeued == []

@@ -13,7 +13,7 @@ from images.controller.leaving import (
     leaving_partitions,
     without_block,
 )
-from images.controller.leaving_rounds import count_jobs, in_a_list
+from images.controller.leaving_rounds import in_a_list
 from tests.unit.images.leaving_files import BOTH, GPU_NODES, HEAD, MAIN, ONE
 
 
@@ -42,12 +42,6 @@ def test_a_partition_over_several_pools_keeps_those_that_leave() -> None:
     )
 
 
-def test_a_pool_that_leaves_a_partition_that_stays_is_not_kept() -> None:
-    before = {"slurm.conf": HEAD + GPU_NODES + "PartitionName=main Nodes=a,gpu State=UP Default=YES\n"}
-
-    assert keep_partitions(ONE, before) == ONE
-
-
 def test_what_may_leave_together_with_a_partition_is_not_named_by_it() -> None:
     options = 'Default=YES Alternate=other QOS=small AllowQos=a,b DenyQos=a AllowGroups=g ALLOWACCOUNTS="a"'
     before = {"slurm.conf": f"{HEAD}PartitionName=old {options} Nodes=a State=UP MaxTime=5\n"}
@@ -74,15 +68,6 @@ def test_jobs_that_wait_keep_the_memory_that_they_get_unasked(option: str, kept:
     assert block == f"PartitionName=old Nodes=a{kept} State=DRAIN\n"
 
 
-def test_the_memory_of_one_partition_is_not_that_of_the_others() -> None:
-    lines = "PartitionName=old Nodes=a\nPartitionName=large Nodes=b DefMemPerCPU=900\n"
-    before = {"slurm.conf": f"{HEAD}DefMemPerCPU=100\n{lines}"}
-
-    block = block_of(keep_partitions({"slurm.conf": f"{HEAD}DefMemPerCPU=5000\n{MAIN}"}, before))
-
-    assert block.splitlines()[0] == "PartitionName=old Nodes=a DefMemPerCPU=100 State=DRAIN"
-
-
 def test_keys_are_read_as_slurm_reads_them() -> None:
     before = {
         "slurm.conf": HEAD
@@ -106,16 +91,6 @@ def test_a_partition_that_is_kept_stays_over_further_changes_until_it_is_dropped
     assert drop_partitions(again, ["gpu"]) == changed
 
 
-def test_of_several_partitions_one_is_dropped_with_the_nodes_that_only_it_needs() -> None:
-    other = "NodeSet=old Feature=old\nPartitionName=old Nodes=old State=UP\n"
-    kept = keep_partitions(ONE, {"slurm.conf": BOTH["slurm.conf"] + other})
-    assert leaving_partitions(kept) == ("gpu", "old")
-
-    left = drop_partitions(kept, ["gpu"])
-
-    assert block_of(left) == "NodeSet=old Feature=old\nPartitionName=old Nodes=old State=DRAIN\n"
-
-
 def test_a_partition_that_comes_back_is_the_stacks_again() -> None:
     assert keep_partitions(BOTH, keep_partitions(ONE, BOTH)) == BOTH
 
@@ -126,22 +101,6 @@ def test_the_stack_knows_a_version_by_its_own_files_whatever_is_kept() -> None:
     assert without_block(kept) == ONE
     assert stack_part(version_of(kept)) == config_hash(ONE)
     assert version_of(kept) != version_of(ONE) == config_hash(ONE)
-
-
-def test_a_file_without_an_end_of_line_is_found_again_as_it_was() -> None:
-    bare = {"slurm.conf": ONE["slurm.conf"].rstrip("\n")}
-
-    assert without_block(keep_partitions(bare, BOTH)) == bare
-
-
-def test_a_configuration_without_slurm_conf_is_left_to_the_check() -> None:
-    assert keep_partitions({"cgroup.conf": "x"}, BOTH) == {"cgroup.conf": "x"}
-
-
-def test_a_job_that_names_several_partitions_counts_for_each() -> None:
-    jobs = count_jobs("main\nmain,gpu\ngpu\n")
-
-    assert (jobs["main"], jobs["gpu"], jobs["other"]) == (2, 2, 0)
 
 
 def test_a_list_of_partitions_is_found_in_the_state_of_slurmctld_and_no_other_string() -> None:

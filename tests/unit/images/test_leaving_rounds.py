@@ -41,58 +41,10 @@ def controller(tmp_path: Path) -> Controller:
     return made
 
 
-def test_even_an_empty_partition_is_closed_before_it_goes(controller: Controller) -> None:
-    controller.agent.take(ONE)
-    assert leaving_partitions(controller.files) == ("gpu",)
-
-    controller.keeper.round()
-
-    assert controller.files == ONE
-    assert [leaving_partitions(files) for files in controller.slurmctld.read] == [("gpu",), ()]
-
-
-def test_the_update_of_the_stack_does_not_wait_for_the_jobs(controller: Controller) -> None:
-    controller.slurmctld.queue = "gpu\n"
-
-    controller.agent.take(ONE)
-
-    assert controller.board.get().active == config_hash(ONE)
-    assert controller.board.get().pending is None
-
-
-def test_a_partition_goes_with_its_last_job_and_the_log_says_so(controller: Controller) -> None:
-    controller.slurmctld.queue = "gpu\nmain,gpu\nmain\n"
-    controller.agent.take(ONE)
-    controller.keeper.round()
-    assert controller.log[-1] == "partition gpu has left the stack: closed for new jobs, kept while it has any (2)"
-
-    controller.slurmctld.queue = "main,gpu\n"
-    controller.later()
-    assert leaving_partitions(controller.files) == ("gpu",)
-
-    controller.slurmctld.queue = "main\n"
-    controller.later()
-    assert controller.files == ONE
-    assert controller.log[-1] == "no job is left of gpu: taken out of slurm.conf"
-    assert controller.board.get().active == config_hash(ONE)
-
-
 def test_what_a_user_writes_into_the_state_of_slurmctld_is_looked_at_once_only() -> None:
     """A look that goes back at every comma takes minutes for these (measured), and the test would not end."""
     assert not in_a_list(b"\0" + b"old," * 500_000 + b" \0", "old")
     assert not in_a_list(b"\0" + b"o" * 2_000_000 + b" \0", "old")
-
-
-def test_a_job_that_runs_elsewhere_but_named_the_partition_keeps_it(controller: Controller) -> None:
-    controller.slurmctld.queue = "main\n"
-    (controller.directory / "job_state").write_bytes(b"\0\0\0\x09main,gpu\0")
-    controller.agent.take(ONE)
-    controller.keeper.round()
-    assert leaving_partitions(controller.files) == ("gpu",)
-
-    (controller.directory / "job_state").write_bytes(b"")
-    controller.later()
-    assert controller.files == ONE
 
 
 def test_the_queue_is_asked_only_while_a_partition_leaves_and_not_all_the_time(controller: Controller) -> None:
@@ -127,22 +79,6 @@ def test_a_partition_that_leaves_soon_after_another_is_looked_at_at_once(control
 
     assert leaving_partitions(controller.files) == ("gpu",)
     assert controller.log[-1] == "no job is left of old: taken out of slurm.conf"
-
-
-def test_a_restart_of_agent_and_slurmctld_keeps_what_was_kept(controller: Controller) -> None:
-    controller.slurmctld.queue = "gpu\n"
-    controller.agent.take(ONE)
-    controller.ready.unlink()
-    controller.slurmctld.up = False
-    controller.restart_agent()
-
-    controller.agent.take(ONE)
-    controller.slurmctld.up = True
-    controller.agent.tick()
-    controller.keeper.round()
-
-    assert leaving_partitions(controller.files) == ("gpu",)
-    assert controller.board.get().active == config_hash(ONE)
 
 
 def test_what_left_while_the_controller_was_down_is_kept_at_its_start(controller: Controller) -> None:

@@ -8,12 +8,18 @@ from images.common.kept_memory import ENDED
 from tests.unit.images.kept import MIB, SCOPE, Kept, empty
 
 
+def kept_with_a_step(directory: Path) -> tuple[Kept, Path]:
+    """A warden with a step of job 17, and the cgroup of that job."""
+    group = directory / "cgroups" / SCOPE / "job_17"
+    group.mkdir(parents=True)
+    kept = Kept(directory=directory, cgroups=group)
+    kept.enter(5, "17")
+    return kept, group
+
+
 def test_what_an_idle_job_has_in_its_shared_memory_is_its_own(tmp_path: Path) -> None:
     """`salloc`, and a pause of some minutes between two steps: that has drained the node, and ended another job."""
-    group = tmp_path / "cgroups" / SCOPE / "job_17"
-    group.mkdir(parents=True)
-    kept = Kept(directory=tmp_path, cgroups=group)
-    kept.enter(5, "17")
+    kept, group = kept_with_a_step(tmp_path)
     kept.warden.closed(5)
     kept.cgroups = None
     (group / "memory.stat").write_text(f"shmem {60 * MIB}\n")
@@ -27,10 +33,7 @@ def test_what_an_idle_job_has_in_its_shared_memory_is_its_own(tmp_path: Path) ->
 
 
 def test_a_cgroup_that_could_not_go_at_the_job_s_end_goes_later(tmp_path: Path) -> None:
-    group = tmp_path / "cgroups" / SCOPE / "job_17"
-    group.mkdir(parents=True)
-    kept = Kept(directory=tmp_path, cgroups=group)
-    kept.enter(5, "17")
+    kept, group = kept_with_a_step(tmp_path)
     kept.warden.closed(5)
     (group / "cgroup.events").write_text("populated 1\n")
     assert kept.ask(10, "end 17 now") == "ok"
@@ -45,10 +48,7 @@ def test_a_cgroup_that_could_not_go_at_the_job_s_end_goes_later(tmp_path: Path) 
 
 
 def test_what_is_left_is_looked_at_again_where_who_asked_was_ended_meanwhile(tmp_path: Path) -> None:
-    group = tmp_path / "cgroups" / SCOPE / "job_17"
-    group.mkdir(parents=True)
-    kept = Kept(directory=tmp_path, cgroups=group)
-    kept.enter(5, "17")
+    kept, group = kept_with_a_step(tmp_path)
     kept.warden.closed(5)
     (group / "cgroup.events").write_text("populated 1\n")
     assert kept.ask(10, "end 17") == "ok later"
@@ -60,10 +60,7 @@ def test_what_is_left_is_looked_at_again_where_who_asked_was_ended_meanwhile(tmp
 
 
 def test_a_job_that_was_started_again_and_has_only_an_external_step_is_not_ended(tmp_path: Path) -> None:
-    group = tmp_path / "cgroups" / SCOPE / "job_17"
-    group.mkdir(parents=True)
-    kept = Kept(directory=tmp_path, cgroups=group)
-    kept.enter(5, "17")
+    kept, group = kept_with_a_step(tmp_path)
     kept.warden.closed(5)
     (group / "cgroup.events").write_text("populated 1\n")
     assert kept.ask(10, "end 17") == "ok later"
@@ -76,10 +73,7 @@ def test_a_job_that_was_started_again_and_has_only_an_external_step_is_not_ended
 
 
 def test_what_cannot_be_taken_away_keeps_no_other_job_from_starting(tmp_path: Path) -> None:
-    group = tmp_path / "cgroups" / SCOPE / "job_17"
-    group.mkdir(parents=True)
-    kept = Kept(directory=tmp_path, cgroups=group)
-    kept.enter(5, "17")
+    kept, group = kept_with_a_step(tmp_path)
     kept.warden.closed(5)
     (group / "memory.stat").write_text(f"shmem {60 * MIB}\n")
     (group / ENDED).touch()
@@ -99,10 +93,7 @@ def test_what_cannot_be_taken_away_keeps_no_other_job_from_starting(tmp_path: Pa
 
 def test_a_step_tells_whose_job_it_is_and_a_cgroup_that_nobody_ends_goes_in_the_end(tmp_path: Path) -> None:
     """Where the site has an epilog of its own."""
-    group = tmp_path / "cgroups" / SCOPE / "job_17"
-    group.mkdir(parents=True)
-    kept = Kept(directory=tmp_path, cgroups=group)
-    kept.enter(5, "17")
+    kept, group = kept_with_a_step(tmp_path)
     assert len(list(group.glob("of_*"))) == 1
     kept.time += 100
     kept.enter(6, "18")

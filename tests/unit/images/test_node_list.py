@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from images.common.command import Result
 from images.controller.control import Slurmctld
-from images.controller.node_list import LONGEST_SECONDS, SHARE, NodeList
+from images.controller.node_list import FRESH_SECONDS, LONGEST_SECONDS, SHARE, NodeList
 from images.health.node_list import ARGV, OLDEST_SECONDS, Shared, Sharing
 from tests.fakes.commands import FakeClock, FakeRunner
 
@@ -31,56 +31,42 @@ class FakeSlurmctld(Slurmctld):
         return self.text
 
 
-def test_one_answer_serves_all_who_look_in_the_same_second() -> None:
-    clock = FakeClock()
-    slurmctld = FakeSlurmctld(clock)
-    shared = NodeList(slurmctld=slurmctld, clock=clock)
-    assert shared.nodes() == shared.nodes()
-    assert slurmctld.asked == 1
-    clock.sleep(1.0)
+@pytest.fixture
+def slurmctld() -> FakeSlurmctld:
+    return FakeSlurmctld(FakeClock())
+
+
+@pytest.fixture
+def shared(slurmctld: FakeSlurmctld) -> NodeList:
+    return NodeList(slurmctld=slurmctld, clock=slurmctld.clock)
+
+
+def test_one_answer_serves_all_who_look_in_the_same_second_and_longer_where_it_took_long(
+    slurmctld: FakeSlurmctld, shared: NodeList
+) -> None:
+    for number, (takes, serves) in enumerate([(0.0, FRESH_SECONDS), (0.5, 0.5 * SHARE), (30.0, LONGEST_SECONDS)], 1):
+        slurmctld.takes = takes
+        shared.nodes()
+        slurmctld.clock.sleep(serves - 0.1)
+        shared.nodes()
+        assert slurmctld.asked == number, takes
+        slurmctld.clock.sleep(0.2)
     shared.nodes()
-    assert slurmctld.asked == 2
+    assert slurmctld.asked == 4
 
 
-@pytest.mark.parametrize(("takes", "serves"), [(0.5, 0.5 * SHARE), (30.0, LONGEST_SECONDS)])
-def test_an_answer_that_took_long_serves_for_longer(takes: float, serves: float) -> None:
-    clock = FakeClock()
-    slurmctld = FakeSlurmctld(clock)
-    slurmctld.takes = takes
-    shared = NodeList(slurmctld=slurmctld, clock=clock)
+def test_after_a_change_or_where_it_matters_the_list_is_new(slurmctld: FakeSlurmctld, shared: NodeList) -> None:
     shared.nodes()
-    clock.sleep(serves - 0.1)
-    shared.nodes()
-    assert slurmctld.asked == 1
-    clock.sleep(0.2)
-    shared.nodes()
-    assert slurmctld.asked == 2
+    for number, change in enumerate((shared.undrain, shared.leave_to_elastic, shared.delete_node), 2):
+        change("a-0")
+        shared.nodes()
+        assert slurmctld.asked == number, change
+    shared.nodes(newest=True)
+    assert slurmctld.asked == 5
 
 
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda shared: shared.undrain("a-0"),
-        lambda shared: shared.leave_to_elastic("a-0"),
-        lambda shared: shared.delete_node("a-0"),
-        lambda _: None,
-    ],
-)
-def test_after_a_change_or_where_it_matters_the_list_is_new(act: Callable[[NodeList], object]) -> None:
-    clock = FakeClock()
-    slurmctld = FakeSlurmctld(clock)
-    shared = NodeList(slurmctld=slurmctld, clock=clock)
-    shared.nodes()
-    changed = act(shared) is not None
-    shared.nodes(newest=not changed)
-    assert slurmctld.asked == 2
-
-
-def test_no_answer_is_asked_for_again_at_once() -> None:
-    clock = FakeClock()
-    slurmctld = FakeSlurmctld(clock)
+def test_no_answer_is_asked_for_again_at_once(slurmctld: FakeSlurmctld, shared: NodeList) -> None:
     slurmctld.text = None
-    shared = NodeList(slurmctld=slurmctld, clock=clock)
     assert shared.nodes() is None
     assert shared.nodes() is None
     assert slurmctld.asked == 2
@@ -127,23 +113,18 @@ def test_the_tests_of_nodes_take_the_watchers_list(pod: Pod) -> None:
     assert not pod.reads(), "the watcher is away"
 
 
-@pytest.mark.parametrize(
-    ("argv", "still"),
-    [
+def test_a_list_from_before_a_change_of_their_own_is_not_taken(pod: Pod) -> None:
+    for argv, still in (
         (["scontrol", "show", "node", "a-0", "--json"], True),
         (["squeue", "--me"], True),
         (["scontrol", "update", "nodename=a-0", "extra=x"], False),
         (["sbatch", "x"], False),
-    ],
-)
-def test_a_list_from_before_a_change_of_their_own_is_not_taken(pod: Pod, argv: list[str], still: bool) -> None:
-    pod.watcher(list(ARGV))
-    pod.time += 1
-    pod.tester(argv)
-    assert pod.reads() is still
-    pod.time += 1
-    pod.watcher(list(ARGV))
-    assert pod.reads()
+    ):
+        pod.watcher(list(ARGV))
+        pod.time += 1
+        pod.tester(argv)
+        assert pod.reads() is still, argv
+        pod.time += 1
 
 
 def test_what_counts_is_when_the_watcher_asked(pod: Pod) -> None:

@@ -60,21 +60,6 @@ def test_any_policy_becomes_any_other_and_a_second_run_changes_nothing(
 
 
 @QUICK
-@given(documents(), documents())
-def test_what_left_the_stack_file_goes_without_pruning(first: dict[str, Any], second: dict[str, Any]) -> None:
-    slurm = FakeSlurm()
-    applier(slurm).bring_in_line(policy(first))
-
-    applier(slurm).bring_in_line(policy({**second, "prune": False}))
-
-    found, wanted = present(slurm), policy(second).wanted
-    assert found.accounts.keys() == wanted.accounts.keys()
-    assert found.associations.keys() == wanted.associations.keys()
-    assert found.users.keys() == wanted.users.keys()
-    assert found.qos.keys() == wanted.qos.keys() | {("normal",)}
-
-
-@QUICK
 @given(documents(), documents(), st.integers(0, 12))
 def test_a_refused_step_leaves_the_policy_before_in_force(
     first: dict[str, Any], second: dict[str, Any], step: int
@@ -100,32 +85,6 @@ def test_a_refused_step_leaves_the_policy_before_in_force(
     assert log[-1] == "the policy before is in force again"
 
 
-@QUICK
-@given(documents(), documents(), st.integers(0, 12))
-def test_an_interrupted_run_is_finished_by_the_next_one(
-    first: dict[str, Any], second: dict[str, Any], step: int
-) -> None:
-    slurm = FakeSlurm()
-    applier(slurm).bring_in_line(policy(first))
-    numbers = itertools.count()
-
-    class EndedError(Exception):
-        pass
-
-    def end(_: list[str]) -> None:
-        if next(numbers) == step:
-            raise EndedError
-
-    slurm.refuse = end
-    try:
-        applier(slurm).bring_in_line(policy(second))
-    except EndedError:
-        slurm.refuse = lambda _: None
-        applier(slurm).bring_in_line(policy(second))
-
-    assert matches(present(slurm), policy(second).wanted)
-
-
 def many(users: int, accounts: int) -> dict[str, Any]:
     tree = {
         f"t{n:02}": {"parent": "root", "description": f"t{n:02}", "organization": f"t{n:02}"} for n in range(accounts)
@@ -149,20 +108,6 @@ def test_many_users_need_few_commands() -> None:
     assert slurm.associations[("u499", "t49", "")]["fairshare"] == str(499 % 7 + 1)
 
 
-def test_a_swap_of_parent_and_child_is_taken_from_the_top_down() -> None:
-    def tree(above: str, below: str) -> dict[str, Any]:
-        blank = {"description": "x", "organization": "x"}
-        return {**many(0, 0), "accounts": {above: {**blank, "parent": "root"}, below: {**blank, "parent": above}}}
-
-    slurm = FakeSlurm()
-    applier(slurm).bring_in_line(policy(tree("a", "b")))
-
-    applier(slurm).bring_in_line(policy(tree("b", "a")))
-
-    assert slurm.accounts["a"]["parent"] == "b"
-    assert slurm.accounts["b"]["parent"] == "root"
-
-
 def declared(**accounts: dict[str, Any]) -> State:
     values: dict[Key, dict[str, Any]] = {
         (name,): {
@@ -176,20 +121,6 @@ def declared(**accounts: dict[str, Any]) -> State:
         for name, own in accounts.items()
     }
     return State(qos={("normal",): unset(QOS) | {"description": "normal qos default"}}, accounts=values)
-
-
-def test_lines_say_what_is_made_changed_removed_and_kept() -> None:
-    here = declared(ml={}, old={}, handmade={"comment": ""})
-    there = declared(ml={"fairshare": 3, "grp_tres": {"cpu": 8}}, new={"fairshare": 10, "max_wall": 1500})
-
-    planned = plan(here, there, prune=False, now=NOW)
-
-    assert planned.lines == [
-        "~ account ml: fairshare 1 => 3, grp tres none => cpu=8",
-        "+ account new (parent root, fairshare 10, max wall 1-01:00:00)",
-        "- account old",
-    ]
-    assert planned.notes == ("! account handmade was made by hand: kept (accounting.prune: true removes it)",)
 
 
 def test_an_account_with_users_made_by_hand_below_is_kept() -> None:

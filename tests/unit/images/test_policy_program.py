@@ -12,9 +12,8 @@ import pytest
 from images.accounting import policy
 from images.accounting.apply import Applier
 from images.accounting.document import load
-from images.accounting.fields import ASSOCIATION, QOS, parse_time, parse_tres
 from images.accounting.present import Slurm, read
-from images.accounting.reservation import create, has_ended, parse, settled, update
+from images.accounting.reservation import create, has_ended, parse, settled
 from images.common import process
 from images.common.command import Result
 from images.common.process import CannotGoOnError, RefusedError
@@ -65,20 +64,6 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slurm: Any, *options:
     return 0
 
 
-def test_a_plan_is_only_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    slurm = FakeSlurm()
-
-    assert start(tmp_path, monkeypatch, slurm, "--plan", "--json") == 0
-
-    assert json.loads(capsys.readouterr().out) == {
-        "changes": ["+ account ml (parent root, fairshare 10)", "+ user ann in ml (fairshare 2)"],
-        "notes": [],
-    }
-    assert slurm.commands == []
-
-
 def test_a_document_that_is_none_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,18 +97,6 @@ def test_a_machine_that_cannot_start_a_command_now_is_no_refusal(
         start(tmp_path, monkeypatch, full)
 
 
-def test_values_are_read_as_sacctmgr_prints_them() -> None:
-    assert parse_tres("cpu=10,gres/gpu=3,mem=2G,node=4") == {"cpu": 10, "gres/gpu": 3, "mem": 2048, "node": 4}
-    assert parse_tres("mem=1025M") == {"mem": 1025}
-    assert parse_time("6-22:40:00") == (6 * 24 + 22) * 3600 + 40 * 60
-    by_key = {field.key: field for field in (*ASSOCIATION, *QOS)}
-    assert by_key["grp_tres"].option_for({"cpu": 1, "mem": 5}, {"cpu": 2}) == "grptres=cpu=2,mem=-1"
-    assert by_key["max_jobs"].option_for(3, None) == "maxjobs=-1"
-    assert by_key["qos"].option_for(("high",), ()) == "qos="
-    assert by_key["flags"].option_for(("NoDecay",), ()) == "flags=-1"
-    assert by_key["preempt_exempt_time"].option_for(None, 90) == "preemptexempttime=00:01:30"
-
-
 def test_a_comment_with_the_separator_and_a_line_break_does_no_harm() -> None:
     slurm = FakeSlurm()
     slurm._change(["add", "account", "odd", "cluster=test", "parent=root"])
@@ -136,17 +109,6 @@ def test_a_comment_with_the_separator_and_a_line_break_does_no_harm() -> None:
     assert found.accounts[("odd",)]["description"] == "a\u2028b\x0cc", "only a line break ends a line"
     assert found.accounts[("odd",)]["comment"] == "a|b"
     assert found.accounts.keys() == {("odd",)}
-
-
-def test_reservations_are_read_as_scontrol_prints_them() -> None:
-    found = parse(RESERVATIONS)
-
-    assert found[("maint",)]["nodes"] == ("cpu-0", "gpu-0", "gpu-1", "gpu-2")
-    assert found[("maint",)]["repeat"] == "weekly"
-    assert found[("maint",)]["maintenance"]
-    assert found[("course",)]["node_count"] == 1
-    assert found[("course",)]["accounts"] == ("ml",)
-    assert found[("course",)]["comment"] == ""
 
 
 def test_reservations_of_the_tests_of_nodes_are_no_part_of_the_policy() -> None:
@@ -164,15 +126,6 @@ def test_a_repeated_reservation_that_has_moved_on_is_no_difference() -> None:
     assert settled({**wanted, "start": wanted["start"] + week + 60}, wanted, NOW)["start"] == wanted["start"]
 
 
-def test_a_reservation_made_after_its_start_is_no_difference_but_another_end_is() -> None:
-    wanted = reservation(start=int(NOW) - 7200, duration=86400)
-    made = {**wanted, "start": int(NOW) - 60, "duration": 86400 - 7200 + 60}
-
-    assert settled(made, wanted, NOW) == made
-    longer = {**wanted, "duration": 90000}
-    assert settled(made, longer, NOW)["duration"] == made["duration"] + 3600
-
-
 def test_a_reservation_that_is_over_is_told_and_not_made_again() -> None:
     wanted = {**reservation(start=int(NOW) - 7201), "nodes": ["gpu-0"], "users": [], "accounts": ["ml"]}
     assert has_ended(wanted, NOW)
@@ -185,23 +138,6 @@ def test_a_reservation_that_is_over_is_told_and_not_made_again() -> None:
 
     assert "! reservation over has ended: it is not made again" in log
     assert not [words for words in slurm.commands if words[0] == "scontrol"]
-
-
-def test_what_scontrol_gets_for_new_changed_and_remade_reservations() -> None:
-    wanted = reservation()
-    late = create("r", {**wanted, "start": int(NOW) - 3600}, NOW)
-
-    assert create("r", {**wanted, "repeat": "weekly", "maintenance": True}, NOW) == [
-        "create", "reservation", "reservationname=r", "starttime=2026-12-01T08:00:00", "endtime=2026-12-01T10:00:00",
-        "nodes=gpu-0", "accounts=ml", "flags=weekly,maint", "comment=slurmstack",
-    ]  # fmt: skip
-    assert late[3:5] == ["starttime=2026-11-21T22:26:40", "endtime=2026-11-21T23:26:40"]
-    assert update("r", wanted, {**wanted, "nodes": ("gpu-1",)}, NOW) == [["update", "reservationname=r", "nodes=gpu-1"]]
-    assert [words[0] for words in update("r", wanted, {**wanted, "maintenance": True}, NOW)] == ["delete", "create"]
-    assert [words[0] for words in update("r", wanted, {**wanted, "nodes": (), "node_count": 2}, NOW)] == [
-        "delete",
-        "create",
-    ]
 
 
 def test_a_repeated_reservation_begins_at_the_next_time_of_its_kind() -> None:

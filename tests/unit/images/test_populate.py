@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from images.jail import copy_tree
 from images.jail import populate as populate_module
-from images.jail.populate import IN_PROGRESS, MARKER, NO_SPACE, REFUSED, populate
+from images.jail.populate import MARKER, NO_SPACE, REFUSED, populate
 
 
 @pytest.fixture
@@ -61,13 +60,6 @@ def test_mounts_and_processes_of_the_pod_are_not_copied_but_can_be_bound(source:
     for target in ("run/munge", "run/slurm", "var/spool/slurmd", "sys", "dev", "tmp"):
         assert (jail / target).is_dir(), target
     assert (jail / "tmp").stat().st_mode & 0o7777 == 0o1777
-
-
-def test_the_marker_names_the_version(source: Path, jail: Path) -> None:
-    fill(source, jail, "24.11-abc")
-
-    assert json.loads((jail / MARKER).read_text())["version"] == "24.11-abc"
-    assert not (jail / IN_PROGRESS).exists()
 
 
 def test_a_jail_that_is_there_is_never_touched(source: Path, jail: Path) -> None:
@@ -134,14 +126,6 @@ def test_a_full_volume_is_said_plainly_and_no_marker_is_written(
     assert code == NO_SPACE
     assert any("the volume is full" in line for line in log)
     assert not (jail / MARKER).exists()
-
-
-def test_sshd_may_use_it_as_a_chroot_directory(source: Path, jail: Path) -> None:
-    jail.chmod(0o777)
-
-    fill(source, jail)
-
-    assert jail.stat().st_mode & 0o777 == 0o755
 
 
 def test_the_machines_own_disk_is_never_taken_for_the_shared_file_system(

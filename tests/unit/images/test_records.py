@@ -9,7 +9,7 @@ from images.common.kubernetes import Kube, KubeError, Object
 from images.common.slurm_records import nodes_in
 from images.controller.control import Slurmctld
 from images.controller.node_list import NodeList
-from images.controller.records import MOST_PER_ROUND, Reaper, removable
+from images.controller.records import Reaper, removable
 from tests.fakes.commands import FakeRunner
 
 GONE = ["DOWN", "DYNAMIC_NORM", "NOT_RESPONDING"]
@@ -150,11 +150,3 @@ def test_a_refusal_is_told_once() -> None:
 
     assert len(log) == 1
     assert "in a reservation" in log[0]
-
-
-def test_a_round_has_an_end() -> None:
-    slurmctld = FakeSlurmctld(nodes(**{f"gpu_{n}": GONE for n in range(1000)}))
-
-    one_round(Api(), slurmctld)
-
-    assert len(slurmctld.deleted) == MOST_PER_ROUND

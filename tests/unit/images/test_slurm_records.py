@@ -84,10 +84,6 @@ def test_columns_have_any_text_and_nothing_where_slurm_has_nothing() -> None:
     assert list(columns.rows("")) == []
 
 
-def test_marks_between_columns_are_never_the_same() -> None:
-    assert Columns(("A", "B")).option != Columns(("A", "B")).option
-
-
 def test_a_list_that_is_cut_off_or_has_other_columns_is_refused() -> None:
     columns = Columns(("A", "B"))
     text = printed(columns, {"A": "1", "B": "2"})

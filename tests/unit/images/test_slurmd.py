@@ -1,4 +1,4 @@
-"""slurmd's start: what it lifts, and the command line."""
+"""slurmd's start: what it waits for, and what keeps it from starting."""
 
 from __future__ import annotations
 
@@ -8,44 +8,10 @@ import pytest
 
 from images.common.command import Result
 from images.common.mountinfo import WrongFilesystemError
-from images.common.slurm_node import LEAVING_REASON, Node
+from images.common.slurm_node import Node
 from images.elastic.view import marked
-from images.worker.slurmd import await_power_up, lift_own_drain, prepare_own_root, slurmd_command
+from images.worker.slurmd import await_power_up, prepare_own_root
 from tests.fakes.commands import FakeClock, FakeRunner
-
-
-def lifted(*states: str, reason: str) -> tuple[bool, FakeRunner, list[str]]:
-    log: list[str] = []
-    nodes = {"nodes": [{"name": "w-0", "state": list(states), "reason": reason}]}
-    runner = FakeRunner({"scontrol show": Result(code=0, stdout=json.dumps(nodes))})
-    done = lift_own_drain(Node(name="w-0", runner=runner, controller="controller-0:6817"), log.append)
-    return done, runner, log
-
-
-def test_our_own_drain_is_lifted_and_no_other() -> None:
-    done, runner, _ = lifted("DOWN", "DRAIN", reason=LEAVING_REASON)
-    assert done
-    assert runner.commands[-1] == "scontrol update nodename=w-0 state=resume"
-    assert (runner.environments[0] or {})["SLURM_CONF_SERVER"] == "controller-0:6817"
-    for states, reason in [
-        (("IDLE", "DRAIN"), "GPU 3 fell off the bus"),
-        (("DRAIN",), f"admin: was {LEAVING_REASON}"),
-        (("IDLE", "DYNAMIC_NORM"), ""),
-    ]:
-        done, runner, log = lifted(*states, reason=reason)
-        assert not done
-        assert not runner.ran("scontrol update")
-        assert not reason or reason in log[0]
-    silent = FakeRunner({"scontrol": Result(code=124, stderr="no answer")})
-    assert not lift_own_drain(Node(name="w-0", runner=silent), lambda _: None), "no reason not to start"
-
-
-def test_the_command_line_is_that_of_a_dynamic_node_that_reports_its_own_boot() -> None:
-    command = slurmd_command("controller-0:6817", "CPUs=2 Feature=default", "default-0", "memory")
-
-    assert command[:4] == ["/usr/sbin/slurmd", "-D", "-Z", "-b"]
-    assert command[4:8] == ["--conf-server", "controller-0:6817", "--conf", "CPUs=2 Feature=default"]
-    assert command[8:] == ["-N", "default-0", "--extra", '{"confinement": "memory"}'], "which `slurmstack status` shows"
 
 
 def test_a_volume_that_the_machine_lacks_stops_a_worker_without_the_jail(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from images.worker import devices
-from images.worker.startfiles import LIMITS, PLACE, StartFiles, of_user
+from images.worker.startfiles import PLACE, StartFiles, of_user
 
 SCOPE = "system.slice/w-0_slurmstepd.scope"
 USER = "alice"
@@ -34,19 +34,6 @@ def empty(group: Path) -> None:
         path.unlink()
 
 
-def test_who_asks_has_a_cgroup_with_limits_and_without_devices(mount: Path) -> None:
-    bare: list[Path] = []
-    group = mount / OWN / "4711"
-    group.mkdir()
-    for name in LIMITS:
-        (group / name).touch()  # the kernel makes them
-
-    assert StartFiles(mount, bare.append).hold(5, 4711, USER) == [f"{group}/cgroup.procs"]
-
-    assert {name: (group / name).read_text() for name in LIMITS} == LIMITS
-    assert bare == [group]
-
-
 @pytest.mark.parametrize(("whole", "of_jobs", "limit"), [(800, 672, 64), (16000, 15680, 160), (700, 672, 32)])
 def test_they_have_no_memory_that_jobs_were_promised(mount: Path, whole: int, of_jobs: int, limit: int) -> None:
     """Jobs may have all of theirs: the kernel would end one for what somebody's ~/.profile takes."""
@@ -66,44 +53,6 @@ def test_where_there_are_no_cgroups_nothing_is_held(tmp_path: Path) -> None:
     assert held.hold(5, 4711, USER) == []
     held.release(5)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_process_that_cannot_be_held_is_told_so(mount: Path) -> None:
-    def refuse(_: Path) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    held = StartFiles(mount, refuse)
-    with pytest.raises(PermissionError):
-        held.hold(5, 4711, USER)
-    held.release(5)
-    assert (mount / OWN / "4711/cgroup.kill").read_text() == "1"
-
-
-def test_with_the_connection_all_that_was_started_ends(mount: Path) -> None:
-    held = StartFiles(mount, lambda _: None)
-    held.hold(5, 4711, USER)
-    held.hold(6, 4712, USER)
-    held.release(7)
-    assert not list((mount / PLACE).glob("*/*/cgroup.kill"))
-
-    held.release(5)
-
-    first, second = (mount / OWN / str(pid) for pid in (4711, 4712))
-    assert (first / "cgroup.kill").read_text() == "1"
-    assert not (second / "cgroup.kill").exists()
-    empty(first)  # a moment later
-    held.tidy()
-    assert groups(mount) == [second.name]
-
-
-def test_a_number_that_was_another_process_s_just_now_keeps_its_cgroup(mount: Path) -> None:
-    held = StartFiles(mount, lambda _: None)
-    held.hold(5, 4711, USER)
-    held.release(5)
-    held.hold(6, 4711, USER)
-    empty(mount / OWN / "4711")
-    held.tidy()
-    assert groups(mount) == ["4711"]
 
 
 def test_another_warden_ends_what_the_one_before_has_held(mount: Path) -> None:

@@ -30,19 +30,6 @@ def files(volume: Path) -> list[str]:
     return sorted(str(path.relative_to(volume)) for path in volume.rglob("*") if path.is_file())
 
 
-def test_what_one_controller_left_is_the_first_term(volume: Path) -> None:
-    directory = terms.take_over(1, ME, volume)
-    assert directory == terms.current(volume) == volume / "term-1"
-    assert files(volume) == ["term-1/hash.1/job.11/script", "term-1/job_state"]
-
-
-def test_an_adoption_that_was_interrupted_goes_on(volume: Path) -> None:
-    (volume / "adopting").mkdir()
-    (volume / "job_state").rename(volume / "adopting/job_state")
-    terms.take_over(3, ME, volume)
-    assert files(volume) == ["term-3/hash.1/job.11/script", "term-3/job_state"]
-
-
 def test_whoever_wrote_before_finds_nothing_any_more(volume: Path) -> None:
     before = terms.take_over(1, ME, volume)
     unfinished = (before / "job_state.new").open("w")
@@ -105,15 +92,6 @@ def test_who_was_paused_between_looking_and_renaming_takes_nothing(
     assert files(volume) == ["term-6/hash.1/job.11/script", "term-6/job_state"]
 
 
-def test_one_controller_finds_it_where_it_looks(volume: Path) -> None:
-    before = files(volume)
-    terms.take_over(7, ME, volume)
-    terms.return_to_one(volume)
-    assert files(volume) == before
-    terms.return_to_one(volume)
-    assert files(volume) == before
-
-
 @pytest.mark.parametrize("left", ["adopting", "returning"])
 @pytest.mark.parametrize("finish", [terms.return_to_one, lambda volume: terms.take_over(9, ME, volume)])
 def test_what_was_interrupted_goes_on_the_other_way_as_well(
@@ -126,11 +104,3 @@ def test_what_was_interrupted_goes_on_the_other_way_as_well(
     finish(volume)
     directory = terms.current(volume) or volume
     assert files(directory) == before
-
-
-def test_a_return_that_was_interrupted_goes_on(volume: Path) -> None:
-    before = files(volume)
-    terms.take_over(7, ME, volume).rename(volume / "returning")
-    (volume / "returning/job_state").rename(volume / "job_state")
-    terms.return_to_one(volume)
-    assert files(volume) == before

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import slurm.topology
 from images.controller.check import Scratch, scratch_files
 from images.controller.topology import (
-    LABELS_FILE,
     LONGEST_NAME,
     TOPOLOGY_CONF,
-    label_keys,
     path_of,
     render,
     switch_name,
@@ -32,17 +27,6 @@ def test_nodes_hang_below_their_switches_and_one_root_joins_all() -> None:
         "SwitchName=core Switches=core.a,core.b",
         "SwitchName=root Switches=core,unknown",
     ]
-
-
-def test_the_order_in_which_nodes_are_told_changes_nothing() -> None:
-    places: dict[str, SwitchPath] = {f"n-{number}": (f"s{number % 3}", f"l{number % 7}") for number in range(50)}
-    assert render(places) == render(dict(reversed(places.items())))
-
-
-def test_without_nodes_there_is_still_a_file_that_slurm_starts_with() -> None:
-    leaves, inner = tree(render({}))
-    assert leaves == {"unknown": ["none"]}
-    assert inner == {"root": ["unknown"]}
 
 
 def test_a_label_that_is_missing_alone_is_one_unknown_switch_on_the_way() -> None:
@@ -88,16 +72,6 @@ def test_the_tree_is_connected_and_has_each_node_once(places: dict[str, SwitchPa
     assert len(children) == len(set(children)), "a switch below two others"
 
 
-def test_five_thousand_nodes_are_written_in_no_time_and_in_few_bytes() -> None:
-    places: dict[str, SwitchPath] = {
-        f"gpu-{number}": ("fabric", f"spine-{number // 320}", f"leaf-{number // 32}") for number in range(5000)
-    }
-    started = time.perf_counter()
-    text = render(places)
-    assert time.perf_counter() - started < 1
-    assert len(text) < 20_000
-
-
 def test_the_trial_has_the_same_tree_with_nodes_of_its_own() -> None:
     scratch = Scratch(directory="/tmp/s", slurmctld_port=1, slurmd_port=2)
     places: dict[str, SwitchPath] = {"n-0": A, "n-1": A, "n-2": B, "m-7": ()}
@@ -110,11 +84,3 @@ def test_the_trial_has_the_same_tree_with_nodes_of_its_own() -> None:
         "unknown": ["slurmstack-scratch-2"],
     }
     assert "NodeName=slurmstack-scratch-[0-2] " in files["slurm.conf"]
-
-
-def test_the_agent_looks_for_the_file_that_the_stack_writes() -> None:
-    assert slurm.topology.LABELS_FILE == LABELS_FILE
-
-
-def test_the_labels_are_one_a_line() -> None:
-    assert label_keys("a/b\n\n c \n") == ("a/b", "c")

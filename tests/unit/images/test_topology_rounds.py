@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from itertools import pairwise
 
 import pytest
 
@@ -17,13 +16,12 @@ from images.controller.topology import Path as SwitchPath
 from images.controller.topology_places import Nowhere
 from images.controller.topology_rounds import (
     LONGEST_SETTLE_SECONDS,
-    PATIENCE_SECONDS,
     REMOVAL_SECONDS,
     SPACING_SECONDS,
     TopologyKeeper,
 )
 from tests.fakes.commands import FakeClock, FakeRunner
-from tests.unit.images.switches import A, B, tree
+from tests.unit.images.switches import A, tree
 
 
 class World(Slurmctld, Nowhere):
@@ -37,7 +35,6 @@ class World(Slurmctld, Nowhere):
         self.nodes: dict[str, str] = {}
         self.more: dict[str, str] = {}
         """More states of nodes."""
-        self.up = True
         self.files: dict[str, str] = {LABELS_FILE: "x\ny\n", TOPOLOGY_CONF: render({})}
         self.reloads: list[str] = []
         self.accepts = True
@@ -63,7 +60,7 @@ class World(Slurmctld, Nowhere):
             + (f"Reason={reason} [slurm@2026-01-01T00:00:00]" if reason else "")
             for name, reason in self.nodes.items()
         ]
-        return "\n".join(lines) if self.up else None
+        return "\n".join(lines)
 
     def delete_node(self, name: str) -> Result:
         raise AssertionError(name)
@@ -103,31 +100,11 @@ def world() -> World:
     return World()
 
 
-def test_a_new_node_takes_jobs_only_after_slurm_has_read_its_place(world: World) -> None:
-    world.register("n-0")
-    world.run(2)
-    assert not world.undrained
-    world.run(3)
-    assert tree(world.reloads[0])[0] == {"core.a": ["n-0"]}
-    assert world.undrained == ["n-0"]
-
-
 def test_a_stream_of_nodes_that_never_ends_does_not_keep_the_first_waiting(world: World) -> None:
     for number in range(int(LONGEST_SETTLE_SECONDS) + 2):
         world.register(f"n-{number}")
         world.run(1)
     assert "n-0" in world.undrained
-
-
-def test_reconfigurations_have_their_distance(world: World) -> None:
-    times: list[float] = []
-    for number in range(60):
-        world.register(f"n-{number}")
-        before = len(world.reloads)
-        world.run(1)
-        times += [world.clock.now()] * (len(world.reloads) - before)
-    assert len(times) >= 3
-    assert all(later - earlier >= SPACING_SECONDS for earlier, later in pairwise(times))
 
 
 def test_a_record_that_was_made_again_is_read_although_the_file_is_the_same(world: World) -> None:
@@ -170,24 +147,6 @@ def test_a_tree_that_slurm_does_not_take_lifts_no_drain_and_is_tried_again(world
     assert world.undrained == ["n-0"]
 
 
-def test_before_the_api_has_answered_a_tree_from_before_stays(world: World) -> None:
-    world.synced = False
-    world.nodes = {"n-0": ""}
-    world.files[TOPOLOGY_CONF] = before = render({"n-0": A})
-    world.run(100)
-    assert not world.reloads
-    assert world.files[TOPOLOGY_CONF] == before
-
-
-def test_without_the_api_a_new_node_takes_jobs_all_the_same(world: World) -> None:
-    world.synced = False
-    world.register("n-0", path=())
-    world.run(PATIENCE_SECONDS - 2)
-    assert not world.reloads
-    world.run(8)
-    assert world.undrained == ["n-0"]
-
-
 def test_without_a_tree_nothing_is_read_and_who_waited_for_another_agent_is_let_go(world: World) -> None:
     """Nodes of an elastic pool wait while they are off, and the tree was turned off meanwhile."""
     world.files = {"slurm.conf": "x"}
@@ -196,14 +155,6 @@ def test_without_a_tree_nothing_is_read_and_who_waited_for_another_agent_is_let_
     world.run(20)
     assert not world.reloads
     assert world.undrained == ["n-0"]
-
-
-def test_the_first_tree_has_every_node_that_is_there(world: World) -> None:
-    world.nodes = {"n-0": "", "n-1": ""}
-    world.places = {"n-0": B}
-    assert tree(world.keeper.initial(("x", "y")))[0] == {"core.b": ["n-0"], "unknown": ["n-1"]}
-    world.up = False
-    assert world.keeper.initial(("x", "y")) == render({})
 
 
 def test_an_elastic_node_has_a_place_of_its_pool_s_until_it_is_up_and_again_when_it_is_off(world: World) -> None:
@@ -223,12 +174,3 @@ def test_an_elastic_node_has_a_place_of_its_pool_s_until_it_is_up_and_again_when
     assert len(world.reloads) == 2, "that a node is off is no reason to hurry"
     world.run(40)
     assert tree(world.reloads[-1])[0] == {"gpu-unplaced": ["gpu-0"]}
-
-
-def test_an_elastic_node_on_a_machine_without_labels_stays_where_it_is(world: World) -> None:
-    world.register("gpu-0", path=())
-    world.more["gpu-0"] = "+CLOUD+POWERED_DOWN"
-    world.run(5)
-    world.more["gpu-0"] = "+CLOUD"
-    world.run(80)
-    assert len(world.reloads) == 1

@@ -64,20 +64,6 @@ def test_who_is_no_step_brings_none(kept: Kept, loaded: list[bytes]) -> None:
     assert not loaded
 
 
-def test_a_step_without_a_cgroup_brings_none(kept: Kept, loaded: list[bytes]) -> None:
-    kept.enter(5, "17")
-    assert put(kept, 5, kept.directory) == "this is no step with a cgroup"
-    assert not loaded
-
-
-@pytest.mark.parametrize("count", [0, 2])
-def test_a_program_is_for_one_cgroup(kept: Kept, loaded: list[bytes], count: int) -> None:
-    kept.cgroups = kept.directory
-    kept.enter(5, "17")
-    assert put(kept, 5, *[kept.directory] * count) == "this is no step with a cgroup"
-    assert not loaded
-
-
 def test_a_step_decides_for_no_other_job(kept: Kept, loaded: list[bytes]) -> None:
     kept.cgroups = kept.directory / "job_17"
     other = kept.directory / "job_18"
@@ -102,20 +88,3 @@ def test_a_job_of_many_steps_keeps_no_program_of_those_that_have_ended(kept: Kep
         step.rename(kept.directory / step.name)  # so that nothing else gets its inode
     assert len(loaded) == 3 * devices.FEW
     assert sum(1 for _ in files.iterdir()) - before <= devices.FEW + 1
-
-
-def test_a_step_that_ends_meanwhile_keeps_no_other_from_its_devices(
-    kept: Kept, loaded: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept.cgroups = kept.directory / "cgroups/job_17"
-    (kept.cgroups / "step_0").mkdir(parents=True)
-    kept.enter(5, "17")
-    walk = os.walk
-
-    def late(top: Path) -> list[tuple[str, list[str], list[str]]]:
-        return [*walk(top), (f"{top}/step_1", [], [])]
-
-    monkeypatch.setattr(os, "walk", late)
-    assert put(kept, 5, kept.cgroups / "step_0") == "ok"
-    assert len(loaded) == 1
-    assert kept.ask(6, "end 17 now") == "ok"

@@ -31,13 +31,6 @@ def test_a_step_asks_for_no_namespaces_from_within_the_jail(kept: Kept) -> None:
     assert not kept.made
 
 
-def test_a_pool_that_allows_none_makes_none(kept: Kept) -> None:
-    kept.containers = False
-    kept.start()
-    kept.enter(5, "17")
-    assert "this pool allows no user namespaces" in kept.ask(6, "namespaces 17 10001 10002 10002")
-
-
 def test_what_is_no_request_for_namespaces_is_refused(kept: Kept) -> None:
     kept.enter(5, "17")
     for request in (

@@ -31,11 +31,6 @@ def test_where_nothing_was_started_the_status_says_so() -> None:
     assert status.lines(found) == [f"no cluster in {paths.root()}"]
 
 
-def test_images_cannot_be_loaded_where_there_is_no_cluster(tmp_path: Path) -> None:
-    with pytest.raises(LocalError, match="there is no cluster"):
-        cluster.load_archive(tmp_path / "image.tar")
-
-
 def test_two_commands_at_once_are_refused_by_name_of_the_directory() -> None:
     with lock.exclusive(), pytest.raises(LocalError, match=str(paths.root())), lock.exclusive():
         pytest.fail("the lock was given twice")
@@ -113,14 +108,6 @@ def test_a_directory_made_on_the_host_is_removed_again_with_its_parents(director
     assert made.is_dir()
     hostrecord.remove_directories()
     assert not (directory / "host").exists()
-
-
-def test_a_directory_that_was_there_before_stays(directory: Path) -> None:
-    before = directory / "kubelet"
-    before.mkdir()
-    hostrecord.make_directory(before)
-    hostrecord.remove_directories()
-    assert before.is_dir()
 
 
 def test_a_directory_that_somebody_uses_meanwhile_stays(directory: Path) -> None:

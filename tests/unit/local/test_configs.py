@@ -18,13 +18,6 @@ def test_a_full_developer_disk_evicts_no_pod_and_collects_no_image() -> None:
     assert not any("%" in value for value in kubelet["evictionHard"].values())
 
 
-def test_each_node_has_its_own_cgroup_root_and_certificate() -> None:
-    first = yaml.safe_load(configs.kubelet_config(RANGES, "node-0", NODE, PKI))
-    second = yaml.safe_load(configs.kubelet_config(RANGES, "node-1", NODE, PKI))
-    assert first["cgroupRoot"] != second["cgroupRoot"]
-    assert first["tlsCertFile"] != second["tlsCertFile"]
-
-
 def test_containerd_writes_nothing_outside_the_node() -> None:
     config = tomllib.loads(configs.containerd_config(NODE, Path("/usr/lib/cni")))
     assert config["version"] == 2
@@ -39,17 +32,6 @@ def test_pods_have_no_bridge_between_them() -> None:
     network = json.loads(configs.cni_config("10.1.2.0/24", 1400))
     assert [plugin["type"] for plugin in network["plugins"]] == ["ptp"]
     assert network["plugins"][0]["mtu"] == 1400
-
-
-def test_kube_proxy_masquerades_what_comes_from_the_host() -> None:
-    proxy = yaml.safe_load(configs.proxy_config(RANGES, "node-0", PKI))
-    assert proxy["mode"] == "nftables"
-    assert proxy["detectLocalMode"] == "ClusterCIDR"
-    assert proxy["clusterCIDR"] == RANGES.pods
-
-
-def test_etcd_keeps_its_promise_over_a_power_cut() -> None:
-    assert not any("fsync" in argument for argument in configs.etcd_arguments(Path("/l/etcd")))
 
 
 def test_kubectl_exec_does_not_look_up_the_nodes_name() -> None:

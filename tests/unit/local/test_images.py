@@ -12,7 +12,7 @@ import pytest
 from local import debian, images
 from local.errors import LocalError
 from local.report import PlainReport
-from slurm.images import ROLES, JailExtras
+from slurm.images import JailExtras
 
 APT = debian.AptSettings(mirror="http://mirror.example/debian")
 
@@ -58,16 +58,6 @@ def test_changed_sources_are_built_again_beside_the_old_ones(
     assert built == [first.tag, "24.11-changed"]
     assert first.archive.exists()
     assert second.archive != first.archive
-
-
-def test_names_are_those_that_the_pods_ask_for(report: PlainReport, monkeypatch: pytest.MonkeyPatch) -> None:
-    build_writes_an_archive(monkeypatch)
-
-    found = images.ensure_images(report, "26.05")
-
-    assert found.tag.startswith("26.05-")
-    assert found.reference("worker") == f"localhost/slurmstack/worker:{found.tag}"
-    assert len(found.references) == len(ROLES)
 
 
 def test_something_besides_in_the_jail_is_another_build_with_another_jail(
@@ -162,16 +152,3 @@ def test_a_failed_build_leaves_no_archive_and_nothing_beside_it(
 
     assert not list(tmp_path.rglob("images.tar"))
     assert [path.name for path in (tmp_path / "cache/images").iterdir()] == [".build.lock"]
-
-
-def test_the_lock_of_all_builds_of_the_machine_is_no_link_of_another_user(
-    report: PlainReport, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(images, "_MACHINE_LOCK", tmp_path / "machine.lock")
-    monkeypatch.setattr(images, "ensure_tools", lambda _: None)
-    (tmp_path / "precious").touch()
-    (tmp_path / "machine.lock").symlink_to(tmp_path / "precious")
-    monkeypatch.setattr("local.paths.close", lambda: None)
-
-    with pytest.raises(LocalError, match="it is a link"), images.image_store(report):
-        pytest.fail("the link was followed")

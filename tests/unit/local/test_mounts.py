@@ -20,7 +20,3 @@ def test_only_mounts_below_the_directory_and_not_beside_it_are_found_the_last_fi
         "/var/lib/slurmstack/cluster/ns/control.net",
         "/var/lib/slurmstack/cluster/ns",
     ]
-
-
-def test_the_real_list_of_this_machine_can_be_read() -> None:
-    assert "/" in mounts.mount_points(Path("/proc/self/mountinfo").read_text())

@@ -8,17 +8,6 @@ from local import controlplane, namespaces, network
 from local.errors import LocalError
 
 
-def test_a_node_has_its_own_places_where_kubelet_and_containerd_keep_state() -> None:
-    script = namespaces.node_setup_script(Path("/l/nodes/node-0"), Path("/l/ns"))
-    assert "mount --bind '/l/nodes/node-0/kubelet' /var/lib/kubelet" in script
-    assert "mount -t tmpfs -o mode=755 tmpfs /run" in script
-
-
-def test_a_node_lets_go_of_the_other_nodes_namespaces_before_anything_else() -> None:
-    script = namespaces.node_setup_script(Path("/l/nodes/node-0"), Path("/l/ns"))
-    assert script.splitlines()[0] == "umount -R -l '/l/ns'"
-
-
 def test_the_hosts_kernel_settings_are_covered_and_not_changed() -> None:
     script = namespaces.node_setup_script(Path("/l/nodes/node-0"), Path("/l/ns"))
     assert "mount --bind /run/sysctl/vm.overcommit_memory /proc/sys/vm/overcommit_memory" in script

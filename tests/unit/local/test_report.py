@@ -30,11 +30,6 @@ def test_progress_in_a_log_is_not_printed_at_every_call() -> None:
     assert len(stream.getvalue().splitlines()) == 1
 
 
-def test_progress_says_how_far_of_how_much() -> None:
-    assert report.progress_text(120, 480, "k8s.io/api") == "120 of 480 (25%) k8s.io/api"
-    assert report.progress_text(7, 0, "lists") == "7 lists"
-
-
 @pytest.mark.parametrize(("seconds", "text"), [(0.42, "0.4 s"), (12.3, "12 s"), (185, "3 min 05 s")])
 def test_durations_are_written_as_people_say_them(seconds: float, text: str) -> None:
     assert report.duration_text(seconds) == text

@@ -27,38 +27,23 @@ def _pod(name: str, node: str, *containers: str, state: str = "running") -> dict
 RUNNING = {"node-0": frozenset({"a", "b"}), "node-1": frozenset({"c"})}
 
 
-def test_a_pod_that_runs_as_the_api_says_is_true() -> None:
-    assert untrue_pods([_pod("x", "node-0", "a", "b"), _pod("y", "node-1", "c")], RUNNING) == []
-
-
-def test_one_container_of_before_the_crash_is_enough() -> None:
-    assert untrue_pods([_pod("x", "node-0", "a", "gone"), _pod("y", "node-1", "a")], RUNNING) == ["slurm/x", "slurm/y"]
-
-
-def test_an_init_container_that_runs_on_counts() -> None:
-    pod = _pod("x", "node-0", "a")
-    pod["status"]["initContainerStatuses"] = [{"containerID": "containerd://gone", "state": {"running": {}}}]
-    assert untrue_pods([pod], RUNNING) == ["slurm/x"]
-
-
-def test_a_pod_that_has_ended_or_waits_claims_nothing() -> None:
-    waiting = _pod("y", "node-0", "", state="waiting")
-    assert untrue_pods([_pod("x", "node-0", "gone", state="terminated"), waiting], RUNNING) == []
-
-
-def test_pods_of_other_nodes_and_of_none_are_not_asked_about() -> None:
-    pending = _pod("y", "node-0", "gone")
+def test_pods_of_which_a_container_of_before_the_crash_is_said_to_run_are_untrue() -> None:
+    sidecar, pending = _pod("init", "node-0", "a"), _pod("pending", "node-0", "gone")
+    sidecar["status"]["initContainerStatuses"] = [{"containerID": "containerd://gone", "state": {"running": {}}}]
     del pending["spec"]["nodeName"]
-    assert untrue_pods([_pod("x", "node-7", "gone"), pending], RUNNING) == []
+    untrue = [_pod("one", "node-0", "a", "gone"), _pod("elsewhere", "node-1", "a"), sidecar]
+    true = [_pod("x", "node-0", "a", "b"), _pod("y", "node-1", "c")]
+    claims_nothing = [
+        _pod("ended", "node-0", "gone", state="terminated"), _pod("waits", "node-0", "", state="waiting"),
+        _pod("of another", "node-7", "gone"), pending,
+    ]  # fmt: skip
+    assert untrue_pods([*true, *untrue, *claims_nothing], RUNNING) == ["slurm/elsewhere", "slurm/init", "slurm/one"]
 
 
 def test_only_running_tasks_of_containerd_count() -> None:
     printed = "TASK    PID     STATUS\naa      10      RUNNING\nbb      11      STOPPED\ncc      12      UNKNOWN\n"
     assert parse_tasks(printed) == {"aa"}
-
-
-def test_a_containerd_that_does_not_answer_runs_nothing() -> None:
-    assert parse_tasks("") == frozenset()
+    assert parse_tasks("") == frozenset(), "a containerd that does not answer runs nothing"
 
 
 def test_while_pods_are_waited_for_the_daemons_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

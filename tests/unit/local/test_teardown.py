@@ -25,20 +25,6 @@ def test_it_deletes_cluster_and_volumes_and_keeps_the_cache(directory: Path) -> 
     assert [path.name for path in directory.iterdir()] == ["cache"]
 
 
-def test_cut_short_it_has_moved_everything_out_of_sight(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_directory: Path) -> list[str]:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(teardown, "remove_tree", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            teardown.discard_files()
-    assert not paths.cluster().exists()
-    assert not paths.volumes().exists()
-    assert teardown.finish_removal() == []
-    assert not paths.removed().exists()
-
-
 def test_cut_short_between_cluster_and_volumes_both_go(directory: Path) -> None:
     paths.removed().mkdir()
     paths.cluster().rename(paths.removed() / "cluster-0")

@@ -88,10 +88,6 @@ def test_a_partition_whose_pools_have_more_for_a_cpu_says_so() -> None:
     assert [name for name, line in lines.items() if "DefMemPerCPU" in line] == ["main", "gpu"], "the others as written"
 
 
-def test_pools_of_one_kind_need_no_line_for_themselves() -> None:
-    assert not [line for line in partition_lines(load_config(EXAMPLES["dev"])) if line.option("DefMemPerCPU")]
-
-
 @pytest.mark.parametrize("key", ["DefMemPerCPU", "defmempernode", "DefMemPerGPU"])
 def test_what_the_stack_file_says_of_it_stands_alone(key: str) -> None:
     everywhere = partition_lines(load_config(with_change(pools_apart(), "slurm.settings", {key: 300})))

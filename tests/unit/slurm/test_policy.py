@@ -31,14 +31,6 @@ def test_without_accounts_everybody_is_in_one() -> None:
     }
 
 
-def test_accounts_come_after_their_parents_and_belong_to_the_topmost() -> None:
-    found = document(accounts={"a": {"parent": "z"}, "z": {}, "m": {"parent": "a", "organization": "own"}})
-
-    assert list(found["accounts"]) == ["z", "a", "m"]
-    assert [entry["organization"] for entry in found["accounts"].values()] == ["z", "z", "own"]
-    assert found["accounts"]["a"]["parent"] == "z"
-
-
 def test_submitted_jobs_are_bound_at_the_top_of_the_tree_unless_that_says_more() -> None:
     accounts = {"ml": {}, "vision": {"parent": "ml"}, "bio": {"max_submit_jobs": 5}}
 

@@ -64,12 +64,6 @@ def test_each_target_but_prometheus_itself_is_watched_by_an_alert() -> None:
     assert {name for name in given if re.fullmatch(pattern, name)} == given.keys() - {"prometheus"}
 
 
-def test_kube_state_metrics_is_one_target() -> None:
-    assert "slurmstack-kubernetes" not in jobs(config())
-    (group,) = jobs(config(**KUBE_STATE))["slurmstack-kubernetes"]["static_configs"]
-    assert group == {"targets": ["kube-state:8080"]}
-
-
 def test_prometheus_3_is_told_the_format_that_slurmctld_does_not_name_and_2_is_not() -> None:
     assert jobs(config("26.05"))["slurmctld"]["fallback_scrape_protocol"] == "PrometheusText0.0.4"
     assert "fallback_scrape_protocol" not in prometheus_files(config())["prometheus.yml"]

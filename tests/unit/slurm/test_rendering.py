@@ -15,22 +15,13 @@ from hypothesis import strategies as st
 from config import load_config
 from config.sections.services import Images
 from config.sections.slurm import merge
-from slurm.conf import FILES, PMIX, config_hash, effective_settings, render, settings_of
-from slurm.content_names import content_name
+from slurm.conf import config_hash, effective_settings, render, settings_of
 from slurm.hostkeys import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
 from slurm.images import ROLES, JailExtras, content_hash, image_reference, image_tag, image_tags
 from slurm.partitions import partition_lines
 from slurm.sizing import max_node_count, node_conf, real_memory_mib, shared_memory
 from tests import stacks
 from tests.stacks import with_change
-
-
-def test_every_file_is_rendered_for_both_versions() -> None:
-    for version in ("24.11", "26.05"):
-        files = render(load_config(with_change(stacks.dev(), "slurm.version", version)))
-        assert set(files) == {*FILES, "passwd", "group"} | ({PMIX} if version == "24.11" else set())
-        assert f"Slurm {version}" in files["slurm.conf"]
-        assert all(content.endswith("\n") for content in files.values())
 
 
 def test_mpi_default_is_what_the_version_is_built_with() -> None:
@@ -131,12 +122,6 @@ def test_there_is_always_room_for_twice_the_nodes(sizes: list[int]) -> None:
         assert count & (count - 1) == 0
 
 
-def test_a_node_describes_itself_with_its_pool_as_a_feature() -> None:
-    pools = load_config(stacks.existing()).worker_nodes
-    assert node_conf("cpu", pools["cpu"]) == "CPUs=16 RealMemory=64226 Feature=cpu,avx2"
-    assert node_conf("gpu", pools["gpu"]).endswith("Feature=gpu Gres=gpu:8")
-
-
 @pytest.mark.parametrize(
     ("platform", "gres"),
     [("gpu-h100-sxm", "gpu:h100:8"), ("gpu-b200-sxm-a", "gpu:b200:8"), ("gpu-gb300", "gpu:gb300:8")],
@@ -170,11 +155,6 @@ def test_the_hash_of_files_depends_on_content_alone(files: dict[str, str]) -> No
     assert config_hash(files) == config_hash(dict(reversed(files.items())))
     assert config_hash(files) != config_hash({**files, "another": ""})
     assert re.fullmatch("[0-9a-f]{16}", config_hash(files))
-
-
-def test_content_names_change_with_the_content_and_not_with_the_order() -> None:
-    assert content_name("users", {"a": 1, "b": 2}) == content_name("users", {"b": 2, "a": 1})
-    assert content_name("users", {"a": 1}) != content_name("users", {"a": 2})
 
 
 @given(st.binary(min_size=SEED_BYTES, max_size=SEED_BYTES))

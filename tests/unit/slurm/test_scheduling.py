@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from config import load_config
-from slurm.conf import config_hash, effective_settings, render
+from slurm.conf import effective_settings, render
 from slurm.partitions import partition_lines
 from tests import stacks
 
@@ -47,11 +47,6 @@ def test_a_user_s_own_setting_wins_over_each_section() -> None:
 
 
 QOS = {"low": {}, "high": {"preempt": ["low"]}}
-
-
-def test_nothing_gives_way_unless_asked_for() -> None:
-    assert not [key for key in settings() if key.startswith("Preempt")]
-    assert partition("PreemptMode") == {"main": "", "gpu": ""}
 
 
 @pytest.mark.parametrize("mode", ["requeue", "cancel"])
@@ -129,15 +124,6 @@ def test_there_is_a_script_only_where_there_is_a_rule() -> None:
         config = load_config(stacks.existing() | ACCOUNTS | {"job_submit": rules})
         assert ("job_submit.lua" in render(config)) is wanted
         assert (effective_settings(config).get("JobSubmitPlugins") == "lua") is wanted
-
-
-def test_the_hash_that_the_agent_waits_for_covers_the_script() -> None:
-    rules: dict[str, Any] = {"require_account": True}
-    one = render(load_config(stacks.existing() | ACCOUNTS | {"job_submit": rules}))
-    rules["gpus_only_in_gpu_partitions"] = True
-    both = render(load_config(stacks.existing() | ACCOUNTS | {"job_submit": rules}))
-    assert one["slurm.conf"] == both["slurm.conf"]
-    assert config_hash(one) != config_hash(both)
 
 
 def script(**changes: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from config import load_config
 from slurm.conf import config_hash, render
-from slurm.users import accounts, group_numbers, identity_files
+from slurm.users import accounts, identity_files
 from tests import stacks
 from tests.stacks import ALICE_KEY
 
@@ -15,21 +15,6 @@ KEY = ALICE_KEY.split()[1]
 
 def files(users: dict[str, Any], groups: dict[str, Any] | None = None) -> dict[str, str]:
     return identity_files(load_config({**stacks.dev(), "users": users, "groups": groups or {}}))
-
-
-def test_the_declared_users_are_there_with_their_own_groups() -> None:
-    found = files({"bob": {"uid": 10002, "gid": 10102, "shell": "/bin/sh"}, "alice": {"uid": 10001}})
-
-    assert found["passwd"] == "alice:x:10001:10001::/home/alice:/bin/bash\nbob:x:10002:10102::/home/bob:/bin/sh\n"
-    assert found["group"] == "alice:x:10001:\nbob:x:10102:\n"
-
-
-def test_declared_groups_have_their_members() -> None:
-    users = {"bob": {"uid": 10002, "groups": ["ml"]}, "alice": {"uid": 10001, "groups": ["ml", "ops"]}}
-
-    found = files(users, {"ops": {"gid": 20002}, "ml": {"gid": 20001}})
-
-    assert found["group"] == "alice:x:10001:\nbob:x:10002:\nml:x:20001:alice,bob\nops:x:20002:alice\n"
 
 
 def test_a_user_whose_first_group_is_declared_has_no_other() -> None:
@@ -57,11 +42,3 @@ def test_a_changed_key_does_not_change_slurm_s_configuration_and_a_new_user_does
     ]
 
     assert hashes[0] == hashes[1] != hashes[2]
-
-
-def test_the_jail_gets_groups_with_numbers_and_users_with_their_groups() -> None:
-    users = {"alice": {"uid": 10001, "groups": ["ml", "video"]}}
-    config = load_config({**stacks.dev(), "users": users, "groups": {"ml": {"gid": 20001}}})
-
-    assert group_numbers(config.groups) == {"ml": {"gid": 20001}}
-    assert accounts(config.users, extra_keys=())["alice"]["groups"] == ["ml", "video"]

@@ -50,10 +50,6 @@ def test_a_backup_is_all_snapshots_with_its_id_in_the_order_of_time() -> None:
     assert found[0].as_data()["time"] == "2026-11-24T02:00:00+00:00"
 
 
-def test_snapshots_of_others_in_the_same_repository_are_left_alone() -> None:
-    assert backups_of([{"id": "x", "tags": None}, {"id": "y", "tags": ["backup=mine", "part=jail"]}]) == []
-
-
 @pytest.mark.parametrize(
     ("at", "taken"),
     [

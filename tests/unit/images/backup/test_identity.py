@@ -1,8 +1,7 @@
-"""A cluster whose keys were rotated goes on with its backups, and another one does not."""
+"""Whose backups are this cluster's; tests/slurm/test_backup_troubles.py rotates keys with real restic."""
 
 from __future__ import annotations
 
-import io
 import shutil
 from pathlib import Path
 from typing import cast
@@ -27,8 +26,6 @@ class Site:
         self.keys = place / "keys"
         self._place = place
         self.backups: list[Backup] = []
-        self.said = io.StringIO()
-        self.damaged: set[str] = set()
         for name in ("munge-key/munge.key", "jwt-key/jwt_hs256.key"):
             (self.keys / name).parent.mkdir(parents=True)
             self.rotate(name, "of the first cluster")
@@ -36,22 +33,16 @@ class Site:
     def rotate(self, key: str, value: str) -> None:
         (self.keys / key).write_text(f"{key} {value}")
 
-    def made_anew(self) -> None:
-        self.rotate("munge-key/munge.key", "of another")
-        self.rotate("jwt-key/jwt_hs256.key", "of another")
-
     def run(self, *arguments: str) -> Result:
         """`restic restore SNAPSHOT:DIRECTORY --target DIRECTORY`."""
         snapshot, _, directory = arguments[1].partition(":")
         assert (arguments[0], directory, arguments[2]) == ("restore", "/handover/keys", "--target")
-        if snapshot in self.damaged:
-            return Result(code=1, stderr="Fatal: the pack is damaged")
         shutil.copytree(self._place / snapshot, arguments[3])
         return Result(code=0)
 
     @property
     def clusters(self) -> Clusters:
-        return Clusters(cast("Repository", self), self.backups, Log("test", self.said))
+        return Clusters(cast("Repository", self), self.backups, Log("test"))
 
     def save(self, backup: str, kind: str = "scheduled", *, name: str = "") -> None:
         """`name`: as a program before this one gave it."""
@@ -74,17 +65,6 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     return Site(tmp_path)
 
 
-def test_after_a_rotation_of_munge_s_key_the_schedule_goes_on_and_the_last_backup_is_taken(site: Site) -> None:
-    site.save(FIRST)
-    assert site.backups[0].cluster == new_name(site.keys), "as in repositories of before"
-    site.rotate("munge-key/munge.key", "rotated")
-    site.save(SECOND)
-    site.rotate("jwt-key/jwt_hs256.key", "rotated")
-    site.save(THIRD)
-    assert site.last() == THIRD
-    assert not identity.READ.exists(), "no key stays"
-
-
 def test_who_has_begun_anew_by_hand_after_a_rotation_need_not_name_the_backup(site: Site) -> None:
     site.save(FIRST)
     site.rotate("munge-key/munge.key", "rotated")
@@ -92,26 +72,6 @@ def test_who_has_begun_anew_by_hand_after_a_rotation_need_not_name_the_backup(si
     site.save(THIRD)
     assert site.backups[0].cluster != site.backups[2].cluster
     assert site.last() == THIRD
-
-
-def test_a_cluster_that_was_made_anew_has_no_key_of_the_old_one(site: Site) -> None:
-    site.save(FIRST)
-    site.made_anew()
-    with pytest.raises(RefusedError, match=r"of another cluster.*`slurmstack backup now` begins to save this cluster"):
-        site.save(SECOND)
-    site.save(SECOND, "manual")
-    site.save(THIRD)
-    with pytest.raises(RefusedError, match=f"is of another cluster than {FIRST}"):
-        site.last()
-
-
-def test_keys_that_cannot_be_read_are_those_of_nobody_and_are_told_of(site: Site) -> None:
-    site.save(FIRST)
-    site.rotate("munge-key/munge.key", "rotated")
-    site.damaged = {f"keys-{FIRST}"}
-    with pytest.raises(RefusedError, match="of another cluster"):
-        site.save(SECOND)
-    assert f"the keys in backup {FIRST} cannot be read: Fatal: the pack is damaged" in site.said.getvalue()
 
 
 def test_an_empty_key_is_no_key_in_common(site: Site) -> None:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from cli.backup import verdict
 from images.backup import rehearsal
 
 
@@ -44,18 +40,3 @@ def test_a_jail_that_is_as_it_was_is_said_to_be_so_and_each_difference_is_found(
 
 def test_files_that_restic_could_not_put_back_or_whose_content_is_another_count(tmp_path: Path) -> None:
     assert rehearsal.compare_jail([], tmp_path, unrestored=3)["different"] == 3
-
-
-def test_when_the_queue_was_saved_and_which_jobs_have_scripts(tmp_path: Path) -> None:
-    assert rehearsal.queue_of(tmp_path) == {"saved": 0, "scripts": []}
-    head = struct.pack(">I", 17) + b"PROTOCOL_VERSION\0" + struct.pack(">HQI", 0x2A00, 1_764_000_000, 18)
-    (tmp_path / "job_state").write_bytes(head)
-    for name in ("hash.7/job.17", "hash.1/job.1", "hash.1/job.x"):
-        (tmp_path / name).mkdir(parents=True)
-    assert rehearsal.queue_of(tmp_path) == {"saved": 1_764_000_000, "scripts": [1, 17]}
-
-
-def test_the_command_reads_what_the_containers_tell(capsys: pytest.CaptureFixture[str]) -> None:
-    rehearsal.tell("state", saved=1, scripts=[17])
-    written = f"restore: the next job\n{capsys.readouterr().out}restore: more\n"
-    assert verdict.told_by(written) == {"state": {"saved": 1, "scripts": [17]}}

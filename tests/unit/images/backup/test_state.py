@@ -117,32 +117,9 @@ def test_what_was_there_is_kept_aside_and_the_agent_s_files_stay(tmp_path: Path)
     assert {path.name for path in (tmp_path / "slurmstack").iterdir()} == {"current"}, "slurmdbd gives the id anew"
 
 
-def test_one_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
-    (tmp_path / "job_state").write_bytes(jobs(5))
-
-    def fails(target: Path) -> None:
-        (target / "job_state").write_bytes(b"half")
-        raise CannotGoOnError("the store is away")
-
-    with pytest.raises(CannotGoOnError):
-        state.put_back(tmp_path, fails, backup="x", highest=0, log=LOG)
-    assert (tmp_path / "job_state").read_bytes() == jobs(5), "nothing was touched"
-    put_back(tmp_path, {"job_state": jobs(9)})
-    assert (tmp_path / "job_state").read_bytes() == jobs(9)
-    assert not (tmp_path / "restoring").exists()
-
-
 def test_the_id_that_accounting_knows_is_not_given_out_again(tmp_path: Path) -> None:
     put_back(tmp_path, {"job_state": jobs(20)}, highest=30)
     assert state.next_id(tmp_path) == 31
-
-
-@pytest.mark.parametrize("ending", ["new", "old"])
-def test_ids_of_a_queue_whose_save_was_cut_short_are_not_given_out_again(tmp_path: Path, ending: str) -> None:
-    (tmp_path / "job_state.old").write_bytes(jobs(500))
-    (tmp_path / f"job_state.{ending}").write_bytes(jobs(500))
-    put_back(tmp_path, {"job_state": jobs(100)})
-    assert state.next_id(tmp_path) == 500
 
 
 def test_the_state_of_a_newer_slurm_is_not_put_under_an_older_one(tmp_path: Path) -> None:
@@ -151,20 +128,6 @@ def test_the_state_of_a_newer_slurm_is_not_put_under_an_older_one(tmp_path: Path
     with pytest.raises(RefusedError, match="of a newer Slurm"):
         put_back(tmp_path, {"job_state": newer})
     assert (tmp_path / "job_state").read_bytes() == jobs(5)
-
-
-@pytest.mark.parametrize("ending", ["", ".new", ".old"])
-def test_that_it_is_newer_shows_whatever_a_save_or_a_disk_has_left(tmp_path: Path, ending: str) -> None:
-    """Before the database is replaced, this is what is asked."""
-    if not ending:
-        (tmp_path / "job_state").write_bytes(b"")
-    (tmp_path / "job_state.old").write_bytes(jobs(5))
-    (tmp_path / f"job_state{ending or '.old'}").write_bytes(jobs(5))
-    arriving = tmp_path / "arriving"
-    arriving.mkdir()
-    (arriving / "job_state").write_bytes(jobs(9).replace(b"\x2a\x00", b"\x2d\x00", 1))
-    with pytest.raises(RefusedError, match="of a newer Slurm"):
-        state.refuse_newer(tmp_path, arriving, "x")
 
 
 @pytest.mark.parametrize("damaged", [b"", jobs(5)[:20], b"no state at all, " * 5])

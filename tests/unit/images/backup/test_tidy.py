@@ -71,19 +71,6 @@ def test_what_no_backup_was_to_have_stays(tmp_path: Path) -> None:
     assert all("too large for any backup" in line for line in said)
 
 
-def test_a_tree_that_is_deeper_than_a_path_can_be_long_goes(tmp_path: Path) -> None:
-    (tmp_path / "home").mkdir()
-    at = os.open(tmp_path / "home", os.O_RDONLY)
-    for _ in range(3000):
-        os.mkdir("d", dir_fd=at)
-        below = os.open("d", os.O_RDONLY, dir_fd=at)
-        os.close(at)
-        at = below
-    os.close(at)
-    assert tidied(tmp_path, {"home": "dir"}) == []
-    assert not list((tmp_path / "home").iterdir())
-
-
 def test_a_name_that_is_not_utf_8_is_found_by_what_restic_makes_of_it(tmp_path: Path) -> None:
     jail = os.fsencode(tmp_path)
     Path(os.fsdecode(jail + b"/caf\xe9\xe2\x82/x")).mkdir(parents=True)

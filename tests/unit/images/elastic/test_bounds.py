@@ -10,7 +10,7 @@ import pytest
 
 from images.common.slurm_node import PLACED, TOPOLOGY_REASON
 from images.elastic.bounds import BEYOND, COOLED, Bounds, keep_within
-from images.elastic.decide import LEAVES, Plan, View, decide
+from images.elastic.decide import LEAVES, View, decide
 from images.elastic.pauses import Pauses
 from images.elastic.view import Node, Pod, Pool, nodes_in
 from images.elastic.windows import Window
@@ -60,21 +60,10 @@ def planned(
     return plan.update
 
 
-def test_as_many_as_the_window_says_are_powered_up() -> None:
-    assert planned(OFF, OFF, OFF, OFF, least=2) == {("power_up", ""): ["gpu-0", "gpu-1"]}
-    assert planned(UP, BUSY, OFF, OFF, least=2) == {}
-
-
 def test_a_drained_node_without_a_machine_takes_no_place() -> None:
     lost = (f"{UP}+DRAIN", {"reason": "GPU lost"})
     assert planned(lost, OFF, OFF, OFF, most=1) == {("drain", HELD): ["gpu-1", "gpu-2", "gpu-3"]}
     assert planned(lost, OFF, OFF, OFF, most=1, gone=["gpu-0"]) == {("drain", HELD): ["gpu-2", "gpu-3"]}
-
-
-def test_who_was_set_aside_and_has_come_takes_jobs() -> None:
-    aside = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"
-    up = planned(held(aside, UP), held(aside), held(aside), held(aside))
-    assert up == {("resume", ""): ["gpu-0"]}
 
 
 def test_warm_nodes_of_a_window_that_is_over_go_when_they_have_been_idle_for_long_enough() -> None:
@@ -88,21 +77,11 @@ def test_none_goes_for_being_idle_that_is_in_somebody_s_hands(more: str) -> None
     assert planned(idle(900, f"{UP}+{more}"), OFF, OFF, OFF) == {}
 
 
-def test_one_of_which_slurm_does_not_say_since_when_it_is_idle_stays() -> None:
-    assert planned(UP, OFF, OFF, OFF) == {}
-
-
 def test_what_may_not_be_started_is_held_back_and_what_runs_goes_on() -> None:
     assert planned(OFF, OFF, OFF, OFF, most=1) == {("drain", HELD): ["gpu-1", "gpu-2", "gpu-3"]}
     assert planned(OFF, BUSY, OFF, OFF, most=1) == {("drain", HELD): ["gpu-0", "gpu-2", "gpu-3"]}
     assert planned(OFF, COMING, OFF, OFF, most=2) == {("drain", HELD): ["gpu-2", "gpu-3"]}
     assert planned(BUSY, held(), held(), held(), most=1) == {}
-
-
-def test_one_that_a_job_has_just_got_counts_before_slurm_powers_it_up() -> None:
-    assert planned(OFF, "ALLOCATED+CLOUD+POWERED_DOWN", OFF, f"{OFF}+POWER_UP", most=2) == {
-        ("drain", HELD): ["gpu-0", "gpu-2"]
-    }
 
 
 def test_nodes_beyond_the_window_s_max_leave_after_their_jobs_and_idle_ones_first() -> None:
@@ -115,28 +94,9 @@ def test_nodes_beyond_the_window_s_max_leave_after_their_jobs_and_idle_ones_firs
     }, "an administrator's drain would be lost with it"
 
 
-def test_a_node_that_leaves_still_has_its_machine() -> None:
-    """So the warm one that the window wants comes when it has gone."""
-    leaving = f"{BUSY}+DRAIN+POWER_DOWN"
-    assert planned(OFF, leaving, held(), held(), least=1, most=1) == {("drain", HELD): ["gpu-0"]}
-
-
 def test_what_is_held_back_is_freed_when_there_may_be_more() -> None:
     assert planned(BUSY, held(), held(), held(), most=3) == {("resume", ""): ["gpu-1", "gpu-2"]}
     assert planned(BUSY, held(), held(), held()) == {("resume", ""): ["gpu-1", "gpu-2", "gpu-3"]}
-
-
-def test_without_windows_in_the_stack_file_nothing_stays_held_back() -> None:
-    node = Node(name="gpu-0", states=frozenset(f"{OFF}+DRAIN".split("+")), reason=HELD, mark=POOL.mark)
-    view = View(pools=Bounds(print).of({"gpu": POOL}, NOON), nodes={"gpu-0": node}, pods={})
-    plan = Plan()
-    keep_within(plan, view, NOON)
-    assert plan.update == {("resume", ""): ["gpu-0"]}
-
-
-def test_who_is_held_back_says_in_which_window() -> None:
-    other = "slurmstack/elastic: held back in the window sat 00:00-24:00 UTC"
-    assert planned(BUSY, held(other), held(), held(), most=1) == {("drain", HELD): ["gpu-1"]}
 
 
 def test_an_administrator_s_drain_is_left_alone_and_needs_no_room() -> None:
@@ -216,13 +176,6 @@ def test_what_is_reserved_comes_first_and_what_is_under_maintenance_last() -> No
     assert planned(f"{reserved}+MAINTENANCE", OFF, held(), held(), most=1) == {("drain", HELD): ["gpu-0"]}
 
 
-def test_machines_that_are_none_of_the_pool_s_any_more_count_in_a_window() -> None:
-    """Of nodes that leave a smaller `max`, and of the time when the pool was fixed."""
-    leaving = f"{BUSY}+DRAIN+POWER_DOWN"
-    assert planned(OFF, OFF, OFF, OFF, leaving, leaving, most=3) == {("drain", HELD): ["gpu-1", "gpu-2", "gpu-3"]}
-    assert planned("IDLE+DYNAMIC_NORM", OFF, OFF, OFF, most=2) == {("drain", HELD): ["gpu-2", "gpu-3"]}
-
-
 def test_the_log_tells_once_in_which_window_a_pool_is_and_of_a_zone_that_is_missing() -> None:
     log: list[str] = []
     bounds = Bounds(log.append)
@@ -238,10 +191,3 @@ def test_the_log_tells_once_in_which_window_a_pool_is_and_of_a_zone_that_is_miss
     lost = bounds.of({"gpu": dataclasses.replace(pool, timezone="Europe/Nowhere")}, NOON)["gpu"]
     assert (lost.least, lost.most_now) == (0, 4)
     assert log[2] == "pool gpu: its windows are not obeyed, for this image has no time zone Europe/Nowhere"
-
-
-def test_since_when_a_node_is_idle_is_read_of_slurm_s_line() -> None:
-    line = "NodeName=gpu-0 State=IDLE+CLOUD LastBusyTime=2027-01-15T08:00:00 ResumeAfterTime=None Comment=x"
-    assert nodes_in(line)["gpu-0"].busy_at > 0
-    assert nodes_in(line.replace("2027-01-15T08:00:00", "Unknown"))["gpu-0"].busy_at == 0
-    assert nodes_in("NodeName=gpu-0 State=IDLE Comment= LastBusyTime=2027-01-15T08:00:00 x")["gpu-0"].busy_at == 0

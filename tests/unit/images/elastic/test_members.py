@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from images.common.command import Result
 from images.elastic.decide import LEAVES
 from images.elastic.members import are_too_many, members
@@ -47,27 +45,10 @@ def test_who_is_idle_leaves_first_and_then_whose_jobs_end_soonest() -> None:
         assert members(POOL, nodes(*there), ends) == tuple(f"gpu-{number}" for number in stay), there
 
 
-def test_a_second_look_chooses_the_same() -> None:
-    ends = {"gpu-0": 900.0, "gpu-1": 950.0, "gpu-2": 800.0, "gpu-3": 300.0}
-    there = nodes(BUSY, BUSY, BUSY, BUSY)
-    assert are_too_many(POOL, there)
-    left = set(there) - set(members(POOL, there, ends))
-    assert left == {"gpu-3"}
-    there = nodes(BUSY, BUSY, BUSY, LEAVING)
-    assert not are_too_many(POOL, there)
-    assert members(POOL, there, {}) == ("gpu-0", "gpu-1", "gpu-2")
-
-
 def test_nodes_of_a_pool_whose_name_begins_alike_are_none_of_it() -> None:
     there = {"gpu-big-7": Node(name="gpu-big-7", states=frozenset({"MIXED", "CLOUD"}))}
     assert members(POOL, there, {}) == POOL.nodes()
     assert not are_too_many(POOL, there)
-
-
-def test_when_jobs_end_is_asked_of_slurm() -> None:
-    said = "1764169200 gpu-[0-1]\nN/A gpu-2\n1764169900 gpu-1\n"
-    runner = FakeRunner({"squeue": Result(code=0, stdout=said)})
-    assert Nodes(print, runner).ends() == {"gpu-0": 1764169200.0, "gpu-1": 1764169900.0, "gpu-2": math.inf}
 
 
 def test_where_there_is_a_switch_tree_a_new_node_is_in_no_partition_before_it_is_in_the_tree() -> None:

@@ -6,7 +6,7 @@ import dataclasses
 
 from images.elastic.decide import Plan, View
 from images.elastic.pauses import MOST_FAILURES, Pauses
-from images.elastic.view import Node, Pod, Pool
+from images.elastic.view import Node, Pool
 
 NOON = 1_800_000_000.0
 POOL = Pool(name="gpu", least=0, most=3, conf="CPUs=2", resume_timeout=60.0)
@@ -43,12 +43,6 @@ def test_the_pool_pauses_with_all_nodes_that_are_off_and_goes_on_when_the_time_h
     assert judged(pauses, paused, NOON + 30).update == {("resume", ""): ["gpu-0", "gpu-1"]}
 
 
-def test_a_pause_that_a_clock_wrote_which_was_ahead_is_over() -> None:
-    reason = "slurmstack/elastic: no capacity, 1 in vain, again at 2030-01-01T00:00:00Z"
-    view = seen(off("gpu-0", reason, "DRAIN"))
-    assert judged(Pauses(), view, NOON).update == {("resume", ""): ["gpu-0"]}
-
-
 def test_who_is_given_back_with_a_job_is_no_node_that_a_health_check_keeps() -> None:
     """Slurm lifts the drain of what it powers down, and its machine goes with all that there was to look at."""
     up = frozenset({"IDLE", "CLOUD"})
@@ -77,13 +71,6 @@ def test_after_many_failures_in_a_row_it_is_set_aside_until_somebody_resumes_a_n
     assert pauses.failures == {}
 
 
-def test_failures_of_long_ago_do_not_count() -> None:
-    pauses = Pauses()
-    for hours in (0, 5):
-        judged(pauses, seen(late("gpu-0")), NOON + 3600 * hours)
-    assert pauses.failures == {"gpu": 1}
-
-
 def test_what_an_administrator_has_drained_stays_drained_with_his_reason() -> None:
     plan = judged(Pauses(), seen(late("gpu-0"), off("gpu-1", "a fan", "DRAIN")), NOON)
     assert all("gpu-1" not in names for names in plan.update.values())
@@ -98,11 +85,6 @@ def test_a_node_that_came_for_a_job_whose_others_did_not_is_ended_unless_a_job_u
     assert judged(Pauses(), seen(late("gpu-0"), came, busy), NOON, jobs).update[end] == ["gpu-1"]
     loose = dataclasses.replace(POOL, all_or_nothing=False)
     assert end not in judged(Pauses(), seen(late("gpu-0"), came, busy, pool=loose), NOON, jobs).update
-
-
-def test_pods_are_no_matter_of_pauses() -> None:
-    view = dataclasses.replace(seen(off("gpu-0")), pods={"gpu-0": Pod(name="gpu-0", pool="gpu")})
-    assert judged(Pauses(), view, NOON).is_empty()
 
 
 def paused(name: str, tries: int, until: str, *more: str) -> Node:
@@ -137,12 +119,6 @@ def test_failures_are_forgotten_when_all_that_was_wanted_has_come() -> None:
     assert pauses.failures == {}
 
 
-def test_a_pool_that_is_set_aside_stays_so_whatever_fails_later() -> None:
-    aside = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"
-    plan = judged(Pauses(), seen(off("gpu-0", aside, "DRAIN"), late("gpu-1")), NOON)
-    assert plan.update == {("drain", aside): ["gpu-1"]}
-
-
 def test_a_drain_that_slurm_has_lifted_with_the_node_is_set_again() -> None:
     """A node that somebody drained while it was coming. What Slurm or we had to say before is nobody's drain."""
     drained = Node(name="gpu-0", states=LATE, reason="bad fan : ResumeTimeout reached", reason_by="slurm")
@@ -151,11 +127,3 @@ def test_a_drain_that_slurm_has_lifted_with_the_node_is_set_again() -> None:
     old = dataclasses.replace(drained, reason="slurmstack/elastic: gets a new pod : ResumeTimeout reached")
     ((state, reason),) = judged(Pauses(), seen(old), NOON).update
     assert (state, "no capacity, 1 in vain" in reason) == ("drain", True)
-
-
-def test_a_pause_drains_no_node_that_a_job_has_just_got_and_powers_none_up() -> None:
-    given = Node(name="gpu-1", states=frozenset({"ALLOCATED", "CLOUD", "POWERED_DOWN"}))
-    plan = Plan(update={("power_up", ""): ["gpu-2"]})
-    Pauses().decide(plan, seen(late("gpu-0"), given, off("gpu-2")), {}, NOON)
-    ((state, _),) = plan.update
-    assert (state, *plan.update.values()) == ("drain", ["gpu-0", "gpu-2"])

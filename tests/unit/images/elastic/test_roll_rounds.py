@@ -1,4 +1,4 @@
-"""What a roll does in turn, when it looks at Slurm at all, and what it says."""
+"""When a roll looks at Slurm at all, what it leaves alone, and what it says; tests/slurm/test_rolls.py is real."""
 
 from __future__ import annotations
 
@@ -55,18 +55,6 @@ class World:
         self.runner.commands.clear()
         self.rounds.look()
         return [one for one in self.runner.commands if " show " not in one and "squeue" not in one]
-
-
-def test_a_node_is_drained_and_then_its_pod_is_ended_and_then_the_next_one() -> None:
-    world = World(old=(0, 2))
-    assert world.done() == [f"scontrol update nodename=cpu-0 state=drain reason={ROLLS}"]
-    world.states["cpu-0"] = DRAINED
-    assert world.done() == ["end cpu-0"]
-    del world.there["cpu-0"]
-    assert world.done() == []
-    world.there["cpu-0"] = Pod(name="cpu-0", pool="cpu", revision="new", is_ready=True)
-    world.states["cpu-0"] = "IDLE"
-    assert world.done() == [f"scontrol update nodename=cpu-2 state=drain reason={ROLLS}"]
 
 
 def test_who_is_drained_by_somebody_between_two_looks_keeps_that_reason() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from images.common.slurm_node import LEAVING_REASON, ROLLS, TOPOLOGY_REASON
+from images.common.slurm_node import ROLLS, TOPOLOGY_REASON
 from images.elastic.decide import OUTDATED, TWICE, Plan, View
 from images.elastic.rolls import FixedPool, Roll, fixed_pool_of, hold_outdated, roll, share
-from images.elastic.view import MAX_UNAVAILABLE, Node, Pod, Pool, pod_of
+from images.elastic.view import MAX_UNAVAILABLE, Node, Pod, Pool
 
 POOL = FixedPool(name="cpu", size=4, revision="new", max_unavailable="2")
 IDLE, BUSY = "IDLE+DYNAMIC_NORM", "MIXED+DYNAMIC_NORM"
@@ -45,19 +45,10 @@ def rolled(number: int, states: str = IDLE) -> Node:
 NEW = tuple(pod(number, "new") for number in range(4))
 
 
-def test_an_idle_node_is_drained_before_its_pod_is_ended_so_that_no_job_gets_it() -> None:
-    assert planned() == (["0", "1"], [], [])
-    assert planned(rolled(0), rolled(1)) == ([], [], ["0", "1"])
-
-
 def test_busy_nodes_are_taken_where_none_is_idle_those_first_whose_jobs_end_soonest() -> None:
     busy = [node(number, BUSY) for number in range(4)]
     assert planned(*busy, cpu_1=50.0, cpu_2=90.0, cpu_3=20.0) == (["3", "1"], [], [])
     assert planned(*busy, node(2), cpu_1=50.0, cpu_3=20.0) == (["2", "3"], [], [])
-
-
-def test_a_busy_node_that_is_drained_for_it_keeps_its_pod_until_its_jobs_have_ended() -> None:
-    assert planned(rolled(0, BUSY), rolled(1, "IDLE+COMPLETING"), *NEW[2:]) == ([], [], [])
 
 
 def test_who_waits_for_its_jobs_already_is_not_exchanged_for_another_busy_one_but_gives_way_to_an_idle_one() -> None:
@@ -65,11 +56,6 @@ def test_who_waits_for_its_jobs_already_is_not_exchanged_for_another_busy_one_bu
     waiting = [rolled(0, BUSY), rolled(1, BUSY)]
     assert planned(*busy, *waiting, cpu_2=1.0, cpu_3=2.0) == ([], [], [])
     assert planned(*busy, *waiting, node(3), cpu_0=1.0, cpu_1=9.0) == (["3"], ["1"], [])
-
-
-def test_a_node_that_the_scheduler_keeps_for_a_job_comes_after_those_that_are_free() -> None:
-    kept = [node(number, f"{IDLE}+PLANNED") for number in (0, 1)]
-    assert planned(*kept) == (["2", "3"], [], [])
 
 
 @pytest.mark.parametrize("reason", ["a fan", "slurmstack/health: gpu", TOPOLOGY_REASON])
@@ -114,19 +100,6 @@ def test_nodes_that_slurm_hears_have_their_turn_even_where_all_machines_seem_not
     assert planned(*(pod(number, is_ready=False) for number in range(4))) == (["0", "1"], [], [])
 
 
-def test_a_node_that_slurm_does_not_know_is_ended_at_once() -> None:
-    pods = {f"cpu-{number}": pod(number) for number in range(4)}
-    assert [one.name for one in roll(POOL, {}, pods, {}).end] == ["cpu-0", "cpu-1"]
-
-
-def test_what_was_drained_for_a_version_that_is_taken_back_is_given_back() -> None:
-    there: list[Node | Pod] = [*NEW, rolled(0, BUSY), rolled(1), rolled(2)]
-    assert planned(*there) == ([], ["0", "1", "2"], [])
-    leaves, comes = pod(0, is_leaving=True), pod(1, "new", is_ready=False)
-    assert planned(*there, leaves, comes)[1] == ["2"], "a pod that leaves, or comes, lifts it itself"
-    assert planned(*NEW, node(0, f"{IDLE}+DRAIN", LEAVING_REASON))[1] == [], "of one that leaves on its own"
-
-
 @pytest.mark.parametrize(
     ("said", "nodes", "most"),
     [("10%", 4, 1), ("10%", 11, 2), ("25%", 8, 2), ("100%", 3, 3), ("3", 2, 3), ("10%", 0, 1), ("some", 50, 1)],
@@ -145,16 +118,6 @@ def test_a_pool_is_taken_of_its_stateful_set_when_kubernetes_has_seen_its_templa
     assert fixed_pool_of({**item, "status": {"observedGeneration": 2, "updateRevision": "older"}}) is None
     assert fixed_pool_of({**item, "spec": {"updateStrategy": {"type": "RollingUpdate"}}}) is None
     assert fixed_pool_of({**item, "metadata": {**item["metadata"], "deletionTimestamp": "now"}}) is None
-
-
-def test_a_pod_tells_its_revision_and_whether_it_is_ready() -> None:
-    labels = {"slurmstack/pool": "cpu", "controller-revision-hash": "cpu-1"}
-    item = {
-        "metadata": {"name": "cpu-0", "labels": labels},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    }
-    assert pod_of(item) == Pod(name="cpu-0", pool="cpu", revision="cpu-1", is_ready=True)
-    assert not pod_of({"metadata": item["metadata"]}).is_ready
 
 
 # Elastic pools

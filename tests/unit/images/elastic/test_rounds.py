@@ -10,10 +10,10 @@ import pytest
 
 from images.common.command import Result
 from images.common.kubernetes import KubeError
-from images.common.slurm_node import HELD_BACK, STAYS_LEAVING
+from images.common.slurm_node import STAYS_LEAVING
 from images.elastic.nodes import Nodes
 from images.elastic.pods import AT_ONCE, Pods
-from images.elastic.rounds import GONE_SECONDS, OLD_SECONDS, QUICK_SECONDS, STUCK_SECONDS, USUAL_SECONDS, Rounds
+from images.elastic.rounds import GONE_SECONDS, STUCK_SECONDS, USUAL_SECONDS, Rounds
 from images.elastic.view import Pod, Pool, marked
 from images.elastic.windows import Window
 from tests.fakes.commands import FakeRunner
@@ -59,8 +59,7 @@ class World:
 
     def __init__(self, *seen: Sequence[str], pool: Pool = POOL) -> None:
         self.seen = list(seen)
-        self.runner = FakeRunner({"scontrol show nodes": self._show, "scontrol delete": lambda _: self.deletion})
-        self.deletion = Result(code=0)
+        self.runner = FakeRunner({"scontrol show nodes": self._show})
         self.log: list[str] = []
         self.kubernetes = Kubernetes([1000.0], self.runner.commands)
         given: dict[str, Any] = {"nodes": Nodes(self.log.append, self.runner), "pods": self.kubernetes}
@@ -109,15 +108,6 @@ def test_a_pod_is_given_up_when_it_has_been_missing_for_a_while_whatever_the_clo
     assert world.done() == ["update nodename=gpu-0 state=down reason=slurmstack/elastic: its pod is gone"]
 
 
-def test_a_record_that_slurm_does_not_let_go_is_no_reason_to_hurry() -> None:
-    world = World([node("gpu-0", OFF, mark="old")], [node("gpu-0", OFF, mark="old")], [node("gpu-0", COMING)])
-    world.deletion = Result(code=1)
-    assert world.rounds.look() == USUAL_SECONDS
-    assert world.done() == ["delete nodename=gpu-0"]
-    assert world.rounds.look() < 1
-    assert QUICK_SECONDS < 1
-
-
 ALWAYS = Window(name="now", days=frozenset(range(7)), begin=0, end=1440, least=0, most=1)
 THREE = replace(POOL, most=3, windows=(ALWAYS,))
 
@@ -131,28 +121,6 @@ def test_nodes_are_held_back_before_pods_are_made_and_only_those_that_no_job_has
         "update nodename=gpu-2 state=drain reason=slurmstack/elastic: held back in the window now UTC",
         "pods of gpu-0",
     ]
-
-
-def test_a_record_of_an_older_configuration_is_deleted_before_its_drain_is_lifted() -> None:
-    """The scheduler would have it in the same moment, with the CPUs, memory and GPUs of before."""
-    held = f"{OFF}+DRAIN"
-    world = World([node("gpu-0", held, mark="old", reason=HELD_BACK), node("gpu-1", held, reason=HELD_BACK)],
-                  pool=replace(POOL, most=2))  # fmt: skip
-    assert world.done() == ["delete nodename=gpu-0", "update nodename=gpu-1 state=resume"]
-    world.deletion = Result(code=1, stderr="a job wants it")
-    assert world.done() == ["delete nodename=gpu-0", "update nodename=gpu-[0-1] state=resume"]
-
-
-def test_nodes_are_not_changed_by_what_was_seen_before_the_api_server_took_long() -> None:
-    world = World([node("gpu-0", "DOWN+CLOUD+POWERED_DOWN", reason="slurmstack/elastic: its pod is gone")])
-    world.kubernetes.pods = {"gpu-0": Pod(name="gpu-0", pool="gpu", digest="new")}
-    world.kubernetes.takes = OLD_SECONDS + 0.5
-    assert world.done() == ["end of gpu-0"]
-    resumed = ["update nodename=gpu-0 state=resume"]
-    assert world.done() == resumed, "looks between two tries to end it are whole"
-    world.kubernetes.clock[0] += 1
-    assert world.done() == ["end of gpu-0"]
-    world.looks(0.5, lambda: world.done() == resumed or pytest.fail("too early"))
 
 
 STUCK = f"update nodename=gpu-0 state=drain reason={STAYS_LEAVING}"
@@ -170,16 +138,6 @@ def test_a_node_whose_pod_does_not_go_is_held_back_until_it_has_gone() -> None:
     held.looks(2, lambda: held.done() == [] or pytest.fail("it is let go"))
     held.kubernetes.pods = {}
     assert held.done() == ["update nodename=gpu-0 state=resume"]
-
-
-def test_each_pod_of_a_node_has_its_own_time_to_go() -> None:
-    world = World([node("gpu-0", OFF)])
-    leaving = {"gpu-0": Pod(name="gpu-0", pool="gpu", digest="new", is_leaving=True)}
-    for _ in range(3):
-        world.kubernetes.pods = leaving
-        world.looks(STUCK_SECONDS / 2, lambda: world.done() == [] or pytest.fail("too early"))
-        world.kubernetes.pods = {}
-        world.done()
 
 
 @pytest.mark.parametrize("came", [False, True])

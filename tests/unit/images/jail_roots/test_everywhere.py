@@ -11,27 +11,11 @@ import pytest
 
 from images.common import jail_roots, process, readiness
 from images.common.jail_view import JailViewError
-from images.common.process import CannotGoOnError
 from images.jail import users as users_module
 from images.jail.accounts import AccountError, Declared, Group
 from images.jail.populate import MARKER
 from images.jail.users import apply_everywhere
 from tests.unit.images.jail_roots.roots import ME, apply, fill, nothing_said, passwd, user
-
-
-def test_accounts_are_in_all_roots_and_homes_once(source: Path, volume: Path) -> None:
-    for name in ("", "blue", "green"):
-        fill(source, volume, name)
-
-    apply(volume, alice=user(sudo=True, ssh_authorized_keys=("ssh-ed25519 A",)))
-
-    for name in ("", "blue", "green"):
-        root = jail_roots.root_of(volume, name)
-        assert passwd(root)["alice"] == str(ME)
-        assert "alice" in (root / "etc/sudoers.d/slurmstack").read_text()
-        assert (root / "etc/ssh/authorized_keys.d/alice").is_file()
-    assert (volume / "home/alice").is_dir()
-    assert list((jail_roots.root_of(volume, "blue") / "home").iterdir()) == []
 
 
 def test_a_marker_that_root_in_a_root_took_away_holds_up_no_accounts(
@@ -48,30 +32,6 @@ def test_a_marker_that_root_in_a_root_took_away_holds_up_no_accounts(
     monkeypatch.setattr(sys, "argv", ["users", str(declared)])
     assert users_module.main() == 0
     assert "alice" in passwd(volume)
-
-
-def test_who_left_loses_account_keys_and_sudo_in_each_root_that_pods_may_still_use(source: Path, volume: Path) -> None:
-    fill(source, volume, "")
-    apply(volume, alice=user(sudo=True, ssh_authorized_keys=("ssh-ed25519 A",)))
-    fill(source, volume, "blue")
-
-    apply(volume)
-
-    assert (volume / "etc/shadow").read_text().count("alice:!") == 1
-    assert not (volume / "etc/sudoers.d/slurmstack").exists()
-    assert not (volume / "etc/ssh/authorized_keys.d/alice").exists()
-    assert "alice" not in passwd(jail_roots.root_of(volume, "blue"))
-
-
-def test_a_number_of_somebody_who_left_is_not_given_again_in_a_new_root(source: Path, volume: Path) -> None:
-    fill(source, volume, "")
-    apply(volume, bob=user())
-    apply(volume)
-    fill(source, volume, "blue")
-
-    with pytest.raises(AccountError, match=f"the first root: user carol: uid {ME} belongs to bob in the jail"):
-        apply(volume, carol=user())
-    assert "carol" not in passwd(jail_roots.root_of(volume, "blue"))
 
 
 def test_a_number_is_remembered_when_its_root_is_gone(source: Path, volume: Path) -> None:
@@ -117,20 +77,6 @@ def test_a_link_in_one_root_leads_the_accounts_into_no_other(source: Path, volum
     assert place.is_symlink()
     if path in {"etc", "etc/passwd"}:  # found before anything is written
         assert "alice:!" not in (volume / "etc/shadow").read_text()
-
-
-def test_who_holds_the_lock_of_the_accounts_is_named_after_a_while(
-    source: Path, volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(source, volume, "")
-    monkeypatch.setattr(users_module, "LOCK_SECONDS", 0.0)
-
-    def held(*_: object) -> None:
-        raise BlockingIOError
-
-    monkeypatch.setattr("fcntl.lockf", held)
-    with pytest.raises(CannotGoOnError, match="another program has held"):
-        apply(volume)
 
 
 def test_a_home_outside_of_the_root_is_not_made(source: Path, volume: Path) -> None:
