@@ -14,11 +14,22 @@ from images.common.wait import Clock
 from images.controller import daemon as module
 from images.controller.daemon import ENDED, UNANSWERED, Daemon, Trouble, answers
 
-LOG = list[str]
-
 
 def quiet(_: str) -> None:
     """A log that nobody reads."""
+
+
+def test_one_that_waits_for_a_munged_that_is_away_is_in_trouble() -> None:
+    daemon = Daemon(("/bin/sleep", "987"), quiet, Clock())
+    for _ in range(UNANSWERED):
+        assert daemon.trouble is None
+        daemon.note(answered=False, munged=False)
+    assert daemon.trouble is Trouble.MUNGE
+    daemon.note(answered=False)
+    assert daemon.trouble is None
+
+
+LOG = list[str]
 
 
 def test_a_daemon_that_hangs_in_the_kernel_is_not_waited_for_and_no_second_one_is_started(

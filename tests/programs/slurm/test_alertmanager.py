@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from slurm.alerts import ALERTS
+from slurm.alerts import ALERTS, GROUP_BY, INHIBITIONS
 from slurm.prometheus import alertmanager_file
 from tests.stacks import ROOT
-
-WHOSE = {"cluster": "slurm"}
-"""As Prometheus adds it to all that it sends (`external_labels`)."""
 
 
 def of_the_page() -> str:
@@ -31,6 +29,16 @@ def of_the_page() -> str:
 
 def _page() -> str:
     return (ROOT / "docs/monitoring.md").read_text(encoding="utf-8")
+
+
+def test_the_page_has_the_groups_and_the_rules_that_ours_has() -> None:
+    of_page = yaml.safe_load(of_the_page())
+    assert of_page["route"]["group_by"] == list(GROUP_BY)
+    assert of_page["inhibit_rules"] == list(INHIBITIONS)
+
+
+WHOSE = {"cluster": "slurm"}
+"""As Prometheus adds it to all that it sends (`external_labels`)."""
 
 
 def free_port() -> int:
