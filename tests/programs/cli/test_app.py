@@ -1,4 +1,4 @@
-"""The list of commands: what it says, and that it costs nothing."""
+"""The command in a process of its own: what it loads, its list of commands, and an output that takes nothing."""
 
 from __future__ import annotations
 
@@ -101,3 +101,9 @@ def test_status_loads_what_logs_in_and_templates_only_where_they_are_needed() ->
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "cli.status.read" in loaded.split()
     assert not {"cryptography", "jinja2", "pulumi", "cli.access.login"} & set(loaded.split())
+
+
+def test_grafana_s_builders_are_loaded_by_nobody_who_has_not_asked_for_dashboards() -> None:
+    script = "import sys, components.cluster, cli.app; print('grafana_foundation_sdk' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
