@@ -1,4 +1,4 @@
-"""Homes on a volume of their own: where it is written down, who makes them, and that nobody sees an empty /home."""
+"""A home on a volume of its own, by real mounts."""
 
 from __future__ import annotations
 

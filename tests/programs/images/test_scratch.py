@@ -1,4 +1,4 @@
-"""A worker's scratch when slurmd starts and when the pod leaves."""
+"""What may not be started from a worker's scratch, by real mounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared volumes besides the jail, bound to the users' paths in it."""
+"""Volumes bound to the users' paths in the jail, by real mounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named roots in the jail's volume: filled beside the others, once; hidden from the first."""
+"""Named roots in the jail's volume, hidden from the first one by real mounts."""
 
 from __future__ import annotations
 
