@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,8 @@ from images.health.contract import Check, Hardware, Node, Result, Status, Thresh
 from images.health.local import Local
 from images.health.registry import Registry
 from images.health.run import ByHand
-from images.health.runner import Outcome
 from images.health.verdict import not_checked, ok
-from tests.fakes.commands import FakeRunner
+from tests.unit.images.health.at_once import run_at_once
 
 FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used", values={'disk_used_ratio{path="/"}': 0.97})
 
@@ -47,10 +45,7 @@ class FakeShell:
 
 @pytest.fixture
 def health(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeShell:
-    def at_once(checks: Sequence[Check], node: Node, thresholds: Thresholds) -> dict[str, Outcome]:
-        return {check.name: Outcome(result=check.run(node, FakeRunner(), thresholds)) for check in checks}
-
-    monkeypatch.setattr("images.health.run.run_checks", at_once)
+    run_at_once(monkeypatch, "run")
     return FakeShell(tmp_path)
 
 
