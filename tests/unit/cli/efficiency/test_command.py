@@ -16,7 +16,6 @@ from tests.unit.cli.usage.controller import Controller
 def call(monkeypatch: pytest.MonkeyPatch, controller: Controller, *jobs: str, **options: Any) -> None:
     """The command, on the development stack with this controller."""
     monkeypatch.setattr(efficiency_commands, "reach", lambda _: controller)
-    monkeypatch.setattr("cli.kubectl.client._active", {})
     names = ("by", "start", "end", "user", "account")
     values = {**dict.fromkeys(names), "as_json": False, "as_csv_": False, **options}
     efficiency_commands.efficiency(list(jobs) or None, **values)

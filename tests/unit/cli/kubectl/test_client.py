@@ -68,8 +68,7 @@ class TwoControllers(Kubectl):
         return subprocess.CompletedProcess(arguments, int(stands_by), "" if stands_by else "the queue", "no slurm.conf")
 
 
-def test_the_active_one_of_two_controllers_is_found_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.kubectl.client._active", {})
+def test_the_active_one_of_two_controllers_is_found_and_remembered() -> None:
     two = TwoControllers(program="kubectl", context="test", kubeconfig=None)
     assert [in_controller(two, "slurm", "squeue").stdout for _ in range(2)] == ["the queue", "the queue"]
     assert [*two.environment.values()] == ["exec", "get", "exec", "exec"]

@@ -86,10 +86,10 @@ def test_beyond_a_number_none_waits_and_who_went_away_makes_room(looks: list[Non
 
 def test_who_takes_all_places_leaves_slurmctld_one(ready: Ready, looks: list[None], port: int) -> None:
     first, second = ask(port, address="127.0.0.2"), ask(port, address="127.0.0.2")
-    wait_until(lambda: len(looks) == 1)
+    wait_until(lambda: len(looks) == 2)
     assert answer(ask(port, address="127.0.0.2")) == "503 Service Unavailable"
     waits = ask(port)
-    wait_until(lambda: len(looks) == 2)
+    wait_until(lambda: len(looks) == 3)
     ready.put({"gpu-0": UP})
     assert [answer(one) for one in (waits, first, second)] == 3 * ["200 OK"]
 
