@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
 from cli.errors import Failure
 from cli.images.runner import Runner, explain
+from tests.programs.waiting import wait_until
 
 SAID = {
     "docker's hub": ("denied: requested access to the resource is denied", "refuses the credentials"),
@@ -74,10 +74,7 @@ def test_an_interrupt_ends_the_tool_and_what_it_started(runner: Runner, tmp_path
 
     with pytest.raises(KeyboardInterrupt):
         runner.run(["sh", "-c", script], doing="building", on_line=interrupt)
-    deadline = time.monotonic() + 10
-    while any(_runs(int(pid)) for pid in pids.read_text().split()):
-        assert time.monotonic() < deadline, "still running"
-        time.sleep(0.05)
+    wait_until(lambda: not any(_runs(int(pid)) for pid in pids.read_text().split()))
 
 
 def test_a_tool_that_does_not_listen_is_killed(runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from images.health import alone, resident
+from tests.programs.waiting import wait_until
 from tests.stacks import ROOT
 
 pytestmark = pytest.mark.skipif(
@@ -97,10 +97,7 @@ def serving(caller: Caller, path: Path) -> Iterator[None]:
             resident.Resident(path).serve()
         finally:
             os._exit(3)
-    deadline = time.monotonic() + 30
-    while caller.ask("prolog", {b"CODE": b"9"}) != 9:
-        assert time.monotonic() < deadline, "the resident process does not answer"
-        time.sleep(0.01)
+    wait_until(lambda: caller.ask("prolog", {b"CODE": b"9"}) == 9)
     yield
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)

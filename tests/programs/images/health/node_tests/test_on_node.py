@@ -15,6 +15,7 @@ import pytest
 
 from images.health.node_tests.judge import parse
 from images.health.node_tests.slurm import SCRIPT
+from tests.programs.waiting import wait_until
 
 SAY = """#!/bin/sh
 printf '%s\\n' "$@" >> "$SAID"
@@ -113,8 +114,5 @@ def test_it_ends_at_once_when_it_is_told_to_and_leaves_nothing(place: Path) -> N
         time.sleep(0.01)
     script.send_signal(signal.SIGTERM)
     assert script.wait(timeout=30) == 0
-    deadline = time.monotonic() + 30
-    while lives(int((place / "pid").read_text())):  # its end takes a moment where much else runs
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not lives(int((place / "pid").read_text())))
     assert sorted(path.name for path in place.iterdir()) == ["bin", "pid"], "no comment either"
