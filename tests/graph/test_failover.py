@@ -111,3 +111,13 @@ def test_three_are_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(with_change(stacks.dev(), "controller.replicas", 3))
     assert "(valid: 1, 2)" in str(caught.value.problems[0])
+
+
+def test_one_address_leads_to_the_active_one_and_nobody_else_is_told_of_two() -> None:
+    """Everything that names the controller is the same with one and with two."""
+    one, both = record(stacks.dev(), stack="prod"), two()
+    service = objects(both, "Service")["controller-0"]["spec"]
+    assert service["selector"][names.ACTIVE] == "yes"
+    assert "statefulset.kubernetes.io/pod-name" not in service["selector"]
+    assert objects(one, "ConfigMap")["slurm-config"] == objects(both, "ConfigMap")["slurm-config"]
+    assert objects(one, "StatefulSet")["default"] == objects(both, "StatefulSet")["default"]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from cli.safety import both_ways as engines
 from cli.safety.changed import parse_conf, pools_of, slurm_conf_in
 from tests import stacks
-from tests.fakes.queue_cluster import objects
+from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending
+from tests.graph.state import compare_files, stack_of
 from tests.recordings import record
+from tests.stacks import with_change
 
 
 def registered(sections: dict[str, Any]) -> list[dict[str, Any]]:
@@ -28,3 +34,18 @@ def test_pools_and_partitions_are_read_as_the_program_writes_them() -> None:
     assert {name: item.pools for name, item in conf.partitions.items()} == {"main": ("cpu", "gpu"), "gpu": ("gpu",)}
     assert conf.partitions["main"].max_time == 24 * 3600
     assert conf.settings["selecttype"] == "select/cons_tres"
+
+
+def test_an_update_by_the_engine_is_judged_by_the_cluster_and_by_pulumi_s_own_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = stacks.existing()
+    after = with_change(with_change(before, "worker_nodes.cpu.size", 1), "worker_nodes.gpu.features", ["h100"])
+    comparison = compare_files(tmp_path, before, after)
+    queue = [job("1", nodes="cpu-3"), job("2", nodes="gpu-0"), job("3", nodes="cpu-0"), pending("4", count="4")]
+    text = "".join(f"{line}\n" for line in queue)
+    kubectl = FakeKubectl(queue=text, in_force=slurm_conf_in(registered(before)), there=registered(before))
+    monkeypatch.setattr(engines, "reach_if_made", lambda _: kubectl)
+    found = engines.of_pulumi(stack_of(tmp_path, after), comparison.changes, comparison.resources)
+    assert fates(found) == {"1": "waits", "2": "waits", "4": "stays_pending"}
+    assert "pool 'gpu' gets new pods" in next(item.why for item in found.touched if item.id == "2")

@@ -1,4 +1,4 @@
-"""The node exporter: what it sees of a machine, where it runs, and what its command line really gives."""
+"""The node exporter: what it sees of a machine, and where it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects for an existing Prometheus: as its operator's own schema has them, and nobody else is let in for it."""
+"""Objects for an existing Prometheus: what they select, and nobody else is let in for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""examples/ci: what a pipeline may do and to whom it gives rights, and its scripts with real commands."""
+"""The scripts of examples/ci with real commands."""
 
 from __future__ import annotations
 

@@ -47,6 +47,12 @@ def test_pure_rooms_use_no_other_library_than_they_need(room: str) -> None:
         assert not outside, f"{path.relative_to(ROOT)} imports {outside}"
 
 
+def test_one_file_alone_knows_grafana_s_builders() -> None:
+    files = [path for room in MAY_IMPORT for path in sorted((ROOT / room).rglob("*.py"))]
+    users = [path.relative_to(ROOT).as_posix() for path in files if "grafana_foundation_sdk" in imported_rooms(path)]
+    assert users == ["slurm/dashboards/grafana.py"]
+
+
 DEBIAN_PACKAGES = {"dashboard": {"jinja2", "waitress"}}
 """Folder below images/ -> what its programs use of the Python packages that the image has from Debian."""
 

@@ -1,11 +1,9 @@
-"""examples/ci: what a pipeline may do and to whom it gives rights, and its scripts with real commands."""
+"""examples/ci: what a pipeline may do and to whom it gives rights."""
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,15 +89,3 @@ def test_each_step_is_a_script_that_is_there() -> None:
     rest = [re.sub(r"(source )?examples/ci/scripts/[\w-]+\.sh( [\w$\".]+)*", "", text) for text in texts]
     allowed = {"make venv", 'cat comment.md >>"$GITHUB_STEP_SUMMARY"', '| tee -a "$GITHUB_STEP_SUMMARY"'}
     assert {line.strip() for text in rest for line in text.splitlines()} <= {"", "bash -c ' && '", *allowed}
-
-
-def script(name: str, *arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a script with the command of this project."""
-    return subprocess.run(
-        [CI / "scripts" / name, *arguments],
-        cwd=cwd,
-        env={**os.environ, "SLURMSTACK": str(Path(sys.executable).parent / "slurmstack"), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )

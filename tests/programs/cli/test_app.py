@@ -1,4 +1,4 @@
-"""The list of commands: what it says, and that it costs nothing."""
+"""The command in a process of its own: what it loads, its list of commands, and an output that takes nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from cli.app import COMMANDS
+from cli.app import COMMANDS, _complain, load
 from tests.stacks import ROOT
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_says_what_the_command_itself_says_first(name: str) -> None:
+    own = " ".join(load(name).help.partition("\n\n")[0].split())
+    assert own == COMMANDS[name][1]
+
+
+def test_what_others_wrote_in_a_complaint_moves_no_cursor_and_keeps_its_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _complain("refused:\n  job 7 \x1b[2J[bold]", "ask \x07bob")
+    assert capsys.readouterr().err == "error: refused:\n  job 7  [2J[bold]\nask  bob\n"
+
 
 SLOW = ("pulumi", "pulumi_kubernetes", "cryptography", "yaml", "config.cluster", "local.cluster")
 """What takes long to load, and only some commands need."""
@@ -87,3 +101,9 @@ def test_status_loads_what_logs_in_and_templates_only_where_they_are_needed() ->
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "cli.status.read" in loaded.split()
     assert not {"cryptography", "jinja2", "pulumi", "cli.access.login"} & set(loaded.split())
+
+
+def test_grafana_s_builders_are_loaded_by_nobody_who_has_not_asked_for_dashboards() -> None:
+    script = "import sys, components.cluster, cli.app; print('grafana_foundation_sdk' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,36 +1,23 @@
-"""The node exporter: what it sees of a machine, where it runs, and what its command line really gives."""
+"""The node exporter: what its command line really gives."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
-import time
 from pathlib import Path
-from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
 
-from cli.program.recording import Recording
 from cli.program.values import reveal
 from slurm.dashboards.boards import MACHINE_INFO, machine_figures
 from tests import panels, stacks
+from tests.programs.waiting import HANGS, wait_until
 from tests.recordings import record
 from tests.stacks import with_change
-
-
-def recorded(**changes: Any) -> Recording:
-    sections = with_change(stacks.existing_full(), "monitoring", {"install": True, "nodes": True})
-    for path, value in changes.items():
-        sections = with_change(sections, path.replace("__", "."), value)
-    return record(sections, stack="prod")
-
-
-def pod(recording: Recording) -> dict[str, Any]:
-    (found,) = [item for item in recording if item.name == "slurm-node-exporter-pods"]
-    return dict(reveal(found.inputs)["spec"]["template"]["spec"])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes the user of the image")
@@ -41,7 +28,9 @@ def test_its_command_line_gives_each_figure_of_a_machine_that_a_dashboard_shows(
 
     Panels have data with it, and with exporters of others, which do not say the machine's name.
     """
-    (container,) = pod(recorded())["containers"]
+    monitored = with_change(stacks.existing_full(), "monitoring", {"install": True, "nodes": True})
+    (pods,) = [item for item in record(monitored, stack="prod") if item.name == "slurm-node-exporter-pods"]
+    (container,) = reveal(pods.inputs)["spec"]["template"]["spec"]["containers"]
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     places = {
@@ -77,11 +66,12 @@ NAMED = 'label_replace(vector(1), "machine", "node-b", "", "")'
 
 
 def read(port: int) -> str:
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-                return str(answer.read().decode())
-        except URLError:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+    found: list[str] = []
+
+    def answers() -> list[str]:
+        with contextlib.suppress(URLError), urlopen(f"http://127.0.0.1:{port}/metrics", timeout=HANGS) as answer:
+            found.append(answer.read().decode())
+        return found
+
+    wait_until(answers)
+    return found[0]

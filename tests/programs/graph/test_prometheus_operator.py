@@ -1,4 +1,4 @@
-"""Objects for an existing Prometheus: as its operator's own schema has them, and nobody else is let in for it."""
+"""Objects for an existing Prometheus are as its operator's own schema has them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import jsonschema
 import pytest
 import yaml
 
-from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks
 from tests.recordings import record
@@ -29,15 +28,11 @@ SUMS = {
 KINDS = ("PodMonitor", "PrometheusRule", "ServiceMonitor")
 
 
-def recorded(version: str = "24.11", **more: Any) -> Recording:
-    sections = with_change(stacks.existing_full(), "slurm.version", version)
+def objects(version: str = "24.11") -> list[dict[str, Any]]:
     existing = {"namespace": "monitoring", "labels": {"release": "kube-prometheus-stack"}}
-    return record(with_change(sections, "monitoring", {"existing": existing, **more}), stack="prod")
-
-
-def objects(recording: Recording) -> list[dict[str, Any]]:
-    documents = (reveal(item.inputs) for item in recording if ":monitoring.coreos.com/" in item.type)
-    return [dict(document) for document in documents]
+    sections = with_change(stacks.existing_full(), "slurm.version", version)
+    made = record(with_change(sections, "monitoring", {"existing": existing}), stack="prod")
+    return [dict(reveal(item.inputs)) for item in made if ":monitoring.coreos.com/" in item.type]
 
 
 @cache
@@ -76,14 +71,14 @@ def validate(document: dict[str, Any], release: str) -> None:
     ("version", "release"), [("24.11", "v0.75.2"), ("26.05", "v0.79.2"), ("24.11", "v0.85.0"), ("26.05", "v0.85.0")]
 )
 def test_each_object_is_as_the_operator_s_schema_has_it(version: str, release: str) -> None:
-    found = objects(recorded(version))
+    found = objects(version)
     assert sorted({document["kind"] for document in found}) == list(KINDS)
     for document in found:
         validate(document, release)
 
 
 def test_the_schema_does_refuse_what_the_operator_does_not_know() -> None:
-    (rule,) = [document for document in objects(recorded()) if document["kind"] == "PrometheusRule"]
+    (rule,) = [document for document in objects() if document["kind"] == "PrometheusRule"]
     rule["spec"]["groups"][0]["rules"][0]["wait"] = "2m"
     with pytest.raises(jsonschema.ValidationError, match="'wait' was unexpected"):
         validate(rule, "v0.85.0")

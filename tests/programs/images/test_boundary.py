@@ -1,4 +1,4 @@
-"""What keeps users away from what is the pod's: owners, modes, and what is mounted for reading only."""
+"""What a process has given up for good, of capabilities and of signals, as the kernel says."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-from functools import partial
-from pathlib import Path
 
 import pytest
 
-from images.common.gpu_jobs import GpuJobs
-from images.worker import confine, gres, slurmd
 from tests.stacks import ROOT
 
 CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
@@ -41,32 +37,6 @@ os.execv(sys.executable, [sys.executable, "-c", "print({told})"])
     for name in CAPABILITIES:
         assert after[name] == before[name] & ~(1 << SYS_ADMIN), name
     assert started["CapPrm"] == after["CapPrm"], "what it starts does not get it back"
-
-
-def test_a_worker_runs_slurms_commands_only_when_it_has_given_that_up(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    own = tmp_path / "node"
-    jobs = GpuJobs(shown=tmp_path / "gpu-jobs", own=own / "gpu-jobs")
-    monkeypatch.setattr(slurmd, "write_gres_conf", partial(gres.write_gres_conf, directory=own, jobs=jobs))
-    for name in ("find", "write_slurm_conf"):
-        monkeypatch.setattr(confine, name, partial(getattr(confine, name), directory=own))
-    done: list[str] = []
-    environment = {"CONTROLLER": "c:6817", "NODE_CONF": "CPUs=1"}
-    for name in ("own_directory", "forget_configuration", "settle_shared", "prepare_own_root", "give_up_set_up",
-                 "raise_locked_memory", "wait_for_munge", "wait_for_controller", "become"):  # fmt: skip
-        monkeypatch.setattr(slurmd, name, lambda *_, name=name, **__: done.append(name))
-    for name in ("waits_for_place", "lift_own_drain"):
-        monkeypatch.setattr(slurmd, name, lambda *_, **__: done.append("slurm"))
-    monkeypatch.setattr(slurmd, "fitting_gres", lambda text, _: text)
-    monkeypatch.setattr(os, "environ", environment)
-
-    slurmd.main()
-
-    assert done.index("forget_configuration") < done.index("give_up_set_up") < done.index("slurm")
-    assert done[-1] == "become"
-    written = {str(path.relative_to(own)) for path in own.rglob("*") if path.is_file()}
-    assert written == {"cgroup.conf", "confinement", "gpu-jobs/gpus.json", "gres.conf", "slurm.conf"}
 
 
 def test_a_daemon_does_not_ignore_what_python_ignores() -> None:

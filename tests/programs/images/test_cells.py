@@ -1,4 +1,4 @@
-"""Cells of jobs: what is mounted for one, in which order, and what becomes of it."""
+"""Cells of jobs with real mounts, and without the right to make them."""
 
 from __future__ import annotations
 

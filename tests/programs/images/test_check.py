@@ -1,11 +1,10 @@
-"""What slurmctld of both versions really prints (data/, recorded), and what the check makes of it."""
+"""A slurmctld that is started to try a configuration: it is ended, heard to the end, and given up."""
 
 from __future__ import annotations
 
 import os
 import signal
 import stat
-import time
 from pathlib import Path
 
 from images.controller.check import Checker, Verdict
@@ -50,12 +49,9 @@ def test_one_that_hangs_is_given_up_with_its_last_line(tmp_path: Path) -> None:
 def test_a_helper_that_lives_on_holds_nobody_up(tmp_path: Path) -> None:
     helper = tmp_path / "helper"
     program = fake_slurmctld(tmp_path, f"setsid bash -c 'echo $$ > {helper}; sleep 600' & echo thinking; sleep 600")
-    began = time.monotonic()
-
     try:
         verdict = Checker(program=program, user=None, timeout=0.5)({"slurm.conf": "ClusterName=a\n"})
     finally:
-        os.killpg(int(helper.read_text()), signal.SIGKILL)
+        os.killpg(int(helper.read_text()), signal.SIGKILL)  # it still lives, or this would fail
 
     assert verdict.complaints == ("error: slurmctld is not up after 0.5 s; its last line: thinking",)
-    assert time.monotonic() - began < 180  # the helper lives for 600

@@ -1,4 +1,4 @@
-"""What the programs of all images share."""
+"""Commands, signals and threads of the images' programs, as real processes."""
 
 from __future__ import annotations
 

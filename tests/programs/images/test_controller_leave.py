@@ -1,4 +1,4 @@
-"""The end of slurmctld: held up only where the whole cluster goes, and then until the last worker has left."""
+"""A slurmctld that does not end, in a process namespace like a container's."""
 
 from __future__ import annotations
 

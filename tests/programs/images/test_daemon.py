@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,12 +13,25 @@ import pytest
 from images.common.wait import Clock
 from images.controller import daemon as module
 from images.controller.daemon import ENDED, UNANSWERED, Daemon, Trouble, answers
-
-LOG = list[str]
+from tests.fakes.commands import FakeClock
+from tests.programs.waiting import HANGS, wait_until
 
 
 def quiet(_: str) -> None:
     """A log that nobody reads."""
+
+
+def test_one_that_waits_for_a_munged_that_is_away_is_in_trouble() -> None:
+    daemon = Daemon(("/bin/sleep", "987"), quiet, Clock())
+    for _ in range(UNANSWERED):
+        assert daemon.trouble is None
+        daemon.note(answered=False, munged=False)
+    assert daemon.trouble is Trouble.MUNGE
+    daemon.note(answered=False)
+    assert daemon.trouble is None
+
+
+LOG = list[str]
 
 
 def test_a_daemon_that_hangs_in_the_kernel_is_not_waited_for_and_no_second_one_is_started(
@@ -39,26 +52,27 @@ def test_a_daemon_that_hangs_in_the_kernel_is_not_waited_for_and_no_second_one_i
     assert daemon._pid == 0
 
 
-def running(daemon: Daemon) -> bool:
-    time.sleep(0.2)
-    return daemon.reap()
-
-
 def test_a_daemon_that_ends_is_started_again_and_ever_more_slowly() -> None:
-    said: LOG = []
-    daemon = Daemon(("/bin/false",), said.append, Clock())
-    until = time.monotonic() + 2
-    while time.monotonic() < until:
+    clock, ends = FakeClock(), list[float]()
+    daemon = Daemon(("/bin/false",), lambda _: ends.append(clock.now()), clock)
+    while len(ends) < 5:
         daemon.keep_up()
-        time.sleep(0.02)
-    assert 3 <= len(said) <= 5
+        wait_until(lambda: not daemon.reap())
+        clock.sleep(0.05)
+    pauses = [after - before for before, after in pairwise(ends)]
+    assert pauses == pytest.approx([0.25, 0.5, 1, 2], abs=0.1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_daemon_is_ended_with_all_that_it_has_started(number: signal.Signals, tmp_path: Path) -> None:
-    daemon = Daemon(("/bin/sh", "-c", f"sleep 987 & echo $! >{tmp_path}/pid; wait"), quiet, Clock())
+    daemon = Daemon(
+        ("/bin/sh", "-c", f"sleep 987 & echo $! >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; wait"),
+        quiet,
+        Clock(),
+    )
     daemon.keep_up()
-    assert running(daemon)
+    wait_until((tmp_path / "pid").exists)
+    assert daemon.reap()
     daemon.end(number)
     assert not daemon.reap()
     child = (tmp_path / "pid").read_text().strip()
@@ -66,10 +80,12 @@ def test_a_daemon_is_ended_with_all_that_it_has_started(number: signal.Signals, 
     assert state.strip()[:1] in {"", "Z"}
 
 
-def test_a_daemon_that_hangs_is_killed_at_last() -> None:
-    daemon = Daemon(("/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"), quiet, Clock())
+def test_a_daemon_that_hangs_is_killed_at_last(tmp_path: Path) -> None:
+    script = f"trap '' TERM; touch {tmp_path}/deaf; while :; do sleep 0.1; done"
+    daemon = Daemon(("/bin/sh", "-c", script), quiet, Clock())
     daemon.keep_up()
-    assert running(daemon)
+    wait_until((tmp_path / "deaf").exists)
+    assert daemon.reap()
     daemon.end(signal.SIGTERM, seconds=0.5)
     assert not daemon.reap()
 
@@ -92,10 +108,12 @@ def test_one_that_has_answered_and_no_longer_does_is_in_trouble() -> None:
 def test_one_that_ends_before_it_answers_is_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SLOWEST_RESTART", 0.05)
     daemon = Daemon(("/bin/false",), quiet, Clock())
-    until = time.monotonic() + 10
-    while daemon.trouble is None and time.monotonic() < until:
+
+    def is_in_trouble() -> bool:
         daemon.keep_up()
-        time.sleep(0.01)
+        return daemon.trouble is not None
+
+    wait_until(is_in_trouble)
     assert daemon.trouble is Trouble.ENDS
     assert daemon._ended == ENDED
     daemon.note(answered=True)
@@ -105,7 +123,7 @@ def test_one_that_ends_before_it_answers_is_in_trouble(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(("script", "expected"), [
     ('grep -q "localhost(127.0.0.1)" $SLURM_CONF && echo "Slurmctld(primary) at localhost is UP"', True),
     ('echo "Slurmctld(primary) at localhost is DOWN"', False),
-    ("sleep 9", False),
+    ("exec sleep 600", False),
 ])  # fmt: skip
 def test_slurmctld_of_this_pod_is_asked_whatever_its_name_leads_to(
     script: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -115,7 +133,7 @@ def test_slurmctld_of_this_pod_is_asked_whatever_its_name_leads_to(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(module, "ASKING", tmp_path / "asking.conf")
-    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5 if "sleep" in script else HANGS)
     assert answers() is expected
 
 
@@ -127,8 +145,7 @@ def test_one_that_starts_again_in_the_same_turn_may_read_its_state_for_long() ->
         daemon.note(answered=False)
     assert daemon.trouble is Trouble.HANGS
     os.kill(daemon._pid, signal.SIGKILL)
-    while daemon.reap():
-        time.sleep(0.01)
+    wait_until(lambda: not daemon.reap())
     daemon._not_before = 0
     daemon.keep_up()
     for _ in range(UNANSWERED):

@@ -1,4 +1,4 @@
-"""The GPU driver, found in the pod and shown in the jail."""
+"""The GPU driver shown in the jail, by real mounts."""
 
 from __future__ import annotations
 

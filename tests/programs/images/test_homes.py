@@ -1,16 +1,14 @@
-"""Homes on a volume of their own: where it is written down, who makes them, and that nobody sees an empty /home."""
+"""A home on a volume of its own, by real mounts."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from images.common.homes import make_home
-from tests.stacks import ROOT
+from tests.programs.images.mounts import run_apart
 
 ME = os.getuid() or 10001
 
@@ -32,10 +30,7 @@ print(os.listdir(top / "homes/DOMAIN"), (top / "homes/DOMAIN/carol").stat().st_u
 def test_a_home_at_the_first_login_is_made_across_the_mount_point(tmp_path: Path) -> None:
     for name in ("jail/home", "jail/etc/skel", "homes"):
         (tmp_path / name).mkdir(parents=True)
-    done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", BOUND, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_apart(BOUND, tmp_path)
     assert done.stdout.splitlines() == ["True", "['carol'] 10003"], done.stderr
     assert list((tmp_path / "jail/home").iterdir()) == []
     assert make_home(tmp_path / "jail", "/home/other", ME, ME)

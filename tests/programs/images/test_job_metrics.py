@@ -1,4 +1,4 @@
-"""Figures of jobs from cgroups, and how the server treats who asks."""
+"""Figures of jobs, as Prometheus itself finds them."""
 
 from __future__ import annotations
 
@@ -6,33 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from images.worker.job_metrics.cgroups import JobCgroups
-from images.worker.job_metrics.figures import text
-
-GROUP = {
-    "cpu.stat": "usage_usec 3500000\nuser_usec 3000000\nsystem_usec 500000\n",
-    "memory.stat": "anon 134217728\nfile 4096\nshmem 1024\nswapcached 0\n",
-    "memory.events": "low 0\noom 2\noom_kill 1\n",
-    "memory.current": "134300000\n",
-    "memory.max": "536870912\n",
-    "cpuset.cpus.effective": "0-1,4\n",
-}
-"""Files of a job's cgroup as the kernel writes them."""
-
-
-def node(tmp_path: Path, **files: str) -> JobCgroups:
-    """A node with the job 17 of user 1000, and with what is no job."""
-    scope = tmp_path / "system.slice/default-0_slurmstepd.scope"
-    group = scope / "job_17"
-    (group / "step_0/user/task_0").mkdir(parents=True)
-    (scope / "system").mkdir()
-    for name, content in {**GROUP, **{name.replace("_", ".", 1): said for name, said in files.items()}}.items():
-        (group / name).write_text(content)
-    (group / "step_0/user/task_0/cgroup.procs").write_text("4242\n4243\n")
-    (tmp_path / "proc/4242").mkdir(parents=True)
-    (tmp_path / "proc/4242/status").write_text("Name:\tpython3\nUid:\t1000\t1000\t1000\t1000\n")
-    return JobCgroups("default-0", tmp_path, tmp_path / "proc")
-
+from images.worker.job_metrics.figures import Figures, text
 
 _RSS = "cgroup_memory_rss_bytes{%s}"
 ASKED = {
@@ -42,13 +16,18 @@ ASKED = {
     "max_over_time(cgroup_cpus{%s}[60s])": 3,
 }
 """What jobstats asks Prometheus for, by its names and labels, and what it must be told of the job."""
+JOB = Figures(
+    user_seconds=3, system_seconds=0.5, cpus=3, rss=134217728, cache=4096, shmem=1024, used=134300000, total=536870912,
+    failures=2, uid=1000,
+)  # fmt: skip
+
 LABELS = "cluster='slurm',jobid='17',step='',task=''"
 
 
 def test_prometheus_finds_what_jobstats_asks_for_and_its_node(promtool: str, tmp_path: Path) -> None:
     """With the two labels that the scrape configuration adds (docs/job-metrics.md)."""
     added = 'cluster="slurm",instance="default-0:9306"'
-    lines = [line for line in text(node(tmp_path).read()).splitlines() if not line.startswith("#")]
+    lines = [line for line in text({"17": JOB}).splitlines() if not line.startswith("#")]
     series = [line.replace('"17"', f'"17",{added}', 1).rpartition(" ") for line in lines]
     told = {asked: {"labels": f'{{{added},jobid="17"}}', "value": value} for asked, value in ASKED.items()}
     test = {

@@ -1,76 +1,30 @@
-"""Memory that ended jobs have left, on directories in place of cgroups; tests/machine has real ones."""
+"""Memory that ended jobs have left, counted in a process of its own, on directories in place of cgroups."""
 
 from __future__ import annotations
 
 import os
-import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from images.common.kept_memory import ENDED
-from images.worker.kept_memory import FREED_SECONDS, KeptMemory, settle
-from tests.unit.images.kept import MIB, SCOPE, empty
-
-
-@dataclass(kw_only=True)
-class Node:
-    """The cgroups of jobs."""
-
-    mount: Path
-    log: list[str] = field(default_factory=list)
-
-    def job(self, job: int, uid: int = 1, *, limit: int | str = "max", used: int = 0, kept: int = 0) -> Path:
-        """Sizes in MiB. With `kept` it has ended."""
-        group = self.mount / SCOPE / f"job_{job}"
-        (group / f"of_{uid}").mkdir(parents=True)
-        limit = limit if isinstance(limit, str) else limit * MIB
-        for place in ("step_extern", "step_extern/user", "step_0", "step_0/user", "step_0/slurm"):
-            (group / place).mkdir()
-            (group / place / "memory.max").write_text(f"{limit}\n" if place.endswith("/user") else "max\n")
-        for kill in ("cgroup.kill", "step_0/user/cgroup.kill"):
-            (group / kill).touch()
-        (group / "memory.max").write_text(f"{limit}\n")
-        (group / "memory.current").write_text(f"{used * MIB}\n")
-        (group / "step_0/slurm/memory.current").write_text(f"{10 * MIB}\n")
-        (group / "memory.stat").write_text(f"anon 4096\nshmem {kept * MIB}\nfile 900000000\n")
-        (group / "cgroup.events").write_text(f"populated {int(not kept)}\nfrozen 0\n")
-        if kept:
-            (group / ENDED).mkdir()
-        return group
-
-    def process(self, pid: int, uid: int, locked: int) -> None:
-        """With so many MiB locked."""
-        (self.mount / f"proc/{pid}").mkdir(parents=True)
-        text = f"Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nVmLck:\t {locked * 1024} kB\n"
-        (self.mount / f"proc/{pid}/status").write_text(text)
-
-    def settle(self) -> None:
-        settle(self.mount, self.log.append, self.mount / "proc")
+from images.worker.kept_memory import FREED_SECONDS, KeptMemory
+from tests.programs.waiting import wait_until
+from tests.unit.images.kept import Jobs, empty, limit
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
-    (tmp_path / SCOPE).mkdir(parents=True)
-    (tmp_path / SCOPE / "memory.max").write_text(f"{1000 * MIB}\n")
-    return Node(mount=tmp_path)
-
-
-def limit(group: Path) -> float:
-    return int((group / "memory.max").read_text()) / MIB
+def node(tmp_path: Path) -> Jobs:
+    return Jobs(mount=tmp_path)
 
 
 def ends(kept: KeptMemory, group: Path) -> bool:
     """Ask as the epilog does, again and again."""
-    deadline = time.monotonic() + 10
-    while not kept.end(group):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: kept.end(group))
     return True
 
 
-def test_a_job_has_not_ended_before_what_it_has_left_counts_for_another(node: Node) -> None:
+def test_a_job_has_not_ended_before_what_it_has_left_counts_for_another(node: Jobs) -> None:
     """Then slurmctld gives its memory to somebody else's job."""
     group, keeper = node.job(1, kept=30), node.job(2, limit=100)
     (group / ENDED).rmdir()
@@ -85,7 +39,7 @@ def test_a_job_has_not_ended_before_what_it_has_left_counts_for_another(node: No
     assert KeptMemory(node.mount, node.log.append).wakes_in() is not None, "and for the next warden"
 
 
-def test_a_cgroup_without_room_for_another_is_marked_all_the_same(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cgroup_without_room_for_another_is_marked_all_the_same(node: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user can fill it exactly, by sockets that the job has made and another one has."""
     group, keeper, now = node.job(1, limit=40, kept=40), node.job(2, limit=100), [0.0]
     (group / ENDED).rmdir()
@@ -104,7 +58,7 @@ def test_a_cgroup_without_room_for_another_is_marked_all_the_same(node: Node, mo
     assert limit(keeper) == 60
 
 
-def test_a_round_that_fails_is_said(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_round_that_fails_is_said(node: Jobs, capfd: pytest.CaptureFixture[str]) -> None:
     (node.job(1, kept=30) / "memory.stat").write_text("shmem many\n")
 
     def say(text: str) -> None:
@@ -117,21 +71,22 @@ def test_a_round_that_fails_is_said(node: Node, capfd: pytest.CaptureFixture[str
     assert capfd.readouterr().out.startswith("what ended jobs have left is not counted: ValueError: ")
 
 
-def test_rounds_go_on_until_nothing_is_kept(node: Node) -> None:
+def test_rounds_go_on_until_nothing_is_kept(node: Jobs) -> None:
     group, now = node.job(1, kept=30), [0.0]
     kept = KeptMemory(node.mount, node.log.append, lambda: now[0])
     empty(group)
-    deadline = time.monotonic() + 10
-    while kept.wakes_in() is not None:
-        assert time.monotonic() < deadline
+
+    def looks() -> bool:
         now[0] += 1.0
         kept.look()
-        time.sleep(0.01)
+        return kept.wakes_in() is None
+
+    wait_until(looks)
     assert not group.exists()
 
 
 def test_without_another_process_the_warden_goes_on_and_the_job_is_not_over(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+    node: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any user can have so many that the pod may have no more."""
     group, keeper, now = node.job(1, kept=30), node.job(2, limit=100), [0.0]
@@ -150,7 +105,7 @@ def test_without_another_process_the_warden_goes_on_and_the_job_is_not_over(
     assert limit(keeper) == 70
 
 
-def test_who_takes_the_warden_s_place_does_not_end_for_what_the_other_one_has_started(node: Node) -> None:
+def test_who_takes_the_warden_s_place_does_not_end_for_what_the_other_one_has_started(node: Jobs) -> None:
     node.job(1, kept=30)
     kept = KeptMemory(node.mount, node.log.append)
     kept.look()

@@ -1,4 +1,4 @@
-"""How much memory jobs may lock."""
+"""How much memory jobs may lock, as the kernel sees it."""
 
 from __future__ import annotations
 

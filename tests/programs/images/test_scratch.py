@@ -1,15 +1,13 @@
-"""A worker's scratch when slurmd starts and when the pod leaves."""
+"""What may not be started from a worker's scratch, by real mounts."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.stacks import ROOT
+from tests.programs.images.mounts import run_apart
 
 STRICT = """
 import os, sys
@@ -31,8 +29,5 @@ for line in Path("/proc/self/mountinfo").read_text().splitlines():
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
 def test_no_program_on_it_has_its_owner_s_rights_also_where_it_is_shown_to_a_job(tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", STRICT, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_apart(STRICT, tmp_path)
     assert done.stdout.splitlines() == ["['nodev', 'noexec', 'nosuid']"] * 2, done.stderr

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from functools import partialmethod
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,45 @@ from images.common import terms
 from images.common.kubernetes import KubeError
 from images.common.wait import Clock
 from images.controller import supervisor
-from images.controller.daemon import Daemon
-from images.controller.lease import RENEW_SECONDS
-from images.controller.supervisor import Over
+from images.controller.daemon import Daemon, Trouble
+from images.controller.lease import RENEW_SECONDS, SECONDS
+from images.controller.supervisor import LOOK_SECONDS, ROUND_SECONDS, SILENT_SECONDS, Over, Turn
+from tests.programs.waiting import HANGS, wait_until
 
 LOG = list[str]
+
+
+def quiet(_: str) -> None:
+    """A log that nobody reads."""
+
+
+class SomeLease:
+    """Answers what it is told to."""
+
+    def __init__(self, answer: bool | Exception = True) -> None:
+        self.answer = answer
+
+    def renew(self, _: int) -> bool:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def turn(directory: Path, lease: SomeLease) -> Turn:
+    made: Any = lease
+    begun = Turn(directory, made, quiet, Clock())
+    begun.begin()
+    return begun
+
+
+def over(mine: Turn, seconds: float) -> Over | None:
+    """What it says within so many seconds, asked as often as the supervisor does."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if (reason := mine.over()) is not None:
+            return reason
+        time.sleep(ROUND_SECONDS)
+    return None
 
 
 @pytest.fixture
@@ -31,6 +66,43 @@ def term(tmp_path: Path) -> Path:
     return directory
 
 
+def test_it_is_over_when_another_one_has_renamed_the_state(term: Path) -> None:
+    mine = turn(term, SomeLease())
+    assert over(mine, 0.5) is None
+    terms.take_over(4, (term.stat().st_uid, term.stat().st_gid), term.parent)
+    assert over(mine, 3 * LOOK_SECONDS) is Over.STATE
+    mine.stop()
+
+
+def test_a_machine_that_remembers_the_old_name_is_not_believed(term: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terms, "touch", lambda _: None)
+    mine = turn(term, SomeLease())
+    assert over(mine, 0.5) is None
+    term.rename(term.parent / "term-4")
+    assert over(mine, 3 * LOOK_SECONDS) is Over.STATE
+
+
+def test_it_is_over_when_another_one_has_the_lease(term: Path) -> None:
+    mine = turn(term, SomeLease(answer=False))
+    assert over(mine, 2) is Over.LEASE
+
+
+def test_it_goes_on_while_only_the_api_server_is_silent(term: Path) -> None:
+    mine = turn(term, SomeLease(KubeError("away")))
+    assert over(mine, SILENT_SECONDS + 1) is None
+    mine.stop()
+
+
+def test_it_is_over_when_nobody_says_anything(term: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object, **__: object) -> None:
+        raise OSError("stale handle")
+
+    mine = turn(term, SomeLease(KubeError("away")))
+    monkeypatch.setattr(os, "utime", lost)
+    assert over(mine, SILENT_SECONDS + 2) is Over.SILENCE
+    mine.stop()
+
+
 class Volume:
     """Answers a write after so many seconds, or when it is let go."""
 
@@ -38,6 +110,22 @@ class Volume:
         self.let_go = threading.Event()
         monkeypatch.setattr(terms, "touch", lambda _: self.let_go.wait(seconds))
         monkeypatch.setattr(supervisor, "VOLUME_SECONDS", 0.8)
+
+
+def test_it_is_over_when_the_volume_alone_hangs(term: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    volume = Volume(monkeypatch, seconds=None)
+    mine = turn(term, SomeLease())
+    assert over(mine, 0.5) is None
+    assert over(mine, 2) is Over.VOLUME
+    mine.stop()
+    volume.let_go.set()
+
+
+def test_it_goes_on_while_the_volume_is_slow(term: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Volume(monkeypatch, seconds=0.5)
+    mine = turn(term, SomeLease())
+    assert over(mine, 2.5) is None
+    mine.stop()
 
 
 class Noted:
@@ -82,6 +170,81 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pod")
 
 
+def test_who_cannot_rename_the_state_leaves_the_lease_to_the_other_one(
+    term: Path, pod: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(*_: object) -> None:
+        raise OSError(errno.EROFS, "read-only")
+
+    noted = LOG()
+    one = one_of_two(noted, term.parent, pod, monkeypatch)
+    monkeypatch.setattr(terms, "take_over", read_only)
+    threading.Timer(0.5, one.is_ending.set).start()
+    assert one._await_turn() is None
+    assert noted[:2] == ["acquired 4", "released 4"]
+    assert noted.count("acquired 4") == 1, "the other one has time to take it"
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_a_slurmctld_that_answers_nothing_loses_the_turn_where_the_other_one_can_be_told(
+    term: Path, pod: Path, monkeypatch: pytest.MonkeyPatch, *, released: bool
+) -> None:
+    noted = LOG()
+    one = one_of_two(noted, term.parent, pod, monkeypatch)
+    one._lease.is_away = not released  # type: ignore[attr-defined]
+    monkeypatch.setattr(Daemon, "trouble", Trouble.HANGS)
+    one._serve(term)
+    assert noted[-1].endswith(Trouble.HANGS)
+    assert supervisor.TURN.exists() is not released, "the same turn goes on where nobody else can have it"
+
+
+def test_who_has_a_killed_slurmctld_that_is_still_there_takes_no_turn(
+    term: Path, pod: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would start no other one beside it, and the other machine would stand by."""
+    noted = LOG()
+    one = one_of_two(noted, term.parent, pod, monkeypatch)
+    there = [True, True, False]
+    said: list[HTTPStatus] = []
+
+    def reap(_: Daemon) -> bool:
+        said.append(supervisor._answers(one)("/ready").status)
+        return bool(there) and there.pop(0)
+
+    monkeypatch.setattr(Daemon, "reap", reap)
+    monkeypatch.setattr(supervisor, "LOOK_SECONDS", 0.05)
+    served: list[Path] = []
+
+    def serve(directory: Path) -> None:
+        served.append(directory)
+        one.is_ending.set()
+
+    monkeypatch.setattr(one, "_serve", serve)
+    one.run()
+    assert not there
+    assert said == [HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE]
+    assert supervisor._answers(one)("/ready").status == HTTPStatus.OK
+    assert len(served) == 1
+    assert noted[0].startswith("waiting for the slurmctld of an earlier turn to be gone")
+
+
+def test_a_word_is_asked_for_more_often_than_another_one_waits() -> None:
+    assert max(RENEW_SECONDS, LOOK_SECONDS) < SILENT_SECONDS < SECONDS
+
+
+@pytest.mark.parametrize("mine", [True, False])
+def test_the_service_is_led_here_by_who_has_the_lease_alone(monkeypatch: pytest.MonkeyPatch, *, mine: bool) -> None:
+    """Who was paused and wakes in this moment would take it to a pod in which nothing runs."""
+    led: LOG = []
+    lease: Any = type("Held", (), {"is_mine": lambda _, term: mine and term == 3})()
+    monkeypatch.setattr("images.controller.endpoint.lead_to", lambda _, me: led.append(me))
+    nothing: Any = None
+    one = supervisor.Supervisor(kube=nothing, me="controller-1", lease=lease, owner=(0, 0), log=quiet)
+    one.is_active = True
+    one._lead_here(3)
+    assert led == ["controller-1"] * mine
+
+
 def test_who_has_lost_the_volume_gives_the_lease_back_before_it_ends_slurmctld_which_may_hang(
     term: Path, pod: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,15 +270,15 @@ def test_a_standby_whose_volume_hangs_takes_no_lease_is_not_ready_and_ends_when_
     one = one_of_two(noted, term.parent, pod, monkeypatch)
     whole = threading.Thread(target=supervisor._run, args=(one, noted.append), daemon=True)
     whole.start()
-    time.sleep(1.5)
+    wait_until(lambda: noted)
     assert noted == [Over.VOLUME]
     assert supervisor._answers(one)("/ready").status == HTTPStatus.SERVICE_UNAVAILABLE
     assert supervisor._answers(one)("/live").status == HTTPStatus.OK
     one.is_ending.set()
-    whole.join(timeout=2)
+    whole.join(HANGS)
     assert not whole.is_alive()
     volume.let_go.set()
-    time.sleep(0.3)
+    wait_until(lambda: "supervisor" not in [thread.name for thread in threading.enumerate()])
     assert noted == [Over.VOLUME], "nor does it when the volume answers at last"
 
 
@@ -146,45 +309,52 @@ def test_a_standby_that_could_not_take_over_is_not_ready(
         return supervisor._answers(one)("/ready").status
 
     waiting = threading.Thread(target=one._await_turn)
+    assert ready() == HTTPStatus.OK
     waiting.start()
-    said = [ready()]
-    time.sleep(0.8)
-    said.append(ready())
+    wait_until(lambda: ready() == HTTPStatus.SERVICE_UNAVAILABLE)
     refused.clear()
-    time.sleep(0.5)
-    said.append(ready())
+    wait_until(lambda: ready() == HTTPStatus.OK)
     one.is_ending.set()
     waiting.join()
-    assert said == [HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.OK]
 
 
-SLOW = ("/bin/sh", "-c", "trap 'sleep 1.5; exit' TERM; while :; do sleep 0.05; done")
-"""A slurmctld that has records to save which slurmdbd does not take."""
+SLOW = """\
+trap "trap '' TERM; while [ ! -e go ]; do sleep 0.02; done; touch saved; exit" TERM
+touch up
+while :; do sleep 0.02; done
+"""
+"""A slurmctld that has records to save which slurmdbd does not take before there is a file `go`."""
 
 
 @pytest.mark.parametrize("mine", [True, False], ids=["mine", "another's"])
 def test_the_turn_is_held_until_slurmctld_has_saved_all_and_not_longer(
     term: Path, pod: Path, monkeypatch: pytest.MonkeyPatch, *, mine: bool
 ) -> None:
-    noted = LOG()
+    noted, end = LOG(), Daemon.end
     one = one_of_two(noted, term.parent, pod, monkeypatch)
-    one._daemon = Daemon(SLOW, noted.append, Clock())
-    asked: list[float] = []
+    one._daemon = Daemon(("/bin/sh", "-c", SLOW), noted.append, Clock())
+    monkeypatch.chdir(pod)
+    asked: list[int] = []
 
-    def renew(_: int) -> bool:
-        asked.append(time.monotonic())
-        return mine or not one.is_ending.is_set()
+    def renew(number: int) -> bool:
+        if one.is_ending.is_set():
+            asked.append(number)
+        return mine or not asked
 
     monkeypatch.setattr(one._lease, "renew", renew)
+    monkeypatch.setattr(supervisor, "RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(Daemon, "end", partialmethod(end, seconds=2 * HANGS))
     worker = threading.Thread(target=one._serve, args=(term,))
     worker.start()
-    time.sleep(1)
+    wait_until((pod / "up").exists)
     one.is_ending.set()
-    begun = time.monotonic()
-    worker.join()
-    took = time.monotonic() - begun
-    assert (took > 1.4) is mine, "the other one has the state already, and slurmctld is killed"
-    assert [at for at in asked if at > begun + RENEW_SECONDS] or not mine
+    if mine:
+        wait_until(lambda: len(asked) > 3)
+        assert worker.is_alive()
+        (pod / "go").touch()
+    worker.join(HANGS)
+    assert not worker.is_alive(), "the other one has the state already, and slurmctld is killed"
+    assert (pod / "saved").exists() is mine
     assert noted[-1].startswith("ended in order")
 
 

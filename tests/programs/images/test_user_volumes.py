@@ -1,15 +1,13 @@
-"""Shared volumes besides the jail, bound to the users' paths in it."""
+"""Volumes bound to the users' paths in the jail, by real mounts."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.stacks import ROOT
+from tests.programs.images.mounts import run_apart
 
 REAL = """
 import os, sys
@@ -35,8 +33,5 @@ except OSError as error:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
 def test_what_is_held_open_is_bound_over_wherever_its_path_leads_by_now(tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", REAL, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_apart(REAL, tmp_path)
     assert (done.returncode, done.stdout) == (0, "Read-only file system\n"), done.stderr

@@ -1,4 +1,4 @@
-"""The warden: who may ask for what, and what is logged."""
+"""What the warden leaves to a process of its own."""
 
 from __future__ import annotations
 

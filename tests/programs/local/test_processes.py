@@ -1,33 +1,14 @@
+"""Daemons of the local cluster as real processes."""
+
 from __future__ import annotations
 
 import os
-import subprocess
+import signal
 from pathlib import Path
 
 import pytest
 
 from local import cgroups, files, processes
-
-
-def _record(pid: int, **changes: object) -> processes.Record:
-    values = {
-        "pid": pid,
-        "start_ticks": processes.start_ticks(pid),
-        "boot_id": processes.boot_id(),
-        "started_at": 0.0,
-        **changes,
-    }
-    return processes.Record(**values)  # type: ignore[arg-type]
-
-
-def test_a_process_that_ended_is_dead_even_while_nobody_waited_for_it() -> None:
-    process = subprocess.Popen(["sleep", "60"])
-    record = _record(process.pid)
-    assert record.is_alive()
-    process.kill()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert not record.is_alive()
-    process.poll()
 
 
 @pytest.fixture
@@ -70,3 +51,11 @@ def test_a_start_that_is_interrupted_before_the_record_leaves_no_daemon_that_nob
     os.waitpid(pid, 0)  # it ends by itself
     assert processes.log_tail("etcd") == ""
     assert not processes.is_running("etcd")
+
+
+def test_a_process_that_ended_is_dead_even_while_nobody_waited_for_it(entered: list[int]) -> None:
+    record = processes.start("etcd", DAEMON, os.environ)
+    assert record.is_alive()
+    os.kill(record.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, record.pid, os.WEXITED | os.WNOWAIT)
+    assert not record.is_alive()

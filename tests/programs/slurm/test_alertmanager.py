@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import time
 import urllib.request
@@ -14,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from slurm.alerts import ALERTS
+from slurm.alerts import ALERTS, GROUP_BY, INHIBITIONS
 from slurm.prometheus import alertmanager_file
+from tests.programs.waiting import HANGS, wait_until
 from tests.stacks import ROOT
-
-WHOSE = {"cluster": "slurm"}
-"""As Prometheus adds it to all that it sends (`external_labels`)."""
 
 
 def of_the_page() -> str:
@@ -33,35 +31,38 @@ def _page() -> str:
     return (ROOT / "docs/monitoring.md").read_text(encoding="utf-8")
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+def test_the_page_has_the_groups_and_the_rules_that_ours_has() -> None:
+    of_page = yaml.safe_load(of_the_page())
+    assert of_page["route"]["group_by"] == list(GROUP_BY)
+    assert of_page["inhibit_rules"] == list(INHIBITIONS)
+
+
+WHOSE = {"cluster": "slurm"}
+"""As Prometheus adds it to all that it sends (`external_labels`)."""
+
+
+def listens(log: Path) -> str:
+    """Where it does, by its own log: it has taken a port that was free."""
+    found = re.search(r'msg="Listening on" address=(\S+)', log.read_text())
+    return found[1] if found else ""
 
 
 @contextmanager
 def running(alertmanager: list[str], place: Path, config: str) -> Iterator[str]:
     """Alertmanager with this configuration; yields the URL of its API."""
     (place / "alertmanager.yml").write_text(config)
-    port = free_port()
     command = [
         *alertmanager, f"--config.file={place}/alertmanager.yml", f"--storage.path={place}/data",
-        f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
+        "--web.listen-address=127.0.0.1:0", "--cluster.listen-address=",
     ]  # fmt: skip
     with (
         (place / "log").open("w") as log,
         subprocess.Popen(command, cwd=place, stdout=log, stderr=subprocess.STDOUT) as daemon,
     ):
         try:
-            deadline = time.monotonic() + 60
-            while True:
-                assert daemon.poll() is None, (place / "log").read_text()
-                try:
-                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=5):
-                        break
-                except OSError:
-                    assert time.monotonic() < deadline, (place / "log").read_text()
-                    time.sleep(0.1)
-            yield f"http://127.0.0.1:{port}/api/v2"
+            wait_until(lambda: listens(place / "log") or daemon.poll() is not None)
+            assert daemon.poll() is None, (place / "log").read_text()
+            yield f"http://{listens(place / 'log')}/api/v2"
         finally:
             daemon.kill()
 
@@ -71,19 +72,23 @@ def told(url: str, alerts: Sequence[dict[str, str]]) -> list[list[dict[str, str]
     severities = {alert.name: alert.severity for alert in ALERTS}
     whole = [{"labels": {**WHOSE, "severity": severities[labels["alertname"]], **labels}} for labels in alerts]
     request = urllib.request.Request(f"{url}/alerts", json.dumps(whole).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=10):
+    with urllib.request.urlopen(request, timeout=HANGS):
         pass
-    deadline = time.monotonic() + 30
     before: list[list[dict[str, str]]] = []
-    while True:  # until all have arrived and twice the same is said of them
-        with urllib.request.urlopen(f"{url}/alerts/groups", timeout=10) as answer:
+
+    def is_settled() -> bool:
+        """All have arrived, and the same is said of them twice, half a second apart."""
+        nonlocal before
+        time.sleep(0.5)
+        with urllib.request.urlopen(f"{url}/alerts/groups", timeout=HANGS) as answer:
             groups = json.load(answer)
         now = [found for group in groups if (found := _active(group["alerts"]))]
-        if sum(len(group["alerts"]) for group in groups) == len(alerts) and now == before:
-            return now
-        assert time.monotonic() < deadline, groups
+        is_it = sum(len(group["alerts"]) for group in groups) == len(alerts) and now == before
         before = now
-        time.sleep(0.5)
+        return is_it
+
+    wait_until(is_settled)
+    return before
 
 
 def _active(alerts: Sequence[dict[str, Any]]) -> list[dict[str, str]]:

@@ -1,51 +1,24 @@
-"""Dashboards: each query is PromQL, asks for what something gives, and reaches Grafana as Grafana reads it."""
+"""Dashboards: each query is PromQL, and asks for what something gives."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from config import load_config
-from config.cluster import ClusterConfig
 from images.exporter.own_figures import _HELP
 from images.exporter.slurm_figures import names
 from images.worker.job_metrics.figures import Figures, text
 from slurm.dashboards.boards import BOARDS, JOBS, MACHINE_INFO
-from slurm.dashboards.grafana import dashboard_files
-from slurm.dashboards.panels import RATE
-from tests import panels, stacks
-from tests.stacks import ROOT, with_change
+from tests import panels
+from tests.stacks import ROOT
+from tests.unit.slurm.pages import MODES, asked, config
 
 DCGM = {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_TEMP"}
 """Of etc/default-counters.csv of NVIDIA's dcgm-exporter, what the dashboards use."""
-
-MODES: dict[str, dict[str, Any]] = {
-    "install": {"install": True, "dashboards": True},
-    "existing": {"existing": {"namespace": "monitoring"}},
-}
-
-
-def config(mode: str = "install", namespace: str = "slurm") -> ClusterConfig:
-    sections = with_change(stacks.existing(), "monitoring", MODES[mode])
-    return load_config(with_change(sections, "cluster", {"namespace": namespace}))
-
-
-def pages(given: ClusterConfig) -> dict[str, dict[str, Any]]:
-    return {name: json.loads(text) for name, text in dashboard_files(given).items()}
-
-
-def asked(given: ClusterConfig) -> Iterator[str]:
-    """All queries, with what Grafana puts into them."""
-    for page in pages(given).values():
-        for panel in page["panels"]:
-            for target in panel.get("targets", ()):
-                yield target["expr"].replace(RATE, "2m").replace("$node", ".*").replace("$job", ".*")
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -1,26 +1,18 @@
-"""Objects for an existing Prometheus: rules that judge this cluster alone, targets with the names people look for."""
+"""Rules for an existing Prometheus judge this cluster alone, by its own promtool."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from config import load_config
-from config.cluster import ClusterConfig
 from slurm.alerts import ALERTS
 from slurm.prometheus_operator import rules
 from tests import alerts, stacks
 from tests.stacks import with_change
 
-
-def config(**changes: Any) -> ClusterConfig:
-    sections = with_change(stacks.existing(), "monitoring", {"existing": {"namespace": "monitoring"}})
-    for path, value in changes.items():
-        sections = with_change(sections, path.replace("__", "."), value)
-    return load_config(sections)
-
+CONFIG = load_config(with_change(stacks.existing(), "monitoring", {"existing": {"namespace": "monitoring"}}))
 
 OWN, FOREIGN = 'namespace="slurm"', 'namespace="other"'
 
@@ -33,7 +25,7 @@ SERIES = (
 
 def wrong(promtool: str, place: Path, *cases: alerts.Case) -> str:
     """What promtool says of the cases that are otherwise; see `alerts`."""
-    return alerts.wrong(promtool, place, json.dumps(rules(config())), cases)
+    return alerts.wrong(promtool, place, json.dumps(rules(CONFIG)), cases)
 
 
 def test_an_alert_is_about_this_cluster_and_not_about_another(promtool: str, tmp_path: Path) -> None:
@@ -69,7 +61,7 @@ def test_only_of_a_node_of_this_cluster_that_is_down_nobody_is_told_twice(promto
 
 
 def test_all_alerts_are_there_and_promtool_takes_them(promtool: str, tmp_path: Path) -> None:
-    (tmp_path / "rules.yml").write_text(json.dumps(rules(config())))
+    (tmp_path / "rules.yml").write_text(json.dumps(rules(CONFIG)))
     command = [promtool, "check", "rules", "rules.yml"]
     done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -41,6 +41,7 @@ def one_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         monkeypatch.setattr(module, "PARTS", (Part(name="some", about="", alone=quick), PARTS[0]))
     monkeypatch.setattr(record, "PASSING", tmp_path)
     monkeypatch.setattr(record, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(record, "_git", lambda *_: "abc1234")
     return tmp_path
 
 
@@ -107,3 +108,45 @@ def test_each_part_begins_with_the_same_stack(monkeypatch: pytest.MonkeyPatch) -
         call_of.begin_again(), call_of.measured("setting"),
         call_of.begin_again(), call_of.measured("rest"),
     ]  # fmt: skip
+
+
+def test_another_machine_than_this_is_refused_before_anything_is_measured(one_part: Path) -> None:
+    (one_part / "kept").mkdir()
+    old = kept(one_part / "kept" / "old.json")
+    assert command.main(["some", "--compare", old]) == 2
+    assert not list(one_part.glob("*.json"))
+    assert command.main(["some", "--compare", old, "--other-machine"]) == 0
+
+
+def test_nothing_measured_is_nothing_compared(
+    one_part: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(parts, "PARTS", (Part(name="some", about="", alone=lambda _: None),))
+    old = one_part / "old.json"
+    record.write(run(row("a", 1), machine=record.machine()), old)
+    assert command.main(["some", "--compare", str(old), "--fail-on-worse"]) == 2
+    assert "nothing was measured" in capsys.readouterr().err
+
+
+def test_a_partial_run_is_kept_apart_and_says_so(one_part: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["some"]) == 0
+    (file,) = one_part.glob("*.json")
+    found = record.read(file)
+    assert (found.complete, found.parts, found.rows[0].samples) == (False, ["some"], [1, 2, 3, 4])
+    assert "only of these parts: some" in capsys.readouterr().err
+
+
+def test_runs_changes_how_often_everything_is_measured(one_part: Path) -> None:
+    file = one_part / "mine.json"
+    assert command.main(["some", "--runs", "2", "--json", str(file)]) == 0
+    assert record.read(file).rows[0].samples == [1, 2]
+
+
+def test_what_was_measured_before_a_failure_is_kept(one_part: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two = (Part(name="some", about="", alone=quick), Part(name="bad", about="", alone=broken))
+    monkeypatch.setattr(parts, "PARTS", two)
+    file = one_part / "mine.json"
+    assert command.main(["--json", str(file)]) == 3
+    found = record.read(file)
+    assert found.failed == "bad: it broke"
+    assert [row.name for row in found.rows] == ["a"]

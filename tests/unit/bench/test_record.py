@@ -21,6 +21,7 @@ def test_what_is_kept_is_read_as_it_was(tmp_path: Path) -> None:
 
 
 GOOD = json.loads(run(row("a", 1.0)).dump())
+
 ROW = GOOD["rows"][0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ from images.common.boundary import (
     without_set_up,
 )
 from images.common.command import Result
+from images.common.gpu_jobs import GpuJobs
 from images.common.jail_view import LOGIN_BINDS, WORKER_BINDS, Bind, bind_into_jail
 from images.common.process import CannotGoOnError
+from images.worker import confine, gres, slurmd
 from slurm.rights import IN_JAIL, WITHOUT_SET_UP
 from tests.fakes.commands import FakeMounts, FakeRunner
 from tests.stacks import ROOT
@@ -131,3 +134,29 @@ def test_cgroups_are_shown_for_reading_only(tmp_path: Path, monkeypatch: pytest.
     assert runner.commands == [f"mount -o remount,bind,ro {tmp_path}/sys/fs/cgroup"]
     with pytest.raises(CannotGoOnError, match="cannot be made read-only: denied"):
         protect_cgroups(tmp_path, FakeRunner({"mount": Result(code=32, stderr="denied")}))
+
+
+def test_a_worker_runs_slurms_commands_only_when_it_has_given_that_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = tmp_path / "node"
+    jobs = GpuJobs(shown=tmp_path / "gpu-jobs", own=own / "gpu-jobs")
+    monkeypatch.setattr(slurmd, "write_gres_conf", partial(gres.write_gres_conf, directory=own, jobs=jobs))
+    for name in ("find", "write_slurm_conf"):
+        monkeypatch.setattr(confine, name, partial(getattr(confine, name), directory=own))
+    done: list[str] = []
+    environment = {"CONTROLLER": "c:6817", "NODE_CONF": "CPUs=1"}
+    for name in ("own_directory", "forget_configuration", "settle_shared", "prepare_own_root", "give_up_set_up",
+                 "raise_locked_memory", "wait_for_munge", "wait_for_controller", "become"):  # fmt: skip
+        monkeypatch.setattr(slurmd, name, lambda *_, name=name, **__: done.append(name))
+    for name in ("forget_elastic", "waits_for_place", "lift_own_drain"):
+        monkeypatch.setattr(slurmd, name, lambda *_, **__: done.append("slurm"))
+    monkeypatch.setattr(slurmd, "fitting_gres", lambda text, _: text)
+    monkeypatch.setattr(os, "environ", environment)
+
+    slurmd.main()
+
+    assert done.index("forget_configuration") < done.index("give_up_set_up") < done.index("slurm")
+    assert done[-1] == "become"
+    written = {str(path.relative_to(own)) for path in own.rglob("*") if path.is_file()}
+    assert written == {"cgroup.conf", "confinement", "gpu-jobs/gpus.json", "gres.conf", "slurm.conf"}

@@ -5,61 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from images.common.kept_memory import CLOSING_SECONDS, ENDED, has_processes, kept_bytes, unowned
-from images.worker.kept_memory import Account, KeptMemory, settle, share_out
-from tests.unit.images.kept import MIB, SCOPE, empty
-
-
-@dataclass(kw_only=True)
-class Node:
-    """The cgroups of jobs."""
-
-    mount: Path
-    log: list[str] = field(default_factory=list)
-
-    def job(self, job: int, uid: int = 1, *, limit: int | str = "max", used: int = 0, kept: int = 0) -> Path:
-        """Sizes in MiB. With `kept` it has ended."""
-        group = self.mount / SCOPE / f"job_{job}"
-        (group / f"of_{uid}").mkdir(parents=True)
-        limit = limit if isinstance(limit, str) else limit * MIB
-        for place in ("step_extern", "step_extern/user", "step_0", "step_0/user", "step_0/slurm"):
-            (group / place).mkdir()
-            (group / place / "memory.max").write_text(f"{limit}\n" if place.endswith("/user") else "max\n")
-        for kill in ("cgroup.kill", "step_0/user/cgroup.kill"):
-            (group / kill).touch()
-        (group / "memory.max").write_text(f"{limit}\n")
-        (group / "memory.current").write_text(f"{used * MIB}\n")
-        (group / "step_0/slurm/memory.current").write_text(f"{10 * MIB}\n")
-        (group / "memory.stat").write_text(f"anon 4096\nshmem {kept * MIB}\nfile 900000000\n")
-        (group / "cgroup.events").write_text(f"populated {int(not kept)}\nfrozen 0\n")
-        if kept:
-            (group / ENDED).mkdir()
-        return group
-
-    def process(self, pid: int, uid: int, locked: int) -> None:
-        """With so many MiB locked."""
-        (self.mount / f"proc/{pid}").mkdir(parents=True)
-        text = f"Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nVmLck:\t {locked * 1024} kB\n"
-        (self.mount / f"proc/{pid}/status").write_text(text)
-
-    def settle(self) -> None:
-        settle(self.mount, self.log.append, self.mount / "proc")
+from images.worker.kept_memory import Account, KeptMemory, share_out
+from tests.unit.images.kept import MIB, SCOPE, Jobs, empty, limit
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
-    (tmp_path / SCOPE).mkdir(parents=True)
-    (tmp_path / SCOPE / "memory.max").write_text(f"{1000 * MIB}\n")
-    return Node(mount=tmp_path)
-
-
-def limit(group: Path) -> float:
-    return int((group / "memory.max").read_text()) / MIB
+def node(tmp_path: Path) -> Jobs:
+    return Jobs(mount=tmp_path)
 
 
 def was_ended(group: Path) -> bool:
@@ -105,7 +62,7 @@ def test_jobs_pay_first_with_what_they_do_not_use(owed: int, limits: list[int], 
     assert share_out(owed, jobs) == (limits, more)
 
 
-def test_what_an_ended_job_has_left_is_taken_off_what_its_user_s_other_job_may_have(node: Node) -> None:
+def test_what_an_ended_job_has_left_is_taken_off_what_its_user_s_other_job_may_have(node: Jobs) -> None:
     node.job(1, kept=30)
     node.job(2, kept=12)
     keeper, other = node.job(3, limit=100, used=50), node.job(4, uid=2, limit=100, used=50)
@@ -116,7 +73,7 @@ def test_what_an_ended_job_has_left_is_taken_off_what_its_user_s_other_job_may_h
     assert len(node.log) == 1
 
 
-def test_what_another_user_has_locked_of_files_that_a_job_has_read_costs_its_user_nothing(node: Node) -> None:
+def test_what_another_user_has_locked_of_files_that_a_job_has_read_costs_its_user_nothing(node: Jobs) -> None:
     """Any user could so have another one's jobs ended, by 8 MiB in each of many processes, and needs no fault for it:
     `mlockall` locks the libraries, too, which somebody's job has read first."""
     ended, other = node.job(1, kept=10), node.job(2, limit=100, used=50)
@@ -137,7 +94,7 @@ def test_what_another_user_has_locked_of_files_that_a_job_has_read_costs_its_use
     assert unowned(node.mount, node.mount / "proc").kept == 70 * MIB, "memfd_secret, kept by an open file"
 
 
-def test_connections_cost_nothing_while_the_kernel_may_still_close_them(node: Node) -> None:
+def test_connections_cost_nothing_while_the_kernel_may_still_close_them(node: Jobs) -> None:
     """Who asks a job's server for much and takes nothing of it would have its user's other jobs pay."""
     ended, other = node.job(1, kept=10), node.job(2, limit=100)
     (ended / "memory.stat").write_text(f"shmem {10 * MIB}\nsock {40 * MIB}\n")
@@ -149,7 +106,7 @@ def test_connections_cost_nothing_while_the_kernel_may_still_close_them(node: No
     assert limit(other) == 50
 
 
-def test_slurm_sets_a_limit_with_each_step_and_it_is_taken_off_again(node: Node) -> None:
+def test_slurm_sets_a_limit_with_each_step_and_it_is_taken_off_again(node: Jobs) -> None:
     node.job(1, kept=30)
     keeper = node.job(3, limit=100)
     for _ in range(2):
@@ -158,7 +115,7 @@ def test_slurm_sets_a_limit_with_each_step_and_it_is_taken_off_again(node: Node)
         (keeper / "memory.max").write_text(str(100 * MIB))
 
 
-def test_a_job_that_has_asked_for_nothing_has_the_node_s_memory_as_its_own(node: Node) -> None:
+def test_a_job_that_has_asked_for_nothing_has_the_node_s_memory_as_its_own(node: Jobs) -> None:
     ended, keeper = node.job(1, kept=30), node.job(3)
     node.job(5, uid=2)
     node.settle()
@@ -169,7 +126,7 @@ def test_a_job_that_has_asked_for_nothing_has_the_node_s_memory_as_its_own(node:
     assert limit(keeper) == 1000
 
 
-def test_who_owes_more_than_the_jobs_have_loses_their_tasks_and_not_their_end(node: Node) -> None:
+def test_who_owes_more_than_the_jobs_have_loses_their_tasks_and_not_their_end(node: Jobs) -> None:
     node.job(1, kept=300)
     keeper, other = node.job(3, limit=100, used=90), node.job(4, uid=2, limit=100, used=90)
     node.settle()
@@ -178,7 +135,7 @@ def test_who_owes_more_than_the_jobs_have_loses_their_tasks_and_not_their_end(no
     assert not was_ended(other)
 
 
-def test_when_nobody_keeps_it_any_more_the_cgroup_goes_and_the_limit_is_as_before(node: Node) -> None:
+def test_when_nobody_keeps_it_any_more_the_cgroup_goes_and_the_limit_is_as_before(node: Jobs) -> None:
     ended, keeper = node.job(1, kept=30), node.job(3, limit=100)
     node.settle()
     empty(ended)
@@ -187,7 +144,7 @@ def test_when_nobody_keeps_it_any_more_the_cgroup_goes_and_the_limit_is_as_befor
     assert limit(keeper) == 100
 
 
-def test_what_belongs_to_nobody_who_is_here_is_said_to_the_check_of_the_node(node: Node) -> None:
+def test_what_belongs_to_nobody_who_is_here_is_said_to_the_check_of_the_node(node: Jobs) -> None:
     node.job(1, kept=30)
     assert unowned(node.mount).kept == 30 * MIB
     node.job(3, limit=100)
@@ -195,7 +152,7 @@ def test_what_belongs_to_nobody_who_is_here_is_said_to_the_check_of_the_node(nod
     assert unowned(node.mount / "nowhere").kept == 0
 
 
-def test_the_cgroup_of_a_job_that_leaves_nothing_goes_at_once(node: Node) -> None:
+def test_the_cgroup_of_a_job_that_leaves_nothing_goes_at_once(node: Jobs) -> None:
     group = node.job(1)
     kept = KeptMemory(node.mount, node.log.append)
     kept.begin(group, 1)
@@ -205,7 +162,7 @@ def test_the_cgroup_of_a_job_that_leaves_nothing_goes_at_once(node: Node) -> Non
     assert kept.wakes_in() is None
 
 
-def test_a_job_is_not_over_as_long_as_a_process_is_there(node: Node) -> None:
+def test_a_job_is_not_over_as_long_as_a_process_is_there(node: Jobs) -> None:
     group = node.job(1)
     kept = KeptMemory(node.mount, node.log.append)
     assert not kept.end(group)
@@ -213,7 +170,7 @@ def test_a_job_is_not_over_as_long_as_a_process_is_there(node: Node) -> None:
     assert has_processes(group)
 
 
-def test_memory_that_is_freed_a_moment_later_is_kept_by_nobody(node: Node) -> None:
+def test_memory_that_is_freed_a_moment_later_is_kept_by_nobody(node: Jobs) -> None:
     group = node.job(1, kept=30)
     (group / ENDED).rmdir()
     kept = KeptMemory(node.mount, node.log.append, lambda: 0.0)
@@ -224,13 +181,13 @@ def test_memory_that_is_freed_a_moment_later_is_kept_by_nobody(node: Node) -> No
     assert not node.log
 
 
-def test_a_job_that_starts_again_pays_for_what_it_had_left_by_itself(node: Node) -> None:
+def test_a_job_that_starts_again_pays_for_what_it_had_left_by_itself(node: Jobs) -> None:
     group = node.job(1, kept=30)
     KeptMemory(node.mount, node.log.append).begin(group, 1)
     assert not (group / ENDED).exists()
 
 
-def test_a_number_that_is_given_once_more_is_the_job_of_its_new_user_alone(node: Node) -> None:
+def test_a_number_that_is_given_once_more_is_the_job_of_its_new_user_alone(node: Jobs) -> None:
     """slurmctld has lost its state. Else the new job, of user 2, paid for what user 1 has left."""
     node.job(1, kept=30)
     again = node.job(2, uid=1, limit=100)
@@ -241,7 +198,7 @@ def test_a_number_that_is_given_once_more_is_the_job_of_its_new_user_alone(node:
     assert limit(again) == 100
 
 
-def test_a_job_without_a_step_has_no_more_to_pay_with_than_slurm_gave_it(node: Node) -> None:
+def test_a_job_without_a_step_has_no_more_to_pay_with_than_slurm_gave_it(node: Jobs) -> None:
     """`salloc --no-shell` of 30 MiB once paid for all, with what the whole node has."""
     node.job(1, kept=70)
     idle, keeper = node.job(2, limit=60), node.job(3, limit=150, used=50)

@@ -1,4 +1,4 @@
-"""Further packages in the jail, and CUDA without a driver: real apt and dpkg, packages and an archive of our own."""
+"""Further packages in the jail, and CUDA without a driver: what is asked for and what is refused."""
 
 from __future__ import annotations
 

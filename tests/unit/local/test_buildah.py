@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from local.buildah import Buildah, parse_version
+from local.errors import LocalError
 from local.tools import Tools
 
 
@@ -40,3 +41,15 @@ def test_newer_releases_find_the_network_program_that_they_never_run(
 def test_older_releases_do_not_see_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared(tmp_path, "1.39.3", monkeypatch)
     assert "CONTAINERS_CONF" not in prepared(tmp_path, "1.28.2", monkeypatch).environment()
+
+
+def test_a_full_disk_is_called_so_while_images_are_packed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    buildah = prepared(tmp_path, "1.28.2", monkeypatch)
+    monkeypatch.setattr("local.buildah._name_for_containerd", lambda _: None)
+    full = (2, ["tar: images.tar: Cannot write: No space left on device"])
+    monkeypatch.setattr("local.buildah.follow", lambda *_, **__: full)
+
+    with pytest.raises(LocalError, match="the disk is full"):
+        buildah.save(["localhost/x/a:1"], tmp_path / "images.tar", lambda _: None)
+
+    assert not list(tmp_path.glob(".layout-*"))

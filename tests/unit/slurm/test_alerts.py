@@ -1,4 +1,4 @@
-"""Alerts, as Prometheus' own promtool judges them: each fires where it should, and not where all is well."""
+"""Alerts: each has its page, and asks for figures that a program of ours gives."""
 
 from __future__ import annotations
 

@@ -1,48 +1,17 @@
-"""Dashboards: each query is PromQL, asks for what something gives, and reaches Grafana as Grafana reads it."""
+"""Dashboards: what a query asks for, and how pages reach Grafana as Grafana reads them."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from config import load_config
-from config.cluster import ClusterConfig
 from slurm.dashboards.boards import BOARDS
-from slurm.dashboards.grafana import dashboard_files
-from slurm.dashboards.panels import NEEDS, RATE, Query
-from tests import stacks
-from tests.stacks import with_change
-
-DCGM = {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_TEMP"}
-"""Of etc/default-counters.csv of NVIDIA's dcgm-exporter, what the dashboards use."""
-
-MODES: dict[str, dict[str, Any]] = {
-    "install": {"install": True, "dashboards": True},
-    "existing": {"existing": {"namespace": "monitoring"}},
-}
-
-
-def config(mode: str = "install", namespace: str = "slurm") -> ClusterConfig:
-    sections = with_change(stacks.existing(), "monitoring", MODES[mode])
-    return load_config(with_change(sections, "cluster", {"namespace": namespace}))
-
-
-def pages(given: ClusterConfig) -> dict[str, dict[str, Any]]:
-    return {name: json.loads(text) for name, text in dashboard_files(given).items()}
-
-
-def asked(given: ClusterConfig) -> Iterator[str]:
-    """All queries, with what Grafana puts into them."""
-    for page in pages(given).values():
-        for panel in page["panels"]:
-            for target in panel.get("targets", ()):
-                yield target["expr"].replace(RATE, "2m").replace("$node", ".*").replace("$job", ".*")
+from slurm.dashboards.panels import NEEDS, Query
+from tests.unit.slurm.pages import MODES, asked, config, pages
 
 
 def test_the_figures_of_a_query_are_found_in_it() -> None:

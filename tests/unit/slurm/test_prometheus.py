@@ -1,4 +1,4 @@
-"""What Prometheus reads: the right targets under the right names, in files that Prometheus' own promtool takes."""
+"""What Prometheus reads: the right targets under the right names."""
 
 from __future__ import annotations
 

@@ -13,11 +13,20 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from cli.kubectl.as_user import in_jail
+from tests.stacks import ROOT
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="chroot takes root")
+
+
+def test_no_command_of_ours_enters_the_jail_with_the_container_s_rights() -> None:
+    entering = [
+        path for path in (ROOT / "cli").rglob("*.py") if re.search(r'"chroot"|--userspec', path.read_text("utf-8"))
+    ]
+    assert entering == []
+
 
 OF_ROOT_IN_THE_JAIL = 0xA00000FB
 """As images/common/native/capabilities.c leaves them to sessions: bits 0, 1, 3 to 7, 29 and 31."""
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="chroot takes root")
 
 
 def _run(*argv: str, user: str = "65534:65533") -> str:

@@ -10,18 +10,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from cli.app import app
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl
 from cli.logs import follow as module
 from cli.logs.follow import follow
 from cli.logs.lines import Line
-from cli.logs.sources import Container, containers, is_probe
+from cli.logs.sources import Container
 
 SINCE = datetime(2026, 11, 25, 16, tzinfo=UTC)
 
@@ -117,19 +114,6 @@ def test_the_log_of_what_is_over_is_read_once(tmp_path: Path) -> None:
     assert len((tmp_path / "pids").read_text(encoding="utf-8").split()) == 2
 
 
-@pytest.mark.parametrize(("phase", "over"), [("Running", ["setup"]), ("Succeeded", ["setup", "main"])])
-def test_a_container_that_has_ended_is_over_where_it_does_not_begin_again(phase: str, over: list[str]) -> None:
-    ended: dict[str, Any] = {"state": {"terminated": {}}}
-    status = {
-        "phase": phase,
-        "initContainerStatuses": [{"name": "setup", **ended}, {"name": "munged", "state": {"running": {}}}],
-        "containerStatuses": [{"name": "main", **ended}],
-    }
-    spec = {"initContainers": [{"name": "setup"}, {"name": "munged"}], "containers": [{"name": "main"}]}
-    found = containers([{"metadata": {"name": "a-0"}, "spec": spec, "status": status}])
-    assert [one.name for one in found if one.over] == over
-
-
 def test_only_lines_that_are_wanted_are_shown(tmp_path: Path) -> None:
     script = "echo 2026-11-25T16:00:01Z job 5; echo 2026-11-25T16:00:02Z job 6; exec sleep 60"
     lines = follow(kubectl(tmp_path, script), "slurm", lambda: {container("a-0"): lambda text: "6" in text}, SINCE)
@@ -141,21 +125,3 @@ def test_more_logs_than_the_api_server_should_carry_are_refused(tmp_path: Path) 
     plan = {container(f"a-{number}"): lambda _: True for number in range(module.MOST + 1)}
     with pytest.raises(Failure, match="too many to follow"):
         next(follow(kubectl(tmp_path, "exit 1"), "slurm", lambda: plan, SINCE))
-
-
-@pytest.mark.parametrize(
-    ("place", "text", "probe"),
-    [
-        ("login-0/sshd", "Connection closed by 10.197.64.1 port 54454", True),
-        ("login-0/sshd", "Connection reset by 10.197.64.1 port 54454", True),
-        ("login-0/sshd", "Connection closed by authenticating user x 10.0.0.1 port 1 [preauth]", False),
-        ("login-0/sackd", "Connection closed by 10.197.64.1 port 54454", False),
-    ],
-)
-def test_what_is_left_out_is_only_what_sshd_writes_of_probes(place: str, text: str, probe: bool) -> None:
-    assert is_probe(Line(at=0, component="login", place=place, text=text)) == probe
-
-
-@pytest.mark.parametrize("option", ["--tail=3", "--until=now"])
-def test_following_has_no_end(option: str) -> None:
-    assert CliRunner().invoke(app, ["logs", "--follow", option]).exit_code != 0

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.stacks import ROOT
+from images.backup import settings
+from images.common.process import CannotGoOnError
+from tests.programs.images.mounts import run_apart
+
+
+def test_a_jail_whose_links_lead_somewhere_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "JAIL", tmp_path)
+    with pytest.raises(CannotGoOnError, match="links in the jail cannot be made harmless"):
+        settings.enter_jail()
+
 
 NO_LINKS = """
 import os, subprocess, sys
@@ -39,10 +46,7 @@ def test_no_link_leads_anywhere_also_not_within_the_jail_and_the_right_to_mount_
     (tmp_path / "jail/inside").symlink_to("bob")
     (tmp_path / "jail/outside").symlink_to(tmp_path)
     (tmp_path / "jail/away").symlink_to("../")
-    done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", NO_LINKS, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_apart(NO_LINKS, tmp_path)
     closed = "Too many levels of symbolic links"
     assert done.stdout.splitlines() == [
         "own of jail/own", f"inside/data {closed}", f"outside/data {closed}", f"away/data {closed}",
@@ -85,10 +89,7 @@ def test_homes_on_a_volume_of_their_own_are_a_part_of_the_jail_and_no_link_in_th
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "shared/home/alice/file").write_text("of alice")
     (tmp_path / "shared/home/link").symlink_to("alice")
-    done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", HOMES, str(tmp_path), options],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_apart(HOMES, tmp_path, options)
     closed = "Too many levels of symbolic links"
     assert done.stdout.splitlines() == ["of alice", closed, *more], done.stderr
     assert (tmp_path / "shared/home/alice/new").exists() == (options == "rw")

@@ -1,4 +1,4 @@
-"""What restic's words mean."""
+"""restic is let take its lock away, by a program that is told to end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Whatever is broken that a check asks or reads: it does not know then, raises nothing and never calls it a fault.
-
-A node that is drained because `nvidia-smi` says something new is a node that users miss for nothing.
-"""
+"""The kernel or the C library that does not answer a check: it does not know then."""
 
 from __future__ import annotations
 
@@ -16,75 +13,10 @@ from types import ModuleType
 
 import pytest
 
-from images.common.command import Result
 from images.health.checks import clock, disks, dns, filesystem, memory, processes
-from images.health.contract import Check, Node, Status, Thresholds
+from images.health.contract import Check, Status, Thresholds
 from images.health.runner import run_checks
-from tests.fakes.commands import Answer, FakeRunner
-from tests.unit.images.health.gpus import machine
-from tests.unit.images.health.gpus import node as gpu_node
-from tests.unit.images.health.places import DATA, make_node, write
-from tests.unit.images.health.processes import add_process
-
-LIMITS = Thresholds(
-    {
-        "processes": {"step_seconds": 0},  # so that it has something to ask for
-        "disks": dict.fromkeys(("warn_percent", "fail_percent", "warn_inodes_percent", "fail_inodes_percent"), 101),
-    }
-)
-
-
-class Worker:
-    """A node where all is well, with all that any check looks at."""
-
-    def __init__(self, path: Path) -> None:
-        given = make_node(path, gpus=8, infiniband=True)
-        self.root, self.state = given.root, given.state
-        self.node: Node = replace(gpu_node(given.root), name="w-0", infiniband=True, state=given.state, jail=given.jail)
-        self.node = replace(self.node, local_disks=(given.root,))
-        add_process(self.root / "proc", 7, comm="slurmd", uid=0)
-        add_process(self.root / "proc", 90, comm="slurmstepd", title="slurmstepd: [17.0]", uid=0)
-        write(self.root / "proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05\n")
-        write(self.root / "sys/fs/cgroup/memory.stat", (DATA / "cgroup2-memory.stat").read_text())
-        write(self.root / "sys/fs/cgroup/memory.max", f"{2**36}\n")
-        write(self.root / "sys/fs/cgroup/hugetlb.2MB.current", "0\n")
-        write(self.root / "run/slurm/conf/slurm.conf", "SlurmctldHost=controller-0\n")
-        port = {
-            "link_layer": "InfiniBand",
-            "state": "4: ACTIVE",
-            "phys_state": "5: LinkUp",
-            "rate": "400 Gb/sec (4X NDR)",
-        }
-        port |= {"counters/symbol_error": "0", "counters/link_downed": "0", "../../board_id": "MT_0000000838"}
-        for name, text in port.items():
-            (self.root / "sys/class/infiniband/mlx5_0/ports/1").mkdir(parents=True, exist_ok=True)
-            write(self.root / "sys/class/infiniband/mlx5_0/ports/1" / name, f"{text}\n")
-        for directory in disks.WRITTEN:
-            (self.root / directory).mkdir(parents=True)
-
-    def look(self, check: Check, answer: Answer | None = None) -> tuple[Status, FakeRunner]:
-        """Run it as the child of the runner does, and let what it raises out; `answer`: of all programs."""
-        well = machine()
-        well.answers |= {
-            "nvidia-smi --query-gpu=pci.bus_id,index,memory.used": Result(
-                code=0, stdout="".join(f"00000000:3{number}:00.0, {number}, 4\n" for number in range(8))
-            ),
-            "unmunge": Result(code=0, stdout="STATUS:          0\n\n"),
-            "squeue": Result(code=0, stdout="17\n"),
-        }
-        runner = well if answer is None else FakeRunner({"": answer})
-        return check.run(self.node, runner, LIMITS).status, runner
-
-
-@pytest.fixture
-def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
-    """The node, and a name server that leads all names here."""
-    here = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_a, **_k: here)
-    return Worker(tmp_path)
-
-
-# ---------------------------------------------------------------- the kernel and the C library
+from tests.unit.images.health.worker import Worker, lead_names_here
 
 
 def hang(*_: object, **__: object) -> None:
@@ -106,15 +38,16 @@ def hang(*_: object, **__: object) -> None:
     ids=lambda value: getattr(value, "name", None) or (value if isinstance(value, str) else ""),
 )
 def test_a_call_that_hangs_is_not_checked(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch, check: Check, module: ModuleType, call: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: Check, module: ModuleType, call: str
 ) -> None:
     program: Callable[..., object] = check.run
+    lead_names_here(monkeypatch)
 
     def run(*arguments: object) -> object:
         monkeypatch.setattr(module, call, hang)  # only in the child in which it runs
         return program(*arguments)
 
     brief = replace(check, seconds=0.1, run=run)  # type: ignore[arg-type]
-    result = run_checks([brief], worker.node, Thresholds())[check.name].result
+    result = run_checks([brief], Worker(tmp_path).node, Thresholds())[check.name].result
     assert result.status is Status.NOT_CHECKED
     assert "did not end" in result.message

@@ -1,4 +1,4 @@
-"""Xids in the kernel's log."""
+"""The kernel's log as the program that reads it hands it on."""
 
 from __future__ import annotations
 

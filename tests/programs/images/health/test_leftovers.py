@@ -1,4 +1,4 @@
-"""What a user has left on a node goes, and nothing else does."""
+"""Real processes and IPC objects of a user go, and nobody else's."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from images.health.proc import processes
 from images.health.runner import run_checks
 from images.health.tools import LIMIT_BYTES, Tools
 from images.health.verdict import not_checked, ok
+from tests.programs.waiting import HANGS, wait_until
 
 Program = Callable[[Node, Runner, Thresholds], Result]
 FAILED = Result(status=Status.FAIL, fault="hardware", message="GPU 3: gone", values={'lost{gpu="3"}': 1.0})
@@ -122,8 +123,18 @@ def test_the_time_of_all_together_is_kept_and_what_did_not_run_is_not_checked(no
 
 
 def test_without_sharing_a_hanging_check_keeps_no_other_waiting(node: Node) -> None:
-    found = results([check("hangs", hangs), check("well", says(ok()))], node, seconds=0.5, shared=False)
-    assert found["well"] == ok()
+    came = node.state.parent / "came"
+
+    def waits_for_the_other(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+        wait_until(came.exists)
+        return ok()
+
+    def comes(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+        came.touch()
+        return ok()
+
+    checks = [check("hangs", waits_for_the_other, seconds=HANGS), check("well", comes, seconds=HANGS)]
+    assert results(checks, node, seconds=HANGS, shared=False) == {"hangs": ok(), "well": ok()}
 
 
 def test_nothing_that_a_check_started_outlives_it(node: Node) -> None:

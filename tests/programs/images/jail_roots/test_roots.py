@@ -1,16 +1,14 @@
-"""Named roots in the jail's volume: filled beside the others, once; hidden from the first."""
+"""Named roots in the jail's volume, hidden from the first one by real mounts."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from images.common import jail_roots
-from tests.stacks import ROOT
+from tests.programs.images.mounts import run_apart
 from tests.unit.images.jail_roots.roots import fill
 
 REAL = """
@@ -38,10 +36,7 @@ def test_root_in_the_first_root_can_neither_see_move_nor_write_the_others(
 ) -> None:
     fill(source, volume, "")
     fill(source, volume, "blue")
-    done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", REAL, str(volume), str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_apart(REAL, volume, tmp_path)
     assert done.stdout.splitlines()[1:] == [
         "seen: []", "Device or resource busy", "Device or resource busy", "Read-only file system",
         "No such file or directory",

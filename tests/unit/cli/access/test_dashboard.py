@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
+import subprocess
 import threading
-from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -19,46 +21,32 @@ from tests.fakes.kubectl import FakeKubectl, listed, thing
 from tests.stacks import with_change
 
 
-@dataclass(frozen=True, kw_only=True)
-class Forwarding(FakeKubectl):
-    """kubectl whose port-forward is a program of the test."""
-
-    script: Path
-
-    def command(self) -> list[str]:
-        return [str(self.script)]
-
-
 @pytest.fixture
 def stack() -> ClusterConfig:
     sections = with_change(stacks.dev(), "rest", {"enabled": True})
     return load_config(with_change(sections, "dashboard", {"enabled": True}))
 
 
-def kubectl(tmp_path: Path, script: str = "", *, there: bool = True) -> Forwarding:
-    program = tmp_path / "kubectl"
-    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    program.chmod(0o755)
-    services = listed(*([thing("Service", "rest")] if there else []))
-    return Forwarding(script=program, answers=[({"service"}, services, "")])
+def kubectl(*, there: bool = True) -> FakeKubectl:
+    return FakeKubectl(answers=[({"service"}, listed(*([thing("Service", "rest")] if there else [])), "")])
 
 
-def test_a_stack_without_a_dashboard_says_what_to_set(tmp_path: Path) -> None:
+def test_a_stack_without_a_dashboard_says_what_to_set() -> None:
     with pytest.raises(Failure, match="has no dashboard") as caught:
-        open_dashboard(kubectl(tmp_path), load_config(stacks.dev()), port=0, until=threading.Event())
+        open_dashboard(kubectl(), load_config(stacks.dev()), port=0, until=threading.Event())
     assert "slurmstack:dashboard: {enabled: true}" in caught.value.hint
 
 
-def test_a_dashboard_that_is_not_applied_yet_is_said_to_be_so(tmp_path: Path, stack: ClusterConfig) -> None:
+def test_a_dashboard_that_is_not_applied_yet_is_said_to_be_so(stack: ClusterConfig) -> None:
     with pytest.raises(Failure, match="there is no dashboard in namespace slurm yet"):
-        open_dashboard(kubectl(tmp_path, there=False), stack, port=0, until=threading.Event())
+        open_dashboard(kubectl(there=False), stack, port=0, until=threading.Event())
 
 
-def test_a_port_that_somebody_else_has_is_named(tmp_path: Path, stack: ClusterConfig) -> None:
+def test_a_port_that_somebody_else_has_is_named(stack: ClusterConfig) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(Failure, match=f"port {port} of this machine is not free"):
-            open_dashboard(kubectl(tmp_path), stack, port=port, until=threading.Event())
+            open_dashboard(kubectl(), stack, port=port, until=threading.Event())
 
 
 def test_the_files_for_a_grafana_are_written_without_a_cluster_and_named(
@@ -80,3 +68,14 @@ def test_where_nothing_is_measured_or_nothing_can_be_written_that_is_said(tmp_pa
     measured = load_config(with_change(stacks.dev(), "monitoring", {"enabled": True}))
     with pytest.raises(Failure, match="the dashboards cannot be written: "):
         write_dashboards(measured, tmp_path / "file")
+
+
+def test_what_kubectl_says_when_it_cannot_lead_there_is_told(
+    stack: ClusterConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = MagicMock(stderr=io.BytesIO(b"no pods are there\n"))
+    ended.poll.return_value = 1
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: ended)
+    with pytest.raises(Failure, match="port-forward ended: no pods are there"):
+        open_dashboard(kubectl(), stack, port=0, until=threading.Event())
+    ended.wait.assert_called_once()

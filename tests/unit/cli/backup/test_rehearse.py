@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -278,3 +279,28 @@ def test_a_backup_for_which_the_local_disk_has_no_room_is_refused_before_anythin
     with pytest.raises(Failure, match="of room"):
         rehearsal(cluster, {**stacks.dev(), "backup": stacks.existing_full()["backup"]}).run()
     assert not cluster.sent
+
+
+def test_on_the_local_cluster_its_directories_go_and_those_of_others_never(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(rehearse, "local_directory", lambda: tmp_path)
+    place, sections = (
+        tmp_path / "volumes" / "slurm-rehearsal",
+        {**stacks.dev(), "backup": stacks.existing_full()["backup"]},
+    )
+    (place / "jail").mkdir(parents=True)
+
+    def rm(command: list[str], **_: bool) -> subprocess.CompletedProcess[str]:
+        assert command[:3] == ["rm", "-rf", "--"]
+        for path in command[3:]:
+            shutil.rmtree(path)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", rm)
+    with pytest.raises(Failure, match="is not of a rehearsal"):
+        rehearsal(cluster, sections).run()
+    assert (place / "jail").exists()
+    (place / ".slurmstack-rehearsal").touch()  # as one that was killed has left it
+    assert rehearsal(cluster, sections).run().ok
+    assert not place.exists()

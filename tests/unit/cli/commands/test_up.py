@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import base64
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.commands import cluster as cluster_commands
-from cli.errors import Refused
+from cli.errors import Failure, Refused
+from cli.jail import fit
+from cli.kubectl import rollout, upgrade
 from cli.kubectl.apply import Plan, plan
 from cli.kubectl.diff import key
 from cli.program.generated import KeptValues
+from cli.program.manifests import manifests
 from cli.safety.change import Change, of_object
 from cli.safety.jobs import JobsTouched
 from cli.safety.owner import REPLICAS_BEFORE
@@ -21,6 +26,8 @@ from local.report import PlainReport
 from slurm.names import GENERATED
 from tests import stacks
 from tests.fakes.kubectl import FakeCluster, UnrenewedLock, thing
+from tests.recordings import record
+from tests.stacks import with_change
 from tests.unit.cli.command_line import stack_file
 
 
@@ -96,3 +103,37 @@ def test_what_left_the_stack_while_it_was_stopped_is_asked_for_no_notes(monkeypa
     lock = UnrenewedLock(kubectl)
     cluster_commands._apply(kubectl, planned, lock, PlainReport(), jobs=JobsTouched(), timeout=1)
     assert annotated == ["statefulset/controller"]
+
+
+@pytest.mark.parametrize("backup", [True, False])
+def test_nothing_is_sent_before_the_backup_of_an_upgrade_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, backup: bool
+) -> None:
+    sections = with_change(stacks.existing_full(), "slurm.version", "26.05")
+    new, old = (manifests(record(each, stack="prod")) for each in (sections, stacks.existing_full()))
+    live = {key(item.document): dict(item.document) for item in old}
+    planned = Plan(
+        namespace="slurm", objects=tuple(new), kept=KeptValues({}), live=live, inside=live, outside=(), effects=()
+    )  # fmt: skip
+    kubectl, nothing = FakeCluster(), Future[None]()
+    nothing.set_result(None)
+
+    def away(*_: Any, **__: Any) -> str:
+        assert not kubectl.applied
+        raise Failure("the store is away")
+
+    monkeypatch.setattr(upgrade, "run_job", away)
+    monkeypatch.setattr(rollout, "POLL", 0)
+    monkeypatch.setattr(cluster_commands, "reach", lambda _: kubectl)
+    monkeypatch.setattr(cluster_commands, "held", lambda *_, **__: nullcontext(UnrenewedLock(kubectl)))
+    monkeypatch.setattr(cluster_commands, "_plan_alone", lambda *_, **__: (planned, None, nothing))
+    monkeypatch.setattr(fit, "refuse_root_of_plan", lambda *_: None)
+    monkeypatch.setattr(cluster_commands, "of_kubectl", lambda *_: JobsTouched())
+    stack = open_stack(stack_file(tmp_path, sections))
+    with pytest.raises(Failure) as caught:
+        cluster_commands._up_with_kubectl(
+            stack, PlainReport(), yes=True, timeout=0, kill_jobs=False, backup=backup, adopt=False
+        )
+    if backup:
+        assert "nothing was touched: the store is away" in caught.value.message
+    assert bool(kubectl.applied) == (not backup)

@@ -46,3 +46,20 @@ def test_a_job_without_records_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         call(monkeypatch, Controller(REAL), "10", "99")
     assert caught.value.code == FAILED
     assert "accounting.retention.jobs" in caught.value.hint
+
+
+TIMES = {"start": "2026-11-20", "end": "2026-11-21"}
+
+
+def test_the_table_is_by_account_and_can_be_of_one_user(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [job_line(), step_line(), job_line(id="8", number="8", user="bob", account="bio"), step_line()]
+    controller = Controller("\n".join(lines))
+    call(monkeypatch, controller, **TIMES, as_json=True)
+    assert [row["account"] for row in json.loads(capsys.readouterr().out)["rows"]] == ["bio", "ml"]
+    call(monkeypatch, controller, **TIMES, user="bob", as_json=True)
+    assert [row["account"] for row in json.loads(capsys.readouterr().out)["rows"]] == ["bio"]
+    call(monkeypatch, controller, **TIMES, account="ml", by="user,job", as_csv_=True)
+    assert capsys.readouterr().out.splitlines()[1].startswith("alice,7,1,2.0,2.0,1.0")
+    assert controller.asked[1][:6] == ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld")

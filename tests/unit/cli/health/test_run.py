@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from rich.text import Text
 
+from images.health.checks import disks
+from images.health.contract import Node, Status, Thresholds
 from images.health.contract import Result as Found
-from images.health.contract import Status
-from images.health.nodes import document
-from tests import stacks
-from tests.fakes.health_cluster import NOW, FakeCluster, Unreachable, answer, failure_of, health, node, pod
-from tests.stacks import ROOT
-from tests.unit.cli.command_line import stack_file
+from images.health.local import Local
+from images.health.registry import Registry
+from images.health.run import ByHand
+from images.health.runner import Outcome
+from tests.fakes.health_cluster import FakeCluster, Unreachable, answer, failure_of, health, node, pod
 
 
 def found(status: str = "ok", message: str = "", fault: str | None = None, **values: float) -> str:
@@ -122,9 +119,6 @@ def test_without_any_worker_there_is_nobody_to_ask(monkeypatch: pytest.MonkeyPat
     assert failure.code == 1
 
 
-# ---------------------------------------------------------------- the command line
-
-
 @pytest.mark.parametrize(
     "words",
     [["--help"], ["nodes", "--help"], ["--json", "--help"], ["run", "--help"], ["list", "--help"]],
@@ -152,32 +146,36 @@ def test_the_help_says_what_the_documentation_says(
     assert [part for part in told if part not in text] == []
 
 
-def command(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, with a kubectl that plays a cluster of one failing node."""
-    text = "fail: " + "x" * 150
-    failing = node("w-0", results={"disks": Found(status=Status.FAIL, message=text)})
-    (tmp_path / "nodes.json").write_text(json.dumps(document([failing], NOW)), encoding="utf-8")
-    (tmp_path / "pods.json").write_text(json.dumps({"items": [pod("w-0")]}), encoding="utf-8")
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text(
-        f"""#!/bin/sh
-case "$*" in
-  *readyz*) ;;
-  *health-nodes*) cat {tmp_path}/nodes.json ;;
-  *"get --ignore-not-found pod"*) cat {tmp_path}/pods.json ;;
-  *) echo "error: connection lost" >&2; exit 1 ;;
-esac
-""",
-        encoding="utf-8",
+@pytest.mark.parametrize("status", list(Status))
+def test_the_worker_s_own_program_is_understood(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: Status
+) -> None:
+    result = Found(status=status, message="as it is", values={"disk_used_ratio": 0.5})
+    monkeypatch.setattr("images.health.run.run_checks", lambda *_: {"disks": Outcome(result=result)})
+    said: list[str] = []
+    (tmp_path / "proc").mkdir()
+    program = ByHand(
+        local=Local(node=Node(name="w-0", root=tmp_path, state=tmp_path / "state"), thresholds=Thresholds()),
+        registry=Registry(checks={"disks": disks.CHECK}),
+        say=said.append,
+        complain=said.append,
     )
-    kubectl.chmod(kubectl.stat().st_mode | stat.S_IXUSR)
-    sections = {**stacks.existing(), "cloud": {"kind": "existing", "context": "there"}}
-    stack = stack_file(tmp_path, sections)
-    return subprocess.run(
-        [sys.executable, "-m", "cli.entry", "health", *arguments, "--config", str(stack)],
-        cwd=ROOT,
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "COLUMNS": "80"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    code = program.run(("run", "disks", "--json"))
+    shown = health(monkeypatch, on_worker(f"{said[0]}\n", code=code), "run", "disks", "--node", "w-0")
+    assert shown.stdout == f"{status.value} disks: as it is\n  disk_used_ratio 0.5\n"
+    assert shown.exit_code == code
+
+
+def test_in_a_pipe_a_finding_stays_on_one_line_without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    failing = node("w-0", results={"disks": Found(status=Status.FAIL, message="x" * 150)})
+    done = health(monkeypatch, FakeCluster(nodes=[failing], pods=[pod("w-0")]))
+    assert (done.exit_code, done.stderr) == (1, "")
+    assert "\x1b" not in done.stdout
+    assert any("w-0" in line and "x" * 150 in line for line in done.stdout.splitlines())
+
+
+def test_what_kubectl_says_of_a_check_that_could_not_be_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = on_worker(stderr="error: connection lost\n", code=1)
+    failure = failure_of(health(monkeypatch, cluster, "run", "disks", "--node", "w-0"))
+    assert "disks could not be run on node w-0: error: connection lost" in failure.message

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl, connect, in_controller, message
+from cli.kubectl.client import Kubectl, connect, in_controller, message, slurm
 from config.sections.cloud import ExistingCloud
 
 
@@ -67,8 +68,68 @@ class TwoControllers(Kubectl):
         return subprocess.CompletedProcess(arguments, int(stands_by), "" if stands_by else "the queue", "no slurm.conf")
 
 
-def test_the_active_one_of_two_controllers_is_found_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.kubectl.client._active", {})
+def test_the_active_one_of_two_controllers_is_found_and_remembered() -> None:
     two = TwoControllers(program="kubectl", context="test", kubeconfig=None)
     assert [in_controller(two, "slurm", "squeue").stdout for _ in range(2)] == ["the queue", "the queue"]
     assert [*two.environment.values()] == ["exec", "get", "exec", "exec"]
+
+
+def says(monkeypatch: pytest.MonkeyPatch, answer: Callable[[list[str]], tuple[int, str, str]]) -> Kubectl:
+    """Put a kubectl in place of the real one that ends with this status, output and complaint."""
+
+    def run(command: list[str], *, timeout: float, **_: Any) -> subprocess.CompletedProcess[str]:
+        status, out, complaint = answer(command)
+        if status == HANGS:
+            raise subprocess.TimeoutExpired(command, timeout)
+        return subprocess.CompletedProcess(command, status, out, complaint)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr("cli.kubectl.client.find_program", lambda: "kubectl")
+    return Kubectl(program="kubectl", context="mine", kubeconfig=None)
+
+
+HANGS = -1
+
+MINE = ExistingCloud(kind="existing", context="mine")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("error: You must be logged in to the server (Unauthorized)", "lets nobody in with these credentials"),
+        ('Error from server (Forbidden): User "x" cannot get path "/readyz"', "lets nobody in with these credentials"),
+        ("Unable to connect to the server: dial tcp: i/o timeout", "does not answer"),
+    ],
+)
+def test_a_server_that_refuses_is_not_called_silent(monkeypatch: pytest.MonkeyPatch, answer: str, told: str) -> None:
+    says(monkeypatch, lambda command: (0, "mine\n", "") if "get-contexts" in command else (1, "", answer))
+    with pytest.raises(Failure, match=told):
+        connect(MINE)
+
+
+def test_a_page_of_a_proxy_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    says(monkeypatch, lambda _: (0, "<html>log in</html>\n", ""))
+    with pytest.raises(Failure, match="no Kubernetes API server: '<html>log in"):
+        connect(MINE).items("pods")
+
+
+def test_a_pod_whose_machine_is_lost_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = says(monkeypatch, lambda _: (HANGS, "", ""))
+    done = in_controller(silent, "slurm", "squeue", seconds=0.1)
+    assert (done.returncode, done.stdout, done.stderr) == (124, "", "no answer within 0.1 s")
+    assert slurm(silent, "slurm", "sinfo") == ""
+    with pytest.raises(Failure, match=r"no answer within 0\.1 s"):
+        silent.run("exec", "login-0", seconds=0.1)
+
+
+def test_an_operator_that_is_not_there_is_said_in_one_line_with_what_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(Failure) as caught:
+        says(monkeypatch, lambda _: (1, "", UNKNOWN)).items("-f", "-")
+    told = "does not know PodMonitor, ServiceMonitor (monitoring.coreos.com), which the Prometheus operator brings"
+    assert caught.value.message == f"this Kubernetes cluster {told}"
+    assert caught.value.hint.endswith("or remove monitoring.existing from the stack file")
+    other = 'no matches for kind "Nonsense" in version "apps/v9"\n'
+    with pytest.raises(Failure, match="Nonsense"):
+        says(monkeypatch, lambda _: (1, "", other)).items("-f", "-")

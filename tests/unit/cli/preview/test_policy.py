@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from cli.kubectl.client import Kubectl
+from cli.errors import Failure
+from cli.kubectl.client import NO_SLURMDBD, Kubectl
 from cli.preview.policy import (
     PolicyPlan,
     from_nothing,
@@ -17,6 +19,8 @@ from cli.preview.policy import (
     policy_jobs,
     print_done_by,
     print_policy,
+    print_silence,
+    require_answer,
     run_again,
 )
 from config import load_config
@@ -143,3 +147,16 @@ def test_a_long_list_is_cut_and_counted(capsys: pytest.CaptureFixture[str]) -> N
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 62
     assert printed[-1] == "  ... and 40 more"
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_slurmdbd_that_hangs_is_said_and_is_not_whole(capsys: pytest.CaptureFixture[str], silent: bool) -> None:
+    kubectl = FakeKubectl(complained="command terminated", code=NO_SLURMDBD if silent else 0)
+    planned = planned_policy(kubectl, configuration())
+    assert planned is not None
+    assert planned.silent == silent
+    print_silence(planned)
+    assert ("cannot be compared: slurmdbd does not answer" in capsys.readouterr().out) == silent
+    with pytest.raises(Failure, match="slurmdbd does not answer") if silent else nullcontext():
+        require_answer(kubectl, configuration(), planned)
+    require_answer(FakeKubectl(printed='{"changes": [], "notes": []}'), configuration(), planned)

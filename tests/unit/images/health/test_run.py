@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from images.health.contract import Check, Hardware, Node, Result, Status, Thresh
 from images.health.local import Local
 from images.health.registry import Registry
 from images.health.run import ByHand
-from images.health.verdict import ok
+from images.health.verdict import not_checked, ok
+from tests.unit.images.health.at_once import run_at_once
 
 FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used", values={'disk_used_ratio{path="/"}': 0.97})
 
@@ -42,7 +44,8 @@ class FakeShell:
 
 
 @pytest.fixture
-def health(tmp_path: Path) -> FakeShell:
+def health(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeShell:
+    run_at_once(monkeypatch, "run")
     return FakeShell(tmp_path)
 
 
@@ -67,3 +70,36 @@ def test_the_list_says_when_each_runs(health: FakeShell) -> None:
         "gpu-xid never: no gpu looks at gpu-xid",
         "munge never cannot be loaded: SyntaxError",
     ]
+
+
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [(ok(), 0), (Result(status=Status.WARN, fault="node"), 0), (FULL, 1), (not_checked("no tool"), 3)],
+)
+def test_the_exit_code_says_how_it_is(health: FakeShell, result: Result, code: int) -> None:
+    health.add("disks", result)
+    assert health("run", "disks") == code
+
+
+def test_people_read_one_line_and_the_figures(health: FakeShell) -> None:
+    health.add("disks", FULL)
+    health.add("clock", ok())
+    health("run", "disks")
+    health("run", "clock")
+    assert health.said == ["fail disks [node]: / 97 % used", '  disk_used_ratio{path="/"} 0.97', "ok clock"]
+
+
+@pytest.mark.parametrize("arguments", [("run", "disks", "--json"), ("run", "--json", "disks")])
+def test_programs_read_json(health: FakeShell, arguments: tuple[str, ...]) -> None:
+    health.add("disks", FULL)
+    assert health(*arguments) == 1
+    said = json.loads(health.said[0])
+    assert said.pop("seconds") >= 0
+    assert said == {
+        "node": "w-0",
+        "check": "disks",
+        "status": "fail",
+        "fault": "node",
+        "message": "/ 97 % used",
+        "values": {'disk_used_ratio{path="/"}': 0.97},
+    }

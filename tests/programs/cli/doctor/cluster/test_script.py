@@ -15,12 +15,16 @@ from cli.kubectl.questions import _answers, _script
 
 MARK = "0123456789abcdef"
 FINE = {"sinfo": "echo main", "scontrol": 'echo "{}"', "squeue": "true", "sdiag": "echo 'Server thread count: 3'"}
-HANGS = "exec sleep 60"
+HANGS = "exec sleep 600"
+NO_ANSWER = "exit 124"
+"""As timeout(1) says of what hangs."""
+EACH = 5
+"""Seconds for each answer: a machine with other work takes its time to start a program."""
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm, "_EACH", 0.5)
+    monkeypatch.setattr(slurm, "_EACH", EACH)
 
 
 def answers(directory: Path, *, job: str = "", accounting: bool = True, **programs: str) -> dict[str, tuple[int, str]]:
@@ -35,7 +39,7 @@ def answers(directory: Path, *, job: str = "", accounting: bool = True, **progra
     }.items():
         (directory / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
         (directory / name).chmod(0o755)
-    script = _script(MARK, FIRST, questions(accounting=accounting, job=job), each=0.5, slurmdbd=accounting)
+    script = _script(MARK, FIRST, questions(accounting=accounting, job=job), each=EACH, slurmdbd=accounting)
     environment = {"PATH": f"{directory}:{os.environ['PATH']}"}
     done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -49,9 +53,9 @@ def test_each_question_has_its_answer(tmp_path: Path) -> None:
 
 
 def test_where_slurmctld_hangs_the_others_are_not_asked(tmp_path: Path) -> None:
-    found = answers(tmp_path, sinfo=HANGS)
+    found = answers(tmp_path, sinfo=NO_ANSWER)
     assert "nodes" not in found
-    assert parse(found)[0]["slurmctld"] == "no answer within 0.5 s"
+    assert parse(found)[0]["slurmctld"] == "no answer within 5 s"
 
 
 def test_the_words_of_a_slurmctld_that_refuses_are_kept(tmp_path: Path) -> None:
@@ -61,10 +65,10 @@ def test_the_words_of_a_slurmctld_that_refuses_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("munge", "said"),
-    [("echo no socket >&2; exit 1", "munge does not answer. no socket"), (HANGS, "munge does not answer.")],
+    [("echo no socket >&2; exit 1", "munge does not answer. no socket"), (NO_ANSWER, "munge does not answer.")],
 )
 def test_a_slurmctld_that_hangs_for_munge_is_said_in_munge_s_words(tmp_path: Path, munge: str, said: str) -> None:
-    found = answers(tmp_path, munge=munge, unmunge="cat >/dev/null; exit 1", sinfo=HANGS)
+    found = answers(tmp_path, munge=munge, unmunge="cat >/dev/null; exit 1", sinfo=NO_ANSWER)
     assert parse(found)[0]["slurmctld"] == said
 
 
@@ -75,7 +79,7 @@ def test_a_slurmdbd_that_hangs_is_said_and_loses_no_other_answer(tmp_path: Path)
 
 
 def test_a_question_that_hangs_is_missing_alone(tmp_path: Path) -> None:
-    found = answers(tmp_path, squeue=HANGS)
+    found = answers(tmp_path, squeue=f"cd {tmp_path}; [ ! -e hung ] || {NO_ANSWER}; touch hung; {HANGS}")
     parts, unread = parse(found)
     assert unread["jobs"] == "no answer"
     assert parts["threads"] == 3

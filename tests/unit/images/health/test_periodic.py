@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +20,7 @@ from images.health.report import Report, decode
 from images.health.verdict import ok
 from images.health.watch.view import Finding
 from tests.fakes.commands import FakeRunner
+from tests.unit.images.health.at_once import run_at_once
 
 FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used")
 
@@ -82,7 +82,8 @@ STEP = 90
 
 
 @pytest.fixture
-def fake(tmp_path: Path) -> FakeNode:
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
+    run_at_once(monkeypatch, "periodic")
     return FakeNode(tmp_path)
 
 
@@ -201,23 +202,3 @@ def test_a_garbled_memory_is_none_and_without_a_place_for_it_reports_go_on(fake:
     shutil.rmtree(fake.node.state)
     fake.node.state.touch()
     assert fake.run() == 1
-
-
-def in_another_process(node: Node, name: str) -> bool:
-    """Whether it may run there."""
-    child = os.fork()
-    if child == 0:
-        with state.only_me(node, name) as alone:
-            os._exit(0 if alone else 1)
-    return os.waitpid(child, 0)[1] == 0
-
-
-def test_two_runs_at_once_are_one(tmp_path: Path) -> None:
-    node = Node(name="w-0", state=tmp_path / "state")
-    with state.only_me(node, "periodic") as first:
-        assert first
-        assert [in_another_process(node, name) for name in ("periodic", "other")] == [False, True]
-    with state.only_me(node, "periodic") as later:
-        assert later
-    with state.only_me(replace(node, state=tmp_path / "state/periodic.lock/below"), "periodic") as unknown:
-        assert unknown
