@@ -7,7 +7,6 @@ import fcntl
 import os
 import signal
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -246,14 +245,12 @@ def test_who_holds_a_lease_holds_nothing_up(scene: Scene) -> None:
     file = os.open(held, os.O_RDWR)
     before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # by which the kernel asks for it back
     fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-    started = time.monotonic()
     try:
         new = scene.carry()
     finally:
         os.close(file)
         signal.signal(signal.SIGIO, before)
-    assert time.monotonic() - started < 20, "the kernel gives the holder 45 s"
-    assert not (new / "opt/held").exists()
+    assert not (new / "opt/held").exists(), "it would be, had somebody waited until the kernel took the lease away"
     assert any("/opt/held" in line for line in scene.left_out())
 
 
