@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "slurm_version" in getattr(item, "fixturenames", ()):
             item.add_marker("versions")
         mark = item.get_closest_marker("in_gate")
-        if mark is not None and version in {VERSIONS[0], *mark.args} and not item.get_closest_marker("not_in_gate"):
+        if mark is not None and version in {VERSIONS[0], *mark.args}:
             item.add_marker("gate")
         if version in absent:
             item.add_marker(pytest.mark.skip(reason=f"Slurm {version}: {absent[version]}"))

@@ -11,12 +11,6 @@ if TYPE_CHECKING:
     from tests.unit.cli.doctor.cloud.nebius_doctor import Doctor
 
 
-@pytest.fixture(autouse=True)
-def _nobody_remembers_which_controller_is_active(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a test that has asked a played cluster would decide whom the next one asks."""
-    monkeypatch.setattr("cli.kubectl.client._active", {})
-
-
 @pytest.fixture
 def doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Doctor:
     """Findings for a stack (default: the example) in a cloud that is good but for the replies given."""
