@@ -51,8 +51,9 @@ format: $(VENV)/.ready-dev ## Format the code
 bench: $(VENV)/.ready-dev ## Measure (make bench PARTS="scaling setting": only these; COMPARE=docs/benchmarks/OLD.json: and compare)
 	@$(BIN)/python -m tests.bench $(PARTS) $(if $(COMPARE),--compare $(COMPARE)) $(BENCH)
 
-schema: $(VENV)/.ready ## Write docs/stack-file.schema.json anew after a change of config/
+schema: $(VENV)/.ready ## Write the schema and the reference pages in docs/ anew after a change of config/ or cli/
 	@$(BIN)/python -m config.schema > docs/stack-file.schema.json
+	@$(BIN)/python -m config.reference
 
 clean: ## Remove .venv and caches of the development tools
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
