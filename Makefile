@@ -54,6 +54,7 @@ bench: $(VENV)/.ready-dev ## Measure (make bench PARTS="scaling setting": only t
 schema: $(VENV)/.ready ## Write the schema and the reference pages in docs/ anew after a change of config/ or cli/
 	@$(BIN)/python -m config.schema > docs/stack-file.schema.json
 	@$(BIN)/python -m config.reference
+	@$(BIN)/python -m cli.reference
 
 clean: ## Remove .venv and caches of the development tools
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
