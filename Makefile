@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STACK ?= Pulumi.dev.yaml
 SOURCES := __main__.py setup.py cli components config local slurm tests
 
-.PHONY: help up down venv test test-full check format bench schema clean
+.PHONY: help up down venv test test-full check format bench schema site clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ schema: $(VENV)/.ready ## Write the schema and the reference pages in docs/ anew
 	@$(BIN)/python -m config.schema > docs/stack-file.schema.json
 	@$(BIN)/python -m config.reference
 	@$(BIN)/python -m cli.reference
+
+site: $(VENV)/.ready-dev ## Build the site of docs/ into build/site, with a search; a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 clean: ## Remove .venv and caches of the development tools
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
