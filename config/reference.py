@@ -28,7 +28,8 @@ PAGES = {
 HEAD = """\
 # Stack file: {title}
 
-Sections {sections}. The [schema](../stack-file.schema.json) says more of each key.
+Sections {sections}.
+The [schema](../stack-file.schema.json) says more of each key.
 """
 
 LEGEND = """
