@@ -140,9 +140,8 @@ def test_the_page_is_short() -> None:
 
 
 def test_the_doctor_is_asked_before_anything_else() -> None:
-    assert "Begin each time with the first line" in sections()[HEAD]
-    before = [one for one in ALL if one.alert == HEAD and one.part == LOOK and not one.text.startswith("export ")]
-    assert before[0].text == "slurmstack doctor"
+    assert "**Begin each time with `slurmstack doctor`**" in sections()[HEAD]
+    assert next(one.text for one in ALL if not one.text.startswith("export ")) == "slurmstack doctor"
 
 
 def test_functions_of_the_head_are_used_and_nothing_else_is_called() -> None:
