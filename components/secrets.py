@@ -32,7 +32,7 @@ class SecretsArgs:
 class Secrets(pulumi.ComponentResource):
     """The cluster's keys, generated once and handed to the pods as Kubernetes Secrets.
 
-    docs/operations.md says how to rotate them; with another munge key all pods must be restarted together.
+    docs/rotate-keys.md says how to rotate them; with another munge key all pods must be restarted together.
     """
 
     munge: k8s.core.v1.Secret

@@ -1,4 +1,4 @@
-"""Alerts: when somebody is told, and which page says what to do. The one list from which all rules are made."""
+"""Alerts: when somebody is told, and which runbook says what to do. The one list from which all rules are made."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from config.cluster import ClusterConfig
 from config.times import span_seconds
 from slurm.names import BACKUP, BACKUPS, JOB_METRICS_PORT
 
-RUNBOOKS: Final = "docs/runbooks"
-"""Where each alert has its page, in the repository: `docs/runbooks/NAME.md`."""
+RUNBOOKS: Final = "docs/runbooks.md"
+"""The page in the repository on which each alert has its section."""
 
 END_DAYS: Final = 14
 """Days before a certificate's end at which somebody is told."""
@@ -23,7 +23,7 @@ class Alert:
     """One rule of Prometheus."""
 
     name: str
-    """In Prometheus' usual form, such as SlurmctldDown. The page is called the same."""
+    """In Prometheus' usual form, such as SlurmctldDown. Its section of the runbooks has the same name."""
     expression: str
     """PromQL. What it gives is what is wrong: nothing where all is well."""
     wait: str
@@ -265,13 +265,13 @@ def rules_file(
 ) -> str:
     """A file of rules for Prometheus, also the `spec` of a PrometheusRule: JSON, which any reader of YAML takes.
 
-    `runbooks`: URL below which people find the pages; None: nowhere but in the repository. `labels`: more for each.
+    `runbooks`: URL of the page of runbooks; None: nowhere but in the repository. `labels`: more for each.
     """
 
     def annotations(alert: Alert) -> dict[str, str]:
-        page = f"{alert.name}.md"
-        url = {} if runbooks is None else {"runbook_url": f"{runbooks}/{page}"}
-        return {"summary": alert.summary, "runbook": f"{RUNBOOKS}/{page}", **url}
+        section = alert.name.lower()  # as GitHub, GitLab and Gitea make it of the heading
+        url = {} if runbooks is None else {"runbook_url": f"{runbooks}#{section}"}
+        return {"summary": alert.summary, "runbook": f"{RUNBOOKS}#{section}", **url}
 
     rules: list[dict[str, Any]] = [
         {

@@ -20,7 +20,7 @@ POSITIONS: Final = "/positions"
 
 _LEVELS: Final = r"fatal|error|warning|notice|info|verbose|debug"
 _PROGRAM: Final = r"^(?P<program>[\w.-]+): "
-"""As Slurm's daemons and our programs begin a line (docs/logs.md)."""
+"""As Slurm's daemons and our programs begin a line (docs/diagnose.md)."""
 _LEVEL: Final = rf"^[\w.-]+: (?P<level>(?i:{_LEVELS}))\d?: "
 _JOB: Final = r"(?:\b(?:JobId|StepId)=|\bjob |\[)(?P<job>\d+)"
 _SEVERITY: Final = {"fatal": "fatal", "error": "error", "warn": "warning", "info": ["info", "notice"], "debug": "debug"}

@@ -95,7 +95,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "members": ("alice",),
     "purge_jobs": ("12months",),
     "currency": ("EUR", "CHF"),
-    "runbooks": ("https://git.example.com/slurmstack/docs/runbooks",),
+    "runbooks": ("https://git.example.com/slurmstack/docs/runbooks.md",),
 }
 """Values for text, and for what lists of text hold, by the field's name."""
 

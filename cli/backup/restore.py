@@ -214,7 +214,7 @@ class Restoring:
     @property
     def _afterwards(self) -> str:
         return (
-            f"what was stopped stays so: `{self._note.command}` goes on. docs/backups.md says how to start with what "
+            f"what was stopped stays so: `{self._note.command}` goes on. docs/restore.md says how to start with what "
             "is there instead"
         )
 

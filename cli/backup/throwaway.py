@@ -71,7 +71,7 @@ def sections_for(stack: Stack, *, version: str | None = None, tag: str = "") -> 
     if isinstance(config.cloud, NebiusCloud):
         raise Failure(
             "a rehearsal takes its volumes from Kubernetes, and those of this stack are file systems that Nebius makes",
-            hint="restore into a second stack with another namespace instead (docs/backups.md); not there yet",
+            hint="restore into a second stack with another namespace instead (docs/restore.md); not there yet",
             code=USAGE,
         )
     if config.backup is None:

@@ -213,7 +213,7 @@ def restore(
     file system with all homes; files that have come since go, accounts are those of the stack file.
 
     What writes there is stopped meanwhile: with the state all worker pods, whose jobs end. What is replaced is saved
-    first, as a backup of the kind before-restore. Keys are not put back: docs/backups.md says why, and how.
+    first, as a backup of the kind before-restore. Keys are not put back: docs/restore.md says how.
 
     Examples:
       slurmstack restore --yes

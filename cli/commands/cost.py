@@ -12,7 +12,7 @@ from cli.cost.present import as_data, print_table
 from cli.errors import USAGE, Failure
 from cli.stack import open_stack
 
-_EXAMPLE = """write them into it (docs/cost.md), for example
+_EXAMPLE = """write them into it (docs/usage.md), for example
   slurmstack:prices:
     pools: {default: 2.5}    # an hour of one node
     storage: {default: 0.1}  # a month of one GiB"""

@@ -35,7 +35,7 @@ def rotate(
     cluster's own database; accounting pauses for some seconds and loses nothing.
 
     Cut short anywhere, the same command goes on; `up` refuses until then. The key is made here and is in no argument,
-    log or annotation. Afterwards the backup of the Secret slurmstack-generated is outdated (docs/operations.md).
+    log or annotation. Afterwards the backup of the Secret slurmstack-generated is outdated (docs/rotate-keys.md).
 
     Where Pulumi's engine applies it is refused: the key is in Pulumi's state.
 
@@ -47,7 +47,7 @@ def rotate(
     stack = open_stack(config)
     kubectl, namespace = reach(stack), stack.config.cluster.namespace
     present = next(iter(kubectl.items("namespace", namespace, OWNERS)), None)
-    refuse_takeover(present, hint='docs/operations.md, "Rotate keys", says how with Pulumi')
+    refuse_takeover(present, hint='docs/rotate-keys.md, "With Pulumi, or render", says how')
     refuse_other_stack(present, stack.name)
     rotation = Rotation(kubectl, namespace, KEYS[key])
     refuse(stack.config, rotation)

@@ -121,7 +121,7 @@ def render(
     Of a stack that makes its cloud too, only the Kubernetes objects are written; what is left out is listed.
 
     The files are numbered in the order in which they can be applied. Run again, files of objects that left the stack
-    are removed; other files in the directory are left alone. docs/operations.md says more under GitOps.
+    are removed; other files in the directory are left alone. docs/pipelines.md says more under GitOps.
 
     Needs no cluster. Keys (munge, SSH host key) are made once and kept in a file beside the stack file, so that the
     same stack always gives the same objects. Files with Secrets are readable by you only: do not commit them.

@@ -38,7 +38,7 @@ def _amount(value: float) -> str:
 
 
 def as_data(cost: Cost) -> dict[str, Any]:
-    """The cost for scripts. Keys are only ever added to it, never renamed (docs/cost.md)."""
+    """The cost for scripts. Keys are only ever added to it, never renamed (docs/usage.md)."""
     return {
         "currency": cost.currency,
         "hour": {"min": round(cost.least, _DIGITS), "max": round(cost.most, _DIGITS)},

@@ -21,7 +21,7 @@ _HEADINGS = ("CPU H", "USED", "CPU %", "WASTED", "GIB H", "MEM %")
 
 
 def as_data(found: Efficiency, *, namespace: str) -> dict[str, Any]:
-    """The report for scripts. Keys are only ever added to it, never renamed (docs/accounting.md)."""
+    """The report for scripts. Keys are only ever added to it, never renamed (docs/usage.md)."""
     return {
         "namespace": namespace,
         "start": iso(found.start),

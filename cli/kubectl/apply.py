@@ -102,7 +102,7 @@ def plan(
     if kept.damaged:
         raise Failure(
             f"Secret {GENERATED}: {', '.join(kept.damaged)} has not the length of such a key",
-            hint='put the Secret back from its backup (docs/operations.md, "Back up the keys")',
+            hint='put the Secret back from its backup (docs/rotate-keys.md, "Back up the keys")',
         )
     there = planned.live.get(("Namespace", planned.namespace))
     refuse_takeover(there)
@@ -304,7 +304,7 @@ def _kept(inside: Mapping[tuple[str, str], dict[str, Any]], namespace: str) -> K
             f"the cluster in namespace {namespace!r} has keys that were not made by this command, or somebody has "
             f"deleted the Secret {GENERATED}, in which it keeps them; it would get others",
             hint=f"where it was deleted, put its backup back: kubectl create -f FILE "
-            '(docs/operations.md, "Back up the keys"). If they came from `slurmstack render`, keep them: write each '
+            '(docs/rotate-keys.md, "Back up the keys"). If they came from `slurmstack render`, keep them: write each '
             "value of its keys.json into a file of its name, in a directory of your own, and kubectl create secret "
             f"generic {GENERATED} -n {namespace} --from-file=DIRECTORY",
         )

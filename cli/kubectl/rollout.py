@@ -110,7 +110,7 @@ def require_slurmctld(kubectl: Kubectl, namespace: str) -> None:
     except Failure as failure:
         raise Failure(
             f"all is applied, but slurmctld does not answer: {failure}",
-            hint='`slurmstack status` shows why; docs/operations.md has it under "Find out what is wrong"',
+            hint="`slurmstack status` shows why; docs/diagnose.md says where to look",
         ) from failure
 
 

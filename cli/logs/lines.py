@@ -14,7 +14,7 @@ from cli.usage.times import TimeError, parse_time
 _SECOND = 1_000_000_000
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|\+00:00)?")
 _LEVEL = re.compile(r"[\w.-]+: (fatal|error|warning|notice|verbose|debug)\d?: ", re.IGNORECASE)
-"""As Slurm's daemons, munged and our own programs write it (docs/logs.md)."""
+"""As Slurm's daemons, munged and our own programs write it (docs/diagnose.md)."""
 _SPAN = re.compile(r"(?:\d{1,9}[smhdw])+")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -48,7 +48,7 @@ class Line:
         return f"{self.time.ljust(24)} {self.source} {self.text}"
 
     def as_data(self) -> dict[str, Any]:
-        """The line for scripts. Keys are only ever added (docs/operations.md)."""
+        """The line for scripts. Keys are only ever added (docs/diagnose.md)."""
         named = _LEVEL.match(self.text)
         return {
             "time": self.time,

@@ -138,8 +138,8 @@ class Rotation:
         if not found or self._name not in found[0].get("data", {}):
             raise Failure(
                 f"there is no generated {self.key.name} in the namespace {self.namespace} (Secret {GENERATED})",
-                hint="`slurmstack up` makes the cluster; what Pulumi's engine or `render` made: docs/operations.md, "
-                '"Rotate keys"',
+                hint="`slurmstack up` makes the cluster; what Pulumi's engine or `render` made: "
+                'docs/rotate-keys.md, "With Pulumi, or render"',
             )
         other = (found[0]["metadata"].get("annotations") or {}).get(ROTATING)
         if other not in {None, self.key.name}:

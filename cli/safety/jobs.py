@@ -73,7 +73,7 @@ class JobsTouched:
         return f"{users.total()} {FATES[fate][users.total() > 1]} ({owners}{more})"
 
     def as_data(self) -> dict[str, Any]:
-        """The list for scripts; its keys are described in docs/operations.md."""
+        """The list for scripts; its keys are described in docs/changes.md."""
         return {
             "running": None if self.unread else self.running,
             "pending": None if self.unread else self.pending,

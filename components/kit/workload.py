@@ -299,7 +299,8 @@ def service_port(name: str, port: int, *, node_port: int | None = None) -> k8s.c
 def disruption_budget(name: str, scope: Scope, component: str, opts: pulumi.ResourceOptions) -> None:
     """Keeps two pods of a component, which have a Service between them, from being evicted at the same time.
 
-    Those that are ill hold no drain up. Only where what makes the pods has a scale: docs/decisions/0072.
+    Those that are ill hold no drain up. Only where what makes the pods has a scale:
+    docs/decisions/nodes-and-jobs.md, 0072.
     """
     k8s.policy.v1.PodDisruptionBudget(
         f"{name}-budget",

@@ -17,25 +17,26 @@ _OF_OURS = ("storage", "storage_class", "retention", "alertmanager_secret", "nod
 _OURS = {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component", "part-of")}
 """Labels that every object of the cluster carries (components/kit/context.py)."""
 
-_PAGES = re.compile(r"^https?://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~%@+:-]+)*/?$")
+_PAGE = re.compile(r"^https?://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~%@+:-]+)*/?$")
 
 
-def _where_pages_are(url: str) -> str:
+def _runbooks(url: str) -> str:
     check_server(url)
-    return url.rstrip("/")
+    url = url.rstrip("/")
+    return f"{url}.md" if url.endswith("/docs/runbooks") else url
 
 
-PagesUrl = Annotated[
+PageUrl = Annotated[
     str,
     matching(
-        _PAGES,
-        "is not where pages are found: http:// or https://, a host, perhaps a port and a path, and no user, question "
-        "mark or space, such as https://git.example.com/slurmstack/blob/main/docs/runbooks",
+        _PAGE,
+        "is not where a page is found: http:// or https://, a host, perhaps a port and a path, and no user, question "
+        "mark or space, such as https://git.example.com/slurmstack/blob/main/docs/runbooks.md",
     ),
-    AfterValidator(_where_pages_are),
-    Field(json_schema_extra={"pattern": _PAGES.pattern}),
+    AfterValidator(_runbooks),
+    Field(json_schema_extra={"pattern": _PAGE.pattern}),
 ]
-"""A URL to which `/NAME.md` is added."""
+"""A URL to which `#name` is added."""
 
 
 class ExistingPrometheus(Section):
@@ -97,10 +98,11 @@ class Monitoring(Section):
     """Secret in the cluster's namespace with the key `alertmanager.yml`, which you make yourself: whom Alertmanager
     tells, and how. It is read at the start of the pod. Default: nobody is told; alerts are shown. Needs `install`."""
 
-    runbooks: PagesUrl | None = None
-    """URL below which people who are told find the pages of docs/runbooks, `NAME.md` each:
-    `https://git.example.com/slurmstack/blob/main/docs/runbooks`. Alerts have it as `runbook_url`. Default: they only
-    have `runbook`, the page's path in the repository. Needs `install` or `existing`."""
+    runbooks: PageUrl | None = None
+    """URL at which people who are told find docs/runbooks.md:
+    `https://git.example.com/slurmstack/blob/main/docs/runbooks.md`. Alerts have it as `runbook_url`, with their section
+    of the page added (`#slurmctlddown`). A URL that ends in `/docs/runbooks`, as it did when that was a directory, gets
+    `.md`. Default: alerts only have `runbook`, the section's path in the repository. Needs `install` or `existing`."""
 
     @property
     def is_on(self) -> bool:

@@ -1,4 +1,4 @@
-"""Which jobs have which GPU, in files for exporters of GPUs' figures. docs/job-metrics.md has their forms.
+"""Which jobs have which GPU, in files for exporters of GPUs' figures. docs/usage.md has their forms.
 
 `dcgm/NAME` has the numbers of the jobs, one a line: what NVIDIA's dcgm-exporter reads (`--hpc-job-mapping-dir`).
 `gpustat/NAME` and `gpustat/UUID` have number and user of the only job: what jobstats' exporter reads in /run/gpustat,

@@ -2,7 +2,7 @@
 
 The container runtime brings the libraries and programs of the machine's own driver into the pod. They must be exactly
 those of the kernel's driver, so they are bound into the view of this pod and never copied to the volume that machines
-with other drivers share. docs/decisions/0010-gpu-libraries.md has the reasons.
+with other drivers share. docs/decisions/nodes-and-jobs.md (0010) has the reasons.
 """
 
 from __future__ import annotations

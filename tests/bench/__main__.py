@@ -16,7 +16,7 @@ from tests.bench import record as records
 from tests.bench.compare import compare, differences, other_machine
 from tests.bench.parts import PARTS, Part, UnusableError, find, measure
 from tests.bench.record import Record, RecordError
-from tests.bench.report import README, print_comparison, print_record, read_peers, update_readme
+from tests.bench.report import markdown, print_comparison, print_record, read_peers
 from tests.bench.row import Measuring
 
 WORSE, USAGE, FAILED, INTERRUPTED = 1, 2, 3, 130
@@ -37,7 +37,7 @@ examples:
   python -m tests.bench scaling --compare docs/benchmarks/2026-11-23-550b4e8-parts.json
                                                           measure, then say what became better or worse
   python -m tests.bench --compare OLD.json NEW.json       only compare
-  python -m tests.bench --show RUN.json --readme          print a kept run, and put its tables into README.md
+  python -m tests.bench --show RUN.json --markdown        print the tables of a kept run in Markdown
 
 exit status: 0 well; 1 a row is worse and --fail-on-worse is given; 2 wrong usage, a file that cannot be used, or runs
 of different machines without --other-machine; 3 a part of the (newer) run failed, and no row ended it with 1. What each
@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
         help="compare although the runs are of different machines (CPU, cores or memory), which is else refused",
     )  # fmt: skip
     made.add_argument("--show", type=Path, metavar="FILE", help="print the tables of a kept run and measure nothing")
-    made.add_argument("--readme", action="store_true", help=f"put the tables into {README.name}")
+    made.add_argument("--markdown", action="store_true", help="print the tables in Markdown")
     return made
 
 
@@ -91,10 +91,10 @@ def main(arguments: Sequence[str]) -> int:
         if compared and not options.other_machine:
             _same_machine(compared[0].machine, records.machine() if kept is None else kept.machine)
         new = _run(parts, options) if kept is None else kept
-        if len(compared) < 2:
+        if options.markdown:
+            print(markdown(new, read_peers()))
+        elif len(compared) < 2:
             print_record(new, read_peers(), console)
-        if options.readme:
-            update_readme(new, read_peers())
         worse = _compare(compared[0], new, console) if compared else False
     except (RecordError, UnusableError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Figures as tables: for the terminal, and in Markdown for the README."""
+"""Figures as tables: for the terminal, and in Markdown."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tests.bench.compare import Comparison
-from tests.bench.record import KEPT, Record, RecordError
+from tests.bench.record import KEPT, Record
 from tests.bench.row import Row, number, show
-from tests.stacks import ROOT
 
-README = ROOT / "README.md"
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 PEERS = KEPT / "peers.json"
 NONE = "-"
 HEAD = ("what", "median", "spread", "runs", "goal", "met")
@@ -76,7 +73,7 @@ def _grown(row: Row) -> str:
 
 
 def markdown(record: Record, peers: Sequence[Peer] = ()) -> str:
-    """What stands between the markers of the README."""
+    """Its tables for a message or a page; docs/benchmarks/README.md has some rows of several runs."""
     plain = [row for row in record.rows if row.nodes is None]
     parts = []
     if plain:
@@ -114,16 +111,6 @@ def described(record: Record) -> str:
     if record.failed:
         text += f" The run ended early: {record.failed}."
     return " ".join([text, *(f"Left out: {what}." for what in record.left_out)])
-
-
-def update_readme(record: Record, peers: Sequence[Peer], path: Path = README) -> None:
-    """Put the tables between the markers. Raises RecordError where these are not there once each, in order."""
-    text = path.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end or BEGIN in rest or END in after:
-        raise RecordError(f"{path}: needs {BEGIN} and {END}, once each")
-    path.write_text(f"{before}{BEGIN}\n{markdown(record, peers)}\n{END}{after}", encoding="utf-8")
 
 
 def _add(table: Table, *line: str) -> None:

@@ -1,6 +1,6 @@
 """How long a pool waits for nodes that leave: by their numbers, or the idle ones and those whose jobs end soonest.
 
-`python -m tests.bench.scale_in` prints the table of docs/decisions/0076-who-leaves.md. A simulation, since jobs take
+`python -m tests.bench.scale_in` prints the table behind decision 0076. A simulation, since jobs take
 days: 64 nodes of eight places, of which eight leave; jobs of one place or of all eight, each put on the lowest number
 that has room for it, as slurmctld does with nodes of one weight. Lengths are log-normal, a median of 5 minutes and a
 mean of 2 hours, cut off at 7 days: many short ones and few long ones, but nobody's trace. Limits of time: the next of

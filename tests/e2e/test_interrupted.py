@@ -127,7 +127,7 @@ def test_a_change_that_is_cut_anywhere_is_whole_after_the_next_one_and_costs_no_
     """A pool comes and goes with a setting of slurm.conf, and each time the command is killed somewhere in it."""
     slurm = two_nodes
     if slurm.engine != "kubectl":
-        pytest.skip("what Pulumi leaves of an update that is cut is Pulumi's (docs/operations.md)")
+        pytest.skip("what Pulumi leaves of an update that is cut is Pulumi's (docs/changes.md)")
     calls, chance = tmp_path / "calls", random.Random(SEED)
     text = DEAF.replace("{calls}", str(calls)).replace("{kubectl}", slurm.kubectl.program)
     environment = {"PATH": shim(tmp_path, text)}

@@ -16,6 +16,7 @@ from slurm.local_cluster import local_directory, login_key
 from tests.e2e.conftest import ENGINES, keep_state
 from tests.e2e.harness import SlurmOnKubernetes, nothing_is_left, only_data_is_left, slurmstack, wait_until
 from tests.e2e.newcomer import make, traces
+from tests.first_steps import AS_USER, typed_by_users
 from tests.stacks import dev, with_change
 
 SIZE = "worker_nodes.default.size"
@@ -71,6 +72,12 @@ def test_alice_logs_in_and_runs_srun_on_two_nodes_in_the_jail(slurm: SlurmOnKube
     shown = slurm.ssh("srun -N2 sh -c 'echo $(hostname) $(id -un) $(pwd) $(ls /.slurmstack/populated) $(cat note)'")
     where = "alice /home/alice /.slurmstack/populated written at login"
     assert sorted(shown.splitlines()) == [f"{name} {where}" for name in NODES[:2]]
+
+
+def test_what_the_first_pages_have_users_type_works(slurm: SlurmOnKubernetes) -> None:
+    for block in (block for page in AS_USER for block in typed_by_users(page)):
+        slurm.ssh(f"set -e\n{block}")
+    slurm.ssh("scancel --me")  # a page lets one job sleep for a minute
 
 
 def test_size_three_gives_a_third_node_and_srun_on_three(slurm: SlurmOnKubernetes) -> None:

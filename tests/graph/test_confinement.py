@@ -96,6 +96,6 @@ def test_root_in_a_pod_is_nobody_on_the_machine_if_that_is_asked_for(asked: bool
 
 
 def test_the_table_of_pods_in_the_documentation_is_that_of_the_program() -> None:
-    text = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/pods.md").read_text(encoding="utf-8")
 
     assert pod_table.table() in text, "write it anew: python -m tests.security.pod_table"

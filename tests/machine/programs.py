@@ -1,7 +1,7 @@
 """What a guest machine is made of: QEMU on this machine; a kernel, busybox, runc and ip inside the guest.
 
 All of it comes from this machine's own Debian as the programs of the local cluster do: used where it is installed,
-else unpacked below the cache, never installed (docs/decisions/0005-host-programs-are-unpacked-never-installed.md).
+else unpacked below the cache, never installed (docs/decisions/delivery.md, 0005).
 """
 
 from __future__ import annotations

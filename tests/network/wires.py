@@ -1,7 +1,7 @@
 """Pods of a stack as network namespaces around one router, with Felix in it: Calico's agent, which enforces policies.
 
 `CALICO` names a directory with `calico-felix` and `crd/`, Calico's definitions of resources (how both are built:
-docs/decisions/0030-an-enforcing-network-on-this-machine.md). The API server is the local cluster's own program.
+docs/decisions/security.md, 0030). The API server is the local cluster's own program.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tests.suites import tree
 FILE = ROOT / tree.QUARANTINE
 MOST = 15
 LONGEST_DAYS = 14
-"""Then a test is mended, or deleted together with what the README claims by it."""
+"""Then a test is mended, or deleted together with what docs/proof.md claims by it."""
 
 
 @dataclass(frozen=True, kw_only=True)

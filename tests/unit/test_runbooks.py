@@ -1,4 +1,4 @@
-"""What somebody reads who was woken: each alert has a page, and each line there can be pasted as it is."""
+"""What somebody reads who was woken: each alert has its section, and each command there can be pasted as it is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,21 @@ from config.cluster import ClusterConfig
 from slurm.alerts import ALERTS
 from tests import stacks
 from tests.changes import _unwrapped
-from tests.runbooks import CONDITIONS, FOLDER, MEND, PLACEHOLDERS, SECTIONS, Command, commands, pages, sections
+from tests.runbooks import (
+    CONDITIONS,
+    HEAD,
+    LOOK,
+    MEND,
+    OVER,
+    PAGE,
+    PLACEHOLDERS,
+    Command,
+    commands,
+    expanded,
+    functions,
+    indented,
+    sections,
+)
 from tests.stacks import ROOT, with_change
 
 USAGE_ERROR = typer.BadParameter.__mro__[1]
@@ -52,7 +66,7 @@ SAFE = {
 OURS_THAT_READ = {"doctor", "health", "logs", "status", "preview", "validate"}
 MENDS = (["up"], ["backup", "now"], ["backup", "rehearse"], ["restore"])
 
-ALL = [command for page in [*pages(), FOLDER / "README.md"] for command in commands(page)]
+ALL = commands()
 
 
 def parts(text: str) -> list[list[str]]:
@@ -75,6 +89,11 @@ def objects() -> list[tuple[str, dict[str, Any]]]:
     whole = with_change(whole, "worker_nodes.gpu.size", {"max": 2})
     items = [item for item in record(whole, stack="prod") if item.type.startswith("kubernetes:")]
     return [(item.type.rpartition(":")[2], reveal(item.inputs)) for item in items]
+
+
+@cache
+def components() -> set[str]:
+    return {made["metadata"]["labels"].get("app.kubernetes.io/component") for _, made in objects()}
 
 
 @cache
@@ -102,39 +121,56 @@ def pods() -> dict[str, tuple[str, set[str]]]:
     }
 
 
-def test_each_alert_has_a_page_with_all_sections() -> None:
-    assert {page.stem for page in pages()} == {alert.name for alert in ALERTS}
-    for page in pages():
-        found = sections(page)
-        assert tuple(found) == ("", *SECTIONS), page.stem
-        assert found[""].startswith(f"# {page.stem}\n"), page.stem
-        assert "\nUsers notice" in found[""], page.stem
-        assert "[README](README.md)" in found[""], page.stem
-        assert len(page.read_text().splitlines()) <= 50, page.stem
+FORM = re.compile(r"\n\w.* Users: .*\.\n\n(    .*\n)+\n(- .*\n)+\nOver: .*\.\n")
+"""What it means, also for users; commands to look; causes with what mends each; how to see that it is over."""
 
 
-def test_the_doctor_or_a_check_is_asked_before_anything_else() -> None:
-    ours = [page.stem for page in pages() if any("slurmstack " in one.text for one in commands(page)[:2])]
-    assert ours == [page.stem for page in pages()]
+def test_each_alert_has_a_section_with_all_parts() -> None:
+    head, *alerts = sections().items()
+    assert head[0] == HEAD
+    assert [name for name, _ in alerts] == [alert.name for alert in ALERTS]
+    for name, text in alerts:
+        assert FORM.fullmatch(text.rstrip() + "\n"), name
+        assert len(text.splitlines()) <= 20, name
 
 
-def test_placeholders_are_those_that_readme_explains() -> None:
+def test_the_page_is_short() -> None:
+    assert len(PAGE.read_bytes()) <= 11_500
+    assert max(map(len, PAGE.read_text(encoding="utf-8").splitlines())) <= 160
+
+
+def test_the_doctor_is_asked_before_anything_else() -> None:
+    assert "**Begin each time with `slurmstack doctor`**" in sections()[HEAD]
+    assert next(one.text for one in ALL if not one.text.startswith("export ")) == "slurmstack doctor"
+
+
+def test_functions_of_the_head_are_used_and_nothing_else_is_called() -> None:
+    assert expanded("resume cpu-0") == (
+        "kubectl exec -n slurm service/controller-0 -c slurmctld -- scontrol update nodename=cpu-0 state=resume"
+    )
+    page = PAGE.read_text(encoding="utf-8")
+    assert [name for name in functions() if not re.search(rf"(^    |`|\{{ ){name} ", page, re.MULTILINE)] == []
+    for name, text in sections().items():
+        for span in re.findall(r"`([^`\n]+)`", text):
+            assert " " not in span or span.split(" ")[0] not in READERS.keys() | WRITERS, (name, span)
+
+
+def test_placeholders_are_those_that_the_head_explains() -> None:
     for command in ALL:
         assert command.placeholders <= set(PLACEHOLDERS), command
         assert command.only_with in {"", *CONDITIONS}, command
         assert not re.search(r"<[\w -]+>|\.\.\.", command.text), command
 
 
-def test_readme_explains_each_placeholder() -> None:
-    readme = (FOLDER / "README.md").read_text()
-    assert tuple(re.findall(r"^\| `([A-Z]+)` \|", readme, re.MULTILINE)) == PLACEHOLDERS
+def test_the_head_explains_each_placeholder() -> None:
+    assert tuple(re.findall(r"`([A-Z]+)`", sections()[HEAD])) == PLACEHOLDERS
     assert set(VALUES) == set(PLACEHOLDERS)
 
 
 def test_each_line_calls_programs_that_a_person_has() -> None:
     for command in ALL:
         first, *more = parts(command.filled(VALUES))
-        assert first[0] in {"kubectl", "slurmstack"} or (first[0], command.page) == ("export", "README"), command
+        assert first[0] in {"kubectl", "slurmstack"} or (first[0], command.alert) == ("export", HEAD), command
         assert {words[0] for words in more} <= FILTERS | {"kubectl"}, command
 
 
@@ -169,9 +205,9 @@ def shown(words: list[str]) -> set[str]:
 
 
 def test_jobs_are_shown_without_what_their_users_wrote() -> None:
-    lines = [(one.page, one.text) for one in ALL]
+    lines = [(one.alert, one.text) for one in ALL]
     for page in (ROOT / "docs").glob("*.md"):
-        lines += [(page.stem, one.text) for one in commands(page) if one.text.startswith("kubectl ")]
+        lines += [(page.stem, line) for line in indented(page) if line.startswith("kubectl ")]
     for where, text in lines:
         if not any(program in text for program in SAFE):
             continue
@@ -189,11 +225,23 @@ def test_wrong_words_would_be_seen(wrong: str) -> None:
 
 
 def test_logs_are_asked_of_what_is_there() -> None:
-    known = {"POD", *(name for component, containers in pods().values() for name in (component, *containers))}
+    known = {
+        "POD",
+        "policy",
+        "backup",
+        *(name for component, containers in pods().values() for name in (component, *containers)),
+    }
+    assert {"policy", "backup"} <= components()
     for command in ALL:
         words = command.text.split()
-        if words[:2] == ["slurmstack", "logs"] and not words[2].startswith("--"):
-            assert words[2] in known, command
+        if words[:2] == ["slurmstack", "logs"]:
+            # Each option has a value.
+            named = [
+                word
+                for before, word in pairwise(words[1:])
+                if not f"{before}{word}".startswith("--") and not word.startswith("--")
+            ]
+            assert set(named) <= known, command
 
 
 def test_kubectl_is_asked_of_what_is_there() -> None:
@@ -239,18 +287,19 @@ def is_there(words: list[str]) -> None:
     if "storageclass" in words:
         return
     known = {"pod": pods(), "pvc": claims(), "secret": {"rest-tls"}}
-    components = {made["metadata"]["labels"].get("app.kubernetes.io/component") for _, made in objects()}
     assert ["-n", "slurm"] in [words[number : number + 2] for number in range(len(words))]
     for kind, name in pairwise(words):
         if kind in known and not name.startswith("-"):
             assert name in known[kind]
         if kind == "-l":
-            assert name.removeprefix("app.kubernetes.io/component=") in components
+            assert name.removeprefix("app.kubernetes.io/component=") in components()
     assert all(word in pods() for word in words if word.startswith("deployment/"))
 
 
-def test_what_changes_something_is_below_mend_or_in_readme() -> None:
-    assert {one.section for one in ALL if not one.reads and one.page != "README"} == {MEND}
+def test_each_section_has_commands_to_look_and_few_have_none_to_mend() -> None:
+    """That those to look, and to see that it is over, change nothing is looked at with each command."""
+    for part, least in ((LOOK, len(ALERTS)), (MEND, len(ALERTS) - 3), (OVER, 10)):
+        assert len({one.alert for one in ALL if one.part == part} - {HEAD}) >= least, part
 
 
 def anchors(page: Path) -> set[str]:
@@ -260,21 +309,19 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_each_link_leads_somewhere() -> None:
-    for page in FOLDER.glob("*.md"):
-        for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
-            file, _, anchor = target.partition("#")
-            there = (page.parent / file).resolve()
-            assert there.is_relative_to(ROOT), target
-            assert there.exists(), target
-            assert not anchor or anchor in anchors(there), target
+    for target in re.findall(r"\]\(([^)]+)\)", PAGE.read_text(encoding="utf-8")):
+        file, _, anchor = target.partition("#")
+        there = (PAGE.parent / file).resolve() if file else PAGE
+        assert there.is_relative_to(ROOT), target
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), target
 
 
 def test_keys_of_the_stack_file_are_there() -> None:
-    """Such as `jail.size`, wherever a page names one."""
+    """Such as `jail.size`, wherever the page names one."""
     named = {
         name
-        for page in pages()
-        for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", page.read_text(encoding="utf-8"))
+        for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", PAGE.read_text(encoding="utf-8"))
         if name.partition(".")[0] in ClusterConfig.model_fields
     }
     assert len(named) > 5

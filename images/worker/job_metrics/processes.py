@@ -1,7 +1,7 @@
 """Figures of jobs where they have no cgroups: sums over the processes below each job's slurmstepd.
 
 Only what the kernel shows to every user of the node is read, and never a page of a process of a user's, at which a look
-may wait for as long as that user likes. What is less exact than with cgroups: docs/job-metrics.md.
+may wait for as long as that user likes. What is less exact than with cgroups: docs/usage.md.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ LABELS = "cluster='slurm',jobid='17',step='',task=''"
 
 
 def test_prometheus_finds_what_jobstats_asks_for_and_its_node(promtool: str, tmp_path: Path) -> None:
-    """With the two labels that the scrape configuration adds (docs/job-metrics.md)."""
+    """With the two labels that the scrape configuration adds (docs/usage.md)."""
     added = 'cluster="slurm",instance="default-0:9306"'
     lines = [line for line in text({"17": JOB}).splitlines() if not line.startswith("#")]
     series = [line.replace('"17"', f'"17",{added}', 1).rpartition(" ") for line in lines]

@@ -1,4 +1,4 @@
-"""Alerts: each has its page, and asks for figures that a program of ours gives."""
+"""Alerts: each has its section of the runbooks, and asks for figures that a program of ours gives."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from slurm.alerts import ALERTS, RUNBOOKS, rules_file
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("runbooks", [None, "https://git.example.com/docs/runbooks"])
-def test_each_alert_says_where_its_page_is_and_where_people_find_it(runbooks: str | None) -> None:
+@pytest.mark.parametrize("runbooks", [None, "https://git.example.com/docs/runbooks.md"])
+def test_each_alert_says_where_its_section_is_and_where_people_find_it(runbooks: str | None) -> None:
     for rule in json.loads(rules_file(runbooks=runbooks))["groups"][0]["rules"]:
-        annotations, page = rule["annotations"], f"{rule['alert']}.md"
-        assert (ROOT / annotations["runbook"]).name == page
-        assert (ROOT / annotations["runbook"]).is_file()
-        assert annotations.get("runbook_url") == (runbooks and f"{runbooks}/{page}")
+        annotations = rule["annotations"]
+        page, _, section = annotations["runbook"].partition("#")
+        assert f"\n## {rule['alert']}\n" in (ROOT / page).read_text(encoding="utf-8")
+        assert section == rule["alert"].lower()
+        assert annotations.get("runbook_url") == (runbooks and f"{runbooks}#{section}")
 
 
-def test_each_alert_has_its_page_and_each_page_its_alert() -> None:
-    pages = {path.stem for path in (ROOT / RUNBOOKS).glob("*.md")}
-    assert pages - {"README"} == {alert.name for alert in ALERTS}
+def test_each_alert_has_its_section_and_each_section_its_alert() -> None:
+    sections = re.findall(r"^## (.*)$", (ROOT / RUNBOOKS).read_text(encoding="utf-8"), re.MULTILINE)
+    assert sections == [alert.name for alert in ALERTS]
 
 
 def test_each_figure_in_an_alert_is_one_that_a_program_of_ours_gives() -> None:

@@ -91,10 +91,24 @@ def test_no_target_may_fill_prometheus() -> None:
         assert (job["sample_limit"], job["body_size_limit"], job["label_value_length_limit"]) == (200_000, "64MB", 300)
 
 
-def test_rules_say_where_people_find_the_pages() -> None:
-    rules = json.loads(prometheus_files(config(runbooks="https://git.example.com/pages/"))["rules.yml"])
+@pytest.mark.parametrize(
+    ("given", "page"),
+    [
+        ("https://git.example.com/blob/main/docs/runbooks.md", "https://git.example.com/blob/main/docs/runbooks.md"),
+        ("https://wiki.example.com/Runbooks", "https://wiki.example.com/Runbooks"),
+        ("https://docs.example.com/runbooks.html", "https://docs.example.com/runbooks.html"),
+        # Written when each alert had a page of its own in a directory.
+        ("https://git.example.com/blob/main/docs/runbooks", "https://git.example.com/blob/main/docs/runbooks.md"),
+        ("https://git.example.com/blob/main/docs/runbooks/", "https://git.example.com/blob/main/docs/runbooks.md"),
+    ],
+)
+def test_rules_say_where_people_find_the_runbooks(given: str, page: str) -> None:
+    rules = json.loads(prometheus_files(config(runbooks=given))["rules.yml"])
     urls = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules["groups"][0]["rules"]}
-    assert urls["JailSlow"] == "https://git.example.com/pages/JailSlow.md"
+    assert urls["JailSlow"] == f"{page}#jailslow"
+
+
+def test_without_the_address_of_the_page_rules_have_none() -> None:
     assert "runbook_url" not in prometheus_files(config())["rules.yml"]
 
 
@@ -126,10 +140,10 @@ def test_figures_leave_before_the_volume_is_full() -> None:
             {"enabled": True, "runbooks": "https://git.example.com/pages"},
             "monitoring: has runbooks, but no alerts that they are for; set install or existing, too",
         ),
-        ({"install": True, "runbooks": "docs/runbooks"}, "monitoring.runbooks: 'docs/runbooks' is not where pages are"),
+        ({"install": True, "runbooks": "docs/runbooks"}, "monitoring.runbooks: 'docs/runbooks' is not where a page is"),
         (
             {"install": True, "runbooks": "https://git.example.com/{{ $labels.node }}"},
-            "monitoring.runbooks: 'https://git.example.com/{{ $labels.node }}' is not where pages are",
+            "monitoring.runbooks: 'https://git.example.com/{{ $labels.node }}' is not where a page is",
         ),
         (
             {"install": True, "runbooks": "https://10.0.0.999/x"},

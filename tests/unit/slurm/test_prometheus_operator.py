@@ -25,13 +25,13 @@ def config(**changes: Any) -> ClusterConfig:
     return load_config(sections)
 
 
-def test_each_alert_says_whose_it_is_and_where_its_page_is() -> None:
-    url = "https://git.example.com/pages"
+def test_each_alert_says_whose_it_is_and_where_its_runbook_is() -> None:
+    url = "https://git.example.com/runbooks.md"
     given = config(slurm__cluster_name="tiger", monitoring__existing__namespace="m", monitoring__runbooks=url)
     (group,) = rules(given)["groups"]
     for rule in group["rules"]:
         assert (rule["labels"]["cluster"], rule["labels"]["namespace"]) == ("tiger", "slurm")
-        assert rule["annotations"]["runbook_url"] == f"{url}/{rule['alert']}.md"
+        assert rule["annotations"]["runbook_url"] == f"{url}#{rule['alert'].lower()}"
 
 
 def labelled(endpoint: dict[str, Any]) -> dict[str, str]:

@@ -75,7 +75,7 @@ def _jobs(facts: Facts) -> Iterator[Finding]:
                 severity="error",
                 cause=f"a backup, or a look at backups, has failed: {owner.name}",
                 evidence=(owner.failed,),
-                mend=f"{facts.kubectl(f'logs job/{owner.name} --all-containers --tail 5')}; docs/backups.md",
+                mend=f"{facts.kubectl(f'logs job/{owner.name} --all-containers --tail 5')}; docs/restore.md",
                 weight=2,
             )
             continue

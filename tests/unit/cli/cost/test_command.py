@@ -22,7 +22,7 @@ from tests.stacks import ROOT, with_change
 from tests.unit.cli.command_line import stack_file
 
 
-@pytest.mark.parametrize("where", ["the help", "docs/cost.md"])
+@pytest.mark.parametrize("where", ["the help", "docs/usage.md"])
 def test_the_examples_are_right(where: str) -> None:
     text = str(cost.__doc__) if where == "the help" else (ROOT / where).read_text(encoding="utf-8")
     (example,) = re.findall(r"(?m)^ +slurmstack:prices:\n(?: {6}.*\n|\n)+", text)

@@ -134,7 +134,7 @@ def test_the_second_of_two_commands_waits_for_the_first_and_says_for_whom() -> N
 
 
 def test_people_are_told_which_commands_wait_for_each_other() -> None:
-    text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/changes.md").read_text(encoding="utf-8")
     told = text.partition("## Two at once")[2].partition("\n## ")[0]
     assert not {
         work for work in get_args(lock.Work) if f"`{work}`" not in told.replace("`backup rehearse`", "`rehearse`")

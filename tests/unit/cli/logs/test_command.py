@@ -253,5 +253,5 @@ def test_a_complaint_in_the_place_of_a_log_is_told_as_one(monkeypatch: pytest.Mo
 
 def test_the_keys_of_the_json_are_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     line = json.loads(logs(monkeypatch, CLUSTER, "--job", "5", "--json").stdout.splitlines()[0])
-    documented = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    documented = (ROOT / "docs" / "diagnose.md").read_text(encoding="utf-8")
     assert not [key for key in line if f"`{key}`" not in documented]

@@ -302,4 +302,5 @@ def test_the_command_asks_and_refuses_a_cluster_of_pulumi_s_engine(
     namespace["metadata"]["managedFields"] = [{"manager": "pulumi-kubernetes-1"}]
     with pytest.raises(Failure, match="was made by `pulumi up`") as caught:
         command.rotate("munge", file, yes=True)
-    assert "Rotate keys" in caught.value.hint
+    assert 'docs/rotate-keys.md, "With Pulumi, or render"' in caught.value.hint
+    assert "\n## With Pulumi, or render\n" in (stacks.ROOT / "docs/rotate-keys.md").read_text(encoding="utf-8")

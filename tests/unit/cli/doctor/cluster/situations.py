@@ -203,7 +203,7 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "database is away": (both(slurm_says(database=(1, "")), lambda c: c.waiting("database-0", "ImagePullBackOff")),
         "pod database-0: mariadbd has no image", "and then kubectl delete -n slurm pod database-0"),
     "database is behind": (statistics("DBD Agent queue size", 5000), "the database is behind: 5000", "slurmdbd-0"),
-    "backup": (failed_backup, "a backup, or a look at backups, has failed", "docs/backups.md"),
+    "backup": (failed_backup, "a backup, or a look at backups, has failed", "docs/restore.md"),
     "policy": (failed_job("policy-", "exit code 2"), "accounts, QOS and limits", "job/policy-"),
     # jobs
     "dependency": (queued("12", "DependencyNeverSatisfied"), "job 12 of alice never starts", "dependency="),
