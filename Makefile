@@ -57,7 +57,7 @@ schema: $(VENV)/.ready ## Write the schema and the reference pages in docs/ anew
 	@$(BIN)/python -m cli.reference
 
 site: $(VENV)/.ready-dev ## Build the site of docs/ into build/site, with a search; a link that leads nowhere is an error
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 clean: ## Remove .venv and caches of the development tools
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
