@@ -38,10 +38,11 @@ test: $(VENV)/.ready-dev ## The gate: what must pass before a change lands (make
 test-full: $(VENV)/.ready-dev ## All other tests, in stages of 20 minutes with a record of each (make test-full STAGE="lanes guests")
 	@$(BIN)/python -m tests.suites full $(STAGE)
 
-check: $(VENV)/.ready-dev ## Check format, lint and types, and say how old the records of make test-full are
+check: $(VENV)/.ready-dev ## Check format, lint, types and links, and say how old the records of make test-full are
 	@$(BIN)/ruff format --check --quiet $(SOURCES) images || { echo "run: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet $(SOURCES) images
 	@$(BIN)/mypy --no-error-summary __main__.py cli components config local slurm tests images
+	@$(BIN)/python -m tests.documents
 	@$(BIN)/python -m tests.suites records
 
 format: $(VENV)/.ready-dev ## Format the code
