@@ -13,6 +13,9 @@ except ImportError:
     sys.exit("error: this Python cannot make virtual environments; install the package python3-venv")
 PY
 
+exec 9< .
+flock 9 # of two at once the second waits, and then finds what the first has made
+if [ "$venv/.ready" -nt requirements.txt ] && [ "$venv/.ready" -nt pyproject.toml ]; then exit; fi
 echo "Making $venv with the locked dependencies (about half a minute)"
 "$python" -m venv "$venv"
 "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r requirements.txt

@@ -21,8 +21,8 @@ def main() -> int:
     full.add_argument("steps", nargs="*", metavar="stages", help=f"only these of: {_names(FULL)}")
     suites.add_parser("records", help="how old the record of each stage is, and what is open")
     asked = parser.parse_args()
-    # Told to end, it puts away what it has made. SIGINT, too: a shell's background job and its children ignore it.
-    for told in (signal.SIGINT, signal.SIGTERM):
+    # Told to end, or without its terminal, it puts away what it has made. SIGINT, too: a background job ignores it.
+    for told in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(told, signal.default_int_handler)
     if asked.suite == "records":
         print("\n".join(record_lines()))

@@ -29,6 +29,7 @@ def state_file() -> Path:
 def run_gate(steps: Iterable[Step], *, run: Run = run_python, flaky: Path = FLAKY) -> int:
     """Run all steps, also after one has failed, and say at the end how each went. The exit status: 0, 1, or 130."""
     steps, started = tuple(steps), time.monotonic()
+    state_file().unlink(missing_ok=True)  # whoever reads it reads this run's result, or none
     if any(step.needs_no_cluster for step in steps) and cluster.status().exists:
         print("A local cluster is there, and the step end-to-end makes and removes one. Run `make down` first,")
         print('or leave that step out: make test STEPS="program daemons"')
@@ -42,7 +43,8 @@ def run_gate(steps: Iterable[Step], *, run: Run = run_python, flaky: Path = FLAK
         left = [step.name for step in steps[len(results) :]]
         _finish([*results, *(Result(step=name, seconds=0, problem="interrupted") for name in left)], started)
         return 130
-    note_flaky(results, flaky)
+    finally:
+        note_flaky(results, flaky)
     return 0 if _finish(results, started) else 1
 
 
@@ -59,7 +61,9 @@ def _finish(results: list[Result], started: float) -> bool:
     }
     file = state_file()
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    fresh.replace(file)
     print("\n".join(["", *summary(results, seconds), f"({file})"]), flush=True)
     return ok
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from local import cluster
 from tests.stacks import ROOT
 from tests.suites import junit
 from tests.suites.junit import Outcome
@@ -81,8 +82,11 @@ def run_step(step: Step, *, may_rescue: int = MOST_RESCUED, run: Run = run_pytho
     """Run a step. At most `may_rescue` modules that failed get a second try."""
     started = time.monotonic()
     print(f"\n== {step.name}: {step.about}", flush=True)
+    # Somebody may have made one since the suite began, and `after` would delete it with its data.
+    if step.needs_no_cluster and cluster.status().exists:
+        return Result(step=step.name, seconds=0, problem="not run: a local cluster is there; `make down` removes it")
     try:
-        problem, first, flaky = _run(step, may_rescue, run)
+        problem, first, second = _run(step, may_rescue, run)
     finally:
         for command in step.after:
             run(command)
@@ -90,25 +94,25 @@ def run_step(step: Step, *, may_rescue: int = MOST_RESCUED, run: Run = run_pytho
         step=step.name,
         seconds=round(time.monotonic() - started, 1),
         problem=problem,
-        passed=len(first.passed),
+        passed=len(first.passed - second.failed),
         skipped=len(first.skipped),
-        failed=tuple(sorted(first.failed - flaky)),
-        flaky=tuple(sorted(flaky)),
+        failed=tuple(sorted((first.failed - second.passed) | second.failed)),
+        flaky=tuple(sorted(first.failed & second.passed)),
     )
 
 
-def _run(step: Step, may_rescue: int, run: Run) -> tuple[str, Outcome, frozenset[str]]:
-    """Why it failed besides tests, what the tests did, and which of them passed in a new process."""
+def _run(step: Step, may_rescue: int, run: Run) -> tuple[str, Outcome, Outcome]:
+    """Why it failed besides tests, what the tests did, and what those of failed modules did in a new process."""
     problem, first = _try(step, step.pytest, step.name, run)
     modules = first.failed_modules
     if problem or not modules or len(modules) > may_rescue:
-        return problem, first, frozenset()
+        return problem, first, Outcome()
     print(f"\n== {step.name}: once more, in a new process: {' '.join(modules)}", flush=True)
     for command in step.after:
         run(command)
     options = tuple(argument for argument in step.pytest if not argument.startswith("tests/"))
     problem, second = _try(step, (*options, *modules), f"{step.name}-again", run)
-    return "", first, frozenset() if problem else first.failed & second.passed
+    return "", first, Outcome() if problem else second
 
 
 def _try(step: Step, arguments: tuple[str, ...], name: str, run: Run) -> tuple[str, Outcome]:

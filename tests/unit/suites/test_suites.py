@@ -100,6 +100,13 @@ def test_a_module_that_fails_again_has_failed() -> None:
     assert (result.ok, result.failed, result.flaky) == (False, (A,), ())
 
 
+def test_what_fails_only_the_second_time_has_failed_too() -> None:
+    other = A.replace("test_it", "test_other")
+    played = PlayedPytest({A: "failure", other: "passed"}, {A: "passed", other: "failure"})
+    result = run_step(STEP, run=played)
+    assert (result.ok, result.failed, result.flaky, result.passed) == (False, (other,), (A,), 0)
+
+
 def test_more_modules_than_two_are_not_run_again() -> None:
     result = run_step(STEP, run=PlayedPytest({A: "failure", B: "error", C: "failure"}))
     assert result.failed == (A, B, C)
@@ -151,14 +158,20 @@ def test_an_interrupted_gate_says_what_did_not_run(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_somebody_uses_is_not_taken_down(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     class There:
         exists = True
 
     monkeypatch.setattr("local.cluster.status", There)
     played = PlayedPytest()
+    earlier = tmp_path / "state/slurmstack/gate.json"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text('{"result": "passed"}')
     assert gate.run_gate(GATE, run=played) == 2
+    assert not earlier.exists(), "a result that is not this run's"
+    made_meanwhile = run_step(GATE[-1], run=played)
+    assert (made_meanwhile.ok, "make down" in made_meanwhile.problem) == (False, True)
     assert not played.commands
     assert "make down" in capsys.readouterr().out
 
