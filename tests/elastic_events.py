@@ -21,7 +21,12 @@ STARTABLE = {"IDLE", "CLOUD", "DYNAMIC_NORM", "POWERED_DOWN"}
 WAITS = ("slurmstack/elastic: held back", "slurmstack/elastic: leaves")
 """Reasons of nodes that have no machine."""
 ENDED = {"COMPLETED", "CANCELLED"}
-REFUSALS = ("not available", "More processors requested than permitted", "Invalid node name")
+REFUSALS = (
+    "not available",
+    "More processors requested than permitted",
+    "Node count specification invalid",
+    "Invalid node name",
+)
 """Of a job that needs more nodes than the pool has just now, or one that it does not have."""
 
 
