@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STACK ?= Pulumi.dev.yaml
 SOURCES := __main__.py setup.py cli components config local slurm tests
 
-.PHONY: help up down venv test test-full check format bench schema clean
+.PHONY: help up down venv test test-full check format bench schema site clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,10 +38,11 @@ test: $(VENV)/.ready-dev ## The gate: what must pass before a change lands (make
 test-full: $(VENV)/.ready-dev ## All other tests, in stages of 20 minutes with a record of each (make test-full STAGE="lanes guests")
 	@$(BIN)/python -m tests.suites full $(STAGE)
 
-check: $(VENV)/.ready-dev ## Check format, lint and types, and say how old the records of make test-full are
+check: $(VENV)/.ready-dev ## Check format, lint, types and links, and say how old the records of make test-full are
 	@$(BIN)/ruff format --check --quiet $(SOURCES) images || { echo "run: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet $(SOURCES) images
 	@$(BIN)/mypy --no-error-summary __main__.py cli components config local slurm tests images
+	@$(BIN)/python -m tests.documents
 	@$(BIN)/python -m tests.suites records
 
 format: $(VENV)/.ready-dev ## Format the code
@@ -51,8 +52,13 @@ format: $(VENV)/.ready-dev ## Format the code
 bench: $(VENV)/.ready-dev ## Measure (make bench PARTS="scaling setting": only these; COMPARE=docs/benchmarks/OLD.json: and compare)
 	@$(BIN)/python -m tests.bench $(PARTS) $(if $(COMPARE),--compare $(COMPARE)) $(BENCH)
 
-schema: $(VENV)/.ready ## Write docs/stack-file.schema.json anew after a change of config/
+schema: $(VENV)/.ready ## Write the schema and the reference pages in docs/ anew after a change of config/ or cli/
 	@$(BIN)/python -m config.schema > docs/stack-file.schema.json
+	@$(BIN)/python -m config.reference
+	@$(BIN)/python -m cli.reference
+
+site: $(VENV)/.ready-dev ## Build the site of docs/ into build/site, with a search; a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 clean: ## Remove .venv and caches of the development tools
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from config.base import Section
 from config.cluster import ClusterConfig
@@ -41,18 +43,27 @@ def stack_file_schema() -> dict[str, Any]:
     }
 
 
+def models() -> Iterator[tuple[str, type[BaseModel]]]:
+    """Names that the schema may have for models: two of the same name are called by their modules, too."""
+    found: list[type[BaseModel]] = [Section]
+    for model in found:  # grows meanwhile
+        found += model.__subclasses__()
+        yield model.__name__, model
+        yield f"{model.__module__}.{model.__qualname__}".replace(".", "__"), model
+
+
+def field_of(name: str, key: str) -> FieldInfo:
+    """A field of the model that the schema calls so."""
+    return next(model.model_fields[key] for one, model in models() if one == name and key in model.model_fields)
+
+
 def _describe(schema: dict[str, Any]) -> None:
     """Put in what the fields say of themselves."""
-    models: list[type[BaseModel]] = [Section]
-    for model in models:  # grows meanwhile
-        models += model.__subclasses__()
-        # Two models of the same name are called by their modules, too.
-        names = (model.__name__, f"{model.__module__}.{model.__qualname__}".replace(".", "__"))
-        shapes = [*(schema["$defs"].get(name, {}) for name in names), *([schema] if model is ClusterConfig else [])]
+    for model_name, model in models():
+        shape = schema if model is ClusterConfig else schema["$defs"].get(model_name, {})
         for name, text in descriptions(model).items():
-            for shape in shapes:
-                if name in shape.get("properties", {}):
-                    shape["properties"][name].setdefault("description", text)
+            if name in shape.get("properties", {}):
+                shape["properties"][name].setdefault("description", text)
 
 
 def _only_matching_names(schema: Any) -> Any:

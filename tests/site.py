@@ -1,0 +1,60 @@
+"""What mkdocs asks while it builds the site (`make site`): its navigation, links to the code, and llms.txt."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from tests import documents
+from tests.documents import DOCS
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(DOCS).as_posix()
+
+
+def on_config(config: Any) -> None:
+    """The groups of docs/index.md; a folder's pages are below its name."""
+    config["nav"] = ["index.md"]
+    for group, pages in documents.groups().items():
+        entries: list[Any] = []
+        for page in pages:
+            folder = page.parent.name.replace("-", " ").capitalize()
+            if page.parent == DOCS:
+                entries.append(_name(page))
+            elif entries and isinstance(entries[-1], dict) and folder in entries[-1]:
+                entries[-1][folder].append(_name(page))
+            else:
+                entries.append({folder: [_name(page)]})
+        config["nav"].append({group: entries})
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """The site has no code: what links to it is its label alone. A folder's link is to its first page."""
+    here = DOCS / page.file.src_uri
+
+    def kept(link: re.Match[str]) -> str:
+        label, target = link.groups()
+        there = (here.parent / target.partition("#")[0]).resolve()
+        if target[0] == "#" or ":" in target or (there.is_relative_to(DOCS) and not there.is_dir()):
+            return link[0]
+        first = min(there.glob("*.md"), default=None) if there.is_relative_to(DOCS) else None
+        return f"[{label}]({target.rstrip('/')}/{first.name})" if first else label
+
+    return re.sub(r"(?<!!)\[([^\]]*)\]\(([^()\s]+)\)", kept, markdown)
+
+
+def on_post_build(config: Any) -> None:
+    """llms.txt: each page with its first sentence."""
+    lines = [f"# {config['site_name']}", "", f"> {config['site_description']}"]
+    for group, pages in documents.groups().items():
+        lines += ["", f"## {group}", ""]
+        for page in pages:
+            text = page.read_text(encoding="utf-8")
+            said = re.search(r"^(?=[A-Za-z`])(?:.+\n)+", text.partition("\n")[2], re.MULTILINE)
+            first = re.split(r"(?<=[.])\s", " ".join(said[0].split()) if said else "", maxsplit=1)[0]
+            first = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", first)
+            url = re.sub(r"README\.md$", "index.md", _name(page)).removesuffix(".md") + ".html"
+            lines.append(f"- [{documents.headings(page)[0]}]({url}): {first}")
+    Path(config["site_dir"], "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,0 +1,46 @@
+"""What the site is told by tests/site.py; that it builds is tried by `make site`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests import site
+from tests.documents import DOCS, INDEX
+
+
+def test_navigation_is_that_of_the_index_with_folders_below_their_names() -> None:
+    config: dict[str, Any] = {}
+    site.on_config(config)
+    first, *groups = config["nav"]
+    assert first == "index.md"
+    assert [name for group in groups for name in group] == ["First steps", "How to", "Reference", "Background"]
+    assert {
+        "Stack file": ["stack-file/README.md", *(f"stack-file/{name}.md" for name in ("jobs", "nodes", "services"))]
+    } in (groups[2]["Reference"])
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("[the program](../__main__.py)", "the program"),
+        ("[jobs](first-jobs.md#login)", "[jobs](first-jobs.md#login)"),
+        ("[why](decisions/)", "[why](decisions/delivery.md)"),
+        ("[above](#above) [out](https://example.com)", "[above](#above) [out](https://example.com)"),
+        ("![a picture](images/overview.svg)", "![a picture](images/overview.svg)"),
+    ],
+)
+def test_links_to_code_are_their_labels(written: str, shown: str) -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri=INDEX.relative_to(DOCS).as_posix()))
+    assert site.on_page_markdown(written, page) == shown
+
+
+def test_llms_txt_has_each_page_with_its_first_sentence(tmp_path: Path) -> None:
+    site.on_post_build({"site_dir": tmp_path, "site_name": "slurmstack", "site_description": "Slurm"})
+    lines = (tmp_path / "llms.txt").read_text(encoding="utf-8").splitlines()
+    assert len([line for line in lines if line.startswith("- [")]) == len(list(DOCS.rglob("*.md"))) - 1
+    assert any(line.startswith("- [The local cluster](local.html): `make up` starts") for line in lines)
+    assert not any(line.endswith(": ") for line in lines)
