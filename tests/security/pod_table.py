@@ -25,7 +25,7 @@ SETS: Final = {"jail": IN_JAIL, "daemon": DAEMON}
 
 
 def table() -> str:
-    """All containers of a stack with all that can be asked for, those that are alike in one line."""
+    """Containers that have something, of a stack with all that can be asked for; those that are alike in one line."""
     sections = with_change(stacks.existing_full(), "sssd", {"secret": "sssd"})
     sections = with_change(sections, "dashboard", {"enabled": True})
     burst = {"size": {"max": 4}, "warm_machines": 1, "resources": {"cpus": 1, "memory": "1Gi"}}
@@ -48,7 +48,11 @@ def table() -> str:
             pod = template["metadata"]["labels"]["app.kubernetes.io/component"]
             for container in [*template["spec"].get("initContainers", []), *template["spec"]["containers"]]:
                 rows.setdefault(_cells(container, template["spec"]), set()).add(pod)
-    lines = ((name, ", ".join(sorted(of)), *cells) for (name, *cells), of in rows.items())
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for (name, user, *has), of in sorted(rows.items()):
+        if any(has):
+            alike.setdefault((", ".join(sorted(of)), user, *has), []).append(name)
+    lines = ((", ".join(names), *cells) for cells, names in alike.items())
     sets = (f"- *{name}*: {', '.join(together)}" for name, together in SETS.items())
     return "\n".join((HEAD, *("| " + " | ".join(line) + " |" for line in sorted(lines)), "", *sets)) + "\n"
 

@@ -135,7 +135,7 @@ def test_each_alert_has_a_section_with_all_parts() -> None:
 
 
 def test_the_page_is_short() -> None:
-    assert len(PAGE.read_bytes()) <= 11_500
+    assert len(PAGE.read_bytes()) <= 10_000
     assert max(map(len, PAGE.read_text(encoding="utf-8").splitlines())) <= 160
 
 
