@@ -56,10 +56,6 @@ COMMANDS = {
         "cli.commands.access:kubeconfig",
         "Print a kubeconfig for the stack's cluster, for kubectl and other tools.",
     ),
-    "cost": (
-        "cli.commands.cost:cost",
-        "Show what the stack costs an hour and a month, at its smallest and at its largest, by the prices in its file.",
-    ),
     "usage": ("cli.commands.usage:usage", "Show who used how many CPU and GPU hours."),
     "efficiency": (
         "cli.commands.efficiency:efficiency",

@@ -19,7 +19,6 @@ from config.sections.monitoring import Monitoring
 from config.sections.network_policies import NetworkPolicies
 from config.sections.partitions import Partition, PartitionName
 from config.sections.policy import Account, Qos
-from config.sections.prices import Prices
 from config.sections.rest import Rest
 from config.sections.rolling import Rolling
 from config.sections.scheduling import JobSubmit, LicenseName, Preemption, Priority, Reservation, ReservationName
@@ -124,9 +123,6 @@ class ClusterConfig(Section):
 
     backup: Backup | None = None
     """Backups to an S3 store. Default: none."""
-
-    prices: Prices = Field(default_factory=Prices)
-    """What the parts of the stack cost, for `slurmstack cost` and previews."""
 
     protect: bool | None = Field(default=None, strict=True)
     """Whether Pulumi refuses to delete what holds data. Default: yes, but not on the local cluster."""

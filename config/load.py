@@ -25,6 +25,13 @@ PROJECT = keys.PROJECT
 """Prefix of our keys in a stack file: the name of the Pulumi project."""
 
 
+GONE = {
+    "prices": "this section is gone, and so is `slurmstack cost`: remove it. Your provider's own price list and "
+    "calculator serve instead",
+}
+"""Sections of earlier versions, and what became of each."""
+
+
 def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
     """The configuration from its sections, by name without the project's prefix.
 
@@ -47,7 +54,7 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
         value = written[name]
         field = ClusterConfig.model_fields.get(name)
         if field is None:
-            message = unknown_name(name, ClusterConfig.model_fields, what="a known section")
+            message = GONE.get(name) or unknown_name(name, ClusterConfig.model_fields, what="a known section")
             problems.append(Problem(f"{PROJECT}:{name}", message))
             continue
         # With the field's own constraints: `bool | None` alone would take "off" for no.

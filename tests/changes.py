@@ -94,7 +94,6 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "parent": ("biology",),
     "members": ("alice",),
     "purge_jobs": ("12months",),
-    "currency": ("EUR", "CHF"),
     "runbooks": ("https://git.example.com/slurmstack/docs/runbooks.md",),
 }
 """Values for text, and for what lists of text hold, by the field's name."""

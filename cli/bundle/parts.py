@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
-from platform import platform, python_version
+from platform import python_version
 from typing import Any
 
 import yaml
@@ -122,7 +123,11 @@ def _findings(kubectl: Kubectl, stack: Stack) -> str:
 
 
 def _own_versions() -> str:
-    return f"slurmstack {version('slurmstack')}\nPython {python_version()}\n{platform()}\n"
+    system = os.uname()  # `platform` starts a program to find out the same
+    return (
+        f"slurmstack {version('slurmstack')}\nPython {python_version()}\n"
+        f"{system.sysname} {system.release} {system.machine}\n"
+    )
 
 
 def _json(document: Any) -> str:

@@ -10,8 +10,6 @@ import typer
 from rich.console import Console
 
 from cli.commands.options import ConfigOption, JsonOption, named
-from cli.cost.present import line as cost_line
-from cli.cost.present import span
 from cli.errors import USAGE, Failure
 from cli.preview.document import Preview, exit_status
 from cli.preview.forms import DetailedOption, MarkdownOption, form_of, text_of
@@ -82,10 +80,6 @@ def validate(
 
 def _print_comparison(document: Preview, against: Path | None) -> None:
     print_effects(document.effects)
-    after, before = document.summary.cost, document.summary_before.cost if document.summary_before else None
-    if after is not None:
-        old = f"; before: {span(before)}" if before is not None else ""
-        Console(highlight=False, emoji=False).print(f"{cost_line(after)}{old}", soft_wrap=True, markup=False)
     refused = f"; {len(document.refused)} refused" if document.refused else ""
     Console(highlight=False, emoji=False).print(
         f"against {against}: {counted(document.counts()) or 'no changes'}{refused}", soft_wrap=True, markup=False

@@ -87,8 +87,7 @@ def of_files(stack: Stack, file: Path) -> Preview:
         stack=stack.name,
         against="file",
         summary=summarize(stack.config),
-        # With prices of its own, else with those of now: how many there are is what is to be compared.
-        summary_before=summarize(old.config, old.config.prices if old.config.prices.are_given else stack.config.prices),
+        summary_before=summarize(old.config),
         # Keys are made once, whatever the stack file says.
         changes=tuple(item for item in comparison.changes if not item.resource.type.startswith("random:")),
         effects=comparison.effects,

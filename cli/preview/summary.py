@@ -9,14 +9,10 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from cli.cost.parts import Cost, cost_of
-from cli.cost.present import as_data as cost_as_data
-from cli.cost.present import line as cost_line
 from cli.safety.effects import Effect
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import needs
-from config.sections.prices import Prices
 from config.volumes import data_volumes
 
 
@@ -61,8 +57,6 @@ class Summary:
     volumes: tuple[Volume, ...]
     fabrics: tuple[str, ...]
     """InfiniBand fabrics on which GPU clusters are made."""
-    cost: Cost | None
-    """What all of it costs; None where the stack file has no prices."""
 
     @property
     def total(self) -> int:
@@ -80,10 +74,10 @@ class Summary:
         return sum(item.cpus for item in self.nodes)
 
 
-def summarize(config: ClusterConfig, prices: Prices | None = None) -> Summary:
-    """What the stack file asks for, by these prices (default: its own). The stack file must have been checked."""
+def summarize(config: ClusterConfig) -> Summary:
+    """What the stack file asks for. The stack file must have been checked."""
     if isinstance(config.cloud, NebiusCloud):
-        return _of_cloud(config, prices)
+        return _of_cloud(config)
     return Summary(
         cloud=config.cloud.kind,
         nodes=tuple(
@@ -100,11 +94,10 @@ def summarize(config: ClusterConfig, prices: Prices | None = None) -> Summary:
         ),
         volumes=tuple(_volumes(config)),
         fabrics=(),
-        cost=cost_of(config, prices),
     )
 
 
-def _of_cloud(config: ClusterConfig, prices: Prices | None) -> Summary:
+def _of_cloud(config: ClusterConfig) -> Summary:
     needed = needs(config)
     return Summary(
         cloud=config.cloud.kind,
@@ -122,7 +115,6 @@ def _of_cloud(config: ClusterConfig, prices: Prices | None) -> Summary:
         ),
         volumes=tuple(_volumes(config)),
         fabrics=tuple(sorted(needed.fabrics)),
-        cost=cost_of(config, prices),
     )
 
 
@@ -144,21 +136,18 @@ def as_data(summary: Summary, effects: Sequence[Effect] = ()) -> dict[str, Any]:
         "vcpus": summary.cpus,
         "filesystems": [asdict(item) for item in summary.volumes],
         "fabrics": list(summary.fabrics),
-        "cost": None if summary.cost is None else cost_as_data(summary.cost),
         "effects": [asdict(effect) for effect in effects],
     }
 
 
 def lines(summary: Summary) -> list[str]:
     """The summary for people: two or three lines where the cluster is already there, else some more."""
-    cost = [cost_line(summary.cost)] if summary.cost is not None else []
     if summary.cloud != "nebius":
         nodes = _joined(f"{item.count} {item.name}" for item in summary.nodes)
         gpus = f", {summary.gpus} GPUs" if summary.gpus else ""
         return [
             f"{_counted(summary.total, 'node')} ({nodes}), {summary.cpus} CPUs{gpus}",
             f"volumes: {_joined(_volume(item) for item in summary.volumes)}",
-            *cost,
         ]
     width = max(len(item.name) for item in summary.nodes)
     table = [f"  {item.name:{width}}  {_machines(item)}" for item in summary.nodes]
@@ -168,7 +157,6 @@ def lines(summary: Summary) -> list[str]:
         *table,
         *fabrics,
         f"file systems: {_joined(_volume(item) for item in summary.volumes)}",
-        *cost,
     ]
 
 

@@ -202,14 +202,9 @@ def node_needs(
             yield _worker_nodes(name, pool, size)
 
 
-def machines_for(pool: WorkerPool, nodes: int) -> int:
-    """Machines that a pool has at least, where it keeps so many nodes."""
-    return max(nodes + pool.warm_machines, pool.node_groups * pool.kept_in_group)
-
-
 def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
     groups = pool.node_groups
-    count = machines_for(pool, pool.least)
+    count = max(pool.least + pool.warm_machines, groups * pool.kept_in_group)
     return NodeNeed(
         where=f"worker_nodes.{name}",
         role="worker",

@@ -18,7 +18,6 @@ from config.rules.identities import identity_problems
 from config.rules.memory import default_memory_problems
 from config.rules.policy import policy_problems
 from config.rules.preemption import preemption_problems, priority_problems
-from config.rules.prices import price_problems
 from config.rules.reservations import reservation_problems
 from config.rules.services import (
     accounting_problems,
@@ -172,7 +171,6 @@ _RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     default_memory_problems,
     confinement_problems,
     elastic_problems,
-    price_problems,
     availability_problems,
     _cloud,
 )

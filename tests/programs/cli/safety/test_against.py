@@ -80,18 +80,10 @@ def test_the_same_file_is_no_change(tmp_path: Path) -> None:
     assert "stack `test`: no changes" in done.stdout
 
 
-PRICES = {"pools": {"cpu": 0.5, "gpu": 20}, "storage": {"shared": 0.1, "default": 0.1}, "load_balancer": 0}
-
-
-def test_both_stacks_are_priced_and_the_earlier_one_by_the_new_prices_where_it_had_none(tmp_path: Path) -> None:
-    larger = {**with_change(stacks.existing(), "worker_nodes.gpu.size", 3), "prices": PRICES}
-    options = files(tmp_path, larger)
+def test_the_nodes_of_both_stacks_are_shown(tmp_path: Path) -> None:
+    options = files(tmp_path, with_change(stacks.existing(), "worker_nodes.gpu.size", 3))
     comment = slurmstack("validate", "--markdown", *options).stdout
-    assert "\n- costs 42.14 USD an hour\n+ costs 62.14 USD an hour\n" in comment
+    assert "- 6 nodes (4 cpu, 2 gpu, 0 plain), 320 CPUs, 16 GPUs\n" in comment
+    assert "+ 7 nodes (4 cpu, 3 gpu, 0 plain), 448 CPUs, 24 GPUs\n" in comment
     data = json.loads(slurmstack("validate", "--json", *options).stdout)
-    hours = [data[key]["cost"]["hour"]["max"] for key in ("summary_before", "summary")]
-    assert hours == [42.143014, 62.143014]
-    stack_file(tmp_path / "old", {**stacks.existing(), "prices": {**PRICES, "pools": {"cpu": 1, "gpu": 20}}})
-    assert "costs 62.14 USD an hour; before: 44.14 USD\n" in slurmstack("validate", *options).stdout
-    stack_file(tmp_path / "new", stacks.existing())
-    assert "costs" not in slurmstack("validate", *options).stdout
+    assert [data[key]["nodes"]["total"] for key in ("summary_before", "summary")] == [6, 7]

@@ -46,26 +46,6 @@ def test_a_stack_on_a_cluster_that_is_there_needs_two_lines() -> None:
     assert volumes.startswith("volumes: jail ")
 
 
-def test_where_prices_are_given_the_last_line_says_what_all_of_it_costs() -> None:
-    priced = with_change(stacks.dev(), "prices", {"pools": {"default": 1.5}, "storage": {"default": 0}})
-    assert shown(priced)[-1] == "costs 3.00 USD an hour"
-    assert shown(with_change(priced, "worker_nodes.default.size", {"min": 0, "max": 8}))[-1] == (
-        "costs 0.00 to 12.00 USD an hour"
-    )
-    nebius = with_change(NEBIUS, "prices", {"currency": "EUR", "pools": {"default": 0.25}})
-    assert shown(nebius)[-1] == (
-        "costs at least 0.5000 EUR an hour (no price: machines.cpu-d3/16vcpu-64gb, storage.disk/NETWORK_SSD, "
-        "machines.cpu-d3/8vcpu-32gb, storage.filesystem/NETWORK_SSD)"
-    )
-    assert shown(with_change(stacks.nebius(), "prices.load_balancer", 1))[-1] == (
-        "costs at least 1.00 USD an hour (no price: machines.cpu-d3/16vcpu-64gb, storage.disk/NETWORK_SSD, "
-        "machines.cpu-d3/8vcpu-32gb, machines.gpu-h100-sxm/8gpu-128vcpu-1600gb and 1 more)"
-    )
-    data = as_data(summarize(load_config(priced)))
-    assert data["cost"]["hour"] == {"min": 3.0, "max": 3.0}
-    assert as_data(summarize(load_config(NEBIUS)))["cost"] is None
-
-
 def test_scripts_get_the_same_numbers_and_the_effects() -> None:
     effect = Effect(
         action="replace",
