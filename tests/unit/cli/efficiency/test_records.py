@@ -29,11 +29,6 @@ def test_memory_of_steps_side_by_side_is_added_up_and_of_steps_in_a_row_is_not()
     assert job(first, after).memory_used == GIB
 
 
-def test_a_job_that_was_never_looked_at_has_its_cpu_time_and_no_memory() -> None:
-    found = job(step_line("00:30:00", None))
-    assert (found.cpu_seconds, found.memory_used) == (1800, None)
-
-
 @pytest.mark.parametrize("state", ["CANCELLED by 1000", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"])
 def test_what_a_killed_job_used_is_not_known_without_a_look(state: str) -> None:
     assert job(step_line("00:00.002", None, state=state), state=state).cpu_seconds is None
@@ -58,11 +53,6 @@ def test_a_long_step_that_was_not_measured_leaves_the_whole_job_unknown() -> Non
     assert job(step_line(), short).cpu_seconds == 3600
     assert job(step_line(), short).memory_used == GIB
     assert (job(step_line(), long).cpu_seconds, job(step_line(), long).memory_used) == (None, None)
-
-
-def test_nothing_is_said_of_a_running_job() -> None:
-    found = job(end="Unknown", state="RUNNING")
-    assert (found.end, found.cpu_seconds, found.memory_used) == (None, None, None)
 
 
 def test_a_job_without_steps_or_account_is_no_trouble() -> None:

@@ -18,7 +18,6 @@ from cli.app import app
 from cli.commands import jail as commands
 from cli.errors import Failure, Refused
 from cli.jail import fit, roots
-from cli.jail.pods import root_of
 from cli.kubectl.client import Kubectl
 from cli.program.values import reveal
 from cli.stack import open_stack
@@ -155,14 +154,6 @@ def test_a_root_that_anything_uses_is_not_removed() -> None:
         roots.refuse_used(kubectl, other, "slurm", "blue")
     cluster.end_jobs()
     roots.refuse_used(kubectl, other, "slurm", "blue")
-
-
-def test_which_root_a_pod_leads_into() -> None:
-    first, blue = Cluster(stack()), Cluster(stack(root="blue"))
-    for name in ("login", "cpu"):
-        assert root_of(first.template("StatefulSet", name)["spec"]["template"]["spec"]) == ""
-        assert root_of(blue.template("StatefulSet", name)["spec"]["template"]["spec"]) == "blue"
-    assert root_of(blue.template("StatefulSet", "controller")["spec"]["template"]["spec"]) is None
 
 
 @pytest.mark.parametrize(

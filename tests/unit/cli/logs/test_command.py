@@ -69,25 +69,6 @@ def with_(**more: Any) -> FakeCluster:
     return FakeCluster(**{"pods": PODS, "logs": LOGS, "events": EVENTS, "slurm": CLUSTER.slurm, **more})
 
 
-def test_a_job_s_lines_are_in_order_across_controller_nodes_and_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shown(logs(monkeypatch, CLUSTER, "--job", "5")) == [
-        "27:51.563Z controller(controller-0/slurmctld) slurmctld: _slurm_rpc_submit_batch_job: JobId=5 usec=2717",
-        "27:51Z     sacct(job/5) job 5 submitted by alice: train (main)",
-        "27:51Z     sacct(job/5) job 5 started on a-[0-1]",
-        (
-            "27:52.000Z controller(controller-0/slurmctld) slurmctld: sched: Allocate JobId=5 NodeList=a-[0-1] #CPUs=2 "
-            "Partition=main"
-        ),
-        "27:52.025Z worker(a-0/slurmd) slurmd-a-0: Launching batch job 5 for UID 10001",
-        "27:52.177Z worker(a-1/slurmd) slurmd-a-1: launch task StepId=5.0 request from UID:10001",
-        "27:52Z     sacct(job/5.0) step 5.0 started on a-1",
-        "27:53.368Z controller(controller-0/slurmctld) slurmctld: _job_complete: JobId=5 WEXITSTATUS 0",
-        "27:53.500Z worker(a-0/slurmd) health-epilog: job 5: removed 1 files and directories",
-        "27:53Z     sacct(job/5) job 5 ended: COMPLETED, exit code 0:0",
-        "27:53Z     sacct(job/5.0) step 5.0 ended: COMPLETED, exit code 0:0",
-    ]
-
-
 def test_a_node_has_its_pod_its_machine_and_what_others_say_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = with_(machine_events=[event("Node/m1", "NodeNotReady", "2026-11-25T16:24:00Z")])
     assert shown(logs(monkeypatch, cluster, "--node", "a-1", *ALL)) == [
