@@ -117,13 +117,6 @@ def test_without_the_jail_there_is_no_volume_of_that_size() -> None:
     assert sorted(claims) == ["controller-state", "database-data"]
 
 
-def test_on_the_local_cluster_it_has_directories_of_its_own() -> None:
-    sections = {**stacks.dev(), "backup": FULL["backup"]}
-    found = {item.name: item.document["spec"] for item in made(sections, jail=False) if item.kind == "PersistentVolume"}
-    assert found.keys() == {"slurm-rehearsal-controller-state", "slurm-rehearsal-database-data"}
-    assert all("/volumes/slurm-rehearsal/" in spec["hostPath"]["path"] for spec in found.values())
-
-
 @pytest.mark.parametrize(
     ("sections", "said"),
     [

@@ -11,11 +11,10 @@ import pytest
 
 from cli.errors import Failure
 from cli.kubectl.apply import Plan, apply, preview
-from cli.kubectl.client import Kubectl
 from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest
 from cli.safety.change import Change
-from tests.fakes.kubectl import UnrenewedLock
+from tests.fakes.kubectl import PlayedKubectl, UnrenewedLock
 
 KINDS = "applyset.kubernetes.io/contains-group-kinds"
 
@@ -30,12 +29,9 @@ NOT_SERVED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster(Kubectl):
+class Cluster(PlayedKubectl):
     """A cluster with an apply set, and the kinds that it knows."""
 
-    program: str = "kubectl"
-    context: str = "test"
-    kubeconfig: str | None = None
     served: tuple[str, ...] = ("ConfigMap", "PodDisruptionBudget.policy", "Certificate.cert-manager.io")
     annotations: dict[str, str] = field(
         default_factory=lambda: {KINDS: "Certificate.cert-manager.io,ConfigMap,PodDisruptionBudget.policy"}

@@ -17,21 +17,18 @@ import pytest
 from cli.errors import Failure
 from cli.kubectl import lock
 from cli.kubectl.apply import Plan, apply
-from cli.kubectl.client import Kubectl
 from cli.kubectl.lock import held
 from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest
 from local.report import Step
+from tests.fakes.kubectl import PlayedKubectl
 from tests.stacks import ROOT
 
 
 @dataclass(frozen=True, kw_only=True)
-class Api(Kubectl):
+class Api(PlayedKubectl):
     """The API server as far as a lease is concerned, with its words for what it refuses."""
 
-    program: str = "kubectl"
-    context: str = "test"
-    kubeconfig: str | None = None
     leases: dict[str, Any] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=lambda: {"namespace": "there", "versions": 0})
     calls: list[tuple[str, ...]] = field(default_factory=list)
