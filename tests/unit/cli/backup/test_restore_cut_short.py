@@ -126,18 +126,6 @@ def test_a_job_that_somebody_deletes_may_have_put_something_back(monkeypatch: py
     assert "controller" in stopped(cluster)
 
 
-def test_taking_it_back_waits_for_nothing_and_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster(backup_state=1)
-
-    def waits(*_: Any) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(Workloads, "wait_ready", waits)
-    with pytest.raises(Failure, match="the store is away"):
-        restored(cluster, "state")
-    assert not stopped(cluster)
-
-
 @pytest.mark.parametrize(("of", "step"), [(Workloads, "stop"), (Restoring, "_save")], ids=["it stops", "it copies"])
 def test_a_backup_that_begins_meanwhile_is_seen(monkeypatch: pytest.MonkeyPatch, of: type, step: str) -> None:
     cluster, done = Cluster(), getattr(of, step)

@@ -42,11 +42,6 @@ def test_a_look_at_the_first_moment_of_a_killed_job_says_nothing_of_its_cpu_time
     assert job(step_line("00:09.002", MIB, **short), **short).cpu_seconds == pytest.approx(9.002)
 
 
-def test_a_cluster_that_gathers_nothing_knows_nothing() -> None:
-    found = job(step_line("00:00:00", None))
-    assert (found.cpu_seconds, found.memory_used) == (None, None)
-
-
 def test_a_long_step_that_was_not_measured_leaves_the_whole_job_unknown() -> None:
     short = step_line("00:00.001", None, id="7.0", number="7.0", state="CANCELLED", seconds=300, end=epoch(1 / 12))
     long = step_line("00:00.001", None, id="7.0", number="7.0", state="NODE_FAIL")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from cli.health.nodes import in_order
 from cli.health.present import ago
 from images.health.contract import Result as Found
 from images.health.contract import Status
@@ -167,11 +166,6 @@ def test_where_checks_are_off_that_is_said_and_nothing_is_wrong(
     on = health(monkeypatch, cluster, *as_json)
     assert on.exit_code == 1
     assert "checks are off" not in on.output
-
-
-def test_nodes_are_in_the_order_in_which_people_count() -> None:
-    names = ["w-10", "w-9", "gpu-a-1", "gpu-2"]
-    assert sorted(names, key=in_order) == ["gpu-2", "gpu-a-1", "w-9", "w-10"]
 
 
 @pytest.mark.parametrize(

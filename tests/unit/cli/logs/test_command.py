@@ -147,17 +147,27 @@ def test_what_cannot_be_read_is_said_and_stops_nothing(
     assert kept in result.stdout
 
 
-def test_where_nothing_can_be_read_that_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = logs(monkeypatch, with_(refused=frozenset({"pod", "events", "namespace"})))
-    assert isinstance(result.exception, Failure)
-    assert result.exception.code == 1
-    assert "nothing could be read" in result.exception.message
+NO_ANSWER = with_(refused=frozenset({"pod", "events", "namespace"}))
+PODS_ALONE = with_(slurm={}, refused=frozenset({"logs"}))
+NO_RECORDS = with_(slurm={"sacct": "", "squeue": ""})
 
 
-def test_a_job_of_which_only_the_pods_can_be_listed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = logs(monkeypatch, with_(slurm={}, refused=frozenset({"logs"})), "--job", "5")
+@pytest.mark.parametrize(
+    ("cluster", "words", "code", "told"),
+    [
+        (NO_ANSWER, "", 1, "nothing could be read"),
+        (PODS_ALONE, "--job 5", 1, "controller-0/slurmctld: Error from server (Forbidden)"),
+        (NO_RECORDS, "--job 99", 1, "Slurm knows no job 99"),
+        (CLUSTER, "slurmctl", 2, "there is no component, container, pool or pod 'slurmctl'; there are: "),
+        (CLUSTER, "--node a-2", 2, "there is no node 'a-2'; there are: a-0, a-1, a-10"),
+    ],
+)
+def test_where_there_is_nothing_to_show_that_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, words: str, code: int, told: str
+) -> None:
+    result = logs(monkeypatch, cluster, *words.split())
     assert isinstance(result.exception, Failure)
-    assert "controller-0/slurmctld: Error from server (Forbidden)" in result.exception.message
+    assert (result.exception.code, told in result.exception.message) == (code, True), result.exception.message
 
 
 def test_a_job_whose_records_are_away_is_found_in_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,26 +203,6 @@ def test_a_job_s_name_is_no_record_of_another_job(monkeypatch: pytest.MonkeyPatc
 def test_a_node_of_the_job_that_is_gone_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     result = logs(monkeypatch, with_(pods=PODS[:2]), "--job", "5")
     assert result.stderr == "not read: a-1: there is no such pod now\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("slurmctl",), "there is no component, container, pool or pod 'slurmctl'; there are: "),
-        (("--node", "a-2"), "there is no node 'a-2'; there are: a-0, a-1, a-10"),
-    ],
-)
-def test_what_there_is_not_is_refused_with_what_there_is(
-    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
-) -> None:
-    result = logs(monkeypatch, CLUSTER, *arguments)
-    assert isinstance(result.exception, Failure)
-    assert (result.exception.code, message in result.exception.message) == (2, True), result.exception.message
-
-
-def test_a_job_that_nobody_knows_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = logs(monkeypatch, with_(slurm={"sacct": "", "squeue": ""}), "--job", "99")
-    assert str(result.exception) == "Slurm knows no job 99"
 
 
 def test_no_log_can_move_the_cursor_and_json_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

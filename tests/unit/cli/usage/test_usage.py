@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.usage.present import as_csv, as_data, print_table
-from cli.usage.records import DELIMITER, UNKNOWN, RecordError, Run, parse_runs, sacct_command
+from cli.usage.records import DELIMITER, UNKNOWN, Run, parse_runs
 from cli.usage.totals import Usage, summarize
-from tests.unit.cli.usage.lines import NOW, START, epoch, line
+from tests.unit.cli.usage.lines import START, line
 
 
 def run(start: float, end: float, *, cpus: int = 1, gpus: int = 0, **changes: Any) -> Run:
@@ -79,18 +79,6 @@ def test_jobs_that_have_not_run_count_nothing() -> None:
 def test_a_job_without_account_or_name_is_shown_as_such() -> None:
     (found,) = parse_runs([line("7", ("", ""), 0, 1, "cpu=1")])
     assert (found.user, found.account) == (UNKNOWN, UNKNOWN)
-
-
-def test_a_line_that_sacct_cannot_have_printed_is_an_error() -> None:
-    with pytest.raises(RecordError, match="not understood"):
-        parse_runs(["sacct: something else"])
-
-
-def test_sacct_is_asked_for_all_runs_of_everybody_in_seconds() -> None:
-    command = sacct_command(START, NOW)
-    assert "--duplicates" in command
-    assert f"--starttime=uts{epoch(0)}" in command
-    assert "SLURM_TIME_FORMAT=%s" in command
 
 
 # ---------------------------------------------------------------- hours
