@@ -215,7 +215,8 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
 
 
 def test_roots_are_listed_for_people_and_for_scripts(opened: Cluster) -> None:
-    opened.lead("login", opened.template("StatefulSet", "login")["spec"]["template"]["spec"])
+    for component, name in (("login", "login"), ("worker", "plain")):  # the second one is without the jail
+        opened.lead(component, opened.template("StatefulSet", name)["spec"]["template"]["spec"])
     shown = call("list")
     lines = shown.stdout.splitlines()
     assert lines[0].split() == ["first", "24.11-a", "then", "1.0", "GiB", "no", "pods"]

@@ -149,6 +149,12 @@ def test_a_stack_s_name_cannot_end_the_hidden_line() -> None:
     assert "--_" in markdown(preview(stack="a-->b")).splitlines()[1]
 
 
+def test_of_a_long_change_what_differs_is_shown() -> None:
+    change = update(PropertyChange(path="a", old=f"{'x' * 500}old", new=f"{'x' * 500}new"))
+    lines = markdown(preview(changes=(change,))).splitlines()
+    assert [line[0] for line in lines if "xold" in line or "xnew" in line] == ["-", "+"]
+
+
 @pytest.mark.parametrize("value", ["x" * 1000, "ü" * 1000, "x\n" * 1000])
 def test_a_huge_change_is_cut_and_says_how_much_is_missing(value: str) -> None:
     many = tuple(
