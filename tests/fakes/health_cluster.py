@@ -20,6 +20,7 @@ from images.health.contract import Status
 from images.health.nodes import document
 from images.health.report import Report, encode
 from images.health.slurm import Record
+from tests.fakes.kubectl import PlayedKubectl
 
 NOW = 1_795_000_000.0
 """Seconds since 1970: 2026-11-18T11:06:40Z."""
@@ -66,12 +67,9 @@ _BEFORE = [
 
 
 @dataclass(frozen=True, kw_only=True)
-class FakeCluster(Kubectl):
+class FakeCluster(PlayedKubectl):
     """kubectl, whose controller knows these nodes and whose workers give these answers."""
 
-    program: str = "kubectl"
-    context: str = "test"
-    kubeconfig: str | None = None
     nodes: Sequence[Record] = ()
     controller: Answer | None = None
     """What the controller answers instead of its nodes."""

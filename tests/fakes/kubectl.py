@@ -26,12 +26,18 @@ def thing(kind: str, name: str, **more: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FakeKubectl(Kubectl):
-    """Answers from a list of (words that must be in the command line, output, error)."""
+class PlayedKubectl(Kubectl):
+    """Of the context `test`; what it answers is up to those that are made from it."""
 
     program: str = "kubectl"
     context: str = "test"
     kubeconfig: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeKubectl(PlayedKubectl):
+    """Answers from a list of (words that must be in the command line, output, error)."""
+
     answers: list[tuple[set[str], Any, str]] = field(default_factory=list)
 
     def run(
@@ -58,12 +64,9 @@ class UnrenewedLock(Lock):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FakeCluster(Kubectl):
+class FakeCluster(PlayedKubectl):
     """Has some objects, and remembers what was applied and deleted."""
 
-    program: str = "kubectl"
-    context: str = "test"
-    kubeconfig: str | None = None
     items_there: list[dict[str, Any]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     applied: list[tuple[str, ...]] = field(default_factory=list)

@@ -7,7 +7,6 @@ import subprocess
 from dataclasses import dataclass, field
 from typing import Any
 
-from cli.kubectl.client import Kubectl
 from cli.safety.jobs import (
     JobsTouched,
 )
@@ -18,6 +17,7 @@ from slurm.conf import render
 from slurm.elastic import settings
 from slurm.names import ACTIVE, ELASTIC_SETTINGS
 from slurm.sizing import node_conf
+from tests.fakes.kubectl import PlayedKubectl
 from tests.fakes.slurmctld import AWAY
 
 
@@ -72,12 +72,9 @@ def pending(id_: str = "8", **fields: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FakeKubectl(Kubectl):
+class FakeKubectl(PlayedKubectl):
     """A cluster with a queue, and with pods that wait as long as their lines say."""
 
-    program: str = "kubectl"
-    context: str = "test"
-    kubeconfig: str | None = None
     queue: str | None = ""
     """What squeue prints; None: slurmctld does not answer."""
     in_force: str = ""

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl
-from tests.fakes.kubectl import listed
+from tests.fakes.kubectl import PlayedKubectl, listed
 
 FORBIDDEN = 'Error from server (Forbidden): {what} is forbidden: User "carol" cannot get it'
 
@@ -66,12 +65,9 @@ CONTROLLER = pod("controller-0", "controller", "slurmctld", "config-agent")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FakeCluster(Kubectl):
+class FakeCluster(PlayedKubectl):
     """kubectl for somebody with rights in the namespace, but for what is refused."""
 
-    program: str = "kubectl"
-    context: str = "test"
-    kubeconfig: str | None = None
     pods: Sequence[dict[str, Any]] = (CONTROLLER,)
     logs: Mapping[str, str] = field(default_factory=dict)
     """By `POD/CONTAINER`, and `POD/CONTAINER previous`."""

@@ -99,6 +99,7 @@ def test_a_mount_that_leaves_is_refused_while_it_is_protected(tmp_path: Path) ->
         item for item in compare_files(tmp_path, stacks.nebius(), without).effects if item.kind == "file system"
     ]
     assert "the files of mounts.data: it stays in the cloud as slurm-mount-data" in effect.cost
+    assert effect.cost.endswith(", without being managed")
     assert effect.refused.startswith("it is protected")
     unprotected = {**stacks.nebius(), "protect": False}
     assert not refused(compare_files(tmp_path, unprotected, {**without, "protect": False}).effects)

@@ -1,69 +1,56 @@
-"""When a figure of `make bench` counts as better or worse."""
+"""`make bench --compare`: a worse figure is marked, and a file that cannot be read is refused."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from tests.bench.compare import chance, compare, differences, judge, other_machine
-from tests.unit.bench.records import row, run
+from tests.bench import __main__ as command
+from tests.bench import record as records
+from tests.bench.record import Record
+from tests.bench.row import Row
 
-FIVE = (1.00, 1.02, 1.04, 1.06, 1.08)
+SAMPLES = (1.00, 1.02, 1.04, 1.06, 1.08)
 
 
-def shifted(*, by: float) -> list[float]:
-    return [value * by for value in FIVE]
+def kept(path: Path, *samples: float) -> str:
+    """A run on a quiet machine, in a file."""
+    run = Record(
+        date="2026-11-22T20:00:00Z", commit="abc1234", dirty=False, load_at_start=[0.1, 0.1, 0.1], parts=["some"],
+        machine={"cpu": "A CPU", "cores": 2, "memory_gib": 23.5, "kernel": "6.1", "python": "3.11"},
+        complete=True, rows=[Row(part="some", name="a", samples=list(samples))],
+    )  # fmt: skip
+    records.write(run, path)
+    return str(path)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "expected"),
+    ("new", "verdict", "status"),
     [
-        ([1, 2, 3, 4, 5], [6, 7, 8, 9, 10], 2 / 252),  # U = 0 of tables for n = m = 5
-        ([1, 2, 3, 4, 6], [5, 7, 8, 9, 10], 4 / 252),
-        ([5, 5, 5, 5], [5, 5, 5, 5], 1),
-        # Counted by hand: with the first, the last or no shared rank for ties, each of them comes out otherwise.
-        ([1, 1, 3, 4, 4], [2, 3, 4, 4, 5], 84 / 252),
-        ([1, 1, 1, 5, 6], [2, 4, 6, 7, 7], 28 / 252),
-        ([3, 5, 6, 6, 6], [2, 3, 4, 5, 7], 98 / 252),
-        # So many samples get the normal approximation.
-        ([0.0] * 30 + [1.0] * 10, [0.0] * 20 + [1.0] * 20, 0.0220686),  # sum 1420 of 1620, variance 7594.9: z = 2.2892
-        ([float(n) for n in range(25)], [n + 25.0 for n in range(25)], 1.4157e-9),  # z = 312 / 51.54
-        ([2.0] * 30, [2.0] * 30, 1.0),
+        ([value * 1.3 for value in SAMPLES], "worse", 1),
+        ([value * 0.7 for value in SAMPLES], "better", 0),
+        ([value * 1.09 for value in SAMPLES], "same", 0),  # clear, but runs of one machine differ by as much
+        ([*SAMPLES[:4], 60.0], "same", 0),  # one slow sample
+        ([9.0], "too few", 0),
     ],
 )
-def test_the_chance_is_that_of_the_mann_whitney_test(old: list[float], new: list[float], expected: float) -> None:
-    assert chance(old, new) == pytest.approx(expected, rel=1e-3)
-    assert chance(new, old) == pytest.approx(expected, rel=1e-3)
+def test_a_row_is_worse_where_ranks_and_medians_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], new: list[float], verdict: str, status: int
+) -> None:
+    files = [kept(tmp_path / "old.json", *SAMPLES), kept(tmp_path / "new.json", *new)]
+    assert command.main(["--compare", *files, "--fail-on-worse"]) == status
+    assert verdict in capsys.readouterr().out
 
 
-def test_what_counts_as_worse() -> None:
-    for old, new, verdict in [
-        ((1, 2, 3, 5, 6), (4.5, 6.5, 7, 8, 9), "worse"),  # U = 2: p = 0.032
-        ((1, 2, 3, 5, 6), (3.5, 5.5, 7, 8, 9), "same"),  # U = 3: p = 0.056
-        (FIVE, shifted(by=1.3), "worse"),
-        (shifted(by=1.3), FIVE, "better"),
-        (FIVE, shifted(by=1.09), "same"),  # clear, but runs of one machine differ by as much
-        (FIVE, (*FIVE[:4], 60), "same"),  # one slow sample
-        ((1, 1, 1), (9, 9, 9), "too few"),
-        ((1, 1.1, 1.2, 1), (9, 9, 9, 8), "worse"),
-    ]:
-        assert judge(row("a", *old), row("a", *new)).verdict == verdict, (old, new)
-    assert judge(row("a", *FIVE), row("a", *shifted(by=1000), unit="ms")).verdict == "other unit"
-
-
-def test_rows_are_matched_by_name_and_nodes_and_those_of_other_parts_are_not_gone() -> None:
-    old = run(row("a", *FIVE), row("b", *FIVE, nodes=100), row("left", *FIVE), row("elsewhere", *FIVE, part="other"))
-    new = run(row("b", *shifted(by=1.5), nodes=100), row("a", *FIVE), row("b", *FIVE, nodes=300), parts=["some"])
-    found = {(item.row.name, item.row.nodes): item.verdict for item in compare(old, new)}
-    assert found == {("b", 100): "worse", ("a", None): "same", ("b", 300): "new", ("left", None): "gone"}
-    assert compare(old, new)[0].change == pytest.approx(0.5)
-
-
-def test_machines_differ_by_cpu_cores_and_memory_and_what_else_differs_is_told() -> None:
-    machine = run().machine
-    assert other_machine(machine, {**machine, "kernel": "6.2", "memory_gib": 23.4}) == []
-    other = {**machine, "cpu": "Another", "cores": 4, "memory_gib": 31.3}
-    assert len(other_machine(machine, other)) == 3
-    assert differences(run(), run()) == []
-    notes = "\n".join(differences(run(dirty=True), run(load_at_start=[1.5, 1, 1], machine={**machine, "cores": 2})))
-    assert "busy when the newer run began (load 1.5)" in notes
-    assert "not those of abc1234" in notes
+@pytest.mark.parametrize("change", [{"schema": 2}, {"rows": []}, {"machine": {}}, {"more": 1}])
+def test_a_file_that_cannot_be_used_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, object]
+) -> None:
+    old, bad = kept(tmp_path / "old.json", *SAMPLES), tmp_path / "bad.json"
+    bad.write_text(json.dumps({**json.loads(Path(old).read_text(encoding="utf-8")), **change}), encoding="utf-8")
+    assert command.main(["--compare", old, str(bad)]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"error: {bad}: ")
+    assert printed.count("\n") == 1

@@ -52,6 +52,7 @@ CASES: dict[str, list[tuple[str, int, str]]] = {
         ("logs controller --job 5", USAGE, f"COMPONENT and --job {BOTH}"),
         ("logs --since soon", USAGE, "is not a time"),
         ("logs --since 1h --until 2h", USAGE, "--until is not after --since"), ("logs --node -x", USAGE, "is no name"),
+        ("logs --follow --tail=3", USAGE, "--follow"), ("logs --follow --until=now", USAGE, "--follow"),
         ("logs $(reboot)", USAGE, "is no name")],
     "existing": [("destroy --yes --delete-data", REFUSED, "this stack is protected"),
         ("chaos", REFUSED, "--yes-on test does it"),

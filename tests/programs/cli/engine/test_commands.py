@@ -117,23 +117,10 @@ def test_a_preview_of_a_refused_change_shows_it_and_fails(engine: FakeEngine, tm
     assert "spec.storageClassName can never change" in done.stdout
 
 
-def test_what_is_refused_is_refused_where_the_api_server_ends_the_engine_s_preview_over_it(
+def test_where_the_api_server_ends_the_engine_s_preview_over_what_is_refused_that_and_the_jobs_are_listed(
     engine: FakeEngine, tmp_path: Path
 ) -> None:
     """A dry run of a claim that shrinks, for example, is an error in Pulumi's preview."""
-    changed = with_change(stacks.existing(), "jail.storage_class", "other")
-    file = applied(engine, tmp_path, stacks.existing(), changed)
-    engine.previews({"steps": [], "diagnostics": [{"severity": "error", "message": "error: Forbidden"}]})
-    done = call(engine, file, "preview", "--json")
-    assert done.returncode == 3, done.stderr
-    document = json.loads(done.stdout)
-    assert document["refused"]
-    assert NOT_COMPARED in document["notes"]
-
-
-def test_where_the_engine_s_preview_ends_over_what_is_refused_the_jobs_are_listed_all_the_same(
-    engine: FakeEngine, tmp_path: Path
-) -> None:
     before = stacks.existing()
     after = with_change(without(before, "worker_nodes", "gpu"), "partitions.main.pools", ["cpu"])
     file = applied(engine, tmp_path, before, with_change(after, "jail.storage_class", "other"))
@@ -142,6 +129,7 @@ def test_where_the_engine_s_preview_ends_over_what_is_refused_the_jobs_are_liste
     done = call(engine, file, "preview", "--json")
     assert done.returncode == 3, done.stderr
     document = json.loads(done.stdout)
+    assert NOT_COMPARED in document["notes"]
     assert [(job["id"], job["fate"]) for job in document["jobs"]["jobs"]] == [("8", "never_starts")]
     assert len(document["refusals"]) == 2
 

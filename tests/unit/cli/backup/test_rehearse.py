@@ -261,16 +261,6 @@ def test_a_daemon_that_ends_again_and_again_is_not_waited_for(cluster: Cluster) 
     assert not cluster.namespaces
 
 
-def test_a_pod_that_kubernetes_does_not_make_is_not_waited_for(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rehearse, "_UNSCHEDULED_SECONDS", 0.0)
-    cluster.pod, cluster.events = {}, [{"message": "pods is forbidden: exceeded quota"}]
-    with pytest.raises(Failure, match=r"the rehearsal's database cannot be made: .* exceeded quota"):
-        rehearsal(cluster).run()
-    assert not cluster.namespaces
-
-
 def test_a_backup_for_which_the_local_disk_has_no_room_is_refused_before_anything_is_made(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

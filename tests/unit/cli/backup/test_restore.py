@@ -12,7 +12,7 @@ from cli.backup.restore import Restoring, forget_restore, parts_of
 from cli.backup.workloads import Workloads
 from cli.errors import INTERRUPTED, Failure, Refused
 from cli.safety.in_place import is_put_back
-from cli.safety.owner import REPLICAS_BEFORE, refuse_half_restored
+from cli.safety.owner import REPLICAS_BEFORE, is_stopped, refuse_half_restored
 from tests.unit.cli.backup.cluster import REPORT, Cluster, restored
 
 
@@ -54,13 +54,20 @@ def test_what_is_replaced_is_saved_as_such_and_no_part_more() -> None:
     assert (told["KIND"], told["PARTS"]) == ("before-restore", "state database")
 
 
-def test_where_the_copy_fails_nothing_was_touched_and_all_runs_again() -> None:
+def test_where_the_copy_fails_nothing_was_touched_and_all_runs_again_and_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def waits(*_: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(Workloads, "wait_ready", waits)
     cluster = Cluster(backup_state=1)
     with pytest.raises(Failure, match="the store is away") as caught:
         restored(cluster, "state")
     assert "nothing was touched" in caught.value.hint
     assert "run restore" not in cluster.said
     assert "scale statefulset/controller --replicas=1" in cluster.said
+    assert not [item for item in cluster.objects if is_stopped(item)]
 
 
 def test_where_the_restore_fails_nothing_is_started_and_the_same_again_knows_how_many_there_were() -> None:

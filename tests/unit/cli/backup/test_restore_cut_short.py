@@ -60,27 +60,6 @@ def test_what_was_left_stopped_is_not_started_without_what_it_needs() -> None:
     assert cluster.said == said
 
 
-def test_who_is_killed_before_the_job_is_made_leaves_what_says_how_to_go_on() -> None:
-    cluster = Cluster()
-    with pytest.MonkeyPatch.context() as killed:
-        killed.setattr(restore_module, "make_job", lambda *_, **__: exit_at_once())
-        killed.setattr(Restoring, "_undo", lambda _: None)
-        killed.setattr(Restoring, "_take_back", lambda *_, **__: None)
-        with pytest.raises(SystemExit):
-            restored(cluster, "state", copy=False)
-    with pytest.raises(Refused, match="what lives from state"):
-        restored(cluster, "jail", copy=False)
-    with pytest.raises(Failure, match="was not finished") as caught:
-        refuse_half_restored(cluster.objects)
-    assert f"`slurmstack restore --what state --at {BACKUP}` goes on" in caught.value.hint
-    restored(cluster, "state", copy=False)
-    assert not stopped(cluster)
-
-
-def exit_at_once() -> None:
-    raise SystemExit
-
-
 def test_the_jail_of_what_was_left_stopped_may_be_cut_short_and_the_rest_stays_left() -> None:
     cluster = left_stopped()
     cluster.ends = {"restore_jail": 1}
@@ -145,18 +124,6 @@ def test_a_job_that_somebody_deletes_may_have_put_something_back(monkeypatch: py
     with pytest.raises(Failure, match="somebody has deleted"):
         restored(cluster, "state", copy=False)
     assert "controller" in stopped(cluster)
-
-
-def test_taking_it_back_waits_for_nothing_and_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster(backup_state=1)
-
-    def waits(*_: Any) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(Workloads, "wait_ready", waits)
-    with pytest.raises(Failure, match="the store is away"):
-        restored(cluster, "state")
-    assert not stopped(cluster)
 
 
 @pytest.mark.parametrize(("of", "step"), [(Workloads, "stop"), (Restoring, "_save")], ids=["it stops", "it copies"])

@@ -92,15 +92,6 @@ def test_of_secrets_only_names_and_lengths_are_written(monkeypatch: pytest.Monke
     }
 
 
-def test_what_it_says_at_the_end_is_what_one_should_know(monkeypatch: pytest.MonkeyPatch, archive: Path) -> None:
-    said = bundle(monkeypatch, cluster(), "--output", str(archive)).stdout
-    assert f"{archive}: " in said
-    assert "KiB" in said
-    assert "Look through it before you send it" in said
-    for kept in ("users", "jobs", "hosts"):
-        assert kept in said.rpartition("In it:")[2]
-
-
 def everywhere(text: str, tmp_path: Path) -> tuple[FakeCluster, Path]:
     """A cluster, and a stack file, that have a text wherever somebody may have written it."""
     variable = {"name": "EXTRA", "value": text}
@@ -182,14 +173,6 @@ def test_an_answer_that_nobody_understands_is_listed_too(monkeypatch: pytest.Mon
     odd = cluster(objects={"events": [{"metadata": {"creationTimestamp": "2026-11-25T16:00:00Z"}}]})
     assert bundle(monkeypatch, odd, "-o", str(archive)).exit_code == 0
     assert "not understood: KeyError" in files(archive)["MANIFEST.txt"]
-
-
-def test_an_archive_that_is_there_is_not_overwritten(monkeypatch: pytest.MonkeyPatch, archive: Path) -> None:
-    archive.write_text("mine", encoding="utf-8")
-    result = bundle(monkeypatch, there := cluster(), "-o", str(archive))
-    assert isinstance(result.exception, Failure)
-    assert (result.exception.code, "is there already" in result.exception.message) == (2, True)
-    assert (archive.read_text(encoding="utf-8"), there.asked) == ("mine", [])
 
 
 def test_where_nothing_can_be_read_it_fails_and_leaves_no_file(monkeypatch: pytest.MonkeyPatch, archive: Path) -> None:

@@ -26,13 +26,10 @@ def test_faults_are_some_seconds_apart_and_the_begin_and_the_end_are_calm() -> N
 
 def test_workers_are_hit_where_they_are_named_alone() -> None:
     assert "worker" not in allowed(())
+    assert plan(1, 240, (), controllers=2) == [], "nothing that is there"
     assert allowed(["worker"]) == ("worker",)
     assert allowed(["slurmdbd,controller", "login"]) == ("controller", "slurmdbd", "login")
     assert {fault.component for fault in plan(1, 3600, allowed(["controller"]), controllers=2)} == {"controller"}
-
-
-def test_nothing_that_is_there_gives_no_faults() -> None:
-    assert plan(1, 240, (), controllers=2) == []
 
 
 def test_a_fault_picks_one_of_the_pods_that_are_there() -> None:

@@ -29,11 +29,6 @@ def test_memory_of_steps_side_by_side_is_added_up_and_of_steps_in_a_row_is_not()
     assert job(first, after).memory_used == GIB
 
 
-def test_a_job_that_was_never_looked_at_has_its_cpu_time_and_no_memory() -> None:
-    found = job(step_line("00:30:00", None))
-    assert (found.cpu_seconds, found.memory_used) == (1800, None)
-
-
 @pytest.mark.parametrize("state", ["CANCELLED by 1000", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"])
 def test_what_a_killed_job_used_is_not_known_without_a_look(state: str) -> None:
     assert job(step_line("00:00.002", None, state=state), state=state).cpu_seconds is None
@@ -47,22 +42,12 @@ def test_a_look_at_the_first_moment_of_a_killed_job_says_nothing_of_its_cpu_time
     assert job(step_line("00:09.002", MIB, **short), **short).cpu_seconds == pytest.approx(9.002)
 
 
-def test_a_cluster_that_gathers_nothing_knows_nothing() -> None:
-    found = job(step_line("00:00:00", None))
-    assert (found.cpu_seconds, found.memory_used) == (None, None)
-
-
 def test_a_long_step_that_was_not_measured_leaves_the_whole_job_unknown() -> None:
     short = step_line("00:00.001", None, id="7.0", number="7.0", state="CANCELLED", seconds=300, end=epoch(1 / 12))
     long = step_line("00:00.001", None, id="7.0", number="7.0", state="NODE_FAIL")
     assert job(step_line(), short).cpu_seconds == 3600
     assert job(step_line(), short).memory_used == GIB
     assert (job(step_line(), long).cpu_seconds, job(step_line(), long).memory_used) == (None, None)
-
-
-def test_nothing_is_said_of_a_running_job() -> None:
-    found = job(end="Unknown", state="RUNNING")
-    assert (found.end, found.cpu_seconds, found.memory_used) == (None, None, None)
 
 
 def test_a_job_without_steps_or_account_is_no_trouble() -> None:

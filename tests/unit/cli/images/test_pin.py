@@ -123,29 +123,20 @@ CASES = {
 def test_only_registry_and_digests_change(tmp_path: Path, case: str) -> None:
     before, after = CASES[case]
     file = write(tmp_path, HEAD + before + TAIL)
+    for _ in ("the first time", "again"):
+        pin(file, NAMES, DIGESTS)
+        assert file.read_text() == HEAD + after + TAIL
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(HEAD + "# the end\n", HEAD + NEW + "# the end\n"), (HEAD.rstrip("\n"), HEAD + NEW)],
+    ids=["before a comment", "after a last line without an end"],
+)
+def test_a_stack_file_without_the_section_gets_it_at_the_end(tmp_path: Path, before: str, after: str) -> None:
+    file = write(tmp_path, before)
     pin(file, NAMES, DIGESTS)
-    assert file.read_text() == HEAD + after + TAIL
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_pinning_again_changes_nothing(tmp_path: Path, case: str) -> None:
-    file = write(tmp_path, HEAD + CASES[case][0] + TAIL)
-    pin(file, NAMES, DIGESTS)
-    once = file.read_bytes()
-    pin(file, NAMES, DIGESTS)
-    assert file.read_bytes() == once
-
-
-def test_a_stack_file_without_the_section_gets_it_at_the_end_of_its_configuration(tmp_path: Path) -> None:
-    file = write(tmp_path, HEAD + "# the end\n")
-    pin(file, NAMES, DIGESTS)
-    assert file.read_text() == HEAD + NEW + "# the end\n"
-
-
-def test_a_file_that_ends_without_a_line_end_is_continued(tmp_path: Path) -> None:
-    file = write(tmp_path, HEAD.rstrip("\n"))
-    pin(file, NAMES, DIGESTS)
-    assert file.read_text() == HEAD + NEW
+    assert file.read_text() == after
 
 
 def test_a_literal_text_before_the_end_stays_whole(tmp_path: Path) -> None:
@@ -163,27 +154,19 @@ def test_line_ends_of_other_systems_stay(tmp_path: Path) -> None:
 
 
 UNFIT = {
-    "a comment in braces": "  slurmstack:images: {\n    registry: r.example/old # where\n  }\n",
-    "an anchor": "  slurmstack:images: &ours {registry: r.example/old}\n  other:images: *ours\n",
+    "a comment in braces": f"{HEAD}  slurmstack:images: {{\n    registry: r.example/old # where\n  }}\n{TAIL}",
+    "an anchor": f"{HEAD}  slurmstack:images: &ours {{registry: r.example/old}}\n  other:images: *ours\n{TAIL}",
+    "a whole configuration in braces": "config: {'slurmstack:cloud': {kind: existing}}\n",
 }
 
 
 @pytest.mark.parametrize("case", UNFIT)
 def test_what_cannot_be_kept_is_left_alone_and_the_lines_to_add_are_shown(tmp_path: Path, case: str) -> None:
-    text = HEAD + UNFIT[case] + TAIL
-    file = write(tmp_path, text)
+    file = write(tmp_path, UNFIT[case])
     with pytest.raises(Failure) as caught:
         pin(file, NAMES, DIGESTS)
-    assert file.read_text() == text
+    assert file.read_text() == UNFIT[case]
     assert snippet(NAMES, DIGESTS, 2) in caught.value.hint
-
-
-def test_a_whole_configuration_in_braces_is_left_alone(tmp_path: Path) -> None:
-    text = "config: {'slurmstack:cloud': {kind: existing}}\n"
-    file = write(tmp_path, text)
-    with pytest.raises(Failure):
-        pin(file, NAMES, DIGESTS)
-    assert file.read_text() == text
 
 
 def test_a_stack_file_never_becomes_invalid(tmp_path: Path) -> None:

@@ -18,12 +18,10 @@ from cli.app import app
 from cli.commands import jail as commands
 from cli.errors import Failure, Refused
 from cli.jail import fit, roots
-from cli.jail.pods import root_of
 from cli.kubectl.client import Kubectl
 from cli.program.values import reveal
 from cli.stack import open_stack
 from config import load_config
-from config.cluster import ClusterConfig
 from local.report import PlainReport
 from tests import stacks
 from tests.graph.state import compare_files
@@ -108,10 +106,6 @@ def failure_of(result: Result) -> Failure:
     return result.exception
 
 
-def config_of(sections: dict[str, Any]) -> ClusterConfig:
-    return load_config(sections)
-
-
 def test_the_job_that_looks_is_like_the_one_that_fills_but_is_taken_for_none() -> None:
     cluster = Cluster(stack(root="blue", carry=["/opt"]))
     kubectl = as_kubectl(cluster)
@@ -137,11 +131,11 @@ def test_a_log_that_is_lost_is_told() -> None:
 
 def test_a_root_that_anything_uses_is_not_removed() -> None:
     sections = stack(root="blue")
-    cluster, other = Cluster(sections), config_of(stack(root="green"))
+    cluster, other = Cluster(sections), load_config(stack(root="green"))
     kubectl = as_kubectl(cluster)
     with pytest.raises(Refused, match=r"jail\.root"):
-        roots.refuse_used(kubectl, config_of(sections), "slurm", "blue")
-    carries = config_of(stack(root="green", carry=["/opt"], carry_from="blue"))
+        roots.refuse_used(kubectl, load_config(sections), "slurm", "blue")
+    carries = load_config(stack(root="green", carry=["/opt"], carry_from="blue"))
     with pytest.raises(Refused, match=r"jail\.carry_from"):
         roots.refuse_used(kubectl, carries, "slurm", "blue")
     with pytest.raises(Refused, match=r"pods of \w+ would lead into"):
@@ -155,14 +149,6 @@ def test_a_root_that_anything_uses_is_not_removed() -> None:
         roots.refuse_used(kubectl, other, "slurm", "blue")
     cluster.end_jobs()
     roots.refuse_used(kubectl, other, "slurm", "blue")
-
-
-def test_which_root_a_pod_leads_into() -> None:
-    first, blue = Cluster(stack()), Cluster(stack(root="blue"))
-    for name in ("login", "cpu"):
-        assert root_of(first.template("StatefulSet", name)["spec"]["template"]["spec"]) == ""
-        assert root_of(blue.template("StatefulSet", name)["spec"]["template"]["spec"]) == "blue"
-    assert root_of(blue.template("StatefulSet", "controller")["spec"]["template"]["spec"]) is None
 
 
 @pytest.mark.parametrize(
@@ -185,7 +171,7 @@ def test_which_root_a_pod_leads_into() -> None:
 )
 def test_what_does_not_fit_is_refused_before_anything_is_touched(jail: dict[str, Any], version: str, why: str) -> None:
     sections = {**stack(**jail), "slurm": {"version": version}}
-    found = roots.misfit(config_of(sections), FOUND)
+    found = roots.misfit(load_config(sections), FOUND)
     assert why in found
     assert bool(why) == bool(found)
 
@@ -197,7 +183,7 @@ def test_the_volume_is_looked_at_only_where_root_or_release_change() -> None:
     populate = roots.filling_job(as_kubectl(will), "slurm")
 
     def look(was: dict[str, Any] | None, to: dict[str, Any]) -> None:
-        fit.refuse_misfit(lambda: as_kubectl(cluster), config_of(new), (was, to), populate, REPORT)
+        fit.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), (was, to), populate, REPORT)
 
     look(None, logins[1])
     look(logins[0], logins[0])
@@ -229,7 +215,8 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
 
 
 def test_roots_are_listed_for_people_and_for_scripts(opened: Cluster) -> None:
-    opened.lead("login", opened.template("StatefulSet", "login")["spec"]["template"]["spec"])
+    for component, name in (("login", "login"), ("worker", "plain")):  # the second one is without the jail
+        opened.lead(component, opened.template("StatefulSet", name)["spec"]["template"]["spec"])
     shown = call("list")
     lines = shown.stdout.splitlines()
     assert lines[0].split() == ["first", "24.11-a", "then", "1.0", "GiB", "no", "pods"]
@@ -288,10 +275,10 @@ def test_a_root_that_is_still_to_be_removed_is_not_gone_back_to() -> None:
     logins = [item.template("StatefulSet", "login") for item in (cluster, will)]
     populate = roots.filling_job(as_kubectl(will), "slurm")
     cluster.made = [left_behind("green")]
-    fit.refuse_misfit(lambda: as_kubectl(cluster), config_of(new), (logins[0], logins[1]), populate, REPORT)
+    fit.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), (logins[0], logins[1]), populate, REPORT)
     cluster.made = [left_behind("blue")]
     with pytest.raises(Refused, match="jail-remove-of-blue has not ended, and removes the root 'blue'"):
-        fit.refuse_misfit(lambda: as_kubectl(cluster), config_of(new), (logins[0], logins[1]), populate, REPORT)
+        fit.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), (logins[0], logins[1]), populate, REPORT)
 
 
 def test_a_killed_removal_is_ended_before_the_next_one(opened: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

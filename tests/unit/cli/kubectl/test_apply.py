@@ -11,7 +11,6 @@ import pytest
 
 from cli.errors import Failure
 from cli.kubectl.apply import Plan, apply, plan, preview
-from cli.safety.effects import HEALTH_LEAVES
 from config import load_config
 from slurm.names import GENERATED
 from tests import stacks
@@ -41,20 +40,6 @@ def test_what_is_in_no_namespace_and_left_the_stack_is_shown_and_deleted_and_no_
         "clusterrolebinding slurm-health-watch --ignore-not-found",
         "priorityclass slurm-placeholder --ignore-not-found",
     ]
-
-
-def test_health_checks_that_left_the_stack_are_noted_and_make_no_pool_leave() -> None:
-    kubectl = FakeCluster(items_there=[NAMESPACE, thing("Deployment", "health-watch")])
-    off = with_change(stacks.dev(), "health", {"enabled": False})
-    planned = {
-        name: plan(kubectl, load_config(sections), sections, stack="test")
-        for name, sections in {"on": stacks.dev(), "off": off}.items()
-    }
-    costs = {name: [effect.cost for effect in item.effects] for name, item in planned.items()}
-    assert costs == {"on": [], "off": [HEALTH_LEAVES]}
-    assert not planned["off"].pool_leaves
-    never_there = plan(FakeCluster(items_there=[NAMESPACE]), load_config(off), off, stack="test")
-    assert not never_there.effects
 
 
 def test_rights_outside_the_namespace_that_are_in_the_stack_stay() -> None:

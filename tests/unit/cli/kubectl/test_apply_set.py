@@ -11,11 +11,10 @@ import pytest
 
 from cli.errors import Failure
 from cli.kubectl.apply import Plan, apply, preview
-from cli.kubectl.client import Kubectl
 from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest
 from cli.safety.change import Change
-from tests.fakes.kubectl import UnrenewedLock
+from tests.fakes.kubectl import PlayedKubectl, UnrenewedLock
 
 KINDS = "applyset.kubernetes.io/contains-group-kinds"
 
@@ -30,12 +29,9 @@ NOT_SERVED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster(Kubectl):
+class Cluster(PlayedKubectl):
     """A cluster with an apply set, and the kinds that it knows."""
 
-    program: str = "kubectl"
-    context: str = "test"
-    kubeconfig: str | None = None
     served: tuple[str, ...] = ("ConfigMap", "PodDisruptionBudget.policy", "Certificate.cert-manager.io")
     annotations: dict[str, str] = field(
         default_factory=lambda: {KINDS: "Certificate.cert-manager.io,ConfigMap,PodDisruptionBudget.policy"}
@@ -84,41 +80,29 @@ def deleted(found: list[Change]) -> set[str]:
 
 
 def test_whatever_kind_leaves_the_stack_is_shown() -> None:
-    assert deleted(preview(Cluster(), planned())) == {
-        "ConfigMap rest",
-        "PodDisruptionBudget rest",
-        "Certificate rest",
-    }
+    assert deleted(preview(Cluster(), planned())) == {"ConfigMap rest", "PodDisruptionBudget rest", "Certificate rest"}
 
 
-def test_a_kind_that_the_cluster_no_longer_knows_stops_no_preview() -> None:
+def test_a_kind_that_the_cluster_no_longer_knows_stops_neither_preview_nor_apply() -> None:
     without = Cluster(served=("ConfigMap", "PodDisruptionBudget.policy"))
     assert deleted(preview(without, planned())) == {"ConfigMap rest", "PodDisruptionBudget rest"}
-
-
-def test_a_kind_that_the_cluster_no_longer_knows_stops_no_apply() -> None:
-    without = Cluster(served=("ConfigMap", "PodDisruptionBudget.policy"))
     apply(without, planned(NAMESPACE), UnrenewedLock(without))
     assert without.annotations[KINDS] == "ConfigMap,PodDisruptionBudget.policy"
     assert [call[0] for call in without.calls if "--prune" in call] == ["apply", "apply"]
 
 
-def test_an_api_server_that_tells_no_kinds_at_all_makes_none_be_forgotten() -> None:
-    troubled = Cluster(served=())
+@pytest.mark.parametrize(
+    ("troubled", "told"),
+    [(Cluster(served=()), "does not tell what it serves"), (Cluster(broken="error: no rights"), "no rights")],
+    ids=["it tells no kinds at all", "another complaint"],
+)
+def test_trouble_of_the_api_server_is_passed_on_and_makes_no_kind_be_forgotten(troubled: Cluster, told: str) -> None:
     before = dict(troubled.annotations)
-    with pytest.raises(Failure, match="does not tell what it serves"):
+    with pytest.raises(Failure, match=told):
         preview(troubled, planned())
-    with pytest.raises(Failure, match="does not tell what it serves"):
+    with pytest.raises(Failure, match=told):
         apply(troubled, planned(NAMESPACE), UnrenewedLock(troubled))
     assert troubled.annotations == before
-
-
-def test_another_complaint_about_the_set_is_passed_on() -> None:
-    refusing = Cluster(broken="error: no rights")
-    with pytest.raises(Failure, match="no rights"):
-        preview(refusing, planned())
-    with pytest.raises(Failure, match="no rights"):
-        apply(refusing, planned(NAMESPACE), UnrenewedLock(refusing))
 
 
 def test_a_volume_whose_claim_went_with_its_namespace_can_be_claimed_again() -> None:

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from cli.commands import destroy as command
-from cli.commands.doctor import _refuse_only_kept
 from cli.engine import pulumi as engines
-from cli.errors import Failure, Refused
+from cli.errors import Refused
 from cli.kubectl import destroy
 from cli.kubectl.apply import apply, plan
 from cli.kubectl.destroy import destroy_cluster
@@ -280,11 +279,3 @@ def test_pulumi_s_engine_which_deletes_claims_is_not_started_unasked(
     monkeypatch.setattr(engines, "run", lambda *_: 0)
     called(monkeypatch, kubectl, file, engine="pulumi")
     assert kubectl.deleted, "files on file systems outlive their claims"
-
-
-def test_doctor_says_that_only_data_is_left(tmp_path: Path) -> None:
-    kubectl, _ = kept_stack(tmp_path)
-    with pytest.raises(Failure, match=r"`destroy` has kept its data: jail \(20Gi, all users'") as caught:
-        _refuse_only_kept(kubectl, "slurm")
-    assert "slurmstack up" in caught.value.hint
-    _refuse_only_kept(Cluster(items_there=[thing("Namespace", "slurm")]), "slurm")

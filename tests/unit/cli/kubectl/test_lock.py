@@ -17,21 +17,18 @@ import pytest
 from cli.errors import Failure
 from cli.kubectl import lock
 from cli.kubectl.apply import Plan, apply
-from cli.kubectl.client import Kubectl
 from cli.kubectl.lock import held
 from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest
 from local.report import Step
+from tests.fakes.kubectl import PlayedKubectl
 from tests.stacks import ROOT
 
 
 @dataclass(frozen=True, kw_only=True)
-class Api(Kubectl):
+class Api(PlayedKubectl):
     """The API server as far as a lease is concerned, with its words for what it refuses."""
 
-    program: str = "kubectl"
-    context: str = "test"
-    kubeconfig: str | None = None
     leases: dict[str, Any] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=lambda: {"namespace": "there", "versions": 0})
     calls: list[tuple[str, ...]] = field(default_factory=list)
@@ -115,24 +112,6 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
-def test_the_second_of_two_commands_waits_for_the_first_and_says_for_whom() -> None:
-    api, told, order = Api(), Told(), list[str]()
-
-    def second() -> None:
-        with held(api, "slurm", "up", told):
-            order.append("second")
-
-    other = threading.Thread(target=second)
-    with held(api, "slurm", "up", Told()):
-        other.start()
-        until(lambda: told.titles)
-        order.append("first")
-    other.join()
-    assert order == ["first", "second"]
-    assert told.titles[0].startswith("Waiting for slurmstack up of ")
-    assert api.leases == {}
-
-
 def test_people_are_told_which_commands_wait_for_each_other() -> None:
     text = (ROOT / "docs/changes.md").read_text(encoding="utf-8")
     told = text.partition("## Two at once")[2].partition("\n## ")[0]
@@ -208,19 +187,6 @@ def test_ctrl_c_lets_others_in_at_once() -> None:
     assert api.leases == {}
 
 
-def test_a_command_that_slept_while_another_took_over_stops_and_says_so() -> None:
-    api = Api()
-
-    def work() -> None:
-        with held(api, "slurm", "up", Told()):
-            api.write(api.leases["it"], "bob")
-            until(lambda: False)
-
-    with pytest.raises(Failure, match="taken for dead: bob, at work since"):
-        work()
-    assert api.leases["it"]["spec"]["holderIdentity"] == "bob"
-
-
 def test_a_renewal_whose_answer_was_lost_is_none_of_somebody_else() -> None:
     api = Api()
     with held(api, "slurm", "up", Told()):
@@ -252,7 +218,9 @@ def test_one_who_died_after_the_old_namespace_had_gone_is_followed_too(monkeypat
         assert api.leases["it"]["spec"]["holderIdentity"] != "bob"
 
 
-def test_a_command_that_a_script_has_put_in_the_background_stops_too_when_it_has_lost_its_lock() -> None:
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN], ids=["terminal", "background"])
+def test_a_command_that_slept_while_another_took_over_stops_and_says_so(handler: Any) -> None:
+    """Also one that a script has put in the background, where Ctrl-C is ignored."""
     api, stopped = Api(), list[bool]()
 
     def work() -> None:
@@ -263,12 +231,13 @@ def test_a_command_that_a_script_has_put_in_the_background_stops_too_when_it_has
             except KeyboardInterrupt:
                 stopped.append(True)
 
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.signal(signal.SIGINT, handler)
     try:
         with pytest.raises(Failure, match="taken for dead: bob, at work since"):
             work()
         assert stopped
-        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGINT) == handler
+        assert api.leases["it"]["spec"]["holderIdentity"] == "bob"
     finally:
         signal.signal(signal.SIGINT, before)
 

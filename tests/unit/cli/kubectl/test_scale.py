@@ -38,17 +38,15 @@ def replicas(found: Plan) -> int | None:
 
 
 @pytest.mark.parametrize(
-    ("owners", "sent"),
+    ("size", "owners", "sent"),
     [
-        pytest.param((OURS,), 4, id="from the time with a fixed number"),
-        pytest.param((OURS_WITHOUT, ITS_OWN), None, id="the program has set it since"),
-        pytest.param((), None, id="they are not there yet"),
+        pytest.param({"max": 5}, (OURS,), 4, id="from the time with a fixed number"),
+        pytest.param({"max": 5}, (OURS_WITHOUT, ITS_OWN), None, id="the program has set it since"),
+        pytest.param({"max": 5}, (), None, id="they are not there yet"),
+        *(pytest.param(3, owners, 3, id="a fixed number") for owners in ((), (OURS,), (OURS_WITHOUT, ITS_OWN))),
     ],
 )
-def test_the_number_stays_what_it_is(owners: tuple[dict[str, Any], ...], sent: int | None) -> None:
-    assert replicas(planned({"max": 5}, *owners)) == sent
-
-
-@pytest.mark.parametrize("owners", [(), (OURS,), (OURS_WITHOUT, ITS_OWN)])
-def test_a_fixed_number_is_what_the_stack_file_says(owners: tuple[dict[str, Any], ...]) -> None:
-    assert replicas(planned(3, *owners)) == 3
+def test_the_number_stays_what_it_is_unless_it_is_fixed(
+    size: Any, owners: tuple[dict[str, Any], ...], sent: int | None
+) -> None:
+    assert replicas(planned(size, *owners)) == sent

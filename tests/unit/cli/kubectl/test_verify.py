@@ -12,21 +12,18 @@ import pytest
 
 from cli.errors import Failure
 from cli.kubectl import verify
-from cli.kubectl.client import Kubectl
 from cli.kubectl.verify import _await_nodes, as_user
 from cli.stack import open_stack
 from local.report import open_report
+from tests.fakes.kubectl import PlayedKubectl
 from tests.stacks import ROOT, dev, with_change
 from tests.unit.cli.command_line import stack_file
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster(Kubectl):
+class Cluster(PlayedKubectl):
     """Two worker pods, and slurmctld's word on their nodes."""
 
-    program: str = "kubectl"
-    context: str = "test"
-    kubeconfig: str | None = None
     sinfo: str = ""
     logins: tuple[dict[str, Any], ...] = ()
     asked: list[tuple[str, ...]] = field(default_factory=list)

@@ -69,25 +69,6 @@ def with_(**more: Any) -> FakeCluster:
     return FakeCluster(**{"pods": PODS, "logs": LOGS, "events": EVENTS, "slurm": CLUSTER.slurm, **more})
 
 
-def test_a_job_s_lines_are_in_order_across_controller_nodes_and_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shown(logs(monkeypatch, CLUSTER, "--job", "5")) == [
-        "27:51.563Z controller(controller-0/slurmctld) slurmctld: _slurm_rpc_submit_batch_job: JobId=5 usec=2717",
-        "27:51Z     sacct(job/5) job 5 submitted by alice: train (main)",
-        "27:51Z     sacct(job/5) job 5 started on a-[0-1]",
-        (
-            "27:52.000Z controller(controller-0/slurmctld) slurmctld: sched: Allocate JobId=5 NodeList=a-[0-1] #CPUs=2 "
-            "Partition=main"
-        ),
-        "27:52.025Z worker(a-0/slurmd) slurmd-a-0: Launching batch job 5 for UID 10001",
-        "27:52.177Z worker(a-1/slurmd) slurmd-a-1: launch task StepId=5.0 request from UID:10001",
-        "27:52Z     sacct(job/5.0) step 5.0 started on a-1",
-        "27:53.368Z controller(controller-0/slurmctld) slurmctld: _job_complete: JobId=5 WEXITSTATUS 0",
-        "27:53.500Z worker(a-0/slurmd) health-epilog: job 5: removed 1 files and directories",
-        "27:53Z     sacct(job/5) job 5 ended: COMPLETED, exit code 0:0",
-        "27:53Z     sacct(job/5.0) step 5.0 ended: COMPLETED, exit code 0:0",
-    ]
-
-
 def test_a_node_has_its_pod_its_machine_and_what_others_say_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = with_(machine_events=[event("Node/m1", "NodeNotReady", "2026-11-25T16:24:00Z")])
     assert shown(logs(monkeypatch, cluster, "--node", "a-1", *ALL)) == [
@@ -166,17 +147,27 @@ def test_what_cannot_be_read_is_said_and_stops_nothing(
     assert kept in result.stdout
 
 
-def test_where_nothing_can_be_read_that_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = logs(monkeypatch, with_(refused=frozenset({"pod", "events", "namespace"})))
-    assert isinstance(result.exception, Failure)
-    assert result.exception.code == 1
-    assert "nothing could be read" in result.exception.message
+NO_ANSWER = with_(refused=frozenset({"pod", "events", "namespace"}))
+PODS_ALONE = with_(slurm={}, refused=frozenset({"logs"}))
+NO_RECORDS = with_(slurm={"sacct": "", "squeue": ""})
 
 
-def test_a_job_of_which_only_the_pods_can_be_listed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = logs(monkeypatch, with_(slurm={}, refused=frozenset({"logs"})), "--job", "5")
+@pytest.mark.parametrize(
+    ("cluster", "words", "code", "told"),
+    [
+        (NO_ANSWER, "", 1, "nothing could be read"),
+        (PODS_ALONE, "--job 5", 1, "controller-0/slurmctld: Error from server (Forbidden)"),
+        (NO_RECORDS, "--job 99", 1, "Slurm knows no job 99"),
+        (CLUSTER, "slurmctl", 2, "there is no component, container, pool or pod 'slurmctl'; there are: "),
+        (CLUSTER, "--node a-2", 2, "there is no node 'a-2'; there are: a-0, a-1, a-10"),
+    ],
+)
+def test_where_there_is_nothing_to_show_that_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, words: str, code: int, told: str
+) -> None:
+    result = logs(monkeypatch, cluster, *words.split())
     assert isinstance(result.exception, Failure)
-    assert "controller-0/slurmctld: Error from server (Forbidden)" in result.exception.message
+    assert (result.exception.code, told in result.exception.message) == (code, True), result.exception.message
 
 
 def test_a_job_whose_records_are_away_is_found_in_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,26 +203,6 @@ def test_a_job_s_name_is_no_record_of_another_job(monkeypatch: pytest.MonkeyPatc
 def test_a_node_of_the_job_that_is_gone_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     result = logs(monkeypatch, with_(pods=PODS[:2]), "--job", "5")
     assert result.stderr == "not read: a-1: there is no such pod now\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("slurmctl",), "there is no component, container, pool or pod 'slurmctl'; there are: "),
-        (("--node", "a-2"), "there is no node 'a-2'; there are: a-0, a-1, a-10"),
-    ],
-)
-def test_what_there_is_not_is_refused_with_what_there_is(
-    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
-) -> None:
-    result = logs(monkeypatch, CLUSTER, *arguments)
-    assert isinstance(result.exception, Failure)
-    assert (result.exception.code, message in result.exception.message) == (2, True), result.exception.message
-
-
-def test_a_job_that_nobody_knows_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = logs(monkeypatch, with_(slurm={"sacct": "", "squeue": ""}), "--job", "99")
-    assert str(result.exception) == "Slurm knows no job 99"
 
 
 def test_no_log_can_move_the_cursor_and_json_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

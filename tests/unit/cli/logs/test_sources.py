@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from cli.app import app
 from cli.logs.lines import Line
 from cli.logs.sources import containers, is_probe
 
@@ -36,8 +34,3 @@ def test_a_container_that_has_ended_is_over_where_it_does_not_begin_again(phase:
 )
 def test_what_is_left_out_is_only_what_sshd_writes_of_probes(place: str, text: str, probe: bool) -> None:
     assert is_probe(Line(at=0, component="login", place=place, text=text)) == probe
-
-
-@pytest.mark.parametrize("option", ["--tail=3", "--until=now"])
-def test_following_has_no_end(option: str) -> None:
-    assert CliRunner().invoke(app, ["logs", "--follow", option]).exit_code != 0

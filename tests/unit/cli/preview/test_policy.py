@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.errors import Failure
-from cli.kubectl.client import NO_SLURMDBD, Kubectl
+from cli.kubectl.client import NO_SLURMDBD
 from cli.preview.policy import (
     PolicyPlan,
     from_nothing,
@@ -27,6 +27,7 @@ from config import load_config
 from config.cluster import ClusterConfig
 from slurm.policy import policy_document
 from tests import stacks
+from tests.fakes.kubectl import PlayedKubectl
 
 UID_LABEL = "batch.kubernetes.io/controller-uid"
 CHANGED = PolicyPlan(changes=("~ account ml: fairshare 7 => 10",), notes=())
@@ -38,12 +39,9 @@ def configuration(**sections: Any) -> ClusterConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FakeKubectl(Kubectl):
+class FakeKubectl(PlayedKubectl):
     """Answers from what is given here; notes what it was asked."""
 
-    program: str = "kubectl"
-    context: str = ""
-    kubeconfig: str | None = None
     ready: str = "True"
     printed: str = ""
     complained: str = ""

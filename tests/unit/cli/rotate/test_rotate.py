@@ -14,12 +14,11 @@ import pytest
 
 from cli.commands import rotate as command
 from cli.errors import Failure, Refused
-from cli.kubectl.apply import plan
 from cli.kubectl.kept import Kept, mark
 from cli.program.generated import KeptValues
 from cli.program.recording import record
 from cli.rotate import pods as pods_module
-from cli.rotate.keys import KEYS, Key, Rotation
+from cli.rotate.keys import KEYS, Rotation
 from cli.rotate.procedures import PROCEDURES, rotate
 from cli.safety.owner import ROTATING
 from config import load_config
@@ -134,38 +133,6 @@ def run(kubectl: Cluster, key: str, sections: dict[str, Any] | None = None) -> s
     return rotate(kubectl, config, Rotation(kubectl, "slurm", KEYS[key]), open_report())
 
 
-@pytest.mark.parametrize("key", KEYS.values(), ids=lambda key: key.name)
-def test_what_pods_read_is_what_the_stack_makes_of_the_new_value(kubectl: Cluster, key: Key) -> None:
-    """Else the next `up` would bring yet another key, and nobody would start again for it."""
-    before = kubectl.secret(GENERATED)["data"].copy()
-    Rotation(kubectl, "slurm", key).begin()
-    after = kubectl.secret(GENERATED)["data"]
-    assert {name for name in before if before[name] != after[name]} == {f"slurm-secrets-{key.value}"}
-    values = {name: base64.b64decode(value).decode() for name, value in after.items()}
-    kept = KeptValues(values)
-    recording = record(stacks.dev(), stack="test", generated=kept)
-    assert not kept.changed
-    (made,) = [
-        item.inputs
-        for item in recording
-        if item.type.endswith(":Secret") and item.inputs["metadata"]["name"] == key.secret
-    ]
-    there = base64.b64decode(kubectl.secret(key.secret)["data"][key.file])
-    if "data" in made:
-        assert base64.b64decode(str(_open(made["data"])[key.file])) == there
-    else:
-        assert str(_open(made["stringData"])[key.file]).encode() == there
-
-
-def _open(value: Any) -> Any:
-    """What is in a secret of the recording."""
-    return value.value if hasattr(value, "value") else {name: _plain(item) for name, item in value.items()}
-
-
-def _plain(item: Any) -> Any:
-    return item.value if hasattr(item, "value") else item
-
-
 @pytest.mark.parametrize("key", PROCEDURES)
 def test_no_key_is_in_an_argument_or_annotation(kubectl: Cluster, key: str) -> None:
     container = PROCEDURES[key].containers[0]
@@ -244,15 +211,6 @@ def test_who_has_waited_for_another_one_with_the_same_key_does_not_rotate_it_aga
     assert kubectl.digest() == theirs.digest
     run(kubectl, "munge")
     assert kubectl.digest() != theirs.digest, "somebody who asks for it anew"
-
-
-def test_meanwhile_nothing_else_is_rotated_or_applied(kubectl: Cluster) -> None:
-    Rotation(kubectl, "slurm", KEYS["munge"]).begin()
-    with pytest.raises(Failure, match="the rotation of munge was not finished") as caught:
-        run(kubectl, "jwt")
-    assert "`slurmstack rotate munge` first" in caught.value.hint
-    with pytest.raises(Failure, match="the rotation of munge was not finished"):
-        plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
 
 
 def test_a_destroy_ends_it_for_new_pods_all_have_the_new_key(kubectl: Cluster) -> None:

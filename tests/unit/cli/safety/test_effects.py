@@ -91,15 +91,6 @@ def test_permission_does_not_lift_the_protection_that_the_program_still_asks_for
     assert effect.cost == "all users' files and the software in the jail are lost: the new one is empty"
 
 
-@pytest.mark.parametrize("kept", [{"retained": True}, {"inputs": {"type": "NETWORK_SSD", "forbidDeletion": True}}])
-def test_a_file_system_that_the_cloud_keeps_is_not_made_anew_in_one_step(kept: dict[str, Any]) -> None:
-    old = resource(FILESYSTEM, "slurm-mount-data", **{"inputs": {"type": "NETWORK_SSD"}, **kept})
-    new = resource(FILESYSTEM, "slurm-mount-data", {"type": "WEKA"})
-    (effect,) = judge([old], [new], cloud__allow_replacement=True)
-    assert "mounts.data.filesystem.forbid_deletion: false" in effect.refused
-    assert "the files of mounts.data" in effect.cost
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -137,25 +128,6 @@ def test_a_file_system_that_is_made_anew_may_be_smaller() -> None:
     assert (effect.action, effect.refused) == ("replace", "")
 
 
-@pytest.mark.parametrize(
-    ("more", "cost", "refused"),
-    [
-        ({}, "the files of mounts.data are lost", ""),
-        ({"protect": True}, "the files of mounts.data are lost", "it is protected"),
-        (
-            {"retained": True, "id": "computefilesystem-e00d"},
-            "the files of mounts.data: it stays in the cloud as computefilesystem-e00d, without being managed",
-            "",
-        ),
-    ],
-)
-def test_a_mount_that_leaves_the_stack_is_explained(more: dict[str, Any], cost: str, refused: str) -> None:
-    (effect,) = judge([resource(FILESYSTEM, "slurm-mount-data", **more)], [])
-    assert (effect.action, effect.cost) == ("delete", cost)
-    assert effect.refused.startswith(refused)
-    assert bool(effect.refused) == bool(refused)
-
-
 def test_a_removed_mount_that_the_cloud_guards_says_how_to_open_the_guard() -> None:
     (effect,) = judge([resource(FILESYSTEM, "slurm-mount-data", {"forbidDeletion": True})], [])
     assert "mounts.data.filesystem.forbid_deletion: false, apply that with `up`" in effect.refused
@@ -169,20 +141,6 @@ def test_machines_of_a_removed_pool_go_but_workers_that_stay_keep_their_groups()
     assert (removed.name, removed.cost) == ("slurm-old-0", "the machines of pool 'old' go, after the jobs on them")
     assert "worker_nodes.default.autoscaling.groups to 2 or more" in smaller.refused
     assert not removed.refused
-
-
-def test_only_the_cause_of_a_chain_of_replacements_is_refused() -> None:
-    def both(service_cidrs: str) -> list[Resource]:
-        cluster = resource(CLUSTER, "slurm", {"kubeNetwork": {"serviceCidrs": [service_cidrs]}})
-        group = resource(NODE_GROUP, "slurm-default-0", {"parentId": "slurm-id"}, sources={"parentId": (cluster.urn,)})
-        other = resource(NODE_GROUP, "slurm-else-0", {"parentId": "another-id"}, sources={"parentId": (cluster.urn,)})
-        return [cluster, group, other]
-
-    cluster, group = judge(both("10.0.0.0/16"), both("10.1.0.0/16"))
-    assert (cluster.kind, cluster.action) == ("Kubernetes cluster", "replace")
-    assert "everything in Kubernetes is lost" in cluster.cost
-    assert "cloud.allow_replacement: true" in cluster.refused
-    assert (group.kind, group.name, group.action, group.refused) == ("node group", "slurm-default-0", "replace", "")
 
 
 def test_another_template_rolls_the_machines_and_is_told_but_not_refused() -> None:

@@ -202,19 +202,6 @@ def test_another_setting_touches_no_job_but_a_slurmctld_that_does_not_answer_is_
 # The configuration in force, not the one that was asked for
 
 
-def rejected(after: dict[str, Any], *queue: str) -> JobsTouched:
-    """What applying `after` does once Slurm has rejected it: the ConfigMap has it already, slurmctld has not."""
-    kubectl = FakeKubectl(queue="".join(f"{line}\n" for line in queue), in_force=slurm_conf(STACK))
-    return jobs_touched(kubectl, "slurm", old=objects(after), new=objects(after), rolled=())
-
-
-def test_after_a_rejected_change_its_repetition_is_judged_by_what_slurmctld_runs_with() -> None:
-    found = rejected(without(STACK, "worker_nodes", "big"), pending(partition="large"), pending("9"))
-    assert fates(found) == {"8": "never_starts"}, "it came after the pool had gone"
-    assert found.refused
-    assert fates(rejected(without(STACK, "partitions", "large"), pending(partition="large"))) == {"8": "nothing"}
-
-
 def test_without_the_config_map_the_jobs_are_found_all_the_same() -> None:
     old = [item for item in objects(STACK) if item["kind"] != "ConfigMap"]
     kubectl = FakeKubectl(queue=pending(partition="large") + "\n", in_force=slurm_conf(STACK))

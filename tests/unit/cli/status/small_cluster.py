@@ -8,9 +8,6 @@ import subprocess
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
-
-from cli.status.present import print_status
 from cli.status.read import Status, read_status
 from cli.status.slurm import END
 from config import load_config
@@ -94,9 +91,3 @@ def cluster(
 def status_of(*items: dict[str, Any], **more: Any) -> Status:
     """Of such a cluster."""
     return read_status(cluster(*items, **more), CONFIG)
-
-
-def printed(status: Status, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    monkeypatch.setenv("COLUMNS", "200")
-    print_status(status)
-    return capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,10 +29,23 @@ from tests.unit.cli.status.small_cluster import (
     cluster,
     pod,
     pool_of,
-    printed,
     status_of,
     worker,
 )
+
+Show = Callable[[Status], str]
+"""Prints a status; returns what was printed."""
+
+
+@pytest.fixture
+def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Show:
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def show(status: Status) -> str:
+        print_status(status)
+        return capsys.readouterr().out
+
+    return show
 
 
 @pytest.mark.parametrize(
@@ -66,15 +80,11 @@ def test_a_rejected_configuration_is_said_as_long_as_the_cluster_is_asked_for_it
     ids=["whole", "left the file", "replaced", "login leaves", "rolled", "destroyed", "shrinks", "will shrink"],
 )
 def test_workers_are_those_of_the_stack_file_that_do_not_leave(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    items: tuple[dict[str, Any], ...],
-    healthy: bool,
-    told: str,
+    show: Show, items: tuple[dict[str, Any], ...], healthy: bool, told: str
 ) -> None:
     found = status_of(CONTROLLER, *items)
     assert found.healthy == healthy
-    shown = printed(found, monkeypatch, capsys)
+    shown = show(found)
     assert told in shown
     assert ("workers:" in shown) == bool(told)
 
@@ -90,11 +100,9 @@ def test_an_address_is_the_load_balancer_s_where_there_is_one(status: dict[str, 
     assert status_of(CONTROLLER, service).login_address == address
 
 
-def test_a_slurmctld_that_does_not_answer_and_one_without_nodes_are_told_apart(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_slurmctld_that_does_not_answer_and_one_without_nodes_are_told_apart(show: Show) -> None:
     why = "slurm_load_node error: Socket timed out on send/recv operation"
-    shown = printed(status_of(CONTROLLER, *WORKERS, silent=why), monkeypatch, capsys)
+    shown = show(status_of(CONTROLLER, *WORKERS, silent=why))
     assert (
         f"slurmctld does not answer: {why}; see `kubectl --context test logs -n slurm controller-0 -c slurmctld`"
         in shown
@@ -102,18 +110,16 @@ def test_a_slurmctld_that_does_not_answer_and_one_without_nodes_are_told_apart(
     assert "active (the one last taken)" in shown
     assert "accounting" not in shown
     assert status_of(CONTROLLER, *WORKERS, silent=why).slurmdbd_answers is None  # nobody can tell
-    assert "slurmctld has no nodes" in printed(status_of(CONTROLLER, *WORKERS, sinfo=""), monkeypatch, capsys)
+    assert "slurmctld has no nodes" in show(status_of(CONTROLLER, *WORKERS, sinfo=""))
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_a_slurmdbd_that_is_silent_is_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answers: bool
-) -> None:
+def test_a_slurmdbd_that_is_silent_is_said(show: Show, answers: bool) -> None:
     asked = cluster(CONTROLLER, *WORKERS)
     asked.slurm["database"] = (0 if answers else 124, "")
     found = read_status(asked, CONFIG)
     assert (found.slurmdbd_answers, found.healthy) == (answers, answers)
-    assert ("kubectl --context test logs -n slurm slurmdbd-0" in printed(found, monkeypatch, capsys)) == (not answers)
+    assert ("kubectl --context test logs -n slurm slurmdbd-0" in show(found)) == (not answers)
 
 
 def test_a_whole_cluster_is_asked_in_three_calls() -> None:
@@ -132,9 +138,7 @@ def test_a_cluster_is_whole_while_a_placeholder_waits_for_its_machine() -> None:
     assert [one.name for one in status.pods] == ["controller-0", "default-0", "default-1"]
 
 
-def test_nodes_are_counted_by_pool_and_those_that_take_no_jobs_are_listed_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nodes_are_counted_by_pool_and_those_that_take_no_jobs_are_listed_with_the_reason(show: Show) -> None:
     when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
     lines = (
         "default-0|draining|{}|root|disk|full|",
@@ -146,14 +150,12 @@ def test_nodes_are_counted_by_pool_and_those_that_take_no_jobs_are_listed_with_t
         Pool(name="default", wanted=2, ready=2, allocated=1, drained=1),
         Pool(name="old", wanted=0, ready=0, down=1),
     )
-    shown = printed(found, monkeypatch, capsys)
+    shown = show(found)
     assert "default-0 draining by root 0 s ago: disk|full" in shown
     assert "default-1" not in shown
 
 
-def test_the_queue_has_its_reasons_and_its_longest_wait(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_queue_has_its_reasons_and_its_longest_wait(show: Show) -> None:
     lines = [
         ("1", "RUNNING", "None", "1970-01-01T00:00:00"),
         ("2_[1-3%1]", "PENDING", "Resources", "1970-01-01T00:10:00"),
@@ -166,7 +168,7 @@ def test_the_queue_has_its_reasons_and_its_longest_wait(
     assert queue_of(text, 1000) == Queue(running=1, pending=5, other=1, reasons=reasons, longest_wait=400)
     busy = cluster(CONTROLLER, *WORKERS)
     busy.slurm["queue"] = (0, text)
-    shown = printed(read_status(busy, CONFIG), monkeypatch, capsys)
+    shown = show(read_status(busy, CONFIG))
     assert "1 running, 5 pending, 1 ending or suspended, longest wait 6 min; waiting for: 3 Resources" in shown
 
 
@@ -192,21 +194,17 @@ HOMES = f"server:/homes {8 * 2**20} {6 * 2**20} {2 * 2**20} 75% /shared/home"
     ],
     ids=["well", "not mounted", "empty", "homes apart", "silent", "no right"],
 )
-def test_the_jail_is_shown_as_a_pod_sees_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], jail: tuple[str, str], told: str
-) -> None:
-    assert told in printed(status_of(CONTROLLER, *WORKERS, jail=jail), monkeypatch, capsys)
+def test_the_jail_is_shown_as_a_pod_sees_it(show: Show, jail: tuple[str, str], told: str) -> None:
+    assert told in show(status_of(CONTROLLER, *WORKERS, jail=jail))
 
 
-def test_what_these_credentials_may_not_read_is_said_and_the_rest_is_shown(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_these_credentials_may_not_read_is_said_and_the_rest_is_shown(show: Show) -> None:
     refusal = 'Error from server (Forbidden): pods is forbidden: User "x" cannot list resource "pods" in API group ""'
     blind = cluster(pool_of(2), refused=refusal, slurm={})
     found = read_status(blind, CONFIG)
     assert (found.unread["pods"], found.healthy) == ("not allowed", False)
     assert "statefulsets" not in found.unread
-    shown = printed(found, monkeypatch, capsys)
+    shown = show(found)
     assert "slurmctld does not answer: not allowed to run commands in its pod" in shown
     assert "could not read  pods: not allowed" in shown
     assert "configuration   unknown" in shown
@@ -243,9 +241,7 @@ def test_it_fits_80_columns_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsy
     ["health/clock [node]: 90 s off", "[/b] disk [red]bad[/red]", "a\\[b] :gear:"],
     ids=["our own", "markup", "backslash and emoji"],
 )
-def test_what_comes_from_outside_is_printed_as_it_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reason: str
-) -> None:
+def test_what_comes_from_outside_is_printed_as_it_is(show: Show, reason: str) -> None:
     odd = "[red]x[/b]"
     status = Status(
         namespace="slurm",
@@ -264,7 +260,7 @@ def test_what_comes_from_outside_is_printed_as_it_is(
         last_apply=Apply(time="x", engine=odd),
         unread={"pods": reason},
     )
-    shown = printed(status, monkeypatch, capsys)
+    shown = show(status)
     assert shown.count(reason) == 5
     assert shown.count(odd) == 11
 
@@ -290,7 +286,7 @@ def test_a_node_that_says_something_endless_says_nothing() -> None:
     ("least", "up", "healthy"), [(0, 0, True), (0, 2, True), (1, 0, False), (1, 1, True), (1, 3, True)]
 )
 def test_an_elastic_pool_is_whole_with_its_least_nodes_and_with_any_more(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], least: int, up: int, healthy: bool
+    show: Show, least: int, up: int, healthy: bool
 ) -> None:
     """With one that has just been asked for, and has no machine yet."""
     config = load_config(with_change(stacks.dev(), "worker_nodes.default.size", {"min": least, "max": 4}))
@@ -301,7 +297,7 @@ def test_an_elastic_pool_is_whole_with_its_least_nodes_and_with_any_more(
     there = [pod(f"default-{number}", owner="PodTemplate", pool="default") for number in range(up)]
     found = read_status(cluster(CONTROLLER, *there, coming, agent=active, sinfo=sinfo), config)
     assert found.healthy == healthy
-    assert ("workers:" in printed(found, monkeypatch, capsys)) is not healthy
+    assert ("workers:" in show(found)) is not healthy
 
 
 def login(number: int, *, leaves: bool = False, waits: bool = False) -> dict[str, Any]:
@@ -339,9 +335,7 @@ def test_nodes_of_an_elastic_pool_do_not_stand_in_for_others_that_are_missing() 
     assert (found.workers.ready, found.workers.wanted, found.healthy) == (1, 2, False)
 
 
-def test_a_roll_says_how_far_it_is_and_which_new_pods_hold_it_up(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_roll_says_how_far_it_is_and_which_new_pods_hold_it_up(show: Show) -> None:
     def at(revision: str, number: int, *, ready: bool = True) -> dict[str, Any]:
         found = worker(number)
         found["metadata"]["labels"]["controller-revision-hash"] = revision
@@ -353,9 +347,9 @@ def test_a_roll_says_how_far_it_is_and_which_new_pods_hold_it_up(
     pool = {**whole, "status": {"updateRevision": "new"}}
     rolling = status_of(CONTROLLER, at("old", 0), at("new", 1), pool)
     assert rolling.healthy
-    shown = printed(rolling, monkeypatch, capsys)
+    shown = show(rolling)
     assert "new pods for pool default: 1 of 2 nodes wait until they are idle\n" in shown
     stopped = status_of(CONTROLLER, at("old", 0), at("new", 1, ready=False), pool)
     assert not stopped.healthy
-    assert "idle, and for new pods that are not ready: default-1" in printed(stopped, monkeypatch, capsys)
+    assert "idle, and for new pods that are not ready: default-1" in show(stopped)
     assert status_of(CONTROLLER, at("new", 0), at("new", 1), pool).rolls == ()

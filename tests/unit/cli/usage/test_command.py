@@ -68,22 +68,6 @@ def test_the_last_30_days_are_shown_and_never_the_future(
     assert tuple(f"{time:%m-%d %H:%M}" for time in times) == expected
 
 
-def test_sacct_s_own_message_is_shown_when_slurmdbd_is_away() -> None:
-    complaint = "sacct: error: Problem talking to the database: Connection refused"
-    controller: Any = Controller(stderr=f"{complaint}\ncommand terminated with exit code 1\n", code=1)
-    with pytest.raises(Failure) as caught:
-        read_runs(controller, "slurm", START, NOW)
-    assert caught.value.message == f"sacct could not read the records: {complaint}"
-    assert "slurmdbd-0" in caught.value.hint
-
-
-def test_a_cluster_that_was_applied_without_accounting_is_no_outage() -> None:
-    controller: Any = Controller(stderr="Slurm accounting storage is disabled\n", code=1)
-    with pytest.raises(Failure) as caught:
-        read_runs(controller, "slurm", START, NOW)
-    assert "`slurmstack up` turns it on" in caught.value.hint
-
-
 def test_a_slurmdbd_that_is_silent_is_not_asked_for_the_records() -> None:
     controller: Any = Controller(code=NO_SLURMDBD)
     with pytest.raises(Failure, match="the records cannot be read: slurmdbd does not answer"):
@@ -94,6 +78,8 @@ def test_a_slurmdbd_that_is_silent_is_not_asked_for_the_records() -> None:
 @pytest.mark.parametrize(
     ("complaint", "hint"),
     [
+        ("sacct: error: Problem talking to the database: Connection refused", "slurmdbd-0"),
+        ("Slurm accounting storage is disabled", "`slurmstack up` turns it on"),
         ("error: You must be logged in to the server (Unauthorized)", "log in to the cluster anew"),
         ('Error from server (Forbidden): pods "controller-0" is forbidden', "ask its administrator for rights"),
         ("Error from server: Internal error occurred: error dialing backend: EOF", "is in trouble itself"),

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.usage.present import as_csv, as_data, print_table
-from cli.usage.records import DELIMITER, UNKNOWN, RecordError, Run, parse_runs, sacct_command
+from cli.usage.records import DELIMITER, UNKNOWN, Run, parse_runs
 from cli.usage.totals import Usage, summarize
-from tests.unit.cli.usage.lines import NOW, START, epoch, line
+from tests.unit.cli.usage.lines import START, line
 
 
 def run(start: float, end: float, *, cpus: int = 1, gpus: int = 0, **changes: Any) -> Run:
@@ -81,27 +81,6 @@ def test_a_job_without_account_or_name_is_shown_as_such() -> None:
     assert (found.user, found.account) == (UNKNOWN, UNKNOWN)
 
 
-def test_an_account_may_be_any_text_and_makes_no_other_record() -> None:
-    account = f"a|b\n\n9|root|{epoch(0)}|{epoch(1)}|3600|cpu=64|64|ml\u2028\x0c"
-    printed = "\n".join([line("7", ("alice", account), 0, 1, "cpu=1"), line("8", ("bob", "ml"), 0, 1, "cpu=2")])
-    assert [(run.job, run.account, run.cpus) for run in parse_runs(printed.split("\n"))] == [
-        ("7", account, 1),
-        ("8", "ml", 2),
-    ]
-
-
-def test_a_line_that_sacct_cannot_have_printed_is_an_error() -> None:
-    with pytest.raises(RecordError, match="not understood"):
-        parse_runs(["sacct: something else"])
-
-
-def test_sacct_is_asked_for_all_runs_of_everybody_in_seconds() -> None:
-    command = sacct_command(START, NOW)
-    assert "--duplicates" in command
-    assert f"--starttime=uts{epoch(0)}" in command
-    assert "SLURM_TIME_FORMAT=%s" in command
-
-
 # ---------------------------------------------------------------- hours
 
 
@@ -112,21 +91,6 @@ def test_hours_are_summed_up_by_account_and_the_largest_comes_first() -> None:
         (("ml",), 2, 5.0, 8.0),
     ]
     assert (found.total.jobs, found.total.cpu_hours, found.total.gpu_hours) == (2, 15.0, 8.0)
-
-
-def test_a_requeued_job_counts_all_its_runs_but_is_one_job() -> None:
-    found = total([run(0, 1), run(2, 4)])
-    assert (found.total.jobs, found.total.cpu_hours) == (1, 3.0)
-
-
-def test_hours_by_account_and_user() -> None:
-    found = total([run(0, 1), run(0, 2, user="bob")], by=("account", "user"))
-    assert [row.group for row in found.rows] == [("ml", "bob"), ("ml", "alice")]
-
-
-def test_a_run_over_midnight_is_split() -> None:
-    found = total([run(22, 27, cpus=2)], step="day")
-    assert hours(found) == {("ml", "20"): 4.0, ("ml", "21"): 6.0}
 
 
 def test_a_suspended_run_counts_the_time_that_it_ran() -> None:

@@ -12,10 +12,10 @@ from typing import Any
 from cli.doctor.cluster.collect import collect
 from cli.doctor.cluster.facts import Facts
 from cli.doctor.cluster.slurm import REASONS
-from cli.kubectl.client import Kubectl
 from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
+from tests.fakes.kubectl import PlayedKubectl
 
 CONFIG = load_config(stacks.dev())
 RECORDED = Path(__file__).with_name("data") / "healthy.json"
@@ -46,12 +46,9 @@ def printed(values: list[str]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedCluster(Kubectl):
+class RecordedCluster(PlayedKubectl):
     """Answers what `collect` asks."""
 
-    program: str = "kubectl"
-    context: str = "test"
-    kubeconfig: str | None = None
     objects: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     slurm: dict[str, tuple[int, Any]] = field(default_factory=dict)

@@ -21,6 +21,9 @@ from tests.unit.cli.doctor.cluster.ills import Ill, ago, both, ending, queued
 from tests.unit.cli.doctor.cluster.recorded import CONFIG, recorded
 from tests.unit.cli.doctor.cluster.situations import SITUATIONS
 
+AS_THEY_SHOULD = ("Priority", "Resources", "BeginTime", "Dependency", "JobHeldUser", "QOSMaxJobsPerUserLimit")
+"""Reasons of jobs that wait."""
+
 
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_the_cause_comes_first_with_what_mends_it(name: str) -> None:
@@ -58,15 +61,6 @@ def test_what_follows_from_a_cause_is_no_finding_of_its_own(name: str) -> None:
     assert found[0].consequences
 
 
-@pytest.mark.parametrize(
-    "reason", ["Priority", "Resources", "BeginTime", "Dependency", "JobHeldUser", "QOSMaxJobsPerUserLimit"]
-)
-def test_jobs_that_wait_as_they_should_are_no_finding(reason: str) -> None:
-    cluster = recorded()
-    cluster.job("12", reason)
-    assert diagnose(cluster.look()) == ()
-
-
 def test_many_jobs_with_one_reason_are_one_finding() -> None:
     cluster = recorded()
     for number in range(500):
@@ -88,6 +82,7 @@ def test_what_keeps_more_from_working_comes_before_what_keeps_less() -> None:
 @pytest.mark.parametrize(
     "step",
     [
+        *(queued("12", reason) for reason in AS_THEY_SHOULD),
         ending(60),
         queued("12", "Resources", feature="[rack1|rack2]"),
         queued("12", "Licenses", licenses="matlab:2"),
@@ -98,7 +93,15 @@ def test_what_keeps_more_from_working_comes_before_what_keeps_less() -> None:
             queued("12", "Resources", node_tres="gres/gpu:1"),
         ),
     ],
-    ids=["just ended", "language of features", "enough licenses", "either license", "no GPU", "part of a GPU"],
+    ids=[
+        *AS_THEY_SHOULD,
+        "just ended",
+        "language of features",
+        "enough licenses",
+        "either license",
+        "no GPU",
+        "part of a GPU",
+    ],
 )
 def test_what_may_still_start_or_end_by_itself_is_no_finding(step: Ill) -> None:
     cluster = recorded()
