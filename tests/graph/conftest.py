@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from cli.program.recording import Recording
@@ -11,6 +13,14 @@ from tests.in_process import pytest_runtest_call, pytest_runtest_setup, pytest_r
 from tests.recordings import record
 
 __all__ = ["pytest_runtest_call", "pytest_runtest_setup", "pytest_runtest_teardown"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _local_cluster_at_its_usual_place() -> Iterator[None]:
+    """The recorded graphs have its directory, wherever this machine keeps its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SLURMSTACK_LOCAL_DIR", raising=False)
+        yield
 
 
 @pytest.fixture(scope="session", params=["dev", "existing", "existing_full", "nebius", "nebius_minimum", "nebius_full"])
