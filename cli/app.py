@@ -38,7 +38,7 @@ COMMANDS = {
     "up": ("cli.commands.cluster:up", "Bring the cluster in line with the stack file, and wait until it is."),
     "destroy": (
         "cli.commands.destroy:destroy",
-        "Delete the cluster: running jobs are waited for, then all goes but its data and keys.",
+        "Delete the cluster, but its data and keys: running jobs are waited for first.",
     ),
     "status": (
         "cli.commands.status:status",
@@ -63,7 +63,7 @@ COMMANDS = {
     ),
     "kube-token": (
         "cli.commands.kube_token:kube_token",
-        "Print a token for the Kubernetes cluster, as an exec plugin of a kubeconfig does. Needs no stack file.",
+        "Print a token for the Kubernetes cluster: an exec plugin of a kubeconfig runs it. Needs no stack file.",
     ),
     "health": ("cli.commands.health:app", "Show which nodes are well, and run their checks by hand."),
     "logs": (

@@ -37,14 +37,18 @@ def _all(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 def _options(command: Any) -> list[tuple[str, str]]:
     """Each as it is written, and what it does."""
     return [
-        (
-            _written(one),
-            _brief(one.help, 36)
-            + (f" Default: {one.default}." if type(one.default) is int and not one.is_flag else ""),
-        )
+        (_written(one), " ".join(filter(None, [_brief(one.help), _default(one)])))
         for one in command.params
         if one.param_type_name == "option"
     ]
+
+
+def _default(option: Any) -> str:
+    """What holds without it, where its help does not say so."""
+    if option.secondary_opts:
+        return f"Default: {(option.opts if option.default else option.secondary_opts)[0]}."
+    said = option.is_flag or not option.default or "Default:" in option.help
+    return "" if said else f"Default: {option.default}."
 
 
 def _written(option: Any) -> str:
@@ -55,22 +59,24 @@ def _written(option: Any) -> str:
     return f"{', '.join(sorted(option.opts, key=len))}{value}"
 
 
+def _needed(option: Any) -> bool:
+    return option.param_type_name == "option" and bool(option.required)
+
+
 def _argument(argument: Any) -> str:
     name = (argument.metavar or argument.name.upper().strip("_")).strip("[]") + ("..." if argument.nargs == -1 else "")
     return name if argument.required else f"[{name}]"
 
 
-def _brief(text: str | None, longest: int = 60) -> str:
-    """The first sentence, of a long one what stands before a pause, and a short default."""
-    paragraph = " ".join((text or "").split("\n\n")[0].split())
-    first, *more = re.split(r"(?<=[.])\s+(?=[A-Z`])", paragraph)
-    if (
-        len(first) > longest
-        and not first.startswith("Default")
-        and (pause := re.search(r"(?<=.{12})[:;,]? \(|[:;] |, (also|another|else|as|so that) ", first))
-    ):
-        first = f"{first[: pause.start()]}."
-    return " ".join([first, *(one for one in more if one.startswith("Default") and len(one) < 45)])
+def _brief(text: str | None) -> str:
+    """The first sentence and the default, whole: part of a sentence may say something else."""
+    first, *more = re.split(r"(?<=[.])\s+(?=[A-Z`])", " ".join((text or "").split("\n\n")[0].split()))
+    return " ".join([first, *(one for one in more if one.startswith("Default"))])
+
+
+def _clause(text: str) -> str:
+    """A command's text, without what explains it after a colon or a semicolon."""
+    return re.sub(r"[:;] .*", ".", text)
 
 
 def _wrapped(text: str) -> list[str]:
@@ -83,11 +89,13 @@ def _described(path: str, command: Any, shared: set[tuple[str, str]]) -> Iterato
     names = [
         f"[{re.split('[, /]', name)[0]}]" for name, text in options if (name, text) in shared and "--config" not in name
     ]
-    arguments = [_argument(one) for one in command.params if one.param_type_name == "argument"]
+    names += [max(one.opts, key=len) + f" {one.metavar or 'X'}" for one in command.params if _needed(one)]
+    arguments = {_argument(one): one.help for one in command.params if one.param_type_name == "argument"}
     said = re.search(r"Exit status:? (?:0; )?(.*?[.])(?:\s|$)", command.help or "", re.DOTALL)
     status = f" Exit: {' '.join(said[1].split())}" if said else ""
-    yield from ("", *_wrapped(f"`{' '.join([path, *names, *arguments])}`: {_brief(command.help)}{status}"))
-    own = [_wrapped(f"- `{name}` {text}") for name, text in options if (name, text) not in shared]
+    yield from ("", *_wrapped(f"`{' '.join([path, *names, *arguments])}`: {_clause(_brief(command.help))}{status}"))
+    told = [(name.strip("[]"), _brief(text)) for name, text in arguments.items() if text]
+    own = [_wrapped(f"- `{name}` {text}") for name, text in [*told, *options] if (name, text) not in shared]
     yield from ("", *(line for lines in own for line in lines)) if own else ()
 
 

@@ -47,7 +47,12 @@ def chaos(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the faults, and do nothing.")] = False,
     yes_on: Annotated[
         str,
-        typer.Option("--yes-on", metavar="STACK", help="Its name; a protected one wants it said.", show_default=False),
+        typer.Option(
+            "--yes-on",
+            metavar="STACK",
+            help="Name of a protected stack, which is refused without it.",
+            show_default=False,
+        ),
     ] = "",
     as_json: JsonOption = False,
 ) -> None:

@@ -41,7 +41,7 @@ def destroy(
         bool, typer.Option("--delete-data", help="Delete data and keys too, for good. It may come later.")
     ] = False,
 ) -> None:  # fmt: skip
-    """Delete the cluster: running jobs are waited for, then all goes but its data and keys.
+    """Delete the cluster, but its data and keys: running jobs are waited for first.
 
     The jail with all homes, mounts, the job queue, accounting's records, figures and keys stay in the namespace. The
     next `up` goes on with them: jobs that waited start, job ids, host keys and tokens are as before. --delete-data

@@ -23,7 +23,7 @@ TIMEOUT_S = 120.0
 
 
 def kube_token(credentials: CredentialsOption = None, profile: ProfileOption = None) -> None:
-    """Print a token for the Kubernetes cluster, as an exec plugin of a kubeconfig does. Needs no stack file.
+    """Print a token for the Kubernetes cluster: an exec plugin of a kubeconfig runs it. Needs no stack file.
 
     Standard output has the token and nothing else. Nothing is kept on disk but what the SDK itself keeps after a log-in
     through a browser.

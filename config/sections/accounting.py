@@ -76,8 +76,8 @@ class Database(Section):
     """Size of the volume of the cluster's own MariaDB; at least 100Mi. A million jobs need about 1 GiB."""
 
     storage_class: StorageClassName | None = None
-    """Storage class of that volume. Default: a static volume where the cloud or the local cluster offers one, else the
-    cluster's default class."""
+    """Storage class of that volume. Default: a static volume of the cloud or
+    the local cluster, else the Kubernetes cluster's default class."""
 
     filesystem: Filesystem | None = None
     """A shared file system of the cloud for the database. Default: a disk of the cluster's storage class."""

@@ -91,8 +91,8 @@ class Gpus(Section):
     Slurm counts them; nothing keeps the jobs of a GPU apart. Default: no shares."""
 
     job_files: bool = Field(default=False, strict=True)
-    """Whether the files that say which job has which GPU of NVIDIA's lie on the machine, in /run/slurmstack/gpu-jobs,
-    where an exporter of its figures can read them. Not with `security: baseline`; takes `health`, which is on by
+    """Whether the files that say which job has which GPU of NVIDIA's lie on the machine. An exporter of
+    its figures can read them in /run/slurmstack/gpu-jobs. Not with `security: baseline`; takes `health`, which is on by
     default."""
 
     @model_validator(mode="after")

@@ -131,8 +131,7 @@ class Machines(Section):
     requeued when it is gone. Needs the right to read all nodes of the Kubernetes cluster."""
 
     drain_conditions: tuple[Annotated[str, Field(pattern=CONDITION), AfterValidator(_condition)], ...] = ()
-    """Types of node conditions that are to be drained for while they are True, such as a cloud's notice of
-    maintenance."""
+    """Types of node conditions that are to be drained for while they are True."""
 
     requeue_after: int | None = Field(default=None, ge=0, le=604_800, strict=True)
     """Seconds that jobs may go on when their machine is wanted free (cordoned, not ready, one of `drain_conditions`, or

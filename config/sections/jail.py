@@ -113,8 +113,8 @@ class Jail(Section):
     """Size of the shared volume; at least 100Mi. It can grow but never shrink."""
 
     storage_class: StorageClassName | None = None
-    """Storage class that offers ReadWriteMany. Default: a static volume where the cloud or the local cluster offers
-    one, else the cluster's default class."""
+    """Storage class that offers ReadWriteMany. Default: a static volume of the cloud or
+    the local cluster, else the Kubernetes cluster's default class."""
 
     filesystem: Filesystem = Field(default_factory=Filesystem)
     """The cloud's file system behind it."""

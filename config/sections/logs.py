@@ -80,7 +80,8 @@ class Otlp(Section):
 
     image: Image
     """Full name of an image of the OpenTelemetry Collector with the receiver `filelog`, the extension `file_storage`
-    and the exporter `otlphttp`, as the distribution `contrib` has them. None of ours: it is pulled as it is."""
+    and the exporter `otlphttp`. The distribution `contrib` has them. None of ours: it is
+    pulled as it is."""
 
     headers: Annotated[dict[Header, SecretName], AfterValidator(_each_once)] = Field(
         default_factory=dict, max_length=16

@@ -134,8 +134,8 @@ class UpdateStrategy(Section):
     quota for them, or the update hangs."""
 
     drain_timeout: int | None = Field(default=None, ge=60, le=365 * 24 * 3600, strict=True)
-    """Seconds that a machine may wait for its pods to leave. Default: the pool's `drain_timeout`, so that a job is not
-    killed by an update."""
+    """Seconds that a machine may wait for its pods to leave. Default: the pool's `drain_timeout`. So an update
+    kills no job."""
 
     @model_validator(mode="after")
     def _can_progress(self) -> UpdateStrategy:
@@ -181,10 +181,11 @@ class Machines(Section):
     """What a pool asks the cloud for. Only for clouds that make machines (`cloud.kind: nebius`), but `preemptible`."""
 
     platform: str | None = Field(default=None, max_length=64)
-    """Kind of machine, for example `gpu-h100-sxm`."""
+    """Kind of machine, for example `gpu-h100-sxm`. Required with the kind `nebius`."""
 
     preset: str | None = Field(default=None, max_length=64)
-    """Size of the machine, for example `8gpu-128vcpu-1600gb`. `resources` are computed from it."""
+    """Size of the machine, for example `8gpu-128vcpu-1600gb`. Required with the kind `nebius`. `resources` are
+    computed from it."""
 
     gpu_cluster: GpuCluster | None = None
     """InfiniBand fabric of the machines. A GPU pool of several machines needs one."""

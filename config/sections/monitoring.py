@@ -74,24 +74,24 @@ class Monitoring(Section):
     """Let a Prometheus read them that a Prometheus operator runs: with objects of the operator's API
     (`monitoring.coreos.com/v1`), which must be in the Kubernetes cluster."""
     dashboards: bool | None = Field(default=None, strict=True)
-    """Whether Grafana's dashboards are in the namespace, as a ConfigMap with the label `grafana_dashboard: "1"`, by
-    which the sidecar of Grafana's charts finds them. Default: with `existing`."""
+    """Whether Grafana's dashboards are in the namespace. Default: with `existing`. They are a ConfigMap with
+    the label `grafana_dashboard: "1"`, by which the sidecar of Grafana's charts finds them."""
     nodes: bool = Field(default=False, strict=True)
     """Measure the workers' machines, too (CPU, memory, disks, InfiniBand), with a node exporter on each. Needs
     `install`; an `existing` Prometheus has its own as a rule."""
     kube_state: bool = Field(default=False, strict=True)
-    """Measure the cluster's objects in Kubernetes, too (pods, restarts, claims), with kube-state-metrics, which may
+    """Measure the cluster's objects in Kubernetes, too (pods, restarts, claims), with kube-state-metrics. It may
     list these in the cluster's namespace and nothing else. Needs `install`; an `existing` Prometheus has its own as a
     rule."""
     kube_state_image: Image | None = None
     """Full name of an image of kube-state-metrics, version 2.15 or so, for `kube_state`. Default: on the local cluster
-    one that is built there from its Go module; elsewhere it is required, as none of ours is published."""
+    one that is built there from its Go module. Required elsewhere: none of ours is published."""
     storage: Volume = "20Gi"
     """Size of Prometheus' volume, with `install`; at least 100Mi. It can grow but never shrink. Four fifths of it are
     for figures: where they need more, the oldest go before `retention` is over."""
     storage_class: StorageClassName | None = None
-    """Storage class of that volume. Default: a static volume where the local cluster offers one, else the cluster's
-    default class."""
+    """Storage class of that volume. Default: a static volume of the local cluster, else the Kubernetes
+    cluster's default class."""
     retention: int = Field(default=15, ge=1, le=3650, strict=True)
     """Days that Prometheus keeps figures, with `install`."""
     alertmanager_secret: SecretName | None = None

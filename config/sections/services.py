@@ -57,8 +57,9 @@ class Cluster(Section):
 
     priority_class: PriorityClassName | None = None
     """PriorityClass of all pods but those of pools that name their own: which pods Kubernetes ends for others where
-    machines are full. It must be there. Default: one that we make for Slurm's daemons and login nodes, so that they get
-    room before workers (it ends no pod for them), and the Kubernetes cluster's own for all others."""
+    machines are full. It must be there. Default: for Slurm's daemons and login nodes
+    one that we make, for others the Kubernetes cluster's own. Ours gives them room before workers, and ends no pod for
+    them."""
 
 
 def _no_bool(value: object) -> object:
@@ -79,8 +80,8 @@ class Controller(Section):
     """Size of the volume with the job queue and Slurm's other state; at least 100Mi."""
 
     storage_class: StorageClassName | None = None
-    """Storage class of that volume. Default: a static volume where the cloud or the local cluster offers one, else the
-    cluster's default class."""
+    """Storage class of that volume. Default: a static volume of the cloud or
+    the local cluster, else the Kubernetes cluster's default class."""
 
     filesystem: Filesystem | None = None
     """A shared file system of the cloud for the state. Default: a disk of the cluster's storage class."""

@@ -47,7 +47,7 @@ class Filesystem(Section):
     """Block size: a power of two from 4Ki to 128Ki. It can never change. Default: the service's (4Ki). Not for WEKA."""
 
     forbid_deletion: bool = Field(default=True, strict=True)
-    """Whether the cloud itself refuses to delete it, whatever asks for it."""
+    """Whether the cloud itself refuses to delete it."""
 
     @model_validator(mode="after")
     def _weka_has_no_blocks(self) -> Filesystem:
@@ -66,8 +66,8 @@ class Mount(Section):
     """Capacity; at least 100Mi. It can grow but never shrink."""
 
     storage_class: StorageClassName | None = None
-    """Storage class that offers ReadWriteMany. Default: a static volume where the cloud or the local cluster offers
-    one, else the cluster's default class."""
+    """Storage class that offers ReadWriteMany. Default: a static volume of the cloud or
+    the local cluster, else the Kubernetes cluster's default class."""
 
     filesystem: Filesystem = Field(default_factory=Filesystem)
     """The cloud's file system behind it."""
@@ -80,8 +80,8 @@ class Homes(Section):
     """Capacity; at least 100Mi. It can grow but never shrink."""
 
     storage_class: StorageClassName | None = None
-    """Storage class that offers ReadWriteMany. Default: a static volume where the cloud or the local cluster offers
-    one, else the cluster's default class."""
+    """Storage class that offers ReadWriteMany. Default: a static volume of the cloud or
+    the local cluster, else the Kubernetes cluster's default class."""
 
     filesystem: Filesystem = Field(default_factory=Filesystem)
     """The cloud's file system behind it."""

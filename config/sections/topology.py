@@ -34,4 +34,4 @@ class Topology(Section):
         min_length=1,
         max_length=8,
     )
-    """Labels of the Kubernetes nodes that name their switches, from the core of the network to the nodes."""
+    """Labels of the Kubernetes nodes that name their switches, from the core to the nodes."""

@@ -86,7 +86,7 @@ class Window(Section):
     """Nodes that are kept meanwhile even while no job is there. Default: `size.min`."""
 
     max: int | None = Field(default=None, ge=0, strict=True)
-    """Nodes at most meanwhile, no more than `size.max`, which is the default. Those beyond it leave after their jobs;
+    """Nodes at most meanwhile, no more than `size.max`. Default: `size.max`. Those beyond it leave after their jobs;
     jobs that need more wait."""
 
     @model_validator(mode="after")

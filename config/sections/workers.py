@@ -66,10 +66,11 @@ class Resources(Section):
     model_config = ConfigDict(json_schema_extra=_parts_are_enough)
 
     cpus: int = Field(ge=1, le=4096, strict=True)
-    """CPUs of one node, as Slurm counts them (`CPUs=`)."""
+    """CPUs of one node, as Slurm counts them (`CPUs=`). Required with the kind `existing`."""
 
     memory: Annotated[Quantity, at_least(MIN_WORKER_MEMORY, "slurmd and a job")]
-    """Memory of one worker pod. Slurm gets what is left after slurmd's own need (`RealMemory=`)."""
+    """Memory of one worker pod. Required with the kind `existing`. Slurm gets what is left after slurmd's own need
+    (`RealMemory=`)."""
 
     gpus: GpusOfNode = Gpus(count=0)
     """GPUs of one node: how many, or a map that also says whose they are and how they are divided."""
@@ -170,8 +171,9 @@ class WorkerPool(Machines, Sized):
     """Of an elastic pool: how long a node stays when its last job has ended."""
 
     resume_timeout: Annotated[Span, span_of(20, 2 * 3600)] = "15m"
-    """Of an elastic pool: how long a node may take to be there, from the machine's start to slurmd's. After it the job
-    goes back to the queue, the node is given up, and the pool pauses: for 30 seconds at first, up to ten minutes."""
+    """Of an elastic pool: how long a node may take to be there. It counts from the machine's start to
+    slurmd's. After it the job goes back to the queue, the node is given up, and the pool pauses: for 30 seconds at
+    first, up to ten minutes."""
 
     launch: Literal["all_or_nothing", "best_effort"] = "all_or_nothing"
     """Of an elastic pool: what becomes of the nodes that were started for a job and came, where another one of its
@@ -179,18 +181,20 @@ class WorkerPool(Machines, Sized):
     they stay until `idle_timeout`, for whoever needs them."""
 
     warm_machines: int = Field(default=0, ge=0, le=MAX_POOL_SIZE, strict=True)
-    """Of an elastic pool: machines that run beside those of its nodes, each with room for one more, which then starts
-    in seconds. Pods of a low priority keep them and give way at once. At most `max`; they cost what machines cost."""
+    """Of an elastic pool: machines that run beside those of its nodes, each with room for one more. That one then
+    starts in seconds. Pods of a low priority keep them and give way at once. At most `max`; they cost what machines
+    cost."""
 
     windows: Windows = ()
-    """Of an elastic pool: hours of the week with another `min` or `max`: `[{days: mon-fri, hours: 08:00-19:00,
-    min: 4}]`. No two at the same time."""
+    """Of an elastic pool: hours of the week with another `min` or `max`. An example:
+    `[{days: mon-fri, hours: 08:00-19:00, min: 4}]`. No two at the same time."""
 
     timezone: Zone = "UTC"
-    """Of an elastic pool: time zone of its windows' clock, such as `Europe/Berlin`, with its daylight saving time."""
+    """Of an elastic pool: time zone of its windows' clock, for example `Europe/Berlin`."""
 
     resources: Resources
-    """What one node has. Default where the cloud makes the machines: what `preset` leaves beside the system's need."""
+    """What one node has. Required with the kind `existing`. Default where the cloud makes the machines: what `preset`
+    leaves beside the system's need."""
 
     features: tuple[Feature, ...] = ()
     """Slurm features of the nodes, for `sbatch --constraint`. The pool's name is always one of them."""

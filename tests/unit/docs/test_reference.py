@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import pytest
@@ -43,3 +44,23 @@ def test_only_keys_that_have_keys_have_no_example() -> None:
     for entry in ENTRIES:
         if entry.example is None:
             assert "$ref" in str(shapes[entry.model]["properties"][entry.key]), entry
+
+
+def test_what_holds_without_a_key_is_said_whole() -> None:
+    """A source range without its default reads as if nobody might connect, where everybody may."""
+    text = " ".join(" ".join(page.split()) for page in reference.pages().values())
+    found = [
+        sentence
+        for shape in stack_file_schema()["$defs"].values()
+        for one in shape["properties"].values()
+        for sentence in re.split(r"(?<=[.])\s+(?=[A-Z`])", " ".join(one.get("description", "").split()))
+        if sentence.startswith(("Default", "Left out:", "None:", "null", "Required"))
+    ]
+    assert len(found) > 60
+    assert [one for one in found if one not in text] == []
+
+
+@pytest.mark.parametrize(("key", "kind"), [("resources", "existing"), ("cpus", "existing"), ("preset", "nebius")])
+def test_what_one_kind_of_cloud_requires_is_marked(key: str, kind: str) -> None:
+    lines = [line for line in reference.pages()["nodes.md"].splitlines() if line.strip().startswith(f"- `{key}`")]
+    assert any(f"Required with the kind `{kind}`." in line for line in lines)
