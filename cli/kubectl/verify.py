@@ -110,7 +110,7 @@ def _print_next_steps(stack: Stack, user: str) -> None:
     typer.echo(
         f"""
 The cluster works. Try next:
-  .venv/bin/slurmstack {'login ' + user:24}a shell on a login node, in the jail
+  .venv/bin/slurmstack {"login " + user:24}a shell on a login node, in the jail
   .venv/bin/slurmstack status                  pods, nodes, addresses
   change `size` in {stack.file.name}, then
   .venv/bin/slurmstack up                      scale it; `preview` shows what would change
