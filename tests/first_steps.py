@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from typer.core import TyperGroup
+
+from cli.app import COMMANDS, load
 from tests.stacks import ROOT
 
 PAGES: Final = ("README.md", "docs/local.md", "docs/own-cluster.md", "docs/nebius.md", "docs/first-jobs.md")
@@ -41,3 +44,17 @@ def typed_by_administrators(page: str) -> list[str]:
 def typed_by_users(page: str) -> list[str]:
     """Blocks of shell that are typed on a login node."""
     return [text for language, text in blocks(page) if language == "sh" and text.split()[0] not in OF_ADMINISTRATORS]
+
+
+def parsed(arguments: list[str]) -> None:
+    """Read them with the real parsers. Raises a usage error of click."""
+    name: str | None
+    name, *rest = arguments
+    assert name in COMMANDS
+    group, context = load(name), None
+    while True:
+        context = group.make_context(name, list(rest), parent=context)
+        rest = [*context._protected_args, *context.args]
+        if not isinstance(group, TyperGroup) or not rest:
+            return
+        name, group, rest = group.resolve_command(context, rest)

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 import typer
 import yaml
-from typer.core import TyperGroup
 
-from cli.app import COMMANDS, load
 from config import load_config
 from config.load import sections_of
 from slurm.local_cluster import local_directory
-from tests.first_steps import AS_USER, PAGES, blocks, prose, typed_by_administrators, typed_by_users
+from tests.first_steps import AS_USER, PAGES, blocks, parsed, prose, typed_by_administrators, typed_by_users
 from tests.stacks import ALICE_KEY, ROOT, existing, nebius
 
 USAGE_ERROR = typer.BadParameter.__mro__[1]
@@ -41,20 +39,6 @@ PULUMI = {("login",), ("stack", "output", "--stack", "prod")}
 def key_for_dots(text: str) -> str:
     """An SSH key is too long to be read in a page."""
     return text.replace("ssh-ed25519 AAAA... alice@laptop", ALICE_KEY)
-
-
-def parsed(arguments: list[str]) -> None:
-    """Read them with the real parsers. Raises a usage error of click."""
-    name: str | None
-    name, *rest = arguments
-    assert name in COMMANDS
-    group, context = load(name), None
-    while True:
-        context = group.make_context(name, list(rest), parent=context)
-        rest = [*context._protected_args, *context.args]
-        if not isinstance(group, TyperGroup) or not rest:
-            return
-        name, group, rest = group.resolve_command(context, rest)
 
 
 def accepted(line: str) -> None:

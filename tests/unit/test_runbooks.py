@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 import typer
-from typer.core import TyperGroup
 
-from cli.app import COMMANDS, load
 from cli.program.recording import record
 from cli.program.values import reveal
 from config.cluster import ClusterConfig
 from slurm.alerts import ALERTS
 from tests import stacks
 from tests.changes import _unwrapped
+from tests.first_steps import parsed
 from tests.runbooks import (
     CONDITIONS,
     HEAD,
@@ -181,20 +180,6 @@ def test_slurmstack_has_each_command_and_option() -> None:
                 parsed(arguments)
                 mends = not command.reads and any(arguments[: len(words)] == words for words in MENDS)
                 assert arguments[0] in OURS_THAT_READ or arguments[:2] == ["backup", "list"] or mends, command
-
-
-def parsed(arguments: list[str]) -> None:
-    """Read them with the real parsers. Raises a usage error of click."""
-    name: str | None
-    name, *rest = arguments
-    assert name in COMMANDS
-    group, context = load(name), None
-    while True:
-        context = group.make_context(name, list(rest), parent=context)
-        rest = [*context._protected_args, *context.args]
-        if not isinstance(group, TyperGroup) or not rest:
-            return
-        name, group, rest = group.resolve_command(context, rest)
 
 
 def shown(words: list[str]) -> set[str]:

@@ -27,14 +27,3 @@ def test_its_examples_would_be_new() -> None:
     assert "entropy" not in find_checks().checks
     assert '"no license": (' in TEXT
     assert "no license" not in SITUATIONS
-
-
-def test_the_anchors_of_its_examples_are_there() -> None:
-    """What the examples change or stand beside."""
-    assert re.search(
-        r"^KillWait=30$", (ROOT / "slurm_templates/slurm.conf.j2").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    assert re.search(
-        r"^def find\(", (ROOT / "cli/doctor/cluster/rules/jobs.py").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    assert "CHECKS: Final" in (ROOT / "config/sections/health.py").read_text(encoding="utf-8")
