@@ -22,6 +22,7 @@ setup(
             "*.json",
             "*.sh",
             "*.tsv",
+            "*.yaml",
             ".dockerignore",
             "Containerfile",
             "Makefile",
