@@ -21,9 +21,11 @@ def main() -> int:
     full.add_argument("steps", nargs="*", metavar="stages", help=f"only these of: {_names(FULL)}")
     suites.add_parser("records", help="how old the record of each stage is, and what is open")
     asked = parser.parse_args()
-    # Told to end, or without its terminal, it puts away what it has made. SIGINT, too: a background job ignores it.
+    # Told to end, it puts away what it has made. SIGINT, too: a background job ignores it. The same where its terminal
+    # is closed, unless it was started to go on without one (nohup).
     for told in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(told, signal.default_int_handler)
+        if told is not signal.SIGHUP or signal.getsignal(told) is not signal.SIG_IGN:
+            signal.signal(told, signal.default_int_handler)
     if asked.suite == "records":
         print("\n".join(record_lines()))
         return 0

@@ -19,7 +19,7 @@ def git(*arguments: str) -> str:
 
 def commit() -> str:
     """The commit that is checked out, with `+` where files differ from it."""
-    changed = git("status", "--porcelain", "--", ".", f":(exclude){RECORDS}")
+    changed = git("status", "--porcelain", "--", ".", f":(exclude){RECORDS}", f":(exclude){QUARANTINE}")
     return git("rev-parse", "HEAD") + ("+" if changed else "")
 
 
