@@ -227,8 +227,10 @@ def _unready(sets: Iterable[dict[str, Any]]) -> list[str]:
                 missing.append(f"{item['metadata']['name']} (none ready)")
             continue
         seen = status.get("observedGeneration") == item["metadata"]["generation"]
-        same = status.get("currentRevision") == status.get("updateRevision")
-        updated = wanted if same else int(status.get("updatedReplicas", 0))
+        updated = int(status.get("updatedReplicas", 0))
+        # Workers go back to their first template: both names are then the same while other pods are still there.
+        if status.get("currentRevision") == status.get("updateRevision"):
+            updated = max(updated, int(status.get("currentReplicas", 0)))
         ready = min(int(status.get("readyReplicas", 0)), updated)
         if not seen or ready < wanted:
             missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")

@@ -159,6 +159,11 @@ ROLLOUTS: dict[str, Row] = {
             "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available"}]}}]},
         ["login (1 of 2 ready)", "login-1: 0/2 nodes are available"],
     ),
+    "an earlier template again": (
+        LOGIN,
+        live(LOGIN, readyReplicas=2, currentReplicas=1, updatedReplicas=1, currentRevision="a", updateRevision="a"),
+        ["login (1 of 2 ready)"],
+    ),
     "ends again and again": (
         LOGIN,
         live(LOGIN, readyReplicas=0) | {"pod": [pod(
@@ -302,7 +307,7 @@ def test_a_version_that_does_not_start_gives_way_when_the_one_before_is_applied_
     stuck["metadata"]["labels"], other["metadata"]["labels"] = (
         {"controller-revision-hash": of} for of in (revision, "of-old")
     )
-    there = live(document, readyReplicas=0, currentRevision="of-old", updateRevision="of-old")
+    there = live(document, readyReplicas=0, currentReplicas=1, currentRevision="of-old", updateRevision="of-old")
     cluster = Cluster(**there, pod=[stuck, other])
     with nullcontext() if ended else pytest.raises(Failure):
         wait(cluster, document, [], timeout=0.2)
