@@ -37,6 +37,8 @@ MOST_FRAMES = 6
 
 _LETTER, _LINE, _PAD, _HEAD = 8.4, 18, 14, 30
 _TOKEN = re.compile(r"\x1b\[([?\d;]*)([@-~])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()].|\x1b[=>78]|[^\x1b]", re.DOTALL)
+_ADDRESS = re.compile(r"https?://\S+ ?")
+"""Of the mirror that this machine has used, which is nobody else's."""
 _UNFINISHED = re.compile(r"\x1b(\[[?\d;]*|\][^\x07\x1b]*)?$")
 _SPINNER = re.compile("[\u2801-\u28ff]")
 _PROMPT = re.compile(r"[$#] (\x1b\[[?\d;]*[a-z])*$")
@@ -165,11 +167,12 @@ def draw(events: Sequence[Event]) -> str:
 
 def _text(line: Line) -> str:
     at, drawn = 0, []
-    for style, text in line:
+    for style, printed in line:
+        text = _ADDRESS.sub("", printed)
         if text.strip():
             place = f'x="{at * _LETTER:.1f}" textLength="{len(text) * _LETTER:.1f}" xml:space="preserve"'
             drawn.append(f"<text {place}{f' class={style!r}' if style else ''}>{escape(text)}</text>")
-        at += len(text)
+        at += len(printed)
     return "".join(drawn)
 
 

@@ -34,3 +34,4 @@ def test_the_picture_stands_alone_and_keeps_what_was_printed(tmp_path: Path) -> 
     assert "script" not in picture
     assert "http" not in picture.replace("http://www.w3.org/2000/svg", "")
     assert "prefers-reduced-motion" in picture
+    assert "mirror" not in draw([(0.0, "Get:4 https://mirror.example.org/debian trixie")])
