@@ -57,8 +57,6 @@ def render(config: ClusterConfig) -> dict[str, str]:
     wanted = [*FILES[1:], *([PMIX] if config.slurm.has_pmix else [])]
     values = {
         "version": config.slurm.version,
-        "gpus": _has_gpus(config),
-        "nvidia": _has_gpus(config, "nvidia"),
         "jail_dir": names.JAIL_DIR,
     }
     files = {FILES[0]: slurm_conf(config), **{name: _template(name).render(values) for name in wanted}}
@@ -75,7 +73,7 @@ def slurm_conf(config: ClusterConfig) -> str:
         config=config,
         names=names,
         partitions=partition_lines(config),
-        gpus=_has_gpus(config),
+        gpus=any(pool.resources.gpus.count for pool in config.worker_nodes.values()),
         shards=has_shards(config.worker_nodes.values()),
         tree=wants_tree(config),
         gives_figures=slurmctld_gives_figures(config),
@@ -152,12 +150,6 @@ def config_hash(files: Mapping[str, str]) -> str:
     """16 hex digits that name this content. The configuration agent computes the same from the ConfigMap's data."""
     canonical = json.dumps(dict(files), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
-
-
-def _has_gpus(config: ClusterConfig, *vendors: str) -> bool:
-    """Whether a pool has GPUs; those of these vendors, or any."""
-    all_gpus = [pool.resources.gpus for pool in config.worker_nodes.values()]
-    return any(gpus.count and (not vendors or gpus.vendor in vendors) for gpus in all_gpus)
 
 
 def _template(name: str) -> jinja2.Template:

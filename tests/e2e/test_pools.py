@@ -131,12 +131,14 @@ def pools(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
     finally:
         slurm.slurm("scancel --user=alice", check=False)  # of a test that failed: `up` would wait for it, or refuse
         slurm.sections = before
-        slurm.up()
-        slurm.await_idle("default-0", "default-1")
-        slurm.kubectl.run("label", "node", keep[0], f"{LABEL}-")
-        slurm.kubectl.run("taint", "node", keep[0], f"{LABEL}-")
-        _gpus(slurm, "node-0", 0)
-        shutil.rmtree(DISK, ignore_errors=True)
+        try:
+            slurm.up()
+            slurm.await_idle("default-0", "default-1")
+        finally:
+            slurm.kubectl.run("label", "node", keep[0], f"{LABEL}-")
+            slurm.kubectl.run("taint", "node", keep[0], f"{LABEL}-")
+            _gpus(slurm, "node-0", 0)
+            shutil.rmtree(DISK, ignore_errors=True)
 
 
 def of_team(slurm: SlurmOnKubernetes) -> Path:

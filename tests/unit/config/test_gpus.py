@@ -103,9 +103,11 @@ def test_shares_are_known_to_slurm_only_where_there_are_some() -> None:
     assert tracked_resources(without) == ["gres/gpu"]
 
 
-@pytest.mark.parametrize(("gpus", "way"), [({"count": 8, "vendor": "amd"}, "off"), (8, "nvidia")])
-def test_slurm_looks_for_devices_of_nvidia_only(gpus: Any, way: str) -> None:
-    assert f"\nAutoDetect={way}\n" in render(load_config(with_gpus(gpus)))["gres.conf"]
+@pytest.mark.parametrize("gpus", [{"count": 8, "vendor": "amd"}, 8])
+def test_workers_that_leave_with_the_last_gpus_still_find_them(gpus: Any) -> None:
+    after = render(load_config(stacks.dev()))["gres.conf"]
+    assert "\nAutoDetect=nvidia" in after
+    assert render(load_config(with_gpus(gpus)))["gres.conf"] == after
 
 
 def test_limits_of_shares_and_types_name_what_there_is() -> None:
