@@ -45,7 +45,10 @@ def machines(slurm: SlurmOnKubernetes) -> dict[str, str]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("machine", ["node-0", "node-1"])
 def test_any_machine_may_be_drained_under_jobs(two_nodes: SlurmOnKubernetes, machine: str) -> None:
-    slurm, before = two_nodes, machines(two_nodes)
+    slurm = two_nodes
+    # A node is idle for Slurm before its pod's readiness is asked for.
+    wait_until(lambda: machines(slurm).keys() == slurm.pods().keys(), lambda: f"all are ready: {machines(slurm)}")
+    before = machines(slurm)
     worker = next((name for name, on in before.items() if name.startswith("default-") and on == machine), None)
     assert worker is not None, f"workers are spread over the machines: {before}"
     others = {name for name, on in before.items() if on == machine and not name.startswith("default-")}

@@ -162,9 +162,18 @@ def test_the_figures_are_what_slurms_commands_say(exporter: SlurmSandbox) -> Non
     assert found["slurm_jobs_failed", ""] >= 1
     exporter.run("scancel --user=games")
     wait_for(exporter, {("slurm_jobs_running", ""): 0, ("slurm_user_jobs_running", 'username="games"'): 0})
-    exporter.run("scontrol update nodename=default-0 state=down reason=fan")
-    wait_for(exporter, {("slurm_nodes_down", ""): 1, ("slurmstack_node_down", 'node="default-0"'): 1})
-    exporter.run("scontrol update nodename=default-0 state=resume")
+    exporter.remove_pod("default-0")  # ReturnToService=2: a node whose slurmd answers does not stay down
+    wanted = {("slurm_nodes_down", ""): 1, ("slurmstack_node_down", 'node="default-0"'): 1}
+
+    def is_down() -> bool:
+        # Again each time: an answer of before, which slurmctld counts up to a second later, ends it too.
+        exporter.run("scontrol update nodename=default-0 state=down reason=fan")
+        found = figures(scrape(exporter))
+        return all(found.get(key) == value for key, value in wanted.items())
+
+    wait_until(is_down, "the node is down")
+    exporter.start_worker("default-0")
+    wait_for(exporter, {("slurm_nodes_down", ""): 0})
 
 
 def test_names_types_help_labels_and_values_are_those_of_slurmctld_itself(
