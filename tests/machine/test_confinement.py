@@ -379,9 +379,6 @@ def test_tasks_are_bound_as_they_ask_and_say_so(slurm: SlurmMachine, to: str, ma
 
 
 def test_without_hyperthreads_a_job_has_one_thread_of_each_core(slurm: SlurmMachine) -> None:
-    # Where the job before still held a core, 26.05 was seen to refuse the step: "More processors requested than
-    # permitted".
-    slurm.wait_for_nodes(1)
     done = slurm.run(as_user("srun --chdir=/ --mem=60 -n2 --hint=nomultithread sh -c 'taskset -pc $$'"))
 
     assert sorted(re.findall(r"list: (.*)", done.stdout)) == ["0", "2"], done.stdout + done.stderr

@@ -93,6 +93,14 @@ def test_each_command_of_the_local_cluster_is_run_by_a_test() -> None:
         assert words in (ROOT / file).read_text(encoding="utf-8"), line
 
 
+def test_each_command_of_an_own_cluster_is_run_by_a_test() -> None:
+    """By its own test, which takes the lines from the page."""
+    told = (ROOT / "tests/e2e/test_own_cluster.py").read_text(encoding="utf-8")
+    assert 'PAGE = "docs/own-cluster.md"' in told
+    assert "typed_by_administrators(PAGE)" in told
+    assert not typed_by_users("docs/own-cluster.md")
+
+
 def test_kubectl_is_led_to_where_the_local_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURMSTACK_LOCAL_DIR", raising=False)
     exported = "\n".join(line for line in typed_by_administrators("docs/local.md") if line.startswith("export "))
