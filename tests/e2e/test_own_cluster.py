@@ -104,8 +104,12 @@ def _volume(claim: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def stack(kubectl: Kubectl, registry: Registry, tmp_path: Path) -> Iterator[Path]:
+def stack(kubectl: Kubectl, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The page's stack file where the page has it written: in the checkout. What came of it is gone afterwards."""
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig()))
+    # Without the `pulumi` command, which may be there: its first `up` asks for a login to a backend.
+    programs = [place for place in os.environ["PATH"].split(":") if not (Path(place) / "pulumi").exists()]
+    monkeypatch.setenv("PATH", ":".join(programs))
     (text,) = (text for language, text in blocks(PAGE) if language == "yaml")
     here = {**HERE, "ssh-ed25519 AAAA... alice@laptop": make_key(tmp_path / "key").strip()}
     for page, machine in here.items():
@@ -134,12 +138,10 @@ def test_what_the_page_has_an_administrator_type_works(stack: Path, kubectl: Kub
     lines = typed_by_administrators(PAGE)
     assert set(MORE) <= set(lines)
     script = "\n".join(["set -e", *(command(line, tmp_path / "key") for line in lines)])
-    # Without the `pulumi` command, which may be on this machine's PATH: its first `up` asks for a login to a backend.
-    environment = {**os.environ, "KUBECONFIG": str(kubeconfig()), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
     done = subprocess.run(
         ["bash", "-xc", script],
         cwd=ROOT,
-        env={**environment, "NO_COLOR": "1"},
+        env={**os.environ, "NO_COLOR": "1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
