@@ -17,7 +17,13 @@ def named(text: str) -> Path:
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", "-c", metavar="FILE", help="Stack file. Default: Pulumi.dev.yaml.", show_default=False),
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="Stack file. Default: that of $SLURMSTACK_STACK, else Pulumi.dev.yaml.",
+        show_default=False,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV for spreadsheets.")]
