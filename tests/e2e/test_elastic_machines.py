@@ -62,6 +62,7 @@ def test_machines_come_for_pods_stay_while_one_holds_them_and_go_after_it(
     slurm = two_nodes
     warm = [("placeholder", "played-0")]
     wait_until(lambda: placed(slurm) == warm, "a machine has come that nobody needs yet")
+    wait_until(lambda: {"cloud-0", "cloud-1"} <= set(slurm.nodes()), "slurmctld knows the nodes that are off")
 
     job = slurm.submit("true", f"--partition={POOL}")
     both = [("cloud", "played-0"), ("placeholder", "played-1")]
