@@ -14,7 +14,7 @@ from config.cluster import ClusterConfig
 from config.rules.settings import named_resources
 from config.sections.slurm import folded, merge
 from slurm import names
-from slurm.elastic import elastic_files, elastic_pools, kept_up
+from slurm.elastic import devices_of_nodes_that_are_off, elastic_files, elastic_pools, kept_up
 from slurm.gpus import has_shards
 from slurm.job_submit import script_values
 from slurm.monitoring import slurmctld_gives_figures
@@ -58,6 +58,7 @@ def render(config: ClusterConfig) -> dict[str, str]:
     values = {
         "version": config.slurm.version,
         "jail_dir": names.JAIL_DIR,
+        "nodes_that_are_off": devices_of_nodes_that_are_off(config),
     }
     files = {FILES[0]: slurm_conf(config), **{name: _template(name).render(values) for name in wanted}}
     if config.job_submit.needs_script:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from config.cluster import ClusterConfig
+from config.sections.gpus import dotted
 from config.sections.services import Login
 from config.sections.windows import Window, days_of, minutes_of
-from config.sections.workers import Range, WorkerPool
+from config.sections.workers import MAX_POOL_SIZE, Range, WorkerPool
 from config.times import span_seconds
 from slurm.sizing import node_conf
 
@@ -62,6 +63,26 @@ def kept_up(config: ClusterConfig) -> str:
     kept = {name: max(pool.kept) for name, pool in config.worker_nodes.items() if pool.is_elastic}
     most = config.worker_nodes
     return ",".join(f"{name}-[0-{most[name].most - 1}]:{number}" for name, number in kept.items() if number)
+
+
+def devices_of_nodes_that_are_off(config: ClusterConfig) -> list[str]:
+    """Lines of gres.conf, without which slurmctld makes no node that has GPUs before its pod is there.
+
+    It only counts the files ("Ignoring file-less GPU", 24.11.5 and 26.05.5). A worker reads its own lines instead
+    (images/worker/gres.py). For as many nodes as a pool may ever have: a size changes nothing here.
+    """
+    lines = []
+    for name, pool in config.worker_nodes.items():
+        if pool.is_elastic:
+            gpus, first = pool.resources.gpus, 0
+            kinds = {dotted(profile): count for profile, count in sorted(gpus.mig.items())}
+            for kind, count in (kinds or {"".join(pool.gpu_types): gpus.count}).items():
+                if count:
+                    typed = f" Type={kind}" if kind else ""
+                    files = f"File=/dev/gpu[{first}-{first + count - 1}]"
+                    lines.append(f"NodeName={name}-[0-{MAX_POOL_SIZE - 1}] Name=gpu{typed} {files}")
+                    first += count
+    return lines
 
 
 def elastic_files(config: ClusterConfig) -> dict[str, str]:

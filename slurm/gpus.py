@@ -14,7 +14,7 @@ _RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 def gres(pool: WorkerPool) -> str:
     """What a node has: `gpu:8`, `gpu:h100:8,shard:32`, `gpu:1g.10gb:56`; empty without GPUs.
 
-    slurmd finds whole devices of NVIDIA itself (`AutoDetect=nvidia`) and takes a type for them if it is part of the
+    slurmd finds whole devices of NVIDIA itself (images/worker/gres.py) and takes a type for them if it is part of the
     name that the driver gives, `nvidia_h100_80gb_hbm3`. A type that is not would drain the node; slurmd's start leaves
     such a one out (images/worker/gres.py).
     """

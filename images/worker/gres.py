@@ -1,12 +1,15 @@
 """The node's GPUs, as Slurm is to know them.
 
-Slurm finds whole GPUs of NVIDIA itself (`AutoDetect=nvidia` in the cluster's gres.conf). What it cannot find without a
-vendor's library, or finds in a way that it then refuses, slurmd reads from this node's own gres.conf.
+Slurm finds whole GPUs of NVIDIA itself (`AutoDetect=nvidia`). What it cannot find without a vendor's library, or finds
+in a way that it then refuses, is written out. Either way it stands in this node's own gres.conf, in place of what the
+cluster's tells slurmctld of nodes that are off (slurm/elastic.py). slurmctld refuses to make such a node while there is
+an `AutoDetect` in the cluster's.
 """
 
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +73,7 @@ def write_gres_conf(
     root: Path = Path("/"),
     jobs: GpuJobs | None = None,
 ) -> None:
-    """What slurmd reads after the cluster's gres.conf: nothing where it finds the devices itself.
+    """What slurmd reads after the cluster's gres.conf.
 
     `topology`: the machine's; the node may be registered without it. `jobs`: told of the devices.
     """
@@ -78,6 +81,8 @@ def write_gres_conf(
     wanted = "Gres=" in node_conf
     devices = find_devices(node_conf, vendor, runner=runner, log=log, root=root) if wanted else []
     lines = own_lines(node_conf, vendor, topology, devices, log) if wanted else []
+    if lines:  # a first line with NodeName takes the place of all such lines of the cluster's file (reads.c)
+        lines[0] = f"NodeName={socket.gethostname()} {lines[0]}"
     (directory / "gres.conf").write_text("".join(f"{line}\n" for line in lines))
     try:
         (jobs or GpuJobs()).start([device.shown for device in devices if device.shown is not None])
@@ -115,11 +120,11 @@ def find_devices(
 def own_lines(
     node_conf: str, vendor: str, topology: Topology | None, devices: Sequence[Device], log: Callable[[str], None]
 ) -> list[str]:
-    """The lines of this node's gres.conf; none where Slurm finds the devices by itself and takes them as they are."""
+    """The lines of this node's gres.conf: one where Slurm finds the devices by itself and takes them as they are."""
     placed = topology if "CoresPerSocket=" in node_conf else None
     if vendor != "amd" and not mig.is_divided(node_conf):
         if all(_whole_socket(device.cpus, topology, placed) for device in devices):
-            return []
+            return ["AutoDetect=nvidia"]  # asks the kernel's driver and needs no library, unlike `nvml`
         log(_NO_SOCKET)
     return ["AutoDetect=off", *_lines(devices, placed, "amd_gpu_env" if vendor == "amd" else "nvidia_gpu_env")]
 

@@ -104,9 +104,9 @@ def test_shares_are_known_to_slurm_only_where_there_are_some() -> None:
 
 
 @pytest.mark.parametrize("gpus", [{"count": 8, "vendor": "amd"}, 8])
-def test_workers_that_leave_with_the_last_gpus_still_find_them(gpus: Any) -> None:
+def test_what_gpus_there_are_changes_nothing_for_workers_that_leave_and_nodes_that_come(gpus: Any) -> None:
     after = render(load_config(stacks.dev()))["gres.conf"]
-    assert "\nAutoDetect=nvidia" in after
+    assert all(line.startswith("#") for line in after.splitlines() if line)
     assert render(load_config(with_gpus(gpus)))["gres.conf"] == after
 
 

@@ -41,7 +41,7 @@ def lines(
 
 @pytest.mark.parametrize("near", [("0,2,4,6", "1,3,5,7"), ("0-7", "0-7"), ()])
 def test_slurm_finds_whole_gpus_near_whole_sockets_itself(tmp_path: Path, near: tuple[str, ...]) -> None:
-    assert lines(nvidia(tmp_path, *near), f"{REGISTERED} Gres=gpu:h100:2") == []
+    assert lines(nvidia(tmp_path, *near), f"{REGISTERED} Gres=gpu:h100:2") == ["AutoDetect=nvidia"]
 
 
 def test_a_gpu_near_a_part_of_a_socket_is_told_to_be_near_the_whole(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_no_gpu_at_all_is_told(tmp_path: Path) -> None:
         ("amd", "Gres=gpu:1"),
     ):
         log: list[str] = []
-        assert lines(tmp_path, conf, vendor, log=log) == ([] if vendor == "nvidia" else ["AutoDetect=off"])
+        assert lines(tmp_path, conf, vendor, log=log) == [f"AutoDetect={'nvidia' if vendor == 'nvidia' else 'off'}"]
         assert log == ["no GPUs were found, and Slurm will drain this node for it"]
 
 
