@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ from typer.testing import CliRunner, Result
 
 from cli.commands.images import app
 from cli.errors import Failure
-from config import load_config
-from config.load import read_sections
 from slurm.images import ROLES, image_tag
 from tests import stacks
 from tests.fakes.tool_programs import digest_of
@@ -130,24 +127,6 @@ def test_a_base_that_no_registry_has_or_that_is_pinned_already_is_left_as_it_is(
     assert {option(call, "--build-arg") for call in tools.calls("podman", "build")} == {f"BASE={base}"}
 
 
-def arguments(call: list[str]) -> list[str]:
-    return [value for name, value in pairwise(call) if name == "--build-arg" and not value.startswith("BASE=")]
-
-
-@pytest.mark.parametrize("tool", ["docker", "podman", "buildah"])
-def test_the_jail_alone_is_built_with_what_the_stack_wants_in_it(tools: FakeTools, tmp_path: Path, tool: str) -> None:
-    tools.add(tool)
-    stack = on_context(tmp_path, "prod", registry=REGISTRY, jail={"packages": ["vim", "bc"], "cuda": True})
-    result = images("build", "--json", stack=stack)
-    built = {option(call, "--target"): call for call in tools.calls(tool, "build")}
-    assert arguments(built.pop("jail")) == ["JAIL_PACKAGES=bc vim", "JAIL_CUDA=1"]
-    assert not any(arguments(call) for call in built.values())
-    named = json.loads(result.stdout)["references"]
-    assert named["jail"].startswith(f"{REGISTRY}/jail:{image_tag('24.11')}-")
-    assert [named[role] for role in ROLES if role != "jail"] == [name for name in references() if "/jail:" not in name]
-    assert images("push", "--json", stack=stack).exit_code == 0, "under the names that were built"
-
-
 @pytest.mark.parametrize("line", ["slurmstack: ", "#12 3.21 slurmstack: "])
 def test_a_package_that_does_not_exist_is_the_one_thing_that_is_told(
     tools: FakeTools, tmp_path: Path, line: str
@@ -208,23 +187,6 @@ def test_a_push_tells_what_the_stack_file_needs(tools: FakeTools, stack: Path, t
     assert stack.read_bytes() == before
 
 
-def test_a_pinned_push_changes_only_its_section_and_the_result_is_a_valid_stack(tools: FakeTools, stack: Path) -> None:
-    tools.add("docker")
-    tools.have("docker", *references("other.example:5000/a/b"))
-    before = read_sections(stack)
-    result = images("push", "--registry", "other.example:5000/a/b", "--pin", "--json", stack=stack)
-    assert result.exit_code == 0, result.output
-    data = json.loads(result.stdout)
-    after = read_sections(stack)
-    assert data["pinned"] == str(stack)
-    assert after.pop("images") == {
-        "registry": "other.example:5000/a/b", "pull_secret": "registry", "digests": data["digests"],
-    }  # fmt: skip
-    del before["images"]
-    assert after == before
-    assert load_config(read_sections(stack)).images.digests["jail"] == data["digests"]["jail"]
-
-
 def test_a_push_that_breaks_off_pins_nothing(tools: FakeTools, stack: Path) -> None:
     tools.add("podman")
     tools.have("podman", *references())
@@ -234,15 +196,6 @@ def test_a_push_that_breaks_off_pins_nothing(tools: FakeTools, stack: Path) -> N
     assert "connection reset by peer" in failure.message
     assert len(tools.calls("podman", "push")) == 3
     assert stack.read_bytes() == before
-
-
-def test_refused_credentials_are_called_so(tools: FakeTools, stack: Path) -> None:
-    tools.add("docker")
-    tools.have("docker", *references())
-    tools.fail("docker", "push", "denied: requested access to the resource is denied")
-    failure = failure_of(images("push", stack=stack))
-    assert "refuses the credentials" in failure.message
-    assert "docker login registry.example" in failure.hint
 
 
 def test_images_that_were_not_built_are_named_before_anything_is_pushed(tools: FakeTools, stack: Path) -> None:
@@ -260,16 +213,6 @@ def test_images_that_were_built_without_a_registry_are_not_taken_for_those_of_on
     tools.add("buildah")
     tools.have("buildah", *references("localhost/slurmstack"))
     assert references()[0] in failure_of(images("push", stack=stack)).message
-
-
-@pytest.mark.parametrize("tool", ["podman", "buildah"])
-def test_a_registry_without_tls_has_to_be_allowed(tools: FakeTools, stack: Path, tool: str) -> None:
-    tools.add(tool)
-    tools.have(tool, *references())
-    images("push", stack=stack)
-    assert not [call for call in tools.calls(tool, "push") if "--tls-verify=false" in call]
-    images("push", "--no-tls-verify", stack=stack)
-    assert len([call for call in tools.calls(tool, "push") if "--tls-verify=false" in call]) == len(ROLES)
 
 
 def test_docker_alone_decides_about_registries_without_tls(tools: FakeTools, stack: Path) -> None:

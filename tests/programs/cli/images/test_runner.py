@@ -8,7 +8,6 @@ import pytest
 
 from cli.errors import Failure
 from cli.images.runner import Runner, explain
-from tests.programs.waiting import wait_until
 
 SAID = {
     "docker's hub": ("denied: requested access to the resource is denied", "refuses the credentials"),
@@ -61,20 +60,6 @@ def test_a_program_that_cannot_be_run_is_named(runner: Runner) -> None:
     runner.start()
     with pytest.raises(Failure, match="/nonexistent/podman cannot be run"):
         runner.run(["/nonexistent/podman"], doing="pushing")
-
-
-def test_an_interrupt_ends_the_tool_and_what_it_started(runner: Runner, tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    script = f"sleep 300 & echo $! $$ > {pids}; echo ready; wait"
-    runner.start()
-
-    def interrupt(line: str) -> None:
-        assert line == "ready"
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        runner.run(["sh", "-c", script], doing="building", on_line=interrupt)
-    wait_until(lambda: not any(_runs(int(pid)) for pid in pids.read_text().split()))
 
 
 def test_a_tool_that_does_not_listen_is_killed(runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
