@@ -20,7 +20,7 @@ from tests import stacks
 from tests.slurm.asked import Asked
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.conftest import one_version
-from tests.slurm.minimal import lines_of, minimal_config
+from tests.slurm.minimal import LONG_LINES, lines_of, minimal_config
 from tests.slurm.pod import Pod, wait_until
 from tests.stacks import ROOT
 
@@ -127,7 +127,7 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory:
     config = minimal_config(
         slurm_version,
         f"GresTypes=gpu\n{scheduler}\n{requeue}\n{kill}\n{more}\n",
-        **{"gres.conf": "Name=gpu File=/dev/zero\n"},
+        **{"gres.conf": f"{LONG_LINES}Name=gpu File=/dev/zero\n"},
     )
     settings = tmp_path_factory.mktemp("settings")
     document = json.loads(check_settings(stack.health, ()))
