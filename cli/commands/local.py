@@ -27,9 +27,7 @@ app = typer.Typer(
 
 @app.command()
 def up(
-    slurm_version: Annotated[
-        str, typer.Option(help="Build the images for this Slurm version: 24.11 or 26.05.")
-    ] = "24.11",
+    slurm_version: Annotated[str, typer.Option(help="Slurm of the images: 24.11 or 26.05.")] = "24.11",
 ) -> None:
     """Start the local cluster and give it our images; fetch and build what is missing. Run again, it repairs.
 
@@ -42,9 +40,7 @@ def up(
 
 @app.command()
 def build(
-    slurm_version: Annotated[
-        str, typer.Option(help="Build the images for this Slurm version: 24.11 or 26.05.")
-    ] = "24.11",
+    slurm_version: Annotated[str, typer.Option(help="Slurm of the images: 24.11 or 26.05.")] = "24.11",
 ) -> None:
     """Fetch and build what `local up` needs, and start nothing: before the network goes, or in CI."""
     report = open_report()
