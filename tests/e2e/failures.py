@@ -28,8 +28,9 @@ class Told:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
         report = yield
-        slurm = getattr(item, "funcargs", {}).get("slurm")
-        if report.when != "teardown" and report.failed and isinstance(slurm, SlurmOnKubernetes):
+        used = getattr(item, "funcargs", {}).values()
+        slurm = next((value for value in used if isinstance(value, SlurmOnKubernetes)), None)
+        if report.when != "teardown" and report.failed and slurm:
             try:
                 report.sections.append(("glance", at_a_glance(slurm)))
                 folder = slurm.collect_logs(item.name.replace("/", "_"))

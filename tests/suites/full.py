@@ -53,7 +53,8 @@ def run_full(steps: Iterable[Step], *, run: Run = run_python) -> int:
     green = True
     try:
         for step in steps:
-            record = _record(run_step(step, may_rescue=ANY_NUMBER, run=run))
+            tested = tree.commit(), tree.tree()  # before the tests: somebody may commit beside them
+            record = _record(run_step(step, may_rescue=ANY_NUMBER, run=run), *tested)
             if record.failed:
                 quarantine.add(record.failed, record.commit, datetime.now(UTC).date())
             write(step.name, record)
@@ -65,11 +66,11 @@ def run_full(steps: Iterable[Step], *, run: Run = run_python) -> int:
     return 0 if green else 1
 
 
-def _record(result: Result) -> Record:
-    known = {entry.id for entry in quarantine.read()}
+def _record(result: Result, commit: str, tested: str) -> Record:
+    known = {entry.id for entry in quarantine.read() if entry.reason.strip()}
     return Record(
-        commit=tree.commit(),
-        tree=tree.tree(),
+        commit=commit,
+        tree=tested,
         ended=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=result.seconds,
         load=load(),
@@ -82,18 +83,18 @@ def _record(result: Result) -> Record:
     )
 
 
-def write(stage: str, record: Record, directory: Path = RECORDS) -> None:
+def write(stage: str, record: Record) -> None:
     """Replace the stage's record."""
-    directory.mkdir(exist_ok=True)
-    (directory / f"{stage}.json").write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
+    RECORDS.mkdir(exist_ok=True)
+    (RECORDS / f"{stage}.json").write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
 
 
-def record_lines(directory: Path = RECORDS) -> list[str]:
+def record_lines() -> list[str]:
     """For each stage one line: how its last run ended, how many commits ago, and how many of its tests are open.
 
     Then a line for each thing that is wrong with the quarantine.
     """
-    stages = [_line(step.name, directory / f"{step.name}.json") for step in FULL]
+    stages = [_line(step.name, RECORDS / f"{step.name}.json") for step in FULL]
     wrong = quarantine.problems(quarantine.read(), datetime.now(UTC).date())
     return [*stages, *(f"{tree.QUARANTINE}: {problem}" for problem in wrong)]
 
@@ -106,11 +107,12 @@ def _line(stage: str, file: Path) -> str:
     since = tree.commits_since(revision)
     age = (
         "this tree"
-        if found["tree"] == tree.tree()
+        if found["tree"] == tree.tree() and not found["tree"].endswith("+")
         else "its commit is not here"
         if since is None
         else f"{since} commits ago"
     )
     state = "red" if found["failed"] or found["problem"] else "green"
     opened = len(found["failed"]) + len(found["quarantined"])
-    return f"{stage}: {state} at {found['commit'][:9]}, {age}; {opened} open"
+    flaky = f", {len(found['flaky'])} flaky" if found["flaky"] else ""
+    return f"{stage}: {state} at {found['commit'][:9]}, {age}; {opened} open{flaky}"

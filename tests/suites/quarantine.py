@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 
 from tests.stacks import ROOT
 from tests.suites import tree
@@ -28,11 +27,11 @@ class Entry:
     reason: str
 
 
-def read(file: Path = FILE) -> tuple[Entry, ...]:
+def read() -> tuple[Entry, ...]:
     """All entries."""
-    if not file.exists():
+    if not FILE.exists():
         return ()
-    return tuple(Entry(**entry) for entry in tomllib.loads(file.read_text(encoding="utf-8")).get("test", []))
+    return tuple(Entry(**entry) for entry in tomllib.loads(FILE.read_text(encoding="utf-8")).get("test", []))
 
 
 def problems(entries: Iterable[Entry], today: date) -> list[str]:
@@ -51,9 +50,9 @@ def problems(entries: Iterable[Entry], today: date) -> list[str]:
     return found
 
 
-def add(tests: Iterable[str], commit: str, today: date, file: Path = FILE) -> None:
+def add(tests: Iterable[str], commit: str, today: date) -> None:
     """Open an entry for each test that has none. Its reason is empty, which the gate refuses: a person writes it."""
-    known = {entry.id for entry in read(file)}
-    with file.open("a", encoding="utf-8") as out:
+    known = {entry.id for entry in read()}
+    with FILE.open("a", encoding="utf-8") as out:
         for test in sorted({*tests} - known):
             out.write(f'\n[[test]]\nid = {json.dumps(test)}\nsince = {today}\ncommit = "{commit}"\nreason = ""\n')

@@ -23,10 +23,13 @@ def commit() -> str:
     return git("rev-parse", "HEAD") + ("+" if changed else "")
 
 
-def tree(revision: str = "HEAD") -> str:
-    """A name for the files of a commit, without the records of tests and the quarantine."""
-    kept = [line for line in git("ls-tree", "-r", revision).splitlines() if not _is_record(line.partition("\t")[2])]
-    return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
+def tree() -> str:
+    """A name for the files that are checked out, without the records of tests and the quarantine.
+
+    The same for two commits with the same files; with `+`, as in `commit`, where files differ from the commit.
+    """
+    kept = [line for line in git("ls-tree", "-r", "HEAD").splitlines() if not _is_record(line.partition("\t")[2])]
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12] + ("+" if commit().endswith("+") else "")
 
 
 def commits_since(revision: str) -> int | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.stacks import ROOT
 from tests.suites import full, gate, junit, quarantine, run, steps, tree
 from tests.suites.full import Record
 from tests.suites.run import Result, run_step
@@ -55,6 +56,8 @@ A, B, C = (f"tests/slurm/test_{letter}.py::test_it" for letter in "abc")
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "LOGS", tmp_path / "logs")
+    monkeypatch.setattr(full, "RECORDS", tmp_path / "record")
+    monkeypatch.setattr(quarantine, "FILE", tmp_path / "quarantine.toml")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(tree, "git", lambda *_: "")
 
@@ -141,6 +144,11 @@ def test_all_steps_run_and_the_summary_names_what_failed(tmp_path: Path, capsys:
     assert json.loads(line)["id"] == C
 
 
+def test_steps_alone_are_not_the_gate(tmp_path: Path) -> None:
+    assert gate.run_gate([STEP], run=PlayedPytest({A: "passed"}), flaky=tmp_path / "flaky.jsonl") == 0
+    assert json.loads((tmp_path / "state/slurmstack/gate.json").read_text())["result"] == "passed in part"
+
+
 def test_a_third_rescued_module_fails_the_gate(tmp_path: Path) -> None:
     second = Step(name="program", about="", pytest=("tests/unit",))
     played = PlayedPytest({A: "failure", B: "failure"}, {A: "passed", B: "passed"}, {C: "failure"}, {C: "passed"})
@@ -190,26 +198,55 @@ def record(**changes: object) -> Record:
     return Record(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def test_check_prints_how_each_stage_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_prints_how_each_stage_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree, "tree", lambda: "this")
     monkeypatch.setattr(tree, "commits_since", lambda _: 41)
-    full.write("lanes", record(quarantined=(A, B)), tmp_path)
-    full.write("soak", record(tree="this", failed=(C,)), tmp_path)
-    lines = {line.partition(":")[0]: line for line in full.record_lines(tmp_path)}
+    full.write("lanes", record(quarantined=(A, B)))
+    full.write("soak", record(tree="this", failed=(C,), flaky=(A,)))
+    lines = {line.partition(":")[0]: line for line in full.record_lines()}
     assert lines["lanes"] == "lanes: green at 000000000, 41 commits ago; 2 open"
-    assert lines["soak"] == "soak: red at 000000000, this tree; 1 open"
+    assert lines["soak"] == "soak: red at 000000000, this tree; 1 open, 1 flaky"
     assert lines["guests"] == "guests: never run"
 
 
-def test_a_failure_opens_an_entry_once_for_which_somebody_writes_the_reason(tmp_path: Path) -> None:
-    file = tmp_path / "quarantine.toml"
+def test_a_failure_opens_an_entry_once_for_which_somebody_writes_the_reason() -> None:
     test = "tests/unit/suites/test_suites.py::test_check_prints_how_each_stage_stands"
     for _ in range(2):
-        quarantine.add([test], "abc", TODAY, file)
-    [entry] = quarantine.read(file)
+        quarantine.add([test], "abc", TODAY)
+    [entry] = quarantine.read()
     assert (entry.id, entry.since) == (test, TODAY)
     [problem] = quarantine.problems([entry], TODAY)
     assert "why" in problem
+
+
+def test_a_stage_is_red_until_the_reason_of_its_failure_is_written_down() -> None:
+    for _ in range(2):
+        assert full.run_full([STEP], run=PlayedPytest({A: "failure"}, {A: "failure"})) == 1
+    file = quarantine.FILE
+    file.write_text(file.read_text().replace('reason = ""', 'reason = "a slow disk"'))
+    assert full.run_full([STEP], run=PlayedPytest({A: "failure"}, {A: "failure"})) == 0
+
+
+def test_a_record_is_of_the_commit_that_was_there_when_its_tests_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    head = ["before"]
+    monkeypatch.setattr(tree, "git", lambda *asked: head[-1] if asked[0] == "rev-parse" else "")
+
+    def committing(arguments: tuple[str, ...]) -> int:
+        head.append("after")
+        return played(arguments)
+
+    played = PlayedPytest({A: "passed"})
+    full.run_full([STEP], run=committing)
+    assert json.loads((full.RECORDS / "daemons.json").read_text())["commit"] == "before"
+
+
+def test_tests_of_files_that_are_not_committed_are_of_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"rev-parse": "abc", "status": "M file", "ls-tree": "blob\tfile", "rev-list": "0"}
+    monkeypatch.setattr(tree, "git", lambda *asked: said[asked[0]])
+    clean = tree.tree().rstrip("+")
+    for name in (clean, tree.tree()):
+        full.write("lanes", record(tree=name))
+        assert "this tree" not in full.record_lines()[4]
 
 
 @pytest.mark.parametrize(
@@ -227,11 +264,12 @@ def test_quarantine_is_for_tests_that_there_are_and_for_two_weeks(test: str, day
     assert any("at most" in line for line in quarantine.problems([entry] * 16, TODAY))
 
 
-def test_the_quarantine_of_this_tree_is_in_order() -> None:
+def test_the_quarantine_of_this_tree_is_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quarantine, "FILE", ROOT / tree.QUARANTINE)
     entries = quarantine.read()
     days = [entry.since for entry in entries]
     newest = max(days, default=TODAY)
-    assert not quarantine.problems(entries, newest), "the age is held by `make check`, which knows today"
+    assert not quarantine.problems(entries, newest), "`make check` tells the age"
 
 
 def test_every_marker_that_a_stage_asks_for_is_registered(pytestconfig: pytest.Config) -> None:
