@@ -7,7 +7,6 @@ limits that Kubernetes has set above.
 
     /                                   the container, with Kubernetes' limits
     /slurmd                             slurmd, the warden, and what kubelet starts in the container
-    /startfiles/USER/PID                what a user's start-up files start before a job (images/worker/startfiles.py)
     /system.slice/NODE_slurmstepd.scope all jobs, with the memory that the node has for them; Slurm's own name
     .../job_1/step_0/user/task_0        a task, made by slurmstepd
     .../job_1/of_10001, .../job_1/ended whose job it is, and that it has ended (images/common/kept_memory.py)
@@ -75,7 +74,7 @@ def take_subtree(
         _move_all(mount, mount / daemons)
         group.mkdir(parents=True, exist_ok=True)
         for directory in (mount, *reversed([path for path in group.parents if mount in path.parents]), group):
-            enable(directory)
+            _enable(directory)
         (group / "memory.max").write_text("max" if memory is None else str(memory))
     except OSError as error:
         raise CannotConfineError(f"{error.filename or mount}: {error.strerror}") from error
@@ -135,8 +134,7 @@ def _move_all(top: Path, leaf: Path) -> None:
     raise CannotConfineError(f"processes keep coming into {top}: {' '.join(pids)}")
 
 
-def enable(directory: Path) -> None:
-    """Let the cgroups below this one have limits. Raises OSError."""
+def _enable(directory: Path) -> None:
     there = (directory / "cgroup.controllers").read_text(encoding="ascii").split()
     wanted = [f"+{name}" for name in (*_NEEDED, *_WANTED) if name in there]
     (directory / "cgroup.subtree_control").write_text(" ".join(wanted))

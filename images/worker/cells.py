@@ -176,23 +176,6 @@ class Cells:
         self._made.add(job)
         return cell
 
-    def enter_without_job(self, name: str) -> Path:
-        """Make a cell with a small /tmp and /dev/shm in memory, for what runs before a job. Raises as `enter`.
-
-        `name`: no job's number.
-        """
-        cell = self.path(name)
-        if cell.exists():  # of another process that had this number, and could not be taken away
-            self._clear(cell)
-        cell.mkdir(mode=0o700)
-        try:
-            self._fill(cell, None, NOT_KNOWN)
-        except BaseException:
-            self._clear(cell)
-            raise
-        self._made.add(name)
-        return cell
-
     def leave(self, job: str) -> None:
         """Take a job's cell away, with its shared memory. What still runs there keeps what it has open."""
         if job in self._made:

@@ -13,7 +13,6 @@ import ctypes
 import os
 import platform
 import struct
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,28 +35,6 @@ _COMPARE, _ANSWER, _END = 0x55, 0xB7, 0x95
 _COMPARED: Final = (2, 4, 5)
 
 ALLOW_ALL: Final = b"".join(_INSTRUCTION.pack(*line) for line in ((_ANSWER, 0, 0, 1), (_END, 0, 0, 0)))
-
-_CHARACTER: Final = 2
-"""What the kernel calls a character device in R2."""
-
-_ORDINARY: Final = ((1, 3), (1, 5), (1, 8), (1, 9), (5, None), (136, None))
-"""Major and minor numbers of null, zero, random and urandom; of terminals; of pseudo terminals
-(Documentation/admin-guide/devices.txt)."""
-
-
-def _allow_only(numbers: Sequence[tuple[int, int | None]]) -> bytes:
-    """A program in the form of Slurm's for character devices of these numbers, and for no others."""
-    lines = [*_START]
-    for major, minor in numbers:
-        compared = [(2, _CHARACTER), (4, major), *([] if minor is None else [(5, minor)])]
-        lines += [(_COMPARE, register, len(compared) + 1 - at, value) for at, (register, value) in enumerate(compared)]
-        lines += [(_ANSWER, 0, 0, 1), (_END, 0, 0, 0)]
-    return b"".join(_INSTRUCTION.pack(*line) for line in (*lines, (_ANSWER, 0, 0, 0), (_END, 0, 0, 0)))
-
-
-ORDINARY: Final = _allow_only(_ORDINARY)
-"""For who has been given no devices."""
-
 
 FEW: Final = 256
 """Programs that are not looked through. Each takes a descriptor, and two pages of the memory that slurmd has."""
@@ -106,19 +83,6 @@ def attach(cgroup: int, program: int, instead_of: int | None = None) -> None:
     """
     flags = _ALLOW_MULTI | (_REPLACE if instead_of is not None else 0)
     _bpf(_PROG_ATTACH, struct.pack("=IIIII", cgroup, program, _CGROUP_DEVICE_ATTACH, flags, instead_of or 0))
-
-
-def attach_for_good(directory: Path, program: bytes) -> None:
-    """Have the kernel ask a program for a cgroup until that is gone. Raises OSError."""
-    cgroup = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        loaded = load(program)
-        try:
-            attach(cgroup, loaded)
-        finally:
-            os.close(loaded)
-    finally:
-        os.close(cgroup)
 
 
 def why_not() -> str:

@@ -9,9 +9,6 @@ outside of the jail and for root alone: slurmstepd connects before it goes in (i
     end JOB             takes the cell away, and what the job has left in its cgroup; `later` while a step of it is
                         still there, for which `end JOB now` does not wait (images/health/native/call.c)
     here                nothing: slurmd looks whether somebody answers (images/common/native/watch.c)
-    hold USER           the file by which who asks goes into a cgroup for users' start-up files, and the way into a
-                        cell: both are there for as long as the connection, and neither where the node has no cgroups
-                        (images/worker/startfiles.py)
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
     namespaces JOB UID GID GIDS  two descriptors, for namespaces of the user's own around the job's cell, where the pool
                         allows that (images/worker/namespaces.py)
@@ -38,7 +35,6 @@ from images.worker import left_cgroups, namespaces
 from images.worker.cells import Cells
 from images.worker.devices import DevicePrograms
 from images.worker.kept_memory import KeptMemory
-from images.worker.startfiles import StartFiles
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 
@@ -86,7 +82,6 @@ class Warden:
         now: Callable[[], float] = time.monotonic,
         cgroups_of: Callable[[int], Path | None] | None = None,
         running: Callable[[], set[str]] | None = None,
-        start_files: StartFiles | None = None,
         make_namespaces: Namespaces | None = None,
         cgroups: Path = CGROUPS,
     ) -> None:
@@ -101,7 +96,6 @@ class Warden:
         self._running = running or jobs_with_steps
         self._make_namespaces = make_namespaces
         self._programs = DevicePrograms()
-        self._start_files = start_files or StartFiles(cgroups)
         self._cgroups = cgroups
         self._kept = KeptMemory(cgroups, log, now)
         self._without_step: dict[str, float] = {
@@ -110,11 +104,8 @@ class Warden:
             if not group.ended and not has_processes(group.path)
         }
         """Jobs whose cgroup may be there still, and when they had a step last."""
-        self._start_files.forget_those_before()
         self._steps: dict[int, Step] = {}
         """By the number of the connection's descriptor."""
-        self._start_cells: dict[int, str] = {}
-        """Those of start-up files, by the number of the connection's descriptor."""
         self._used: dict[str, float] = dict.fromkeys(cells.jobs(), now())
         """When a cell had a step last."""
         self._found = frozenset(self._used)
@@ -123,7 +114,6 @@ class Warden:
     def answer(self, connection: int, pid: int, message: bytes, files: Sequence[int] = ()) -> str:
         """What to answer; never raises for what is asked. Empty: somebody else does. `pid`: who asks."""
         what, _, rest = message.partition(b" ")
-        self._start_files.tidy()
         try:
             if message == b"here":
                 return "ok"
@@ -133,18 +123,13 @@ class Warden:
             if what == b"namespaces":
                 self._start_namespaces(connection, *rest.decode("ascii").split(" "))
                 return ""
-            text = message.decode("ascii", "surrogateescape" if what == b"hold" else "strict")  # any name of a user
-            return " ".join(("ok", *self._do(connection, pid, *text.split(" "))))
+            return " ".join(("ok", *self._do(connection, pid, *message.decode("ascii").split(" "))))
         except (RefusedError, CannotGoOnError, OSError, ValueError, OverflowError) as error:
             self._log(f"{message[:80]!r}: {error}")
             return str(error)
 
     def closed(self, connection: int) -> None:
         """A step has ended, or whoever asked."""
-        self._start_files.release(connection)
-        if cell := self._start_cells.pop(connection, None):
-            with contextlib.suppress(OSError):  # what stays has no way in; the warden must not end for it
-                self._cells.leave(cell)
         step = self._steps.pop(connection, None)
         if step is not None:
             self._used[step.job] = self._now()
@@ -162,8 +147,6 @@ class Warden:
     def _do(self, connection: int, pid: int, what: str, job: str = "", *more: str) -> list[str]:
         if connection in self._steps:
             raise RefusedError(f"this is a step of job {self._steps[connection].job}")
-        if what == "hold" and job and not more:
-            return self._hold(connection, pid, job)
         if not job.isdigit():
             raise RefusedError(f"{job!r} is no job's number")
         match what, more:
@@ -178,15 +161,6 @@ class Warden:
             case "end", () | ("now",):
                 return self._end(job, waits=not more)
         raise RefusedError("no such request")
-
-    def _hold(self, connection: int, pid: int, user: str) -> list[str]:
-        entrance = self._start_files.hold(connection, pid, user)
-        if not entrance:
-            return []
-        name = f"start-{pid}"
-        cell = self._cells.enter_without_job(name)
-        self._start_cells[connection] = name
-        return [*entrance, str(cell)]
 
     def _start_namespaces(
         self, connection: int, job: str, uid: str = "", gid: str = "", groups: str = "", *more: str

@@ -294,68 +294,6 @@ def test_root_in_the_jail_changes_no_cgroup(slurm: SlurmMachine) -> None:
     assert slurm.worker().read("memory.oom.group") == "1\n"
 
 
-START_FILES = """\
-setsid sh -c 'exec > ~/told 2>&1; cat /proc/self/cgroup; cat /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/memory.max
-for n in 0 1; do head -c1 /dev/device$n > /dev/null && echo opens $n; done
-head -c1 /dev/zero > /dev/null && echo opens zero
-cat /sys/fs/cgroup/startfiles/memory.max
-echo > /tmp/mine; echo > /dev/shm/mine; ls /tmp /dev/shm
-echo looked; exec sleep 4321' &
-until grep -s looked ~/told; do sleep 0.1; done
-export AT_LOGIN=here
-"""
-
-
-@one_version
-def test_what_a_user_s_start_up_files_start_is_held_and_ends(slurm: SlurmMachine) -> None:
-    """They ran beside slurmd: with all devices and all memory of the node, and for as long as they liked."""
-    home = f"{JAIL}/home/bob"
-    slurm.machine.run(f"cat > {home}/.profile <<'END'\n{START_FILES}END\nchown {BOB}:{BOB} {home}/.profile", check=True)
-    try:
-        job = submit(slurm, "env; pgrep -f 'sleep 432[1]'; echo done", "-n1 --mem=60 --export=NONE", BOB)
-        text = says(slurm, job, "done")
-    finally:
-        slurm.machine.run(f"rm {home}/.profile")
-    told = slurm.machine.run(f"cat {home}/told").stdout
-    assert re.match(r"0::/startfiles/[0-9a-f]{16}/\d+\n", told), told
-    assert "opens zero" in told
-    assert "opens 1" not in told, "which stands for a GPU; the other one is /dev/random, which all may open"
-    assert f"\n{256 * 2**20}\n" in told
-    assert f"\n{64 * 2**20}\n" in told, "all of them together: half of what jobs are not promised"
-    assert "AT_LOGIN=here" in text
-    assert not re.search(r"^\d+$", text, re.MULTILINE), "what it has started lives on"
-    assert told.count("mine\n") == 2, told
-    left = "find /tmp /dev/shm /jail/tmp /jail/dev/shm -name mine; ls /run/slurmstack/cells | grep start"
-    wait_until(lambda: not slurm.worker().look(left).stdout, lambda: slurm.worker().look(left).stdout, 60)
-    groups = "ls -d /sys/fs/cgroup/startfiles/*/"
-    wait_until(lambda: not slurm.worker().look(groups).stdout, slurm.logs, 30)
-
-
-@one_version
-def test_who_fills_the_place_of_start_up_files_leaves_room_for_others(slurm: SlurmMachine) -> None:
-    """Also with memory that a job of the same user keeps when the start-up files have ended."""
-    keeper = submit(slurm, f"exec python3 -c {quote(KEEP)} keep", "-n1 --mem=120")
-    says(slurm, keeper, "ready")
-    profiles = {f"{JAIL}/home/alice/.profile": f"python3 -c {quote(KEEP)} 60"}
-    profiles[f"{JAIL}/home/bob/.profile"] = "export AT_LOGIN=bob"
-    for path, profile in profiles.items():
-        slurm.machine.run(f"cat > {path} <<'END'\n{profile}\nEND\nchmod 644 {path}", check=True)
-    try:
-        filling = submit(slurm, "echo ran", "-n1 --mem=60 --export=NONE")
-        wait_for(slurm, filling, "COMPLETED", "FAILED", "CANCELLED")
-        kept = "cat /sys/fs/cgroup/startfiles/*/memory.current"
-        wait_until(lambda: 25 * 2**20 < int(slurm.worker().look(kept).stdout or 0) <= 48 * 2**20, slurm.logs, 30)
-        other = submit(slurm, "env", "-n1 --mem=60 --export=NONE", BOB)
-        assert "AT_LOGIN=bob" in wait_for(slurm, other, "COMPLETED")
-    finally:
-        slurm.machine.run(["rm", *profiles])
-    slurm.run(f"scancel {keeper}")
-    wait_for(slurm, keeper, "CANCELLED")
-    groups = "ls -d /sys/fs/cgroup/startfiles/*/"
-    submit(slurm, "true", "-n1 --mem=60", BOB)
-    wait_until(lambda: not slurm.worker().look(groups).stdout, slurm.logs, 60)
-
-
 def test_a_new_configuration_reaches_slurmd_and_its_jobs_stay_confined(slurm: SlurmMachine) -> None:
     job = submit(slurm, "echo ready; until [ -e go ]; do sleep 0.2; done; cat /proc/self/cgroup", "-n1 -c2")
     says(slurm, job, "ready")

@@ -271,14 +271,20 @@ def test_who_holds_up_munged_can_be_ended(cluster: SlurmSandbox) -> None:
 def test_a_job_with_the_user_s_login_environment_runs_and_its_start_up_files_ran_in_the_jail(
     cluster: SlurmSandbox,
 ) -> None:
-    """slurmd wanted namespaces for it, which it may not make, and ended with all jobs of its node."""
-    (cluster.jail / "home/alice/.profile").write_text(f"export AT_LOGIN=here\n{STATUS} >~/at-login\n")
+    """slurmd wanted namespaces for it, which it may not make, and ended with all jobs of its node.
+
+    What they start ends with them: it was in no job, and could open all devices of the node.
+    """
+    profile = f"export AT_LOGIN=here\n{STATUS} >~/at-login\nsetsid sleep 4321 &\n"
+    (cluster.jail / "home/alice/.profile").write_text(profile)
     try:
-        env = "sbatch -Q --wait --export=NONE --output=told --wrap env && cat told"
+        look = 'env; pgrep -f "sleep 432[1]" && echo LIVES=on; true'
+        env = f"sbatch -Q --wait --export=NONE --output=told --wrap '{look}' && cat told"
         told = shell(cluster, "alice", env).splitlines()
     finally:
         (cluster.jail / "home/alice/.profile").unlink()
     assert {"AT_LOGIN=here", "HOME=/home/alice"} <= set(told)
+    assert "LIVES=on" not in told
     assert OF_USERS in (cluster.jail / "home/alice/at-login").read_text()
 
 

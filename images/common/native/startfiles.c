@@ -4,10 +4,8 @@
  *
  * clone, mount: it would do so in namespaces of its own. It may not make any here, takes that for fatal and ends, with all
  *   jobs of the node.
- * execle: they would run outside of the jail, and they did run beside slurmd: in its cgroup, with all of the node's devices,
- *   and what they started lived on. So `su` runs in the jail, with the rights that users have there, and where the node
- *   has cgroups in one of its own, and with a /tmp and /dev/shm of its own, which end with it
- *   (images/worker/startfiles.py).
+ * execle: they would run outside of the jail, and what they start would live on, with all of the node's devices. So `su`
+ *   runs in the jail, with the rights that users have there, and what it has started ends with it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,12 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "capabilities.h"
-#include "warden.h"
 
 enum { MOST_ARGUMENTS = 16 };
 
@@ -64,66 +62,56 @@ int mount(const char *source, const char *target, const char *type, unsigned lon
 	return (int)syscall(SYS_mount, source, target, type, flags, data);
 }
 
-/* This process moves itself: the warden has fewer rights, and the kernel lets nobody move who has more than he. */
-static int enter(const char *group)
+/* Ends what start-up files have started, also what has made itself a daemon: who adopts it is `end_with_su`. */
+static void end_children(void)
 {
-	int file = (int)syscall(SYS_openat, AT_FDCWD, group, O_WRONLY | O_CLOEXEC);
-	int moved = file >= 0 && write(file, "0", 1) == 1;
+	char list[4096], *at, *end;
+	ssize_t length;
+	long pid;
+	int file;
 
-	if (file >= 0)
+	do {
+		file = (int)syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+		length = file < 0 ? 0 : read(file, list, sizeof(list) - 1);
 		close(file);
-	return moved ? 0 : -1;
+		list[length < 0 ? 0 : length] = '\0';
+		for (at = list; (pid = strtol(at, &end, 10)) > 0 && *end == ' '; at = end)
+			(void)kill((pid_t)pid, SIGKILL);
+	} while (waitpid(-1, NULL, 0) > 0);
 }
 
 /*
- * Has the warden make a cgroup and a cell for this process, which are there for as long as the connection is, and goes on
- * in a child: what users run gets no connection to the warden. Does not return in this process then. Where the node has
- * no cgroups it goes on itself, and `cell` stays empty. Returns 0, or -1 after a failure.
+ * Goes on in a child, and ends all that is left when that has ended: Slurm's namespace of processes would do so. Does
+ * not return in this process, which leaves the group that slurmd kills where su takes too long. slurmd reads until nobody
+ * has its pipe, and that is this process in the end. Returns 0, or -1 after a failure.
  */
-static int hold(const char *user, char cell[WARDEN_LONGEST])
+static int end_with_su(void)
 {
-	char request[256], answer[WARDEN_LONGEST], *blank;
-	int connection = warden_connect(), status;
+	int status = 0;
 	long child;
 
-	if (connection < 0)
-		return errno == ENOENT ? 0 : -1; /* a worker without the jail has no warden */
-	snprintf(request, sizeof(request), "hold %s", user);
-	for (blank = request + strlen("hold "); (blank = strchr(blank, ' ')) != NULL;)
-		*blank = '_'; /* a name of a directory service may have one */
-	if (warden_ask(connection, request, answer) != 0) {
-		close(connection);
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
 		return -1;
-	}
-	blank = strchr(answer, ' ');
-	if (blank != NULL) {
-		*blank = '\0';
-		strcpy(cell, blank + 1);
-	}
-	if (answer[0] == '\0' || blank == NULL || enter(answer) != 0) {
-		close(connection);
-		return answer[0] == '\0' ? 0 : -1;
-	}
 	/* Not fork(2), which would ask for locks that other threads of slurmd had in the moment of the clone. */
 	child = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
-	if (child == 0) {
-		close(connection);
-		return 0;
-	}
-	close(STDOUT_FILENO); /* slurmd reads until nobody has it */
-	_exit(child > 0 && waitpid((pid_t)child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+	if (child <= 0)
+		return (int)child;
+	(void)signal(SIGCHLD, SIG_DFL);
+	(void)setpgid(0, getpgid(getppid()));
+	while (waitpid((pid_t)child, &status, 0) < 0 && errno == EINTR)
+		;
+	end_children();
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
 
 /* `su` for a user, in the jail, and asking env(1): the jail has no slurmstepd. Returns if it cannot be started. */
 static int become_user(const char *path, char **argv, char *const *environment)
 {
-	const char *jail = getenv("JAIL"), *user = "";
-	char cell[WARDEN_LONGEST] = "", command[512], *at;
+	const char *jail = getenv("JAIL");
+	char command[512], *at;
 	int i;
 
 	for (i = 0; argv[i] != NULL; i++) {
-		if (argv[i + 1] != NULL && strcmp(argv[i + 1], "-c") == 0)
-			user = argv[i]; /* su [-] USER -c COMMAND */
 		at = strstr(argv[i], "XXXX; ");
 		if (at == NULL || strlen(argv[i]) >= sizeof(command) - 64)
 			continue;
@@ -137,10 +125,8 @@ static int become_user(const char *path, char **argv, char *const *environment)
 		strcat(command, at);
 		argv[i] = command;
 	}
-	if (hold(user, cell) != 0)
+	if (end_with_su() != 0)
 		return -1;
-	if (cell[0] != '\0')
-		jail = cell;
 	if (jail != NULL && *jail != '\0' && (chroot(jail) != 0 || chdir("/") != 0))
 		return -1;
 	if (bound_for_users() != 0)

@@ -9,7 +9,6 @@ from pathlib import Path
 from images.common.kept_memory import ENDED
 from images.worker.kept_memory import settle
 from images.worker.namespaces import Owner
-from images.worker.startfiles import StartFiles
 from images.worker.warden import Warden
 from tests.unit.images.cells import FakeCellMounts, cells_in
 
@@ -31,7 +30,6 @@ class Kept:
     cgroups: Path | None = None
     running: set[str] = field(default_factory=set)
     asked: list[int] = field(default_factory=list)
-    start_files: StartFiles = field(default_factory=lambda: StartFiles(Path("/nowhere")))
     containers: bool = True
     made: list[tuple[int, Path, Owner]] = field(default_factory=list)
 
@@ -48,7 +46,6 @@ class Kept:
             cgroups_of=self._cgroups_of,
             running=lambda: self.running,
             cgroups=self.directory / "cgroups",
-            start_files=self.start_files,
             make_namespaces=(lambda *asked: self.made.append(asked)) if self.containers else None,
         )
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from images.worker.startfiles import PLACE, StartFiles, of_user
 from images.worker.warden import IDLE_SECONDS, job_cgroups, jobs_with_steps
 from tests.unit.images.kept import GID, PID, UID, Kept
 
@@ -89,64 +88,6 @@ def test_the_end_of_a_job_takes_its_cell_away_and_no_other(kept: Kept) -> None:
     assert kept.ask(9, "end 17") == "ok", "nobody knows whether a job had one"
 
     assert kept.cells.jobs() == ["18"]
-
-
-def make_start_files(directory: Path) -> Path:
-    """As the kernel makes cgroups. Returns alice's."""
-    (directory / "cgroups/system.slice/w-0_slurmstepd.scope").mkdir(parents=True)
-    own = directory / "cgroups" / PLACE / of_user("alice")
-    own.mkdir(parents=True)
-    for place in (own.parent, own):
-        (place / "cgroup.controllers").write_text("memory")
-    return own
-
-
-def test_a_user_s_name_may_have_any_letters(kept: Kept) -> None:
-    assert kept.ask(5, "hold jörg") == "ok"
-
-
-@pytest.mark.parametrize("request_", ["hold", "hold ", "hold a b", "hold alice now"])
-def test_a_cgroup_is_for_one_user(kept: Kept, request_: str) -> None:
-    assert not kept.ask(5, request_).startswith("ok")
-
-
-def test_who_asks_for_a_cgroup_has_it_for_as_long_as_it_is_connected(kept: Kept, tmp_path: Path) -> None:
-    assert kept.ask(5, "hold alice") == "ok", "there are none here"
-    place = make_start_files(tmp_path)
-    kept.start_files = StartFiles(tmp_path / "cgroups", lambda _: None)
-    kept.start()
-
-    cell = tmp_path / f"cells/start-{PID}"
-    assert kept.ask(5, "hold alice") == f"ok {place}/{PID}/cgroup.procs {cell}", "of whom the kernel names"
-    assert set(kept.mounts.mounted) == {str(cell), f"{cell}/tmp", f"{cell}/dev/shm"}
-    assert all("bytes" in what for at, what in kept.mounts.mounted.items() if at != str(cell)), "nothing of a disk"
-    kept.warden.closed(5)
-    assert not kept.mounts.mounted
-    assert (place / f"{PID}/cgroup.kill").exists()
-
-    kept.enter(6, "17")
-    assert kept.ask(6, "hold alice") == "this is a step of job 17"
-
-
-def test_a_cell_that_cannot_be_taken_away_ends_no_warden(kept: Kept, tmp_path: Path) -> None:
-    make_start_files(tmp_path)
-    kept.start_files = StartFiles(tmp_path / "cgroups", lambda _: None)
-    kept.start()
-    assert kept.ask(5, "hold alice").startswith("ok ")
-    (tmp_path / f"cells/start-{PID}/busy").touch()
-    kept.warden.closed(5)
-    assert kept.enter(6, "17").startswith("ok ")
-
-
-def test_the_next_warden_takes_the_cells_of_start_up_files_away(kept: Kept, tmp_path: Path) -> None:
-    """It ends what runs there, and nobody has a connection for one any more."""
-    make_start_files(tmp_path)
-    kept.start_files = StartFiles(tmp_path / "cgroups", lambda _: None)
-    kept.start()
-    assert kept.ask(5, "hold alice").startswith("ok ")
-    kept.start()
-    assert not kept.mounts.mounted
-    assert kept.cells.jobs() == []
 
 
 def test_a_cell_stays_while_a_step_is_there(kept: Kept) -> None:
