@@ -9,7 +9,6 @@ limits that Kubernetes has set above.
     /slurmd                             slurmd, the warden, and what kubelet starts in the container
     /system.slice/NODE_slurmstepd.scope all jobs, with the memory that the node has for them; Slurm's own name
     .../job_1/step_0/user/task_0        a task, made by slurmstepd
-    .../job_1/of_10001, .../job_1/ended whose job it is, and that it has ended (images/common/kept_memory.py)
 
 On a login node it is /sshd, /connections, and /users with one cgroup for each user (images/login/shares.py).
 

@@ -179,6 +179,8 @@ class Cells:
     def leave(self, job: str) -> None:
         """Take a job's cell away, with its shared memory. What still runs there keeps what it has open."""
         if job in self._made:
+            # Also those of jobs after whose end nobody asks any more.
+            self._freeing = {freed: child for freed, child in self._freeing.items() if not has_ended(child)}
             if child := self._clear(self.path(job)):
                 self._freeing[job] = child
             self._made.discard(job)

@@ -1,12 +1,14 @@
-"""The cgroup that a job leaves. slurmstepd removes those of steps, unless the kernel has ended it."""
+"""The cgroup that a job leaves. slurmstepd removes it, unless the kernel has ended that."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from pathlib import Path
+from typing import Final
 
-from images.common.kept_memory import SCOPE
+SCOPE: Final = "system.slice/*_slurmstepd.scope"
+"""The cgroup of all jobs, by Slurm's own name, where cgroups are mounted."""
 
 
 def of_job(job: str, mount: Path) -> list[Path]:
@@ -14,25 +16,20 @@ def of_job(job: str, mount: Path) -> list[Path]:
     return list(mount.glob(f"{SCOPE}/job_{job}"))
 
 
-def end(group: Path) -> None:
-    """End what is in a cgroup, and remove the steps' below it. Ending takes a moment."""
-    with contextlib.suppress(OSError):  # a kernel before 5.14, or gone meanwhile
-        file = os.open(group / "cgroup.kill", os.O_WRONLY)
-        try:
-            os.write(file, b"1")
-        finally:
-            os.close(file)
-    for step in group.glob("step_*"):
-        _remove(step)
+def has_processes(group: Path) -> bool:
+    """Whether a process is in a cgroup, or in one below it."""
+    with contextlib.suppress(OSError):
+        return "populated 1" in (group / "cgroup.events").read_text(encoding="ascii")
+    return False
 
 
-def remove(group: Path) -> bool:
-    """Remove a cgroup with all below. Returns whether it has gone: something may still be in it."""
-    _remove(group)
-    return not group.exists()
-
-
-def _remove(group: Path) -> None:
+def end(group: Path) -> bool:
+    """End what is in a cgroup, and remove it with all below. Returns whether it has gone: ending takes a moment."""
+    kill = group / "cgroup.kill"
+    with contextlib.suppress(OSError):  # it has gone meanwhile
+        if kill.exists():  # Linux 5.14
+            kill.write_text("1", encoding="ascii")
     for directory, _, _ in os.walk(group, topdown=False):
         with contextlib.suppress(OSError):
             Path(directory).rmdir()
+    return not group.exists()

@@ -6,8 +6,8 @@ outside of the jail and for root alone: slurmstepd connects before it goes in (i
 
     cell JOB UID GID MIB  the way into the job's cell, which is made where there is none (images/worker/cells.py);
                         MIB: the job's memory on this node, 0 if nothing limits it, -1 if who asks does not know
-    end JOB             takes the cell away, and what the job has left in its cgroup; `later` while a step of it is
-                        still there, for which `end JOB now` does not wait (images/health/native/call.c)
+    end JOB             takes the cell away, and ends what the job has left in its cgroup; `later` while a step of it
+                        is still there, for which `end JOB now` does not wait (images/health/native/call.c)
     here                nothing: slurmd looks whether somebody answers (images/common/native/watch.c)
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
     namespaces JOB UID GID GIDS  two descriptors, for namespaces of the user's own around the job's cell, where the pool
@@ -23,27 +23,22 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from images.common.kept_memory import LEAST, has_processes, job_groups, kept_bytes
 from images.common.process import CannotGoOnError
 from images.common.steps import user_of
 from images.worker import left_cgroups, namespaces
 from images.worker.cells import Cells
 from images.worker.devices import DevicePrograms
-from images.worker.kept_memory import KeptMemory
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 
 IDLE_SECONDS: Final = 24 * 3600.0
 """A cell without a step for so long is taken away. The epilog says when a job has ended; this is for sites with an
 epilog of their own. Of a job that is still there, what it has in /dev/shm goes with it."""
-
-CGROUP_SECONDS: Final = 60.0
-"""A cgroup without a process and without a step for so long is taken away: the same."""
 
 _STEP: Final = re.compile(rb"slurmstepd: \[(\d+)\.")
 """How slurmstepd names itself: `slurmstepd: [17.batch]`. If root in the jail does so, that only keeps a cell longer."""
@@ -97,13 +92,6 @@ class Warden:
         self._make_namespaces = make_namespaces
         self._programs = DevicePrograms()
         self._cgroups = cgroups
-        self._kept = KeptMemory(cgroups, log, now)
-        self._without_step: dict[str, float] = {
-            group.path.name.removeprefix("job_"): now()
-            for group in job_groups(cgroups)
-            if not group.ended and not has_processes(group.path)
-        }
-        """Jobs whose cgroup may be there still, and when they had a step last."""
         self._steps: dict[int, Step] = {}
         """By the number of the connection's descriptor."""
         self._used: dict[str, float] = dict.fromkeys(cells.jobs(), now())
@@ -133,16 +121,6 @@ class Warden:
         step = self._steps.pop(connection, None)
         if step is not None:
             self._used[step.job] = self._now()
-            if step.cgroups is not None:
-                self._without_step[step.job] = self._now()
-
-    def wakes_in(self) -> float | None:
-        """Seconds until `look` has something to do; None: nothing, unless somebody asks."""
-        return self._kept.wakes_in()
-
-    def look(self) -> None:
-        """Do what is to be done while nobody asks."""
-        self._kept.look()
 
     def _do(self, connection: int, pid: int, what: str, job: str = "", *more: str) -> list[str]:
         if connection in self._steps:
@@ -154,9 +132,7 @@ class Warden:
                 self._tidy()
                 path = self._cells.enter(job, int(uid), int(gid), int(mib))
                 self._used[job] = self._now()
-                step = self._steps[connection] = Step(job=job, cgroups=self._cgroups_of(pid))
-                if step.cgroups is not None:
-                    self._kept.begin(step.cgroups, int(uid))
+                self._steps[connection] = Step(job=job, cgroups=self._cgroups_of(pid))
                 return [str(path)]
             case "end", () | ("now",):
                 return self._end(job, waits=not more)
@@ -183,18 +159,15 @@ class Warden:
         here = {step.job for step in self._steps.values()} | (self._running() if job in self._found else set())
         if waits and job in here:
             return [LATER]
-        self._without_step[job] = self._now()  # until all has gone: perhaps nobody asks again, also after a failure
         self._cells.leave(job)
         self._used.pop(job, None)
-        if self._cells.is_freeing(job):
-            return [LATER] if waits else []
+        if waits and self._cells.is_freeing(job):
+            return [LATER]
         left = [] if job in here else left_cgroups.of_job(job, self._cgroups)
         # The external step asks for no cell, and removes its cgroup itself.
-        if waits and any(map(has_processes, left)) and job in self._running():
+        if waits and any(map(left_cgroups.has_processes, left)) and job in self._running():
             return [LATER]
-        gone = [self._kept.end(group) for group in left]
-        if all(gone):
-            self._without_step.pop(job, None)
+        gone = [left_cgroups.end(group) for group in left]
         self._programs.forget_gone(self._cgroups)
         return [] if all(gone) or not waits else [LATER]
 
@@ -207,12 +180,7 @@ class Warden:
             self._programs.forget_gone(self._cgroups)
 
     def _tidy(self) -> None:
-        """Take away cells and cgroups whose end nobody has told. What fails is tried again: who asks is another job."""
-        for job in [job for job, since in self._without_step.items() if self._now() >= since + CGROUP_SECONDS]:
-            self._without_step[job] = self._now()
-            with self._said(f"the cgroup of job {job} stays"):
-                if all(self._tidy_cgroup(job, group) for group in left_cgroups.of_job(job, self._cgroups)):
-                    del self._without_step[job]
+        """Take away cells whose end nobody has told. What fails is tried again: who asks is another job."""
         old = [job for job, used in self._used.items() if self._now() >= used + IDLE_SECONDS]
         if not old:
             return
@@ -223,26 +191,12 @@ class Warden:
                 continue
             self._log(f"the cell of job {job} had no step for a day, and goes")
             self._used[job] = self._now()
-            with self._said(f"the cell of job {job} stays"):
+            try:
                 self._cells.leave(job)
+            except OSError as error:
+                self._log(f"the cell of job {job} stays: {error}")
+            else:
                 del self._used[job]
-                self._without_step[job] = self._now()
-
-    @contextlib.contextmanager
-    def _said(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self._log(f"{what}: {error}")
-
-    def _tidy_cgroup(self, job: str, group: Path) -> bool:
-        """Returns whether nothing is to be looked at again."""
-        if job not in self._cells:
-            if has_processes(group) and job in self._running():
-                return True  # it has been started again, and has only an external step here
-            return not self._cells.is_freeing(job) and self._kept.end(group)
-        # It may only wait for its next step (`salloc`): then what lies in its /dev/shm is its own, and kept by nobody.
-        return has_processes(group) or (kept_bytes(group) < LEAST and left_cgroups.remove(group))
 
 
 def job_cgroups(pid: int, proc: Path = Path("/proc"), mount: Path = CGROUPS) -> Path | None:

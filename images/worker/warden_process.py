@@ -47,9 +47,7 @@ def serve(listening: socket.socket, warden: Warden, keeper: int) -> tuple[int, i
         for watched in (listening, keeper):
             selector.register(watched, selectors.EVENT_READ)
         while True:
-            ready = selector.select(warden.wakes_in())
-            warden.look()
-            for key, _ in ready:
+            for key, _ in selector.select():
                 if key.fd == keeper:
                     next_keeper, held = os.pipe()
                     child = _fork()

@@ -198,44 +198,6 @@ def test_no_memory_stays_that_ending_a_process_would_not_free(slurm: SlurmMachin
     assert wait_for(slurm, files, "COMPLETED").startswith("1 "), "empty files are counted, too"
 
 
-KEEP = """
-import os, socket, sys
-keeps = socket.socket(socket.AF_UNIX)
-if sys.argv[1] == "keep":
-    keeps.bind("\\0keep"); keeps.listen(9); held = []
-    print("ready", flush=True)
-    while True:
-        giver, _ = keeps.accept(); held += socket.recv_fds(giver, 1, 1)[1]; giver.sendall(b"x")
-for name in range(int(sys.argv[1])):
-    file = os.memfd_create("given")
-    os.write(file, bytes(2**20))
-    with socket.socket(socket.AF_UNIX) as giver:
-        giver.connect("\\0keep"); socket.send_fds(giver, [b"x"], [file]); giver.recv(1)
-    os.close(file)
-print("gave", flush=True)
-"""
-
-
-def test_memory_of_an_ended_job_that_its_user_keeps_counts_for_the_user_s_other_jobs(slurm: SlurmMachine) -> None:
-    """It counted for nobody: a user could have all of the node's memory so, and the kernel ended a neighbour for it."""
-    keeper = submit(slurm, f"exec python3 -c {quote(KEEP)} keep", "-n1 --mem=120")
-    says(slurm, keeper, "ready")
-    small = submit(slurm, f"exec python3 -c {quote(KEEP)} 40", "-n1 --mem=100")
-    assert "gave" in wait_for(slurm, small, "COMPLETED")
-    limit = f"cat {SCOPE}/job_{keeper}/memory.max"
-    wait_until(lambda: int(slurm.worker().look(limit).stdout) <= 81 * 2**20, slurm.logs, 30)
-    assert int(slurm.worker().look(limit).stdout) >= 78 * 2**20
-    assert state(slurm, keeper) == "RUNNING", "it does not need more"
-
-    slurm.run(f"scancel {keeper}")
-    wait_for(slurm, keeper, "CANCELLED", "FAILED")
-    left = f"find {SCOPE} -mindepth 1 -type d ! -path '{SCOPE}/system*'"
-    wait_until(
-        lambda: not slurm.worker().look(left).stdout, lambda: slurm.worker().look(left).stdout + slurm.logs(), 60
-    )
-    assert "DRAIN" not in slurm.run(SHOW).stdout
-
-
 def test_a_stopped_job_leaves_no_process_no_cgroup_and_no_cell(slurm: SlurmMachine) -> None:
     """Also not what left its process group, its session and its parent."""
     hide = "(setsid sh -c 'exec -a slurmstepd sleep 4321' &) & sleep 4321"
@@ -260,7 +222,7 @@ def test_the_smallest_job_leaves_room_for_what_tells_of_its_end(slurm: SlurmMach
 def test_of_a_job_whose_slurmstepd_was_ended_nothing_stays(slurm: SlurmMachine) -> None:
     job = submit(slurm, "echo ready; sleep 4321", "-n1")
     says(slurm, job, "ready")
-    assert slurm.worker().look(f"ls -d {SCOPE}/job_{job}/of_{ALICE}").stdout
+    assert slurm.worker().look(f"ls -d {SCOPE}/job_{job}").stdout
     slurm.worker().look(f"pkill -9 -f '^slurmstepd: .{job}[.]'")
     slurm.run(f"scancel {job}")
     wait_for(slurm, job, "CANCELLED", "FAILED", "NODE_FAIL")

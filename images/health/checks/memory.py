@@ -1,7 +1,7 @@
 """memory: what jobs have left behind, which the next job would miss: anonymous memory, shared memory, huge pages.
 
 It is counted by the cgroup of slurmd's container, in which jobs run. While a job has the node nobody can tell what is
-left behind, so the last finding stands; but for memory of ended jobs that somebody keeps whose job is not known.
+left behind, so the last finding stands.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.common.kept_memory import CLOSING_SECONDS, Unowned, unowned
 from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
-from images.health.state import held_for, lasts, recall, remember
+from images.health.state import lasts, recall, remember
 from images.health.verdict import UnknownError, fail, not_checked, ok, or_not_checked, warn
 
 NAME: Final = "memory"
@@ -30,12 +29,6 @@ IGNORE_MIB: Final = 256.0
 PERSISTS_SECONDS: Final = 20.0
 """Less than one interval, so: what is there in two runs in a row. A job may have begun, or be ending, after somebody
 looked for jobs; a terabyte takes the kernel seconds to free."""
-
-KEPT_MIB: Final = 16.0
-"""Of ended jobs, kept by somebody else than their user. Jobs are promised all of what they may have together."""
-
-NAMED: Final = 3
-"""Ended jobs in a message, those with the most."""
 
 _CGROUP: Final = "sys/fs/cgroup"
 _MIB: Final = 2**20
@@ -125,30 +118,12 @@ def _values(used: Used) -> dict[str, float]:
 def run(node: Node, _runner: Runner, thresholds: Thresholds, *, clock: Callable[[], float] = time.monotonic) -> Result:
     """Look at it, if no job runs."""
     used = read_used(node.root)
-    if message := _kept(node, unowned(node.root / _CGROUP, node.root / "proc"), thresholds, clock):
-        return fail("user", message, _values(used))
     if node.other_jobs or node.job:
         lasts(node, NAME, now=False, clock=clock)
         return _last_finding(node, used)
     result = judge(node, used, thresholds, clock)
     remember(node, NAME, {"status": result.status.value, "message": result.message})
     return result
-
-
-def _kept(node: Node, found: Unowned, thresholds: Thresholds, clock: Callable[[], float]) -> str:
-    """What is wrong with what ended jobs have left; empty: nothing, or not for long enough."""
-    patience = {
-        "kept": (found.kept - found.sockets, thresholds.get(NAME, "persists_seconds", PERSISTS_SECONDS)),
-        "in sockets": (found.kept, CLOSING_SECONDS),
-    }
-    much = [name for name, (size, _) in patience.items() if size >= KEPT_MIB * _MIB]
-    held = held_for(node, f"{NAME}-kept", much, clock)
-    if not any(seconds >= patience[name][1] for name, seconds in held.items()):
-        return ""
-    return (
-        f"{found.kept // _MIB} MiB of ended jobs are missing for all jobs here, kept by a job of another user or by "
-        f"connections that do not end: {', '.join(found.jobs[:NAMED])}"
-    )
 
 
 def _last_finding(node: Node, used: Used) -> Result:

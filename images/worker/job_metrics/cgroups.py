@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from images.common.kept_memory import ENDED, owner_of
 from images.common.steps import user_of
 from images.worker.job_metrics.figures import Figures
 
@@ -30,14 +29,11 @@ class JobCgroups:
         return self._scope.is_dir()
 
     def read(self) -> Mapping[str, Figures]:
-        """By the job's number. Raises OSError.
-
-        A job that ends meanwhile is left out, and one that has ended, whose cgroup stays for memory that others keep.
-        """
+        """By the job's number. Raises OSError. A job that ends meanwhile is left out."""
         found = {}
         for directory in sorted(self._scope.iterdir()):
             match = _JOB.fullmatch(directory.name)
-            if match and not (directory / ENDED).is_dir():
+            if match:
                 with contextlib.suppress(OSError, KeyError, ValueError):
                     found[match[1]] = self._job(match[1], directory)
         self._users = {job: uid for job, uid in self._users.items() if job in found}
@@ -60,10 +56,7 @@ class JobCgroups:
         )
 
     def _user(self, job: str, group: Path) -> int | None:
-        """That of its mark; without one, that of the first process that is not root's: slurmstepd's own are."""
-        uid = owner_of(group)
-        if uid is not None:
-            return uid
+        """That of the first process that is not root's: slurmstepd's own are."""
         if job not in self._users:
             for path in group.glob("step_*/user/*/cgroup.procs"):
                 first = path.read_text(encoding="ascii").partition("\n")[0]

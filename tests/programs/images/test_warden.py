@@ -38,6 +38,19 @@ def test_the_end_of_a_job_waits_for_a_full_dev_shm_and_the_warden_does_not(
     assert len(set(asked)) == 1
 
 
+def test_who_frees_it_is_forgotten_also_where_nobody_asks_again(kept: Kept) -> None:
+    kept.enter(5, "17")
+    kept.enter(6, "18")
+    kept.mounts.filled = MUCH
+    assert kept.ask(9, "end 17 now") == "ok"
+    child = kept.cells._freeing["17"]
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    kept.mounts.filled = 0
+    assert kept.ask(9, "end 18 now") == "ok"
+    with pytest.raises(ChildProcessError):
+        os.waitpid(child, os.WNOHANG)
+
+
 def test_who_frees_it_has_nothing_else_open() -> None:
     """Others wait for the end of what the warden has open."""
     read, write = os.pipe()

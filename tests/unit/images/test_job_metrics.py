@@ -68,22 +68,6 @@ def test_a_job_without_a_limit_has_minus_one_and_one_that_ends_meanwhile_is_left
     assert cgroups.read() == {}
 
 
-def test_a_job_that_has_ended_and_whose_memory_others_keep_is_left_out(tmp_path: Path) -> None:
-    cgroups = node(tmp_path)
-    assert set(cgroups.read()) == {"17"}
-    (tmp_path / "system.slice/default-0_slurmstepd.scope/job_17/ended").mkdir()
-    assert cgroups.read() == {}
-
-
-def test_whose_a_job_is_says_its_mark_also_where_it_has_no_process(tmp_path: Path) -> None:
-    cgroups = node(tmp_path)
-    group = tmp_path / "system.slice/default-0_slurmstepd.scope/job_17"
-    (group / "of_1002").mkdir()
-    assert cgroups.read()["17"].uid == 1002
-    (group / "step_0/user/task_0/cgroup.procs").unlink()
-    assert cgroups.read()["17"].uid == 1002
-
-
 def test_a_node_without_jobs_says_nothing_of_any(tmp_path: Path) -> None:
     assert text({}) == ""
     assert not JobCgroups("default-0", tmp_path).are_there()

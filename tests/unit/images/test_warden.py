@@ -186,6 +186,15 @@ def test_a_cell_goes_a_day_after_its_last_step(kept: Kept) -> None:
     assert kept.log == ["the cell of job 18 had no step for a day, and goes"]
 
 
+def test_a_cell_that_cannot_be_taken_away_keeps_no_other_job_from_starting(kept: Kept) -> None:
+    kept.enter(5, "17")
+    kept.warden.closed(5)
+    (kept.directory / "cells/17/in-the-way").touch()
+    kept.time += IDLE_SECONDS
+    assert kept.enter(6, "18").startswith("ok ")
+    assert kept.log[-1].startswith("the cell of job 17 stays: ")
+
+
 def test_a_cell_with_a_step_stays_for_ever(kept: Kept) -> None:
     kept.enter(5, "17")
     kept.time += 30 * IDLE_SECONDS

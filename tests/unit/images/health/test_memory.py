@@ -122,33 +122,3 @@ def test_a_kernel_that_does_not_tell_is_not_checked(tmp_path: Path) -> None:
         use(node)
         write(node.root / CGROUP / file, text)
         assert twice(node).status == "not checked", file
-
-
-def with_an_ended_job(path: Path) -> tuple[Node, Path]:
-    """A busy node, and the group of a job on it that has ended."""
-    node = make_node(path, other_jobs=True)
-    use(node)
-    group = node.root / CGROUP / "system.slice/w-0_slurmstepd.scope/job_1"
-    for mark in ("of_10001", "ended"):
-        (group / mark).mkdir(parents=True)
-    return node, group
-
-
-def test_memory_of_ended_jobs_that_nobody_here_pays_for_is_a_fault_also_while_jobs_run(tmp_path: Path) -> None:
-    """Two users together: one makes it and ends, the other keeps it. Slurm would give the same memory to a third."""
-    node, group = with_an_ended_job(tmp_path)
-    write(group / "memory.stat", f"shmem {15 * 2**20}\n")
-    assert "kept" not in twice(node).message
-    write(group / "memory.stat", f"shmem {40 * 2**20}\n")
-    assert "kept" not in check(node, 2000.0).message, "it may just be freed"
-    found = words(check(node, 2030.0))
-    assert found.startswith("fail [user]: 40 MiB of ended jobs are missing for all jobs here, kept by a job of another")
-    assert found.endswith(": job 1 of user 10001"), "an administrator wants to know whose"
-
-
-def test_connections_that_the_kernel_still_closes_are_no_fault_for_a_while(tmp_path: Path) -> None:
-    """A machine is lost: what its jobs' other processes had sent to it waits for a hundred seconds, kept by nobody."""
-    node, group = with_an_ended_job(tmp_path)
-    write(group / "memory.stat", f"shmem {2**20}\nsock {80 * 2**20}\n")
-    found = [check(node, at).status for at in range(1000, 1481, 30)]
-    assert found == ["not checked"] * 14 + ["fail"] * 3
