@@ -14,6 +14,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from config.descriptions import descriptions
+from config.gone import what_became
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ def _problem(details: Mapping[str, Any], model: Any, prefix: str) -> Problem:
     # "[number]" and "[range]" say which of two forms a value has.
     unsaid = {"[number]", "[range]", *(() if details["type"] == "extra_forbidden" else ("[key]",))}
     path = [str(part) for part in details["loc"] if part not in unsaid]
-    return Problem(".".join([prefix, *path]), _message(details, model, path))
+    where = ".".join([prefix, *path])
+    return Problem(where, what_became(where) or _message(details, model, path))
 
 
 def _message(details: Mapping[str, Any], model: Any, path: list[str]) -> str:

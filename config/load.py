@@ -17,19 +17,13 @@ from config import keys
 from config.base import Section
 from config.cluster import ClusterConfig
 from config.errors import ConfigError, Problem, fields_of, nearest, problems_of, unknown_name
+from config.gone import what_became
 from config.nebius.presets import with_resources
 from config.rules.together import cross_check
 from config.sections.cloud import CLOUDS
 
 PROJECT = keys.PROJECT
 """Prefix of our keys in a stack file: the name of the Pulumi project."""
-
-
-GONE = {
-    "prices": "this section is gone, and so is `slurmstack cost`: remove it. Your provider's own price list and "
-    "calculator serve instead",
-}
-"""Sections of earlier versions, and what became of each."""
 
 
 def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
@@ -54,7 +48,7 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
         value = written[name]
         field = ClusterConfig.model_fields.get(name)
         if field is None:
-            message = GONE.get(name) or unknown_name(name, ClusterConfig.model_fields, what="a known section")
+            message = what_became(name) or unknown_name(name, ClusterConfig.model_fields, what="a known section")
             problems.append(Problem(f"{PROJECT}:{name}", message))
             continue
         # With the field's own constraints: `bool | None` alone would take "off" for no.

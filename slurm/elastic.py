@@ -108,7 +108,6 @@ def settings(name: str, pool: WorkerPool) -> str:
         "max": pool.most,
         "conf": _conf(name, pool),
         "resume_timeout": span_seconds(pool.resume_timeout),
-        "all_or_nothing": pool.launch == "all_or_nothing",
     }
     if pool.windows:
         said |= {

@@ -151,7 +151,7 @@ class Range(Bounds):
     """Nodes at most. Users see all of them: those that are off are `idle~` in sinfo, and take jobs."""
 
 
-_ELASTIC_ALONE = ("idle_timeout", "resume_timeout", "launch", "warm_machines", "windows", "timezone")
+_ELASTIC_ALONE = ("idle_timeout", "resume_timeout", "warm_machines", "windows", "timezone")
 
 
 class WorkerPool(Machines, Sized):
@@ -174,11 +174,6 @@ class WorkerPool(Machines, Sized):
     """Of an elastic pool: how long a node may take to be there. It counts from the machine's start to
     slurmd's. After it the job goes back to the queue, the node is given up, and the pool pauses: for 30 seconds at
     first, up to ten minutes."""
-
-    launch: Literal["all_or_nothing", "best_effort"] = "all_or_nothing"
-    """Of an elastic pool: what becomes of the nodes that were started for a job and came, where another one of its
-    nodes did not. `all_or_nothing`: they are ended at once, so that their machines are free for others. `best_effort`:
-    they stay until `idle_timeout`, for whoever needs them."""
 
     warm_machines: int = Field(default=0, ge=0, le=MAX_POOL_SIZE, strict=True)
     """Of an elastic pool: machines that run beside those of its nodes, each with room for one more. That one then

@@ -59,8 +59,7 @@ class Pauses:
             failed = [node for node in failed if not others_reason(node)]
             if failed:
                 self._failed(pool, failed, nodes, plan, now)
-                if pool.all_or_nothing:
-                    _give_back(failed, view, jobs, plan)
+                _give_back(failed, view, jobs, plan)
             else:
                 self._go_on(pool, nodes, plan, now)
 

@@ -55,7 +55,6 @@ class Pool:
     """What slurmctld is told of each node: `CPUs=8 RealMemory=...`."""
     resume_timeout: float
     """Seconds that a node may take to be there."""
-    all_or_nothing: bool = True
     idle_timeout: float = 600.0
     """Seconds that a node stays when its last job has ended."""
     windows: tuple[Window, ...] = ()
@@ -294,7 +293,6 @@ def pool_of(item: Object) -> Pool | None:
         most=int(said["max"]),
         conf=str(said["conf"]),
         resume_timeout=float(said["resume_timeout"]),
-        all_or_nothing=bool(said["all_or_nothing"]),
         idle_timeout=float(said.get("idle_timeout", 600)),
         windows=windows_in(said.get("windows", ())),
         timezone=str(said.get("timezone", "UTC")),

@@ -36,11 +36,11 @@ def test_it_is_a_template_of_the_very_pod_that_a_fixed_pool_has_and_says_so() ->
 
 
 def test_the_program_reads_of_the_template_what_the_stack_file_says() -> None:
-    elastic = recorded(ELASTIC, resume_timeout="5m", launch="best_effort")
+    elastic = recorded(ELASTIC, resume_timeout="5m")
     item = objects(elastic, "PodTemplate")["gpu"]
     pool = pool_of(item)
     assert isinstance(pool, Pool)
-    assert (pool.name, pool.least, pool.most, pool.resume_timeout, pool.all_or_nothing) == ("gpu", 1, 64, 300.0, False)
+    assert (pool.name, pool.least, pool.most, pool.resume_timeout) == ("gpu", 1, 64, 300.0)
     (conf,) = [one["value"] for one in item["template"]["spec"]["containers"][0]["env"] if one["name"] == "NODE_CONF"]
     assert pool.conf == f"{conf} Weight=1000"
     assert (SETTINGS, SUBDOMAIN, PORT) == (ELASTIC_SETTINGS, NODES_SERVICE, ELASTIC_PORT)

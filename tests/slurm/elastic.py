@@ -69,10 +69,7 @@ class ElasticSandbox(KubernetesSandbox):
 
     def set_pool(self, **changes: Any) -> None:
         """The pool's PodTemplate."""
-        said = {
-            "min": 0, "max": self.most, "conf": f"{CONF} Weight=1000", "resume_timeout": 40,
-            "all_or_nothing": True, **changes,
-        }  # fmt: skip
+        said = {"min": 0, "max": self.most, "conf": f"{CONF} Weight=1000", "resume_timeout": 40, **changes}
         metadata = {"labels": {"slurmstack/pool": "gpu"}, "annotations": {SETTINGS: json.dumps(said)}}
         template = {"metadata": {"labels": {"slurmstack/pool": "gpu"}}, "spec": {"containers": []}}
         self._put(TEMPLATES, "gpu", metadata=metadata, template=template)

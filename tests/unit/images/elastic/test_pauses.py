@@ -14,8 +14,8 @@ OFF = frozenset({"IDLE", "CLOUD", "POWERED_DOWN"})
 LATE = frozenset({"DOWN", "CLOUD", "POWERED_DOWN"})
 
 
-def seen(*nodes: Node, pool: Pool = POOL) -> View:
-    return View(pools={"gpu": pool}, nodes={node.name: node for node in nodes}, pods={})
+def seen(*nodes: Node) -> View:
+    return View(pools={"gpu": POOL}, nodes={node.name: node for node in nodes}, pods={})
 
 
 def late(name: str) -> Node:
@@ -76,15 +76,11 @@ def test_what_an_administrator_has_drained_stays_drained_with_his_reason() -> No
     assert all("gpu-1" not in names for names in plan.update.values())
 
 
-def test_a_node_that_came_for_a_job_whose_others_did_not_is_ended_unless_a_job_uses_it_or_the_pool_says_otherwise() -> (
-    None
-):
+def test_a_node_that_came_for_a_job_whose_others_did_not_is_ended_unless_a_job_uses_it() -> None:
     came, busy = (Node(name=f"gpu-{n}", states=frozenset({state, "CLOUD"})) for n, state in ((1, "IDLE"), (2, "MIXED")))
     jobs = {"7": frozenset({"gpu-0", "gpu-1", "gpu-2"}), "8": frozenset({"gpu-2"})}
     end = ("power_down", "slurmstack/elastic: others of its job did not come")
     assert judged(Pauses(), seen(late("gpu-0"), came, busy), NOON, jobs).update[end] == ["gpu-1"]
-    loose = dataclasses.replace(POOL, all_or_nothing=False)
-    assert end not in judged(Pauses(), seen(late("gpu-0"), came, busy, pool=loose), NOON, jobs).update
 
 
 def paused(name: str, tries: int, until: str, *more: str) -> Node:
