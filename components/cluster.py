@@ -29,7 +29,6 @@ from components.monitoring import Monitoring, MonitoringArgs
 from components.mounts import Mount, MountArgs
 from components.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from components.node_exporter import NodeExporter, NodeExporterArgs
-from components.placeholders import Placeholders, PlaceholdersArgs
 from components.policy import Policy, PolicyArgs
 from components.priority import FIRST, Priority, PriorityArgs
 from components.prometheus_operator import PrometheusOperator, PrometheusOperatorArgs
@@ -100,7 +99,6 @@ class SlurmCluster(pulumi.ComponentResource):
         self.health = self._create_health(config) if config.health.enabled else None
         self._create_elastic(config)
         self.pools = {pool: self._create_pool(pool, settings) for pool, settings in config.worker_nodes.items()}
-        self._create_placeholders(config)
         self.login = self._create_login(config)
         self.rest = self._create_rest(config) if config.rest.enabled else None
         if config.monitoring.is_on:
@@ -309,13 +307,6 @@ class SlurmCluster(pulumi.ComponentResource):
             job_metrics=self._job_metrics,
         )
         return WorkerPool(f"{self._name}-pool-{name}", args, self._inside)
-
-    def _create_placeholders(self, config: ClusterConfig) -> None:
-        warm = {pool: settings.warm_machines for pool, settings in config.worker_nodes.items()}
-        if any(warm.values()):
-            templates = {pool: self.pools[pool].template for pool in warm}
-            args = PlaceholdersArgs(scope=self._scope, machines=warm, templates=templates)
-            Placeholders(f"{self._name}-placeholders", args, self._inside)
 
     def _create_login(self, config: ClusterConfig) -> Login:
         args = LoginArgs(

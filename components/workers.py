@@ -108,9 +108,6 @@ class WorkerPool(pulumi.ComponentResource):
     now. They go with it, each after its jobs.
     """
 
-    template: k8s.core.v1.PodTemplateSpecArgs
-    """Of its pods."""
-
     def __init__(self, name: str, args: WorkerPoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:WorkerPool", name, None, apart(opts))
         self._opts = pulumi.ResourceOptions(
@@ -118,7 +115,6 @@ class WorkerPool(pulumi.ComponentResource):
             depends_on=[*args.placement.machines],
             custom_timeouts=pulumi.CustomTimeouts(delete=f"{args.pool.drain_timeout + 2 * GRACE_SECONDS}s"),
         )
-        self.template = _template(args)
         made = self._create_template(name, args) if args.pool.is_elastic else self._create_stateful_set(name, args)
         self.register_outputs({"elastic" if args.pool.is_elastic else "stateful_set": made.metadata})
 
@@ -126,13 +122,14 @@ class WorkerPool(pulumi.ComponentResource):
         metadata = args.scope.metadata(args.name, WORKER, pool=args.name)
         metadata.annotations = {"pulumi.com/waitFor": NO_AWAIT, **_rolling(args), **_deletion(args.placement)}
         selector = args.scope.label_selector(WORKER, pool=args.name)
-        return stateful_set(name, metadata, selector, self.template, self._opts, replicas=args.pool.least, rolled=True)
+        template = _template(args)
+        return stateful_set(name, metadata, selector, template, self._opts, replicas=args.pool.least, rolled=True)
 
     def _create_template(self, name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodTemplate:
         metadata = args.scope.metadata(args.name, WORKER, pool=args.name)
         told = {ELASTIC_SETTINGS: settings(args.name, args.pool), **_rolling(args)}
         metadata.annotations = {**told, **_deletion(args.placement)}
-        return k8s.core.v1.PodTemplate(f"{name}-template", metadata=metadata, template=self.template, opts=self._opts)
+        return k8s.core.v1.PodTemplate(f"{name}-template", metadata=metadata, template=_template(args), opts=self._opts)
 
 
 def _template(args: WorkerPoolArgs) -> k8s.core.v1.PodTemplateSpecArgs:

@@ -9,6 +9,8 @@ GONE: Final = {
     "calculator serve instead",
     "worker_nodes.*.launch": "this key is gone: remove it. Where a node of a job does not come, its others are always "
     "ended at once",
+    "worker_nodes.*.warm_machines": "this key is gone: remove it. `size.min` keeps nodes, and so their machines, in "
+    "`windows` too",
 }
 """By their places in a stack file; `*` is a name of the user's."""
 

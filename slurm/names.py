@@ -63,9 +63,6 @@ ELASTIC_SETTINGS = "slurmstack/elastic"
 CONTROL = "control"
 """What is first where machines have no room for all (components/priority.py)."""
 
-PLACEHOLDER = "placeholder"
-"""Component of the pods that keep machines warm for elastic pools. They are no workers, and have no label of a pool."""
-
 ELASTIC_PORT = 8818
 """Where slurmctld's programs ask it."""
 

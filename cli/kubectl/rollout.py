@@ -40,9 +40,9 @@ _CONFIGURATION = "config"
 def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: str, timeout: float, tell: Tell) -> None:
     """Return when all jobs have completed and all StatefulSets, Deployments and DaemonSets are up to date and ready.
 
-    Worker pools are not waited for: a leaving node may wait for its jobs for days. Placeholders neither: their machines
-    come later. Of login nodes that follow their sessions one has to be ready. Raises Failure when a job fails,
-    with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
+    Worker pools are not waited for: a leaving node may wait for its jobs for days. Of login nodes that follow their
+    sessions one has to be ready. Raises Failure when a job fails, with the last lines of its log, or after `timeout`
+    seconds, with what is still missing and why.
     """
     begun = time.monotonic()
     deadline = begun + timeout

@@ -20,7 +20,7 @@ from cli.status.pods import LEAVING, Apply, Pod, image_tags, last_apply, pod_of
 from cli.status.rolls import Roll, rolls_in
 from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, is_down
 from config.cluster import ClusterConfig
-from slurm.names import LOGIN, PLACEHOLDER, REST, REST_PORT, node_name
+from slurm.names import LOGIN, REST, REST_PORT, node_name
 
 _SECONDS = 20
 """For Kubernetes' answer."""
@@ -133,7 +133,7 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         configuration = describe_configuration(kubectl, config, wanted, slurm.configuration)
     except Failure as failure:
         configuration, unread = "unknown", {**unread, "configuration": failure.message}
-    items = [item for item in objects if item["kind"] == "Pod" and not _may_be_missing(item)]
+    items = [item for item in objects if item["kind"] == "Pod" and _owner(item) != "Job"]
     pods = tuple(map(pod_of, items))
     workers = _workers(config, pods, [item for item in objects if item["kind"] == "StatefulSet"])
     addresses = {item["metadata"]["name"]: address_of(item) for item in objects if item["kind"] == "Service"}
@@ -216,11 +216,6 @@ def _own_version() -> str:
 def _owner(item: Mapping[str, Any]) -> str:
     """Kind of what has made a pod; empty if nobody knows."""
     return next((str(owner["kind"]) for owner in item["metadata"].get("ownerReferences", [])), "")
-
-
-def _may_be_missing(item: Mapping[str, Any]) -> bool:
-    """Whether a cluster is whole without this pod: one of a Job, or one that waits for a machine to keep warm."""
-    return _owner(item) == "Job" or pod_of(item).component == PLACEHOLDER
 
 
 def _is_whole(items: Sequence[Mapping[str, Any]], pods: Sequence[Pod], config: ClusterConfig) -> bool:

@@ -204,7 +204,7 @@ def node_needs(
 
 def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
     groups = pool.node_groups
-    count = max(pool.least + pool.warm_machines, groups * pool.kept_in_group)
+    count = max(pool.least, groups * pool.kept_in_group)
     return NodeNeed(
         where=f"worker_nodes.{name}",
         role="worker",
@@ -214,8 +214,7 @@ def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
         size=size,
         count=count,
         groups=groups,
-        # A node group follows the pods of workers, and placeholders while it may.
-        most=max(count, min(pool.most + pool.warm_machines, groups * pool.autoscaling.max_size)),
+        most=max(count, pool.most),
         surge=groups * _machines(pool.update_strategy.max_surge, of=ceil(count / groups)) if count else 0,
         disk_type=pool.boot_disk.type,
         disk_gib=gibibytes(pool.boot_disk.size),

@@ -151,7 +151,7 @@ class Range(Bounds):
     """Nodes at most. Users see all of them: those that are off are `idle~` in sinfo, and take jobs."""
 
 
-_ELASTIC_ALONE = ("idle_timeout", "resume_timeout", "warm_machines", "windows", "timezone")
+_ELASTIC_ALONE = ("idle_timeout", "resume_timeout", "windows", "timezone")
 
 
 class WorkerPool(Machines, Sized):
@@ -174,11 +174,6 @@ class WorkerPool(Machines, Sized):
     """Of an elastic pool: how long a node may take to be there. It counts from the machine's start to
     slurmd's. After it the job goes back to the queue, the node is given up, and the pool pauses: for 30 seconds at
     first, up to ten minutes."""
-
-    warm_machines: int = Field(default=0, ge=0, le=MAX_POOL_SIZE, strict=True)
-    """Of an elastic pool: machines that run beside those of its nodes, each with room for one more. That one then
-    starts in seconds. Pods of a low priority keep them and give way at once. At most `max`; they cost what machines
-    cost."""
 
     windows: Windows = ()
     """Of an elastic pool: hours of the week with another `min` or `max`. An example:
@@ -286,11 +281,6 @@ class WorkerPool(Machines, Sized):
             raise ValueError(
                 f"has {given[0]}, which is for elastic pools; write size: {{min: 0, max: {self.most or 1}}}, or leave "
                 "it out"
-            )
-        if self.warm_machines > self.most:
-            raise ValueError(
-                f"has warm_machines: {self.warm_machines}, and no more than {self.most} nodes ever run (size.max); "
-                "lower it, or raise max"
             )
         return self
 

@@ -1,8 +1,8 @@
 """Machines that come and go: a stand-in for a cluster autoscaler, and for the kubelets of the machines that it makes.
 
-Real are the API server, the scheduler with its preemption, and the controllers. No container runs: a pod that the
-scheduler puts on such a machine is said to run, and is gone when it is to end. The decisions are those of Cluster
-Autoscaler: a machine for each pod that finds no room; a machine goes when its pods may go and have room elsewhere.
+Real are the API server, the scheduler, and the controllers. No container runs: a pod that the scheduler puts on such a
+machine is said to run, and is gone when it is to end. The decisions are those of Cluster Autoscaler: a machine for each
+pod that finds no room; a machine goes when its pods may go and have room elsewhere.
 """
 
 from __future__ import annotations
@@ -139,10 +139,10 @@ class PlayedMachines:
 
 
 def _finds_no_room(pod: Object) -> bool:
-    """Whether a machine is to be made for it: not for one that gets the room of another."""
+    """Whether a machine is to be made for it."""
     said: Any = pod["status"].get("conditions") or ()
     refused = any(one["type"] == "PodScheduled" and one.get("reason") == "Unschedulable" for one in said)
-    return refused and "nodeName" not in pod["spec"] and not pod["status"].get("nominatedNodeName")
+    return refused and "nodeName" not in pod["spec"]
 
 
 def _is_held(pod: Object) -> bool:

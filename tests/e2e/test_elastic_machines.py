@@ -20,13 +20,12 @@ SETTINGS = {
     "size": {"max": 2},
     "idle_timeout": "10s",
     "resume_timeout": f"{RESUME_SECONDS}s",
-    "warm_machines": 1,
     "node_selector": {LABEL: "yes"},
     "tolerations": [{"key": LABEL}],
     "resources": {"cpus": 1, "memory": "768Mi", "cpu_request": "10m"},
 }
 ROOM = {"cpu": "2", "memory": "1200Mi", "ephemeral-storage": "20Gi"}
-"""Of a machine: one worker, or one placeholder."""
+"""Of a machine: one worker."""
 
 
 @pytest.fixture
@@ -46,41 +45,32 @@ def machines(two_nodes: SlurmOnKubernetes) -> Iterator[PlayedMachines]:
 
 
 def machines_of(slurm: SlurmOnKubernetes) -> dict[str, str]:
-    """Which machine has each worker and placeholder of the pool; none: it waits."""
+    """Which machine has each worker of the pool; none: it waits."""
     pods = slurm.pods().items()
     return {name: pod["spec"].get("nodeName", "") for name, pod in pods if LABEL in pod["spec"].get("nodeSelector", {})}
-
-
-def placed(slurm: SlurmOnKubernetes) -> list[tuple[str, str]]:
-    """The same, sorted, by kinds of pods."""
-    return sorted((name.partition("-")[0], machine) for name, machine in machines_of(slurm).items())
 
 
 def test_machines_come_for_pods_stay_while_one_holds_them_and_go_after_it(
     two_nodes: SlurmOnKubernetes, machines: PlayedMachines
 ) -> None:
     slurm = two_nodes
-    warm = [("placeholder", "played-0")]
-    wait_until(lambda: placed(slurm) == warm, "a machine has come that nobody needs yet")
     wait_until(lambda: {"cloud-0", "cloud-1"} <= set(slurm.nodes()), "slurmctld knows the nodes that are off")
+    assert machines.machines() == [], "nobody needs one yet"
 
     job = slurm.submit("true", f"--partition={POOL}")
-    both = [("cloud", "played-0"), ("placeholder", "played-1")]
-    wait_until(lambda: placed(slurm) == both, "the worker has that machine, and another one is warm")
+    wait_until(lambda: machines_of(slurm) == {"cloud-0": "played-0"}, "a machine has come for the worker")
 
     uid = slurm.pod_uids()["cloud-0"]
-    machines.least = 3
-    wait_until(lambda: len(machines.machines()) == 3, "one machine too many")
+    machines.least = 2
+    wait_until(lambda: len(machines.machines()) == 2, "one machine too many")
     machines.least = 0
-    wait_until(lambda: len(machines.machines()) == 2, "one of the two that nothing holds is taken away")
+    wait_until(lambda: machines.machines() == ["played-0"], "the one that nothing holds is taken away")
     assert slurm.pod_uids()["cloud-0"] == uid
     assert slurm.pods()["cloud-0"]["spec"]["nodeName"] == "played-0"
-    wait_until(lambda: placed(slurm)[1:] == [("placeholder", machines.machines()[-1])], "one is warm")
 
     # Its slurmd never comes: the pool gives it up, and the autoscaler what it was on.
     shown = f"sinfo --noheader --partition={POOL} --format=%E"
     wait_until(lambda: "no capacity, 1 in vain" in slurm.slurm(shown), "the pool pauses", timeout=2 * RESUME_SECONDS)
     assert slurm.job_state(job) == "PENDING"
-    wait_until(lambda: len(machines.machines()) == 1, "its machine goes")
-    assert placed(slurm) == [("placeholder", *machines.machines())]
+    wait_until(lambda: machines.machines() == [], "its machine goes")
     assert machines.problem is None

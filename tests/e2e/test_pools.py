@@ -62,7 +62,6 @@ SHOWN = {
     "priority_class": "tests/graph/test_disruption.py",
     "idle_timeout": "tests/e2e/test_elastic.py",
     "resume_timeout": "tests/e2e/test_elastic.py",
-    "warm_machines": "tests/e2e/test_elastic_machines.py",
     "windows": "tests/e2e/test_elastic.py, tests/slurm/test_elastic.py",
     "timezone": "tests/slurm/test_elastic.py, tests/unit/images/elastic/test_windows.py",
 }

@@ -88,7 +88,7 @@ def _elastic(size: dict[str, int], **more: Any) -> dict[str, Any]:
 def test_the_node_groups_of_an_elastic_pool_follow_it_from_nothing_to_its_max(
     largest: int, fabric: bool, least: int, groups_of_it: int
 ) -> None:
-    sections = _elastic({"min": 0, "max": largest}, warm_machines=2)
+    sections = _elastic({"min": 0, "max": largest})
     if not fabric:
         default = sections["worker_nodes"]["default"]
         del default["gpu_cluster"]
@@ -102,14 +102,12 @@ def test_the_node_groups_of_an_elastic_pool_follow_it_from_nothing_to_its_max(
         assert "fixedNodeCount" not in group
 
 
-def test_pods_of_an_elastic_pool_and_its_placeholders_go_to_its_machines_and_no_others() -> None:
-    recording = record(_elastic({"min": 1, "max": 64}, warm_machines=2), stack="test")
+def test_pods_of_an_elastic_pool_go_to_its_machines_and_no_others() -> None:
+    recording = record(_elastic({"min": 1, "max": 64}), stack="test")
     inputs = {item.name: reveal(item.inputs) for item in recording}
     worker = inputs["slurm-pool-default-template"]["template"]["spec"]
-    placeholder = inputs["slurm-placeholders-default-pods"]["spec"]["template"]["spec"]
-    for pod in (worker, placeholder):
-        assert {name for name, group in groups(recording).items() if _fits(pod, group)} == {"slurm-default-0"}
-    (asked,) = [container["resources"]["requests"] for container in placeholder["containers"]]
+    assert {name for name, group in groups(recording).items() if _fits(worker, group)} == {"slurm-default-0"}
+    (asked,) = [one["resources"]["requests"] for one in worker["containers"] if one["name"] == "slurmd"]
     assert (asked["nvidia.com/gpu"], asked["rdma/ib"]) == ("8", "1")
 
 

@@ -85,8 +85,7 @@ def test_workers_go_to_the_machines_of_their_pool_and_keep_them_while_they_are_b
 def _with_all() -> dict[str, Any]:
     """With everything that has pods, and an elastic pool."""
     sections = with_change(stacks.existing_full(), "monitoring", {"install": True, "nodes": True})
-    sections = with_change(sections, "worker_nodes.gpu.size", {"max": 64})
-    return with_change(sections, "worker_nodes.gpu.warm_machines", 1)
+    return with_change(sections, "worker_nodes.gpu.size", {"max": 64})
 
 
 @pytest.mark.parametrize("sections", [stacks.dev, _with_all, stacks.nebius_full])

@@ -31,14 +31,3 @@ def test_preemptible_is_for_elastic_pools_where_the_machines_are_somebody_else_s
         "worker_nodes.default.preemptible: does nothing for a pool of a fixed size; write size: {min: 0, max: 2}, or "
         "remove it"
     )
-
-
-def test_machines_are_kept_warm_for_elastic_pools_alone_and_no_more_than_there_are_nodes() -> None:
-    assert load_config(elastic(warm_machines=64)).worker_nodes["default"].warm_machines == 64
-    assert load_config(elastic()).worker_nodes["default"].warm_machines == 0
-    (told,) = complaints(elastic(warm_machines=65))
-    assert told.startswith("worker_nodes.default: has warm_machines: 65, and no more than 64 nodes ever run")
-    (told,) = complaints(elastic(warm_machines=-1))
-    assert told.startswith("worker_nodes.default.warm_machines: ")
-    (told,) = complaints(with_change(dev(), "worker_nodes.default.warm_machines", 1))
-    assert "has warm_machines, which is for elastic pools; write size: {min: 0, max: 2}" in told

@@ -83,8 +83,6 @@ def _elastic(**more: Any) -> tuple[int, int]:
 def test_an_elastic_pool_begins_with_its_least_and_may_come_to_its_most() -> None:
     assert _elastic(size={"min": 3, "max": 150}) == (3, 150)
     assert _elastic() == (2, 150), "one machine in each group on a fabric"
-    assert _elastic(warm_machines=5) == (5, 155)
-    assert _elastic(warm_machines=5, autoscaling={"max_size": 76}) == (5, 152), "what the groups may have"
 
 
 @pytest.mark.parametrize(("surge", "machines"), [(0, 0), (2, 2 * 2), ("25%", 2 * 19)])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cli.doctor.cluster.facts import Container, Facts, Owner, Pod
 from cli.doctor.cluster.findings import Finding
-from slurm.names import CONTROLLER, CONTROLLER_HOST, END_SESSIONS, LOG_SHIPPER, LOGIN, PLACEHOLDER, WORKER
+from slurm.names import CONTROLLER, CONTROLLER_HOST, END_SESSIONS, LOG_SHIPPER, LOGIN, WORKER
 
 RECENT = 900
 """Seconds for which a restart is told."""
@@ -92,10 +92,9 @@ def find(facts: Facts) -> Iterator[Finding]:
     for owner in facts.owners:
         yield from _not_made(facts, owner)
     for pod in facts.pods:
-        # rules.jail has that one; a placeholder waits until its machine has come, or for ever where there are no more.
-        waits = pod.component == PLACEHOLDER and not pod.machine
+        # rules.jail has that one.
         ended = pod.is_done and not pod.leaving  # one that leaves is in the way of the next one while it is there
-        if pod.component != "jail" and not ended and not waits:
+        if pod.component != "jail" and not ended:
             yield from _pod(facts, pod)
 
 

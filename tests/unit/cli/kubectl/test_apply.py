@@ -22,6 +22,7 @@ NAMESPACE = thing("Namespace", "slurm")
 VOLUME = thing("PersistentVolume", "slurm-jail")
 RIGHTS = [thing(kind, "slurm-health-watch") for kind in ("ClusterRole", "ClusterRoleBinding")]
 CLASS = thing("PriorityClass", "slurm-placeholder")
+"""Of an earlier version; it is in no stack any more."""
 
 
 def test_what_is_in_no_namespace_and_left_the_stack_is_shown_and_deleted_and_no_volume_is() -> None:

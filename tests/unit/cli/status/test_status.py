@@ -128,16 +128,6 @@ def test_a_whole_cluster_is_asked_in_three_calls() -> None:
     assert sorted(words[0] for words in whole.asked) == ["exec", "exec", "get"]
 
 
-def test_a_cluster_is_whole_while_a_placeholder_waits_for_its_machine() -> None:
-    waits = pod("placeholder-default-7d4f", owner="ReplicaSet")
-    waits["status"] = {"phase": "Pending"}
-    assert not status_of(CONTROLLER, *WORKERS, waits).healthy
-    waits["metadata"]["labels"] = {"app.kubernetes.io/component": "placeholder"}
-    status = status_of(CONTROLLER, *WORKERS, waits)
-    assert status.healthy
-    assert [one.name for one in status.pods] == ["controller-0", "default-0", "default-1"]
-
-
 def test_nodes_are_counted_by_pool_and_those_that_take_no_jobs_are_listed_with_the_reason(show: Show) -> None:
     when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
     lines = (

@@ -58,18 +58,6 @@ def test_a_pool_without_machines_is_the_one_cause_of_jobs_that_wait(reason: str,
     assert ("state=resume" in found.mend) is (reason == ASIDE)
 
 
-def test_a_placeholder_that_waits_for_its_machine_is_no_finding() -> None:
-    cluster = recorded()
-    placeholder = copy.deepcopy(cluster.thing("Pod", "default-0"))
-    placeholder["metadata"] |= {"name": "placeholder-default-7d4f", "uid": "p", "ownerReferences": []}
-    placeholder["metadata"]["labels"]["app.kubernetes.io/component"] = "placeholder"
-    cluster.objects.append(placeholder)
-    cluster.unplaced("placeholder-default-7d4f", "0/2 nodes are available: 2 Insufficient cpu.")
-    assert diagnose(cluster.look()) == ()
-    placeholder["metadata"]["labels"]["app.kubernetes.io/component"] = "worker"
-    assert diagnose(cluster.look()) != ()
-
-
 def test_a_pod_that_waits_for_a_machine_is_noted() -> None:
     cluster = recorded()
     unplaced("0/2 nodes are available: 2 Insufficient cpu.")(cluster)
