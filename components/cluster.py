@@ -258,7 +258,6 @@ class SlurmCluster(pulumi.ComponentResource):
             secrets=self.secrets,
             configuration=self.configuration,
             pools=config.has_elastic_pools,
-            login=config.login if config.login.is_elastic else None,
         )
         return Elastic(f"{self._name}-elastic", args, self._inside)
 

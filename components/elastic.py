@@ -1,4 +1,4 @@
-"""The program that makes and ends pods of elastic pools and login nodes as needed, and replaces old workers."""
+"""The program that makes and ends pods of elastic pools as needed, and replaces old workers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ from components.kit.workload import (
     service_port,
 )
 from components.secrets import Secrets
-from config.sections.services import Login as LoginConfig
-from slurm.elastic import login_settings
-from slurm.names import ELASTIC, ELASTIC_PORT, LOGIN
+from slurm.names import ELASTIC, ELASTIC_PORT
 
 LEAVES_AFTER = 5
 """Seconds until it is started elsewhere when its machine is lost: until then no node comes or goes."""
@@ -40,19 +38,15 @@ class ElasticArgs:
     configuration: Configuration
     pools: bool
     """Whether there are elastic pools."""
-    login: LoginConfig | None
-    """Login nodes that follow their sessions; None: there is a fixed number of them."""
 
     @property
     def rules(self) -> list[k8s.rbac.v1.PolicyRuleArgs]:
         """The program's rights."""
-        found = [
+        return [
             rule("pods", "list", "watch", "delete", *(["create"] if self.pools else [])),
             rule("statefulsets", "list", "watch", group="apps"),
             *([rule("podtemplates", "list", "watch")] if self.pools else []),
         ]
-        scale = rule("statefulsets/scale", "get", "patch", group="apps", only=LOGIN)
-        return found if self.login is None else [*found, scale]
 
 
 class Elastic(pulumi.ComponentResource):
@@ -119,7 +113,6 @@ def _elastic(args: ElasticArgs) -> k8s.core.v1.ContainerArgs:
             **({} if args.pools else {"POOLS": "none"}),
             SLURM_CONF="/config/slurm/slurm.conf",
             NAMESPACE=args.scope.name,
-            **({"LOGIN": login_settings(args.login)} if args.login is not None else {}),
         ),
         ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=ELASTIC_PORT)],
         readiness_probe=k8s.core.v1.ProbeArgs(http_get=healthy, period_seconds=10, failure_threshold=3),

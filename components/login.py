@@ -38,14 +38,10 @@ from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
 from components.secrets import Secrets
 from components.sssd import with_sssd
 from config.sections.services import Login as LoginConfig
-from slurm.names import JAIL_DIR, LOGIN, SESSIONS_PORT, SSH_PORT
-from slurm.rights import WITHOUT_SET_UP
+from slurm.names import JAIL_DIR, LOGIN, SSH_PORT
 from slurm.users import login_limits
 
 COMPONENT = LOGIN
-
-ONE_READY = "jsonpath={.status.readyReplicas}"
-"""`pulumi.com/waitFor` of login nodes that follow their sessions: an update must not wait until these have ended."""
 
 GRACE_SECONDS = 30
 """For sshd itself to end."""
@@ -66,9 +62,6 @@ class Login(pulumi.ComponentResource):
     """Several equal pods behind one Service; each connection goes to one of them at random.
 
     All have the same host key, so that a client sees one machine. `sackd` keeps Slurm's configuration current for them.
-
-    Where their number follows the sessions, the program `elastic` scales them, and one that leaves waits until nobody
-    is logged in on it any more. `sackd` is a sidecar then, which ends after sshd.
     """
 
     service: k8s.core.v1.Service
@@ -78,7 +71,7 @@ class Login(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self)
         self.service = self._create_service(name, args)
         self.stateful_set = self._create_stateful_set(name, args)
-        if args.login.most > 1:
+        if args.login.size > 1:
             disruption_budget(name, args.scope, COMPONENT, self._child)
         self.register_outputs({"service": self.service.metadata})
 
@@ -86,7 +79,7 @@ class Login(pulumi.ComponentResource):
         login = args.login
         metadata = args.scope.metadata(COMPONENT, COMPONENT)
         # A login Service without login nodes is allowed, and Pulumi would wait for its endpoints in vain.
-        skip = {"pulumi.com/skipAwait": "true"} if login.most == 0 else {}
+        skip = {"pulumi.com/skipAwait": "true"} if login.size == 0 else {}
         # Those in the stack file win over those that the cloud asks for.
         metadata.annotations = {**args.scope.cloud.login_annotations, **login.annotations, **skip} or None
         return k8s.core.v1.Service(
@@ -104,15 +97,12 @@ class Login(pulumi.ComponentResource):
     def _create_stateful_set(self, name: str, args: LoginArgs) -> k8s.apps.v1.StatefulSet:
         scope = args.scope
         image = scope.image("login")
-        elastic = args.login.is_elastic
-        sackd = _sackd(args)
-        sackd.restart_policy = "Always" if elastic else None
         pod = k8s.core.v1.PodSpecArgs(
-            termination_grace_period_seconds=GRACE_SECONDS + (args.login.drain_timeout if elastic else 0),
+            termination_grace_period_seconds=GRACE_SECONDS,
             dns_config=scope.node_dns,
             topology_spread_constraints=spread(scope.label_selector(COMPONENT)),
-            init_containers=[munge_sidecar(image, for_jail=True), *([sackd] if elastic else [])],
-            containers=[_sshd(args), *([] if elastic else [sackd])],
+            init_containers=[munge_sidecar(image, for_jail=True)],
+            containers=[_sshd(args), _sackd(args)],
             volumes=[
                 *munge_volumes(args.secrets.munge.metadata.name),
                 *args.jail.volumes(),
@@ -123,15 +113,13 @@ class Login(pulumi.ComponentResource):
             ],
         )
         labels = {**scope.labels(COMPONENT), SLURM_NODE_LABEL: "true"}
-        waited_for = {"pulumi.com/waitFor": ONE_READY} if elastic else None
         return stateful_set(
             name,
-            scope.metadata_of_slurm(COMPONENT, COMPONENT, waited_for),
+            scope.metadata_of_slurm(COMPONENT, COMPONENT),
             scope.label_selector(COMPONENT),
             pod_template(scope, labels, scope.cloud.placement("login"), with_sssd(scope, pod, image), stays=True),
             self._child.merge(waits(FILLING)),
-            replicas=None if elastic else args.login.most,
-            scaled=elastic,
+            replicas=args.login.size,
         )
 
 
@@ -141,26 +129,17 @@ def _limits(args: LoginArgs) -> dict[str, str]:
 
 
 def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
-    leave = k8s.core.v1.ExecActionArgs(command=[*WITHOUT_SET_UP, f"{LIBEXEC}/leave"])
-    hooks = k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=leave))
-    counted = {"COUNT_SESSIONS": "yes"} if args.login.is_elastic else {}
-    sessions = k8s.core.v1.ContainerPortArgs(name="sessions", container_port=SESSIONS_PORT)
     return k8s.core.v1.ContainerArgs(
         name="sshd",
         image=args.scope.image("login"),
         command=[f"{LIBEXEC}/sshd"],
         env=env(
             JAIL=JAIL_DIR,
-            **counted,
             **_limits(args),
             **args.jail.env,
             **mounts_env(args.mounts, in_jail=True, shared=args.jail.shared()),
         ),
-        ports=[
-            k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT),
-            *([sessions] if args.login.is_elastic else []),
-        ],
-        lifecycle=hooks if args.login.is_elastic else None,
+        ports=[k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT)],
         readiness_probe=tcp_probe(SSH_PORT, period=10),
         startup_probe=starting(tcp_probe(SSH_PORT, period=10)),
         security_context=into_jail("sshd"),

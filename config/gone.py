@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+_FOLLOWED: Final = "this key is gone, as login nodes follow their sessions no longer: remove it"
+
 GONE: Final = {
     "prices": "this section is gone, and so is `slurmstack cost`: remove it. Your provider's own price list and "
     "calculator serve instead",
@@ -11,6 +13,9 @@ GONE: Final = {
     "ended at once",
     "worker_nodes.*.warm_machines": "this key is gone: remove it. `size.min` keeps nodes, and so their machines, in "
     "`windows` too",
+    "login.sessions_per_node": _FOLLOWED,
+    "login.idle_timeout": _FOLLOWED,
+    "login.drain_timeout": _FOLLOWED,
 }
 """By their places in a stack file; `*` is a name of the user's."""
 

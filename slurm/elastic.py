@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from config.cluster import ClusterConfig
 from config.sections.gpus import dotted
-from config.sections.services import Login
 from config.sections.windows import Window, days_of, minutes_of
 from config.sections.workers import MAX_POOL_SIZE, Range, WorkerPool
 from config.times import span_seconds
@@ -124,14 +123,3 @@ def _window(pool: WorkerPool, window: Window) -> dict[str, str | int | list[int]
     return {
         "name": window.name, "days": [*days_of(window.days)], "begin": begin, "end": end, "min": least, "max": most,
     }  # fmt: skip
-
-
-def login_settings(login: Login) -> str:
-    """What the program is told of login nodes that follow their sessions (images/elastic/logins.py)."""
-    said = {
-        "min": login.least,
-        "max": login.most,
-        "sessions_per_node": login.sessions_per_node,
-        "idle_timeout": span_seconds(login.idle_timeout),
-    }
-    return json.dumps(said, sort_keys=True)

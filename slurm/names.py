@@ -69,13 +69,6 @@ ELASTIC_PORT = 8818
 LOGIN = "login"
 """Name of the login nodes' StatefulSet and Service and of their pods' component."""
 
-END_SESSIONS = "pkill -u 0 -f slurmstack/leave"
-"""In the container `sshd` of a login node that leaves: it ends with its sessions. A shorter grace period comes too late
-for it: kubelet goes on waiting for the hook that it has started (seen with Kubernetes 1.34)."""
-
-SESSIONS_PORT = 8819
-"""Where a login node tells `elastic` how many sessions it has, if there are as many nodes as these need."""
-
 SUSPEND_TIMEOUT = 5
 """Seconds for the pod of an idle node to end; Slurm starts the node again after them at the earliest."""
 

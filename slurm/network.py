@@ -29,14 +29,12 @@ from slurm.names import (
     KUBE_STATE,
     KUBE_STATE_PORT,
     LOG_SHIPPER,
-    LOGIN,
     NODE_EXPORTER,
     NODE_EXPORTER_PORT,
     PROMETHEUS,
     PROMETHEUS_PORT,
     REST,
     REST_PORT,
-    SESSIONS_PORT,
     SLURMCTLD_PORT,
     SLURMD_PORT,
     SLURMDBD_PORT,
@@ -132,7 +130,6 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
         *((Link(REST, PROMETHEUS, PROMETHEUS_PORT),) if plots else ()),
         *((Link(PROMETHEUS, CONTROLLER, SLURMCTLD_PORT),) if reads else ()),
         *((Link(CONTROLLER, ELASTIC, ELASTIC_PORT),) if config.has_elastic_pools else ()),
-        *((Link(ELASTIC, LOGIN, SESSIONS_PORT),) if config.login.is_elastic else ()),
     )
 
 

@@ -109,7 +109,7 @@ def _is_there(stack: Stack, part: str) -> bool:
     config = stack.config
     if part == DATABASE:
         return config.accounting.own_database is not None
-    return part != ELASTIC or config.has_elastic_pools or config.login.is_elastic
+    return part != ELASTIC or config.has_elastic_pools
 
 
 def _submitter(stack: Stack, user: str) -> str:
@@ -117,7 +117,7 @@ def _submitter(stack: Stack, user: str) -> str:
     users = stack.config.users
     if user and user not in users:
         raise Failure(unknown_name(user, users, what="a user of the stack file"), code=USAGE)
-    if not users or not stack.config.login.most or not stack.config.accounting.enabled:
+    if not users or not stack.config.login.size or not stack.config.accounting.enabled:
         raise Failure("this takes a user of the stack file, a login node, and accounting", code=USAGE)
     return user or next(iter(users))
 

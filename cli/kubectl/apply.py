@@ -17,7 +17,6 @@ from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, cluster_labels, 
 from cli.kubectl.diff import APPLY, changes, key, live_objects, objects_in
 from cli.kubectl.kept import refuse_left_behind, unmark
 from cli.kubectl.lock import Lock
-from cli.kubectl.scale import with_scale
 from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest, manifests
 from cli.program.recording import Recording, program_loading, record
@@ -149,7 +148,7 @@ def _compare(
     kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept: KeptValues, present: _Present
 ) -> Plan:
     inside = present.inside.result()
-    objects = [with_scale(item, inside) for item in manifests(recording)]
+    objects = manifests(recording)
     live = live_objects(kubectl, objects, inside)
     wanted = {key(item.document): item.document for item in objects}
     return Plan(

@@ -14,7 +14,6 @@ from cli.kubectl.diff import KINDS
 from cli.kubectl.kept import Kept, data_of, mark, note_identity
 from config.cluster import ClusterConfig
 from local.report import Report
-from slurm.names import END_SESSIONS
 
 POLL = 0.5
 """Seconds between two looks at the cluster."""
@@ -23,9 +22,6 @@ WORKLOADS = ("cronjob", "statefulset", "deployment", "daemonset", "job", "podtem
 """Kinds whose objects have pods, or make some that have."""
 
 What = Literal["pods", "all but data", "all"]
-
-SESSIONS_END = 30
-"""Seconds that open sessions have at the end of the whole cluster."""
 
 GONE_SECONDS = 300.0
 """Seconds that objects may take to go: a load balancer in a cloud goes before its Service."""
@@ -67,7 +63,6 @@ def destroy_cluster(
         while leaving := kubectl.items("pod", "-n", namespace, "-l", "app.kubernetes.io/component=worker"):
             step.progress(0, 0, f"{_names(leaving)}, {len(running_jobs(kubectl, namespace))} running jobs")
             time.sleep(POLL)
-    _end_sessions(kubectl, namespace)
     if not keeps and what != "pods":
         with report.step(f"Deleting namespace {namespace}"):
             _delete_namespace(kubectl, namespace, files_go)
@@ -104,22 +99,6 @@ def _delete_all_but_data(kubectl: Kubectl, namespace: str) -> None:
         time.sleep(POLL)
     # Last: it says which kinds there are.
     kubectl.run("delete", "secret", APPLY_SET, "-n", namespace, "--ignore-not-found")
-
-
-def _end_sessions(kubectl: Kubectl, namespace: str) -> None:
-    """Let the login nodes end although somebody is logged in: all else would wait for these sessions.
-
-    Whatever the stack file says of them now: those from when their number followed the sessions may still wait.
-    """
-    labels = ("-n", namespace, "-l", "app.kubernetes.io/component=login")
-    leaving = [
-        pod["metadata"]["name"] for pod in kubectl.items("pod", *labels) if "deletionTimestamp" in pod["metadata"]
-    ]
-    login = (*labels, "--ignore-not-found", "--wait=false")
-    kubectl.run("delete", "statefulset", *login)
-    kubectl.run("delete", "pod", *login, f"--grace-period={SESSIONS_END}")
-    for name in leaving:  # these wait already, and for as long as they were told at first
-        kubectl.run("exec", "-n", namespace, name, "-c", "sshd", "--", *END_SESSIONS.split(), check=False, seconds=30)
 
 
 def _cancel_all(kubectl: Kubectl, namespace: str, report: Report) -> None:

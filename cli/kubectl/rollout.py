@@ -12,7 +12,6 @@ from cli.kubectl.diff import key
 from cli.program.manifests import Manifest
 from cli.safety.queue import read_patiently
 from cli.status.configuration import configuration_state
-from slurm.names import END_SESSIONS, LOGIN
 
 POLL = 0.1
 """Seconds between the first two looks at the cluster."""
@@ -30,9 +29,6 @@ _AWAITED = frozenset({"Job", "Deployment", "StatefulSet", "DaemonSet"})
 _JOB_UID = "batch.kubernetes.io/controller-uid"
 """The label with a Job's uid that Kubernetes gives to its pods."""
 
-_ONE_READY = "jsonpath={.status.readyReplicas}"
-"""What Pulumi waits for where one ready pod is enough (components/login.py)."""
-
 _CONFIGURATION = "config"
 """What the name of the Job begins with that waits for slurmctld."""
 
@@ -40,9 +36,8 @@ _CONFIGURATION = "config"
 def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: str, timeout: float, tell: Tell) -> None:
     """Return when all jobs have completed and all StatefulSets, Deployments and DaemonSets are up to date and ready.
 
-    Worker pools are not waited for: a leaving node may wait for its jobs for days. Of login nodes that follow their
-    sessions one has to be ready. Raises Failure when a job fails, with the last lines of its log, or after `timeout`
-    seconds, with what is still missing and why.
+    Worker pools are not waited for: a leaving node may wait for its jobs for days. Raises Failure when a job fails,
+    with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
     """
     begun = time.monotonic()
     deadline = begun + timeout
@@ -127,12 +122,7 @@ def configuration_jobs(objects: Iterable[Manifest]) -> list[Manifest]:
 
 
 def _is_left_alone(manifest: Manifest) -> bool:
-    return _waits_for(manifest.document) not in {None, _ONE_READY}
-
-
-def _waits_for(item: Mapping[str, Any]) -> str | None:
-    annotations: Mapping[str, str] = item["metadata"].get("annotations") or {}
-    return annotations.get("pulumi.com/waitFor")
+    return "pulumi.com/waitFor" in (manifest.document["metadata"].get("annotations") or {})
 
 
 def _missing(
@@ -222,10 +212,6 @@ def _unready(sets: Iterable[dict[str, Any]]) -> list[str]:
     missing = []
     for item in sets:
         status, wanted = item.get("status", {}), int(item["spec"].get("replicas", 1))
-        if _waits_for(item) == _ONE_READY:
-            if not status.get("readyReplicas"):
-                missing.append(f"{item['metadata']['name']} (none ready)")
-            continue
         seen = status.get("observedGeneration") == item["metadata"]["generation"]
         updated = int(status.get("updatedReplicas", 0))
         # Workers go back to their first template: both names are then the same while other pods are still there.
@@ -324,9 +310,7 @@ def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[st
         if any(_maker(owner) in late for owner in pod["metadata"].get("ownerReferences", [])):
             reasons.extend(_unready_containers(pod, events))
             if latest := pod["metadata"].get("deletionTimestamp"):
-                sessions = pod["metadata"].get("labels", {}).get("app.kubernetes.io/component") == LOGIN
-                ends = f"; `{kubectl.shown} exec -n {namespace} {name} -c sshd -- {END_SESSIONS}` ends its sessions"
-                reasons.append(f"{name}: leaves, and is ended at {latest} at the latest{ends if sessions else ''}")
+                reasons.append(f"{name}: leaves, and is ended at {latest} at the latest")
     return reasons
 
 

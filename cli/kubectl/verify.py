@@ -30,7 +30,7 @@ def verify(kubectl: Kubectl, stack: Stack, report: Report, *, timeout: float) ->
     """
     users = stack.config.users
     size = sum(pool.most for pool in stack.config.worker_nodes.values())
-    if not users or not size or not stack.config.login.most:
+    if not users or not size or not stack.config.login.size:
         raise Failure("the stack needs a user, a login node and a worker for this", hint="leave out --verify")
     user, count = next(iter(users)), min(NODES, size)
     namespace = stack.config.cluster.namespace
@@ -69,7 +69,7 @@ def as_user(kubectl: Kubectl, stack: Stack, user: str, node: str, command: str) 
 
 
 def _login_node(kubectl: Kubectl, namespace: str, timeout: float) -> str:
-    """One that takes sessions, when there is one: where their number follows these, an update lets all others leave."""
+    """One that takes sessions, when there is one: the first may be on a machine that is lost."""
     deadline = time.monotonic() + timeout
     while True:
         pods = map(pod_of, kubectl.items("pod", "-n", namespace, "-l", f"app.kubernetes.io/component={LOGIN}"))

@@ -52,8 +52,6 @@ class Registration(Resource):
     dependencies: tuple[str, ...]
     deleted_first: bool = False
     """Whether a replacement deletes the old one before it makes the new one."""
-    ignored: tuple[str, ...] = ()
-    """Properties that Pulumi leaves as they are."""
     timeouts: Mapping[str, str] = field(default_factory=dict)
     """How long the provider may take for `create`, `update` and `delete` (`30m`), where that is not its own default."""
 
@@ -287,7 +285,6 @@ def _registration(urn: str, request: resource_pb2.RegisterResourceRequest, id_: 
         id=id_,
         retained=request.retainOnDelete,
         deleted_first=request.deleteBeforeReplace,
-        ignored=tuple(request.ignoreChanges),
         timeouts=json_format.MessageToDict(request.customTimeouts),
         sources={name: tuple(sorted(item.urns)) for name, item in request.propertyDependencies.items()},
     )

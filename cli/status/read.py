@@ -20,7 +20,7 @@ from cli.status.pods import LEAVING, Apply, Pod, image_tags, last_apply, pod_of
 from cli.status.rolls import Roll, rolls_in
 from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, is_down
 from config.cluster import ClusterConfig
-from slurm.names import LOGIN, REST, REST_PORT, node_name
+from slurm.names import REST, REST_PORT, node_name
 
 _SECONDS = 20
 """For Kubernetes' answer."""
@@ -221,23 +221,14 @@ def _owner(item: Mapping[str, Any]) -> str:
 def _is_whole(items: Sequence[Mapping[str, Any]], pods: Sequence[Pod], config: ClusterConfig) -> bool:
     """Whether all pods run. A pool's leaving node may wait for jobs for days, and is none of those that are counted.
 
-    Nodes of elastic pools, and login nodes that follow their sessions, come and go as they should; those that always
-    have to be there are counted, too.
+    Nodes of elastic pools come and go as they should; those that always have to be there are counted, too.
     """
     elastic = {name for name, pool in config.worker_nodes.items() if pool.is_elastic}
-    follows = config.login.is_elastic
-    if follows and sum(_is_login(pod) and pod.ready and pod.phase != LEAVING for pod in pods) < config.login.least:
-        return False
     return bool(pods) and all(
         (pod.ready and (pod.phase != LEAVING or _may_leave(item)))
         or (item["metadata"].get("labels") or {}).get(POOL_LABEL) in elastic
-        or (follows and _is_login(pod))
         for item, pod in zip(items, pods, strict=True)
     )
-
-
-def _is_login(pod: Pod) -> bool:
-    return pod.component == LOGIN
 
 
 def _may_leave(item: Mapping[str, Any]) -> bool:

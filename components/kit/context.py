@@ -74,13 +74,10 @@ class Scope:
         """Name, namespace and labels of an object."""
         return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=self.namespace, labels=self.labels(component, **more))
 
-    def metadata_of_slurm(
-        self, name: str, component: str, annotations: Mapping[str, str] | None = None
-    ) -> k8s.meta.v1.ObjectMetaArgs:
+    def metadata_of_slurm(self, name: str, component: str) -> k8s.meta.v1.ObjectMetaArgs:
         """The same of pods with Slurm's daemons, whose release an update must be able to tell."""
-        noted = {RELEASE_ANNOTATION: self.release} if "controller" in self.images.digests else {}
         metadata = self.metadata(name, component)
-        metadata.annotations = {**noted, **(annotations or {})} or None
+        metadata.annotations = {RELEASE_ANNOTATION: self.release} if "controller" in self.images.digests else None
         return metadata
 
     def image(self, role: ImageRole) -> str:

@@ -263,26 +263,20 @@ def stateful_set(
     *,
     replicas: int | None = None,
     ordered: int = 1,
-    scaled: bool = False,
     rolled: bool = False,
 ) -> k8s.apps.v1.StatefulSet:
     """Pods with names and hosts that stay.
 
     `replicas`: of equal ones, which start together; None: `ordered` ones, each of which waits for the one before.
     `rolled`: a program replaces pods of an older template (images/elastic/rolls.py), and not Kubernetes.
-
-    `scaled`: a program says how many there are, beginning with one, and no apply has a word in it. Pulumi ignores what
-    is there; in the manifest there is nothing (cli/kubectl/apply.py).
     """
-    if scaled:
-        opts = opts.merge(pulumi.ResourceOptions(ignore_changes=["spec.replicas"]))
     return k8s.apps.v1.StatefulSet(
         f"{name}-pods",
         metadata=metadata,
         spec=k8s.apps.v1.StatefulSetSpecArgs(
-            replicas=None if scaled else ordered if replicas is None else replicas,
+            replicas=ordered if replicas is None else replicas,
             service_name=NODES_SERVICE,
-            pod_management_policy=None if replicas is None and not scaled else "Parallel",
+            pod_management_policy=None if replicas is None else "Parallel",
             selector=selector,
             template=template,
             update_strategy=k8s.apps.v1.StatefulSetUpdateStrategyArgs(type="OnDelete") if rolled else None,

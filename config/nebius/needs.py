@@ -152,7 +152,7 @@ def needs(config: ClusterConfig) -> Needs:
     pools = config.worker_nodes
     balanced = config.login.service_type == "LoadBalancer"
     return Needs(
-        nodes=tuple(node_needs(config.cloud, pools, config.login.most, config.controller.replicas)),
+        nodes=tuple(node_needs(config.cloud, pools, config.login.size, config.controller.replicas)),
         filesystems=tuple(filesystems_of(config)),
         volume_gib=_sums((STATE_DISK_TYPE, gibibytes(size)) for size in _disks(config)),
         fabrics=_platforms_by(pools, "infiniband_fabric"),

@@ -47,7 +47,7 @@ def nebius_problems(cloud: NebiusCloud, sections: Sections) -> Iterator[Problem]
         sections.get("mounts"),
     )
     yield from _filesystems(filesystems)
-    nodes = sorted(node_needs(cloud, pools, login.most, controller.replicas), key=lambda node: node.pool is None)
+    nodes = sorted(node_needs(cloud, pools, login.size, controller.replicas), key=lambda node: node.pool is None)
     most, total = catalogue.limits["cluster_nodes"], sum(node.at_once for node in nodes)
     if total > most:
         message = f"{total:,} machines with those of our own roles; Kubernetes is tested to {most:,} in one cluster"
@@ -137,7 +137,7 @@ def _roles(cloud: NebiusCloud, login: Login, controller: Controller, catalogue: 
                 where, nodes, preset, pods=1, cpu=controller.cpu, memory=controller.memory, of="controller"
             )
         elif role == "login":
-            yield from _fits(where, nodes, preset, pods=login.most, cpu=login.cpu, memory=login.memory, of="login")
+            yield from _fits(where, nodes, preset, pods=login.size, cpu=login.cpu, memory=login.memory, of="login")
 
 
 def _cpu_platforms(region: str, catalogue: Catalogue) -> Iterator[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from config.base import (
     Cpu,
@@ -21,10 +22,8 @@ from config.base import (
     parse_cpus,
 )
 from config.names import LabelKey, PriorityClassName, StorageClassName
-from config.sections.sizes import FORM, Bounds, Sized
 from config.sections.storage import Filesystem
 from config.servers import Registry, address_range
-from config.times import Span, span_of
 
 
 def _namespace(name: str) -> str:
@@ -123,46 +122,21 @@ class UserLimits(Section):
     """Sessions at the same time on one login node (`maxlogins`)."""
 
 
-MAX_LOGINS = 100
+def _no_range(value: object) -> object:
+    if isinstance(value, Mapping):  # of earlier versions; config/gone.py has the keys that went with it
+        message = "login nodes follow their sessions no longer: write how many there are, for example 2"
+        raise ValueError(message)  # noqa: TRY004  it is told as the others are
+    return value
 
 
-class LoginRange(Bounds):
-    """Bounds of a login that follows its sessions."""
-
-    min: int = Field(default=1, ge=1, le=MAX_LOGINS, strict=True)
-    """Login nodes that are there even while nobody is logged in."""
-
-    max: int = Field(ge=1, le=MAX_LOGINS, strict=True)
-    """Login nodes at most."""
-
-
-_ELASTIC_ALONE = ("sessions_per_node", "idle_timeout", "drain_timeout")
-
-
-class Login(Section, Sized):
+class Login(Section):
     """Login nodes: sshd into the jail."""
 
     user_limits: UserLimits = Field(default_factory=UserLimits)
     """What one user may take of a login node."""
 
-    size: Annotated[
-        Annotated[int, Field(ge=0, le=MAX_LOGINS, strict=True), Tag("[number]")]
-        | Annotated[LoginRange, Tag("[range]")],
-        FORM,
-    ] = 2
-    """Number of login nodes behind the one Service; a connection goes to a random one. Or `{min, max}`: as many as the
-    open sessions need (docs/elastic.md)."""
-
-    sessions_per_node: int = Field(default=20, ge=1, le=10_000, strict=True)
-    """With `size: {min, max}`: sessions for each login node. Where there are more, another node is added. Nobody
-    is kept out by it; `user_limits.logins` does that."""
-
-    idle_timeout: Annotated[Span, span_of(10, 30 * 86400)] = "10m"
-    """With `size: {min, max}`: how long the sessions must have had ample room on one node less before one leaves."""
-
-    drain_timeout: int = Field(default=24 * 3600, ge=30, le=30 * 86400, strict=True)
-    """With `size: {min, max}`: seconds that a leaving login node may wait for its sessions to end before Kubernetes
-    ends it with them. Default: a day."""
+    size: Annotated[int, BeforeValidator(_no_range)] = Field(default=2, ge=0, le=100, strict=True)
+    """Number of login nodes behind the one Service; a connection goes to a random one."""
 
     service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     """Type of the Kubernetes Service for SSH."""
@@ -189,16 +163,6 @@ class Login(Section, Sized):
     tmp: Volume = "20Gi"
     """Size of `/tmp` of a login node; at least 100Mi. Kubernetes ends a pod that has more in it, and starts it with an
     empty one."""
-
-    @model_validator(mode="after")
-    def _of_elastic_ones_alone(self) -> Login:
-        given = [name for name in _ELASTIC_ALONE if name in self.model_fields_set]
-        if given and not self.is_elastic:
-            raise ValueError(
-                f"has {given[0]}, which is for a login that follows its sessions; write size: {{min: 1, max: "
-                f"{max(self.most, 2)}}}, or leave it out"
-            )
-        return self
 
     @property
     def most_memory(self) -> str:

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from config.base import Cpu, Quantity, Section, Volume, at_least, check_dns_label, matching, parse_cpus
 from config.names import LabelKey, LabelValue, PriorityClassName, StorageClassName
 from config.sections.gpus import Gpus, GpusOfNode, dotted
 from config.sections.machines import MAX_GROUP_SIZE, Machines
-from config.sections.sizes import FORM, Bounds, Sized
 from config.sections.windows import WEEK, Window, Windows, Zone, by_minutes
 from config.times import Span, span_of
 
@@ -141,7 +140,7 @@ class Scratch(Section):
         return self
 
 
-class Range(Bounds):
+class Range(Section):
     """Bounds of a pool that follows the queue: Slurm starts its nodes for jobs and ends them when they are idle."""
 
     min: int = Field(default=0, ge=0, le=MAX_POOL_SIZE, strict=True)
@@ -150,11 +149,22 @@ class Range(Bounds):
     max: int = Field(ge=1, le=MAX_POOL_SIZE, strict=True)
     """Nodes at most. Users see all of them: those that are off are `idle~` in sinfo, and take jobs."""
 
+    @model_validator(mode="after")
+    def _in_order(self) -> Range:
+        if self.min > self.max:
+            raise ValueError(f"has min {self.min}, which is more than its max, {self.max}")
+        return self
+
+
+def _form(given: object) -> str:
+    """Which of its two forms a size has: these tags are not said in what is complained of (config/errors.py)."""
+    return "[range]" if isinstance(given, Mapping | Range) else "[number]"
+
 
 _ELASTIC_ALONE = ("idle_timeout", "resume_timeout", "windows", "timezone")
 
 
-class WorkerPool(Machines, Sized):
+class WorkerPool(Machines):
     """Slurm nodes of one kind, named `<pool>-0`, `<pool>-1`, ..."""
 
     model_config = ConfigDict(json_schema_extra=_preset_or_resources)
@@ -162,7 +172,7 @@ class WorkerPool(Machines, Sized):
     size: Annotated[
         Annotated[Annotated[int, Field(strict=True, ge=0, le=MAX_POOL_SIZE)], Tag("[number]")]
         | Annotated[Range, Tag("[range]")],
-        FORM,
+        Discriminator(_form),
     ]
     """Number of nodes: changing it and applying is the whole scaling procedure; zero is allowed. Or `{min, max}` for an
     elastic pool, whose nodes Slurm starts when jobs need them and ends when they are idle."""
@@ -307,6 +317,16 @@ class WorkerPool(Machines, Sized):
         assert isinstance(self.size, Range)
         least, most = window.min, window.max
         return self.size.min if least is None else least, self.size.max if most is None else most
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether Slurm starts and ends its nodes."""
+        return isinstance(self.size, Range)
+
+    @property
+    def most(self) -> int:
+        """Nodes that there can be."""
+        return self.size.max if isinstance(self.size, Range) else self.size
 
     @property
     def gives_back(self) -> bool:

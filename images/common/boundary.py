@@ -20,8 +20,8 @@ RUN_SLURM: Final = Path("/run/slurm")
 """Where all Slurm commands of the pod and of the jail find their configuration: who writes here runs code as others."""
 
 _NUMBERS: Final = {
-    "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5, "SETGID": 6, "SETUID": 7, "NET_BIND_SERVICE": 10,
-    "SYS_CHROOT": 18, "SYS_ADMIN": 21,
+    "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5, "SETGID": 6, "SETUID": 7, "SYS_CHROOT": 18,
+    "SYS_ADMIN": 21,
 }  # fmt: skip
 _SYS_ADMIN: Final = _NUMBERS["SYS_ADMIN"]
 _PR_CAPBSET_READ: Final = 23

@@ -75,26 +75,20 @@ class BoundedServer(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(
-        self,
-        address: tuple[str, int],
-        handler: type[BaseHTTPRequestHandler],
-        *,
-        shares: Shares | None = None,
-        whose: Callable[[str], str] = str,
+        self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], *, shares: Shares | None = None
     ) -> None:
-        """`whose`: by which of its names an address is known."""
         super().__init__(address, handler)
-        self._shares, self._whose = shares or Shares(each=MOST_CONNECTIONS), whose
+        self._shares = shares or Shares(each=MOST_CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """One more, where there is room for it."""
-        if not self._shares.take(self._whose(client_address[0])):
+        if not self._shares.take(client_address[0]):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # there is no thread for it
-            self._shares.give(self._whose(client_address[0]))
+            self._shares.give(client_address[0])
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -102,7 +96,7 @@ class BoundedServer(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._shares.give(self._whose(client_address[0]))
+            self._shares.give(client_address[0])
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: a client that went away is no matter of the log."""
@@ -137,13 +131,8 @@ def _head(connection: socket.socket, longest: int) -> bytes:
     return b""
 
 
-def start_server(
-    answer: Callable[[str], Answer], port: int, *, whose: Callable[[str], str] = str
-) -> ThreadingHTTPServer:
-    """Answer GET requests for a path in the background. The caller may `shutdown()` it.
-
-    `whose`: addresses of which it says the same have their connections together.
-    """
+def start_server(answer: Callable[[str], Answer], port: int) -> ThreadingHTTPServer:
+    """Answer GET requests for a path in the background. The caller may `shutdown()` it."""
 
     class Handler(BoundedHandler):
         def do_GET(self) -> None:
@@ -156,6 +145,6 @@ def start_server(
             self.end_headers()
             self.wfile.write(body)
 
-    server = BoundedServer(("", port), Handler, whose=whose)
+    server = BoundedServer(("", port), Handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True, name="http").start()
     return server

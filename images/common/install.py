@@ -25,8 +25,6 @@ PROGRAMS = {
         "sshd": "images.login.sshd",
         "admit": "images.login.admit",
         "make-home": "images.login.make_home",
-        "sessions": "images.login.session_server",
-        "leave": "images.login.leave",
     },
     "accounting": {
         "slurmdbd": "images.accounting.slurmdbd",

@@ -4,12 +4,10 @@ A pod of its own, of which there must be one at a time. Slurm decides: it powers
 has been idle. ResumeProgram and SuspendProgram have this program look at once (`resume.py`); what is to be done it sees
 in Slurm's records (`decide.py`), so that a call too many or too few changes nothing.
 
-In every cluster it replaces the pods of fixed pools whose template has changed, as their nodes fall idle (`rolls.py`),
-and scales the login nodes by their sessions where the stack file wants that (`logins.py`).
+In every cluster it replaces the pods of fixed pools whose template has changed, as their nodes fall idle (`rolls.py`).
 
 The rights that the ServiceAccount needs, in the cluster's namespace: `list`, `watch`, `delete` of pods; `list`, `watch`
-of statefulsets. For elastic pools: `create` of pods; `list`, `watch` of podtemplates. For login nodes: `get`, `patch`
-of their StatefulSet's scale.
+of statefulsets. For elastic pools: `create` of pods; `list`, `watch` of podtemplates.
 """
 
 from __future__ import annotations
@@ -24,8 +22,6 @@ from images.common.log import Log
 from images.common.process import RefusedError, end_with_threads, program
 from images.common.wait import Clock, Reminder
 from images.elastic import server
-from images.elastic.login_rounds import LOGIN_PODS, LoginRounds, login_pod_of
-from images.elastic.logins import Bounds
 from images.elastic.nodes import Nodes, SlurmError
 from images.elastic.pods import Pods
 from images.elastic.roll_rounds import RollRounds
@@ -47,8 +43,6 @@ def main() -> int:
         kube = Kube.in_cluster(own_namespace(), os.environ)
         if kube is None:
             raise RefusedError("there is no Kubernetes around this program")
-        if logins := os.environ.get("LOGIN"):
-            _follow_sessions(kube, Bounds.parse(logins), log)
         wake, rolls = Wake(), Wake()
 
         def changed(_: object) -> None:
@@ -105,11 +99,3 @@ def _roll(kube: Kube, pods: Follower[Pod], wake: Wake, log: Log) -> None:
     )  # fmt: skip
     sets.start()
     threading.Thread(target=rounds.run, args=(wake,), daemon=True, name="rolls").start()
-
-
-def _follow_sessions(kube: Kube, bounds: Bounds, log: Log) -> None:
-    """Scale the login nodes in the background."""
-    pods = Follower(kube, kube.path("pods"), login_pod_of, log, selector=LOGIN_PODS)
-    rounds = LoginRounds(kube=kube, bounds=bounds, pods=pods.values, synced=lambda: pods.synced, log=log)
-    pods.start()
-    threading.Thread(target=rounds.run, daemon=True, name="logins").start()

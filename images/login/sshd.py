@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -24,7 +23,7 @@ from images.common.process import CannotGoOnError, become, program
 from images.common.readiness import wait_for_jail, wait_for_munge
 from images.common.secret_files import install_secret
 from images.login import shares
-from images.login.access import LIBEXEC, parse_limits, set_up_access
+from images.login.access import parse_limits, set_up_access
 
 SECRET_KEY: Final = Path("/secrets/ssh/ssh_host_ed25519_key")
 HOST_KEY: Final = Path("/etc/ssh/ssh_host_ed25519_key")
@@ -68,6 +67,4 @@ def main() -> None:
         shares.set_up(limits, run, log)
         options = set_up_access(limits, log, sssd=bool(os.environ.get("SSSD_PIPES")))
         seal_root(run)
-        if os.environ.get("COUNT_SESSIONS"):
-            subprocess.Popen([f"{LIBEXEC}/sessions"])  # stays beside sshd, into which this process turns
         become(without_set_up(["/usr/sbin/sshd", "-D", "-e", "-f", str(CONFIG), *options], os.getpid()), log)

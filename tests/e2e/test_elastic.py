@@ -1,19 +1,14 @@
-"""Elastic pools on the real local Kubernetes: from no node to the job and back, whatever is killed meanwhile; and login
-nodes that follow their sessions."""
+"""Elastic pools on the real local Kubernetes: from no node to the job and back, whatever is killed meanwhile."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from cli.access.addresses import login_address
-from cli.access.login import ssh_arguments, ssh_program
-from slurm.names import SSH_PORT
-from tests.e2e.asking_doctor import findings, first
+from tests.e2e.asking_doctor import first
 from tests.e2e.conftest import ENGINES, keep_state
 from tests.e2e.elastic_events import World
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
@@ -44,7 +39,6 @@ POOLS = {
         "resources": TINY,
     },
 }
-LOGIN = {"size": {"min": 1, "max": 2}, "sessions_per_node": 2, "idle_timeout": "10s"}
 EVENTS = events(12)
 BURST = [f"burst-{number}" for number in range(4)]
 
@@ -54,7 +48,7 @@ def elastic(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) ->
     directory = tmp_path_factory.mktemp("elastic")
     sections = dev() | {
         "cluster": {"namespace": NAMESPACE},
-        "login": LOGIN,
+        "login": {"size": 1},
         "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [make_key(directory / "key")]}},
         "worker_nodes": POOLS,
         "partitions": {name: {"pools": [name], "default": name == "burst"} for name in POOLS},
@@ -229,80 +223,6 @@ def test_what_is_killed_while_nodes_come_run_and_go_costs_no_job(elastic: SlurmO
 def test_whatever_happens_no_job_is_lost_and_no_node_or_pod_is_stuck(elastic: SlurmOnKubernetes) -> None:
     """A few random events; with 200 of them by hand: SLURMSTACK_EVENTS=200."""
     World(elastic, "burst").run(EVENTS, settle_every=50)
-
-
-class Session:
-    """A session of alice that stays open, by way of the Service."""
-
-    def __init__(self, slurm: SlurmOnKubernetes) -> None:
-        arguments = ssh_arguments(slurm.directory / "known_hosts", str(slurm.directory / "key"), SSH_PORT)
-        where = f"alice@{login_address(slurm.kubectl, slurm.namespace)}"
-        self._ssh = subprocess.Popen(
-            [ssh_program(is_local=True), *arguments, "-o", "BatchMode=yes", where, "hostname; exec bash"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.node = self._line()
-        """Where it is."""
-
-    def run(self, command: str) -> str:
-        """A command that prints one line."""
-        assert self._ssh.stdin is not None
-        self._ssh.stdin.write(f"{command}\n")
-        self._ssh.stdin.flush()
-        return self._line()
-
-    def _line(self) -> str:
-        assert self._ssh.stdout is not None
-        return self._ssh.stdout.readline().strip()
-
-    def end(self) -> None:
-        self._ssh.communicate(timeout=30)
-
-
-def logins(slurm: SlurmOnKubernetes) -> dict[str, bool]:
-    """Pods of login nodes, and whether each leaves."""
-    return {name: "deletionTimestamp" in pod["metadata"] for name, pod in slurm.pods().items() if "login-" in name}
-
-
-def test_login_nodes_come_for_sessions_and_one_that_leaves_keeps_its_own(elastic: SlurmOnKubernetes) -> None:
-    elastic.ssh("true")
-    wait_until(lambda: logins(elastic) == {"login-0": False}, "one login node")
-    held = [Session(elastic) for _ in range(3)]
-    try:
-        assert {session.node for session in held} == {"login-0"}
-        wait_until(lambda: logins(elastic) == {"login-0": False, "login-1": False}, "a second login node")
-
-        def on_the_second() -> bool:
-            held.append(Session(elastic))
-            return held[-1].node == "login-1"
-
-        wait_until(on_the_second, "a session on the second login node")
-        for session in held[:-1]:
-            session.end()
-        del held[:-1]
-        wait_until(lambda: logins(elastic) == {"login-0": False, "login-1": True}, "it leaves")
-        assert elastic.preview()["changes"] == [], "the number of login nodes is no business of an apply"
-        assert {one["cause"] for one in findings(elastic)} == {"login-1 leaves and waits for its sessions to end"}
-        status = slurmstack("status", "--json", "--config", str(elastic.file), check=False).stdout
-        assert json.loads(status)["healthy"], status  # one that leaves may take a day
-        assert {elastic.ssh("hostname").strip() for _ in range(8)} == {"login-0"}, "new sessions go elsewhere"
-        assert held[0].run("hostname") == "login-1"
-        assert held[0].run("sinfo --noheader --partition=burst --format=%t") == "idle~", "Slurm's commands work there"
-    finally:
-        for session in held:
-            session.end()
-    wait_until(lambda: logins(elastic) == {"login-0": False}, "it ends after its last session")
-    session = Session(elastic)
-    try:
-        elastic.change("login", {**LOGIN, "memory_limit": "4Gi"})  # another template, as another image is
-        changed = time.monotonic()
-        wait_until(lambda: logins(elastic) == {"login-0": True, "login-1": False}, "another one comes")
-        wait_until(lambda: elastic.ssh("hostname", check=False).strip() == "login-1", "new sessions go there")
-        print(f"new sessions {time.monotonic() - changed:.1f} s after the change")
-        assert session.run("hostname") == "login-0", "who was there stays"
-    finally:
-        session.end()
-    wait_until(lambda: not logins(elastic).get("login-0", True), "it is made anew after its last session")
 
 
 def test_a_pool_becomes_fixed_and_elastic_again_while_a_job_runs(elastic: SlurmOnKubernetes) -> None:

@@ -42,6 +42,10 @@ def test_login_nodes_leave_one_after_the_other_and_a_single_one_when_it_is_to(si
         assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
 
 
+def test_the_login_service_sends_nobody_to_one_that_leaves() -> None:
+    assert "publishNotReadyAddresses" not in objects(record(sections(), stack="prod"), "Service")["login"]["spec"]
+
+
 def test_no_budget_keeps_a_machine_from_being_drained_for_ever() -> None:
     """One over pods that exist once, or over those of a PodTemplate, which has no scale, would never allow anything."""
     recording = record(sections(), stack="prod")

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from cli.kubectl.diff import KINDS
 from cli.program.recording import Recording
 from cli.safety.change import of_recording
 from cli.safety.compare import compare
-from images.elastic.logins import Bounds
 from images.elastic.pods import SUBDOMAIN
 from images.elastic.server import PORT
 from images.elastic.view import SETTINGS, Pool, pool_of
 from slurm.names import ELASTIC_PORT, ELASTIC_SETTINGS, NODES_SERVICE
-from tests import stacks
 from tests.graph.elastic import ELASTIC, objects, recorded
-from tests.recordings import record
-from tests.stacks import with_change
 
 
 def slurm_conf(recording: Recording) -> list[str]:
@@ -125,71 +119,18 @@ def test_other_pools_are_as_they_were() -> None:
         assert {name: fixed[name] for name in same} == {name: elastic[name] for name in same}
 
 
-LOGIN = {"size": {"min": 2, "max": 5}, "sessions_per_node": 3, "drain_timeout": 3600}
-
-
-def with_logins(login: Any = LOGIN, size: Any = 2) -> Recording:
-    sections = with_change(with_change(stacks.existing(), "login", login), "worker_nodes.gpu.size", size)
-    return record(sections, stack="prod")
-
-
-def test_no_apply_says_how_many_login_nodes_there_are_when_their_sessions_do() -> None:
-    elastic = with_logins()
-    spec = objects(elastic, "StatefulSet")["login"]["spec"]
-    assert "replicas" not in spec
-    assert spec["podManagementPolicy"] == "Parallel"
-    ignored = {(item.title, item.ignored) for item in elastic if item.ignored}
-    assert ignored == {("login", ("spec.replicas",))}
-    assert [item for item in with_logins({"size": 2}) if item.ignored] == []
-    larger = compare(of_recording(elastic), of_recording(with_logins({**LOGIN, "size": {"min": 1, "max": 9}})))
-    assert {change.resource.title for change in larger} == {"elastic"}, "sessions go on, and the program starts anew"
-
-
-def test_a_login_node_keeps_its_sessions_and_all_that_they_need_when_it_leaves() -> None:
-    pod = objects(with_logins(), "StatefulSet")["login"]["spec"]["template"]["spec"]
-    (sshd,) = pod["containers"]
-    assert sshd["lifecycle"]["preStop"]["exec"]["command"][-1] == "/usr/libexec/slurmstack/leave"
-    assert pod["terminationGracePeriodSeconds"] == 3600 + 30
-    assert [one["name"] for one in pod["initContainers"] if one.get("restartPolicy") == "Always"] == ["munged", "sackd"]
-    assert {"name": "COUNT_SESSIONS", "value": "yes"} in sshd["env"]
-    assert objects(with_logins(), "PodDisruptionBudget").keys() >= {"login"}
-    fixed = objects(with_logins({"size": 2}), "StatefulSet")["login"]["spec"]["template"]["spec"]
-    assert [one["name"] for one in fixed["containers"]] == ["sshd", "sackd"]
-    assert "lifecycle" not in fixed["containers"][0]
-
-
-def test_the_service_sends_nobody_to_one_that_leaves() -> None:
-    assert "publishNotReadyAddresses" not in objects(with_logins(), "Service")["login"]["spec"]
-
-
 def rights(recording: Recording) -> list[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]]:
     """Resources, verbs and names of objects."""
     rules = objects(recording, "Role")["elastic"]["rules"]
     return [(tuple(one["resources"]), tuple(one["verbs"]), tuple(one.get("resourceNames") or ())) for one in rules]
 
 
-SCALE = (("statefulsets/scale",), ("get", "patch"), ("login",))
-
-
 def test_without_elastic_pools_the_program_may_end_pods_and_make_none_and_nobody_asks_it() -> None:
-    alone = with_logins()
-    ends = [(("pods",), ("list", "watch", "delete"), ()), (("statefulsets",), ("list", "watch"), ())]
-    assert rights(alone) == [*ends, SCALE]
-    assert rights(recorded(3)) == ends
+    alone = recorded(3)
+    assert rights(alone) == [(("pods",), ("list", "watch", "delete"), ()), (("statefulsets",), ("list", "watch"), ())]
     pod = objects(alone, "Deployment")["elastic"]["spec"]["template"]["spec"]
     assert {"name": "POOLS", "value": "none"} in pod["containers"][0]["env"]
     assert "elastic" not in objects(alone, "Service")
-
-
-def test_with_elastic_pools_the_program_has_one_right_more() -> None:
-    both = with_logins(size=ELASTIC)
-    assert rights(both) == [*rights(recorded(ELASTIC)), SCALE]
-    (said,) = [
-        one["value"]
-        for one in objects(both, "Deployment")["elastic"]["spec"]["template"]["spec"]["containers"][0]["env"]
-        if one["name"] == "LOGIN"
-    ]
-    assert Bounds.parse(said) == Bounds(least=2, most=5, sessions_per_node=3, idle_seconds=600.0)
 
 
 def test_a_look_at_the_namespace_finds_elastic_pools() -> None:

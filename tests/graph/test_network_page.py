@@ -19,7 +19,7 @@ CALLED: Final = {
     "configuration": "the Jobs that wait for the configuration", "prometheus": "Prometheus",
     "node-exporter": "node exporters", "kube-state": "kube-state-metrics", "log-shipper": "log shipper",
     "jail": "the Job that fills the jail", "users": "the Job that makes users",
-    "backup": "backups", "elastic": "`elastic`", "login": "each login node",
+    "backup": "backups", "elastic": "`elastic`",
 }  # fmt: skip
 """Component -> its name on the page."""
 
@@ -34,7 +34,6 @@ def sections() -> dict[str, object]:
     """With every component, and with a Slurm that gives figures itself."""
     everything = with_change(stacks.existing_full(), "monitoring", MONITORING) | {"logs": {"otlp": OTLP}}
     everything = with_change(everything, "worker_nodes.gpu.size", {"max": 2})
-    everything = with_change(everything, "login.size", {"max": 2})
     return everything | {"dashboard": {"enabled": True}, "slurm": {"version": "26.05"}}
 
 
@@ -60,7 +59,7 @@ def test_the_table_has_each_connection_and_no_other(sections: dict[str, object])
 
 
 def test_the_page_speaks_of_each_component(sections: dict[str, object]) -> None:
-    made = set(network(record(sections, stack="prod")).pods) - {"worker"}
+    made = set(network(record(sections, stack="prod")).pods) - {"login", "worker"}
     assert made | {NODES} == set(CALLED)
     beside = PAGE.partition("## Other pods\n")[2].partition("\n## ")[0]
     beyond = {*FREE, *outside(load_config(sections))} - {NODES}

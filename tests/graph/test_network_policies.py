@@ -161,16 +161,13 @@ def test_there_is_no_policy_for_what_a_stack_does_not_have() -> None:
     assert names == {"configuration", "controller", "default-deny", "elastic", "health-watch", "login", "slurm-nodes"}
 
 
-def test_one_program_alone_asks_login_nodes_for_their_sessions_and_ssh_stays_open() -> None:
-    login = {"size": {"max": 3}}
-    sections = with_change(stacks.existing_full(), "login", login)
+def test_ssh_is_open_to_the_world_and_slurmctld_asks_for_nodes_where_there_are_elastic_pools() -> None:
     for size in (2, {"max": 2}):
-        found = network(record(with_change(sections, "worker_nodes.gpu.size", size), stack="prod"))
-        asks = {source for source in found.pods if found.allows(source, "login", 8819)}
-        assert asks == {*USERS, "controller", "elastic"}, "those that reach all ports of the nodes, and elastic"
-        assert not found.allows("elastic", "worker", 8819)
+        found = network(record(with_change(stacks.existing_full(), "worker_nodes.gpu.size", size), stack="prod"))
         assert found.allows("203.0.113.7", "login", 22)
         assert not found.allows("203.0.113.7", "login", 8819)
+        assert not found.allows("elastic", "login", 8819)
+        assert not found.allows("elastic", "worker", 8819)
         assert found.allows("elastic", "controller", 6817)
         assert found.allows("controller", "elastic", 8818) == (size != 2)
         assert found.allows("elastic", "10.0.0.1", 6443)

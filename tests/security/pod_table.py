@@ -30,7 +30,6 @@ def table() -> str:
     sections = with_change(sections, "dashboard", {"enabled": True})
     burst = {"size": {"max": 4}, "resources": {"cpus": 1, "memory": "1Gi"}}
     sections = with_change(sections, "worker_nodes.burst", burst)
-    sections = with_change(sections, "login.size", {"max": 2})
     monitoring = {
         "install": True,
         "nodes": True,

@@ -43,7 +43,7 @@ def boundary_cluster(slurm_cluster: ClusterFactory, slurm_version: str, secret: 
     assert done.returncode == 0, done.stdout + done.stderr
     login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail", secret: "/secrets/ssh"})
     login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
-    login.start_program("sshd", {"JAIL": "/jail", "COUNT_SESSIONS": "yes"})
+    login.start_program("sshd", {"JAIL": "/jail"})
     wait_until(lambda: ssh_to(sandbox, "alice", "true")[0] == 0, sandbox.logs)
     return sandbox
 

@@ -100,18 +100,6 @@ def test_the_daemons_have_given_up_what_set_the_pod_up(cluster: SlurmSandbox, sc
     assert {"login-0": "sshd", "default-0": "slurmstepd"}[pod] in done.stdout
 
 
-def test_nobody_looks_into_what_counts_the_sessions(cluster: SlurmSandbox) -> None:
-    """It is outside of the jail, and root's: root in the jail would get there by it."""
-
-    def found() -> list[str]:
-        """It, and what starts it again."""
-        return cluster.run("pgrep -f libexec/slurmstack/sessions", pod="login-0").stdout.split()
-
-    wait_until(lambda: len(found()) == 2, lambda: cluster.pods["login-0"].log("sshd"))
-    for pid in found():
-        assert "Permission denied" in shell(cluster, "alice", f"sudo ls /proc/{pid}/root/ 2>&1; :")
-
-
 def test_nobody_looks_into_slurmstepd(cluster: SlurmSandbox) -> None:
     assert "Permission denied" in shell(cluster, "alice", "srun -Q sh -c 'sudo ls /proc/$PPID/root/ 2>&1; :'")
 

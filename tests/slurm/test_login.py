@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import minimal_config
-from tests.slurm.pod import HANG_SECONDS, LIBEXEC, Pod, wait_until
+from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 pytestmark = pytest.mark.in_gate
@@ -38,7 +38,7 @@ def cluster(slurm_cluster: ClusterFactory, tmp_path_factory: pytest.TempPathFact
     declare(sandbox, public, "alice", "bob")
     login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail", host: "/secrets/ssh"})
     login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
-    login.start_program("sshd", {"JAIL": "/jail", "COUNT_SESSIONS": "yes"})
+    login.start_program("sshd", {"JAIL": "/jail"})
     sandbox.public_key = public  # type: ignore[attr-defined]
     wait_until(lambda: ssh_to(sandbox, "alice", "true")[0] == 0, "a first login")
     return sandbox
@@ -63,53 +63,6 @@ def ssh_to(
     options = f"-i {key} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes -o LogLevel=ERROR"
     done = cluster.run(["bash", "-c", f"{program} {options} {user}@login-0 {command}"], pod="client")
     return done.returncode, done.stdout + done.stderr
-
-
-def sessions(cluster: SlurmSandbox) -> str:
-    """What the login node tells everybody who asks."""
-    answer = (
-        "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://login-0:8819/sessions\").read().decode())'"
-    )
-    return cluster.run(answer, pod="controller-0").stdout.strip()
-
-
-def test_a_login_node_tells_how_many_are_logged_in_and_waits_for_them_before_it_ends(cluster: SlurmSandbox) -> None:
-    client, login = cluster.pods["client"], cluster.pods["login-0"]
-    options = "-i /root/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes"
-    wait_until(lambda: sessions(cluster) == "0", lambda: f"{sessions(cluster)}\n{login.log('sshd')}")
-    login.run("pkill -KILL --newest --full [l]ibexec/slurmstack/sessions")  # it is started again
-    wait_until(lambda: sessions(cluster) == "0", lambda: f"{sessions(cluster)}\n{login.log('sshd')}")
-    for user in ("alice", "bob"):
-        held = f"ssh {options} {user}@login-0 'echo in; sleep 300' </dev/null >/tmp/{user} 2>/dev/null &"
-        client.run(["bash", "-c", f"{held} echo $! >/tmp/{user}.pid"])
-    silent = "exec 3<>/dev/tcp/login-0/22; echo SSH-2.0-silent >&3; sleep 300"
-    client.run(["bash", "-c", f"bash -c '{silent}' </dev/null >/dev/null 2>&1 & echo $! >/tmp/silent.pid"])
-    try:
-        wait_until(lambda: client.run("cat /tmp/alice /tmp/bob").stdout == "in\nin\n", "two sessions")
-        asked = "ps -eo args | grep -c '[s]shd-auth'"
-        wait_until(lambda: login.run(asked).stdout.strip() not in {"", "0"}, "one that shows no key")
-        wait_until(lambda: sessions(cluster) == "2", lambda: sessions(cluster))  # a count is told again for a while
-        # A user's own process by that name, which has lost its parent.
-        fake = "'exec -a sshd-session sleep 30 & cp /bin/sleep sshd-session; (setsid ./sshd-session 30 >/dev/null &)'"
-        assert ssh_to(cluster, "bob", fake + " </dev/null >/dev/null 2>&1")[0] == 0
-        # And one that has a parent of root's by the name of sshd.
-        child = "setpriv --reuid=10001 ./sshd-session 60 & wait"
-        roots = (
-            f'cd /tmp; cp /bin/bash sshd; cp /bin/sleep sshd-session; (sudo -n ./sshd -c "{child}" >/dev/null 2>&1 &)'
-        )
-        assert ssh_to(cluster, "alice", f"'{roots}' </dev/null")[0] == 0
-        there = "ps -eo ruser,args | grep -c '^alice *[.]/sshd-session 60'"
-        wait_until(lambda: login.run(there).stdout.strip() == "1", lambda: login.run("ps -ef").stdout)
-        wait_until(lambda: sessions(cluster) == "2", lambda: sessions(cluster))
-        leave = login.start_program("leave")
-        wait_until(lambda: "2 sessions to end" in login.log("leave"), lambda: login.log("leave"))
-        client.run("kill $(cat /tmp/alice.pid)")
-        wait_until(lambda: sessions(cluster) == "1", lambda: sessions(cluster))
-        assert leave.poll() is None
-        client.run("kill $(cat /tmp/bob.pid)")
-        assert leave.wait(HANG_SECONDS) == 0, login.log("leave")
-    finally:
-        client.run("kill $(cat /tmp/alice.pid /tmp/bob.pid /tmp/silent.pid)")
 
 
 def test_a_user_lands_in_the_jail_at_home(cluster: SlurmSandbox) -> None:

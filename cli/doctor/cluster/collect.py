@@ -56,7 +56,6 @@ def collect(
             name: Pool(size=pool.most, gpus=pool.resources.gpus.count, elastic=pool.is_elastic)
             for name, pool in config.worker_nodes.items()
         },
-        login_least=config.login.least if config.login.is_elastic else None,
         partition_pools={name: partition.pools for name, partition in config.partitions.items()},
         wanted_configuration=wanted,
         accounting=config.accounting.enabled,

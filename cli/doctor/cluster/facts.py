@@ -197,8 +197,6 @@ class Facts:
     now: float
     """By the clock of the controller or of this machine, whichever is behind, in seconds since 1970."""
     pools: Mapping[str, Pool] = field(default_factory=dict)
-    login_least: int | None = None
-    """Login nodes that there are in any case, where their number follows the sessions; None: it is fixed."""
     partition_pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Partition of the stack file -> its pools."""
     wanted_configuration: str = ""

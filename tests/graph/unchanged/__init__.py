@@ -47,8 +47,6 @@ def lines_of(name: str) -> list[str]:
     lines = []
     for item in recording:
         told = dataclasses.asdict(item) | {"inputs": printable(item.inputs)}
-        if not item.ignored:  # of which the files, which are older, do not know
-            del told["ignored"]
         lines.append(json.dumps(told, sort_keys=True, separators=(",", ":")))
     if "nebius" not in name:
         for manifest in manifests(recording):

@@ -1,4 +1,4 @@
-"""Login nodes that follow their sessions: how that is written, and what does not go with it."""
+"""Login nodes: how many there are, and what memory."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from tests.stacks import dev, with_change
 from tests.unit.config.messages import complaints, policy_complaint, with_sections
 
 
-def test_a_range_and_a_number_say_how_many_there_are() -> None:
-    login = load_config(dev() | {"login": {"size": {"max": 5}}}).login
-    assert (login.is_elastic, login.least, login.most) == (True, 1, 5)
-    fixed = load_config(dev() | {"login": {"size": 3}}).login
-    assert (fixed.is_elastic, fixed.least, fixed.most) == (False, 3, 3)
+def test_there_are_two_unless_the_stack_file_says_otherwise() -> None:
+    assert load_config(dev() | {"login": {}}).login.size == 2
+    assert load_config(dev() | {"login": {"size": 3}}).login.size == 3
 
 
 def test_on_nebius_there_is_room_for_all_of_them() -> None:
-    sections = with_change(stacks.nebius(), "login", {"size": {"max": 50}, "cpu": "8"})
+    sections = with_change(stacks.nebius(), "login", {"size": 50, "cpu": "8"})
     (told,) = complaints(with_change(sections, "cloud.login_nodes", {"max_size": 4}))
     assert "and login.size is 50" in told
     assert isinstance(load_config(stacks.nebius()).cloud, NebiusCloud)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cli.doctor.cluster.facts import Container, Facts, Owner, Pod
 from cli.doctor.cluster.findings import Finding
-from slurm.names import CONTROLLER, CONTROLLER_HOST, END_SESSIONS, LOG_SHIPPER, LOGIN, WORKER
+from slurm.names import CONTROLLER, CONTROLLER_HOST, LOG_SHIPPER, WORKER
 
 RECENT = 900
 """Seconds for which a restart is told."""
@@ -17,9 +17,6 @@ OFTEN = 3
 
 SLOW = 180
 """Seconds that a pod may take to get ready before that is told; workers and login nodes wait for the jail."""
-
-ENDS_ANYWAY = 60
-"""Seconds that a pod has at most to end where it waits for nobody."""
 
 _UNPLACED = (
     (
@@ -194,13 +191,7 @@ def _pod(facts: Facts, pod: Pod) -> Iterator[Finding]:
 
 
 def _is_awaited(facts: Facts, pod: Pod) -> bool:
-    """Whether a pod without a machine is what machines are added for, and others do its work until one comes.
-
-    Slurm gives a node up where none comes; those who log in go to the login nodes that are there.
-    """
-    if pod.component == LOGIN and facts.login_least is not None:
-        others = [one for one in facts.pods if one.component == LOGIN and one.ready and not one.leaving]
-        return len(others) >= facts.login_least
+    """Whether a pod without a machine is what machines are added for. Slurm gives a node up where none comes."""
     return pod.component == WORKER and pod.owner in facts.pools and facts.pools[pod.owner].elastic
 
 
@@ -303,15 +294,6 @@ def _leaving(facts: Facts, pod: Pod) -> Iterator[Finding]:
             cause=f"{pod.name} leaves and waits for {len(jobs)} job{'s' if len(jobs) > 1 else ''}",
             evidence=(*listed, limit),
             mend=f"wait, or end them: {facts.slurm('scancel ' + ' '.join(job.id for job in jobs[:8]))}",
-            after=(f"machine {pod.machine}",),
-        )
-    elif pod.component == LOGIN and left > ENDS_ANYWAY:
-        yield Finding(
-            about=f"pod {pod.name}",
-            severity="note",
-            cause=f"{pod.name} leaves and waits for its sessions to end",
-            evidence=("new ones go to other login nodes", f"it is ended in {left / 3600:.1f} h at the latest"),
-            mend=f"wait, or end it with its sessions: {facts.kubectl(f'exec {pod.name} -c sshd -- {END_SESSIONS}')}",
             after=(f"machine {pod.machine}",),
         )
     elif left < -60 and pod.kept_by and pod.phase in {"Succeeded", "Failed"}:

@@ -23,7 +23,6 @@ from config import load_config
 from local.report import open_report
 from tests import stacks
 from tests.fakes.kubectl import FakeCluster, thing
-from tests.stacks import with_change
 from tests.unit.cli.command_line import stack_file
 
 
@@ -40,10 +39,6 @@ class Leaving(FakeCluster):
             self.deleted.append("(looked for pods)")
             if self.deleted.count("(looked for pods)") == 3:
                 self.items_there[:] = [item for item in self.items_there if item["metadata"]["name"] != "default-0"]
-        elif "pkill" in arguments:
-            self.deleted.append(" ".join(arguments))
-        elif arguments[:2] == ("delete", "pod"):
-            self.items_there[:] = [item for item in self.items_there if item["kind"] != "Pod"]
         elif arguments[:2] == ("delete", "namespace"):
             self.items_there[:] = [made(item["kind"], item["metadata"]["name"], "2") for item in self.items_there]
         if "app.kubernetes.io/component=worker" in arguments:
@@ -80,9 +75,6 @@ def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_n
         "(looked",
         "(looked",
         "(looked",
-        "(looked",
-        "statefulset",
-        "pod",
         "cronjob,statefulset,deployment,daemonset,job,podtemplate",
         "persistentvolumeclaim",
         "persistentvolume",
@@ -96,28 +88,8 @@ def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_n
 
 
 def test_before_pulumi_destroys_only_what_runs_is_ended_and_no_data_is_touched(kubectl: Leaving) -> None:
-    workloads = {"cronjob,statefulset,deployment,daemonset,job,podtemplate", "statefulset", "pod"}
-    assert set(deleted(kubectl, "pods")) == {*workloads, "(looked"}
+    assert set(deleted(kubectl, "pods")) == {"cronjob,statefulset,deployment,daemonset,job,podtemplate", "(looked"}
     assert kubectl.deleted[-1] == "(looked for pods)"
-
-
-@pytest.mark.parametrize("what", ["pods", "all but data", "all"])
-@pytest.mark.parametrize("size", [{"max": 3}, 3], ids=["follows them", "did before, and some still wait"])
-def test_open_sessions_do_not_hold_up_the_end_of_everything(kubectl: Leaving, what: What, size: object) -> None:
-    config = load_config(with_change(stacks.dev(), "login", {"size": size}))
-    there = [thing("Pod", "login-0"), thing("Pod", "login-1")]
-    there[1]["metadata"] = {**there[1]["metadata"], "deletionTimestamp": "2026-11-27T16:00:00Z"}
-    kubectl.items_there.extend(there)
-    destroy_cluster(kubectl, config, open_report(), kill_jobs=False, what=what)
-    login = "-n slurm -l app.kubernetes.io/component=login --ignore-not-found --wait=false"
-    ended = [command for command in kubectl.deleted if "component=login" in command]
-    assert ended == [f"statefulset {login}", f"pod {login} --grace-period=30"]
-    waited = [command for command in kubectl.deleted if command.startswith("exec")]
-    assert waited == ["exec -n slurm login-1 -c sshd -- pkill -u 0 -f slurmstack/leave"], (
-        "kubelet goes on with its hook"
-    )
-    workers = next(index for index, command in enumerate(kubectl.deleted) if "slurmstack/pool" in command)
-    assert kubectl.deleted.index(ended[0]) > workers, "people see their jobs end"
 
 
 def test_all_jobs_are_cancelled_those_that_wait_first_and_suspended_ones_too(

@@ -290,32 +290,6 @@ def test_an_elastic_pool_is_whole_with_its_least_nodes_and_with_any_more(
     assert ("workers:" in show(found)) is not healthy
 
 
-def login(number: int, *, leaves: bool = False, waits: bool = False) -> dict[str, Any]:
-    found = pod(f"login-{number}", leaves=leaves)
-    found["metadata"]["labels"] = {"app.kubernetes.io/component": "login"}
-    if waits:
-        found["status"] = {"phase": "Pending"}
-    return found
-
-
-@pytest.mark.parametrize(
-    ("there", "healthy"),
-    [
-        ((login(0),), True),
-        ((login(0), login(1, waits=True), login(2, leaves=True)), True),
-        ((login(0, leaves=True),), False),
-        ((login(0, waits=True),), False),
-        ((), False),
-    ],
-)
-def test_login_nodes_that_follow_their_sessions_come_and_go(there: tuple[dict[str, Any], ...], healthy: bool) -> None:
-    config = load_config(with_change(stacks.dev(), "login", {"size": {"max": 3}}))
-    active = {**ACTIVE, "active": config_hash(render(config))}
-    assert read_status(cluster(CONTROLLER, *WORKERS, *there, agent=active), config).healthy is healthy
-    if len(there) > 1:
-        assert not status_of(CONTROLLER, *WORKERS, *there).healthy
-
-
 def test_nodes_of_an_elastic_pool_do_not_stand_in_for_others_that_are_missing() -> None:
     fixed = stacks.dev()["worker_nodes"]["default"]
     pools = {"default": fixed, "more": {**fixed, "size": {"min": 0, "max": 4}}}

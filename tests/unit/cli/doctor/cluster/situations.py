@@ -101,11 +101,6 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "node default-1 takes no more jobs: it gets a new pod when those that it has are done",
         "squeue --nodelist=default-1"),
     "scale-in waits for jobs": (leaving, "default-1 leaves and waits for 1 job", "scancel 17"),
-    "a login node waits for its sessions": (
-        lambda c: c.thing("Pod", "login-1")["metadata"].update(deletionTimestamp=ago(-7200)),
-        "login-1 leaves and waits for its sessions to end",
-        "exec -n slurm login-1 -c sshd -- pkill -u 0 -f slurmstack/leave",
-    ),
     "pod does not end": (lambda c: c.thing("Pod", "login-0")["metadata"].update(deletionTimestamp=ago(600)),
         "should have ended 10 min ago", "--force"),
     "pod is kept": (kept("Failed"),

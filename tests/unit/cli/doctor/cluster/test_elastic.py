@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 import pytest
@@ -70,15 +69,3 @@ def test_a_pod_that_waits_for_a_machine_is_noted() -> None:
         "note",
         "pod default-1 waits for a machine: no machine has enough cpu left",
     )
-
-
-@pytest.mark.parametrize(("least", "severity"), [(None, "error"), (2, "note"), (3, "error")])
-def test_a_login_node_that_was_added_and_waits_for_a_machine_is_noted(least: int | None, severity: str) -> None:
-    cluster = recorded()
-    more = copy.deepcopy(cluster.thing("Pod", "login-0"))
-    more["metadata"] |= {"name": "login-7", "uid": "l"}
-    cluster.objects.append(more)
-    cluster.unplaced("login-7", "0/2 nodes are available: 2 Insufficient memory.")
-    found = next(one for one in diagnose(replace(cluster.look(), login_least=least)) if one.about == "pod login-7")
-    said = "waits for a machine" if severity == "note" else "cannot be placed"
-    assert (found.severity, found.cause) == (severity, f"pod login-7 {said}: no machine has enough memory left")

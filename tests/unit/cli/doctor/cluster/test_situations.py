@@ -35,11 +35,11 @@ def test_the_cause_comes_first_with_what_mends_it(name: str) -> None:
     assert mend in first.mend
 
 
-def test_login_nodes_that_a_program_has_scaled_are_no_change_by_hand() -> None:
+def test_login_nodes_that_a_controller_has_scaled_are_no_change_by_hand() -> None:
     cluster = recorded()
     login = cluster.thing("StatefulSet", "login")
     login["spec"]["replicas"] = 1
-    owner = {"manager": "slurmstack-elastic", "operation": "Update", "subresource": "scale", "time": ago(60)}
+    owner = {"manager": "kube-controller-manager", "operation": "Update", "subresource": "scale", "time": ago(60)}
     login["metadata"]["managedFields"].append({**owner, "fieldsV1": {"f:spec": {"f:replicas": {}}}})
     cluster.remove("Pod", "login-1")
     assert diagnose(cluster.look()) == ()
