@@ -74,12 +74,10 @@ def test_the_autoscaler_has_a_machine_to_learn_from_where_workers_need_infiniban
     assert scaling == {"minNodeCount": least, "maxNodeCount": 100}
 
 
-def _elastic(size: dict[str, int], **more: Any) -> dict[str, Any]:
+def _elastic(size: dict[str, int]) -> dict[str, Any]:
     """The stack with an elastic pool on a fabric."""
     sections = with_change(stacks.nebius_minimum(), "topology", {"plugin": "none"})
-    for key, value in {"size": size, **more}.items():
-        sections = with_change(sections, f"worker_nodes.default.{key}", value)
-    return sections
+    return with_change(sections, "worker_nodes.default.size", size)
 
 
 @pytest.mark.parametrize(
