@@ -124,10 +124,16 @@ def _is_deleted(item: Object) -> bool:
     return "deletionTimestamp" in item["metadata"]
 
 
-def kill_later() -> None:
-    """Make sure that a slurmctld that hangs does not hold its pod. All that runs here ends with its container."""
+def end_from_now_on() -> None:
+    """Tell slurmctld each second that it is to end, and kill one that hangs. All of it ends with the container.
+
+    kubelet tells it once. A slurmctld that is reading its configuration anew (`scontrol reconfigure`, which the config
+    agent may do in that moment) replaces its own program, which has not heard it. It would serve until it is killed,
+    and jobs of its last seconds, which it has not saved, would be lost.
+    """
+    rounds = f"for _ in $(seq {KILL_SECONDS}); do sleep 1; pkill -TERM -x slurmctld; done"
     subprocess.Popen(
-        ["/bin/sh", "-c", f"sleep {KILL_SECONDS}; pkill -KILL -x slurmctld"],
+        ["/bin/sh", "-c", f"{rounds}; pkill -KILL -x slurmctld"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -145,5 +151,5 @@ def main() -> int:
         ending = Leaving(kube, log).run() if kube is not None else Ending.UNKNOWN
         log(f"slurmctld may end: {ending.value}")
     finally:
-        kill_later()
+        end_from_now_on()
     return 0

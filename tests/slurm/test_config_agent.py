@@ -156,3 +156,15 @@ def test_a_first_start_with_a_bad_configuration_waits_for_a_better_one(
 
     wait_until(lambda: "is UP" in sandbox.run("scontrol ping").stdout, sandbox.logs)
     wait_until(lambda: status(sandbox)["active"] == config_hash(good), sandbox.logs)
+
+
+@pytest.mark.in_gate("26.05")
+def test_a_slurmctld_that_missed_the_word_to_end_hears_it_again_and_saves_its_state(
+    slurm_cluster: ClusterFactory, slurm_version: str
+) -> None:
+    """As one does that is reading its configuration anew. kubelet, which is not here, says it once."""
+    controller = slurm_cluster(slurm_version, workers=0).controller
+    assert "Saving all slurm state" not in controller.log("slurmctld")
+    assert controller.run("/usr/libexec/slurmstack/leave").returncode == 0
+    wait_until(lambda: not controller.run("pgrep -x slurmctld").stdout, "slurmctld's end")
+    assert "Saving all slurm state" in controller.log("slurmctld")

@@ -20,7 +20,7 @@ def test_a_slurmctld_that_hangs_at_its_end_is_killed(tmp_path: Path) -> None:
     init = (
         "import subprocess, sys; from images.controller import leave; leave.KILL_SECONDS = 1\n"
         f"slurmctld = subprocess.Popen(['/bin/sh', '-c', {hangs!r}], stdout=subprocess.PIPE)\n"
-        "slurmctld.stdout.readline(); leave.kill_later(); slurmctld.terminate(); sys.exit(-slurmctld.wait())"
+        "slurmctld.stdout.readline(); leave.end_from_now_on(); slurmctld.terminate(); sys.exit(-slurmctld.wait())"
     )
     command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-c", init]
     assert subprocess.run(command, check=False, timeout=30).returncode == signal.SIGKILL
