@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from types import FrameType
 
 from tests.suites.full import record_lines, run_full
 from tests.suites.gate import run_gate
@@ -23,9 +24,9 @@ def main() -> int:
     asked = parser.parse_args()
     # Told to end, it puts away what it has made. SIGINT, too: a background job ignores it. The same where its terminal
     # is closed, unless it was started to go on without one (nohup).
-    for told in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for told in TOLD:
         if told is not signal.SIGHUP or signal.getsignal(told) is not signal.SIG_IGN:
-            signal.signal(told, signal.default_int_handler)
+            signal.signal(told, _end)
     if asked.suite == "records":
         print("\n".join(record_lines()))
         return 0
@@ -34,6 +35,17 @@ def main() -> int:
     except ValueError as error:
         parser.error(str(error))
     return run_gate(steps) if asked.suite == "gate" else run_full(steps)
+
+
+TOLD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """Begin to put things away. A second Ctrl-C would leave that half done; Ctrl-\\ ends all at once."""
+    for told in TOLD:
+        signal.signal(told, signal.SIG_IGN)
+    print("\nending: what the tests have made is put away, which may take two minutes", flush=True)
+    raise KeyboardInterrupt
 
 
 def _names(steps: tuple[Step, ...]) -> str:

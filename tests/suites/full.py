@@ -115,4 +115,5 @@ def _line(stage: str, file: Path) -> str:
     state = "red" if found["failed"] or found["problem"] else "green"
     opened = len(found["failed"]) + len(found["quarantined"])
     flaky = f", {len(found['flaky'])} flaky" if found["flaky"] else ""
-    return f"{stage}: {state} at {found['commit'][:9]}, {age}; {opened} open{flaky}"
+    changed = " with changes" if found["commit"].endswith("+") else ""
+    return f"{stage}: {state} at {revision[:9]}{changed}, {age}; {opened} open{flaky}"

@@ -15,6 +15,8 @@ class Outcome:
     failed: frozenset[str] = field(default_factory=frozenset)
     """With an error in set-up or teardown, too."""
     skipped: frozenset[str] = field(default_factory=frozenset)
+    crashed: frozenset[str] = field(default_factory=frozenset)
+    """Of those that failed: in these a worker of pytest-xdist has ended."""
 
     @property
     def failed_modules(self) -> tuple[str, ...]:
@@ -28,17 +30,23 @@ def read(path: Path) -> Outcome | None:
         cases = ET.parse(path).getroot().iter("testcase")
     except (OSError, ET.ParseError):
         return None
-    passed, failed, skipped = set(), set(), set()
+    passed, failed, skipped, crashed = set(), set(), set(), set()
     for case in cases:
         test = _id(case)
-        if case.find("failure") is not None or case.find("error") is not None:
+        error = case.find("error")
+        if case.find("failure") is not None or error is not None:
             failed.add(test)
+            if error is not None and "crashed while running" in error.get("message", ""):
+                crashed.add(test)
         elif case.find("skipped") is not None:
             skipped.add(test)
         else:
             passed.add(test)
     return Outcome(
-        passed=frozenset(passed - failed), failed=frozenset(failed), skipped=frozenset(skipped - passed - failed)
+        passed=frozenset(passed - failed),
+        failed=frozenset(failed),
+        skipped=frozenset(skipped - passed - failed),
+        crashed=frozenset(crashed),
     )
 
 

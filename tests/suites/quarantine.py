@@ -40,7 +40,7 @@ def problems(entries: Iterable[Entry], today: date) -> list[str]:
     found = [f"{len(entries)} tests are in quarantine, at most {MOST} may be"] if len(entries) > MOST else []
     for entry in entries:
         file = ROOT / entry.id.partition("::")[0]
-        name = entry.id.rpartition("::")[2].partition("[")[0]
+        name = entry.id.partition("[")[0].rpartition("::")[2]
         if not file.exists() or f"def {name}(" not in file.read_text(encoding="utf-8"):
             found.append(f"{entry.id}: there is no such test")
         if (age := (today - entry.since).days) > LONGEST_DAYS:
@@ -51,8 +51,11 @@ def problems(entries: Iterable[Entry], today: date) -> list[str]:
 
 
 def add(tests: Iterable[str], commit: str, today: date) -> None:
-    """Open an entry for each test that has none. Its reason is empty, which the gate refuses: a person writes it."""
+    """Open an entry for each test that has none. Its reason is empty, which the gate refuses: a person writes it.
+
+    A file that cannot be imported is no test: it is mended.
+    """
     known = {entry.id for entry in read()}
     with FILE.open("a", encoding="utf-8") as out:
-        for test in sorted({*tests} - known):
+        for test in sorted(test for test in {*tests} - known if "::" in test):
             out.write(f'\n[[test]]\nid = {json.dumps(test)}\nsince = {today}\ncommit = "{commit}"\nreason = ""\n')

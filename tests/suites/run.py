@@ -26,7 +26,9 @@ STEP_LIMIT_S = 3600
 """After that a step is ended: something hangs that pytest's own limit for a test does not see."""
 
 _TOLD = ("-q", "-rfE", "--durations=15", "--durations-min=5")
-PYTEST = ("-m", "pytest", *_TOLD, "--no-loadscope-reorder", "-o", "junit_family=xunit1")
+# Where a worker has ended, pytest-xdist may wait for ever for the one in its place (3.8, whatever is said by scope).
+_XDIST = ("--no-loadscope-reorder", "--max-worker-restart=0")
+PYTEST = ("-m", "pytest", *_TOLD, *_XDIST, "-o", "junit_family=xunit1")
 
 Run = Callable[[tuple[str, ...]], int]
 """Runs this Python with these arguments to its end; its exit status."""
@@ -94,7 +96,7 @@ def run_step(step: Step, *, may_rescue: int = MOST_RESCUED, run: Run = run_pytho
         step=step.name,
         seconds=round(time.monotonic() - started, 1),
         problem=problem,
-        passed=len(first.passed - second.failed),
+        passed=len((first.passed | second.passed) - second.failed),
         skipped=len(first.skipped),
         failed=tuple(sorted((first.failed - second.passed) | second.failed)),
         flaky=tuple(sorted(first.failed & second.passed)),
@@ -129,9 +131,16 @@ def _try(step: Step, arguments: tuple[str, ...], name: str, run: Run) -> tuple[s
     outcome = junit.read(report)
     if outcome is None:
         return f"pytest did not come to its end: status {status}", Outcome()
+    return _problem(status, outcome), outcome
+
+
+def _problem(status: int, outcome: Outcome) -> str:
+    """Why a run that came to its end says nothing about all tests; empty: it does."""
     if status != bool(outcome.failed):
-        return f"pytest ended with status {status}", outcome
-    return "", outcome
+        return f"pytest ended with status {status}"
+    if outcome.crashed:
+        return f"a process of pytest ended in {', '.join(sorted(outcome.crashed))}; others may not have run"
+    return "" if outcome.passed or outcome.failed else "all tests were skipped"
 
 
 def load() -> float:

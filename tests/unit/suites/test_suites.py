@@ -35,16 +35,18 @@ class PlayedPytest:
             return 3
         [report] = [option.partition("=")[2] for option in arguments if option.startswith("--junitxml=")]
         Path(report).write_text(junit_file(outcomes), encoding="utf-8")
-        return 1 if {"failure", "error"} & {*outcomes.values()} else 0
+        return 1 if {"failure", "error", "crash"} & {*outcomes.values()} else 0
 
 
 def junit_file(outcomes: dict[str, str]) -> str:
-    """A report in the form of pytest 9 with xunit1: test -> `passed`, `failure`, `error`, `skipped`."""
+    """A report in the form of pytest 9 with xunit1: test -> `passed`, `failure`, `error`, `skipped`, `crash`."""
     cases = []
     for test, outcome in outcomes.items():
         file, *within, name = test.split("::")
         classname = ".".join([file.removesuffix(".py").replace("/", "."), *within])
         inner = "" if outcome == "passed" else f'<{outcome} message="m">text</{outcome}>'
+        if outcome == "crash":
+            inner = '<error message="failed on setup with &quot;worker gw1 crashed while running x&quot;">text</error>'
         cases.append(f'<testcase classname="{classname}" file="{file}" line="3" name="{name}">{inner}</testcase>')
     return f'<testsuites><testsuite name="pytest">{"".join(cases)}</testsuite></testsuites>'
 
@@ -107,7 +109,14 @@ def test_what_fails_only_the_second_time_has_failed_too() -> None:
     other = A.replace("test_it", "test_other")
     played = PlayedPytest({A: "failure", other: "passed"}, {A: "passed", other: "failure"})
     result = run_step(STEP, run=played)
-    assert (result.ok, result.failed, result.flaky, result.passed) == (False, (other,), (A,), 0)
+    assert (result.ok, result.failed, result.flaky, result.passed) == (False, (other,), (A,), 1)
+
+
+def test_a_run_that_says_nothing_about_all_tests_has_failed() -> None:
+    assert not run_step(STEP, run=PlayedPytest({A: "skipped"})).ok
+    played = PlayedPytest({A: "crash", B: "passed"})
+    result = run_step(STEP, run=played)
+    assert (result.ok, result.failed, A in result.problem) == (False, (A,), True)
 
 
 def test_more_modules_than_two_are_not_run_again() -> None:
@@ -133,7 +142,7 @@ def test_all_steps_run_and_the_summary_names_what_failed(tmp_path: Path, capsys:
     printed = capsys.readouterr().out
     assert f"failed: {A}" in printed
     assert f"passed in a new process: {C}" in printed
-    assert printed.splitlines()[-2] == "1 passed, 1 failed"
+    assert printed.splitlines()[-2] == "2 passed, 1 failed"
     written = json.loads((tmp_path / "state/slurmstack/gate.json").read_text())
     assert written["result"] == "failed"
     assert [(step["step"], step["failed"], step["flaky"]) for step in written["steps"]] == [
@@ -201,10 +210,10 @@ def record(**changes: object) -> Record:
 def test_check_prints_how_each_stage_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree, "tree", lambda: "this")
     monkeypatch.setattr(tree, "commits_since", lambda _: 41)
-    full.write("lanes", record(quarantined=(A, B)))
+    full.write("lanes", record(quarantined=(A, B), commit="0" * 40 + "+"))
     full.write("soak", record(tree="this", failed=(C,), flaky=(A,)))
     lines = {line.partition(":")[0]: line for line in full.record_lines()}
-    assert lines["lanes"] == "lanes: green at 000000000, 41 commits ago; 2 open"
+    assert lines["lanes"] == "lanes: green at 000000000 with changes, 41 commits ago; 2 open"
     assert lines["soak"] == "soak: red at 000000000, this tree; 1 open, 1 flaky"
     assert lines["guests"] == "guests: never run"
 
@@ -225,6 +234,14 @@ def test_a_stage_is_red_until_the_reason_of_its_failure_is_written_down() -> Non
     file = quarantine.FILE
     file.write_text(file.read_text().replace('reason = ""', 'reason = "a slow disk"'))
     assert full.run_full([STEP], run=PlayedPytest({A: "failure"}, {A: "failure"})) == 0
+
+
+def test_a_file_that_cannot_be_imported_and_a_name_with_colons() -> None:
+    of_this = "tests/unit/suites/test_suites.py::test_ids_are_read_as_pytest_takes_them[a::b]"
+    quarantine.add(["tests/unit/gone.py", of_this], "abc", TODAY)
+    [entry] = quarantine.read()
+    [problem] = quarantine.problems([entry], TODAY)
+    assert (entry.id, "why" in problem) == (of_this, True)
 
 
 def test_a_record_is_of_the_commit_that_was_there_when_its_tests_began(monkeypatch: pytest.MonkeyPatch) -> None:
