@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from cli.kubectl.client import is_true
 from local import namespaces
 from local.addresses import BRIDGE
 from slurm.local_cluster import local_directory
@@ -40,9 +41,13 @@ class Before:
             gone = {self.pods[name] for name in replaced}
 
             def are_others() -> bool:
-                """The pods of Deployments come back with other names."""
-                now = slurm.pod_uids().values()
-                return gone.isdisjoint(now) and len(now) == len(self.pods)
+                """The pods of Deployments come back with other names.
+
+                What is asked before one is ready may be answered in a container of the pod before, which is about to end.
+                """
+                now = slurm.pods().values()
+                others = gone.isdisjoint(pod["metadata"]["uid"] for pod in now) and len(now) == len(self.pods)
+                return others and all(is_true(pod, "Ready") for pod in now)
 
             wait_until(are_others, f"{replaced} are other pods")
         slurm.await_idle("default-0", "default-1")
