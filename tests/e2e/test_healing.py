@@ -43,7 +43,7 @@ class Before:
             def are_others() -> bool:
                 """The pods of Deployments come back with other names.
 
-                What is asked before one is ready may be answered in a container of the pod before, which is about to end.
+                What is asked before one is ready may be answered in a container of the pod before, which ends.
                 """
                 now = slurm.pods().values()
                 others = gone.isdisjoint(pod["metadata"]["uid"] for pod in now) and len(now) == len(self.pods)
