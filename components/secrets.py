@@ -37,7 +37,7 @@ class Secrets(pulumi.ComponentResource):
 
     munge: k8s.core.v1.Secret
     jwt: k8s.core.v1.Secret
-    """Whoever has this key can be any user of Slurm; only slurmctld and slurmdbd mount it."""
+    """Whoever has this key can be any user of Slurm; slurmctld, slurmdbd and backups mount it, nobody else."""
     ssh_host_keys: k8s.core.v1.Secret
     database: k8s.core.v1.Secret
     """The password of slurmdbd in the cluster's own database. It is there with an external one, too: a stack

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from tests.nodes import start_soon
+
 SEED = int(os.environ.get("SLURMSTACK_SEED", "17"))
 
 OFF = {"POWERED_DOWN", "POWERING_DOWN"}
@@ -232,7 +234,7 @@ class World(ABC):
         def is_settled() -> bool:
             waiting = [job for job, state in self.job_states().items() if state not in ENDED and job in self.jobs]
             for job in waiting:  # Slurm itself lets a job that was requeued wait for two minutes
-                self.slurm(f"scontrol update jobid={job} starttime=now")
+                start_soon(self.slurm, job)
             states = self.states()
             if any("DRAIN" in state for state in states.values()):
                 self.resume()

@@ -40,6 +40,11 @@ from=$(date -d "$(scontrol show job {job} --oneliner | grep -oP 'EligibleTime=\\
 test "$from" -gt $(($(date +%s) + 3)) && scontrol update jobid={job} starttime=now+2; true"""
 
 
+def start_soon(run: Callable[[str], str], job: str) -> None:
+    """Have a job that waits for a later time begin in two seconds, see `run_now`."""
+    run(_SOONER.format(job=job))
+
+
 def run_now(run: Callable[[str], str], job: str) -> None:
     """Have a job start that was held back or requeued: Slurm itself would wait for two minutes.
 
@@ -52,5 +57,5 @@ def run_now(run: Callable[[str], str], job: str) -> None:
         if time.monotonic() > deadline:
             raise AssertionError(f"job {job} does not start within {LIMIT_S} s:\n{shown}")
         if found[1] == "PENDING":
-            run(_SOONER.format(job=job))
+            start_soon(run, job)
         time.sleep(0.5)

@@ -41,7 +41,7 @@ def verify(log: Log) -> None:
             raise repository.problem(what, done)
         raise RefusedError(
             f"{what}: {_damage(done)}\nOlder versions of its objects, where the bucket keeps them, bring it back; "
-            "docs/backups.md says how to save what is whole"
+            "docs/restore.md says how to save what is whole"
         )
     log(f"the repository is whole; read: {share}")
 

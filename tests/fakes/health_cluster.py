@@ -26,7 +26,7 @@ NOW = 1_795_000_000.0
 """Seconds since 1970: 2026-11-18T11:06:40Z."""
 
 NAMES = (
-    "clock", "disks", "dns", "filesystem", "gpu-free", "gpu-links", "gpu-memory", "gpu-presence", "gpu-thermal",
+    "clock", "disks", "dns", "filesystem", "gpu-links", "gpu-memory", "gpu-presence", "gpu-thermal",
     "gpu-xid", "infiniband", "memory", "munge", "processes",
 )  # fmt: skip
 
@@ -45,8 +45,9 @@ def node(
     note: str = "",
     results: dict[str, Found] | None = None,
 ) -> Record:
-    """A node of which 14 checks are well but those that are given; `age` None: it never reported."""
-    found = {check: Found(status=Status.OK) for check in NAMES} | (results or {})
+    """A node whose checks are well but those that are given; `age` None: it never reported. `cpu-...` has no GPUs."""
+    usual = [check for check in NAMES if not (name.startswith("cpu") and check.startswith(("gpu-", "infiniband")))]
+    found = {check: Found(status=Status.OK) for check in usual} | (results or {})
     comment = note if age is None else encode(Report(at=int(NOW - age), results=found, note=note))
     return Record(name=name, states=frozenset({*(states or ("IDLE",)), "DYNAMIC_NORM"}), reason=reason, comment=comment)
 

@@ -171,12 +171,13 @@ def test_an_administrator_s_comment_stays(cluster: Healthy) -> None:
 
 @pytest.mark.in_gate
 def test_a_fault_drains_its_node_alone_until_it_is_gone(cluster: Healthy) -> None:
-    job = cluster.submit("sleep 8", "--nodelist=default-1")
+    job = cluster.submit("until [ -e /tmp/drained ]; do sleep 0.2; done", "--nodelist=default-1")
     cluster.wait_for_job(job, "RUNNING")
     cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true", pod="default-1")
     cluster.wait("default-1", r"^health/disks \[node\]: /scratch: ")
     assert not cluster.reason("default-0")
     assert not cluster.reason("default-2")
+    cluster.run("touch /tmp/drained", pod="default-1")
     cluster.wait_for_job(job)  # what runs there goes on
     assert cluster.job(job)[2] == 0
     cluster.run("rm /scratch/big", pod="default-1")
@@ -244,11 +245,14 @@ def test_a_job_that_finds_its_gpu_in_use_starts_elsewhere(cluster: Healthy) -> N
 
 @pytest.mark.in_gate
 def test_a_job_has_a_directory_of_its_own_while_it_runs(cluster: Healthy) -> None:
-    job = cluster.submit("touch /tmp/jobs/$SLURM_JOB_ID/mine && sleep 3", "--nodelist=default-1")
+    job = cluster.submit(
+        "touch /tmp/jobs/$SLURM_JOB_ID/mine; until [ -e /tmp/seen ]; do sleep 0.2; done", "--nodelist=default-1"
+    )
     cluster.wait_for_job(job, "RUNNING")
     there = cluster.sandbox.pods["default-1"].root / f"tmp/jobs/{job}"
     wait_until((there / "mine").exists, cluster.sandbox.logs)
     assert (there.stat().st_uid, there.stat().st_mode & 0o777) == (USER, 0o700)
+    cluster.run("touch /tmp/seen", pod="default-1")
     cluster.wait_for_job(job)
     wait_until(lambda: not there.exists(), cluster.sandbox.logs)
 

@@ -16,6 +16,9 @@ from tests.suites.steps import FULL, Step
 
 RECORDS = ROOT / tree.RECORDS
 
+MOST_SECONDS = 20 * 60
+"""A stage takes no longer, so that somebody runs it."""
+
 ANY_NUMBER = 1_000
 """Modules of a stage that get a second try: all. What only passes then is in the record as flaky."""
 
@@ -54,7 +57,10 @@ def run_full(steps: Iterable[Step], *, run: Run = run_python) -> int:
     try:
         for step in steps:
             tested = tree.commit(), tree.tree()  # before the tests: somebody may commit beside them
-            record = _record(run_step(step, may_rescue=ANY_NUMBER, run=run), *tested)
+            result = run_step(step, may_rescue=ANY_NUMBER, run=run)
+            if tree.tree().endswith("+"):  # somebody has edited files beside it
+                tested = f"{tested[0].rstrip('+')}+", f"{tested[1].rstrip('+')}+"
+            record = _record(result, *tested)
             if record.failed:
                 quarantine.add(record.failed, record.commit, datetime.now(UTC).date())
             write(step.name, record)
@@ -115,5 +121,8 @@ def _line(stage: str, file: Path) -> str:
     state = "red" if found["failed"] or found["problem"] else "green"
     opened = len(found["failed"]) + len(found["quarantined"])
     flaky = f", {len(found['flaky'])} flaky" if found["flaky"] else ""
+    notes = f", {found['skipped']} skipped" if found["skipped"] else ""
+    notes += f", over {MOST_SECONDS // 60} minutes" if found["seconds"] > MOST_SECONDS else ""
+    notes += f": {found['problem']}" if found["problem"] else ""
     changed = " with changes" if found["commit"].endswith("+") else ""
-    return f"{stage}: {state} at {revision[:9]}{changed}, {age}; {opened} open{flaky}"
+    return f"{stage}: {state} at {revision[:9]}{changed}, {age}; {opened} open{flaky}{notes}"

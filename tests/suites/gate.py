@@ -42,10 +42,11 @@ def run_gate(steps: Iterable[Step], *, run: Run = run_python, flaky: Path = FLAK
     except KeyboardInterrupt:
         left = [step.name for step in steps[len(results) :]]
         _finish([*results, *(Result(step=name, seconds=0, problem="interrupted") for name in left)], started, commit)
-        return 130
-    finally:
         note_flaky(results, flaky)
-    return 0 if _finish(results, started, commit) else 1
+        return 130
+    ok = _finish(results, started, commit)
+    note_flaky(results, flaky)
+    return 0 if ok else 1
 
 
 def _finish(results: list[Result], started: float, commit: str) -> bool:

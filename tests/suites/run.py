@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from local import cluster
@@ -22,10 +22,11 @@ LOGS = ROOT / "test-logs"
 MOST_RESCUED = 2
 """So many modules of a suite may fail once and pass in a new process; with more the suite has failed."""
 
-STEP_LIMIT_S = 3600
+STEP_LIMIT_S = 2400
 """After that a step is ended: something hangs that pytest's own limit for a test does not see."""
 
-_TOLD = ("-q", "-rfE", "--durations=15", "--durations-min=5")
+# A hang that the limit for a test does not see, as in a fixture, shows where it is.
+_TOLD = ("-q", "-rfEs", "--durations=15", "--durations-min=5", "-o", "faulthandler_timeout=1200")
 # Where a worker has ended, pytest-xdist may wait for ever for the one in its place (3.8, whatever is said by scope).
 _XDIST = ("--no-loadscope-reorder", "--max-worker-restart=0")
 PYTEST = ("-m", "pytest", *_TOLD, *_XDIST, "-o", "junit_family=xunit1")
@@ -56,9 +57,13 @@ class Result:
 def run_python(arguments: tuple[str, ...]) -> int:
     """Run this Python in the repository, with all that it starts in one process group, to its end.
 
-    On Ctrl-C it gets the same signal and the time to put away what it has made.
+    On Ctrl-C it gets the same signal and the time to put away what it has made. Options of pytest that somebody has in
+    the environment are left out: they would choose among the tests.
     """
-    process = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    process = subprocess.Popen(
+        [sys.executable, *arguments], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+    )
     try:
         return process.wait(STEP_LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -87,15 +92,17 @@ def run_step(step: Step, *, may_rescue: int = MOST_RESCUED, run: Run = run_pytho
     # Somebody may have made one since the suite began, and `after` would delete it with its data.
     if step.needs_no_cluster and cluster.status().exists:
         return Result(step=step.name, seconds=0, problem="not run: a local cluster is there; `make down` removes it")
+    left = ""
     try:
         problem, first, second = _run(step, may_rescue, run)
+    except OSError as error:  # a full disk, say: the other steps still run
+        problem, first, second = f"not run to its end: {error}", Outcome(), Outcome()
     finally:
-        for command in step.after:
-            run(command)
+        left = _do(step.after, run)
     return Result(
         step=step.name,
         seconds=round(time.monotonic() - started, 1),
-        problem=problem,
+        problem=problem or left,
         passed=len((first.passed | second.passed) - second.failed),
         skipped=len(first.skipped),
         failed=tuple(sorted((first.failed - second.passed) | second.failed)),
@@ -110,8 +117,8 @@ def _run(step: Step, may_rescue: int, run: Run) -> tuple[str, Outcome, Outcome]:
     if problem or not modules or len(modules) > may_rescue:
         return problem, first, Outcome()
     print(f"\n== {step.name}: once more, in a new process: {' '.join(modules)}", flush=True)
-    for command in step.after:
-        run(command)
+    if left := _do(step.after, run):
+        return left, first, Outcome()
     options = tuple(argument for argument in step.pytest if not argument.startswith("tests/"))
     problem, second = _try(step, (*options, *modules), f"{step.name}-again", run)
     return "", first, Outcome() if problem else second
@@ -119,9 +126,8 @@ def _run(step: Step, may_rescue: int, run: Run) -> tuple[str, Outcome, Outcome]:
 
 def _try(step: Step, arguments: tuple[str, ...], name: str, run: Run) -> tuple[str, Outcome]:
     """Run the step's commands and pytest: why it failed besides tests, and what the tests did."""
-    for command in step.before:
-        if status := run(command):
-            return f"{' '.join(command)} ended with status {status}", Outcome()
+    if problem := _do(step.before, run):
+        return problem, Outcome()
     if not arguments:
         return "", Outcome()
     LOGS.mkdir(exist_ok=True)
@@ -132,6 +138,14 @@ def _try(step: Step, arguments: tuple[str, ...], name: str, run: Run) -> tuple[s
     if outcome is None:
         return f"pytest did not come to its end: status {status}", Outcome()
     return _problem(status, outcome), outcome
+
+
+def _do(commands: Iterable[tuple[str, ...]], run: Run) -> str:
+    """Run them up to the first that fails: what that was, or nothing."""
+    for command in commands:
+        if status := run(command):
+            return f"{' '.join(command)} ended with status {status}"
+    return ""
 
 
 def _problem(status: int, outcome: Outcome) -> str:

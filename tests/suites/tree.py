@@ -12,7 +12,7 @@ QUARANTINE = "tests/quarantine.toml"
 
 
 def git(*arguments: str) -> str:
-    """What git prints. Empty where it fails, as outside of a repository."""
+    """What git prints. Empty where it fails, as for a revision that is not here."""
     done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
@@ -20,7 +20,8 @@ def git(*arguments: str) -> str:
 def commit() -> str:
     """The commit that is checked out, with `+` where files differ from it."""
     changed = git("status", "--porcelain", "--", ".", f":(exclude){RECORDS}", f":(exclude){QUARANTINE}")
-    return git("rev-parse", "HEAD") + ("+" if changed else "")
+    revision = git("rev-parse", "HEAD")
+    return revision + ("+" if changed or not revision else "")
 
 
 def tree() -> str:
@@ -29,6 +30,8 @@ def tree() -> str:
     The same for two commits with the same files; with `+`, as in `commit`, where files differ from the commit.
     """
     kept = [line for line in git("ls-tree", "-r", "HEAD").splitlines() if not _is_record(line.partition("\t")[2])]
+    if not kept:  # outside of a repository, or in one of another user's
+        return "unknown+"
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12] + ("+" if commit().endswith("+") else "")
 
 

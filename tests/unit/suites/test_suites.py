@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,6 +119,46 @@ def test_a_run_that_says_nothing_about_all_tests_has_failed() -> None:
     played = PlayedPytest({A: "crash", B: "passed"})
     result = run_step(STEP, run=played)
     assert (result.ok, result.failed, A in result.problem) == (False, (A,), True)
+
+
+def test_a_cluster_that_cannot_be_put_away_fails_the_step_and_gives_no_second_try() -> None:
+    for outcome in ("passed", "failure"):
+        played = PlayedPytest({A: outcome})
+        played.statuses[("end",)] = 5
+        result = run_step(STEP, run=played)
+        assert (result.ok, "end ended with status 5" in result.problem) == (False, True)
+        assert len([command for command in played.commands if "pytest" in command]) == 1
+
+
+def test_a_full_disk_fails_its_step_and_the_others_run(tmp_path: Path) -> None:
+    def full_once(arguments: tuple[str, ...]) -> int:
+        if not tried:
+            tried.append(True)
+            raise OSError(28, "No space left on device")
+        return played(arguments)
+
+    tried: list[bool] = []
+    played = PlayedPytest({B: "passed"})
+    assert gate.run_gate([STEP, STEP], run=full_once, flaky=tmp_path / "flaky.jsonl") == 1
+    first, second = json.loads(gate.state_file().read_text())["steps"]
+    assert ("No space left" in first["problem"], second["passed"]) == (True, 1)
+
+
+def test_options_of_pytest_in_the_environment_choose_no_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: dict[str, Any] = {}
+
+    class Process:
+        def __init__(self, _: list[str], **how: object) -> None:
+            started.update(how)
+
+        def wait(self, _: float) -> int:
+            return 0
+
+    monkeypatch.setattr(subprocess, "Popen", Process)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
+    run.run_python(("-m", "pytest"))
+    assert "PYTEST_ADDOPTS" not in started["env"]
+    assert "PATH" in started["env"]
 
 
 def test_more_modules_than_two_are_not_run_again() -> None:
@@ -246,15 +288,23 @@ def test_a_file_that_cannot_be_imported_and_a_name_with_colons() -> None:
 
 def test_a_record_is_of_the_commit_that_was_there_when_its_tests_began(monkeypatch: pytest.MonkeyPatch) -> None:
     head = ["before"]
-    monkeypatch.setattr(tree, "git", lambda *asked: head[-1] if asked[0] == "rev-parse" else "")
+    said = {"ls-tree": "blob\tfile"}
+    monkeypatch.setattr(tree, "git", lambda *asked: head[-1] if asked[0] == "rev-parse" else said.get(asked[0], ""))
 
     def committing(arguments: tuple[str, ...]) -> int:
         head.append("after")
         return played(arguments)
 
-    played = PlayedPytest({A: "passed"})
+    played = PlayedPytest({A: "passed"}, {A: "passed"})
     full.run_full([STEP], run=committing)
     assert json.loads((full.RECORDS / "daemons.json").read_text())["commit"] == "before"
+
+    def editing(arguments: tuple[str, ...]) -> int:
+        said["status"] = "M file"
+        return played(arguments)
+
+    full.run_full([STEP], run=editing)
+    assert json.loads((full.RECORDS / "daemons.json").read_text())["commit"] == "after+"
 
 
 def test_tests_of_files_that_are_not_committed_are_of_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:

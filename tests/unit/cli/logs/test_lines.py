@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -170,11 +169,12 @@ def test_a_list_of_hosts_names_the_nodes_within_it(number: int, first: int, last
 
 
 def test_blanks_that_a_user_has_written_into_a_log_cost_no_time() -> None:
-    """slurmctld logs the name of a partition that is not there, as sbatch was given it: 5 s for each such line."""
-    begun = time.process_time()
-    assert not names_job({"1"})(f"slurmctld: invalid partition specified: job{' ' * 16_000}x")
+    """slurmctld logs the name of a partition that is not there, as sbatch was given it: 5 s for each line of 16,000.
+
+    With the square of their number these here take longer than a test may.
+    """
+    assert not names_job({"1"})(f"slurmctld: invalid partition specified: job{' ' * 400_000}x")
     assert names_job({"1"})(f"job{' ' * 100}:{' ' * 100}1")
-    assert time.process_time() - begun < 1
 
 
 def test_a_number_of_thousands_of_digits_names_no_node() -> None:
