@@ -17,6 +17,8 @@ from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_unti
 from tests.e2e.job_stream import stream_of_jobs
 from tests.stacks import dev, with_change
 
+pytestmark = pytest.mark.watch  # the last lane waited for it alone
+
 NAMESPACE = f"e2e-upgrade-{LANE}".replace("_", "-").rstrip("-")
 OLD, NEW = "24.11", "26.05"
 GO, BACK = "/home/alice/go-on", "/home/alice/go-back"
