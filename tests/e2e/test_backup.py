@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from cli.doctor.cluster.kubernetes import parse
 from cli.errors import INTERRUPTED
 from cli.kubectl.client import OWNERS
@@ -16,6 +18,8 @@ from slurm.local_cluster import local_directory
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 from tests.s3_store import BUCKET, KEYS, s3_store
 from tests.stacks import ROOT
+
+pytestmark = pytest.mark.watch  # three clusters are started one after the other: a lane of its own, nearly
 
 PLACE = "/home/alice/kept"
 KEY = "/etc/ssh/authorized_keys.d/alice"

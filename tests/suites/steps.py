@@ -79,7 +79,7 @@ FULL = (
     ),
     Step(
         name="watch",
-        about="monitoring, doctor, an upgrade and docs/own-cluster.md on a local Kubernetes",
+        about="monitoring, doctor, backups, an upgrade and docs/own-cluster.md on a local Kubernetes",
         pytest=("-n", "2", "-m", "watch", "tests/e2e"),
         before=(UP,),
         after=(DOWN,),
