@@ -15,6 +15,9 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
+PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""The media type of figures that Prometheus reads."""
+
 REQUEST_SECONDS: Final = 3.0
 """For a client to say what it wants, all in all."""
 

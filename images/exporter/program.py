@@ -12,12 +12,11 @@ import time
 from http import HTTPStatus
 from typing import Final, NoReturn
 
-from images.common.http_server import Answer, start_server
+from images.common.http_server import PROMETHEUS, Answer, start_server
 from images.common.log import Log
 from images.common.process import program
 from images.exporter.rounds import INTERVAL_SECONDS, Rounds, Wanted
 from images.exporter.sources import Sources
-from images.exporter.text import KIND
 
 PORT: Final = 9341
 JOB_METRICS_PORT: Final = 9306
@@ -37,7 +36,7 @@ def wanted_of(env: os._Environ[str] | dict[str, str]) -> Wanted:
 
 def _answer(rounds: Rounds, path: str) -> Answer:
     if path == "/metrics":
-        return Answer(KIND, rounds.text())
+        return Answer(PROMETHEUS, rounds.text())
     if path == "/targets":
         targets = [f"{name}:{JOB_METRICS_PORT}" for name in rounds.elastic()]
         return Answer("application/json", json.dumps([{"targets": targets}]))

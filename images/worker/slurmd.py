@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -153,17 +152,6 @@ def prepare_own_root() -> None:
         expect_filesystem(Path(volume.source), volume.filesystem)
 
 
-def serve_job_metrics(node_conf: str, name: str, log: Callable[[str], None]) -> None:
-    """Figures of jobs, if they are wanted: jobs run without them, too."""
-    if os.environ.get("JOB_METRICS") != "yes":
-        return
-    memory = re.search(r"\bRealMemory=(\d+)", node_conf)
-    try:
-        server.start(name, int(memory[1]) if memory else 0, log)
-    except OSError as error:
-        log(f"no figures of jobs: {error}")
-
-
 def environment(*, confined: bool, in_jail: bool) -> dict[str, str]:
     """Slurmd's. INVOCATION_ID: it is where it is to be, as if systemd had started it."""
     joins = in_jail and not confine.has_join_plugin()
@@ -201,7 +189,8 @@ def main() -> None:
         if jail:
             guard_jail(Path(jail), log)
         give_up_set_up()
-        serve_job_metrics(node_conf, name, log)
+        if os.environ.get("JOB_METRICS") == "yes":
+            server.start(name, log)
         raise_locked_memory(log)
         wait_for_controller(controller, log)
         node = Node(name=name, controller=controller)

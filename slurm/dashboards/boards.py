@@ -28,8 +28,8 @@ def _plots(title: str, *, unit: str = "short", **expressions: str) -> Panel:
     return Panel(title=title, queries=queries, unit=unit)
 
 
-def _table(title: str, expression: str, explained: str) -> Panel:
-    return Panel(title=title, queries=(Query(expression),), kind="table", width=24, explained=explained)
+def _table(title: str, expression: str, explained: str, *, needs: Needs | None = None) -> Panel:
+    return Panel(title=title, queries=(Query(expression),), kind="table", width=24, explained=explained, needs=needs)
 
 
 def _by_pool(figure: str) -> str:
@@ -238,13 +238,18 @@ _CPUS_USED: Final = f"sum by (jobid) (rate(cgroup_cpu_total_seconds{_OF_JOB}[{RA
 _SHARE: Final = f"{_CPUS_USED} / sum by (jobid) (cgroup_cpus{_OF_JOB})"
 _FULL: Final = f"cgroup_memory_rss_bytes{_OF_JOB} / (cgroup_memory_total_bytes{_OF_JOB} > 0)"
 
+
+def _job(title: str, expression: str, legend: str, unit: str = "short") -> Panel:
+    return _plot(title, expression, legend, unit, needs="cgroups")
+
+
 _USED: Final = (
-    _plot("CPUs used", _CPUS_USED, "{{jobid}}"),
-    _plot("Used of the CPUs that it has", _SHARE, "{{jobid}}", "percentunit"),
-    _plot("Jobs that use less than a tenth of their CPUs", f"count({_SHARE} < 0.1) or vector(0)", "jobs"),
-    _plot("Memory", f"sum by (jobid) (cgroup_memory_rss_bytes{_OF_JOB})", "{{jobid}}", "bytes"),
-    _plot("Memory: used of its limit, on the fullest node", f"max by (jobid) ({_FULL})", "{{jobid}}", "percentunit"),
-    _plot("Memory limit was hit", f"sum by (jobid) (cgroup_memory_fail_count{_OF_JOB})", "{{jobid}}"),
+    _job("CPUs used", _CPUS_USED, "{{jobid}}"),
+    _job("Used of the CPUs that it has", _SHARE, "{{jobid}}", "percentunit"),
+    _job("Jobs that use less than a tenth of their CPUs", f"count({_SHARE} < 0.1) or vector(0)", "jobs"),
+    _job("Memory", f"sum by (jobid) (cgroup_memory_rss_bytes{_OF_JOB})", "{{jobid}}", "bytes"),
+    _job("Memory: used of its limit, on the fullest node", f"max by (jobid) ({_FULL})", "{{jobid}}", "percentunit"),
+    _job("Memory limit was hit", f"sum by (jobid) (cgroup_memory_fail_count{_OF_JOB})", "{{jobid}}"),
 )
 
 JOBS: Final = Board(
@@ -255,7 +260,11 @@ JOBS: Final = Board(
         Row(title="What running jobs use", panels=_USED),
         Row(
             title="Where they run",
-            panels=(_table("Jobs", f"cgroup_uid{_OF_JOB}", "Value: number of the user. instance: the node."),),
+            panels=(
+                _table(
+                    "Jobs", f"cgroup_uid{_OF_JOB}", "Value: number of the user. instance: the node.", needs="cgroups"
+                ),
+            ),
         ),
     ),
 )

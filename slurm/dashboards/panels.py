@@ -11,7 +11,7 @@ Kind = Literal["line", "stack", "number", "state", "table"]
 """line and stack: over time, side by side or on each other. number: the latest. state: 1 and 0 as words. table: the
 latest, a row a series."""
 
-Needs = Literal["accounting", "gpus", "dcgm", "machines", "infiniband", "kube_state"]
+Needs = Literal["accounting", "gpus", "dcgm", "machines", "infiniband", "kube_state", "cgroups"]
 """What a cluster must have, or its Prometheus must read, or else a panel is empty."""
 
 NEEDS: Final[dict[Needs, str]] = {
@@ -21,6 +21,7 @@ NEEDS: Final[dict[Needs, str]] = {
     "machines": "From node exporters: of monitoring.nodes, or those that this Prometheus reads besides.",
     "kube_state": "From kube-state-metrics: of monitoring.kube_state, or one that this Prometheus reads besides.",
     "infiniband": "From node exporters, on machines with InfiniBand.",
+    "cgroups": "From workers whose machines have version 2 of cgroups.",
 }
 """The same in words, for who looks at the panel."""
 

@@ -11,7 +11,6 @@ import pytest
 
 from tests.machine.conftest import one_version
 from tests.machine.slurm_machine import JAIL, SlurmMachine
-from tests.nodes import SHOW
 from tests.slurm.minimal import LONG_LINES
 from tests.slurm.pod import wait_until
 
@@ -149,29 +148,6 @@ def test_what_fills_dev_shm_is_counted_for_the_job_that_does(slurm: SlurmMachine
 
     assert "went on" in wait_for(slurm, full, "COMPLETED"), "it has a size that leaves room for the step itself"
     assert "status 137" in wait_for(slurm, over, "OUT_OF_MEMORY")
-
-
-SEIZE = """
-import ctypes, sys, time
-libc = ctypes.CDLL(None)
-libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-print("traces", libc.ptrace(0x4206, int(sys.argv[1]), None, None), flush=True)
-time.sleep(4321)
-"""
-
-
-@one_version
-def test_a_job_that_another_of_its_user_s_traces_ends(slurm: SlurmMachine) -> None:
-    """The tracer kept it as a zombie, and Slurm drained the node, for good. Without cgroups: tests/slurm."""
-    held = submit(slurm, "echo pid $$; exec sleep 4321", "-n1")
-    pid = says(slurm, held, "pid").split()[1]
-    tracer = submit(slurm, f"exec python3 -c {quote(SEIZE)} {pid}", "-n1")
-    assert "traces 0" in says(slurm, tracer, "traces")
-    slurm.run(f"scancel {held}")
-    wait_for(slurm, held, "CANCELLED")
-    slurm.run(f"scancel {tracer}")
-    wait_for(slurm, tracer, "CANCELLED", "FAILED")
-    assert "DRAIN" not in slurm.run(SHOW).stdout
 
 
 SYSTEM_V = """

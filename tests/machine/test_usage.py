@@ -120,6 +120,43 @@ def test_efficiency_tells_what_a_confined_job_has_used(slurm: SlurmMachine) -> N
     assert 256 <= filed.memory_used / 2**20 < 330  # with the file in /dev/shm, which the job has from its memory
 
 
+JOBSTATS = (
+    "cgroup_memory_total_bytes", "cgroup_memory_rss_bytes", "cgroup_memory_shmem_bytes", "cgroup_cpu_total_seconds",
+    "cgroup_cpus",
+)  # fmt: skip
+"""What jobstats asks Prometheus for, each with {cluster=,jobid=,step='',task=''}."""
+
+METRICS = """
+import sys
+sys.path.insert(0, "/usr/lib/slurmstack")
+from images.worker.job_metrics.server import answer
+print(answer("default-0", "/metrics").text)
+"""
+
+
+def test_a_running_job_has_all_figures_that_jobstats_asks_for(slurm: SlurmMachine) -> None:
+    """Who may ask for them by HTTP: tests/slurm/test_job_metrics.py."""
+    work = "import time; held = bytearray(128 * 2**20)\nwhile time.process_time() < 3: pass\ntime.sleep(600)"
+    ask = f"sbatch --parsable --chdir=/home/alice --mem=400 -n2 --wrap {quote(f'python3 -c {quote(work)}')}"
+    job = as_alice(slurm, ask).strip()
+    series = re.compile(rf'^(\w+)\{{jobid="{job}",step="",task=""\}} (\S+)$', re.MULTILINE)
+
+    def told() -> str:
+        return slurm.worker().look(f"python3 -c {quote(METRICS)}").stdout
+
+    def found() -> dict[str, float]:
+        return {name: float(value) for name, value in series.findall(told())}
+
+    wait_until(lambda: found().get("cgroup_cpu_total_seconds", 0) >= 3, lambda: f"{told()}{slurm.logs()}", 180)
+    figures = found()
+    assert set(JOBSTATS) <= set(figures)
+    assert 128 <= figures["cgroup_memory_rss_bytes"] / 2**20 < 200
+    assert figures["cgroup_memory_total_bytes"] == 400 * 2**20
+    assert figures["cgroup_cpus"] == 2
+    assert f'cgroup_uid{{jobid="{job}"}} {ALICE}\n' in told()
+    slurm.run(f"scancel {job}")
+
+
 def test_mpi_and_openmp_programs_run_where_slurm_has_bound_them(slurm: SlurmMachine) -> None:
     slurm.machine.put(f"{JAIL}/home/alice/affinity.c", AFFINITY)
     as_alice(slurm, "srun -n1 --chdir=/home/alice sh -c 'mpicc -O0 -fopenmp -o affinity affinity.c'")

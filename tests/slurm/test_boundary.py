@@ -153,45 +153,6 @@ def test_a_job_whose_file_is_a_fifo_ends(cluster: SlurmSandbox, option: str) -> 
     assert shell(cluster, "bob", "srun -Q -n1 --output=file echo here; cat file").strip() == "here"
 
 
-HOLD = """
-import ctypes, os, sys, time
-how, victim, trace = sys.argv[1], int(open("victim").read()), ctypes.CDLL(None).ptrace
-assert trace(0x4206, victim, 0, 0x40 if "exit" in how else 0) == 0  # PTRACE_SEIZE, PTRACE_O_TRACEEXIT
-open("traced", "w").close()
-if how == "at its exit after a core dump":
-    while (status := os.waitpid(victim, 0x40000000)[1]) >> 16 != 6:  # PTRACE_EVENT_EXIT
-        trace(7, victim, 0, status >> 8 & 0xff)  # PTRACE_CONT, with the signal
-open("held", "w").close()
-if how == "by sudo":
-    os.dup2(os.open("quiet", os.O_RDWR), 0)
-    os.execvp("sudo", ["sudo", "-S", "true"])
-time.sleep(1000)
-"""
-
-
-@pytest.mark.parametrize("how", ["at its exit", "at its exit after a core dump", "as a zombie", "by sudo"])
-def test_a_job_that_another_of_its_user_s_holds_drains_no_node(cluster: SlurmSandbox, how: str) -> None:
-    """slurmctld drains a node whose job does not end, for good. sudo waits for a password, and is root's meanwhile."""
-    empty_node(cluster)
-    home = cluster.jail / "home/bob"
-    (home / "hold.py").write_text(HOLD)
-    for name in ("held", "traced", "victim"):
-        (home / name).unlink(missing_ok=True)
-    shell(cluster, "bob", "rm -f quiet; mkfifo quiet")
-    then = "until [ -e traced ]; do sleep 0.2; done; kill -ABRT \\$\\$" if "dump" in how else "exec sleep 1000"
-    held = running(cluster, "bob", f'sh -c "echo \\$\\$ >victim; {then}"')
-    wait_until((home / "victim").exists, cluster.logs)
-    holder = running(cluster, "bob", f'python3 hold.py "{how}"')
-    wait_until((home / "held").exists, cluster.logs)
-
-    cluster.run(f"scancel {held}")
-
-    gone(cluster, held)
-    assert "Kill task failed" not in cluster.run("scontrol show nodes").stdout
-    cluster.run(f"scancel {holder}")
-    gone(cluster, holder)
-
-
 LEAVE_MEMORY = """
 import ctypes
 libc = ctypes.CDLL(None)

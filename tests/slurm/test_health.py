@@ -30,13 +30,6 @@ INTERVAL = 3
 NODES = ("default-0", "default-1", "default-2")
 USER = 10001
 KILL_WAIT = 3
-HOSTILE = """exec bash -c '
-trap "" TERM
-cp /bin/sleep /tmp/slurmstepd; cp /bin/sleep "/tmp/x S 1"; cp /bin/sleep "/tmp/a) S 1 ("
-"/tmp/x S 1" 1000 & "/tmp/a) S 1 (" 1000 &
-setsid --fork bash -c "exec -a \\"slurmstepd: [1.batch]\\" /tmp/slurmstepd 1000"
-exec -a "slurmstepd: [1.batch]" /tmp/slurmstepd 1000'"""
-"""Ignores SIGTERM, and is called as Slurm's own processes are, or as what Slurm cannot read."""
 RECORDED = ROOT / "tests/unit/images/health/data"
 GPU = "0, GPU-1111, 00000000:0A:00.0"
 
@@ -255,22 +248,6 @@ def test_a_job_has_a_directory_of_its_own_while_it_runs(cluster: Healthy) -> Non
     cluster.run("touch /tmp/seen", pod="default-1")
     cluster.wait_for_job(job)
     wait_until(lambda: not there.exists(), cluster.sandbox.logs)
-
-
-def test_a_job_that_calls_its_processes_slurmstepd_is_killed_and_drains_nothing(cluster: Healthy) -> None:
-    """With Slurm's own tracking none of these was killed, and the node was drained: Kill task failed."""
-    job = cluster.submit(HOSTILE, "--nodelist=default-2")
-    pod = cluster.sandbox.pods["default-2"]
-
-    def of_user() -> list[str]:
-        return pod.run(f"ps -u {USER} -o comm=").stdout.splitlines()
-
-    hostile = {"slurmstepd", "x S 1", "a) S 1 ("}
-    wait_until(lambda: set(of_user()) == hostile and len(of_user()) == 4, lambda: f"{of_user()}")
-    cluster.run(f"scancel {job}")
-    wait_until(lambda: "COMPLETING" not in cluster.node("default-2")["state"] and not of_user(), cluster.sandbox.logs)
-    assert cluster.job(job)[0] == "CANCELLED"
-    assert set(cluster.node("default-2")["state"]) == {"IDLE", "DYNAMIC_NORM"}
 
 
 def test_what_a_job_leaves_is_gone_after_it(cluster: Healthy) -> None:

@@ -1,4 +1,7 @@
-"""Figures of jobs while they run, as jobstats asks for them, and seff when they have ended; with real daemons."""
+"""Who serves figures of running jobs, and seff of ended ones; with real daemons.
+
+The figures themselves take cgroups of version 2: tests/machine/test_usage.py.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,7 @@ MEMORY_MIB = 1000
 GAMES = 5
 """Number of a user who is in every Debian system."""
 
-JOBSTATS = (
-    "cgroup_memory_total_bytes", "cgroup_memory_rss_bytes", "cgroup_memory_shmem_bytes", "cgroup_cpu_total_seconds",
-    "cgroup_cpus",
-)  # fmt: skip
-"""What jobstats asks Prometheus for, each with {cluster=,jobid=,step='',task=''}."""
-
-GET = "exec 3<>/dev/tcp/{host}/9306 && printf 'GET {path} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3 && cat <&3"
+GET = "exec 3<>/dev/tcp/default-0/9306 && printf 'GET {path} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3 && cat <&3"
 WORK = "import time; held = bytearray(128 * 2**20)\\nwhile time.process_time() < 3: pass\\ntime.sleep({seconds})"
 
 
@@ -42,19 +39,6 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> AccountingSand
     return sandbox
 
 
-def get(cluster: AccountingSandbox, *, pod: str = "controller-0", host: str = NODE, path: str = "/metrics") -> str:
-    """What somebody in a pod is answered."""
-    return cluster.run(GET.format(host=host, path=path), pod=pod).stdout
-
-
-def figures(cluster: AccountingSandbox, job: str) -> dict[str, float]:
-    """Those of a job, as a query of jobstats finds them."""
-    labels = re.escape(f'{{jobid="{job}",step="",task=""}}')
-    return {
-        found[1]: float(found[2]) for found in re.finditer(rf"^(\w+){labels} (\S+)\r?$", get(cluster), re.MULTILINE)
-    }
-
-
 def submit(cluster: AccountingSandbox, asks: str, command: str) -> str:
     who = "--uid=games --gid=games --account=physics"
     done = cluster.run(f"cd /tmp; sbatch --parsable {who} --output=/dev/null {asks} --wrap '{command}'")
@@ -68,53 +52,12 @@ def seff(cluster: AccountingSandbox, job: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
-def working(cluster: AccountingSandbox) -> str:
-    """A job that has used three seconds of one of its two CPUs, and holds 128 MiB."""
-    program = WORK.format(seconds=600)
-    job = submit(cluster, "--ntasks=2 --mem=512M --acctg-freq=task=1", f'python3 -c "exec(\\"{program}\\")"')
-    wait_until(
-        lambda: figures(cluster, job).get("cgroup_cpu_total_seconds", 0) >= 3,
-        lambda: f"{get(cluster)}\n{cluster.run('squeue').stdout}{cluster.logs()}",
-    )
-    return job
+def test_there_is_nothing_but_figures(cluster: AccountingSandbox) -> None:
+    def get(path: str) -> str:
+        return cluster.run(GET.format(path=path)).stdout.partition("\r\n")[0]
 
-
-def test_a_running_job_has_all_figures_that_jobstats_asks_for(cluster: AccountingSandbox, working: str) -> None:
-    found = figures(cluster, working)
-    assert set(JOBSTATS) <= set(found)
-    assert 3 <= found["cgroup_cpu_total_seconds"] < 6
-    seconds = found["cgroup_cpu_user_seconds"] + found["cgroup_cpu_system_seconds"]
-    assert found["cgroup_cpu_total_seconds"] == pytest.approx(seconds)
-    assert 128 <= found["cgroup_memory_rss_bytes"] / 2**20 < 200
-    assert found["cgroup_memory_total_bytes"] == MEMORY_MIB * 2**20
-    assert found["cgroup_cpus"] >= 1
-    assert f'cgroup_uid{{jobid="{working}"}} {GAMES}\n' in get(cluster)
-
-
-def test_a_process_that_calls_itself_slurmstepd_makes_no_job(cluster: AccountingSandbox, working: str) -> None:
-    fake = 'cp /bin/sleep /tmp/slurmstepd; (exec -a "slurmstepd: [4711.0]" /tmp/slurmstepd 600) & wait'
-    started = f"setpriv --reuid={GAMES} --clear-groups bash -c '{fake}' >/dev/null 2>&1 &"
-    cluster.run(started, pod=NODE)
-    wait_until(lambda: "[4711.0]\x00600\x00" in cluster.run("cat /proc/[0-9]*/cmdline", pod=NODE).stdout, cluster.logs)
-    assert working in get(cluster)
-    assert "4711" not in get(cluster)
-
-
-def test_who_asks_from_within_the_pod_is_told_nothing(cluster: AccountingSandbox, working: str) -> None:
-    assert working in get(cluster)
-    for host in ("127.0.0.1", NODE):
-        assert get(cluster, pod=NODE, host=host) == ""
-
-
-def test_there_is_nothing_but_figures_and_who_says_nothing_keeps_nobody_waiting_for_long(
-    cluster: AccountingSandbox, working: str
-) -> None:
-    assert " 404 " in get(cluster, path="/etc/passwd")
-    silent = f"exec 3<>/dev/tcp/{NODE}/9306; sleep 30"
-    cluster.run(f"{silent} >/dev/null 2>&1 & {silent} >/dev/null 2>&1 &")
-    # From the same address, which is refused for a while for that.
-    wait_until(lambda: working in get(cluster), cluster.logs)
+    wait_until(lambda: get("/metrics").endswith(" 200 OK"), cluster.logs)
+    assert " 404 " in get("/etc/passwd")
 
 
 def test_it_is_nobody_without_rights_who_serves(cluster: AccountingSandbox) -> None:
