@@ -21,7 +21,6 @@ setup(
             "*.j2",
             "*.json",
             "*.sh",
-            "*.tsv",
             "*.yaml",
             ".dockerignore",
             "Containerfile",

@@ -49,7 +49,7 @@ class ExporterArgs:
     secrets: Secrets
     configuration: Configuration
     slurms_own: bool
-    """Whether it gives Slurm's own figures, too: slurmctld does not."""
+    """Whether it gives figures of Slurm's own, too: slurmctld does not."""
     is_private: bool
     """Whether users may not see each other's records: it asks as SlurmUser then."""
     by_person: bool

@@ -12,7 +12,8 @@ PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/sch
 
 /metrics/jobs-users-accts is not among them: users choose the name of their account, and slurmctld writes it as it is
 (26.05, src/plugins/metrics/openmetrics/openmetrics.c, _dump_metric_no_desc). A quotation mark in one, or thousands of
-them, would keep all of it from Prometheus, and what follows a new line would be anything. The exporter gives those.
+them, would keep all of it from Prometheus, and what follows a new line would be anything. The exporter gives running
+jobs by account.
 """
 
 _WITH_METRICS = ("26.05",)
@@ -55,7 +56,7 @@ def asks_who(config: ClusterConfig) -> bool:
 
 
 def slurmctld_gives_figures(config: ClusterConfig) -> bool:
-    """Whether slurmctld itself gives its figures; else the exporter does, under the same names."""
+    """Whether slurmctld itself gives its figures; else the exporter does with those that are used, by the same names."""
     return config.monitoring.is_on and config.slurm.version in _WITH_METRICS and not asks_who(config)
 
 

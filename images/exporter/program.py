@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, NoReturn
 
@@ -23,7 +24,7 @@ JOB_METRICS_PORT: Final = 9306
 """Of workers (slurm/names.py)."""
 
 
-def wanted_of(env: os._Environ[str] | dict[str, str]) -> Wanted:
+def _wanted(env: Mapping[str, str]) -> Wanted:
     """What components/exporter.py asks for. `CERTIFICATES`: `rest=/secrets/rest/tls.crt`, divided by blanks."""
     certificates = (entry.partition("=") for entry in env.get("CERTIFICATES", "").split())
     return Wanted(
@@ -38,7 +39,7 @@ def _answer(rounds: Rounds, path: str) -> Answer:
     if path == "/metrics":
         return Answer(PROMETHEUS, rounds.text())
     if path == "/targets":
-        targets = [f"{name}:{JOB_METRICS_PORT}" for name in rounds.elastic()]
+        targets = [f"{name}:{JOB_METRICS_PORT}" for name in rounds.elastic]
         return Answer("application/json", json.dumps([{"targets": targets}]))
     if path == "/healthz":
         return Answer("text/plain", "ok\n")
@@ -47,7 +48,7 @@ def _answer(rounds: Rounds, path: str) -> Answer:
 
 def _serve(log: Log) -> NoReturn:
     sources = Sources(agent_url=os.environ.get("AGENT_URL", Sources.agent_url))
-    rounds = Rounds(wanted_of(os.environ), sources, log)
+    rounds = Rounds(_wanted(os.environ), sources, log)
     start_server(lambda path: _answer(rounds, path), PORT)
     interval = float(os.environ.get("INTERVAL_SECONDS", INTERVAL_SECONDS))
     while True:

@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from images.exporter import own_figures, slurm_figures
 from images.exporter.own_figures import put_down, put_drained, put_paused, put_requeues, put_stuck, put_waits
-from images.exporter.slurm_figures import put_jobs, put_nodes, put_partitions, put_people, put_scheduler
-from images.exporter.sources import Agent, SourceError, Sources, end_of_certificate
-from images.exporter.text import Family, exposition
+from images.exporter.slurm_figures import put_accounts, put_jobs, put_nodes, put_partitions, put_scheduler
+from images.exporter.sources import Sources
+from images.exporter.text import Figures
 
 INTERVAL_SECONDS: Final = 30.0
 """Between the begins of two rounds."""
 
-_OF_SLURMCTLD: Final = ("jobs", "nodes", "partitions")
-"""Asked after `scheduler`, the least that slurmctld can be asked for."""
-
-_WITH_MUNGE: Final = ("scheduler", *_OF_SLURMCTLD, "slurmdbd")
-"""Not asked where the pod's own munged does not answer: nothing would be learned of them, after 50 s each."""
-
 OLD_SECONDS: Final = 5 * INTERVAL_SECONDS
 """A round that is older is not told any more: each of its questions may take until then."""
+
+_ASKED_AFTER: Final = {
+    "scheduler": "munge", "slurmdbd": "munge", "jobs": "scheduler", "nodes": "scheduler", "partitions": "scheduler",
+}  # fmt: skip
+"""What is not asked where another has not answered, as each question may wait for 25 s. `munge`: this pod's own munged,
+without which nothing is known of the others. `scheduler`: the least that slurmctld can be asked for."""
+
+_DAEMON_OF: Final = {"scheduler": "slurmctld", "slurmdbd": "slurmdbd"}
+"""Source -> the daemon that is up where it answers."""
+
+_STATE: Final = {"volume": "state"}
+
+_OF_AGENT: Final[Mapping[str, Mapping[str, tuple[str, Mapping[str, str]]]]] = {
+    "configuration": {
+        "refused": ("slurmstack_configuration_refused", {}),
+        "pending": ("slurmstack_configuration_pending", {}),
+        "published": ("slurmstack_configuration_applied_timestamp_seconds", {}),
+        "free_bytes": ("slurmstack_volume_free_bytes", _STATE),
+        "size_bytes": ("slurmstack_volume_size_bytes", _STATE),
+    },
+    "policy": {
+        "failed": ("slurmstack_policy_failed", {}),
+        "applied": ("slurmstack_policy_applied_timestamp_seconds", {}),
+    },
+}
+"""Source -> key of its answer -> figure and labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,88 +58,61 @@ class Wanted:
     """Name -> file."""
 
 
-@dataclass
-class _Read:
-    """What one source has given in this round, and how that went."""
-
-    seconds: float = 0
-    value: Any = None
-    message: str | None = None
-    """What is wrong with it; empty where nothing is, None where it was not asked."""
-
-    @property
-    def is_up(self) -> bool:
-        """Whether it answered, and its figures are there."""
-        return self.message == ""
-
-
 class Rounds:
     """Asks in the background, and keeps the text of the latest round."""
 
     def __init__(
-        self,
-        wanted: Wanted,
-        sources: Sources,
-        log: Callable[[str], None],
-        *,
-        now: Callable[[], float] = time.time,
+        self, wanted: Wanted, sources: Sources, log: Callable[[str], None], *, now: Callable[[], float] = time.time
     ) -> None:
         self._wanted, self._sources, self._log, self._now = wanted, sources, log, now
-        self._collected: dict[str, float] = {}
         self._complaints: dict[str, str] = {}
-        self._lock = threading.Lock()
-        self._text, self._at = "", 0.0
-        self._elastic: list[str] = []
+        self._latest = (0.0, "")
+        """When the latest round ended, and its text."""
+        self.elastic: list[str] = []
+        """Nodes of elastic pools that are up. The latest that is known: Prometheus is to see those that vanish."""
 
     def text(self) -> str:
-        """The latest round; where that is too old, only that nothing is up."""
-        with self._lock:
-            text, at = self._text, self._at
-        if self._now() - at <= OLD_SECONDS:
-            return text
-        figures = own_figures.Figures()
-        for name in self._questions():
-            figures.put("exporter_up", 0, source=name)
-        return exposition(figures.families.values())
-
-    def elastic(self) -> list[str]:
-        """Nodes of elastic pools that are up. The latest that is known: Prometheus is to see those that vanish."""
-        with self._lock:
-            return self._elastic
+        """The latest round; nothing where that is too old, which the alert SlurmFiguresMissing tells."""
+        at, text = self._latest
+        return text if self._now() - at <= OLD_SECONDS else ""
 
     def round(self) -> None:
         """Ask each source once."""
-        reads: dict[str, _Read] = {}
+        answers: dict[str, Any] = {}
+        parts, about = [], Figures()
         for name, ask in self._questions().items():
-            # One that does not answer is not asked three times more: each question may wait for long.
-            is_down = name in _OF_SLURMCTLD and not reads["scheduler"].is_up
-            is_mute = name in _WITH_MUNGE and not reads["munge"].is_up
-            reads[name] = _Read() if is_down or is_mute else _read(ask)
-        text = exposition(self._families(reads))
-        nodes = reads["nodes"].value
-        with self._lock:
-            self._text, self._at = text, self._now()
-            if nodes is not None:
-                self._elastic = [node.name for node in nodes if node.is_elastic and node.is_up]
+            if name in _ASKED_AFTER and _ASKED_AFTER[name] not in answers:
+                about.put("slurmstack_exporter_up", 0, source=name)
+                continue
+            message = ""
+            try:
+                answers[name] = ask()
+                parts.append(self._figures(name, answers).text())
+            except Exception as error:  # noqa: BLE001 - users write into these records, and one must not end all figures
+                message = f"{type(error).__name__}: {error}"
+            self._complain(name, message)
+            about.put("slurmstack_exporter_up", not message, source=name)
+            if name in _DAEMON_OF:
+                about.put(f"slurmstack_{_DAEMON_OF[name]}_up", name in answers)
+        self._latest = (self._now(), "".join([*parts, about.text()]))
+        if "nodes" in answers:
+            self.elastic = [node.name for node in answers["nodes"] if node.is_elastic_and_up]
 
     def _questions(self) -> dict[str, Callable[[], Any]]:
+        """By the name of the source, in their order."""
         found: dict[str, Callable[[], Any]] = {
             "munge": self._sources.munge,
             "scheduler": self._sources.scheduler,
             "jobs": self._sources.jobs,
             "nodes": self._sources.nodes,
             "partitions": self._sources.partitions,
-            "configuration": self._sources.agent,
+            "configuration": self._sources.configuration,
         }
         if self._wanted.accounting:
-            found["slurmdbd"] = self._sources.slurmdbd
-            found["policy"] = self._sources.policy
+            found |= {"slurmdbd": self._sources.slurmdbd, "policy": self._sources.policy}
         if self._wanted.certificates:
-            found["certificates"] = self._ends
+            found["certificates"] = lambda: self._sources.certificates(self._wanted.certificates)
         return found
-
-    def _ends(self) -> dict[str, float]:
-        return {name: end_of_certificate(path) for name, path in self._wanted.certificates.items()}
 
     def _complain(self, name: str, message: str) -> None:
         """Once for each change, not each round."""
@@ -129,94 +120,38 @@ class Rounds:
             self._log(f"{name}: {message or 'can be read again'}")
         self._complaints[name] = message
 
-    def _families(self, reads: dict[str, _Read]) -> list[Family]:
-        families = [family for name in reads for family in self._built(name, reads)]
-        own = own_figures.Figures()
-        for name, read in reads.items():
-            if read.message is not None:
-                self._complain(name, read.message)
-            if read.is_up:
-                self._collected[name] = self._now()
-            own.put("exporter_up", read.is_up, source=name)
-            own.put("exporter_collection_seconds", read.seconds, source=name)
-            if name in self._collected:
-                own.put("exporter_collected_timestamp_seconds", self._collected[name], source=name)
-        for daemon, name in (("slurmctld", "scheduler"), ("slurmdbd", "slurmdbd")):
-            if name in reads and reads[name].message is not None:
-                own.put(f"{daemon}_up", reads[name].value is not None)
-        return [*families, *own.families.values()]
-
-    def _built(self, name: str, reads: dict[str, _Read]) -> list[Family]:
-        """The figures of one source. None where they cannot be made: it is not up then, and the others' stay."""
-        own, slurms = own_figures.Figures(), slurm_figures.Figures()
-        try:
-            self._put(name, {source: read.value for source, read in reads.items()}, own, slurms)
-        except Exception as error:  # noqa: BLE001 - users write into these records, and one must not end all figures
-            reads[name].message = f"no figures could be made: {error!r}"
-            return []
-        return [*slurms.families.values(), *own.families.values()]
-
-    def _put(self, name: str, values: dict[str, Any], own: own_figures.Figures, slurms: slurm_figures.Figures) -> None:
-        value = values[name]
-        if value is None:
-            return
-        if name == "certificates":
-            for certificate, end in value.items():
-                own.put("certificate_not_after_timestamp_seconds", end, name=certificate)
-        elif name == "configuration":
-            _put_agent(own, value)
-        elif name == "policy":
-            for state, figure in (("failed", "policy_failed"), ("applied", "policy_applied_timestamp_seconds")):
-                if state in value:
-                    own.put(figure, value[state])
-        else:
-            self._put_own(name, values, own)
-            if self._wanted.slurms_own:
-                self._put_slurms(name, values, slurms)
-            if name == "jobs" and self._wanted.by_person:
-                put_people(slurms, value)
-
-    def _put_own(self, name: str, values: dict[str, Any], own: own_figures.Figures) -> None:
-        jobs, nodes, partitions = (values[source] for source in _OF_SLURMCTLD)
+    def _figures(self, name: str, answers: Mapping[str, Any]) -> Figures:
+        """Those of one source; of partitions only with jobs and nodes."""
+        figures, answer, now, by_person = Figures(), answers[name], self._now(), self._wanted.by_person
         if name == "jobs":
-            put_waits(own, jobs, self._now(), by_person=self._wanted.by_person)
-            put_requeues(own, jobs)
+            put_waits(figures, answer, now, by_person=by_person)
+            put_requeues(figures, answer)
+            if by_person:
+                put_accounts(figures, answer)
         elif name == "nodes":
-            put_drained(own, nodes, by_person=self._wanted.by_person)
-            put_down(own, nodes)
-            put_paused(own, nodes)
-        elif name == "partitions" and jobs is not None and nodes is not None:
-            put_stuck(own, [partition.name for partition in partitions], jobs, nodes, self._now())
-
-    def _put_slurms(self, name: str, values: dict[str, Any], slurms: slurm_figures.Figures) -> None:
-        jobs, nodes, partitions = (values[source] for source in _OF_SLURMCTLD)
-        if name == "scheduler":
-            put_scheduler(slurms, values[name])
-        elif name == "jobs":
-            put_jobs(slurms, jobs)
-        elif name == "nodes":
-            put_nodes(slurms, nodes)
-        elif name == "partitions" and jobs is not None and nodes is not None:
-            put_partitions(slurms, partitions, jobs, nodes)
+            put_drained(figures, answer, by_person=by_person)
+            put_down(figures, answer)
+            put_paused(figures, answer)
+        elif name == "partitions" and {"jobs", "nodes"} <= answers.keys():
+            put_stuck(figures, answer, answers["jobs"], answers["nodes"], now)
+        elif name == "certificates":
+            for certificate, end in answer.items():
+                figures.put("slurmstack_certificate_not_after_timestamp_seconds", end, name=certificate)
+        for key, (figure, labels) in _OF_AGENT.get(name, {}).items():
+            if answer.get(key) is not None:
+                figures.put(figure, answer[key], **labels)
+        if self._wanted.slurms_own:
+            _put_slurms(figures, name, answers)
+        return figures
 
 
-def _read(ask: Callable[[], Any]) -> _Read:
-    begun = time.monotonic()
-    try:
-        read = _Read(value=ask(), message="")
-    except SourceError as error:
-        read = _Read(message=str(error))
-    except Exception as error:  # noqa: BLE001 - as in _built
-        read = _Read(message=repr(error))
-    read.seconds = time.monotonic() - begun
-    return read
-
-
-def _put_agent(own: own_figures.Figures, agent: Agent) -> None:
-    own.put("configuration_refused", agent.is_refused)
-    own.put("configuration_pending", agent.is_pending)
-    if agent.published is not None:
-        own.put("configuration_applied_timestamp_seconds", agent.published)
-    if agent.free_bytes is not None and agent.size_bytes is not None:
-        own.put("volume_free_bytes", agent.free_bytes, volume="state")
-        own.put("volume_size_bytes", agent.size_bytes, volume="state")
+def _put_slurms(figures: Figures, name: str, answers: Mapping[str, Any]) -> None:
+    """Those of one source under Slurm's names."""
+    if name == "scheduler":
+        put_scheduler(figures, answers[name])
+    elif name == "jobs":
+        put_jobs(figures, answers[name])
+    elif name == "nodes":
+        put_nodes(figures, answers[name])
+    elif name == "partitions" and "jobs" in answers:
+        put_partitions(figures, answers[name], answers["jobs"])

@@ -3,43 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Final
+
+from images.exporter.names import OURS, SLURMS
 
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
-@dataclass
-class Family:
-    """All series of one name. Every figure of Slurm's is a gauge, and so are ours."""
+class Figures:
+    """Figures by name and labels. All are gauges, as Slurm's own are."""
 
-    name: str
-    help: str
-    series: dict[tuple[tuple[str, str], ...], float] = field(default_factory=dict)
-    """Labels -> value."""
+    def __init__(self) -> None:
+        self._series: dict[str, dict[str, float]] = {}
+        """Name -> labels, as they are written -> value."""
 
-    def set(self, value: float, labels: Mapping[str, str] | None = None) -> None:
-        """As Slurm does, a label without a value is left out."""
-        self.series[tuple((key, text) for key, text in (labels or {}).items() if text)] = value
+    def put(self, name: str, value: float, /, **labels: str) -> None:
+        """One series. As Slurm does, a label without a value is left out. Raises KeyError for an unknown name."""
+        if name not in SLURMS and name not in OURS:
+            raise KeyError(name)
+        self._series.setdefault(name, {})[_written(labels)] = value
 
-
-def exposition(families: Iterable[Family]) -> str:
-    """The text of a scrape. A name without series is left out."""
-    lines = []
-    for family in families:
-        if family.series:
-            lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} gauge"]
-            lines += [f"{family.name}{_labels(labels)} {_number(value)}" for labels, value in family.series.items()]
-    return "\n".join(lines) + "\n"
+    def text(self) -> str:
+        """A part of a scrape: names that are in no other part."""
+        lines = []
+        for name, series in self._series.items():
+            lines += [f"# HELP {name} {SLURMS.get(name) or OURS[name]}", f"# TYPE {name} gauge"]
+            lines += [f"{name}{labels} {_number(value)}" for labels, value in series.items()]
+        return "".join(f"{line}\n" for line in lines)
 
 
-def _labels(labels: tuple[tuple[str, str], ...]) -> str:
-    inside = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in labels)
+def _written(labels: Mapping[str, str]) -> str:
+    inside = ",".join(f'{key}="{value.translate(_ESCAPES)}"' for key, value in labels.items() if value)
     return f"{{{inside}}}" if inside else ""
 
 
 def _number(value: float) -> str:
-    if math.isinf(value) or math.isnan(value):
-        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    if math.isinf(value):
+        return "+Inf"
     return str(int(value)) if float(value).is_integer() else repr(value)

@@ -53,7 +53,7 @@ def test_the_exporter_tells_of_slurm_its_jobs_and_the_certificate(slurm: SlurmOn
 
     wanted = (
         "slurm_nodes_idle 2",
-        'slurm_partition_nodes{partition="main"} 2',
+        'slurm_partition_jobs_pending{partition="main"} 0',
         "slurmstack_slurmctld_up 1",
         "slurmstack_slurmdbd_up 1",
         "slurmstack_configuration_refused 0",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.exporter import SLURM_UID
-from images.exporter.slurm_figures import names
+from images.exporter.names import SLURMS
 from slurm.monitoring import PATHS
 from tests import panels
 from tests.nodes import SHOW, in_state
@@ -75,30 +74,17 @@ def scrape(sandbox: SlurmSandbox, url: str = OWN) -> str:
 
 
 def figures(text: str) -> Figures:
-    found = {}
-    for line in text.splitlines():
-        match = SERIES.fullmatch(line)
-        if match is not None and not line.startswith("#"):
-            found[match[1], match[2] or ""] = float(match[3])
-    return found
+    return {(match[1], match[2] or ""): float(match[3]) for match in map(SERIES.fullmatch, text.splitlines()) if match}
 
 
-def described(text: str) -> set[str]:
-    """The lines with type and help of Slurm's own names."""
-    return {line for line in text.splitlines() if re.match(r"# (HELP|TYPE) slurm_", line)}
-
-
-def submit(sandbox: SlurmSandbox, user: str, asks: str, command: str = "sleep 600") -> None:
-    batch = f"sbatch --uid={user} --account={PEOPLE[user]} {asks} --output=/dev/null --wrap '{command}'"
+def submit(sandbox: SlurmSandbox, user: str, asks: str) -> None:
+    batch = f"sbatch --uid={user} --account={PEOPLE[user]} {asks} --output=/dev/null --wrap 'sleep 600'"
     done = sandbox.run(f"cd /tmp; {batch}")
     assert done.returncode == 0, done.stderr
 
 
 def fill(sandbox: SlurmSandbox) -> None:
-    """Jobs that run, wait, are held and have ended in two ways, and a drained node."""
-    submit(sandbox, "games", "-n1", "true")
-    submit(sandbox, "backup", "-n1", "false")
-    wait_until(lambda: not sandbox.run("squeue --noheader").stdout.strip(), "two jobs to end")
+    """Jobs that run, wait and are held, and a drained node."""
     submit(sandbox, "games", "-n1 --gpus=1 --nodelist=default-0")
     submit(sandbox, "games", "-n1 --mem=64 --nodelist=default-1")
     running = "squeue --noheader --states=running --format=%i"
@@ -106,11 +92,6 @@ def fill(sandbox: SlurmSandbox) -> None:
     submit(sandbox, "backup", "-N2 -n4")
     submit(sandbox, "backup", "--array=1-7:2,20 --hold")
     sandbox.run("scontrol update nodename=default-1 state=drain reason='health/dns [node]: no answer'")
-
-
-def count(sandbox: SlurmSandbox, states: str) -> int:
-    """Jobs in these states, each task of an array for itself."""
-    return len(sandbox.run(f"squeue --noheader --array --states={states}").stdout.splitlines())
 
 
 def wait_for(sandbox: SlurmSandbox, wanted: Figures) -> Figures:
@@ -130,38 +111,47 @@ def wait_for(sandbox: SlurmSandbox, wanted: Figures) -> Figures:
     return last
 
 
-def test_the_figures_are_what_slurms_commands_say(exporter: SlurmSandbox) -> None:
+def test_the_figures_are_what_slurms_commands_say_and_what_slurmctld_of_26_05_says_itself(
+    exporter: SlurmSandbox, slurm_version: str
+) -> None:
     fill(exporter)
-    idle = in_state(exporter.run(SHOW).stdout)
-    statistics = json.loads(exporter.run("sdiag --json").stdout)["statistics"]
-    assert (count(exporter, "pending"), count(exporter, "running"), idle) == (6, 2, [])
-    found = wait_for(
+    shown = exporter.run("squeue --noheader --array --format=%T").stdout.split()
+    assert (shown.count("PENDING"), shown.count("RUNNING"), in_state(exporter.run(SHOW).stdout)) == (6, 2, [])
+    wait_for(
         exporter,
         {
             ("slurm_jobs_pending", ""): 6,
             ("slurm_jobs_hold", ""): 5,
             ("slurm_jobs_running", ""): 2,
-            ("slurm_user_jobs_running", 'username="games"'): 2,
-            ("slurm_account_jobs_pending", 'account="biology"'): 6,
-            ("slurm_partition_jobs_running", 'partition="main"'): 2,
+            ("slurm_jobs_cpus_alloc", ""): 2,
+            ("slurm_account_jobs_running", 'account="physics"'): 2,
+            ("slurm_partition_jobs_pending", 'partition="main"'): 6,
             ("slurm_partition_jobs_pending", 'partition="empty"'): 0,
             ("slurm_node_gpus_alloc", 'node="default-0"'): 1,
             ("slurm_node_memory_alloc_bytes", 'node="default-1"'): 64,
-            ("slurm_nodes_idle", ""): len(idle),
+            ("slurm_nodes_idle", ""): 0,
             ("slurm_nodes_mixed", ""): 2,
             ("slurm_nodes_draining", ""): 1,
-            ("slurm_sdiag_jobs_submitted", ""): statistics["jobs_submitted"],
             ("slurmstack_slurmctld_up", ""): 1,
-            ("slurmstack_configuration_refused", ""): 0,
             ("slurmstack_jobs_waiting", 'partition="main",account="biology"'): 1,
             ("slurmstack_node_drained", 'node="default-1",reason_kind="health",check="dns",by="root"'): 1,
             ("slurmstack_queue_stuck_jobs", 'partition="main"'): 0,
         },
     )
-    assert found["slurm_jobs_completed", ""] >= 1
-    assert found["slurm_jobs_failed", ""] >= 1
-    exporter.run("scancel --user=games")
-    wait_for(exporter, {("slurm_jobs_running", ""): 0, ("slurm_user_jobs_running", 'username="games"'): 0})
+    ours = scrape(exporter)
+    own = {key: value for key, value in figures(ours).items() if key[0].startswith("slurm_")}
+    assert {name for name, _ in own} == set(SLURMS)
+    if slurm_version == "24.11":
+        return
+    *texts, of_scheduler = [scrape(exporter, f"http://controller-0:6817/metrics/{path}") for path in OF_SLURMCTLD]
+    described = {line for line in ours.splitlines() if re.match(r"# (HELP|TYPE) slurm_", line)}
+    assert described <= {line for text in [*texts, of_scheduler] for line in text.splitlines()}
+    changing = {key: own.pop(key) for key in figures(of_scheduler) if key[0] in SLURMS}
+    assert len(changing) == 7
+    assert own == {key: value for text in texts for key, value in figures(text).items() if key[0] in SLURMS}
+
+
+def test_a_node_that_is_down_is_named(exporter: SlurmSandbox) -> None:
     exporter.remove_pod("default-0")  # ReturnToService=2: a node whose slurmd answers does not stay down
     wanted = {("slurm_nodes_down", ""): 1, ("slurmstack_node_down", 'node="default-0"'): 1}
 
@@ -174,30 +164,6 @@ def test_the_figures_are_what_slurms_commands_say(exporter: SlurmSandbox) -> Non
     wait_until(is_down, "the node is down")
     exporter.start_worker("default-0")
     wait_for(exporter, {("slurm_nodes_down", ""): 0})
-
-
-def test_names_types_help_labels_and_values_are_those_of_slurmctld_itself(
-    exporter: SlurmSandbox, slurm_version: str
-) -> None:
-    fill(exporter)
-    wait_for(exporter, {("slurm_jobs_running", ""): 2, ("slurm_jobs_pending", ""): 6})
-    ours = scrape(exporter)
-    assert {name for name, _ in figures(ours) if name.startswith("slurm_")} == set(names())
-    assert described(ours) == {
-        line for name, text in names().items() for line in (f"# HELP {name} {text}", f"# TYPE {name} gauge")
-    }
-    if slurm_version == "24.11":
-        assert scrape(exporter, "http://controller-0:6817/metrics/jobs") == ""
-        return
-    theirs = [scrape(exporter, f"http://controller-0:6817/metrics/{path}") for path in OF_SLURMCTLD]
-    assert described("\n".join(theirs)) == described(ours)
-    own = {key: value for key, value in figures(ours).items() if key[0].startswith("slurm_")}
-    assert own.keys() == {key for text in theirs for key in figures(text)}
-    for text in theirs[:-1]:  # those of the scheduler change with each of its cycles
-        same = {key: value for key, value in figures(text).items() if "mem_free" not in key[0]}
-        assert {key: own[key] for key in same if "memory_free" not in key[0]} == {
-            key: value for key, value in same.items() if "memory_free" not in key[0]
-        }
 
 
 def test_each_panel_that_shows_slurm_has_data_with_the_figures_of_either_version(
@@ -230,7 +196,7 @@ def test_whatever_users_call_their_accounts_figures_can_be_read(
         ["sbatch", "--uid=games", "--hold", f"--account={account}", "--output=/dev/null", "--wrap=true"]
     )
     assert done.returncode == 0, done.stderr
-    wait_for(exporter, {("slurm_user_jobs_hold", 'username="games"'): 1})
+    wait_for(exporter, {("slurm_jobs_hold", ""): 1})
 
     def is_read(text: str) -> bool:
         done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
@@ -244,44 +210,24 @@ def test_whatever_users_call_their_accounts_figures_can_be_read(
     exporter.run("scancel --user=games")
 
 
-def test_a_slurmctld_that_does_not_answer_has_no_figures(exporter: SlurmSandbox) -> None:
-    wait_for(exporter, {("slurmstack_slurmctld_up", ""): 1})
-    kill(exporter.controller, "slurmctld")
+@pytest.mark.parametrize("away", ["slurmctld", "munged"])
+def test_without_slurmctld_it_is_down_and_without_the_exporter_s_own_munged_nobody_knows(
+    exporter: SlurmSandbox, away: str
+) -> None:
+    up = ("slurmstack_slurmctld_up", "")
+    wait_for(exporter, {up: 1})
+    pod = exporter.controller if away == "slurmctld" else exporter.pods["exporter"]
+    kill(pod, away)
     try:
-        found = wait_for(exporter, {("slurmstack_slurmctld_up", ""): 0, ("slurmstack_exporter_up", 'source="jobs"'): 0})
-        assert [name for name, _ in found if name.startswith("slurm_")] == []
-        assert ("slurmstack_jobs_waiting", 'partition="main"') not in found
+        found = wait_for(
+            exporter, {("slurmstack_exporter_up", f'source="{name}"'): 0 for name in ("scheduler", "jobs")}
+        )
+        assert found.get(up) == (0 if away == "slurmctld" else None)
+        assert [name for name, _ in found if name.startswith(("slurm_", "slurmstack_jobs"))] == []
         assert found["slurmstack_exporter_up", 'source="configuration"'] == 1
     finally:
-        exporter.controller.start_program("slurmctld")
-    wait_for(exporter, {("slurmstack_slurmctld_up", ""): 1, ("slurmstack_exporter_up", 'source="jobs"'): 1})
-
-
-def test_a_munged_of_the_exporter_s_own_that_fails_says_nothing_of_slurmctld(exporter: SlurmSandbox) -> None:
-    wait_for(exporter, {("slurmstack_slurmctld_up", ""): 1})
-    pod = exporter.pods["exporter"]
-    kill(pod, "munged")
-    try:
-        found = wait_for(exporter, {("slurmstack_exporter_up", 'source="scheduler"'): 0})
-        assert ("slurmstack_slurmctld_up", "") not in found
-    finally:
-        pod.start_program("munged")
-    wait_for(exporter, {("slurmstack_slurmctld_up", ""): 1})
-
-
-def test_a_job_that_does_not_end_when_it_is_cancelled_is_completing_and_cancelled(exporter: SlurmSandbox) -> None:
-    cancelled = wait_for(exporter, {("slurm_jobs_running", ""): 0})["slurm_jobs_cancelled", ""]
-    submit(exporter, "games", "-n1 --array=3 --nodelist=default-0")
-    wait_for(exporter, {("slurm_jobs_running", ""): 1})
-    worker = exporter.pods["default-0"]
-    worker.run("pkill --signal STOP slurmstepd")
-    try:
-        exporter.run("scancel --user=games")
-        states = {("slurm_jobs_completing", ""): 1.0, ("slurm_jobs_cancelled", ""): cancelled + 1}
-        wait_for(exporter, {**states, ("slurm_jobs_running", ""): 0})
-    finally:
-        worker.run("pkill --signal CONT slurmstepd")
-    wait_for(exporter, {("slurm_jobs_completing", ""): 0})
+        pod.start_program(away)
+    wait_for(exporter, {up: 1, ("slurmstack_exporter_up", 'source="jobs"'): 1})
 
 
 def test_a_refused_configuration_is_told_and_private_data_are_seen_by_slurms_user_alone(

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from images.exporter.own_figures import _HELP
-from images.exporter.slurm_figures import names
+from images.exporter.names import OURS, SLURMS
 from images.worker.job_metrics.figures import Figures, text
 from slurm.dashboards.boards import BOARDS, JOBS, MACHINE_INFO
 from tests import panels
@@ -51,7 +50,7 @@ def test_panels_of_jobs_have_data_with_what_workers_say(promtool: str, tmp_path:
 def given_by_us() -> set[str]:
     """Names that the exporter and the workers have."""
     of_jobs = {line.split("{")[0] for line in text({"1": JOB}).splitlines() if not line.startswith("#")}
-    return {*names(), *(f"slurmstack_{name}" for name in _HELP), *of_jobs}
+    return {*SLURMS, *OURS, *of_jobs}
 
 
 def is_of_checks(name: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from images.exporter import own_figures, slurm_figures
+from images.exporter.names import OURS, SLURMS
 from images.health.checks import disks, filesystem
 from images.health.contract import Thresholds
 from images.health.metrics import metrics
@@ -42,8 +42,7 @@ def test_each_figure_in_an_alert_is_one_that_a_program_of_ours_gives() -> None:
         filesystem.NAME: Outcome(result=ok()),
     }
     health = metrics(outcomes, 0)
-    given = {f"slurmstack_{name}" for name in own_figures._HELP}
-    given |= slurm_figures.names().keys() | set(re.findall(r"^slurmstack_\w+", health, re.MULTILINE))
+    given = {*OURS, *SLURMS, *re.findall(r"^slurmstack_\w+", health, re.MULTILINE)}
     expressions = " ".join(alert.expression for alert in ALERTS)
     assert set(re.findall(r"\bslurm(?:stack)?_\w+", expressions)) <= given
     for series in re.findall(r"\bslurmstack_health_\w+{[^}]*}", expressions):

@@ -2,137 +2,137 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from images.common.command import Result
 from images.common.slurm_node import ROLLS
-from images.exporter.own_figures import Figures, put_drained, put_stuck
-from images.exporter.records import GROUPS, NAME_LENGTH, OTHERS, jobs_of, node_of
+from images.exporter.own_figures import put_drained, put_stuck
+from images.exporter.records import NAME_LENGTH, Job, Node, jobs_of, node_of
 from images.exporter.rounds import OLD_SECONDS, Rounds, Wanted
-from images.exporter.sources import JOBS, MUNGE, NODES, SLURMDBD, Sources
+from images.exporter.slurm_figures import GROUPS, OTHERS
+from images.exporter.sources import Sources
+from images.exporter.text import Figures
 from slurm.prometheus import LONGEST_VALUE
-from tests.unit.images.exporter.rows import row
+from tests.unit.images.exporter.test_records import row
 
 NOW = 1_800_000_000.0
-NOWHERE = "http://127.0.0.1:1"
 
 
-class Slurm:
-    """Answers of Slurm's commands, and how often each was asked."""
-
-    def __init__(self, **records: Sequence[Mapping[str, Any]]) -> None:
-        self.records: dict[str, Sequence[Mapping[str, Any]]] = {"jobs": [], "nodes": [], "partitions": [], **records}
-        self.asked: list[tuple[str, ...]] = []
-        self.is_down = False
-
-    def __call__(self, argv: Sequence[str], *, timeout: float = 0, env: Mapping[str, str] | None = None) -> Result:
-        del timeout
-        assert env is not None
-        self.asked.append(tuple(argv))
-        if tuple(argv) == MUNGE:
-            return Result(code=0)
-        if self.is_down:
-            return Result(code=1, stderr="Unable to contact slurm controller")
-        if argv[0] == "sdiag":
-            return Result(code=0, stdout=json.dumps({"statistics": {"jobs_submitted": 7}}))
-        if tuple(argv) == SLURMDBD:
-            return Result(code=0, stdout="slurmdbd(primary) at slurmdbd-0 is UP\n")
-        if tuple(argv[:-1]) == JOBS:
-            columns = re.findall(r"([\w-]+):\d(~.+?[~!])(?:,|$)", argv[-1].removeprefix("--Format="))
-            rows = ("".join(job[field] + end for field, end in columns) for job in self.records["jobs"])
-            return Result(code=0, stdout="".join(f"{row}\n" for row in rows))
-        kind = "nodes" if tuple(argv) == NODES else "partitions"
-        return Result(code=0, stdout=json.dumps({kind: self.records[kind]}))
+def jobs(*changes: dict[str, str]) -> list[Job]:
+    """Jobs that wait since 100 s, unless they are said to be otherwise."""
+    since = {"EligibleTime": f"{NOW - 100:.0f}"}
+    return jobs_of(row(**{"JobID": str(number), **since, **fields}) for number, fields in enumerate(changes))
 
 
-def rounds_of(slurm: Slurm, clock: list[float], logged: list[str] | None = None, **wanted: Any) -> Rounds:
-    given = Wanted(**{"slurms_own": True, "by_person": True, "accounting": False, **wanted})
-    log = [] if logged is None else logged
-    return Rounds(given, Sources(runner=slurm, agent_url=NOWHERE), log.append, now=lambda: clock[0])
+IDLE = {"name": "n", "state": ["IDLE"], "partitions": ["main"], "cpus": 4, "effective_cpus": 4, "real_memory": 1000}
 
 
-NUMBERS = itertools.count(100)
+def drained(reason: str, by: str = "root", name: str = "n", *states: str) -> Node:
+    return node_of({"name": name, "state": ["DRAIN", *states], "reason": reason, "reason_set_by_user": by})
 
 
-def pending(**fields: str) -> dict[str, str]:
-    return row(**{"JobID": str(next(NUMBERS)), "EligibleTime": f"{NOW - 100:.0f}", **fields})
+OFF = ("IDLE", "POWERED_DOWN", "CLOUD")
+ELASTIC = [
+    node_of({"name": "gpu-0", "state": ["MIXED", "CLOUD"]}),
+    drained("slurmstack/elastic: set aside after 10 starts in vain", "root", "gpu-1", *OFF),
+    node_of({"name": "gpu-2", "state": ["MIXED", "POWERING_UP", "CLOUD"]}),
+    drained("slurmstack/elastic: no capacity, 1 in vain", "root", "far-0", *OFF),
+    node_of({"name": "far-1", "state": ["DOWN", "POWERED_DOWN", "CLOUD"], "reason": "ResumeTimeout reached"}),
+]
+
+SCHEDULER = (
+    "agent_queue_size", "bf_cycle_last", "bf_cycle_mean", "schedule_cycle_mean", "schedule_cycle_last",
+    "server_thread_count", "dbd_agent_queue_size",
+)  # fmt: skip
+ANSWERS: dict[str, Any] = {
+    "munge": None,
+    "scheduler": dict.fromkeys(SCHEDULER, 7),
+    "jobs": jobs({}, {"State": "RUNNING"}),
+    "nodes": [node_of(IDLE), drained("broken", "alice"), node_of({"name": "lost", "state": ["DOWN"]}), *ELASTIC],
+    "partitions": ["main"],
+    "configuration": {"refused": False, "pending": True, "published": NOW, "free_bytes": 1, "size_bytes": 2},
+    "slurmdbd": None,
+    "policy": {"applied": NOW, "failed": 1},
+    "certificates": {"rest": NOW},
+}
+"""Of a cluster in which there is something to say of everything."""
 
 
-def test_scrapes_ask_slurm_nothing_and_a_round_asks_each_thing_once() -> None:
-    slurm = Slurm()
-    rounds = rounds_of(slurm, [NOW], accounting=True)
+def rounds_of(
+    answers: dict[str, Any],
+    *,
+    by_person: bool = True,
+    now: Callable[[], float] = lambda: NOW,
+    log: Callable[[str], None] = print,
+) -> Rounds:
+    """`answers`: an exception is raised."""
+
+    def ask(name: str) -> Any:
+        if isinstance(answers[name], Exception):
+            raise answers[name]
+        return answers[name]
+
+    sources: Any = SimpleNamespace(**{name: lambda *_, name=name: ask(name) for name in ANSWERS})
+    wanted = Wanted(slurms_own=True, by_person=by_person, accounting=True, certificates={"rest": "tls.crt"})
+    return Rounds(wanted, sources, log, now=now)
+
+
+def text_of(answers: dict[str, Any], **wanted: Any) -> str:
+    rounds = rounds_of({**ANSWERS, **answers}, **wanted)
     rounds.round()
-    for _ in range(5):
-        rounds.text()
-    assert len(slurm.asked) == len(set(slurm.asked)) == 6
+    return rounds.text()
 
 
 def test_whoever_makes_up_accounts_is_among_the_others_and_nobody_is_left_out() -> None:
-    made_up = [pending(Account=f"{number:04}" + "\N{EURO SIGN}" * 1020) for number in range(3 * GROUPS)]
-    slurm = Slurm(jobs=[*made_up, pending(), pending()])
-    rounds = rounds_of(slurm, [NOW])
-    rounds.round()
-    text = rounds.text()
-    for figure, labels in (
-        ("slurm_account_jobs", ""),
-        ("slurm_account_jobs_pending", ""),
-        ("slurmstack_jobs_waiting", 'partition="main",'),
-    ):
+    made_up = [{"Account": f"{number:04}" + "\N{EURO SIGN}" * 1020} for number in range(3 * GROUPS)]
+    waiting = [*made_up, {}, {}]
+    all_jobs = jobs(*waiting, *({**job, "State": "RUNNING"} for job in waiting))
+    text = text_of({"jobs": all_jobs})
+    for figure, labels in (("slurm_account_jobs_running", ""), ("slurmstack_jobs_waiting", 'partition="main",')):
         found = dict(re.findall(rf'^{figure}{{{labels}account="(.*)"}} (\d+)$', text, re.MULTILINE))
         assert len(found) == GROUPS + 1
         assert sum(map(int, found.values())) == 3 * GROUPS + 2
         assert (found["physics"], found[OTHERS]) == ("2", str(2 * GROUPS + 1))
         assert NAME_LENGTH - 3 < max(len(name.encode()) for name in found) <= NAME_LENGTH <= LONGEST_VALUE
-    slurm.records["jobs"] = [*reversed(slurm.records["jobs"])]
-    rounds.round()
-    assert names_in(rounds.text()) == names_in(text)
+    assert sorted(text_of({"jobs": all_jobs[::-1]}).splitlines()) == sorted(text.splitlines())
 
 
-def names_in(text: str) -> set[str]:
-    """Every series, without its value."""
-    return {line.rpartition(" ")[0] for line in text.splitlines()}
+def test_with_private_data_no_figure_names_a_user_or_an_account() -> None:
+    text = text_of({}, by_person=False)
+    assert {"slurm_jobs_running 1", 'slurmstack_jobs_waiting{partition="main"} 1'} <= set(text.splitlines())
+    assert not re.search(r"physics|alice|account=", text)
 
 
 def test_a_round_that_never_ends_is_not_told_for_ever() -> None:
     clock = [NOW]
-    rounds = rounds_of(Slurm(jobs=[pending()]), clock)
+    rounds = rounds_of(ANSWERS, now=lambda: clock[0])
     rounds.round()
+    assert "slurm_jobs_pending 1" in rounds.text()
     clock[0] = NOW + OLD_SECONDS + 1
-    assert "slurm_jobs_pending" not in rounds.text()
-    assert 'slurmstack_exporter_up{source="jobs"} 0' in rounds.text()
+    assert rounds.text() == ""
 
 
-STRANGE: dict[str, dict[str, str]] = {"jobs": {"tres-alloc": "gres/gpu=many"}, "partitions": {"tres-alloc": "cpu=many"}}
-"""Source that is not up then -> a job that nobody has thought of."""
-
-
-@pytest.mark.parametrize("source", STRANGE)
-def test_a_strange_record_takes_away_no_figure_of_another_source(source: str) -> None:
-    slurm = Slurm(jobs=[pending(**STRANGE[source])], nodes=[IDLE], partitions=[{"name": "main"}])
-    clock, logged = [NOW], list[str]()
-    rounds = rounds_of(slurm, clock, logged)
+@pytest.mark.parametrize("strange", [{"nodes": ValueError("?")}, {"policy": "?"}], ids=["read", "understood"])
+def test_what_cannot_be_read_or_understood_takes_away_no_figure_of_another_source(strange: dict[str, Any]) -> None:
+    ((source, answer),) = strange.items()
+    logged: list[str] = []
+    answers = {**ANSWERS, source: answer}
+    rounds = rounds_of(answers, log=logged.append)
     for _ in range(3):
         rounds.round()
-    text = rounds.text()
-    assert f'slurmstack_exporter_up{{source="{source}"}} 0' in text
-    assert f'slurmstack_exporter_collected_timestamp_seconds{{source="{source}"}}' not in text
-    for told in ('slurmstack_exporter_up{source="nodes"} 1', "slurm_nodes_idle 1", "slurmstack_slurmctld_up 1"):
-        assert told in text
-    assert len([line for line in logged if line.startswith(f"{source}:")]) == 1
-    slurm.records["jobs"] = []
+    up = {f'slurmstack_exporter_up{{source="{name}"}} {int(name != source)}' for name in ANSWERS}
+    assert {*up, "slurmstack_slurmctld_up 1", "slurm_jobs_pending 1"} <= set(rounds.text().splitlines())
+    answers[source] = ANSWERS[source]
     rounds.round()
     assert f'slurmstack_exporter_up{{source="{source}"}} 1' in rounds.text()
-    assert logged[-1] == f"{source}: can be read again"
-
-
-IDLE = {"name": "n", "state": ["IDLE"], "partitions": ["main"], "cpus": 4, "effective_cpus": 4, "real_memory": 1000}
+    assert (len(logged), logged[-1]) == (2, f"{source}: can be read again")
 
 
 FITS: list[dict[str, str]] = [{}, {"tres-per-task": "cpu=2"}]
@@ -150,69 +150,44 @@ def test_a_job_is_stuck_that_waits_its_turn_while_a_node_that_fits_is_idle() -> 
     cases: list[tuple[dict[str, str], dict[str, Any], int]] = [(job, {}, 3) for job in FITS]
     cases += [*((job, {}, 0) for job in WAITS_FOR_ELSE), *(({}, node, 0) for node in TAKES_NONE)]
     for job, node, stuck in cases:
-        figures, jobs = Figures(), jobs_of([pending(**{**job, "JobID": "7"})] * 3, {})
-        put_stuck(figures, ["main"], jobs, [node_of({**IDLE, **node})], NOW)
-        assert list(figures.families["queue_stuck_jobs"].series.values()) == [stuck], (job, node)
+        figures = Figures()
+        put_stuck(figures, ["main"], jobs(*[{**job, "JobID": "7"}] * 3), [node_of({**IDLE, **node})], NOW)
+        assert f'slurmstack_queue_stuck_jobs{{partition="main"}} {stuck}\n' in figures.text(), (job, node)
 
 
-def test_it_is_told_who_drained_a_node_and_for_what_and_of_private_data_no_person() -> None:
-    for reason, by, kind in [
-        ("health/dns [node]: no answer", "root", "health"),
+@pytest.mark.parametrize(
+    ("reason", "by", "kind"),
+    [
+        ("health/dns [node]: no answer", "root", 'health",check="dns'),
         ("Prolog error", "slurm", "prolog"),
         ("Kill task failed", "slurm", "other"),
         ("slurmstack: pod leaving", "root", "other"),
         ("prolog is to be changed", "alice", "administrator"),
-    ]:
-        drained = {"name": "n", "state": ["IDLE", "DRAIN"], "reason": reason, "reason_set_by_user": by}
-        for by_person in (True, False):
-            figures = Figures()
-            put_drained(figures, [node_of(drained)], by_person=by_person)
-            check = [("check", "dns")] if kind == "health" else []
-            told = [("by", by)] if by_person or by != "alice" else []
-            series = [(("node", "n"), ("reason_kind", kind), *check, *told)]
-            assert list(figures.families["node_drained"].series) == series
-
-
-def test_a_node_that_gets_a_new_pod_is_not_told_as_drained() -> None:
+        (ROLLS, "root", ""),  # a node that gets a new pod is nothing to mend
+    ],
+)
+def test_it_is_told_who_drained_a_node_and_for_what(reason: str, by: str, kind: str) -> None:
     figures = Figures()
-    node = node_of({"name": "n", "state": ["ALLOCATED", "DRAIN"], "reason": ROLLS, "reason_set_by_user": "root"})
-    put_drained(figures, [node], by_person=True)
-    assert "node_drained" not in figures.families
-
-
-def elastic_node(name: str, *states: str, reason: str = "") -> dict[str, Any]:
-    return {"name": name, "state": [*states, "CLOUD"], "reason": reason, "reason_set_by_user": "root"}
+    put_drained(figures, [drained(reason, by)], by_person=True)
+    told = f'slurmstack_node_drained{{node="n",reason_kind="{kind}",by="{by}"}} 1'
+    assert figures.text().splitlines()[2:] == ([told] if kind else [])
 
 
 def test_nodes_of_elastic_pools_are_targets_while_they_are_up_and_no_alarm_while_they_are_off() -> None:
-    aside = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"
-    paused = "slurmstack/elastic: no capacity, 1 in vain, again at 2026-11-26T07:38:31Z"
-    nodes = [
-        elastic_node("gpu-0", "MIXED"),
-        elastic_node("gpu-1", "IDLE", "DRAIN", "POWERED_DOWN", reason=aside),
-        elastic_node("gpu-2", "MIXED", "POWERING_UP"),
-        elastic_node("far-0", "IDLE", "DRAIN", "POWERED_DOWN", reason=paused),
-        elastic_node("far-1", "DOWN", "POWERED_DOWN", reason="ResumeTimeout reached"),
-        {"name": "cpu-0", "state": ["IDLE"]},
-    ]
-    slurm, clock = Slurm(nodes=nodes), [NOW]
-    rounds = rounds_of(slurm, clock)
+    answers = {**ANSWERS, "nodes": ELASTIC}
+    rounds = rounds_of(answers)
     rounds.round()
-    assert rounds.elastic() == ["gpu-0"]
     shown = set(rounds.text().splitlines())
-    assert {
-        'slurmstack_elastic_pool_paused{pool="far"} 1',
-        'slurmstack_elastic_pool_set_aside{pool="far"} 0',
-        'slurmstack_elastic_pool_set_aside{pool="gpu"} 1',
-    } <= shown
+    assert {f"slurmstack_elastic_pool_{name} 1" for name in ('paused{pool="far"}', 'set_aside{pool="gpu"}')} <= shown
+    assert 'slurmstack_elastic_pool_set_aside{pool="far"} 0' in shown
     assert not [line for line in shown if line.startswith(("slurmstack_node_drained{", "slurmstack_node_down{"))]
-    slurm.is_down = True
+    answers["scheduler"] = ValueError("slurmctld does not answer")
     rounds.round()
-    assert rounds.elastic() == ["gpu-0"]
+    assert rounds.elastic == ["gpu-0"]
 
 
 def test_partitions_that_carry_times_of_elastic_pools_have_no_figures(tmp_path: Path) -> None:
     (tmp_path / "elastic.pools").write_text("gpu\n")
-    slurm = Slurm(partitions=[{"name": name} for name in ("main", "elastic-gpu", "elastic-of-a-user")])
-    found = Sources(runner=slurm, agent_url=NOWHERE, mounted=tmp_path).partitions()
-    assert [partition.name for partition in found] == ["main", "elastic-of-a-user"]
+    answer = json.dumps({"partitions": [{"name": name} for name in ("main", "elastic-gpu", "elastic-of-a-user")]})
+    sources = Sources(runner=lambda *_, **__: Result(code=0, stdout=answer), mounted=tmp_path)
+    assert sources.partitions() == ["main", "elastic-of-a-user"]
