@@ -16,6 +16,7 @@ import pwd
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -149,7 +150,7 @@ def main() -> int:
     slurm = TestSlurm(runner=run, settings=settings)
     if arguments.node:
         try:
-            return measured(slurm, arguments.node, print, Clock())
+            return measured(slurm, arguments.node, partial(print, flush=True), Clock())
         except SlurmError as error:
             print(f"slurmctld: {error}")
             return REFUSED
