@@ -148,17 +148,17 @@ def run(
 
 @app.command("test")
 def measure_node(
-    node: Annotated[str, typer.Argument(metavar="NODE", help="Its name.")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Which.")],
     config: ConfigOption = None,
 ) -> None:
-    """Measure a node now by the tests of `health.tests`, and print what they find.
+    """Run the tests of nodes on one node now.
 
     The node takes no new jobs from now on. When those that run there have ended it is kept for the tests, each of which
     runs twice if it finds the node slow. Then the node is drained for that, or takes jobs again. Who stops this command
     changes nothing of it. It also brings a node back that was drained for a test; one that is drained for anything else
     is left alone. Tests of pairs are left out.
 
-    Exit status: 0 the node takes jobs, 1 it is drained or gone, 2 it cannot be measured.
+    Exit status: 0 it takes jobs, 1 it is drained, 2 it cannot be measured.
 
     Examples:
       slurmstack health test gpu-0
