@@ -71,7 +71,7 @@ def cluster(slurm_version: str) -> Iterator[Tested]:
     scheduler = "SchedulerParameters=batch_sched_delay=0,sched_interval=5,sched_min_interval=0"
     # slurmctld forgets jobs soon, so that results which a test takes away do not come back from there.
     plugin = {"plugstack.conf": "required /usr/lib/slurmstack/jail.so root=/jail\n"}  # as sbatch finds it in a cluster
-    config = minimal_config(slurm_version, f"{scheduler}\nMinJobAge=8\n", **plugin)
+    config = minimal_config(slurm_version, f"{scheduler}\nMinJobAge=30\n", **plugin)
     with SlurmSandbox(slurm_version, config=config, workers=0) as sandbox:
         for name in NODES:
             sandbox.start_worker_on(name, before=prepare)
@@ -106,15 +106,12 @@ def test_a_user_s_job_ends_the_test_that_is_in_its_way(cluster: Tested) -> None:
         cluster.sandbox.logs,
     )  # fmt: skip
     job = cluster.run("sbatch --parsable --exclusive --nodes=2 --chdir=/ --output=/dev/null --wrap 'sleep 2'")
-    wait_until(
-        lambda: "COMPLETED" in cluster.run(f"scontrol show job {job}"),
-        cluster.sandbox.logs,
-    )  # fmt: skip
-    log = cluster.sandbox.controller.log("health-tests")
-    assert "end cpu-speed on" in log
+    log = cluster.sandbox.controller.log
+    wait_until(lambda: log("health-tests").count("end cpu-speed on") == len(NODES), cluster.sandbox.logs)
     for name in NODES:
         assert cluster.found(name) is None, "a test that was ended has not been"
         (cluster.sandbox.pods[name].root / "run/long").unlink()
+    wait_until(lambda: "COMPLETED" in cluster.run(f"scontrol show job {job}"), cluster.sandbox.logs)
     for name in NODES:
         wait_until(lambda: cluster.found(name) is not None, cluster.sandbox.logs)  # noqa: B023
 
