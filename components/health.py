@@ -13,9 +13,7 @@ from components.kit.confinement import token_mount, token_volume
 from components.kit.context import STARTING, Scope, apart, children_of, waits
 from components.kit.rbac import allow, allow_everywhere, rule
 from components.kit.workload import (
-    SMALL,
     config_volume,
-    empty_dir,
     env,
     mount,
     munge_mount,
@@ -28,7 +26,7 @@ from components.kit.workload import (
 from components.secrets import Secrets
 from config.sections.health import Health as HealthConfig
 from slurm.content_names import content_name
-from slurm.health import NODES_DIR, SETTINGS_DIR, SETTINGS_MAP, TESTER, TESTS_FILE, WATCH, watch_environment
+from slurm.health import SETTINGS_DIR, SETTINGS_MAP, TESTER, TESTS_FILE, WATCH, watch_environment
 from slurm.names import CONTROLLER
 
 COMPONENT = WATCH
@@ -96,7 +94,6 @@ class Health(pulumi.ComponentResource):
     def _create_deployment(self, name: str, args: HealthArgs) -> k8s.apps.v1.Deployment:
         scope = args.scope
         image, tests, machines = scope.image("controller"), args.health.tests.enabled, args.health.machines
-        settings = [config_volume("health", self.settings.metadata.name), empty_dir("nodes", size_limit=SMALL)]
         pod = k8s.core.v1.PodSpecArgs(
             service_account_name=self._account.metadata.name,
             affinity=_beside_the_controller(scope),
@@ -108,7 +105,7 @@ class Health(pulumi.ComponentResource):
                 *munge_volumes(args.secrets.munge.metadata.name),
                 args.configuration.files_as("config"),
                 *([token_volume()] if machines.follow else []),
-                *(settings if tests else []),
+                *([config_volume("health", self.settings.metadata.name)] if tests else []),
             ],
         )
         placement = scope.cloud.placement("system")
@@ -152,7 +149,6 @@ def _watcher(args: HealthArgs) -> k8s.core.v1.ContainerArgs:
             munge_mount(),
             mount("config", "/config/slurm", read_only=True),
             *([token_mount()] if args.health.machines.follow else []),
-            *([mount("nodes", NODES_DIR)] if args.health.tests.enabled else []),
         ],
         resources=resources(cpu="20m", memory="48Mi"),
     )
@@ -173,7 +169,6 @@ def _tester(args: HealthArgs) -> k8s.core.v1.ContainerArgs:
             munge_mount(),
             mount("config", "/config/slurm", read_only=True),
             mount("health", SETTINGS_DIR, read_only=True),
-            mount("nodes", NODES_DIR, read_only=True),
         ],
         resources=resources(cpu="10m", memory="48Mi"),
     )

@@ -23,9 +23,6 @@ TESTER: Final = "health-tests"
 SETTINGS_DIR: Final = "/config/health"
 """Where images/health/local.py reads it."""
 
-NODES_DIR: Final = "/run/slurmstack/nodes"
-"""Where the watcher leaves slurmctld's list of nodes for the tests (images/health/node_list.py)."""
-
 
 def check_settings(health: Health, infiniband: Iterable[str]) -> str:
     """The file that the checks read. `infiniband`: pools whose machines have it."""

@@ -1,4 +1,4 @@
-"""The commands `health`, `health run` and `health list`: what the checks say about the nodes."""
+"""The commands `health`, `health run`, `health test` and `health list`: what checks and tests say about the nodes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typer.core import TyperGroup
 
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption, JsonOption
-from cli.errors import FAILED, Failure
+from cli.errors import FAILED, USAGE, Failure
 from cli.health.present import as_data, print_found, print_table, printable
-from cli.health.query import NOT_CHECKED, list_checks, read_nodes, run_check
+from cli.health.query import NOT_CHECKED, list_checks, measure, read_nodes, run_check
 from cli.stack import open_stack
 
 _TABLE = "nodes"
@@ -39,7 +39,7 @@ class _TableFirst(TyperGroup):
 app = typer.Typer(
     cls=_TableFirst,
     invoke_without_command=False,
-    subcommand_metavar="[--json] [--failing] [NODE]... | run ... | list ...",
+    subcommand_metavar="[--json] [--failing] [NODE]... | run ... | test ... | list ...",
 )
 
 
@@ -63,6 +63,8 @@ def health() -> None:
       slurmstack health list --node gpu-0
 
       slurmstack health run disks --node gpu-0
+
+      slurmstack health test gpu-0
     """
 
 
@@ -142,6 +144,31 @@ def run(
     else:
         print_found(found)
     raise typer.Exit(code)
+
+
+@app.command("test")
+def measure_node(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Which.")],
+    config: ConfigOption = None,
+) -> None:
+    """Run the tests of nodes on one node now.
+
+    The node takes no new jobs from now on. When those that run there have ended it is kept for the tests, each of which
+    runs twice if it finds the node slow. Then the node is drained for that, or takes jobs again. Who stops this command
+    changes nothing of it. It also brings a node back that was drained for a test; one that is drained for anything else
+    is left alone. Tests of pairs are left out.
+
+    Exit status: 0 it takes jobs, 1 it is drained, 2 it cannot be measured.
+
+    Examples:
+      slurmstack health test gpu-0
+    """
+    stack = open_stack(config)
+    if not (stack.config.health.enabled and stack.config.health.tests.enabled):
+        raise Failure(
+            "tests of nodes are off in this stack", hint="health.tests.enabled: true turns them on", code=USAGE
+        )
+    raise typer.Exit(measure(reach(stack), stack.config.cluster.namespace, node))
 
 
 @app.command("list")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +13,7 @@ from cli.health.nodes import Nodes, NodesError, in_order, parse_nodes
 from cli.kubectl.client import Kubectl, complaint, hint_after, in_controller
 from cli.status.pods import Pod, pod_of
 from config.errors import nearest
+from slurm.health import TESTER, WATCH
 from slurm.names import WORKER
 from slurm.rights import WITHOUT_SET_UP
 
@@ -23,6 +25,7 @@ MOST_NAMES = 12
 
 _NODES = "/usr/libexec/slurmstack/health-nodes"
 _HEALTH = "/usr/libexec/slurmstack/health"
+_TESTS = f"/usr/libexec/slurmstack/{TESTER}"
 _CODES = (0, 1, NOT_CHECKED)
 _NO_PROGRAM = "no such file or directory"
 _OLD_IMAGE = "its image has no health checks yet: `slurmstack up` brings it up to date"
@@ -68,6 +71,14 @@ def run_check(kubectl: Kubectl, namespace: str, node: str, check: str) -> tuple[
     if found is None or done.returncode not in _CODES:
         raise _failed(f"{check} could not be run on node {node}", done)
     return found, done.returncode
+
+
+def measure(kubectl: Kubectl, namespace: str, node: str) -> int:
+    """Have the tests of nodes measure one; what is found is printed as it comes. The exit status of the program."""
+    refuse_no_namespace(kubectl, namespace)
+    where = ("exec", "-n", namespace, f"deployment/{WATCH}", "-c", TESTER, "--")
+    command = [*kubectl.command(), *where, _TESTS, "--node", node]
+    return subprocess.run(command, env={**os.environ, **kubectl.environment}, check=False).returncode
 
 
 def list_checks(kubectl: Kubectl, namespace: str, node: str | None) -> tuple[str, str]:

@@ -20,7 +20,7 @@ REPEATS: Final = {
 
 _RETEST: Final = ("health-test-", "re-test of ")
 """How the names and comments begin of reservations that the tests of nodes make for some minutes
-(images/health/node_tests/retest.py). They are no part of the policy: `prune` must not open a node that is measured."""
+(images/health/node_tests/slurm.py). They are no part of the policy: `prune` must not open a node that is measured."""
 
 _SET: Final = ("starttime", "endtime", "nodes", "nodecnt", "partitionname", "users", "accounts")
 """What `scontrol update` changes. A change of anything else makes the reservation anew."""

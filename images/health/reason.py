@@ -14,7 +14,7 @@ from images.health.contract import FaultClass, Result, Status
 from images.health.report import FAULTS, one_line
 
 NEW_MACHINE: Final = "new-machine"
-"""The check that keeps a node drained until the tests of nodes have measured it (`node_tests/retest.py`)."""
+"""The check that keeps a node drained until the tests of nodes have measured it (`node_tests/apart.py`)."""
 
 _OWN: Final = re.compile(r"health/(?P<check>[a-z0-9][a-z0-9-]*)(?: \[(?P<fault>user|node|hardware)\])?(?::|$)")
 
@@ -46,7 +46,11 @@ def lifted(reason: str) -> str:
 def to_be_measured(reason: str) -> str:
     """What takes the place of a reason when all is well again, and the node may be another machine than before."""
     own = parse(reason)
-    message = f"measured before jobs start here; {own.check if own else 'what it was drained for'} is well"
+    return as_new_machine(f"measured before jobs start here; {own.check if own else 'what it was drained for'} is well")
+
+
+def as_new_machine(message: str) -> str:
+    """The reason of a node that is to be measured."""
     return reason_for(NEW_MACHINE, Result(status=Status.FAIL, fault="node", message=message))
 
 

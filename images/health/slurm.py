@@ -24,16 +24,17 @@ from images.common.slurm_records import (
     words_of,
 )
 from images.common.wait import Clock, Reminder
-from images.health.node_list import ARGV, LIST_TIMEOUT_SECONDS
 from images.health.reason import Own, parse
 
+LIST_TIMEOUT_SECONDS: Final = 20.0
+"""For thousands of nodes; slurmctld may be busy."""
 SLURMD_PORT: Final = 6818
 ASK_SECONDS: Final = 5.0
 """For a node's question about itself: a prolog waits for the answer."""
 SHARE: Final = 5.0
 """A look that takes long, with thousands of nodes, is followed by a pause of this many times its length."""
 TEST_RESERVATION: Final = "health-test-"
-"""With the node's name: what keeps a node for a test that is run again (`node_tests/retest.py`)."""
+"""With the node's name: what keeps a node for the tests alone (`node_tests/apart.py`)."""
 RUNNING: Final = "running,suspended,configuring,stopped"
 ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
 """States of jobs that have a node, those that are ending included."""
@@ -173,7 +174,7 @@ class Slurm:
 
     def nodes(self) -> Sequence[Record]:
         """All records. Raises SlurmError."""
-        return parse_nodes(self._ask(ARGV, LIST_TIMEOUT_SECONDS))
+        return parse_nodes(self._ask(["scontrol", "show", "nodes", "--json"], LIST_TIMEOUT_SECONDS))
 
     def node(self, name: str) -> Record | None:
         """One record as it is now; None if there is none any more. Raises SlurmError."""

@@ -42,8 +42,8 @@ class FakeCluster(FakeSlurmctld):
         """Name -> node and comment."""
         self.on_command: Callable[[str], None] = lambda _command: None
         """Called before each one."""
-        self.users_wait: list[tuple[str, str]] = []
-        """Partition and reason."""
+        self.users_wait: list[str] = []
+        """For what their jobs wait in the partition `main`."""
         self.jobs: list[Job] = []
         self.denied: frozenset[str] = frozenset()
         """Programs that fail."""
@@ -109,7 +109,7 @@ class FakeCluster(FakeSlurmctld):
         }
 
     def _show_waiting(self, _: Sequence[str]) -> Result:
-        rows = [f"{900 + index}|{partition}|{why}" for index, (partition, why) in enumerate(self.users_wait)]
+        rows = [*(f"main|{why}|alice" for why in self.users_wait), "other|Priority|bob", "main|Resources|slurm"]
         return Result(code=0, stdout="\n".join(rows))
 
     def _show_reservations(self, _: Sequence[str]) -> Result:
@@ -120,7 +120,7 @@ class FakeCluster(FakeSlurmctld):
         return Result(code=0, stdout="\n".join(rows) or "No reservations in the system")
 
     def _show_jobs(self, _: Sequence[str]) -> Result:
-        kept = [job for job in self.jobs if job.state == "RUNNING" or self.now - job.ended < KEPT_SECONDS]
+        kept = [job for job in self.jobs if not job.ended or self.now - job.ended < KEPT_SECONDS]
         return Result(code=0, stdout=json.dumps({"jobs": [self._job(job) for job in kept]}))
 
     def _job(self, job: Job) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class FakeCluster(FakeSlurmctld):
         return Result(code=0, stdout=f"{job.number}\n")
 
     def _scancel(self, argv: Sequence[str]) -> Result:
-        for job in self.running():
+        for job in self.jobs:
             if str(job.number) in argv[1:]:
                 job.state, job.ended = "CANCELLED", self.now
         return Result(code=0)

@@ -1,13 +1,203 @@
-"""All tests there are, by name."""
+"""The tests of nodes: what each runs in a Slurm job, and how the output of its tool is read.
+
+A test measures; what is expected of a platform is in `expected.py`. What is not understood is `not checked`, never a
+fault.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from images.health.node_tests.contract import NodeTest
-from images.health.node_tests.kinds import dcgm, filesystem, nccl, sysbench
+from images.health.contract import FaultClass
+
+DAY_SECONDS: Final = 86_400.0
+_NUMBER: Final = r"(\d+(?:\.\d+)?)"
+
+
+class UnreadableError(ValueError):
+    """The output of a test is not what its tool is known to say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """Something that a test measures."""
+
+    unit: str
+    """As people write it."""
+    pattern: str
+    """Finds the number in what was kept of the output, exactly once. Of a test that `judges`: finds what is counted."""
+    factor: float = 1.0
+    """From the tool's unit to ours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeTest:
+    """A test, as this program runs it."""
+
+    name: str
+    """Short, in small letters, digits and `-`: it is in job names and drain reasons."""
+    command: tuple[str, ...]
+    """It runs once, on the first of the job's nodes. `{gpus}` of each node, `{nccl_tests}` and `{mpi}` of the settings;
+    on the node, `{cpus}` of the job and `{scratch}`, a directory that is gone after the test."""
+    keep: str
+    """Finds what matters in each line, as what comes back from the node has to be short: of a line that matches its
+    groups are kept, divided by blanks, or the whole match (`on_node.py`)."""
+    figures: Mapping[str, Figure]
+    faults: str = ""
+    """Finds what the tool itself calls a fault of the hardware."""
+    unsure: str = ""
+    """Finds what makes the tool's own verdict worthless."""
+    judges: bool = False
+    """The tool judges by itself: nothing has to be expected of its figures, which are counts."""
+    gpus: int = 0
+    """GPUs that a node must have."""
+    nodes: int = 1
+    """1 or 2."""
+    minutes: int = 2
+    """Time limit of the job."""
+    interval: float = DAY_SECONDS
+    """Seconds from one run on a node to the next."""
+    fault: FaultClass = "hardware"
+    """Whose fault a figure is that is too low."""
+    default: bool = True
+    """Whether it runs where the site says nothing."""
+
+
+def read(test: NodeTest, text: str) -> tuple[dict[str, float], list[str]]:
+    """Figures by name, and what the tool itself calls a fault, from what was kept of an output.
+
+    Raises UnreadableError.
+    """
+    faults = [" ".join(found.split()) for found in _found(test.faults, text)]
+    if not faults and (unsure := _found(test.unsure, text)):
+        raise UnreadableError("; ".join(unsure))
+    figures = {name: _number(test, figure, text) for name, figure in test.figures.items()}
+    if test.judges and not faults and not any(figures.values()):
+        raise UnreadableError("no test of it passed or failed")
+    return figures, faults
+
+
+def _number(test: NodeTest, figure: Figure, text: str) -> float:
+    found = _found(figure.pattern, text)
+    if test.judges:
+        return float(len(found))
+    if len(found) != 1:
+        raise UnreadableError(f"{len(found)} figures instead of one")
+    if float(found[0]) <= 0:  # nothing that is measured here is 0, whatever the hardware does
+        raise UnreadableError(f"{found[0]!r} is no figure")
+    return float(found[0]) * figure.factor
+
+
+def _found(pattern: str, text: str) -> list[str]:
+    return re.findall(pattern, text, re.MULTILINE) if pattern else []
+
+
+_SYSBENCH_SIZES: Final = ("--threads={cpus}", "--time=20")
+_CPU: Final = NodeTest(  # primes that all CPUs find together in a second
+    name="cpu-speed",
+    command=("sysbench", "cpu", *_SYSBENCH_SIZES, "--cpu-max-prime=20000", "run"),
+    keep=r"events per second: *[\d.]+",
+    figures={"events": Figure(unit="events/s", pattern=rf"^events per second: {_NUMBER}$")},
+)
+# Each thread writes a block of its own that no cache holds. Not comparable with STREAM, which counts other accesses.
+_MEMORY: Final = NodeTest(
+    name="memory-bandwidth",
+    command=(
+        *("sysbench", "memory", *_SYSBENCH_SIZES),
+        *("--memory-block-size=64M", "--memory-total-size=1000T", "--memory-scope=local", "--memory-oper=write", "run"),
+    ),
+    keep=r"transferred \([\d.]+ MiB/sec\)",
+    figures={"write": Figure(unit="GB/s", pattern=rf"^transferred \({_NUMBER} MiB/sec\)", factor=1.048576e-3)},
+)
+
+# One stream, past the page cache.
+_FILESYSTEM: Final = NodeTest(
+    name="filesystem-throughput",
+    command=(
+        *("fio", "--output-format=terse", "--terse-version=3", "--filename={scratch}/file", "--size=1G", "--bs=1M"),
+        *("--direct=1", "--ioengine=libaio", "--iodepth=16"),
+        *("--name=write", "--rw=write", "--end_fsync=1", "--name=read", "--stonewall", "--rw=read"),
+    ),
+    # Name of the job where its error is 0, speed of reading and of writing in KiB/s (fio(1), "TERSE OUTPUT").
+    keep=r"^3;[^;]*;(\w+);[^;]*;0;[^;]*;(\d+);(?:[^;]*;){40}(\d+);",
+    figures={
+        "write": Figure(unit="MB/s", pattern=r"^write \d+ (\d+)$", factor=1.024e-3),
+        "read": Figure(unit="MB/s", pattern=r"^read (\d+) \d+$", factor=1.024e-3),
+    },
+    minutes=3,
+    fault="node",
+)
+
+# 8 GB are enough for the bandwidth to be reached, and fit thrice into 40 GB.
+_NCCL_SIZES: Final = ("-b", "8G", "-e", "8G", "-n", "20", "-w", "5", "-c", "1")
+_NCCL_KEEP: Final = r"(?:Avg bus bandwidth|Out of bounds values) *:.*"
+_NCCL_FIGURES: Final = {
+    "busbw": Figure(unit="GB/s", pattern=rf"^Out of bounds values ?: .*\nAvg bus bandwidth ?: {_NUMBER}$")
+}
+_NCCL_FAULTS: Final = r"^Out of bounds values ?: (?!0 OK).*"
+_NCCL_NODE: Final = NodeTest(
+    name="nccl-node",
+    command=("{nccl_tests}", *_NCCL_SIZES, "-g", "{gpus}"),
+    keep=_NCCL_KEEP,
+    figures=_NCCL_FIGURES,
+    faults=_NCCL_FAULTS,
+    gpus=2,
+    minutes=3,
+)
+_NCCL_PAIR: Final = NodeTest(
+    name="nccl-pair",
+    command=(
+        # With a tree NCCL may get beyond what the network does (NVIDIA/nccl-tests, issue 196).
+        *("env", "NCCL_ALGO=Ring", "srun", "--mpi={mpi}", "--nodes=2"),
+        # One process for each GPU. `--overlap`: the batch script's own step has the resources too. No bindings: NCCL's
+        # threads must not share one core.
+        *("--ntasks-per-node={gpus}", "--gpus-per-node={gpus}", "--overlap", "--cpu-bind=none"),
+        *("{nccl_tests}", *_NCCL_SIZES, "-g", "1"),
+    ),
+    keep=_NCCL_KEEP,
+    figures=_NCCL_FIGURES,
+    faults=_NCCL_FAULTS,
+    gpus=1,
+    nodes=2,
+    minutes=4,
+)
+
+_INSTALLATION: Final = (
+    "Denylist|Blacklist|NVML Library|CUDA|Permissions and OS|Persistence Mode|Environment Variables|Graphics Processes|"
+    "software"
+)
+"""Rows of dcgmi that look at the software, by how their names begin."""
+
+
+def _dcgm(level: int, *, minutes: int, days: int, default: bool = True) -> NodeTest:
+    """A level of `dcgmi diag`. The table for people is read, as its JSON is too long for what a node can send back.
+
+    DCGM 3 and 4 differ in the rows and agree on the words: `| PCIe | Fail - GPU: 3 |`, or `| | GPU3: Fail |` below one.
+    """
+    return NodeTest(
+        name=f"dcgm-r{level}",
+        command=("dcgmi", "diag", "-r", str(level)),
+        keep=r"^\| ?(\w[^|]*?) ?\| ?((?:Pass|Fail)\b[^|]*?) ?\|$|^\| ?\| ?(\w+: Fail)\b",
+        figures={"passed": Figure(unit="tests passed", pattern=r" Pass\b")},
+        faults=rf"^(?!\w+: Fail)(?!{_INSTALLATION}).* Fail\b.*(?:\n\w+: Fail$)*",
+        unsure=rf"^(?:{_INSTALLATION}).* Fail\b.*",
+        judges=True,
+        gpus=1,
+        minutes=minutes,
+        interval=days * DAY_SECONDS,
+        default=default,
+    )
+
 
 TESTS: Final[Mapping[str, NodeTest]] = {
-    test.name: test for test in (sysbench.CPU, sysbench.MEMORY, filesystem.TEST, *nccl.TESTS, *dcgm.TESTS)
+    test.name: test
+    for test in (
+        *(_CPU, _MEMORY, _FILESYSTEM, _NCCL_NODE, _NCCL_PAIR),
+        # Seconds, some two minutes, and up to half an hour (NVIDIA, "DCGM Diagnostics").
+        *(_dcgm(1, minutes=2, days=1), _dcgm(2, minutes=9, days=7), _dcgm(3, minutes=46, days=30, default=False)),
+    )
 }
+"""All there are, by name."""

@@ -1,27 +1,25 @@
-"""What to start and what to end: nodes, jobs and times in, actions out. Nothing here asks or changes anything.
+"""What to start and what to end: nodes and jobs in, actions out. Nothing here asks or changes anything.
 
-Users never wait for a test:
+Users never wait for a test for long: one starts only on an idle node in whose partitions no job waits for nodes, and is
+ended as soon as one does. At most `max_under_test` nodes are under test at a time.
 
-- A test starts only on nodes that are idle, and in a partition in which no job waits for nodes.
-- As soon as a user's job waits that could run on a node under test, that test is ended. It counts as not having been.
-- A test that does not start at once is ended too: somebody was faster.
-- At most `max_under_test` nodes are under test at a time.
+A node is slow if it is twice in a row; the first time is a warning. In a pair, the second time is with another node,
+which is known to be well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from images.health.contract import Status
-from images.health.node_tests.contract import NodeTest
+from images.health.contract import Result, Status
+from images.health.node_tests.catalog import NodeTest
 from images.health.node_tests.results import Record
-from images.health.node_tests.split import Standing, next_pairs
+from images.health.node_tests.settings import Settings
 from images.health.slurm import Record as NodeRecord
-from images.health.watch.limit import Limit
 
-PENDING_SECONDS: Final = 15.0
+PENDING_SECONDS: Final = 60.0
 """After which a test that has not started is not wanted any more."""
 AGAIN_SECONDS: Final = 120.0
 """After which what was found bad once is measured again."""
@@ -29,36 +27,10 @@ FAILED_SECONDS: Final = 600.0
 """After which a node that has failed and is not drained is measured again: before the watcher takes it for old news
 (`watch/decide.py`), and after an administrator has given the node back."""
 
-_HARMLESS: Final = frozenset({"IDLE", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"})
-"""States that an idle node may have. With any other one (planned for a job, reserved, asleep, drained, ...) it is left
+_IDLE: Final = frozenset({"IDLE", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"})
+"""States that a node may have where tests run. With any other one (planned for a job, reserved, asleep, ...) it is left
 alone."""
-
-NOT_FOR_NODES: Final = (
-    "AccountNotAllowed",
-    "AssocMax",
-    "BadConstraints",
-    "BeginTime",
-    "DeadLine",
-    "Dependency",
-    "InvalidAccount",
-    "InvalidQOS",
-    "JobArrayTaskLimit",
-    "JobHeld",
-    "JobHold",
-    "Licenses",
-    "Max",
-    "PartitionDown",
-    "PartitionInactive",
-    "PartitionNodeLimit",
-    "PartitionTimeLimit",
-    "QOSMax",
-    "QOSMin",
-    "QOSNotAllowed",
-    "QOSUsageThreshold",
-)
-"""Beginnings of the reasons for which a job waits that no test can have to do with (`job_state_reason.c` of 26.05). A
-job that waits for anything else, or for what is not known yet (`None`), is in the way of tests: also one that waits for
-the limit of a group, in which tests may be counted."""
+_BAD: Final = frozenset({Status.WARN, Status.FAIL})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,59 +39,34 @@ class NodeView(NodeRecord):
 
     records: Mapping[str, Record] = field(default_factory=dict)
     """Last results, by test."""
+    since: float = 0.0
+    """Results from before that count for nothing: it may have been another machine, or all is to be measured again."""
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether a test may start on it."""
-        return "IDLE" in self.states and self.states <= _HARMLESS and bool(self.partitions)
+    def is_in(self, states: Iterable[str]) -> bool:
+        """Whether it is idle and has none but these states besides."""
+        return "IDLE" in self.states and self.states <= _IDLE.union(states) and bool(self.partitions)
+
+    def status(self, test: NodeTest) -> Status | None:
+        """Of its last result that counts."""
+        record = self.records.get(test.name)
+        return record.result.status if record is not None and record.at >= self.since else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TestJob:
-    """A test that is waiting or running."""
+    """A test that waits, runs or has ended."""
 
     __test__ = False  # for pytest
 
     number: int
     test: str
     nodes: tuple[str, ...]
-    running: bool
-    submitted_at: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Waiting:
-    """A user's job that waits."""
-
-    partitions: tuple[str, ...]
-    reason: str
-
-    @property
-    def wants_nodes(self) -> bool:
-        """Whether it might start if a node were free."""
-        return not self.reason.strip("()").startswith(NOT_FOR_NODES)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Policy:
-    """What the site wants."""
-
-    tests: Sequence[NodeTest]
-    max_under_test: Limit
-    intervals: Mapping[str, float] = field(default_factory=dict)
-    """Seconds between two runs of a test, where that is not the test's own."""
-
-    def interval(self, test: NodeTest) -> float:
-        """Seconds between two runs."""
-        return self.intervals.get(test.name, test.interval)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cancel:
-    """End a test."""
-
-    job: TestJob
-    why: str
+    submitted_at: float = 0.0
+    waits: bool = False
+    ended: str = ""
+    """In which state; empty: it has not."""
+    began: int = 0
+    comment: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,121 +75,69 @@ class Submit:
 
     test: NodeTest
     nodes: tuple[NodeView, ...]
-    partition: str
+
+    @property
+    def names(self) -> list[str]:
+        """Of the nodes."""
+        return [node.name for node in self.nodes]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What to do now."""
-
-    cancel: tuple[Cancel, ...] = ()
-    submit: tuple[Submit, ...] = ()
-
-
-def plan(
-    nodes: Iterable[NodeView],
-    jobs: Iterable[TestJob],
-    waiting: Iterable[Waiting],
-    policy: Policy,
-    now: float,
-    *,
-    retested: frozenset[str] = frozenset(),
-) -> Plan:
-    """`now`: seconds since 1970, by slurmctld's clock. `retested`: nodes that users cannot have (`retest.py`).
-
-    These count as under test, and their tests are not ended here: they are in nobody's way.
-    """
-    by_name = {node.name: node for node in nodes}
-    jobs = list(jobs)
-    wanted = _wanted(waiting)
-    cancel = [
-        Cancel(job=job, why=why)
-        for job in jobs
-        if retested.isdisjoint(job.nodes) and (why := _unwanted(job, by_name, wanted, now))
-    ]
-    busy = {name for job in jobs for name in job.nodes} | retested
-    free = {
-        name: node
-        for name, node in by_name.items()
-        if node.is_idle and name not in busy and not _is_wanted(node, wanted)
-    }
-    return Plan(cancel=tuple(cancel), submit=tuple(_submit(free, by_name, busy, policy, now)))
+def after(test: NodeTest, job: TestJob, result: Result, nodes: Mapping[str, NodeView]) -> dict[str, Record]:
+    """The new records of a run's nodes, by node: of those that do not have it on record yet."""
+    new = {}
+    for name in job.nodes:
+        node, found = nodes.get(name), result
+        last = node.records.get(test.name) if node is not None else None
+        if node is None or job.began < node.since or (last is not None and job.began <= last.at):
+            continue
+        if test.nodes > 1:
+            others = " and ".join(other for other in job.nodes if other != name)
+            found = replace(found, message=f"with {others}: {found.message}")
+        if found.status is Status.FAIL and node.status(test) not in _BAD:
+            found = replace(found, status=Status.WARN, message=f"{found.message}, measured once")
+        new[name] = Record(at=job.began, result=found)
+    return new
 
 
-def _wanted(waiting: Iterable[Waiting]) -> frozenset[str] | None:
-    """Partitions in which jobs wait for nodes; None: nobody knows which, so all."""
-    jobs = [job for job in waiting if job.wants_nodes]
-    if any(not job.partitions for job in jobs):
-        return None
-    return frozenset(partition for job in jobs for partition in job.partitions)
-
-
-def _is_wanted(node: NodeView, wanted: frozenset[str] | None) -> bool:
-    return wanted is None or not wanted.isdisjoint(node.partitions)
-
-
-def _unwanted(job: TestJob, nodes: Mapping[str, NodeView], wanted: frozenset[str] | None, now: float) -> str:
-    """Why a test has to end; empty if it has not to."""
-    views = [nodes.get(name) for name in job.nodes]
-    if any(node is None for node in views):
+def unwanted(job: TestJob, nodes: Mapping[str, NodeView], wanted: set[str], now: float) -> str:
+    """Why a test has to end; empty if it has not to. `wanted`: partitions in which users' jobs wait for nodes."""
+    if not all(name in nodes for name in job.nodes):
         return "its node is gone"
-    if any(node is not None and _is_wanted(node, wanted) for node in views):
+    # Users cannot have a node that is kept from them.
+    if any("MAINTENANCE" not in nodes[name].states and wanted & {*nodes[name].partitions} for name in job.nodes):
         return "a job waits"
-    if not job.running and now - job.submitted_at > PENDING_SECONDS:
-        return "it did not start at once"
-    return ""
+    return "it did not start" if job.waits and now - job.submitted_at > PENDING_SECONDS else ""
 
 
-def _submit(
-    free: dict[str, NodeView], nodes: Mapping[str, NodeView], busy: set[str], policy: Policy, now: float
+def submits(
+    nodes: Mapping[str, NodeView], busy: set[str], wanted: set[str], settings: Settings, now: float
 ) -> Iterator[Submit]:
-    limit = policy.max_under_test.of(len(nodes))
-    under_test = len(busy)
-    for wish in _wishes(free, nodes, policy, now):
-        names = [node.name for node in wish.nodes]
+    """What to start, what is due longest first. `busy`: nodes of tests that wait or run, and that are kept for them."""
+    free = {n.name: n for n in nodes.values() if n.is_in(()) and n.name not in busy and not wanted & {*n.partitions}}
+    due = [
+        (due_at(test, group[0], settings), Submit(test=test, nodes=tuple(group)))
+        for test in settings.tests
+        for group in ([[node] for node in free.values()] if test.nodes == 1 else _pairs(test, free, settings, now))
+    ]
+    limit, under_test = settings.max_under_test.of(len(nodes)), len(busy)
+    for at, wish in sorted(due, key=lambda entry: (entry[0], entry[1].test.name, entry[1].names)):
         # A pair may run alone where the limit is one node: else it never could.
-        has_room = under_test + len(names) <= limit or (limit > 0 and under_test == 0)
-        if has_room and all(name in free for name in names):
+        has_room = under_test + len(wish.nodes) <= limit or (limit > 0 and under_test == 0)
+        if at <= now and has_room and all(fits(wish.test, node) and node.name in free for node in wish.nodes):
             yield wish
-            under_test += len(names)
-            for name in names:
+            under_test += len(wish.nodes)
+            for name in wish.names:
                 del free[name]
 
 
-def _wishes(
-    free: Mapping[str, NodeView], nodes: Mapping[str, NodeView], policy: Policy, now: float
-) -> Iterator[Submit]:
-    """All that could run, the most urgent first: what finds the guilty one of a pair, then what is due longest."""
-    due: list[tuple[float, str, str, Submit]] = []
-    for test in policy.tests:
-        if test.nodes == 1:
-            for node in free.values():
-                at = due_at(test, node, policy)
-                if fits(test, node) and at <= now:
-                    due.append((at, test.name, node.name, _submit_of(test, (node,))))
-            continue
-        for group in _groups(test, nodes):
-            idle = [node for node in group if node.name in free]
-            standings = {node.name: standing(test, node, nodes) for node in group}
-            for pair in next_pairs(standings, (node.name for node in idle)):
-                yield _submit_of(test, tuple(nodes[name] for name in pair))
-            for at, first, second in _pairs(test, idle, policy, now):
-                due.append((at, test.name, first.name, _submit_of(test, (first, second))))
-    for _, _, _, wish in sorted(due, key=lambda entry: entry[:3]):
-        yield wish
-
-
-def due_at(test: NodeTest, node: NodeView, policy: Policy) -> float:
+def due_at(test: NodeTest, node: NodeView, settings: Settings) -> float:
     """When a test is to run on a node, in seconds since 1970; 0: it never has."""
     record = node.records.get(test.name)
-    if record is None:
+    if record is None or (record.result.status in _BAD and record.at < node.since):  # perhaps it was repaired
         return 0.0
-    if record.result.status in {Status.WARN, Status.FAIL} and node.started_at > record.at:
-        return 0.0  # perhaps it was repaired
-    wait = policy.interval(test)
-    if test.nodes == 1:  # a suspect of a pair is asked for by the search for the guilty one
-        wait = min(wait, {Status.WARN: AGAIN_SECONDS, Status.FAIL: FAILED_SECONDS}.get(record.result.status, wait))
-    return record.at + wait
+    wait = settings.intervals.get(test.name, test.interval)
+    again = {Status.WARN: AGAIN_SECONDS, Status.FAIL: FAILED_SECONDS}.get(record.result.status, wait)
+    return record.at + min(wait, again)
 
 
 def fits(test: NodeTest, node: NodeView) -> bool:
@@ -250,35 +145,20 @@ def fits(test: NodeTest, node: NodeView) -> bool:
     return node.gpus >= test.gpus
 
 
-def standing(test: NodeTest, node: NodeView, nodes: Mapping[str, NodeView]) -> Standing:
-    """What the record of a test of pairs says of a node. A partner that may be another machine now is left out."""
-    record = node.records.get(test.name)
-    if record is None:
-        return Standing()
-    met = {name: at for name, at in record.failed_with.items() if name in nodes and nodes[name].started_at <= at}
-    return Standing(well_at=record.at if record.result.status is Status.OK else None, failed_with=met)
+def _pairs(test: NodeTest, free: Mapping[str, NodeView], settings: Settings, now: float) -> Iterator[list[NodeView]]:
+    """Nodes that are due, each with another one that is alike and in the same partition.
 
-
-def _groups(test: NodeTest, nodes: Mapping[str, NodeView]) -> list[list[NodeView]]:
-    """Nodes of which pairs may be made: alike, and in one partition."""
-    groups: dict[tuple[str, int, str], list[NodeView]] = {}
-    for name in sorted(nodes):
-        node = nodes[name]
-        if fits(test, node) and node.partitions:
-            groups.setdefault((node.pool, node.gpus, node.partitions[0]), []).append(node)
-    return list(groups.values())
-
-
-def _pairs(
-    test: NodeTest, idle: list[NodeView], policy: Policy, now: float
-) -> Iterator[tuple[float, NodeView, NodeView]]:
-    """Nodes that are due, in twos; an odd one with a node that is not due, or later, when another one is idle."""
-    order = sorted(idle, key=lambda node: (due_at(test, node, policy), node.name))
-    for first, second in zip(order[::2], order[1::2], strict=False):
-        at = due_at(test, first, policy)
-        if at <= now:
-            yield at, first, second
-
-
-def _submit_of(test: NodeTest, nodes: tuple[NodeView, ...]) -> Submit:
-    return Submit(test=test, nodes=nodes, partition=nodes[0].partitions[0])
+    One that was slow is measured again with one that is well, and with no other, as nobody would know which it is.
+    """
+    idle = sorted(
+        (node for node in free.values() if fits(test, node)), key=lambda n: (due_at(test, n, settings), n.name)
+    )
+    while idle and due_at(test, idle[0], settings) <= now:
+        first = idle.pop(0)
+        for other in idle:
+            alike = (first.pool, first.gpus, first.partitions[0]) == (other.pool, other.gpus, other.partitions[0])
+            statuses = {first.status(test), other.status(test)}
+            if alike and (not statuses & _BAD or Status.OK in statuses):
+                idle.remove(other)
+                yield [first, other]
+                break

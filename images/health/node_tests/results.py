@@ -13,18 +13,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from images.health.contract import Result, Status
 from images.health.report import FAULTS, line_of, moment, stamp
 
 KEY: Final = "health_tests"
+SINCE: Final = "health_tests_since"
+"""Runs that began before this time count no more: all tests are to run again."""
 NOTE: Final = "note"
 _PART: Final = " | "
 _LINE: Final = re.compile(
     r"(?P<at>\S+) (?P<status>ok|warn|fail|not checked) (?P<name>[a-z0-9][a-z0-9-]*)"
-    r"(?: \[(?P<fault>user|node|hardware)\])?(?: \(failed with (?P<partners>[^()]*)\))?:(?: (?P<message>.*))?"
+    # What versions before this one knew of the partners of a pair is passed over.
+    r"(?: \[(?P<fault>user|node|hardware)\])?(?: \(failed with [^()]*\))?:(?: (?P<message>.*))?"
 )
 
 
@@ -35,9 +38,6 @@ class Record:
     at: int
     """When the run began, in seconds since 1970, by slurmctld's clock."""
     result: Result
-    """What came through Slurm has no `values`."""
-    failed_with: Mapping[str, int] = field(default_factory=dict)
-    """Of a test of pairs, since the node was last well: partner -> when the run with it, which failed, began."""
 
 
 def decode(extra: str) -> dict[str, Record]:
@@ -49,23 +49,27 @@ def decode(extra: str) -> dict[str, Record]:
         at = moment(match["at"]) if match else None
         if match is None or at is None:
             continue
-        records[match["name"]] = Record(
-            at=at,
-            result=Result(
-                status=Status(match["status"]),
-                message=match["message"] or "",
-                fault=FAULTS.get(match["fault"] or ""),
-            ),
-            failed_with=_partners(match["partners"] or ""),
+        result = Result(
+            status=Status(match["status"]), message=match["message"] or "", fault=FAULTS.get(match["fault"] or "")
         )
+        records[match["name"]] = Record(at=at, result=result)
     return records
+
+
+def since(extra: str) -> int:
+    """From when on results count; 0: all do."""
+    return moment(str(_object(extra).get(SINCE, ""))) or 0
 
 
 def encode(records: Mapping[str, Record], extra: str) -> str:
     """The Extra with these results in place of the ones that it had."""
-    content = _object(extra)
-    content[KEY] = _PART.join(_line(name, records[name]) for name in sorted(records))
-    return json.dumps(content, ensure_ascii=False)
+    lines = (f"{stamp(record.at)} {line_of(name, record.result)}" for name, record in sorted(records.items()))
+    return json.dumps({**_object(extra), KEY: _PART.join(lines)})
+
+
+def forgotten(extra: str, now: float) -> str:
+    """The Extra without results, and none from before now comes back."""
+    return encode({}, json.dumps({**_object(extra), SINCE: stamp(now)}))
 
 
 def _object(extra: str) -> dict[str, Any]:
@@ -76,16 +80,3 @@ def _object(extra: str) -> dict[str, Any]:
     if isinstance(content, dict):
         return content
     return {NOTE: extra.strip()} if extra.strip() else {}
-
-
-def _line(name: str, record: Record) -> str:
-    """`line_of` of a report, with the time before it and the partners behind the class."""
-    head, _, message = line_of(name, record.result).partition(":")
-    met = " ".join(f"{partner}@{stamp(at)}" for partner, at in sorted(record.failed_with.items()))
-    partners = f" (failed with {met})" if met else ""
-    return f"{stamp(record.at)} {head}{partners}:{message}"
-
-
-def _partners(text: str) -> dict[str, int]:
-    pairs = (word.rpartition("@") for word in text.split())
-    return {name: at for name, _, when in pairs if name and (at := moment(when)) is not None}

@@ -211,13 +211,11 @@ def _within_limit(
 
     Nodes that will be resumed in this round still count: that may fail, and the next round is two seconds away. Nodes
     that somebody wants free do not: while machines are upgraded one after the other, a broken GPU is still drained for.
-    Nodes that are measured again count as drained, which they are again if they fail: what was found there is old then.
     Nodes that are set down are counted by themselves too, as that ends jobs, and so may hit drained nodes as well.
     """
-    wished = {action.node.name for action in closing}
-    rooms: dict[str | None, _Room] = {None: _Room.of(nodes, policy.max_drained, wished)}
+    rooms: dict[str | None, _Room] = {None: _Room.of(nodes, policy.max_drained)}
     for pool in {node.pool for node in nodes}:
-        rooms[pool] = _Room.of([node for node in nodes if node.pool == pool], policy.max_drained, wished)
+        rooms[pool] = _Room.of([node for node in nodes if node.pool == pool], policy.max_drained)
     usable = sum(1 for node in nodes if node.takes_jobs)
     granted: list[Action] = []
     held: list[Action] = []
@@ -247,11 +245,10 @@ class _Room:
     down: int
 
     @classmethod
-    def of(cls, nodes: list[NodeView], limit: Limit, wished: set[str]) -> _Room:
-        retested = sum(1 for node in nodes if node.is_under_retest and node.name not in wished)
+    def of(cls, nodes: list[NodeView], limit: Limit) -> _Room:
         return cls(
             limit=limit.of(sum(1 for node in nodes if not node.is_absent)),
-            drained=retested + sum(1 for node in nodes if node.own is not None and not node.is_declared),
+            drained=sum(1 for node in nodes if node.own is not None and not node.is_declared),
             down=sum(1 for node in nodes if node.own is not None and node.is_down),
         )
 

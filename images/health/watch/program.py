@@ -44,7 +44,6 @@ from images.common.kubernetes import own_namespace
 from images.common.log import Log
 from images.common.process import end_on_sigterm
 from images.common.wait import Clock
-from images.health.node_list import Sharing
 from images.health.node_tests.catalog import TESTS
 from images.health.slurm import Slurm, SlurmError, keep_looking
 from images.health.watch.decide import Policy
@@ -104,7 +103,7 @@ def _words(env: Mapping[str, str], name: str) -> frozenset[str]:
 
 def build(env: Mapping[str, str], log: Callable[[str], None], *, dry_run: bool) -> Watcher:
     """The watcher as the environment wants it. Raises ValueError."""
-    policy, slurm = policy_from(env), Slurm(runner=Sharing())
+    policy, slurm = policy_from(env), Slurm()
     namespace = own_namespace(env)
     rules = rules_from(env, namespace)
     unfollowed = env.get("MACHINES") == "no"

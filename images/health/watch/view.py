@@ -70,17 +70,8 @@ class NodeView(Record):
 
     @property
     def takes_jobs(self) -> bool:
-        """Whether a user's job could start on it."""
-        return not (self.is_closed or self.is_asleep or "NOT_RESPONDING" in self.states or self.is_under_retest)
-
-    @property
-    def is_under_retest(self) -> bool:
-        """Reserved and not drained, though something has failed there: a test is run again (`node_tests/retest.py`).
-
-        If that fails the node is drained as before, so its place is kept.
-        """
-        failed = any(finding.result.status is Status.FAIL for finding in self.findings.values())
-        return failed and "MAINTENANCE" in self.states and not self.is_closed
+        """Whether a user's job could start on it: not where a reservation keeps it for the tests."""
+        return not (self.is_closed or self.is_asleep or self.states & {"NOT_RESPONDING", "MAINTENANCE"})
 
     @property
     def is_declared(self) -> bool:

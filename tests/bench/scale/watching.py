@@ -59,9 +59,9 @@ def watching(bench: Measuring, nodes: int = NODES) -> None:
     bench.say(f"{nodes} records of nodes are made")
     with RecordSandbox(nodes) as sandbox:
         controller = sandbox.controller
-        (controller.root / "run/slurmstack/nodes").mkdir(parents=True)
+        (controller.root / "run/tests.json").write_text('{"max_under_test": "0"}')
         controller.start_program("health-watch", {"SLURM_CONF": CONF, "MACHINES": "no", "MEASURE_NEW": "yes"})
-        controller.start_program("health-tests", {"SLURM_CONF": CONF}, "--dry-run")
+        controller.start_program("health-tests", {"SLURM_CONF": CONF, "SETTINGS": "/run/tests.json"})
         time.sleep(SECONDS / 3)  # each begins with more than it does later
         found = [_minute(sandbox) for _ in range(bench.times(3))]
     name = "requests to slurmctld a minute by all that looks at nodes"

@@ -23,7 +23,7 @@ def with_tests(**tests: Any) -> dict[str, Any]:
 
 
 def test_tests_and_figures_are_those_of_the_images() -> None:
-    assert {name: tuple(sorted(test.units)) for name, test in CATALOG.items()} == {
+    assert {name: tuple(sorted(test.figures)) for name, test in CATALOG.items()} == {
         name: tuple(sorted(figures)) for name, figures in TESTS.items()
     }
     assert tuple(name for name, test in CATALOG.items() if test.default) == DEFAULT
@@ -49,10 +49,10 @@ def test_tests_and_figures_are_those_of_the_images() -> None:
 )
 def test_the_program_understands_the_file(tests: dict[str, Any]) -> None:
     settings = parse(json.loads(node_test_settings(load_config(with_tests(**tests)), ["default"])))
-    assert [test.name for test in settings.policy.tests] == list(tests.get("run", DEFAULT))
+    assert [test.name for test in settings.tests] == list(tests.get("run", DEFAULT))
     assert settings.infiniband == {"default"}
     assert settings.account == "health"
-    assert settings.place.directory == tests.get("directory", "/var/tmp")
+    assert settings.directory == tests.get("directory", "/var/tmp")
 
 
 def test_who_submits_them_has_an_account_of_its_own() -> None:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from pathlib import Path
-
 import pytest
 
-from images.common.command import Result
 from images.controller.control import Slurmctld
 from images.controller.node_list import FRESH_SECONDS, LONGEST_SECONDS, SHARE, NodeList
-from images.health.node_list import ARGV, OLDEST_SECONDS, Shared, Sharing
 from tests.fakes.commands import FakeClock, FakeRunner
 
 
@@ -70,76 +64,3 @@ def test_no_answer_is_asked_for_again_at_once(slurmctld: FakeSlurmctld, shared: 
     assert shared.nodes() is None
     assert shared.nodes() is None
     assert slurmctld.asked == 2
-
-
-# ---------------------------------------------------------------- in the watcher's pod
-
-
-class Pod:
-    """The watcher and the tests of nodes, and the commands that each has really started."""
-
-    def __init__(self, directory: Path) -> None:
-        self.time = 1_000_000.0
-        self.started: list[tuple[str, ...]] = []
-        self.lasts = 0.0
-        file = directory / "nodes.json"
-        self.watcher = Sharing(runner=self.run, file=file, wall=lambda: self.time)
-        self.tester = Shared(runner=self.run, file=file, wall=lambda: self.time)
-
-    def run(self, argv: Sequence[str], *, timeout: float = 10.0, env: object = None) -> Result:
-        del timeout, env
-        self.started.append(tuple(argv))
-        self.time += self.lasts
-        return Result(code=0, stdout=json.dumps({"nodes": len(self.started)}))
-
-    def reads(self) -> bool:
-        """Whether the tests take the watcher's list."""
-        before = len(self.started)
-        self.tester(list(ARGV))
-        return len(self.started) == before
-
-
-@pytest.fixture
-def pod(tmp_path: Path) -> Pod:
-    return Pod(tmp_path)
-
-
-def test_the_tests_of_nodes_take_the_watchers_list(pod: Pod) -> None:
-    assert not pod.reads(), "there is none yet"
-    answer = pod.watcher(list(ARGV))
-    pod.time += 5
-    assert pod.tester(list(ARGV)) == Result(code=0, stdout=answer.stdout)
-    pod.time += OLDEST_SECONDS
-    assert not pod.reads(), "the watcher is away"
-
-
-def test_a_list_from_before_a_change_of_their_own_is_not_taken(pod: Pod) -> None:
-    for argv, still in (
-        (["scontrol", "show", "node", "a-0", "--json"], True),
-        (["squeue", "--me"], True),
-        (["scontrol", "update", "nodename=a-0", "extra=x"], False),
-        (["sbatch", "x"], False),
-    ):
-        pod.watcher(list(ARGV))
-        pod.time += 1
-        pod.tester(argv)
-        assert pod.reads() is still, argv
-        pod.time += 1
-
-
-def test_what_counts_is_when_the_watcher_asked(pod: Pod) -> None:
-    """An answer that came after a change may have been made before it."""
-    pod.lasts = 3
-    asking_since = pod.time
-    pod.tester(["sbatch", "x"])
-    pod.time = asking_since
-    pod.watcher(list(ARGV))
-    pod.time += 10
-    assert not pod.reads()
-
-
-def test_where_nobody_else_looks_nothing_is_written(tmp_path: Path) -> None:
-    pod = Pod(tmp_path / "no-such-volume")
-    pod.watcher(list(ARGV))
-    assert not pod.reads()
-    assert not list(tmp_path.iterdir())

@@ -26,7 +26,6 @@ WELL = node("cpu-0")
 DISKS = node("cpu-1", "IDLE", "DRAIN", reason=f"health/disks [node]: {FULL.message}", results={"disks": FULL})
 EXAMPLE = [
     node("gpu-10", "DOWN", "NOT_RESPONDING", age=4800, reason="Not responding"),
-    node("gpu-2", "ALLOCATED", age=70, results={"clock": LATE}),
     node("gpu-1", "MIXED", "DRAIN", reason="fan is replaced on Monday, ask Carol before you resume it"),
     node(
         "gpu-0", "MIXED", "DRAIN", age=65, reason=f"health/gpu-xid [hardware]: {XID.message}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from images.health.registry import Registry
 from images.health.run import ByHand
 from images.health.runner import Outcome
 from tests.fakes.health_cluster import FakeCluster, Unreachable, answer, failure_of, health, node, pod
+from tests.stacks import dev, with_change
+from tests.unit.cli.command_line import stack_file
 
 
 def found(status: str = "ok", message: str = "", fault: str | None = None, **values: float) -> str:
@@ -94,6 +97,28 @@ def test_a_pod_that_is_leaving_can_still_be_asked(monkeypatch: pytest.MonkeyPatc
     assert (result.stdout, result.exit_code) == ("ok disks\n", 0)
 
 
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_a_node_is_measured_by_the_tests_of_nodes_and_their_exit_status_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int
+) -> None:
+    started: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        started.append(command)
+        return answer(code=code)
+
+    monkeypatch.setattr("cli.health.query.subprocess.run", run)
+    on = str(stack_file(tmp_path, with_change(dev(), "health", {"tests": {"enabled": True}})))
+    assert health(monkeypatch, FakeCluster(), "test", "w-0", "--config", on).exit_code == code
+    program = ["-c", "health-tests", "--", "/usr/libexec/slurmstack/health-tests", "--node", "w-0"]
+    assert started[0][-len(program) - 4 :] == ["exec", "-n", "slurm", "deployment/health-watch", *program]
+
+
+def test_a_stack_without_tests_of_nodes_measures_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    failure = failure_of(health(monkeypatch, Unreachable(), "test", "w-0"))
+    assert (failure.message, failure.code) == ("tests of nodes are off in this stack", 2)
+
+
 LISTED = "disks  periodic    room on the jail\nxid    never: no gpu  Xid errors\n"
 
 
@@ -126,6 +151,7 @@ def test_without_any_worker_there_is_nobody_to_ask(monkeypatch: pytest.MonkeyPat
         ("nodes", ["every half an hour, or every 5 minutes while", "older than 67 minutes, or 11, is old"]),
         ("--json", []),
         ("run", ["the watcher alone does that", "2 wrong usage, an unknown check or node, 3 not checked"]),
+        ("test", ["2 it cannot be measured"]),
         ("list", []),
     ],
 )

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from images.health.node_tests.judge import parse
 from images.health.node_tests.slurm import SCRIPT
 from tests.programs.waiting import wait_until
 
@@ -37,13 +36,7 @@ def environment(place: Path) -> dict[str, str]:
 
 
 def spec(place: Path, *argv: str, **changes: Any) -> str:
-    usual = {
-        "argv": argv,
-        "keep": "figure: .*",
-        "seconds": 20,
-        "environment": {"GREETING": "hello"},
-        "directory": str(place),
-    }
+    usual = {"argv": argv, "keep": "figure: .*", "directory": str(place)}
     return json.dumps({**usual, **changes})
 
 
@@ -52,7 +45,6 @@ def comment(place: Path) -> dict[str, Any]:
     assert (update, job) == ("update", "jobid=17")
     text = said.rstrip("\n")
     assert text.startswith("comment=")
-    assert parse(text.removeprefix("comment=")) is not None
     told: dict[str, Any] = json.loads(text.removeprefix("comment="))
     return told
 
@@ -64,7 +56,7 @@ def run(place: Path, *argv: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_it_tells_what_matters_of_the_output(place: Path) -> None:
-    said = run(place, "sh", "-c", 'echo noise; echo "figure:   $GREETING"; echo more >&2; echo figure: 2')
+    said = run(place, "sh", "-c", 'echo noise; echo "figure:   hello"; echo more >&2; echo figure: 2')
     assert said == {"code": 0, "platform": "2x NVIDIA H200", "text": "figure: hello\nfigure: 2"}
 
 
@@ -76,11 +68,6 @@ def test_it_tells_the_end_of_an_output_in_which_nothing_matters(place: Path) -> 
 def test_it_tells_that_there_is_no_tool(place: Path) -> None:
     said = run(place, "no-such-tool")
     assert (said["code"], said["end"]) == (127, "no-such-tool: No such file or directory")
-
-
-def test_it_ends_what_does_not_end(place: Path) -> None:
-    said = run(place, "sh", "-c", "echo figure: 1; sleep 60", seconds=0.3)
-    assert (said["code"], said["end"]) == (124, "no end within 0.3 s")
 
 
 def test_it_knows_the_cpus_and_has_a_directory_that_is_gone_after_it(place: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from images.health.node_tests import on_node
-from images.health.node_tests.judge import parse
 from images.health.node_tests.slurm import SCRIPT
 
 
@@ -15,9 +16,7 @@ def test_a_comment_is_never_longer_than_slurm_allows(character: str) -> None:
         for pattern in (".*", "nothing"):
             comment = on_node.told(0, text, pattern, character * 300)
             assert len(comment) <= on_node.LONGEST
-            said = parse(comment)
-            assert said is not None
-            assert said.cut or pattern == "nothing"
+            assert json.loads(comment).get("cut") or pattern == "nothing"
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""The tests themselves: what each runs on the node, and how its output is read."""
