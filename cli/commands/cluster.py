@@ -235,14 +235,13 @@ def _up_with_kubectl(
 
 def _apply(kubectl: Kubectl, planned: Plan, lock: Lock, report: Report, *, jobs: JobsTouched, timeout: int) -> None:
     with report.step(f"Applying {len(planned.objects)} objects to namespace {planned.namespace}") as step:
-        # What Slurm rejects takes no pool away and costs no job. Those that the new settings would end come before.
+        # What Slurm rejects takes no pool away and costs no job.
         accept = partial(_await, kubectl, planned, configuration_jobs(planned.objects), timeout, step)
-        cancel_lost_jobs(kubectl, planned.namespace, [job for job in jobs.lost if job.cause == "setting"])
         apply(kubectl, planned, lock, accept)
         forget_restore(kubectl, planned.namespace, planned.live.values())  # what left the stack is gone by now
-        if rest := [job for job in jobs.lost if job.cause != "setting"]:
+        if jobs.lost:
             accept()
-            cancel_lost_jobs(kubectl, planned.namespace, rest)
+            cancel_lost_jobs(kubectl, planned.namespace, jobs.lost)
     with report.step("Waiting until they have taken effect") as step:
         _await(kubectl, planned, planned.objects, timeout, step)
 

@@ -21,7 +21,7 @@ from cli.safety.changed import (
     ClusterChange,
     Document,
     keeps_partitions,
-    parse_conf,
+    partitions_in,
     pools_of,
     slurm_conf_in,
 )
@@ -29,7 +29,10 @@ from cli.safety.fates import FATES, REFUSED, Fate, Touched, dangers, span, touch
 from cli.safety.queue import Queue, await_queue, read_patiently, read_queue, task_ids
 
 LINES = 20
-"""Jobs that are printed at most; the rest is counted."""
+"""Running jobs that are printed at most, each with its reason; the rest is counted."""
+
+IDS = 10
+"""Pending jobs of one fate that are named at most, in one line."""
 
 _SILENCE = 3
 """Seconds after which it is said that slurmctld is waited for."""
@@ -126,8 +129,8 @@ def jobs_touched(
             for name in pools.keys() & new_pools.keys()
             if name in rolled or pools[name].is_elastic != new_pools[name].is_elastic
         ),
-        conf=parse_conf(slurm_conf_in(old)),
-        new_conf=parse_conf(slurm_conf_in(new)),
+        partitions=partitions_in(slurm_conf_in(old)),
+        new_partitions=partitions_in(slurm_conf_in(new)),
         keeps_partitions=keeps_partitions(item for item in old if item.get("kind") != "ConfigMap"),
     )
     with ThreadPoolExecutor() as pool:
@@ -137,7 +140,7 @@ def jobs_touched(
             queue = _answer(asked, kubectl, namespace, patient=bool(lost))
         except Failure as failure:
             return JobsTouched(unread=str(failure), dangers=lost)
-        in_force = replace(change, conf=parse_conf(queue.stack_conf))
+        in_force = replace(change, partitions=partitions_in(queue.stack_conf))
         return _found(queue, touched_jobs(in_force, queue, *asked.pods.result()))
 
 
@@ -173,8 +176,7 @@ def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> Jo
         )
         queue_goes = () if keeps_queue else ("the queue is deleted, and nobody knows what is in it",)
         return JobsTouched(unread=str(failure), dangers=(*lost, *queue_goes))
-    conf = parse_conf(queue.slurm_conf)
-    change = ClusterChange(pools=pools, new_pools={}, rolled=frozenset(), conf=conf, new_conf=conf)
+    change = ClusterChange(pools=pools, new_pools={}, rolled=frozenset(), partitions={}, new_partitions={})
     running = replace(queue, jobs=tuple(job for job in queue.jobs if not job.waits))
     fate: Fate = "stays_pending" if keeps_queue else "never_starts"
     why = "the queue stays on its volume for the next `up`" if keeps_queue else "the queue is deleted"
@@ -230,7 +232,7 @@ def refusal(found: JobsTouched, command: str = "up") -> Refused | None:
 
 
 def lines(found: JobsTouched) -> list[str]:
-    """The list for people: how many jobs there are, whose fate is what, and each job that is touched."""
+    """The list for people: how many jobs there are, whose fate is what, and each running job that is touched."""
     if found.unread:
         return [f"jobs: the queue could not be read: {found.unread}"]
     if not found.running and not found.pending:
@@ -238,13 +240,27 @@ def lines(found: JobsTouched) -> list[str]:
     head = f"jobs: {found.running} running, {found.pending} pending"
     if not found.touched:
         return [f"{head}; none is touched"]
+    running = [item for item in found.touched if item.nodes]
     told = [
         f"  {item.id} {item.user} {item.partition} {item.state} {FATES[item.fate][0]}: {item.why}"
-        for item in found.touched[:LINES]
+        for item in running[:LINES]
     ]
-    more = len(found.touched) - LINES
+    more = len(running) - LINES
     shares = "; ".join(map(found.share, found.counts()))
-    return [f"{head}; {shares}", *told, *([f"  ... and {more} more"] if more > 0 else [])]
+    return [f"{head}; {shares}", *told, *([f"  ... and {more} more"] if more > 0 else []), *_pending_lines(found)]
+
+
+def _pending_lines(found: JobsTouched) -> list[str]:
+    """One line for all pending jobs of the same fate."""
+    together: dict[tuple[Fate, str], list[Touched]] = {}
+    for item in found.touched:
+        if not item.nodes:
+            together.setdefault((item.fate, item.why), []).append(item)
+    return [
+        f"  {len(jobs)} pending job{'s' if len(jobs) > 1 else ''} {FATES[fate][len(jobs) > 1]}, as {why}: "
+        + _listed(jobs, IDS)
+        for (fate, why), jobs in together.items()
+    ]
 
 
 def print_jobs(found: JobsTouched) -> None:
@@ -270,5 +286,5 @@ def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) 
         console.print(f"cancelled: {escape(_listed(jobs))}", soft_wrap=True)
 
 
-def _listed(jobs: Sequence[Touched]) -> str:
-    return ", ".join(item.id for item in jobs[:LINES]) + (", ..." if len(jobs) > LINES else "")
+def _listed(jobs: Sequence[Touched], most: int = LINES) -> str:
+    return ", ".join(item.id for item in jobs[:most]) + (", ..." if len(jobs) > most else "")
