@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 
@@ -33,9 +32,6 @@ LINES = 20
 
 IDS = 10
 """Pending jobs of one fate that are named at most, in one line."""
-
-_SILENCE = 3
-"""Seconds after which it is said that slurmctld is waited for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,17 +84,13 @@ class JobsTouched:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """The queue and the worker pods, which a command may ask for long before it needs them."""
-
-    queue: Future[Queue]
-    pods: Future[tuple[dict[str, int], dict[str, int]]]
+Pods = tuple[dict[str, int], dict[str, int]]
+"""By worker pod: seconds that it may wait for its jobs; and those that are left to it, if it is ending."""
 
 
-def ask(pool: Executor, kubectl: Kubectl, namespace: str) -> Asked:
-    """Begin to read the queue and the worker pods."""
-    return Asked(queue=pool.submit(read_queue, kubectl, namespace), pods=pool.submit(_worker_pods, kubectl, namespace))
+def queue_and_pods(kubectl: Kubectl, namespace: str) -> tuple[Queue, Pods]:
+    """What a change is judged by. Raises Failure where slurmctld does not answer."""
+    return read_queue(kubectl, namespace), _worker_pods(kubectl, namespace)
 
 
 def jobs_touched(
@@ -108,13 +100,13 @@ def jobs_touched(
     old: Sequence[Document],
     new: Sequence[Document],
     rolled: Collection[str],
-    asked: Asked | None = None,
+    asked: Future[tuple[Queue, Pods]] | None = None,
 ) -> JobsTouched:
     """Look at the queue, and say what the change does to the jobs in it.
 
     `old`: the StatefulSets of controller and worker pools and the ConfigMap of Slurm's files, as they are in the
     cluster; where there is none of them, nothing has run yet. `new`: the objects that are to be. `rolled`: pools with
-    another pod template. `asked`: where the queue has been asked for already.
+    another pod template. `asked`: `queue_and_pods`, where a command has asked already while it did something else.
 
     What counts is the configuration in force. The ConfigMap may have one that Slurm has rejected, or may be missing.
     """
@@ -133,29 +125,18 @@ def jobs_touched(
         new_partitions=partitions_in(slurm_conf_in(new)),
         keeps_partitions=keeps_partitions(item for item in old if item.get("kind") != "ConfigMap"),
     )
-    with ThreadPoolExecutor() as pool:
-        asked = asked or ask(pool, kubectl, namespace)
-        lost = dangers(change)
-        try:
-            queue = _answer(asked, kubectl, namespace, patient=bool(lost))
-        except Failure as failure:
-            return JobsTouched(unread=str(failure), dangers=lost)
-        in_force = replace(change, partitions=partitions_in(queue.stack_conf))
-        return _found(queue, touched_jobs(in_force, queue, *asked.pods.result()))
-
-
-def _answer(asked: Asked, kubectl: Kubectl, namespace: str, *, patient: bool) -> Queue:
-    """The queue that was asked for. `patient`: a controller that is starting is waited for. Raises Failure."""
+    lost = dangers(change)
     try:
-        try:
-            return asked.queue.result(timeout=_SILENCE)
-        except TimeoutError:
-            typer.echo("slurmctld has not answered yet: waiting some seconds more", err=True)
-            return asked.queue.result()
+        queue, pods = asked.result() if asked else queue_and_pods(kubectl, namespace)
     except Failure as failure:
-        if not patient:
-            raise
-        return await_queue(kubectl, namespace, failure)
+        if not lost:
+            return JobsTouched(unread=str(failure))
+        try:
+            queue, pods = await_queue(kubectl, namespace, failure), _worker_pods(kubectl, namespace)
+        except Failure as again:
+            return JobsTouched(unread=str(again), dangers=lost)
+    in_force = replace(change, partitions=partitions_in(queue.stack_conf))
+    return _found(queue, touched_jobs(in_force, queue, *pods))
 
 
 def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> JobsTouched:
@@ -189,8 +170,8 @@ def _found(queue: Queue, touched: tuple[Touched, ...]) -> JobsTouched:
     return JobsTouched(running=len(queue.jobs) - waiting, pending=waiting, touched=touched)
 
 
-def _worker_pods(kubectl: Kubectl, namespace: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Seconds that worker pods may wait, by the template that they were made of; those left to the ones that end."""
+def _worker_pods(kubectl: Kubectl, namespace: str) -> Pods:
+    """Pods are asked themselves: their template may be another one by now."""
     one = '{.metadata.name}{" "}{.spec.terminationGracePeriodSeconds}{" "}{.metadata.deletionTimestamp}{"\\n"}'
     printed = kubectl.run(
         "get", "pods", "-n", namespace, "-l", POOL_LABEL, "-o", f"jsonpath={{range .items[*]}}{one}{{end}}"

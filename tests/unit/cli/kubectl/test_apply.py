@@ -174,16 +174,6 @@ def fresh() -> tuple[FakeCluster, Plan]:
     return kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
 
 
-def test_what_changes_is_sent_before_what_stays() -> None:
-    fresh = FakeCluster(items_there=[])
-    objects = plan(fresh, load_config(stacks.dev()), stacks.dev(), stack="test").objects
-    kubectl = FakeCluster(items_there=[item.document for item in objects if item.kind != "Secret"])
-    larger = stacks.with_change(stacks.dev(), "worker_nodes.default.size", 3)
-    apply(kubectl, plan(kubectl, load_config(larger), larger, stack="test"), UnrenewedLock(kubectl))
-    sent = next(kinds for kinds, command in zip(kubectl.sent, kubectl.applied, strict=True) if "--prune" in command)
-    assert sent.index("StatefulSet") < sent.index("Role")
-
-
 @pytest.mark.parametrize(("kind", "nodes"), [("StatefulSet", "2 nodes"), ("PodTemplate", "nodes")])
 def test_a_renamed_pool_is_explained(kind: str, nodes: str) -> None:
     _, planned = leaving_pool(kind)
