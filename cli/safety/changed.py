@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from slurm.names import CONFIG_MAP, CONTROLLER, ELASTIC_SETTINGS
+from slurm.names import CONFIG_MAP, ELASTIC_SETTINGS
 
 Document = Mapping[str, Any]
 """A Kubernetes object."""
@@ -44,8 +44,6 @@ class ClusterChange:
     """Pools that stay and whose pods are made anew, each when its node is idle."""
     partitions: Partitions
     new_partitions: Partitions
-    keeps_partitions: bool = True
-    """Whether the configuration agent that runs keeps a partition that leaves until its last job has gone."""
 
     @property
     def leaving_partitions(self) -> tuple[str, ...]:
@@ -107,13 +105,6 @@ def _pool(spec: Mapping[str, Any]) -> Pool:
         grace=int(pod.get("terminationGracePeriodSeconds", 30)),
         gives_back=variables.get("PREEMPTIBLE") == "yes",
     )
-
-
-def keeps_partitions(documents: Iterable[Document]) -> bool:
-    """Whether the configuration agent among some objects does. Before it did, slurmctld had no hook at its end."""
-    controllers = [item for item in documents if item["metadata"]["name"] == CONTROLLER and "template" in item["spec"]]
-    containers = [part for item in controllers for part in item["spec"]["template"]["spec"]["containers"]]
-    return not containers or any("preStop" in (part.get("lifecycle") or {}) for part in containers)
 
 
 def slurm_conf_in(documents: Iterable[Document]) -> str:

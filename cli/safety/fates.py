@@ -133,7 +133,7 @@ class _Judge:
 
     def _of_running(self, job: Job) -> Iterator[tuple[Fate, str]]:
         if self._leaving.issuperset(job.partitions):
-            yield self._kept(job)
+            yield "nothing", f"partition {job.partitions[0]!r} leaves when its jobs have ended"
         for node in job.nodes:
             name, why = node.rpartition("-")[0], self._node_goes(node)
             if self._change.gives_back(name):
@@ -153,15 +153,6 @@ class _Judge:
         """Whether a node is one of those that its pool, which becomes smaller, loses."""
         name = node.rpartition("-")[0]
         return name in self._staying and node not in self._staying[name]
-
-    def _kept(self, job: Job) -> tuple[Fate, str]:
-        name = job.partitions[0]
-        if self._change.keeps_partitions:
-            return "nothing", f"partition {name!r} leaves when its jobs have ended"
-        return "ends", (
-            f"partition {name!r} leaves, and the configuration agent that runs is of an older slurmstack, which does "
-            "not keep it: `up` without this change first"
-        )
 
     def _node_goes(self, node: str) -> str:
         """Why a node leaves or is made anew; empty if it stays."""
@@ -186,13 +177,11 @@ class _Judge:
     def _goes_with_its_nodes(self, name: str) -> bool:
         """Whether a partition leaves and can run no job any more; also one that left earlier, and loses its nodes now.
 
-        It is kept for the jobs that are in it, so with a node they still start.
+        The configuration agent keeps it for the jobs that are in it, so with a node they still start.
         """
         change, pools = self._change, self._there.get(name, ())
         if name not in self._there or name in change.new_partitions:
             return False
-        if name in self._leaving and not change.keeps_partitions:
-            return True
         is_news = name in self._leaving or any(pool in change.smaller_pools for pool in pools)
         return is_news and not any(size_of(change.new_pools, pool) for pool in pools)
 

@@ -19,7 +19,6 @@ from cli.safety.changed import (
     POOL_LABEL,
     ClusterChange,
     Document,
-    keeps_partitions,
     partitions_in,
     pools_of,
     slurm_conf_in,
@@ -123,7 +122,6 @@ def jobs_touched(
         ),
         partitions=partitions_in(slurm_conf_in(old)),
         new_partitions=partitions_in(slurm_conf_in(new)),
-        keeps_partitions=keeps_partitions(item for item in old if item.get("kind") != "ConfigMap"),
     )
     lost = dangers(change)
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -22,23 +21,6 @@ from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending,
 from tests.fakes.slurmctld import AWAY
 from tests.stacks import with_change
 from tests.unit.cli.safety.small_stack import STACK, touched, unread
-
-
-def controller(**slurmctld: Any) -> dict[str, Any]:
-    spec = {"template": {"spec": {"containers": [{"name": "slurmctld", **slurmctld}]}}}
-    return {"kind": "StatefulSet", "metadata": {"name": "controller"}, "spec": spec}
-
-
-@pytest.mark.parametrize(
-    ("there", "fate"), [(controller(), "ends"), (controller(lifecycle={"preStop": {"exec": {}}}), "nothing")]
-)
-def test_an_older_configuration_agent_would_end_the_jobs_of_a_partition_that_leaves(
-    there: dict[str, Any], fate: str
-) -> None:
-    kubectl = FakeKubectl(queue=job(partition="small") + "\n", in_force=slurm_conf(STACK))
-    old, new = objects(STACK), objects(without(STACK, "partitions", "small"))
-    assert fates(jobs_touched(kubectl, "slurm", old=[*old, there], new=new, rolled=())) == {"7": fate}
-
 
 # Partitions that leave
 
