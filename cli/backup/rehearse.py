@@ -78,7 +78,7 @@ class Rehearsal:
         """Rehearse a backup; `at` as for a restore. Raises Failure where it could not be put back or started."""
         accounting = self._stack.config.accounting.enabled
         parts = ["state", *(["database"] if accounting else []), *(["jail"] if jail else [])]
-        with held(self._kubectl, self._of, "rehearse", self._report, timeout=20, lease=LEASE) as lock:
+        with held(self._kubectl, self._of, "rehearse", self._report, timeout=20, lease=LEASE):
             self._remove_left()
             backup = chosen(self._kubectl, self._of, parts, at, self._report)
             outcome = Outcome(backup=str(backup["id"]), version=self._version)
@@ -92,8 +92,7 @@ class Rehearsal:
             finally:
                 outcome.seconds["total"] = time.monotonic() - begun
                 try:
-                    if not lock.is_lost:  # else what is there is the next one's
-                        self._remove()
+                    self._remove()
                 finally:  # what stays of it is no matter of the backup
                     if self._version == self._stack.config.slurm.version and (outcome.found or outcome.failed):
                         self._keep(outcome)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -106,7 +106,6 @@ class Restoring:
         """What another restore may have put back by half."""
         self._job: str | None = None
         self._other = ""
-        self._is_lost: Callable[[], bool] = lambda: False
         self.leaves_stopped = False
         """Whether Slurm is stopped after a run that succeeded."""
 
@@ -126,17 +125,12 @@ class Restoring:
             return ""
         return note.backup if (note.parts, note.backup) == (tuple(self._parts), at) else ""
 
-    def run(
-        self, backup: str, *, copy: bool, start: bool = True, only_start: bool = False,
-        is_lost: Callable[[], bool] = lambda: False,
-    ) -> str:  # fmt: skip
+    def run(self, backup: str, *, copy: bool, start: bool = True, only_start: bool = False) -> str:
         """Put the parts of a backup back; what was there is saved first, if `copy` is set. Returns what was said.
 
         Until something is put back, a failure starts all that was stopped. `start`: whether success does; otherwise
-        the next apply does, which may have an older release of Slurm. `only_start`: no more was agreed to. `is_lost`:
-        whether the cluster's lock is another command's by now.
+        the next apply does, which may have an older release of Slurm. `only_start`: no more was agreed to.
         """
-        self._is_lost = is_lost
         self._refuse_another()
         there = self._workloads.objects()
         before, put_back = note_of(there), next(filter(None, map(put_back_of, there)), "")
@@ -344,7 +338,7 @@ class Restoring:
     def _undo(self) -> None:
         """Nothing is put back yet: start what was stopped, and the schedule. Raises Failure that says what stays."""
         try:
-            if self._is_lost() or RESTORE in running_jobs_of(self._kubectl, self._namespace, BACKUP):
+            if RESTORE in running_jobs_of(self._kubectl, self._namespace, BACKUP):
                 return  # another one goes on with what is stopped
             if any(map(is_stopped, self._workloads.objects())):
                 self._note = replace(self._note, half=())

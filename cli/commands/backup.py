@@ -245,10 +245,8 @@ def restore(
     if not started and not yes and not (sys.stdin.isatty() and typer.confirm(f"{question}. Go on?")):
         raise Refused(question, hint="--yes does it")
     restoring.look_around()
-    with held(kubectl, namespace, "restore", report) as lock:
-        said = restoring.run(
-            found, copy=copy, start=not leave_stopped, only_start=bool(started), is_lost=lambda: lock.is_lost
-        )
+    with held(kubectl, namespace, "restore", report):
+        said = restoring.run(found, copy=copy, start=not leave_stopped, only_start=bool(started))
     for line in said.splitlines():
         if "restore: " in line:
             typer.echo(line, err=True)

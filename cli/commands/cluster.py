@@ -45,7 +45,8 @@ from cli.safety.both_ways import expected_effects, of_kubectl, of_pulumi, refuse
 from cli.safety.change import Change
 from cli.safety.comparison import against_state
 from cli.safety.effects import effects, refuse
-from cli.safety.jobs import Asked, JobsTouched, ask, cancel_lost_jobs, print_jobs, refuse_lost_jobs
+from cli.safety.jobs import JobsTouched, Pods, cancel_lost_jobs, print_jobs, queue_and_pods, refuse_lost_jobs
+from cli.safety.queue import Queue
 from cli.stack import Stack, open_stack
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
@@ -154,21 +155,20 @@ def _refuse_unreachable_images(config: ClusterConfig) -> None:
 def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool, adopt: bool) -> None:
     with program_loading():
         state = engines.export(stack)
-    with ThreadPoolExecutor() as pool:  # Slurm is asked while the program runs
-        policy = pool.submit(policies.policy_of, stack)
-        comparison = against_state(stack, state)
-        refuse_foreign_namespace(stack, adopt=adopt)
-        jobs = of_pulumi(stack, comparison.changes, comparison.resources)
-        costs = tuple(expected_effects(stack, comparison))
-        print_effects(costs)
-        print_jobs(jobs)
-        refuse(costs)
-        fit.refuse_root_of_engine(stack, comparison)
-        if not kill_jobs:
-            refuse_lost_jobs(jobs)
-        again = engines.resume(stack, state)
-        policies.print_silence(policy.result())
-        before = policies.prepare(stack, policy.result())
+    comparison = against_state(stack, state)
+    refuse_foreign_namespace(stack, adopt=adopt)
+    jobs = of_pulumi(stack, comparison.changes, comparison.resources)
+    costs = tuple(expected_effects(stack, comparison))
+    print_effects(costs)
+    print_jobs(jobs)
+    refuse(costs)
+    fit.refuse_root_of_engine(stack, comparison)
+    if not kill_jobs:
+        refuse_lost_jobs(jobs)
+    again = engines.resume(stack, state)
+    policy = policies.policy_of(stack)
+    policies.print_silence(policy)
+    before = policies.prepare(stack, policy)
     if jobs.lost:
         if not yes:  # the engine asks too late: it may wait for a pool that waits for these jobs
             require_terminal()
@@ -183,8 +183,7 @@ def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool, adopt: bool) ->
     policies.print_done(stack, before)
     if jobs.unread:
         require_slurmctld(kubectl, namespace)
-    if (planned := policy.result()) and planned.silent:
-        policies.require_answer(kubectl, stack.config, planned)
+    policies.require_answer(kubectl, stack.config, policy)
 
 
 def _up_with_kubectl(
@@ -235,14 +234,13 @@ def _up_with_kubectl(
 
 def _apply(kubectl: Kubectl, planned: Plan, lock: Lock, report: Report, *, jobs: JobsTouched, timeout: int) -> None:
     with report.step(f"Applying {len(planned.objects)} objects to namespace {planned.namespace}") as step:
-        # What Slurm rejects takes no pool away and costs no job. Those that the new settings would end come before.
+        # What Slurm rejects takes no pool away and costs no job.
         accept = partial(_await, kubectl, planned, configuration_jobs(planned.objects), timeout, step)
-        cancel_lost_jobs(kubectl, planned.namespace, [job for job in jobs.lost if job.cause == "setting"])
         apply(kubectl, planned, lock, accept)
         forget_restore(kubectl, planned.namespace, planned.live.values())  # what left the stack is gone by now
-        if rest := [job for job in jobs.lost if job.cause != "setting"]:
+        if jobs.lost:
             accept()
-            cancel_lost_jobs(kubectl, planned.namespace, rest)
+            cancel_lost_jobs(kubectl, planned.namespace, jobs.lost)
     with report.step("Waiting until they have taken effect") as step:
         _await(kubectl, planned, planned.objects, timeout, step)
 
@@ -255,10 +253,10 @@ def _tell_kept(kubectl: Kubectl, planned: Plan) -> None:
 
 def _plan_alone(
     kubectl: Kubectl, stack: Stack, lock: Lock, pool: Executor, *, adopt: bool = False
-) -> tuple[Plan, Asked, Future[policies.PolicyPlan | None]]:
+) -> tuple[Plan, Future[tuple[Queue, Pods]], Future[policies.PolicyPlan | None]]:
     """The plan, and what was asked of Slurm: all as it is while nobody else changes the cluster."""
     while True:
-        asked = ask(pool, kubectl, stack.config.cluster.namespace)
+        asked = pool.submit(queue_and_pods, kubectl, stack.config.cluster.namespace)
         policy = pool.submit(policies.planned_policy, kubectl, stack.config)
         planned = plan(kubectl, stack.config, stack.sections, stack=stack.name, adopt=adopt)
         if lock.is_held or not planned.exists:

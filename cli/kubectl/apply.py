@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,9 +94,10 @@ def plan(
 
     Raises Failure if the cluster is not one that kubectl may change. `adopt`: that of a stack of another name, too.
     """
-    with program_loading(), _reading(kubectl, config.cluster.namespace) as present:
-        kept = _kept(present.inside.result(), config.cluster.namespace)
-        planned = _compare(kubectl, config, record(sections, stack=stack, generated=kept), kept, present)
+    with program_loading():
+        inside = objects_in(kubectl, config.cluster.namespace)
+    kept = _kept(inside, config.cluster.namespace)
+    planned = _compare(kubectl, config, record(sections, stack=stack, generated=kept), kept, inside)
     if kept.damaged:
         raise Failure(
             f"Secret {GENERATED}: {', '.join(kept.damaged)} has not the length of such a key",
@@ -120,44 +120,30 @@ def effects_there(kubectl: Kubectl, config: ClusterConfig, recording: Recording)
     `recording`: a run of the program with this configuration. The engine itself would only find out in the middle of
     the update. Raises Failure if the namespace is somebody else's.
     """
-    with _reading(kubectl, config.cluster.namespace) as present:
-        planned = _compare(kubectl, config, recording, KeptValues({}), present)
+    planned = _compare(kubectl, config, recording, KeptValues({}), objects_in(kubectl, config.cluster.namespace))
     refuse_foreign(planned.live.get(("Namespace", planned.namespace)))
     refuse_half_restored(planned.inside.values())
     return planned.effects
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Present:
-    """What the cluster has, asked for while the program loads and runs: each takes kubectl about as long."""
-
-    inside: Future[Mapping[tuple[str, str], dict[str, Any]]]
-    rights: Future[list[dict[str, Any]]]
-
-
-@contextmanager
-def _reading(kubectl: Kubectl, namespace: str) -> Iterator[_Present]:
-    with ThreadPoolExecutor() as pool:
-        yield _Present(
-            inside=pool.submit(objects_in, kubectl, namespace),
-            rights=pool.submit(kubectl.items, RIGHTS_OUTSIDE, "-l", cluster_labels(namespace)),
-        )
-
-
 def _compare(
-    kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept: KeptValues, present: _Present
+    kubectl: Kubectl,
+    config: ClusterConfig,
+    recording: Recording,
+    kept: KeptValues,
+    inside: Mapping[tuple[str, str], dict[str, Any]],
 ) -> Plan:
-    inside = present.inside.result()
     objects = manifests(recording)
     live = live_objects(kubectl, objects, inside)
     wanted = {key(item.document): item.document for item in objects}
+    outside = kubectl.items(RIGHTS_OUTSIDE, "-l", cluster_labels(config.cluster.namespace))
     return Plan(
         namespace=config.cluster.namespace,
         objects=tuple(objects),
         kept=kept,
         live=live,
         inside=inside,
-        outside=tuple(item for item in present.rights.result() if key(item) not in wanted),
+        outside=tuple(item for item in outside if key(item) not in wanted),
         effects=effects(_expected(wanted, live, inside), config, old=map(of_object, inside.values()), way="kubectl"),
     )
 
@@ -210,8 +196,7 @@ def apply(kubectl: Kubectl, planned: Plan, lock: Lock, before_prune: Callable[[]
     scoped = [item for item in planned.objects if item.cluster_scoped]
     claims = [item for item in planned.objects if not item.cluster_scoped and not _is_pruned(item)]
     members = [item for item in planned.objects if _is_pruned(item)]
-    # What changes is sent before what stays: a new node's pod starts half a second earlier.
-    pruned = [item.document for item in sorted(members, key=lambda item: _stays(planned, item))]
+    pruned = [item.document for item in members]
     _free_volumes(kubectl, planned)
     beside = [*scoped, *claims]
     if not all(key(item.document) in planned.live for item in scoped):
@@ -230,21 +215,6 @@ def apply(kubectl: Kubectl, planned: Plan, lock: Lock, before_prune: Callable[[]
         kubectl.run("delete", kind.lower(), name, "--ignore-not-found")
     if planned.is_only_kept:
         unmark(kubectl, planned.namespace)
-
-
-def _stays(planned: Plan, item: Manifest) -> bool:
-    """Whether the cluster has the object as it is to be, as far as that can be told without asking the API server."""
-    return _has(planned.live.get(key(item.document)), item.document)
-
-
-def _has(present: Any, wanted: Any) -> bool:
-    """Whether all that is wanted is there; Kubernetes adds defaults of its own."""
-    if isinstance(wanted, Mapping):
-        return isinstance(present, Mapping) and all(_has(present.get(name), value) for name, value in wanted.items())
-    if isinstance(wanted, list):
-        same = isinstance(present, list) and len(present) == len(wanted)
-        return same and all(map(_has, present, wanted))
-    return bool(present == wanted)
 
 
 def _apply_all(kubectl: Kubectl, objects: Sequence[Manifest]) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 from cli.errors import Failure
@@ -124,9 +122,7 @@ def _dry_run(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, s
         return {key(objects[0].document): message(done.stderr)}
     # kubectl prints none of the objects where one of them fails: halves lead to that one in a few steps.
     middle = len(objects) // 2
-    with ThreadPoolExecutor() as pool:
-        first, second = pool.map(partial(_dry_run, kubectl), (objects[:middle], objects[middle:]))
-    return first | second
+    return _dry_run(kubectl, objects[:middle]) | _dry_run(kubectl, objects[middle:])
 
 
 APPLY = ("apply", "--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}")

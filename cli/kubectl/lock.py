@@ -1,6 +1,8 @@
 """One command that changes a cluster at a time: a Lease in its namespace, held while the command works.
 
-Only where kubectl applies: the Pulumi engine locks its own state.
+Nobody renews it. One whose process has ended without a word is taken away by the next command on the same machine;
+from elsewhere nobody can tell, and a person deletes it, as with the lock of Pulumi's state. Only where kubectl applies:
+the Pulumi engine locks its own state.
 """
 
 from __future__ import annotations
@@ -13,24 +15,25 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, message, understood
-from local.report import Report
+from local.report import Report, Step
 
 LEASE = "slurmstack"
 """Name of the Lease."""
 
-DURATION = 15
-"""Seconds without a renewal after which a holder counts as dead: killed, or its machine without power."""
+LINGER = 15
+"""Seconds that a lease stays whose process has ended: a kubectl that it has begun may be at work still."""
 
-RENEWAL = 4.0
-"""Seconds between two renewals."""
+PROCESS = "slurmstack/process"
+"""Annotation of a Lease: which process holds it (the boot of its machine, its namespace of processes, its number)."""
 
 POLL = 0.5
 """Seconds between two looks at a lease that somebody else holds."""
@@ -42,7 +45,7 @@ Work = Literal["up", "destroy", "restore", "rehearse", "rotate", "chaos", "jail 
 def held(
     kubectl: Kubectl, namespace: str, work: Work, report: Report, *, timeout: float = 900, lease: str = LEASE
 ) -> Iterator[Lock]:
-    """The cluster's lock. Raises Failure if others hold it for `timeout` seconds, or take it away in the end.
+    """The cluster's lock. Raises Failure if others hold it for `timeout` seconds.
 
     `lease`: another one, for work that changes nothing of the cluster and may be done once at a time.
     """
@@ -62,18 +65,12 @@ def held(
 def _interruptible() -> dict[signal.Signals, Any]:
     """Have all that ends a command do so as Ctrl-C does, which takes back what is half done; the handlers before.
 
-    A session that is cut off (SIGHUP, unless `nohup` ignores it), a pipeline that is cancelled (SIGTERM). What a
-    script's shell starts with `&` ignores SIGINT, by which a command that has lost its lock is stopped.
+    A session that is cut off (SIGHUP, unless `nohup` ignores it), a pipeline that is cancelled (SIGTERM).
     """
     if threading.current_thread() is not threading.main_thread():
         return {}
-    ends = {signal.SIGINT: signal.SIG_IGN, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
-    before: dict[signal.Signals, Any] = {}
-    for number, as_is in ends.items():
-        if signal.getsignal(number) == as_is:
-            before[number] = as_is
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _end)
-    return before
+    ends = (signal.SIGTERM, signal.SIGHUP)
+    return {number: signal.signal(number, _end) for number in ends if signal.getsignal(number) == signal.SIG_DFL}
 
 
 def _end(ended_by: int, _: FrameType | None) -> None:
@@ -98,76 +95,64 @@ class Lock:
         self, kubectl: Kubectl, namespace: str, work: Work, report: Report, timeout: float, *, lease: str = LEASE
     ) -> None:
         self._kubectl = kubectl
+        self._namespace = namespace
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._work = work
         self._report = report
         self._timeout = timeout
         self._name = lease
         self._held: dict[str, Any] = {}
-        self._lost = ""
         self.waited_for = ""
         """Who had it before, for people; empty if there was nobody to wait for."""
         self._going = False
         """Whether the namespace is being deleted. A lease in it can still be written, but goes with it."""
-        self._ended = threading.Event()
-        self._renewer = threading.Thread(target=self._renew, daemon=True)
 
     @property
     def is_held(self) -> bool:
         """Whether nobody else changes the cluster. False after `take` where there was no namespace to hold it in."""
         return bool(self._held)
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether another command has taken it, as nothing was heard of this one for long."""
-        return bool(self._lost)
-
     def take(self) -> None:
         """Hold the lock, after all others. Where the namespace is not there yet, nobody can: take it again then."""
-        if not self._create():
-            other = self._read()
-            first = _holder(other)
-            self.waited_for = first
-            with self._report.step(f"Waiting for {first}") as step:
-                self._wait(other, lambda holder: step.progress(0, 0, holder if holder != first else ""))
-        if self._held:
-            self._renewer.start()
+        if self._create():
+            return
+        other = self._read()
+        self.waited_for = first = _holder(other)
+        if other is not None and not has_died(other):
+            self._report.info(f"if it has ended without a word: {self._free}")
+        with self._report.step(f"Waiting for {first}") as step:
+            self._wait(first, step)
 
     def release(self) -> None:
-        """Let others have it."""
-        self._ended.set()
-        if self._renewer.ident is not None:
-            self._renewer.join()
-        if self._lost:
-            raise Failure(
-                f"nothing was heard of this command for {DURATION} s and more, so it was taken for dead: {self._lost}",
-                hint="run it again: it finishes what is left",
-            )
+        """Let others have it. One that was taken away, or has gone with the namespace, is left as it is."""
         if self._held:
-            ours = {name: self._held["metadata"][name] for name in ("uid", "resourceVersion")}
-            self._ask("delete", f"/{self._name}", {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": ours})
+            self._delete(self._held)
 
-    def _wait(self, other: Mapping[str, Any] | None, tell: Callable[[str], None]) -> None:
-        deadline = time.monotonic() + self._timeout
-        seen, since = _version(other), time.monotonic()
+    @property
+    def _free(self) -> str:
+        """The command that takes the lock away from whoever has it."""
+        return f"`{self._kubectl.shown} delete lease {self._name} -n {self._namespace}`"
+
+    def _wait(self, first: str, step: Step) -> None:
+        deadline, died = time.monotonic() + self._timeout, 0.0
         while not self._create():
             other, now = self._read(), time.monotonic()
-            if _version(other) != seen:
-                seen, since = _version(other), now
-            # No clock but this one tells that nothing was heard of the holder: others may be wrong.
-            elif other is not None and now - since > DURATION and self._put(other) == "":
-                return
+            holder = _holder(other)
+            died = (died or now) if other is not None and has_died(other) else 0.0
+            if other is not None and died and now - died >= LINGER:
+                self._delete(other)
             if now > deadline:
                 raise Failure(
-                    f"{_holder(other)} has not ended after {self._timeout:.0f} s", hint="run this again later"
+                    f"{holder} has not ended after {self._timeout:.0f} s",
+                    hint=f"run this again later, or if it is dead {self._free}",
                 )
-            self.waited_for = _holder(other) if other is not None else self.waited_for
-            tell(_holder(other))
+            self.waited_for = holder if other is not None else self.waited_for
+            step.progress(0, 0, holder if holder != first else "")
             time.sleep(POLL)
 
     def _create(self) -> bool:
         """Whether there is nothing to wait for: the lease is made, or there is no namespace for it."""
-        done = self._ask("create", "", self._lease({"name": self._name}))
+        done = self._ask("create", "", self._lease())
         self._going = "is being terminated" in done.stderr
         if done.returncode == 0:
             self._held = understood(done.stdout)
@@ -189,53 +174,38 @@ class Lock:
             raise Failure(message(done.stderr))
         return understood(done.stdout) if done.returncode == 0 else None
 
-    def _put(self, present: Mapping[str, Any]) -> str:
-        """Write ourselves into a lease that nobody has touched meanwhile; else what kubectl complains about."""
-        kept = {name: present["metadata"][name] for name in ("name", "uid", "resourceVersion")}
-        done = self._ask("replace", f"/{self._name}", self._lease(kept))
-        if done.returncode == 0:
-            self._held = understood(done.stdout)
-        return "" if done.returncode == 0 else done.stderr or "no answer"
+    def _delete(self, lease: Mapping[str, Any]) -> None:
+        ours = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": lease["metadata"]["uid"]}}
+        self._ask("delete", f"/{self._name}", ours)
 
-    def _renew(self) -> None:
-        while not self._ended.wait(RENEWAL):
-            complaint = self._put(self._held)
-            if "(Conflict)" not in complaint and "(NotFound)" not in complaint:
-                continue  # renewed, or the cluster did not answer
-            try:
-                other = self._read()
-            except Failure:
-                continue  # nor did it now
-            if other is None and self._work == "destroy":
-                return  # it has gone with the namespace
-            if (
-                other is not None
-                and other.get("spec", {}).get("holderIdentity") == self._held["spec"]["holderIdentity"]
-            ):
-                self._held = other  # the answer to the last renewal was lost
-                continue
-            self._lost = _holder(other) if other else "others have changed the cluster meanwhile"
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            return
-
-    def _lease(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        begun = self._held.get("spec", {}).get("acquireTime", now)
+    def _lease(self) -> dict[str, Any]:
         who = f"slurmstack {self._work} of {os.environ.get('USER') or os.getuid()}@{socket.gethostname()}"
-        spec = {"holderIdentity": f"{who} (pid {os.getpid()})", "leaseDurationSeconds": DURATION}
+        begun = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": metadata,
-            "spec": {**spec, "acquireTime": begun, "renewTime": now},
+            "metadata": {"name": self._name, "annotations": {PROCESS: f"{machine()} {os.getpid()}"}},
+            "spec": {"holderIdentity": f"{who} (pid {os.getpid()})", "acquireTime": begun},
         }
 
     def _ask(self, verb: str, place: str, document: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
         return self._kubectl.run(verb, "--raw", self._path + place, "-f", "-", stdin=json.dumps(document), check=False)
 
 
-def _version(lease: Mapping[str, Any] | None) -> str:
-    return str(lease["metadata"]["resourceVersion"]) if lease else ""
+def has_died(lease: Mapping[str, Any]) -> bool:
+    """Whether the process that holds a lease was one of this machine, and has ended."""
+    noted = (lease["metadata"].get("annotations") or {}).get(PROCESS, "")
+    where, _, number = str(noted).rpartition(" ")
+    return bool(where) and where == machine() and number.isdigit() and not Path("/proc", number).exists()
+
+
+def machine() -> str:
+    """Where process numbers mean the same as here; empty where nobody can tell (not Linux)."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
 
 
 def _holder(lease: Mapping[str, Any] | None) -> str:

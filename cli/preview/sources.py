@@ -20,7 +20,7 @@ from cli.program.recording import record
 from cli.safety.both_ways import expected_effects, of_kubectl, of_pulumi, refuse_foreign_namespace
 from cli.safety.comparison import against_recording, against_state, of_export
 from cli.safety.effects import effects
-from cli.safety.jobs import ask
+from cli.safety.jobs import queue_and_pods
 from cli.stack import Stack, open_stack
 from config import ConfigError
 
@@ -31,7 +31,7 @@ def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
     What we refuse, the API server may refuse too: then there is our reason, and no list of changes.
     """
     with ThreadPoolExecutor() as pool:  # Slurm is asked while the program loads and runs
-        asked = ask(pool, kubectl, stack.config.cluster.namespace)
+        asked = pool.submit(queue_and_pods, kubectl, stack.config.cluster.namespace)
         policy = pool.submit(policies.planned_policy, kubectl, stack.config)
         planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
         first = Preview(
@@ -59,10 +59,9 @@ def of_engine(stack: Stack) -> Preview:
     """
     state = engines.export(stack)
     refuse_foreign_namespace(stack)
-    with ThreadPoolExecutor() as pool:  # Slurm is asked while the engine compares
-        policy = pool.submit(policies.policy_of, stack)
-        code, printed = engines.preview(stack)
-    preview = Preview(stack=stack.name, against="engine", summary=summarize(stack.config), policy=policy.result())
+    code, printed = engines.preview(stack)
+    policy = policies.policy_of(stack)
+    preview = Preview(stack=stack.name, against="engine", summary=summarize(stack.config), policy=policy)
     if code != 0:
         comparison = against_state(stack, state)
         refused = replace(preview, effects=tuple(expected_effects(stack, comparison)), notes=(NOT_COMPARED,))

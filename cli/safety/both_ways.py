@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 
 from cli.access.reach import reach, reach_if_made
 from cli.errors import Failure
@@ -15,15 +15,19 @@ from cli.safety.change import Change
 from cli.safety.changed import POOL_LABEL
 from cli.safety.comparison import Comparison
 from cli.safety.effects import Effect
-from cli.safety.jobs import Asked, JobsTouched, ask, jobs_touched
+from cli.safety.jobs import JobsTouched, Pods, jobs_touched
 from cli.safety.owner import refuse_foreign, refuse_other_stack
+from cli.safety.queue import Queue
 from cli.stack import Stack
 from config.nebius.cloud import NebiusCloud
 from slurm.names import CONFIG_MAP, CONTROLLER
 
 
 def of_kubectl(
-    kubectl: Kubectl, planned: Plan, found: Sequence[Change] | None = None, asked: Asked | None = None
+    kubectl: Kubectl,
+    planned: Plan,
+    found: Sequence[Change] | None = None,
+    asked: Future[tuple[Queue, Pods]] | None = None,
 ) -> JobsTouched:
     """What applying a plan does to the jobs.
 
@@ -54,10 +58,10 @@ def of_pulumi(stack: Stack, found: Iterable[Change], resources: Iterable[Resourc
         kubectl = reach_if_made(stack)
         if kubectl is None:
             return JobsTouched()
-        with ThreadPoolExecutor() as pool:
-            asked = ask(pool, kubectl, namespace)
-            conf = pool.submit(kubectl.items, "configmap", CONFIG_MAP, "-n", namespace)
-            old = kubectl.items("statefulset,podtemplate", "-n", namespace) + conf.result()
+        old = [
+            *kubectl.items("statefulset,podtemplate", "-n", namespace),
+            *kubectl.items("configmap", CONFIG_MAP, "-n", namespace),
+        ]
     except Failure as failure:
         return JobsTouched(unread=str(failure))
     return jobs_touched(
@@ -66,7 +70,6 @@ def of_pulumi(stack: Stack, found: Iterable[Change], resources: Iterable[Resourc
         old=old,
         new=[item.inputs for item in resources if item.type.startswith("kubernetes:")],
         rolled=_rolled(found),
-        asked=asked,
     )
 
 

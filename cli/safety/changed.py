@@ -1,15 +1,14 @@
-"""What a change does to the parts of a cluster that jobs depend on: pools, partitions and Slurm's settings."""
+"""What a change does to the parts of a cluster that jobs depend on: pools and partitions."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from config.times import seconds
-from slurm.names import CONFIG_MAP, CONTROLLER, ELASTIC_SETTINGS
+from slurm.names import CONFIG_MAP, ELASTIC_SETTINGS
 
 Document = Mapping[str, Any]
 """A Kubernetes object."""
@@ -24,12 +23,6 @@ class Pool:
     """A worker pool's StatefulSet, as jobs see it."""
 
     size: int
-    cpus: int
-    memory: int
-    """MiB that Slurm may give to jobs on each node."""
-    tmp: int
-    """MiB that the pool's scratch has for `--tmp`; 0 without one."""
-    features: frozenset[str]
     grace: int
     """Seconds that a leaving pod may wait for its jobs."""
     is_elastic: bool = False
@@ -37,24 +30,8 @@ class Pool:
     """Whether a pod that is told to go gives its jobs back at once (`preemptible`)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Partition:
-    """A `PartitionName` line of slurm.conf."""
-
-    pools: tuple[str, ...]
-    max_time: int | None
-    """Seconds; None without a limit."""
-    default_memory: int | None = None
-    """MiB for each CPU of a job that asks for no memory; None: what the whole cluster has."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlurmConf:
-    """What is in a slurm.conf."""
-
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """By their names in lower case."""
-    partitions: Mapping[str, Partition] = field(default_factory=dict)
+Partitions = Mapping[str, tuple[str, ...]]
+"""Partitions by name, each with its pools."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,15 +42,13 @@ class ClusterChange:
     new_pools: Mapping[str, Pool]
     rolled: frozenset[str]
     """Pools that stay and whose pods are made anew, each when its node is idle."""
-    conf: SlurmConf
-    new_conf: SlurmConf
-    keeps_partitions: bool = True
-    """Whether the configuration agent that runs keeps a partition that leaves until its last job has gone."""
+    partitions: Partitions
+    new_partitions: Partitions
 
     @property
     def leaving_partitions(self) -> tuple[str, ...]:
         """Partitions that this change takes out of the stack."""
-        return tuple(name for name in self.conf.partitions if name not in self.new_conf.partitions)
+        return tuple(name for name in self.partitions if name not in self.new_partitions)
 
     def gives_back(self, name: str) -> bool:
         """Whether all pods of a pool are told to go with its template, as when the cloud takes their machines."""
@@ -125,23 +100,11 @@ def _pool(spec: Mapping[str, Any]) -> Pool:
     pod = spec["template"]["spec"]
     slurmd: Mapping[str, Any] = next((item for item in pod["containers"] if item["name"] == "slurmd"), {})
     variables = {item["name"]: item.get("value", "") for item in slurmd.get("env") or []}
-    node = dict(_OPTION.findall(variables.get("NODE_CONF", "")))
     return Pool(
         size=int(spec.get("replicas", 1)),
-        cpus=int(node.get("CPUs", 0)),
-        memory=int(node.get("RealMemory", 0)),
-        tmp=int(node.get("TmpDisk", 0)),
-        features=frozenset(node.get("Feature", "").split(",")),
         grace=int(pod.get("terminationGracePeriodSeconds", 30)),
         gives_back=variables.get("PREEMPTIBLE") == "yes",
     )
-
-
-def keeps_partitions(documents: Iterable[Document]) -> bool:
-    """Whether the configuration agent among some objects does. Before it did, slurmctld had no hook at its end."""
-    controllers = [item for item in documents if item["metadata"]["name"] == CONTROLLER and "template" in item["spec"]]
-    containers = [part for item in controllers for part in item["spec"]["template"]["spec"]["containers"]]
-    return not containers or any("preStop" in (part.get("lifecycle") or {}) for part in containers)
 
 
 def slurm_conf_in(documents: Iterable[Document]) -> str:
@@ -152,27 +115,8 @@ def slurm_conf_in(documents: Iterable[Document]) -> str:
     return ""
 
 
-def _limit(text: str) -> int | None:
-    """Seconds; none as well where Slurm will say that it cannot read it, in its own words."""
-    try:
-        return seconds(text)
-    except ValueError:
-        return None
-
-
-def parse_conf(text: str) -> SlurmConf:
-    """What a slurm.conf says, as we write them: one setting or one partition a line."""
-    settings: dict[str, str] = {}
-    partitions: dict[str, Partition] = {}
-    for line in (line for line in text.splitlines() if not line.startswith("#")):
-        key, _, value = line.partition("=")
-        if key.lower() == "partitionname":
-            options = {name.lower(): text for name, text in _OPTION.findall(line)}
-            partitions[options["partitionname"]] = Partition(
-                pools=tuple(options.get("nodes", "").split(",")),
-                max_time=_limit(options.get("maxtime", "UNLIMITED")),
-                default_memory=int(memory) if (memory := options.get("defmempercpu", "")).isdigit() else None,
-            )
-        elif key.lower() != "nodeset":
-            settings[key.lower()] = value
-    return SlurmConf(settings=settings, partitions=partitions)
+def partitions_in(slurm_conf: str) -> dict[str, tuple[str, ...]]:
+    """The partitions of a slurm.conf and their pools, as we write them: one partition a line."""
+    lines = (line for line in slurm_conf.splitlines() if line.lower().startswith("partitionname="))
+    found = ({name.lower(): text for name, text in _OPTION.findall(line)} for line in lines)
+    return {options["partitionname"]: tuple(options.get("nodes", "").split(",")) for options in found}

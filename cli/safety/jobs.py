@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 
@@ -20,8 +19,7 @@ from cli.safety.changed import (
     POOL_LABEL,
     ClusterChange,
     Document,
-    keeps_partitions,
-    parse_conf,
+    partitions_in,
     pools_of,
     slurm_conf_in,
 )
@@ -29,10 +27,10 @@ from cli.safety.fates import FATES, REFUSED, Fate, Touched, dangers, span, touch
 from cli.safety.queue import Queue, await_queue, read_patiently, read_queue, task_ids
 
 LINES = 20
-"""Jobs that are printed at most; the rest is counted."""
+"""Running jobs that are printed at most, each with its reason; the rest is counted."""
 
-_SILENCE = 3
-"""Seconds after which it is said that slurmctld is waited for."""
+IDS = 10
+"""Pending jobs of one fate that are named at most, in one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,17 +83,13 @@ class JobsTouched:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """The queue and the worker pods, which a command may ask for long before it needs them."""
-
-    queue: Future[Queue]
-    pods: Future[tuple[dict[str, int], dict[str, int]]]
+Pods = tuple[dict[str, int], dict[str, int]]
+"""By worker pod: seconds that it may wait for its jobs; and those that are left to it, if it is ending."""
 
 
-def ask(pool: Executor, kubectl: Kubectl, namespace: str) -> Asked:
-    """Begin to read the queue and the worker pods."""
-    return Asked(queue=pool.submit(read_queue, kubectl, namespace), pods=pool.submit(_worker_pods, kubectl, namespace))
+def queue_and_pods(kubectl: Kubectl, namespace: str) -> tuple[Queue, Pods]:
+    """What a change is judged by. Raises Failure where slurmctld does not answer."""
+    return read_queue(kubectl, namespace), _worker_pods(kubectl, namespace)
 
 
 def jobs_touched(
@@ -105,13 +99,13 @@ def jobs_touched(
     old: Sequence[Document],
     new: Sequence[Document],
     rolled: Collection[str],
-    asked: Asked | None = None,
+    asked: Future[tuple[Queue, Pods]] | None = None,
 ) -> JobsTouched:
     """Look at the queue, and say what the change does to the jobs in it.
 
     `old`: the StatefulSets of controller and worker pools and the ConfigMap of Slurm's files, as they are in the
     cluster; where there is none of them, nothing has run yet. `new`: the objects that are to be. `rolled`: pools with
-    another pod template. `asked`: where the queue has been asked for already.
+    another pod template. `asked`: `queue_and_pods`, where a command has asked already while it did something else.
 
     What counts is the configuration in force. The ConfigMap may have one that Slurm has rejected, or may be missing.
     """
@@ -126,33 +120,21 @@ def jobs_touched(
             for name in pools.keys() & new_pools.keys()
             if name in rolled or pools[name].is_elastic != new_pools[name].is_elastic
         ),
-        conf=parse_conf(slurm_conf_in(old)),
-        new_conf=parse_conf(slurm_conf_in(new)),
-        keeps_partitions=keeps_partitions(item for item in old if item.get("kind") != "ConfigMap"),
+        partitions=partitions_in(slurm_conf_in(old)),
+        new_partitions=partitions_in(slurm_conf_in(new)),
     )
-    with ThreadPoolExecutor() as pool:
-        asked = asked or ask(pool, kubectl, namespace)
-        lost = dangers(change)
-        try:
-            queue = _answer(asked, kubectl, namespace, patient=bool(lost))
-        except Failure as failure:
-            return JobsTouched(unread=str(failure), dangers=lost)
-        in_force = replace(change, conf=parse_conf(queue.stack_conf))
-        return _found(queue, touched_jobs(in_force, queue, *asked.pods.result()))
-
-
-def _answer(asked: Asked, kubectl: Kubectl, namespace: str, *, patient: bool) -> Queue:
-    """The queue that was asked for. `patient`: a controller that is starting is waited for. Raises Failure."""
+    lost = dangers(change)
     try:
-        try:
-            return asked.queue.result(timeout=_SILENCE)
-        except TimeoutError:
-            typer.echo("slurmctld has not answered yet: waiting some seconds more", err=True)
-            return asked.queue.result()
+        queue, pods = asked.result() if asked else queue_and_pods(kubectl, namespace)
     except Failure as failure:
-        if not patient:
-            raise
-        return await_queue(kubectl, namespace, failure)
+        if not lost:
+            return JobsTouched(unread=str(failure))
+        try:
+            queue, pods = await_queue(kubectl, namespace, failure), _worker_pods(kubectl, namespace)
+        except Failure as again:
+            return JobsTouched(unread=str(again), dangers=lost)
+    in_force = replace(change, partitions=partitions_in(queue.stack_conf))
+    return _found(queue, touched_jobs(in_force, queue, *pods))
 
 
 def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> JobsTouched:
@@ -173,8 +155,7 @@ def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> Jo
         )
         queue_goes = () if keeps_queue else ("the queue is deleted, and nobody knows what is in it",)
         return JobsTouched(unread=str(failure), dangers=(*lost, *queue_goes))
-    conf = parse_conf(queue.slurm_conf)
-    change = ClusterChange(pools=pools, new_pools={}, rolled=frozenset(), conf=conf, new_conf=conf)
+    change = ClusterChange(pools=pools, new_pools={}, rolled=frozenset(), partitions={}, new_partitions={})
     running = replace(queue, jobs=tuple(job for job in queue.jobs if not job.waits))
     fate: Fate = "stays_pending" if keeps_queue else "never_starts"
     why = "the queue stays on its volume for the next `up`" if keeps_queue else "the queue is deleted"
@@ -187,8 +168,8 @@ def _found(queue: Queue, touched: tuple[Touched, ...]) -> JobsTouched:
     return JobsTouched(running=len(queue.jobs) - waiting, pending=waiting, touched=touched)
 
 
-def _worker_pods(kubectl: Kubectl, namespace: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Seconds that worker pods may wait, by the template that they were made of; those left to the ones that end."""
+def _worker_pods(kubectl: Kubectl, namespace: str) -> Pods:
+    """Pods are asked themselves: their template may be another one by now."""
     one = '{.metadata.name}{" "}{.spec.terminationGracePeriodSeconds}{" "}{.metadata.deletionTimestamp}{"\\n"}'
     printed = kubectl.run(
         "get", "pods", "-n", namespace, "-l", POOL_LABEL, "-o", f"jsonpath={{range .items[*]}}{one}{{end}}"
@@ -230,7 +211,7 @@ def refusal(found: JobsTouched, command: str = "up") -> Refused | None:
 
 
 def lines(found: JobsTouched) -> list[str]:
-    """The list for people: how many jobs there are, whose fate is what, and each job that is touched."""
+    """The list for people: how many jobs there are, whose fate is what, and each running job that is touched."""
     if found.unread:
         return [f"jobs: the queue could not be read: {found.unread}"]
     if not found.running and not found.pending:
@@ -238,13 +219,27 @@ def lines(found: JobsTouched) -> list[str]:
     head = f"jobs: {found.running} running, {found.pending} pending"
     if not found.touched:
         return [f"{head}; none is touched"]
+    running = [item for item in found.touched if item.nodes]
     told = [
         f"  {item.id} {item.user} {item.partition} {item.state} {FATES[item.fate][0]}: {item.why}"
-        for item in found.touched[:LINES]
+        for item in running[:LINES]
     ]
-    more = len(found.touched) - LINES
+    more = len(running) - LINES
     shares = "; ".join(map(found.share, found.counts()))
-    return [f"{head}; {shares}", *told, *([f"  ... and {more} more"] if more > 0 else [])]
+    return [f"{head}; {shares}", *told, *([f"  ... and {more} more"] if more > 0 else []), *_pending_lines(found)]
+
+
+def _pending_lines(found: JobsTouched) -> list[str]:
+    """One line for all pending jobs of the same fate."""
+    together: dict[tuple[Fate, str], list[Touched]] = {}
+    for item in found.touched:
+        if not item.nodes:
+            together.setdefault((item.fate, item.why), []).append(item)
+    return [
+        f"  {len(jobs)} pending job{'s' if len(jobs) > 1 else ''} {FATES[fate][len(jobs) > 1]}, as {why}: "
+        + _listed(jobs, IDS)
+        for (fate, why), jobs in together.items()
+    ]
 
 
 def print_jobs(found: JobsTouched) -> None:
@@ -270,5 +265,5 @@ def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) 
         console.print(f"cancelled: {escape(_listed(jobs))}", soft_wrap=True)
 
 
-def _listed(jobs: Sequence[Touched]) -> str:
-    return ", ".join(item.id for item in jobs[:LINES]) + (", ..." if len(jobs) > LINES else "")
+def _listed(jobs: Sequence[Touched], most: int = LINES) -> str:
+    return ", ".join(item.id for item in jobs[:most]) + (", ..." if len(jobs) > most else "")

@@ -19,7 +19,7 @@ from images.controller.configuration import SLURM_CONF
 from images.controller.leaving import without_block
 from slurm.names import CONTROLLER, CONTROLLER_HOST
 
-FIELDS = ("%i", "%u", "%P", "%T", "%N", "%L", "%l", "%D", "%c", "%m", "%d", "%f", "%n")
+FIELDS = ("%i", "%u", "%P", "%T", "%N", "%L", "%l", "%D", "%c", "%m", "%f", "%n")
 """What is asked of a job, in the order of `Job`: letters that squeue has had for long, and prints in full."""
 
 SEPARATOR = "\t"
@@ -70,8 +70,6 @@ class Job:
     """CPUs that it needs on each node."""
     min_memory: float
     """Memory in MiB that it needs on a node at least: its `--mem`, or that of one CPU."""
-    min_tmp: float
-    """MiB of /tmp that each of its nodes must have (`--tmp`)."""
     constraint: str
     """As written in `--constraint`; empty for none."""
     wanted_nodes: tuple[str, ...]
@@ -168,7 +166,7 @@ def task_ids(id_: str) -> Iterator[str]:
 
 
 def _job(fields: list[str]) -> Job:
-    id_, user, partitions, state, nodes, left, limit, min_nodes, min_cpus, memory, tmp, constraint, wanted = fields
+    id_, user, partitions, state, nodes, left, limit, min_nodes, min_cpus, memory, constraint, wanted = fields
     limited = (_seconds(limit) or _NO_LIMIT) < _NO_LIMIT
     return Job(
         id=id_,
@@ -181,7 +179,6 @@ def _job(fields: list[str]) -> Job:
         min_nodes=_number(min_nodes),
         min_cpus=_number(min_cpus),
         min_memory=_mebibytes(memory),
-        min_tmp=_mebibytes(tmp),
         constraint="" if constraint == "(null)" else constraint,
         wanted_nodes=expand("" if wanted == "(null)" else wanted),
     )

@@ -31,8 +31,10 @@ def apply(slurm: SlurmOnKubernetes, sections: dict[str, Any]) -> set[str]:
     assert said["outcome"] != "refused" or said["jobs"]["refused"], said["refusals"]
     # `up` looks again, and names those that have come since.
     printed = slurmstack("up", "--yes", "--kill-jobs", *options).stdout
-    later = re.findall(r"(?m)^ +(\S+) alice .*(?:is ended|never starts): ", printed)
-    return {job["id"] for job in said["jobs"]["jobs"] if job["fate"] in {"ends", "never_starts"}} | set(later)
+    later = re.findall(r"(?m)^ +(\S+) alice .*is ended: ", printed)
+    cancelled = [job for line in re.findall(r"(?m)^cancelled: (.*)$", printed) for job in line.split(", ")]
+    told = {job["id"] for job in said["jobs"]["jobs"] if job["fate"] in {"ends", "never_starts"}}
+    return told | set(later) | set(cancelled)
 
 
 @pytest.mark.timeout(600 + 150 * CHANGES)

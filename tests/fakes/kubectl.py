@@ -53,14 +53,11 @@ class FakeKubectl(PlayedKubectl):
         raise AssertionError(f"unexpected kubectl {arguments}")
 
 
-class UnrenewedLock(Lock):
-    """A lock of a test, which nobody releases: it would be renewed in the middle of another one."""
+class UpLock(Lock):
+    """The lock of an `up` of a test."""
 
     def __init__(self, kubectl: Kubectl) -> None:
         super().__init__(kubectl, "slurm", "up", PlainReport(), 1)
-
-    def _renew(self) -> None:
-        pass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,7 +61,7 @@ def slurm_conf(sections: dict[str, Any]) -> str:
 def job(id_: str = "7", **fields: str) -> str:
     """A line of squeue: a running job on cpu-3 without a time limit unless said otherwise."""
     running = {"state": "RUNNING", "nodes": "cpu-3", "left": "UNLIMITED", "limit": "UNLIMITED"}
-    known = {"user": "alice", "partition": "main", **running, "count": "1", "cpus": "1", "memory": "500M", "tmp": "0"}
+    known = {"user": "alice", "partition": "main", **running, "count": "1", "cpus": "1", "memory": "500M"}
     values = {"id": id_, **known, "constraint": "(null)", "wanted": "", **fields}
     assert len(values) == len(FIELDS)
     return SEPARATOR.join(values.values())

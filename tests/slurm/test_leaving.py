@@ -204,21 +204,6 @@ def test_a_limit_that_is_too_small_for_the_jobs_there_are_is_refused(
     assert states(cluster, running) == ["RUNNING"], cluster.logs()
 
 
-def test_a_default_of_memory_that_no_node_has_holds_jobs_that_asked_for_none(
-    cluster: SlurmSandbox, two: dict[str, str]
-) -> None:
-    """What `up` refuses for, and why: cli/safety/fates.py. Set back, such a job stays as it is."""
-    asked = submit(cluster, "--hold", "--mem=100")
-    unasked = submit(cluster, "--hold")
-    found = change(cluster, edited(two, "DefMemPerCPU=100000"))
-    assert found["active"] != config_hash(two), found
-    cluster.run(f"scontrol release {asked} {unasked}")
-    wait_until(lambda: shown(cluster, unasked)[0]["Reason"] == "BadConstraints", lambda: str(shown(cluster, unasked)))
-    wait_for_states(cluster, "RUNNING", asked)
-    change(cluster, two)
-    assert shown(cluster, unasked)[0]["Priority"] == "0"
-
-
 def test_jobs_that_name_several_partitions_outlive_one_that_leaves(cluster: SlurmSandbox, one: dict[str, str]) -> None:
     """The queue shows a running one only where it runs, but slurmctld would end it with the other partition.
 

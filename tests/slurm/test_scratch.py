@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from cli.safety.queue import FIELDS, SEPARATOR, parse_jobs
 from config import load_config
 from slurm.sizing import node_conf
 from tests import stacks
@@ -151,21 +150,6 @@ def test_jobs_find_a_node_by_the_room_that_it_has(cluster: SlurmSandbox) -> None
     told = user(cluster, f"srun -Q -n1 --tmp={DISK_MIB + 1}M --chdir=/ echo ran", fails=True)
     assert "Requested node configuration is not available" in told
     cluster.wait_for_idle(NODE)  # it is not drained for what it has
-
-
-def test_what_a_waiting_job_asks_for_is_read_from_the_queue(cluster: SlurmSandbox) -> None:
-    """A pool that loses its scratch can no longer run it (`slurmstack preview`). Without scratch no node can."""
-    pod = cluster.start_worker_on("plain-0")
-    cluster.wait_for_nodes(2)
-    assert int(pod.run(["df", "-m", "--output=size", "/tmp"]).stdout.split()[-1]) > 1, "there is room"
-    told = user(cluster, "srun -Q -n1 -w plain-0 --tmp=1M --chdir=/ true", fails=True)
-    assert "Requested node configuration is not available" in told
-    assert pod.run(["/usr/libexec/slurmstack/leave"]).returncode == 0
-    cluster.remove_pod("plain-0")
-    for asked in (f"{DISK_MIB}M", "1M"):
-        user(cluster, f"sbatch --hold -n1 --tmp={asked} --output=/dev/null --chdir=/ --wrap true")
-    printed = cluster.run(f"squeue --all --noheader --format='{SEPARATOR.join(FIELDS)}'").stdout
-    assert sorted(job.min_tmp for job in parse_jobs(printed)) == [1, DISK_MIB], printed
 
 
 def test_a_full_disk_keeps_no_job_from_starting(cluster: SlurmSandbox) -> None:

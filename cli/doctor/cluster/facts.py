@@ -184,7 +184,9 @@ class Lease:
 
     holder: str
     age: float
-    """Seconds since its last sign of life."""
+    """Seconds since it was taken."""
+    died: bool
+    """Whether the holder was a process of this machine, and has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)

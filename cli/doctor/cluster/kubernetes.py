@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from cli.doctor.cluster.facts import Claim, Container, Lease, Machine, Owner, Pod
 from cli.kubectl.client import is_true, message
-from cli.kubectl.lock import LEASE
+from cli.kubectl.lock import LEASE, has_died
 from cli.status.pods import LEAVING, pod_of
 
 PARTS = {
@@ -215,8 +215,5 @@ def _claim(item: Mapping[str, Any], warnings: Warnings) -> Claim:
 def _lease(item: Mapping[str, Any], now: float) -> Lease | None:
     if item["metadata"]["name"] != LEASE:
         return None
-    spec = item.get("spec", {})
-    # The times that its holder writes are by that machine's clock; the API server notes its own for each change.
-    noted = max((_at(entry.get("time")) for entry in item["metadata"].get("managedFields", [])), default=0.0)
-    heard = noted or _at(spec.get("renewTime") or spec.get("acquireTime"))
-    return Lease(holder=str(spec.get("holderIdentity") or "somebody"), age=now - heard)
+    holder = str(item.get("spec", {}).get("holderIdentity") or "somebody")
+    return Lease(holder=holder, age=now - _at(item["metadata"].get("creationTimestamp")), died=has_died(item))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cli.doctor.cluster.facts import Facts
 from cli.doctor.cluster.findings import Finding
-from cli.kubectl.lock import DURATION
+from cli.kubectl.lock import LEASE
 from slurm.elastic import HIDDEN
 from slurm.names import BACKUP
 
@@ -106,15 +106,18 @@ def _apply(facts: Facts) -> Iterator[Finding]:
         )
     if facts.lease is None:
         return
-    cut = facts.lease.age > DURATION
+    died, since = facts.lease.died, _span(facts.lease.age)
+    free = facts.kubectl(f"delete lease {LEASE}")
     yield Finding(
         about="apply",
-        severity="error" if cut else "note",
-        cause=f"an earlier command was cut short {_span(facts.lease.age)} ago: the cluster may be half changed"
-        if cut
-        else "another command is changing the cluster just now",
+        severity="error" if died else "note",
+        cause=f"a command that began {since} ago was cut short: the cluster may be half changed"
+        if died
+        else f"another command has been changing the cluster for {since}",
         evidence=(facts.lease.holder,),
-        mend="run the same command again: it finishes what is left" if cut else "wait for it",
+        mend="run the same command again: it finishes what is left"
+        if died
+        else f"wait for it; if it has ended without a word: {free}",
         weight=12,
     )
 

@@ -149,7 +149,7 @@ def test_jobs_that_would_be_lost_stop_the_engine_until_somebody_asks_for_it(engi
     engine.runs(objects(before), f"{slurm_conf(before)}# the queue\n{pending(partition='gpu')}\n")
     done = call(engine, file, "up", "--yes")
     assert done.returncode == REFUSED
-    assert "8 alice gpu PENDING never starts" in done.stdout
+    assert "1 pending job never starts, as the partition leaves with its nodes: 8\n" in done.stdout
     assert "1 job would end or never start: 8" in done.stderr
     assert not engine.calls("pulumi", "up")
     assert not engine.calls("kubectl", "scancel")

@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -37,7 +36,6 @@ class Cluster:
         self.namespaces: dict[str, dict[str, str]] = {}
         self.kept: dict[str, str] = {}
         self.rehearsed = ""
-        self.lock = SimpleNamespace(is_lost=False)
         self.sent: list[dict[str, Any]] = []
         self.said: list[str] = []
         self.events: list[dict[str, Any]] = []
@@ -102,7 +100,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
     @contextmanager
     def held(*_: Any, **__: Any) -> Iterator[Any]:
-        yield played.lock
+        yield
 
     def run_job(_: Any, namespace: str, template: str, *__: Any, **how: Any) -> str:
         played.said.append(f"{template} in {namespace}: {' '.join(sorted(how['only']))}")
@@ -152,19 +150,6 @@ def test_what_is_not_as_it_was_is_kept_as_a_failure_and_does_not_count(cluster: 
     assert not outcomes(cluster.kubectl, "slurm")["20261126T020000Z"]["ok"]
     assert not cluster.rehearsed
     assert not cluster.namespaces
-
-
-def test_one_that_was_taken_for_dead_leaves_what_is_there_to_the_next_one(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def asleep(*_: Any, **__: Any) -> str:
-        cluster.lock.is_lost, cluster.said = True, []
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(rehearse, "run_job", asleep)
-    with pytest.raises(KeyboardInterrupt):
-        rehearsal(cluster).run()
-    assert not [line for line in cluster.said if line.startswith("delete namespace")]
 
 
 @pytest.mark.parametrize("error", [Failure("restore-state: the store is away"), KeyboardInterrupt()])

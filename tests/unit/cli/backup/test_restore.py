@@ -268,21 +268,18 @@ def test_what_another_restore_has_put_back_by_half_is_put_back_as_well() -> None
     refuse_half_restored(cluster.objects)
 
 
-@pytest.mark.parametrize("noticed", [True, False], ids=["by its lock", "by the job"])
-def test_who_was_taken_for_dead_starts_nothing_in_the_midst_of_the_next_one(
-    monkeypatch: pytest.MonkeyPatch, *, noticed: bool
-) -> None:
+def test_who_was_taken_for_dead_starts_nothing_in_the_midst_of_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
 
     def asleep(*_: Any, **__: Any) -> str:
-        cluster.running = [] if noticed else ["restore"]
+        cluster.running = ["restore"]
         cluster.said = []
         raise KeyboardInterrupt
 
     monkeypatch.setattr(restore_module, "run_job", asleep)
     restoring = Restoring(cluster.kubectl, "slurm", ["state", "jail"], REPORT)
     with pytest.raises(KeyboardInterrupt):
-        restoring.run("20261126T020000Z", copy=True, is_lost=lambda: noticed)
+        restoring.run("20261126T020000Z", copy=True)
     assert cluster.said == []
 
 

@@ -25,7 +25,7 @@ from cli.stack import Stack, open_stack
 from local.report import PlainReport
 from slurm.names import GENERATED
 from tests import stacks
-from tests.fakes.kubectl import FakeCluster, UnrenewedLock, thing
+from tests.fakes.kubectl import FakeCluster, UpLock, thing
 from tests.recordings import record
 from tests.stacks import with_change
 from tests.unit.cli.command_line import stack_file
@@ -36,7 +36,7 @@ def stack(tmp_path: Path) -> Stack:
     return open_stack(stack_file(tmp_path, stacks.dev()))
 
 
-class Queued(UnrenewedLock):
+class Queued(UpLock):
     """Whoever takes it gets it when another command has made the cluster, with its keys."""
 
     taken = 0
@@ -100,7 +100,7 @@ def test_what_left_the_stack_while_it_was_stopped_is_asked_for_no_notes(monkeypa
     monkeypatch.setattr(FakeCluster, "run", lambda _, *arguments, **__: annotated.append(arguments[1]))
     for name in ("apply", "_await"):
         monkeypatch.setattr(cluster_commands, name, lambda *_, **__: None)
-    lock = UnrenewedLock(kubectl)
+    lock = UpLock(kubectl)
     cluster_commands._apply(kubectl, planned, lock, PlainReport(), jobs=JobsTouched(), timeout=1)
     assert annotated == ["statefulset/controller"]
 
@@ -125,7 +125,7 @@ def test_nothing_is_sent_before_the_backup_of_an_upgrade_is_made(
     monkeypatch.setattr(upgrade, "run_job", away)
     monkeypatch.setattr(rollout, "POLL", 0)
     monkeypatch.setattr(cluster_commands, "reach", lambda _: kubectl)
-    monkeypatch.setattr(cluster_commands, "held", lambda *_, **__: nullcontext(UnrenewedLock(kubectl)))
+    monkeypatch.setattr(cluster_commands, "held", lambda *_, **__: nullcontext(UpLock(kubectl)))
     monkeypatch.setattr(cluster_commands, "_plan_alone", lambda *_, **__: (planned, None, nothing))
     monkeypatch.setattr(fit, "refuse_root_of_plan", lambda *_: None)
     monkeypatch.setattr(cluster_commands, "of_kubectl", lambda *_: JobsTouched())

@@ -14,7 +14,7 @@ from cli.kubectl.apply import Plan, apply, plan, preview
 from config import load_config
 from slurm.names import GENERATED
 from tests import stacks
-from tests.fakes.kubectl import OURS, FakeCluster, UnrenewedLock, thing
+from tests.fakes.kubectl import OURS, FakeCluster, UpLock, thing
 from tests.stacks import with_change
 
 SET_LABEL = "applyset.kubernetes.io/part-of"
@@ -35,7 +35,7 @@ def test_what_is_in_no_namespace_and_left_the_stack_is_shown_and_deleted_and_no_
         ("ClusterRoleBinding", "slurm-health-watch"),
         ("PriorityClass", "slurm-placeholder"),
     ]
-    apply(kubectl, planned, UnrenewedLock(kubectl))
+    apply(kubectl, planned, UpLock(kubectl))
     assert kubectl.deleted == [
         "clusterrole slurm-health-watch --ignore-not-found",
         "clusterrolebinding slurm-health-watch --ignore-not-found",
@@ -47,7 +47,7 @@ def test_rights_outside_the_namespace_that_are_in_the_stack_stay() -> None:
     kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS])
     planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
     assert not [change for change in preview(kubectl, planned) if change.action == "delete"]
-    apply(kubectl, planned, UnrenewedLock(kubectl))
+    apply(kubectl, planned, UpLock(kubectl))
     assert kubectl.deleted == []
 
 
@@ -63,13 +63,13 @@ def test_a_job_that_failed_is_made_anew_and_one_that_has_done_its_work_is_not() 
         for name in names
     ]
     kubectl = FakeCluster(items_there=[NAMESPACE, *there])
-    apply(kubectl, plan(kubectl, load_config(sections), sections, stack="test"), UnrenewedLock(kubectl))
+    apply(kubectl, plan(kubectl, load_config(sections), sections, stack="test"), UpLock(kubectl))
     assert [command.split()[:2] for command in kubectl.deleted] == [["job", failed]]
 
 
 def test_volumes_are_there_before_the_claims_that_they_are_reserved_for() -> None:
     kubectl = FakeCluster(items_there=[])
-    apply(kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test"), UnrenewedLock(kubectl))
+    apply(kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test"), UpLock(kubectl))
     first, *later = kubectl.sent
     assert "PersistentVolume" in first
     assert "PersistentVolumeClaim" not in first
@@ -79,7 +79,7 @@ def test_volumes_are_there_before_the_claims_that_they_are_reserved_for() -> Non
 @pytest.mark.parametrize("leaves", [True, False])
 def test_no_prune_can_ever_take_what_holds_data(leaves: bool) -> None:
     kubectl, planned = leaving_pool() if leaves else fresh()
-    apply(kubectl, planned, UnrenewedLock(kubectl))
+    apply(kubectl, planned, UpLock(kubectl))
     sent = [item for given in kubectl.documents for item in given]
     in_set = {item["kind"] for item in sent if SET_LABEL in item["metadata"].get("labels", {})}
     for kinds, command in zip(kubectl.sent, kubectl.applied, strict=True):
@@ -120,13 +120,13 @@ def test_a_key_that_is_added_is_refused_where_somebody_has_written_keys_since_th
     there = [NAMESPACE, keys(**{MUNGE: ""})]
     kubectl = Keeping(items_there=there)
     planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
-    apply(kubectl, planned, UnrenewedLock(kubectl))
+    apply(kubectl, planned, UpLock(kubectl))
     (sent,) = [given[0] for given in kubectl.documents if given[0]["metadata"]["name"] == GENERATED]
     assert sent["metadata"]["resourceVersion"] == "7"
     modified = 'error: Operation cannot be fulfilled on secrets "x": the object has been modified; please apply'
     kubectl = Keeping(items_there=there, complaint=modified)
     with pytest.raises(Failure, match="another `slurmstack up` has made keys"):
-        apply(kubectl, planned, UnrenewedLock(kubectl))
+        apply(kubectl, planned, UpLock(kubectl))
     assert not [command for command in kubectl.applied if "--prune" in command]
 
 
@@ -134,7 +134,7 @@ def test_another_reason_why_keys_cannot_be_kept_is_passed_on_and_nothing_is_sent
     kubectl = Keeping(items_there=[], complaint="Error from server (Forbidden): no rights")
     planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
     with pytest.raises(Failure, match="no rights"):
-        apply(kubectl, planned, UnrenewedLock(kubectl))
+        apply(kubectl, planned, UpLock(kubectl))
     assert {kind for kinds in kubectl.sent for kind in kinds} == {
         "ClusterRole",
         "ClusterRoleBinding",
@@ -160,7 +160,7 @@ def test_where_the_secret_with_the_keys_is_gone_the_likely_cause_and_the_way_bac
 def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
     kubectl = Keeping(items_there=[])
     planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
-    apply(kubectl, planned, UnrenewedLock(kubectl))
+    apply(kubectl, planned, UpLock(kubectl))
     names = [{(item["kind"], item["metadata"]["name"]) for item in given} for given in kubectl.documents]
     kept = names.index({("Secret", GENERATED)})
     assert kubectl.documents[kept][0]["stringData"] == planned.kept.values != {}
@@ -172,16 +172,6 @@ def fresh() -> tuple[FakeCluster, Plan]:
     """A cluster in which nothing of the stack is yet."""
     kubectl = FakeCluster(items_there=[])
     return kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
-
-
-def test_what_changes_is_sent_before_what_stays() -> None:
-    fresh = FakeCluster(items_there=[])
-    objects = plan(fresh, load_config(stacks.dev()), stacks.dev(), stack="test").objects
-    kubectl = FakeCluster(items_there=[item.document for item in objects if item.kind != "Secret"])
-    larger = stacks.with_change(stacks.dev(), "worker_nodes.default.size", 3)
-    apply(kubectl, plan(kubectl, load_config(larger), larger, stack="test"), UnrenewedLock(kubectl))
-    sent = next(kinds for kinds, command in zip(kubectl.sent, kubectl.applied, strict=True) if "--prune" in command)
-    assert sent.index("StatefulSet") < sent.index("Role")
 
 
 @pytest.mark.parametrize(("kind", "nodes"), [("StatefulSet", "2 nodes"), ("PodTemplate", "nodes")])
@@ -210,11 +200,11 @@ def test_a_pool_leaves_only_after_slurm_has_taken_the_configuration_without_it(k
         raise Failure("rejected")
 
     with pytest.raises(Failure, match="rejected"):
-        apply(kubectl, planned, UnrenewedLock(kubectl), slurm_rejects_it)
+        apply(kubectl, planned, UpLock(kubectl), slurm_rejects_it)
     assert not [command for command in kubectl.applied if "--prune" in command]
     sent = len(kubectl.applied)
     assert sent
-    apply(kubectl, planned, UnrenewedLock(kubectl), lambda: kubectl.applied.append(("accepted",)))
+    apply(kubectl, planned, UpLock(kubectl), lambda: kubectl.applied.append(("accepted",)))
     order = ["prune" if "--prune" in command else command[0] for command in kubectl.applied[sent:]]
     assert order.index("accepted") < order.index("prune")
 
@@ -222,7 +212,7 @@ def test_a_pool_leaves_only_after_slurm_has_taken_the_configuration_without_it(k
 def test_where_no_pool_leaves_nothing_is_waited_for_before_the_prune() -> None:
     kubectl = FakeCluster(items_there=[NAMESPACE])
     planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
-    apply(kubectl, planned, UnrenewedLock(kubectl), lambda: pytest.fail("there is no reason to wait"))
+    apply(kubectl, planned, UpLock(kubectl), lambda: pytest.fail("there is no reason to wait"))
     assert [command for command in kubectl.applied if "--prune" in command]
 
 

@@ -14,7 +14,7 @@ from cli.kubectl.apply import Plan, apply, preview
 from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest
 from cli.safety.change import Change
-from tests.fakes.kubectl import PlayedKubectl, UnrenewedLock
+from tests.fakes.kubectl import PlayedKubectl, UpLock
 
 KINDS = "applyset.kubernetes.io/contains-group-kinds"
 
@@ -86,7 +86,7 @@ def test_whatever_kind_leaves_the_stack_is_shown() -> None:
 def test_a_kind_that_the_cluster_no_longer_knows_stops_neither_preview_nor_apply() -> None:
     without = Cluster(served=("ConfigMap", "PodDisruptionBudget.policy"))
     assert deleted(preview(without, planned())) == {"ConfigMap rest", "PodDisruptionBudget rest"}
-    apply(without, planned(NAMESPACE), UnrenewedLock(without))
+    apply(without, planned(NAMESPACE), UpLock(without))
     assert without.annotations[KINDS] == "ConfigMap,PodDisruptionBudget.policy"
     assert [call[0] for call in without.calls if "--prune" in call] == ["apply", "apply"]
 
@@ -101,7 +101,7 @@ def test_trouble_of_the_api_server_is_passed_on_and_makes_no_kind_be_forgotten(t
     with pytest.raises(Failure, match=told):
         preview(troubled, planned())
     with pytest.raises(Failure, match=told):
-        apply(troubled, planned(NAMESPACE), UnrenewedLock(troubled))
+        apply(troubled, planned(NAMESPACE), UpLock(troubled))
     assert troubled.annotations == before
 
 
@@ -112,7 +112,7 @@ def test_a_volume_whose_claim_went_with_its_namespace_can_be_claimed_again() -> 
     apply(
         cluster,
         planned(*volumes, live={at: {"status": {"phase": phase}} for at, phase in phases.items()}),
-        UnrenewedLock(cluster),
+        UpLock(cluster),
     )
     (patch,) = [call for call in cluster.calls if call[0] == "patch"]
     assert patch[2] == "slurm-jail"

@@ -25,7 +25,7 @@ from config import load_config
 from local.report import open_report
 from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, LOGIN
 from tests import stacks
-from tests.fakes.kubectl import OURS, FakeCluster, UnrenewedLock, thing
+from tests.fakes.kubectl import OURS, FakeCluster, UpLock, thing
 from tests.stacks import with_change
 from tests.unit.cli.command_line import stack_file
 
@@ -181,7 +181,7 @@ def test_up_goes_on_with_what_is_kept_and_takes_the_label_off_when_all_is_sent(t
     kubectl, stack = kept_stack(tmp_path)
     found = planned(kubectl, stack)
     assert found.is_only_kept
-    apply(kubectl, found, UnrenewedLock(kubectl))
+    apply(kubectl, found, UpLock(kubectl))
     assert kubectl.applied
     assert kubectl.told == [
         f"label -n slurm namespace/slurm persistentvolumeclaim/jail {KEPT}- --field-manager=slurmstack"

@@ -15,14 +15,14 @@ from cli.safety.queue import SEPARATOR, Job, Queue, await_queue, parse_jobs, rea
 from tests.fakes.queue_cluster import FakeKubectl, job
 
 RECORDED = """\
-5_[1,5,9]|alice|main|PENDING||1-00:00:00|1-00:00:00|1|1|256M|0|(null)|
-8|alice|main|PENDING||1-00:00:00|1-00:00:00|1|2|300M|0|(null)|default-0
-7|alice|main|PENDING||1-00:00:00|1-00:00:00|1|1|700M|4000M|default|
-3|alice|main|RUNNING|default-0|1:59:57|2:00:00|1|1|256M|0|(null)|
-6|alice|main,old|PENDING||UNLIMITED|UNLIMITED|1|1|256M|0|(null)|
-4_[1-100:3%8]|alice|old|PENDING||1:00:00|1:00:00|1|2|256M|0|(null)|
-10|alice|old|PENDING||UNLIMITED|UNLIMITED|1|1|0|0|(null)|
-1|alice|old|RUNNING|gone-0|29:57|30:00|1|1|256M|0|(null)|
+5_[1,5,9]|alice|main|PENDING||1-00:00:00|1-00:00:00|1|1|256M|(null)|
+8|alice|main|PENDING||1-00:00:00|1-00:00:00|1|2|300M|(null)|default-0
+7|alice|main|PENDING||1-00:00:00|1-00:00:00|1|1|700M|default|
+3|alice|main|RUNNING|default-0|1:59:57|2:00:00|1|1|256M|(null)|
+6|alice|main,old|PENDING||UNLIMITED|UNLIMITED|1|1|256M|(null)|
+4_[1-100:3%8]|alice|old|PENDING||1:00:00|1:00:00|1|2|256M|(null)|
+10|alice|old|PENDING||UNLIMITED|UNLIMITED|1|1|0|(null)|
+1|alice|old|RUNNING|gone-0|29:57|30:00|1|1|256M|(null)|
 """.replace("|", SEPARATOR)
 """What a real squeue printed, 24.11.5. 26.05.5 prints the same."""
 
@@ -40,22 +40,21 @@ def test_what_squeue_prints_is_understood() -> None:
     assert (jobs["6"].partitions, jobs["6"].limit) == (("main", "old"), None)
     assert (jobs["8"].wanted_nodes, jobs["8"].min_cpus, jobs["8"].min_memory) == (("default-0",), 2, 300)
     assert (jobs["7"].constraint, jobs["10"].constraint, jobs["10"].min_memory) == ("default", "", 0)
-    assert (jobs["7"].min_tmp, jobs["10"].min_tmp) == (4000, 0)
 
 
 def test_jobs_that_only_clean_up_are_none() -> None:
-    line = "7|alice|main|COMPLETING|cpu-3|1:00|2:00|1|1|500M|0|(null)|\n"
+    line = "7|alice|main|COMPLETING|cpu-3|1:00|2:00|1|1|500M|(null)|\n"
     assert parse_jobs(line.replace("|", SEPARATOR)) == ()
 
 
 def test_the_year_that_backfill_gives_to_a_job_without_a_limit_is_none() -> None:
-    started = the_job("7|alice|main|RUNNING|cpu-3|364-23:59:44|365-00:00:00|1|1|500M|0|(null)|")
+    started = the_job("7|alice|main|RUNNING|cpu-3|364-23:59:44|365-00:00:00|1|1|500M|(null)|")
     assert (started.left, started.limit) == (None, None)
 
 
 def test_what_a_user_writes_into_the_last_field_makes_no_job_and_hides_none() -> None:
-    mine = "7|mallory|main|PENDING||1:00|1:00|1|1|500M|0|(null)|"
-    forged = "|".join(["main-0", "alice", "old", "RUNNING", "x-1", *["1:00"] * 8])
+    mine = "7|mallory|main|PENDING||1:00|1:00|1|1|500M|(null)|"
+    forged = "|".join(["main-0", "alice", "old", "RUNNING", "x-1", *["1:00"] * 7])
     jobs = parse_jobs(f"{mine}main-0|main-1\r\n{forged}\n".replace("|", SEPARATOR))
     assert [(item.id, item.user) for item in jobs] == [("7", "mallory")]
 

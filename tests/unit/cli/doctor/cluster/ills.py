@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cli.kubectl.lock import PROCESS, machine
 from cli.safety.owner import REPLICAS_BEFORE
 from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster
 
@@ -110,10 +111,13 @@ def kept(phase: str) -> Ill:
     return make
 
 
-def lease(age: float) -> Ill:
+def lease(age: float, *, died: bool = False) -> Ill:
     def make(cluster: RecordedCluster) -> None:
-        spec = {"holderIdentity": "slurmstack up of root@here (pid 1)", "renewTime": ago(age)}
-        cluster.objects.append({"kind": "Lease", "metadata": {"name": "slurmstack"}, "spec": spec})
+        metadata: dict[str, Any] = {"name": "slurmstack", "creationTimestamp": ago(age)}
+        if died:
+            metadata["annotations"] = {PROCESS: f"{machine()} {2**22 + 1}"}  # a number that no process can have
+        spec = {"holderIdentity": "slurmstack up of root@here (pid 1)"}
+        cluster.objects.append({"kind": "Lease", "metadata": metadata, "spec": spec})
 
     return make
 

@@ -134,7 +134,7 @@ class RecordedCluster(PlayedKubectl):
         """A job in the queue, in the form in which squeue printed real ones."""
         nodes, memory = more.get("nodes", ""), more.get("memory", "512M")
         wanted, cpus, detail = more.get("wanted", "1"), more.get("cpus", "1"), more.get("detail", reason)
-        main = [id_, "alice", more.get("partition", "main"), state, nodes, "10:00", "10:00", wanted, cpus, memory, "0"]
+        main = [id_, "alice", more.get("partition", "main"), state, nodes, "10:00", "10:00", wanted, cpus, memory]
         account = more.get("account", "default")
         asked = [more.get(name, "N/A") for name in ("node_tres", "job_tres", "task_tres", "licenses")]
         lines = {

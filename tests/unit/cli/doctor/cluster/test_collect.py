@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.doctor.cluster.diagnose import diagnose, diagnose_job, diagnose_node
-from tests.unit.cli.doctor.cluster.ills import ago, lease
+from tests.unit.cli.doctor.cluster.ills import ago
 from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster, recorded
 
 GARBAGE: tuple[Any, ...] = (None, 7, "", "text", [], [None], {}, {"a": {}})
@@ -130,10 +130,3 @@ def test_a_clock_that_is_ahead_has_no_pod_deleted_by_force(
     cluster.slurm["clock"] = (0, str(there))
     monkeypatch.setattr("cli.doctor.cluster.collect.time.time", lambda: float(here))
     assert diagnose(cluster.look()) == ()
-
-
-def test_a_command_at_work_is_told_from_a_dead_one_whatever_its_machine_s_clock_says() -> None:
-    cluster = recorded()
-    lease(600)(cluster)
-    cluster.thing("Lease", "slurmstack")["metadata"]["managedFields"] = [{"manager": "kubectl", "time": ago(3)}]
-    assert [item.cause for item in diagnose(cluster.look())] == ["another command is changing the cluster just now"]
