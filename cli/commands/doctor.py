@@ -220,11 +220,11 @@ def cloud(
     *,
     as_json: JsonOption = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 unless all is fine.")] = False,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for all answers together.")] = 60,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for all answers together.")] = 30,
     credentials: CredentialsOption = None,
     profile: ProfileOption = None,
 ) -> None:
-    """Ask the cloud whether the stack can be made: credentials, project, subnet, machines, quotas, capacity, ...
+    """Ask the cloud whether the stack finds room: project, kinds of machines, subnet, quotas, capacity.
 
     Changes nothing and costs nothing. One line for each check: fine, a warning, what to change, or that the check could
     not be made, and why. Exit status 1 if anything must change.

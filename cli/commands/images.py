@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,15 +13,13 @@ from rich.console import Console
 from cli.commands.local import load_images as load_as_up_does
 from cli.commands.options import ConfigOption, JsonOption
 from cli.errors import USAGE, Failure
-from cli.images.build import build_images, build_local, default_base
+from cli.images.build import build_images, build_local, default_base, push_images
 from cli.images.load import choose_destination
 from cli.images.load import load_images as load_into
 from cli.images.names import ImageNames, choose_names
 from cli.images.pin import pin as pin_digests
 from cli.images.pin import snippet
-from cli.images.push import push_images
-from cli.images.runner import Runner
-from cli.images.tools import LOCAL, choose_tool, open_tool
+from cli.images.tools import LOCAL, open_tool
 from cli.stack import Stack, open_stack
 from local.report import PlainReport, Report, RichReport, open_report
 
@@ -42,7 +41,7 @@ RegistryOption = Annotated[
 ToolOption = Annotated[
     str | None,
     typer.Option(
-        help="docker, podman, buildah, or local (the local cluster's own). Default: the first that works, but local.",
+        help="docker, podman, nerdctl, buildah (default: the first that works), or local (the local cluster's own).",
         show_default=False,
     ),
 ]
@@ -91,14 +90,14 @@ def build(
             raise Failure(
                 message, hint="leave --base, --platform and --no-cache out, or choose another tool", code=USAGE
             )
-        build_local(names, report)
+        build_local(names, _log(stack, "build"), report)
         used = LOCAL
     else:
-        chosen = choose_tool(tool)
-        report.info(f"{chosen.name} builds from {base or default_base(names.slurm_version)}")
-        runner = _runner(stack, names, chosen.name, "build")
-        build_images(chosen, names, runner, report, base=base, platform=platform, no_cache=no_cache)
-        used = chosen.name
+        options = [*(["--platform", platform] if platform else []), *(["--no-cache", "--pull"] if no_cache else [])]
+        with open_tool(tool, _log(stack, "build"), report) as chosen:
+            report.info(f"{chosen.name} builds from {base or default_base(names.slurm_version)}")
+            build_images(chosen, names, report, base=base, options=options)
+            used = chosen.name
     _print(names, used, {}, as_json=as_json)
 
 
@@ -136,9 +135,8 @@ def push(
             code=USAGE,
         )
     report = _report(as_json=as_json)
-    with open_tool(tool, report, tls_verify=tls_verify) as chosen:
-        runner = _runner(stack, names, chosen.name, "push")
-        digests = push_images(chosen, names, runner, report)
+    with open_tool(tool, _log(stack, "push"), report) as chosen:
+        digests = push_images(chosen, names, report, tls_verify=tls_verify)
     if pin:
         pin_digests(stack.file, names, digests)
     _print(
@@ -149,7 +147,7 @@ def push(
     if pin:
         typer.echo(f"pinned in {stack.file}; `slurmstack up` rolls the pods to them")
     else:
-        typer.echo(f"For the stack file, below `config:` (or run again with --pin):\n\n{snippet(names, digests, 2)}")
+        typer.echo(f"For the stack file, below `config:` (or run again with --pin):\n\n{snippet(names, digests)}")
 
 
 @app.command()
@@ -180,8 +178,8 @@ def load(
         load_as_up_does(report, names.slurm_version, names.extras)
         used = LOCAL
     else:
-        with open_tool(tool, report) as chosen:
-            load_into(chosen, names, destination, _runner(stack, names, chosen.name, "load"), report)
+        with open_tool(tool, _log(stack, "load"), report) as chosen:
+            load_into(chosen, names, destination, report)
         used = tool or chosen.name
     _print(names, used, {"into": destination.kind}, as_json=as_json)
 
@@ -193,15 +191,8 @@ def _report(*, as_json: bool) -> Report:
     return RichReport(Console(stderr=True, highlight=False)) if sys.stderr.isatty() else PlainReport(sys.stderr)
 
 
-def _runner(stack: Stack, names: ImageNames, tool: str, command: str) -> Runner:
-    runner = Runner(
-        log=stack.private / f"images-{command}.log",
-        tool=tool,
-        login=f"{tool} login {names.host}",
-        registry=names.registry,
-    )
-    runner.start()
-    return runner
+def _log(stack: Stack, command: str) -> Path:
+    return stack.private / f"images-{command}.log"
 
 
 def _print(names: ImageNames, tool: str, more: dict[str, Any], *, as_json: bool) -> None:

@@ -43,11 +43,6 @@ class ImageNames:
         return {role: self.reference(role) for role in ROLES}
 
     @property
-    def host(self) -> str:
-        """The registry's host, which is what one logs in to."""
-        return self.registry.partition("/")[0]
-
-    @property
     def is_unregistered(self) -> bool:
         """Whether these images are meant for this machine's tools only."""
         return self.registry == DEFAULT_REGISTRY

@@ -139,11 +139,6 @@ class Needs:
         """GiB of new file systems by kind; existing ones take nothing more."""
         return _sums((item.type, item.size_gib) for item in self.filesystems if item.existing_id is None)
 
-    @property
-    def pod_addresses(self) -> int:
-        """Addresses that all machines take of the subnet for their pods."""
-        return sum(node.count * node.addresses for node in self.nodes)
-
 
 def needs(config: ClusterConfig) -> Needs:
     """What the stack takes of its cloud. Nothing, where the cluster is already there."""

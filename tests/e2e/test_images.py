@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 from cli.commands.images import app
 from cli.images.build import build_images
 from cli.images.names import ImageNames
-from cli.images.runner import Runner
-from cli.images.tools import choose_tool
+from cli.images.tools import Tool
 from cli.kubectl.client import Kubectl, as_list, connect
 from config.sections.cloud import ExistingCloud
 from local import build as local_build
@@ -57,8 +56,8 @@ def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def build(names: ImageNames, sources: Path, tmp_path: Path) -> Path:
     """Build the images; returns a stack file on the local cluster that uses them."""
-    runner = Runner(log=tmp_path / "log", tool="podman", login="", registry=names.registry)
-    build_images(choose_tool("podman"), names, runner, PlainReport(), base="scratch", sources=sources)
+    tool = Tool(name="podman", log=tmp_path / "log")
+    build_images(tool, names, PlainReport(), base="scratch", sources=sources)
     registry = {} if names.registry == DEFAULT_REGISTRY else {"registry": names.registry}
     sections = {**stacks.dev(), "images": {**registry, "tag": names.tag}}
     path = tmp_path / "Pulumi.test.yaml"

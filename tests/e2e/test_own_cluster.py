@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from cli.images.tools import LOCAL, open_tool
 from cli.kubectl.client import Kubectl, as_list, connect
 from config.sections.cloud import ExistingCloud
 from local import cluster, namespaces, nodes, paths
+from local.images import image_store
 from local.report import PlainReport
 from local.teardown import remove_tree
 from slurm.local_cluster import LOCAL_CONTEXT, kubeconfig
@@ -124,9 +124,8 @@ def stack(kubectl: Kubectl, registry: Registry, tmp_path: Path, monkeypatch: pyt
         slurmstack(*removal, timeout=300)
     finally:
         file.unlink()
-        with open_tool(LOCAL, PlainReport()) as tool:
-            names = tool.ask("images", "--format", "{{.Name}}:{{.Tag}}").stdout.split()
-            tool.ask("rmi", *(name for name in names if name.startswith(registry.address)))
+        with image_store(PlainReport()) as store:
+            store.remove([name for name in store.images() if name.startswith(registry.address)])
         for node in cluster._existing().nodes:
             known = nodes.ctr(cluster._existing(), node, ["images", "list", "-q"]).stdout.split()
             ours = [name for name in known if name.startswith(registry.address)]

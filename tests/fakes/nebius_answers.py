@@ -6,7 +6,6 @@ from typing import Any
 
 import nebius.api.nebius.capacity.v1 as capacity
 import nebius.api.nebius.compute.v1 as compute
-import nebius.api.nebius.iam.v1 as iam
 import nebius.api.nebius.iam.v2 as iam2
 import nebius.api.nebius.mk8s.v1 as mk8s
 import nebius.api.nebius.quotas.v1 as quotas
@@ -164,31 +163,10 @@ def platforms(*items: compute.Platform) -> Reply:
     return pages(compute.ListPlatformsResponse, list(items), 1)
 
 
-def images(*drivers: str, version: str = "1.36", platforms: tuple[str, ...] = (H100,)) -> Reply:
-    """System images with these drivers."""
-    return mk8s.NodeGroupCompatibilityMatrix(
-        versions=[
-            mk8s.NodeGroupCompatibilityVersion(
-                kubernetes_version=version,
-                items=[
-                    mk8s.NodeGroupCompatibilityVersionItem(
-                        os="ubuntu24.04", drivers_preset=name, compatible_platforms=list(platforms)
-                    )
-                    for name in drivers
-                ],
-            )
-        ]
-    )
-
-
-def subnet(*cidrs: str, project: str = PROJECT) -> Reply:
+def subnet(*cidrs: str) -> Reply:
     """A subnet with these private ranges."""
-    return vpc.Subnet(
-        metadata=ResourceMetadata(id=SUBNET, parent_id=project),
-        status=vpc.SubnetStatus(
-            state=vpc.SubnetStatus__State.READY, ipv4_private_pools=[vpc.SubnetStatusPool(cidrs=list(cidrs))]
-        ),
-    )
+    pools = [vpc.SubnetStatusPool(cidrs=list(cidrs))]
+    return vpc.Subnet(metadata=ResourceMetadata(id=SUBNET), status=vpc.SubnetStatus(ipv4_private_pools=pools))
 
 
 def allocations(*cidrs: str) -> Reply:
@@ -207,28 +185,21 @@ def allocations(*cidrs: str) -> Reply:
     return pages(vpc.ListAllocationsResponse, [*private, public], 2)
 
 
-def filesystem(
-    *,
-    size_gib: int = 2048,
-    project: str = PROJECT,
-    name: str = "shared",
-    state: str = "READY",
-    kind: str = "NETWORK_SSD",
-) -> compute.Filesystem:
-    """A shared file system."""
-    return compute.Filesystem(
-        metadata=ResourceMetadata(id="computefilesystem-e00a", parent_id=project, name=name),
-        spec=compute.FilesystemSpec(type=compute.FilesystemSpec__FilesystemType[kind]),
-        status=compute.FilesystemStatus(state=compute.FilesystemStatus__State[state], size_bytes=size_gib * GIB),
-    )
+def filesystem(name: str, size_gib: int = 2048) -> compute.Filesystem:
+    """A shared file system of the project."""
+    status = compute.FilesystemStatus(size_bytes=size_gib * GIB)
+    return compute.Filesystem(metadata=ResourceMetadata(name=name), status=status)
 
 
-def gpu_cluster(*, fabric: str = "fabric-6", project: str = PROJECT, name: str = "shared") -> compute.GpuCluster:
-    """A GPU cluster."""
-    return compute.GpuCluster(
-        metadata=ResourceMetadata(id="computegpucluster-e00a", parent_id=project, name=name),
-        spec=compute.GpuClusterSpec(infiniband_fabric=fabric),
-    )
+def gpu_cluster(name: str, fabric: str = "fabric-6") -> compute.GpuCluster:
+    """A GPU cluster of the project."""
+    metadata = ResourceMetadata(id="computegpucluster-e00a", name=name)
+    return compute.GpuCluster(metadata=metadata, spec=compute.GpuClusterSpec(infiniband_fabric=fabric))
+
+
+def gpu_clusters(*items: compute.GpuCluster) -> Reply:
+    """GPU clusters of the project."""
+    return pages(compute.ListGpuClustersResponse, list(items), 50)
 
 
 def group(name: str, preset: str, kind: str, machines: int) -> mk8s.NodeGroup:
@@ -249,26 +220,12 @@ def project(*, region: str = REGION, state: str = "ACTIVE") -> Reply:
     )
 
 
-def versions(*names: str, deprecated: bool = False) -> Reply:
-    """Kubernetes versions that are offered."""
-    return mk8s.ListClusterControlPlaneVersionsResponse(
-        items=[mk8s.ClusterControlPlaneVersion(version=name, deprecated=deprecated) for name in names]
-    )
-
-
 def good() -> dict[str, Reply]:
     """Nothing is there yet, and the example stack fits."""
     return {
-        "ProfileService/Get": iam.GetProfileResponse(
-            user_profile=iam.UserProfile(
-                id="useraccount-e00a", attributes=iam.UserAttributes(email="alice@example.com")
-            )
-        ),
         "ProjectService/Get": project(),
         "ClusterService/GetByName": NOT_FOUND,
-        "ClusterService/ListControlPlaneVersions": versions("1.35", "1.36"),
         "PlatformService/List": platforms(CPU, GPU),
-        "NodeGroupService/GetCompatibilityMatrix": images("cuda13.0"),
         "SubnetService/Get": subnet("10.0.0.0/13"),
         "AllocationService/ListBySubnet": allocations("10.0.0.1/32"),
         "QuotaAllowanceService/List": quota_reply(),
@@ -277,5 +234,5 @@ def good() -> dict[str, Reply]:
             advice(), advice(fabric="fabric-2", machines=0), advice(region="eu-west1")
         ),
         "FilesystemService/List": pages(compute.ListFilesystemsResponse, [], 50),
-        "GpuClusterService/List": pages(compute.ListGpuClustersResponse, [], 50),
+        "GpuClusterService/List": gpu_clusters(),
     }

@@ -1,7 +1,7 @@
 """Programs that are not on every machine, as scripts on a PATH: they know their options and note each call.
 
 The options are those of the programs' own documentation; what is not listed there ends like in the real ones, with an
-error. Each fake keeps the names of its images in a file, so that it has what was built or tagged before.
+error.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import ast
 import sys
 from pathlib import Path
-
-from tests.fakes.tool_programs import remember
 
 
 class FakeTools:
@@ -34,10 +32,6 @@ class FakeTools:
     def fail(self, program: str, command: str, output: str, *, on: str = "") -> None:
         """Let a command fail with this output, only where one of its words contains `on`."""
         (self.directory / f"{program}.fail").write_text(f"{command}\n{on}\n{output}", encoding="utf-8")
-
-    def have(self, program: str, *references: str) -> None:
-        """Give a program images."""
-        remember(str(self.directory), program, references)
 
     def calls(self, program: str = "", command: str = "") -> list[list[str]]:
         """What was called: the program and its words."""

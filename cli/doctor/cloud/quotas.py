@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
-from cli.doctor.cloud.answers import Answer, Answers, LivePlatform, Quota, Unanswered
+from nebius.api.nebius.quotas.v1 import QuotaAllowance
+
+from cli.doctor.cloud.answers import Answers, Unanswered, listed
 from cli.doctor.cloud.present import Missing
 from cli.doctor.cloud.report import Finding, change, fine, unchecked, warning
 from config.base import GIBIBYTE
@@ -15,111 +15,85 @@ from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import NodeNeed
 
-_GPU_PLATFORM = re.compile(r"^gpu-([a-z0-9]+)")
 
-_BYTES = "byte"
+def check_quotas(
+    answers: Answers, lack: Missing, config: ClusterConfig, cloud: NebiusCloud, reserved: Mapping[str, int]
+) -> Iterator[Finding]:
+    """One line for all that suffice, one for each that does not. A tenant's and its project's quotas both bind.
+
+    `reserved` has the reserved GPUs that each pool gets: they do not count against GPU quotas.
+    """
+    quotas: list[tuple[str, QuotaAllowance]] = []
+    for whose, answer in (("tenant", answers.tenant_quotas), ("project", answers.project_quotas)):
+        if isinstance(answer, Unanswered):
+            yield unchecked("quotas", f"quotas of the {whose}", answer)
+        quotas += [(whose, item) for item in listed(answer) if item.spec.region in {cloud.region, ""}]
+    if isinstance(answers.tenant_quotas, Unanswered):
+        return
+    gpu_quotas = {item.metadata.name: item.spec.gpu_count_quota_type for item in listed(answers.platforms)}
+    amount, most = (
+        _of_the_rest(lack, cloud) + _of_the_machines(lack, config, gpu_quotas, reserved, most=most)
+        for most in (False, True)
+    )
+    enough: list[str] = []
+    unlisted: list[str] = []
+    for name in sorted(most):
+        found = {whose: item for whose, item in quotas if item.metadata.name == name}
+        short = [change("quotas", text) for text in _short(name, amount[name], found)]
+        short += [
+            warning("quotas", f"{text}, with all machines of autoscaling and updates")
+            for text in _short(name, most[name], found)
+        ]
+        yield from short[:1]
+        if not short:
+            (enough if found else unlisted).append(name)
+    if unlisted:
+        yield unchecked("quotas", ", ".join(unlisted), Unanswered(reason=f"no such quota is listed in {cloud.region}"))
+    if enough:
+        yield fine("quotas", f"enough in {cloud.region}: {', '.join(enough)}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """An amount of something that is counted against a quota."""
-
-    name: str
-    """Name of the quota, for example `compute.instance.gpu.h100`."""
-    amount: int
-    """What the stack begins with; sizes in bytes."""
-    most: int
-    """What autoscaling and updates may come to."""
+def _short(name: str, wanted: int, quotas: Mapping[str, QuotaAllowance]) -> Iterator[str]:
+    """Each quota that has not so much left. One without a limit binds nothing."""
+    for whose, quota in quotas.items():
+        limit, unit = quota.spec.limit, quota.status.unit
+        left = max(0, limit - quota.status.usage) if limit is not None else wanted
+        if left < wanted:
+            has = f"the {whose}'s quota has {_told(left, unit)} left of {_told(limit or 0, unit)}"
+            yield f"{name}: {_told(wanted, unit)} more needed, and {has}"
 
 
-def wanted_quotas(
-    lack: Missing,
-    config: ClusterConfig,
-    cloud: NebiusCloud,
-    platforms: Mapping[str, LivePlatform],
-    reserved: Mapping[str, int],
-) -> list[Wanted]:
-    """Amounts by quota. `reserved` has the reserved GPUs that each pool gets: they do not count against GPU quotas.
+def _of_the_machines(
+    lack: Missing, config: ClusterConfig, gpu_quotas: Mapping[str, str], reserved: Mapping[str, int], *, most: bool
+) -> Counter[str]:
+    """Amounts by quota that the machines begin with, or with `most` may come to by autoscaling and updates.
 
     The names are those that the service lists (`nebius quotas quota-allowance list`). Machines with GPUs do not count
     against vCPUs, preemptible ones have a quota of their own, and each machine takes two addresses: its own and the
     range of its pods.
     """
-    amount: Counter[str] = Counter()
-    most: Counter[str] = Counter()
+    total: Counter[str] = Counter()
     for node in lack.needs.nodes:
         pool = config.worker_nodes.get(node.pool or "")
-        preemptible = pool is not None and pool.preemptible
-        for total, machines in ((amount, node.count), (most, node.most + node.surge)):
-            total.update(_of_machines(node, machines))
-            if preemptible:
-                total["compute.instance.preemptible.count"] += machines
-            elif node.size.gpus:
-                gpus = machines * node.size.gpus - reserved.get(node.pool or "", 0)
-                total[gpu_quota(node.platform, platforms)] += max(0, gpus)
-            else:
-                total["compute.instance.non-gpu.vcpu"] += machines * node.size.vcpus
-    once = _of_the_rest(lack, cloud)
-    amount.update(once)
-    most.update(once)
-    return [Wanted(name=name, amount=amount[name], most=most[name]) for name in sorted(most) if most[name]]
-
-
-def gpu_quota(platform: str, platforms: Mapping[str, LivePlatform]) -> str:
-    """The quota that the GPUs of a platform count against: as the service says, else by the platform's name."""
-    live = platforms.get(platform)
-    if live is not None and live.gpu_quota.startswith("compute."):
-        return live.gpu_quota
-    match = _GPU_PLATFORM.match(platform)
-    return f"compute.instance.gpu.{match.group(1) if match else platform}"
-
-
-def check_quotas(answers: Answers, wanted: Sequence[Wanted], region: str) -> Iterator[Finding]:
-    """One line for all that suffice, one for each that does not. A tenant's and its project's quotas both bind."""
-    check = "quotas"
-    if isinstance(answers.tenant_quotas, Unanswered) and isinstance(answers.project_quotas, Unanswered):
-        yield unchecked(check, "quotas", answers.tenant_quotas)
-        return
-    rows = {"tenant": _in(answers.tenant_quotas, region), "project": _in(answers.project_quotas, region)}
-    enough: list[str] = []
-    unlisted: list[str] = []
-    for item in wanted:
-        listed = {where: quotas[item.name] for where, quotas in rows.items() if item.name in quotas}
-        problem = next(_problems(item, listed, region), None)
-        if problem is not None:
-            yield problem
-        elif listed:
-            enough.append(item.name)
+        machines = node.at_once if most else node.count
+        total["compute.instance.count"] += machines
+        total["compute.disk.count"] += machines
+        total[f"compute.disk.size.{_slug(node.disk_type)}"] += machines * node.disk_gib * GIBIBYTE
+        total["vpc.allocation.count"] += 2 * machines
+        if pool is not None and pool.preemptible:
+            total["compute.instance.preemptible.count"] += machines
+        elif node.size.gpus:
+            gpus = machines * node.size.gpus - reserved.get(node.pool or "", 0)
+            total[_gpu_quota(node, gpu_quotas)] += max(0, gpus)
         else:
-            unlisted.append(item.name)
-    if isinstance(answers.tenant_quotas, Unanswered):
-        yield unchecked(check, "quotas of the tenant", answers.tenant_quotas)
-    if isinstance(answers.project_quotas, Unanswered):
-        yield unchecked(check, "quotas of the project", answers.project_quotas)
-    if unlisted:
-        yield unchecked(check, ", ".join(unlisted), Unanswered(reason=f"the service lists no such quota in {region}"))
-    if enough:
-        yield fine(check, f"enough in {region}: {', '.join(enough)}")
+            total["compute.instance.non-gpu.vcpu"] += machines * node.size.vcpus
+    return total
 
 
-def _problems(item: Wanted, listed: Mapping[str, Quota], region: str) -> Iterator[Finding]:
-    for amount, report in ((item.amount, change), (item.most, warning)):
-        for where, quota in listed.items():
-            if quota.free is not None and quota.free < amount:
-                needed = f"{item.name} in {region}: {_told(amount, quota)} more needed"
-                if report is warning:
-                    needed += " when all machines of autoscaling and updates are there"
-                left = f"the {where}'s quota has {_told(quota.free, quota)} left of {_told(quota.limit or 0, quota)}"
-                yield report("quotas", f"{needed}, {left}; ask for a larger one, or make the stack smaller")
-
-
-def _of_machines(node: NodeNeed, machines: int) -> dict[str, int]:
-    return {
-        "compute.instance.count": machines,
-        "compute.disk.count": machines,
-        f"compute.disk.size.{_slug(node.disk_type)}": machines * node.disk_gib * GIBIBYTE,
-        "vpc.allocation.count": 2 * machines,
-    }
+def _gpu_quota(node: NodeNeed, gpu_quotas: Mapping[str, str]) -> str:
+    """The quota of the machines' GPUs: as the service says, else by the platform's name."""
+    said = gpu_quotas.get(node.platform, "")
+    return said if said.startswith("compute.") else f"compute.instance.gpu.{node.platform.split('-')[1]}"
 
 
 def _of_the_rest(lack: Missing, cloud: NebiusCloud) -> Counter[str]:
@@ -138,17 +112,11 @@ def _of_the_rest(lack: Missing, cloud: NebiusCloud) -> Counter[str]:
             "storage.bucket.count": int(lack.new_cluster and cloud.backups.enabled),
         }
     )
-    for kind, gib in needs.filesystem_gib.items():
-        found[f"compute.filesystem.size.{_slug(kind)}"] += gib * GIBIBYTE
-    for kind, gib in needs.volume_gib.items():
-        found[f"compute.disk.size.{_slug(kind)}"] += gib * GIBIBYTE
+    found.update(
+        {f"compute.filesystem.size.{_slug(kind)}": gib * GIBIBYTE for kind, gib in needs.filesystem_gib.items()}
+    )
+    found.update({f"compute.disk.size.{_slug(kind)}": gib * GIBIBYTE for kind, gib in needs.volume_gib.items()})
     return found
-
-
-def _in(quotas: Answer[tuple[Quota, ...]], region: str) -> dict[str, Quota]:
-    if isinstance(quotas, Unanswered):
-        return {}
-    return {quota.name: quota for quota in quotas if quota.region in {region, ""}}
 
 
 def _slug(kind: str) -> str:
@@ -156,5 +124,5 @@ def _slug(kind: str) -> str:
     return kind.lower().replace("_", "-")
 
 
-def _told(amount: int, quota: Quota) -> str:
-    return f"{amount / GIBIBYTE:.0f} GiB" if quota.unit == _BYTES else str(amount)
+def _told(amount: int, unit: str) -> str:
+    return f"{amount / GIBIBYTE:.0f} GiB" if unit == "byte" else str(amount)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from rich.console import Console
@@ -52,18 +52,6 @@ def unchecked(check: str, subject: str, why: Unanswered) -> Finding:
     return Finding(check=check, state="unchecked", message=f"{subject}: {why.reason}")
 
 
-def summary(findings: Sequence[Finding]) -> str:
-    """For example `5 fine, 1 warning, 2 to change`."""
-    counts = {state: sum(item.state == state for item in findings) for state in _STYLES}
-    words = {
-        "fine": f"{counts['fine']} fine",
-        "warning": f"{counts['warning']} warning{'s' if counts['warning'] != 1 else ''}",
-        "change": f"{counts['change']} to change",
-        "unchecked": f"{counts['unchecked']} not checked",
-    }
-    return ", ".join(words[state] for state in _STYLES if counts[state])
-
-
 def must_change(findings: Sequence[Finding]) -> bool:
     """Whether anything must change before `up`."""
     return any(item.state == "change" for item in findings)
@@ -72,17 +60,12 @@ def must_change(findings: Sequence[Finding]) -> bool:
 def print_findings(findings: Sequence[Finding]) -> None:
     """Lines for people, in the order of the checks."""
     console = Console(highlight=False, emoji=False)
-    width = max((len(item.check) for item in findings), default=0)
+    width = max(len(item.check) for item in findings)
     for item in findings:
         word, style = _STYLES[item.state]
         console.print(f"[{style}]{word:11}[/] {item.check:{width}}  {escape(item.message)}", soft_wrap=True)
-    console.print(f"\n{summary(findings)}")
 
 
 def as_data(findings: Sequence[Finding], *, cloud: str) -> dict[str, Any]:
     """Plain data for scripts."""
-    return {
-        "cloud": cloud,
-        "ok": not must_change(findings),
-        "findings": [{"check": item.check, "state": item.state, "message": item.message} for item in findings],
-    }
+    return {"cloud": cloud, "ok": not must_change(findings), "findings": [asdict(item) for item in findings]}

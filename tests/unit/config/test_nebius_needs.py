@@ -97,7 +97,8 @@ def test_a_machine_takes_twice_its_pods_rounded_up_to_a_power_of_two(max_pods: i
 
 
 def test_all_machines_take_addresses_for_their_pods() -> None:
-    assert _needs(_stack(size=10)).pod_addresses == 10 * 64 + 3 * 256
+    nodes = _needs(_stack(size=10)).nodes
+    assert sum(node.count * node.addresses for node in nodes) == 10 * 64 + 3 * 256
 
 
 def test_login_machines_follow_the_login_nodes() -> None:

@@ -39,8 +39,8 @@ def test_what_is_there_already_is_not_needed_once_more(doctor: Doctor) -> None:
     there = {
         "ClusterService/GetByName": mk8s.Cluster(metadata=ResourceMetadata(id="mk8scluster-e00a", name="slurm")),
         "NodeGroupService/List": mk8s.ListNodeGroupsResponse(items=groups),
-        "FilesystemService/List": compute.ListFilesystemsResponse(items=[cloud.filesystem(name="slurm-jail")]),
-        "GpuClusterService/List": compute.ListGpuClustersResponse(items=[cloud.gpu_cluster(name="slurm-fabric-6")]),
+        "FilesystemService/List": compute.ListFilesystemsResponse(items=[cloud.filesystem("slurm-jail")]),
+        "GpuClusterService/List": cloud.gpu_clusters(cloud.gpu_cluster("slurm-fabric-6")),
         "QuotaAllowanceService/List": cloud.quota_reply(used),
         "ResourceAdviceService/List": cloud.advices(cloud.advice(machines=0)),
     }
@@ -49,7 +49,7 @@ def test_what_is_there_already_is_not_needed_once_more(doctor: Doctor) -> None:
     assert not [item for item in found if item.state == "change"]
     more = doctor(there, cloud.stack(size=3))
     short = [item.message for item in more if item.check == "quotas" and item.state == "change"]
-    assert any("compute.instance.gpu.h100 in eu-north1: 8 more needed" in message for message in short)
+    assert any("compute.instance.gpu.h100: 8 more needed" in message for message in short)
     assert not any("filesystem" in message or "mk8s" in message for message in short)
     assert "1 x gpu-h100-sxm" in only(more, "capacity").message
     larger = doctor(there, with_change(cloud.stack(), "jail.size", "3Ti"))
@@ -76,5 +76,5 @@ def test_preemptible_machines_have_a_quota_and_capacity_of_their_own(doctor: Doc
     }
     found = doctor(replies, cloud.stack(preemptible=True))
     short = [item.message for item in found if item.check == "quotas" and item.state == "change"]
-    assert [message.split(" in ")[0] for message in short] == ["compute.instance.preemptible.count"]
+    assert [message.split(":")[0] for message in short] == ["compute.instance.preemptible.count"]
     assert "preemptible: only 1 can be had now" in only(found, "capacity").message
