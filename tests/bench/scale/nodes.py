@@ -9,7 +9,7 @@ from tests.bench.figures import Bench
 from tests.bench.scale.sandbox import NODES, ScaleSandbox, lacking
 from tests.slurm.pod import wait_until
 
-STEP_NODES = 100
+STEP_NODES = min(NODES, 100)
 """Nodes of the large job step. One of all 1,000 would need 20,000 threads, more than a machine gives out at once."""
 
 
