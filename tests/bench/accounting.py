@@ -1,19 +1,13 @@
-"""Accounting: a policy of many users, and the records of many jobs."""
+"""The records of many jobs."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from config import load_config
-from slurm.names import ACCOUNTING, ACCOUNTING_HOST, DATABASE
-from slurm.policy import environment, policy_document
+from slurm.names import DATABASE
 from tests.bench.cluster import Cluster
-from tests.bench.row import Measuring, timed
+from tests.bench.figures import Bench, timed
 from tests.e2e.harness import wait_until
 
-USERS = 500
-ACCOUNTS = 50
 JOBS = 10_000
 REAL_JOBS = 1000
 """Tasks of a real array; their records are copied in the database until there are `JOBS`, steps included."""
@@ -35,51 +29,12 @@ UPDATE some_steps JOIN numbers ON job_db_inx = old SET job_db_inx = new;
 )
 
 
-def policy(bench: Measuring, cluster: Cluster) -> None:
-    """Many users and accounts from nothing, then the same again."""
-    own, document = policy_document(load_config(cluster.sections)), many_users(cluster.sections)
-    again: list[float] = []
-
-    def once(_: int) -> float:
-        taken = timed(lambda: apply_policy(cluster, document))
-        again.append(timed(lambda: apply_policy(cluster, document)))
-        apply_policy(cluster, own, prune=True)
-        return taken
-
-    bench.measure(f"policy of {USERS} users in {ACCOUNTS} accounts from nothing", once, runs=4, goal=20)
-    bench.take("the same policy again, unchanged", again, goal=3)
-
-
-def records(bench: Measuring, cluster: Cluster) -> None:
-    """`sacct` over a day with many jobs."""
+def records(bench: Bench, cluster: Cluster) -> None:
+    """`sacct` over a day with many jobs; for each job's steps slurmdbd asks the database once."""
     make_records(cluster)
     note = f"{REAL_JOBS} real array tasks, their records copied in the database"
-    finished = f"sacct of a day with {JOBS} finished jobs"
-    for name, steps in ((finished, False), (f"{finished} and their steps", True)):
-        bench.measure(name, lambda _: timed(lambda: todays_jobs(cluster, steps=steps)), runs=5, goal=2, note=note)  # noqa: B023
-
-
-def many_users(sections: dict[str, Any]) -> str:
-    """The policy document of a stack with 500 users in 50 accounts of two levels, with seven different shares."""
-    accounts = {
-        f"team{n:02}": {"fairshare": n + 1, **({"parent": f"team{n % 5:02}"} if n >= 5 else {})}
-        for n in range(ACCOUNTS)
-    }
-    users = {
-        f"user{n:03}": {"uid": 20000 + n, "accounts": {f"team{n % ACCOUNTS:02}": {"fairshare": n % 7 + 1}}}
-        for n in range(USERS)
-    }
-    return policy_document(load_config({**sections, "accounts": accounts, "users": users}))
-
-
-def apply_policy(slurm: Cluster, document: str, *, prune: bool = False) -> str:
-    """Run the policy program in slurmdbd's pod, as the job does; what it printed."""
-    wanted = json.dumps({**json.loads(document), "prune": prune})
-    variables = [f"{name}={value}" for name, value in environment(load_config(slurm.sections)).items()]
-    command = ["env", *variables, "/usr/libexec/slurmstack/policy", "-"]
-    return slurm.kubectl.run(
-        "exec", "-i", "-n", slurm.namespace, ACCOUNTING_HOST, "-c", ACCOUNTING, "--", *command, stdin=wanted
-    ).stdout
+    name = f"sacct of a day with {JOBS} finished jobs and their steps"
+    bench.measure(name, lambda _: timed(lambda: todays_jobs(cluster)), runs=5, goal=2, note=note)
 
 
 def make_records(slurm: Cluster) -> None:
@@ -101,10 +56,10 @@ def make_records(slurm: Cluster) -> None:
 
 def count_records(slurm: Cluster) -> int:
     """How many finished jobs of today `sacct` knows."""
-    return len(todays_jobs(slurm).splitlines())
+    return len(todays_jobs(slurm, "--allocations").splitlines())
 
 
-def todays_jobs(slurm: Cluster, *, steps: bool = False) -> str:
-    """`sacct` of one day: a line per job, or also one per step, for which slurmdbd asks the database once per job."""
-    command = f"sacct --allusers {'' if steps else '--allocations'} --noheader --parsable2 --starttime=midnight"
+def todays_jobs(slurm: Cluster, options: str = "") -> str:
+    """`sacct` of one day: a line for each job and for each step."""
+    command = f"sacct --allusers {options} --noheader --parsable2 --starttime=midnight"
     return slurm.slurm(f"{command} --accounts=bench --format=jobid,user,account,state,elapsed,cputimeraw,alloctres")

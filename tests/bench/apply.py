@@ -1,12 +1,14 @@
-"""What an apply takes: of everything, of nothing, of a setting."""
+"""What an apply takes: of everything, of nothing, of a setting, of one more node."""
 
 from __future__ import annotations
 
-from tests.bench.cluster import Cluster
-from tests.bench.row import Measuring, timed
+from tests.bench.cluster import WORKERS, Cluster
+from tests.bench.figures import Bench, timed
+
+ON_THREE = "[ $(srun --immediate=1 -N3 hostname 2>/dev/null | sort -u | wc -l) = 3 ]"
 
 
-def stack(bench: Measuring, cluster: Cluster) -> None:
+def stack(bench: Bench, cluster: Cluster) -> None:
     """The whole stack. Where no jail is there yet, the first time fills it."""
     if not cluster.has_filled_jail:
         bench.take("whole stack -> first srun, empty jail", [cluster.start()], goal=30)
@@ -20,14 +22,13 @@ def stack(bench: Measuring, cluster: Cluster) -> None:
     bench.measure("whole stack -> first srun, jail filled", once, runs=4, goal=15)
 
 
-def unchanged(bench: Measuring, cluster: Cluster) -> None:
+def unchanged(bench: Bench, cluster: Cluster) -> None:
     """An apply and a preview that find nothing to do."""
-    name = _of("up without a change", cluster)
-    bench.measure(name, lambda _: timed(cluster.up), runs=5, goal=3)
+    bench.measure(_of("up without a change", cluster), lambda _: timed(cluster.up), runs=5, goal=3)
     bench.measure(_of("preview without a change", cluster), lambda _: timed(cluster.preview), runs=5, goal=3)
 
 
-def setting(bench: Measuring, cluster: Cluster) -> None:
+def setting(bench: Bench, cluster: Cluster) -> None:
     """A line of slurm.conf."""
 
     def once(number: int) -> float:
@@ -39,6 +40,27 @@ def setting(bench: Measuring, cluster: Cluster) -> None:
 
     goal = 3 if cluster.engine == "kubectl" else 8
     bench.measure(_of("setting changed -> active", cluster), once, runs=5, goal=goal)
+
+
+def scaling(bench: Bench, cluster: Cluster) -> None:
+    """From the start of the apply to a job that runs on the new node too."""
+
+    def once(_: int) -> float:
+        taken = cluster.applied_until(
+            "worker_nodes.default.size", 3, lambda: cluster.as_alice(f"until {ON_THREE}; do sleep 0.1; done")
+        )
+        cluster.change("worker_nodes.default.size", 2)
+        cluster.await_idle(*WORKERS)
+        return taken
+
+    bench.measure(_of("size 2 -> 3 -> a job runs on the new node", cluster), once, runs=5, goal=4)
+
+
+def engine(bench: Bench, cluster: Cluster) -> None:
+    """What an apply takes with Pulumi's own engine."""
+    unchanged(bench, cluster)
+    setting(bench, cluster)
+    scaling(bench, cluster)
 
 
 def _of(name: str, cluster: Cluster) -> str:

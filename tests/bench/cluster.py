@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from local import cluster as local_cluster
 from slurm.local_cluster import local_directory
+from tests.bench.figures import Bench
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
 from tests.stacks import ROOT, dev, with_change
 
@@ -43,6 +48,8 @@ class Cluster(SlurmOnKubernetes):
 
     def begin_again(self) -> None:
         """The stack as it was at first, with two idle nodes."""
+        if not self.pods():
+            self.start()
         if self.sections != self.began:
             self.sections = dict(self.began)
             self.up()
@@ -97,3 +104,22 @@ class Cluster(SlurmOnKubernetes):
             status = running.wait()
         assert status == 0, f"slurmstack up ended with {status}"
         return taken
+
+
+@contextmanager
+def cluster_of(engine: str, bench: Bench) -> Iterator[Cluster]:
+    """A cluster of this run; what an earlier run has left of it is taken away first, and all of it at the end."""
+    assert local_cluster.status().healthy, "the local cluster is not running; `make up` starts it"
+    with TemporaryDirectory(prefix="slurmstack-bench-") as directory:
+        if engine == "pulumi":
+            os.environ["PULUMI_BACKEND_URL"] = f"file://{directory}"
+            os.environ["PULUMI_CONFIG_PASSPHRASE"] = "bench"
+        cluster = Cluster(engine, Path(directory))
+        if cluster.pods():
+            bench.say("an earlier run has left its cluster; it is taken away")
+            cluster.destroy(delete_data=True)
+        try:
+            yield cluster
+        finally:
+            bench.say("the cluster is taken away")
+            cluster.destroy(delete_data=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from local import cluster as local_cluster
 from local.report import PlainReport
 from tests.bench.cluster import WORKERS, Cluster
-from tests.bench.row import Measuring
+from tests.bench.figures import Bench
 from tests.e2e.harness import wait_until
 from tests.fakes.gpus import FakeGpus
 from tests.stacks import dev
@@ -17,15 +17,10 @@ from tests.stacks import dev
 CHAIN = 20
 """Jobs one after the other on one node, each of which waits for the epilog of the one before."""
 
-QUIET_SECONDS = 60
-"""So long an idle worker's use of CPU is watched."""
 
-
-def health(bench: Measuring, cluster: Cluster) -> None:
-    """CPU seconds are CPU seconds; all others pass on the clock."""
+def health(bench: Bench, cluster: Cluster) -> None:
+    """What a job's checks cost, and how soon something is done about faults."""
     runs = range(bench.times(4))
-    bench.say(f"an idle worker is watched for {len(runs)} minutes, now and once more at the end")
-    with_checks = [quiet_minute(cluster, WORKERS[0]) for _ in runs]
     with_ours = [chain(cluster.as_alice) for _ in runs]
     cluster.change("slurm.settings", {"Prolog": "/usr/bin/true", "Epilog": "/usr/bin/true"})
     cluster.await_idle(*WORKERS)
@@ -35,37 +30,11 @@ def health(bench: Measuring, cluster: Cluster) -> None:
         "prolog and epilog add to a job", [max(0.0, taken - without) for taken in with_ours], goal=0.3, note=note
     )
     cluster.change("slurm.settings", dev()["slurm"]["settings"])
-    faults(bench, cluster)
-    cluster.change("health", {"enabled": False})
-    cluster.await_idle(*WORKERS)
-    bare = statistics.median(quiet_minute(cluster, WORKERS[0]) for _ in runs)
-    name = "CPU seconds a minute that checks every 30 s add to an idle worker"
-    note = f"an idle worker without checks uses {bare:.2f}"
-    bench.take(name, [max(0.0, used - bare) for used in with_checks], goal=0.2, note=note)
-
-
-def faults(bench: Measuring, cluster: Cluster) -> None:
-    """How soon something is done about them."""
     gpus = give_gpus(cluster)
     drained = "a GPU is lost (played) -> its node is drained"
     bench.measure(drained, lambda _: lost_gpu(cluster, gpus, WORKERS[0]), runs=4, goal=35)
     cluster.up()
     bench.measure("a Kubernetes node is lost -> its job is requeued", lambda _: lost_machine(cluster), runs=2, goal=60)
-
-
-def cpu_seconds(slurm: Cluster, pod: str) -> float:
-    """What the slurmd container of a worker has used until now, by its control group of version 2 or 1."""
-    files = "cd /sys/fs/cgroup; cat cpu.stat 2>/dev/null || echo usage_nsec $(cat cpuacct/cpuacct.usage)"
-    lines = slurm.exec(pod, "sh", "-c", files, container="slurmd").splitlines()
-    used = dict(line.split() for line in lines)
-    return int(used["usage_usec"]) / 1e6 if "usage_usec" in used else int(used["usage_nsec"]) / 1e9
-
-
-def quiet_minute(slurm: Cluster, pod: str) -> float:
-    """CPU seconds a minute of an idle worker."""
-    before, started = cpu_seconds(slurm, pod), time.monotonic()
-    time.sleep(QUIET_SECONDS)
-    return (cpu_seconds(slurm, pod) - before) * 60 / (time.monotonic() - started)
 
 
 def chain(run: Callable[[str], str]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.bench.cluster import WORKERS, Cluster
-from tests.bench.row import Measuring
+from tests.bench.figures import Bench
 from tests.e2e.harness import wait_until
 from tests.e2e.job_stream import stream_of_jobs
 from tests.stacks import with_change
@@ -12,7 +12,7 @@ OLD, NEW = "24.11", "26.05"
 """The only step that a stack file can name."""
 
 
-def upgrade(bench: Measuring, cluster: Cluster) -> None:
+def upgrade(bench: Bench, cluster: Cluster) -> None:
     """Nothing leads back to the older release, so each run ends with the cluster, data and all."""
     gaps: list[float] = []
     lost: list[float] = []

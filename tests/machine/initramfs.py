@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import os
 import stat
-import time
 from pathlib import Path
 
-from local import files, paths
-from tests.machine.programs import MODULES, Programs
-
-_KEPT_S = 7 * 86_400
-"""File systems of earlier sources are dropped when nobody has booted them for this long."""
+from tests.machine.programs import Programs
 
 INIT = r"""#!/bin/busybox sh
 # Runs in the kernel's own first file system, which runc cannot leave by pivot_root: moves on to one that it can.
@@ -76,42 +68,17 @@ _ETC = {
 }
 
 
-def initramfs(programs: Programs) -> Path:
-    """Give the file to boot with; made once per version of what is in it."""
-    sources = programs.in_guest()
-    directory = paths.cache() / "machine"
-    result = directory / f"{_key(programs, sources)}.cpio.gz"
-    if not result.exists():
-        files.write_whole(result, gzip.compress(_archive(programs, sources), 1))
-        for other in directory.glob("*.cpio.gz"):
-            if time.time() - other.stat().st_mtime > _KEPT_S:
-                other.unlink(missing_ok=True)
-    os.utime(result)
-    return result
-
-
-def _key(programs: Programs, sources: dict[str, Path]) -> str:
-    stats = [(name, path.stat().st_size, path.stat().st_mtime_ns) for name, path in sorted(sources.items())]
-    kernel = (programs.kernel.name, programs.kernel.stat().st_size)
-    text = repr((stats, kernel, MODULES, INIT, START, _ETC, _agent()))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _agent() -> str:
-    return Path(__file__).with_name("agent.py").read_text()
-
-
-def _archive(programs: Programs, sources: dict[str, Path]) -> bytes:
-    """All of it as the kernel wants it: an archive of cpio's `newc` format."""
+def initramfs(programs: Programs) -> bytes:
+    """What to boot with, as the kernel wants it: an archive of cpio's `newc` format."""
     modules = programs.modules()
     contents = {
         "init": INIT.encode(),
         "sbin/start": START.encode(),
-        "etc/agent.py": _agent().encode(),
+        "etc/agent.py": Path(__file__).with_name("agent.py").read_bytes(),
         "modules/order": "\n".join(name for name, _ in modules).encode(),
         **{name: text.encode() for name, text in _ETC.items()},
         **{f"modules/{name}.ko": content for name, content in modules},
-        **{name: path.read_bytes() for name, path in sources.items()},
+        **{name: path.read_bytes() for name, path in programs.in_guest().items()},
     }
     needed = {str(parent) for name in contents for parent in Path(name).parents} - {"."}
     empty = {"dev", "proc", "sys", "node"}

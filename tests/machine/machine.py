@@ -6,22 +6,24 @@ guest can harm nothing. It boots in some seconds with 2 GiB; what it runs takes 
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from tests.machine.channel import Channel, MachineLostError
 from tests.machine.disk import disk
 from tests.machine.initramfs import initramfs
 from tests.machine.programs import Programs, programs
 
 BOOT_TIMEOUT_S = 120
-LAYERS = "/var/layers"
+_GRACE_S = 30
+"""What the agent has beyond a command's own time to answer; a machine that does not is lost."""
+
+_CPUS, _DISK_MIB = "sockets=2,cores=1,threads=2", 16384
 _KERNEL_OPTIONS = (
     "console=ttyS0 quiet panic=-1 tsc=reliable no_timer_check nowatchdog mitigations=off random.trust_cpu=on "
     "init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off"
@@ -34,37 +36,23 @@ CLEAN_ENV = {"PATH": "/bin:/sbin", "HOME": "/root", "LC_ALL": "C.UTF-8", "GODEBU
 takes its time here, and passes it on to the container."""
 
 
+class MachineLostError(AssertionError):
+    """The guest machine has ended, or does not answer."""
+
+
 class Machine:
-    """A guest machine; use it as a context manager.
+    """A guest machine of two sockets, each with one core of two threads; use it as a context manager.
 
     `images`: name -> root file system on this machine; in the guest it is `/images/NAME`, which cannot be written.
-    `layers`: name of an image -> archive of what lies over it in containers.
-    `cpus`: sockets, cores of each, threads of each. `memory_mib`: all of the machine; it has no swap. `disk_mib`: of
-    its `/var`, which takes here what is written to it.
+    `memory_mib`: all of the machine; it has no swap. Its `/var` takes here what is written to it.
 
     It ends with the thread that started it, however that ends: the kernel kills QEMU then.
     """
 
-    def __init__(
-        self,
-        images: Mapping[str, Path],
-        *,
-        layers: Mapping[str, bytes] | None = None,
-        cpus: tuple[int, int, int] = (2, 1, 2),
-        memory_mib: int = 2048,
-        disk_mib: int = 16384,
-    ) -> None:
+    def __init__(self, images: Mapping[str, Path], memory_mib: int) -> None:
         self.images = dict(images)
-        self.layers = dict(layers or {})
-        self.cpus = cpus
         self.memory_mib = memory_mib
-        self.disk_mib = disk_mib
-        self.boot_seconds = 0.0
         self._work = ExitStack()
-        self._qemu: subprocess.Popen[bytes] | None = None
-        self._channel: Channel | None = None
-
-    # ---------------------------------------------------------------- life
 
     def __enter__(self) -> Self:
         self.work = Path(self._work.enter_context(tempfile.TemporaryDirectory(prefix="guest-machine-")))
@@ -76,69 +64,47 @@ class Machine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._qemu is not None:
-            self._qemu.kill()
-            self._qemu.wait()
-        if self._channel is not None:
-            self._channel.close()
         self._work.close()
 
     def _boot(self) -> None:
         found = programs()
         command = self._command(found)
-        begin = time.monotonic()
         ours, its = socket.socketpair()
+        self._port = self._work.enter_context(ours)
+        self._answers = self._work.enter_context(ours.makefile("rb"))
         with its, (self.work / "qemu.log").open("wb") as log:
-            self._qemu = subprocess.Popen(
+            qemu = subprocess.Popen(
                 [found.tools.path("setpriv"), "--pdeathsig", "KILL", *command, *_serial_port(its.fileno())],
                 env=found.env(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[its.fileno()],
                 start_new_session=True,
             )  # fmt: skip
-        self._channel = Channel(ours)
-        try:
-            self._channel.wait_until_up(BOOT_TIMEOUT_S)
-        except MachineLostError as error:
-            raise MachineLostError(f"{error}\n{self.console()}") from None
-        self.boot_seconds = time.monotonic() - begin
-        for name, archive in self.layers.items():
-            unpack = 'mkdir -p "$0" && tar -x -C "$0"'
-            self.run(["sh", "-c", unpack, f"{LAYERS}/{name}"], stdin=archive, check=True)
+        self._work.callback(qemu.wait)
+        self._work.callback(qemu.kill)
+        self._answer(BOOT_TIMEOUT_S, "to start")
 
     def _command(self, found: Programs) -> list[str]:
-        sockets, cores, threads = self.cpus
         kernel = f"{_KERNEL_OPTIONS} agent={next(iter(self.images))}"
+        (self.work / "initramfs").write_bytes(initramfs(found))
         command = [
             *found.qemu(), "-M", "q35,usb=off,vmport=off,hpet=off", "-accel", "tcg,thread=multi,tb-size=256",
-            "-cpu", "max,la57=off,vendor=GenuineIntel", "-smp", f"sockets={sockets},cores={cores},threads={threads}",
+            "-cpu", "max,la57=off,vendor=GenuineIntel", "-smp", _CPUS,
             "-m", str(self.memory_mib), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-serial", f"file:{self.work}/console.log", "-kernel", str(found.kernel), "-append", kernel,
-            "-initrd", str(initramfs(found)),
+            "-initrd", f"{self.work}/initramfs",
         ]  # fmt: skip
         scratch = self.work / "scratch"
         with scratch.open("wb") as file:
-            file.truncate(self.disk_mib * 2**20)
+            file.truncate(_DISK_MIB * 2**20)
         found.run("mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-E", _LAZY, str(scratch))
         command += _drive("scratch", scratch)
         for name, rootfs in self.images.items():
             command += _drive(name, disk(rootfs, found), read_only=True)
         return command
 
-    @property
-    def qemu_pid(self) -> int:
-        """Of the process that is the machine."""
-        assert self._qemu is not None, "the machine has not been started"
-        return self._qemu.pid
-
-    def lower(self, image: str) -> str:
-        """The lower directories of a container's root file system, topmost first, as overlayfs wants them."""
-        return f"{LAYERS}/{image}:/images/{image}" if image in self.layers else f"/images/{image}"
-
     def console(self) -> str:
         """What kernel and QEMU have said."""
         logs = (self.work / "qemu.log", self.work / "console.log")
         return "\n".join(path.read_text(errors="replace")[-8000:] for path in logs if path.exists())
-
-    # ---------------------------------------------------------------- use
 
     def run(
         self,
@@ -153,41 +119,47 @@ class Machine:
 
         Raises TimeoutExpired, as subprocess.run does, and MachineLostError. `check`: fails the test where it fails.
         """
-        done = self.run_bytes(command, timeout=timeout, stdin=stdin, env=env)
-        text = subprocess.CompletedProcess(
-            done.args, done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-        )
-        if check:
-            assert text.returncode == 0, f"{command} failed with {text.returncode}: {text.stdout}{text.stderr}"
-        return text
-
-    def run_bytes(
-        self,
-        command: Sequence[str] | str,
-        *,
-        timeout: float = 60,
-        stdin: str | bytes = b"",
-        env: Mapping[str, str] | None = None,
-    ) -> subprocess.CompletedProcess[bytes]:
-        """The same for output that is no text."""
-        assert self._channel is not None, "the machine has not been started"
         argv = ["sh", "-c", command] if isinstance(command, str) else list(command)
-        given = stdin.encode() if isinstance(stdin, str) else stdin
-        answer = self._channel.run(argv, {**CLEAN_ENV, **(env or {})}, given, timeout)
-        if answer.exit is None:
-            raise subprocess.TimeoutExpired(argv, timeout, answer.out, answer.err)
-        return subprocess.CompletedProcess(argv, answer.exit, answer.out, answer.err)
+        given = stdin if isinstance(stdin, bytes) else stdin.encode()
+        asked = {
+            "argv": argv,
+            "env": {**CLEAN_ENV, **(env or {})},
+            "stdin": given.decode("latin-1"),
+            "timeout": timeout,
+        }
+        self._port.settimeout(timeout + _GRACE_S)
+        try:
+            self._port.sendall(json.dumps(asked).encode() + b"\n")
+        except OSError as error:
+            raise MachineLostError(f"the guest machine has ended: {error}") from None
+        answer = self._answer(timeout + _GRACE_S, f"to answer: {' '.join(argv)[:200]}")
+        if answer["exit"] is None:
+            raise subprocess.TimeoutExpired(argv, timeout, answer["out"], answer["err"])
+        if check:
+            assert answer["exit"] == 0, f"{command} failed with {answer['exit']}: {answer['out']}{answer['err']}"
+        return subprocess.CompletedProcess(argv, answer["exit"], answer["out"], answer["err"])
+
+    def _answer(self, timeout_s: float, what: str) -> dict[str, Any]:
+        self._port.settimeout(timeout_s)
+        try:
+            line = self._answers.readline()
+        except OSError:
+            raise MachineLostError(
+                f"the guest machine took more than {timeout_s:.0f} s {what}\n{self.console()}"
+            ) from None
+        if not line:
+            raise MachineLostError(f"the guest machine has ended\n{self.console()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def put(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
         """Write a file of the machine; its directory is made."""
         script = 'mkdir -p "${0%/*}" && cat > "$0" && chmod "$1" "$0"'
         self.run(["sh", "-c", script, path, f"{mode:o}"], stdin=content, check=True)
 
-    def get(self, path: str) -> bytes:
+    def get(self, path: str) -> str:
         """Read a file of the machine."""
-        done = self.run_bytes(["cat", path])
-        assert done.returncode == 0, done.stderr.decode(errors="replace")
-        return done.stdout
+        return self.run(["cat", path], check=True).stdout
 
 
 def _drive(name: str, file: Path, *, read_only: bool = False) -> list[str]:

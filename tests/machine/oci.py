@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from config.base import parse_bytes
 from tests.machine.seccomp import default_profile
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -20,44 +21,7 @@ _MASKED = (
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 _SAFE = ("nosuid", "noexec", "nodev")
-_MIB = 2**20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bind:
-    """A directory or file of the machine in a container."""
-
-    source: str
-    target: str
-    read_only: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class ContainerSpec:
-    """What a pod says of one of its containers."""
-
-    name: str
-    image: str
-    """One of the machine's images."""
-    command: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
-    capabilities: tuple[str, ...] = ()
-    """All others are dropped."""
-    binds: tuple[Bind, ...] = ()
-    memory_mib: int | None = None
-    """Its limit, which is what it asks for, too; None: whatever there is."""
-    cpus: float = 0.1
-    """What it asks for; nothing limits it."""
-    cpuset: str = ""
-    """CPUs that it has for itself, `2-3`, as by the static policy of kubelet's CPU manager."""
-    read_only: bool = False
-    """Its root file system."""
-    no_new_privileges: bool = False
-    user: tuple[int, int] = (0, 0)
-    seccomp: bool = True
-    """Containerd's default profile; else none."""
-    writable_cgroups: bool = False
-    """As containerd's `cgroup_writable` and CRI-O's annotation have it."""
+_SHARED = {"network": "net", "ipc": "ipc", "uts": "uts"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,28 +38,47 @@ class Sandbox:
     machine_mib: int
 
 
-def config(spec: ContainerSpec, sandbox: Sandbox, root: str, identifier: str) -> dict[str, Any]:
-    """The content of config.json."""
-    names = [f"CAP_{name}" for name in spec.capabilities]
-    env = {"PATH": PATH, "HOSTNAME": sandbox.hostname, "HOME": "/root", **spec.env}
+def image_of(container: Mapping[str, Any]) -> str:
+    """The name of its image in the machine: `worker-24.11`."""
+    role, _, tag = container["image"].rpartition("/")[2].partition(":")
+    return f"{role}-{tag.partition('-')[0]}"
+
+
+def memory_of(container: Mapping[str, Any]) -> int | None:
+    """The limit in bytes; None: whatever there is."""
+    limit = container.get("resources", {}).get("limits", {}).get("memory")
+    return None if limit is None else parse_bytes(limit)
+
+
+def config(
+    container: Mapping[str, Any], sandbox: Sandbox, root: str, *,
+    volumes: Mapping[str, str], env: Mapping[str, str], writable_cgroups: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """The content of config.json for a container of a pod's specification.
+
+    `volumes`: name -> directory of the machine. `writable_cgroups`: as containerd's `cgroup_writable` has it.
+    """
+    context = container.get("securityContext", {})
+    capabilities = context.get("capabilities", {}).get("add", ())
+    names = [f"CAP_{name}" for name in capabilities]
+    variables = {"PATH": PATH, "HOSTNAME": sandbox.hostname, "HOME": "/root", **env}
     return {
         "ociVersion": "1.0.2",
-        "root": {"path": root, "readonly": spec.read_only},
+        "root": {"path": root, "readonly": context.get("readOnlyRootFilesystem", False)},
         "process": {
             "cwd": "/",
-            "args": list(spec.command),
-            "env": [f"{key}={value}" for key, value in env.items()],
-            "user": {"uid": spec.user[0], "gid": spec.user[1]},
+            "args": list(container["command"]),
+            "env": [f"{key}={value}" for key, value in variables.items()],
+            "user": {"uid": context.get("runAsUser", 0), "gid": context.get("runAsGroup", 0)},
             # Neither inheritable nor ambient ones, as containerd since 1.6.2.
             "capabilities": {"bounding": names, "permitted": names, "effective": names},
-            "noNewPrivileges": spec.no_new_privileges,
+            "noNewPrivileges": not context.get("allowPrivilegeEscalation", True),
             "rlimits": [{"type": "RLIMIT_NOFILE", "soft": FILES, "hard": FILES}],
-            "oomScoreAdj": _oom_score(spec, sandbox),
+            "oomScoreAdj": _oom_score(memory_of(container), sandbox),
         },
         "mounts": [
-            *_system_mounts("rw" if spec.writable_cgroups else "ro"),
-            *_pod_mounts(spec, sandbox),
-            *(_bind(bind) for bind in spec.binds),
+            *_system_mounts("rw" if writable_cgroups else "ro"),
+            *_pod_mounts(container, sandbox, volumes),
         ],
         "linux": {
             "namespaces": [
@@ -104,23 +87,18 @@ def config(spec: ContainerSpec, sandbox: Sandbox, root: str, identifier: str) ->
                 {"type": "cgroup"},
                 *({"type": kind, "path": f"/proc/{sandbox.pid}/ns/{file}"} for kind, file in _SHARED.items()),
             ],
-            "cgroupsPath": f"/{sandbox.cgroup}/{identifier}",
-            "resources": _resources(spec),
+            "cgroupsPath": f"/{sandbox.cgroup}/{sandbox.hostname}-{container['name']}",
+            "resources": _resources(container),
             "maskedPaths": list(_MASKED),
             "readonlyPaths": list(_READ_ONLY),
-            **({"seccomp": default_profile(spec.capabilities)} if spec.seccomp else {}),
+            "seccomp": default_profile(capabilities),
         },
     }
 
 
-_SHARED = {"network": "net", "ipc": "ipc", "uts": "uts"}
-
-
-def _oom_score(spec: ContainerSpec, sandbox: Sandbox) -> int:
+def _oom_score(limit: int | None, sandbox: Sandbox) -> int:
     """As kubelet works it out for a pod that asks for less CPU than it may use: the more it asked for, the later."""
-    if spec.memory_mib is None:
-        return 1000
-    return min(999, max(3, 1000 - 1000 * spec.memory_mib // sandbox.machine_mib))
+    return 1000 if limit is None else min(999, max(3, 1000 - 1000 * (limit >> 20) // sandbox.machine_mib))
 
 
 def _system_mounts(cgroups: str) -> list[dict[str, Any]]:
@@ -135,34 +113,37 @@ def _system_mounts(cgroups: str) -> list[dict[str, Any]]:
     ]
 
 
-def _pod_mounts(spec: ContainerSpec, sandbox: Sandbox) -> list[dict[str, Any]]:
-    """Files that kubelet makes for the pod, and the sandbox's shared memory, where the pod brings none of its own."""
-    own = {bind.target for bind in spec.binds}
-    files = {f"/etc/{name}": f"{sandbox.directory}/{name}" for name in ("hosts", "hostname", "resolv.conf")}
-    files |= {
-        "/dev/shm": f"{sandbox.directory}/shm",
-        "/dev/termination-log": f"{sandbox.directory}/log-{spec.name}/termination",
-    }
-    return [_bind(Bind(source=source, target=target)) for target, source in files.items() if target not in own]
-
-
-def _bind(bind: Bind) -> dict[str, Any]:
-    options = ["rbind", "rprivate", "ro" if bind.read_only else "rw"]
-    return {"destination": bind.target, "type": "bind", "source": bind.source, "options": options}
-
-
 def _mount(target: str, kind: str, *options: str) -> dict[str, Any]:
     return {"destination": target, "type": kind, "source": kind, "options": list(options)}
 
 
-def _resources(spec: ContainerSpec) -> dict[str, Any]:
-    shares = max(2, int(spec.cpus * 1024))
-    cpu = {"shares": shares, "quota": 0, "period": 100_000, **({"cpus": spec.cpuset} if spec.cpuset else {})}
-    found: dict[str, Any] = {"devices": [{"allow": False, "access": "rwm"}], "cpu": cpu}
-    # All processes are killed when one has to be, as kubelet wants it on machines with control groups v2.
-    found["unified"] = {"memory.oom.group": "1"}
-    if spec.memory_mib is not None:
-        limit = spec.memory_mib * _MIB
+def _pod_mounts(container: Mapping[str, Any], sandbox: Sandbox, volumes: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Files that kubelet makes for the pod, its shared memory unless it brings its own, and its volumes."""
+    files = {f"/etc/{name}": f"{sandbox.directory}/{name}" for name in ("hosts", "hostname", "resolv.conf")}
+    files |= {
+        "/dev/shm": f"{sandbox.directory}/shm",
+        "/dev/termination-log": f"{sandbox.directory}/log-{container['name']}/termination",
+    }
+    mounts = container.get("volumeMounts", ())
+    own = {one["mountPath"] for one in mounts}
+    return [_bind(source, target) for target, source in files.items() if target not in own] + [
+        _bind(volumes[one["name"]], one["mountPath"], "ro" if one.get("readOnly") else "rw") for one in mounts
+    ]
+
+
+def _bind(source: str, target: str, how: str = "rw") -> dict[str, Any]:
+    return {"destination": target, "type": "bind", "source": source, "options": ["rbind", "rprivate", how]}
+
+
+def _resources(container: Mapping[str, Any]) -> dict[str, Any]:
+    request = container.get("resources", {}).get("requests", {}).get("cpu", "100m")
+    cpus = float(request.removesuffix("m")) / 1000 if request.endswith("m") else float(request)
+    limit = memory_of(container)
+    return {
+        "devices": [{"allow": False, "access": "rwm"}],
+        "cpu": {"shares": max(2, int(cpus * 1024)), "quota": 0, "period": 100_000},
+        # All processes are killed when one has to be, as kubelet wants it on machines with control groups v2.
+        "unified": {"memory.oom.group": "1"},
         # Swap counts in: none.
-        found["memory"] = {"limit": limit, "swap": limit}
-    return found
+        **({} if limit is None else {"memory": {"limit": limit, "swap": limit}}),
+    }

@@ -9,13 +9,12 @@ from typing import Any, Self
 
 from cli.program.manifests import manifests
 from cli.program.recording import record
+from local.images import rootfs
+from local.report import PlainReport
 from slurm.rights import CAPABILITIES
 from tests import stacks
-from tests.machine.kubelet import Kubelet
+from tests.machine.kubelet import Container, Kubelet
 from tests.machine.machine import Machine
-from tests.machine.oci import Bind, ContainerSpec
-from tests.machine.pod import Container, Pod, Pods
-from tests.machine.rootfs import ROLES, program_layers, root_file_systems
 from tests.nodes import SHOW, in_state
 from tests.slurm.login import private_key
 from tests.slurm.minimal import minimal_config
@@ -55,9 +54,8 @@ def worker_sections(version: str, *, cpus: int, memory: str) -> dict[str, Any]:
 class SlurmMachine:
     """A guest machine with a controller and workers; use it as a context manager.
 
-    `config`: the ConfigMap with Slurm's files; by default the least that works, with `extra` in slurm.conf and
-    these `files` besides. `accounting`: with MariaDB and slurmdbd, and all configuration is the program's own.
-    `login`: a login node may be started.
+    Slurm's files are the least that works, with `extra` in slurm.conf and these `files` besides. `accounting`: with
+    MariaDB and slurmdbd, and all configuration is the program's own. `login`: a login node may be started.
     """
 
     def __init__(
@@ -67,7 +65,6 @@ class SlurmMachine:
         workers: int = 1,
         cpus: int = 2,
         memory: str = "512Mi",
-        config: Mapping[str, str] | None = None,
         extra: str = "",
         files: Mapping[str, str] | None = None,
         machine_mib: int = 3072,
@@ -75,10 +72,10 @@ class SlurmMachine:
         login: bool = False,
     ) -> None:
         self.version = version
-        roles = (*ROLES, *(("database", "accounting") if accounting else ()), *(("login",) if login else ()))
-        images, layers = root_file_systems(version, roles), program_layers(version, roles)
-        self.machine = Machine(images, layers=layers, memory_mib=machine_mib)
-        self.pods = Pods(self.machine)
+        roles = ["worker", "controller", "jail"]
+        roles += ["database", "accounting"] * accounting + ["login"] * login
+        images = {f"{role}-{version}": rootfs(role, version, PlainReport()) for role in roles}
+        self.machine = Machine(images, machine_mib)
         self._workers = workers
         self._accounting = accounting
         sections = worker_sections(version, cpus=cpus, memory=memory)
@@ -90,9 +87,9 @@ class SlurmMachine:
         }
         """StatefulSet -> its pods' specification. A test may change one before it starts a pod."""
         config_maps = {item.name: item.document["data"] for item in registered if item.kind == "ConfigMap"}
-        least = minimal_config(version, extra, **(files or {})) if config is None else config
+        least = minimal_config(version, extra, **(files or {}))
         self.kubelet = Kubelet(
-            self.pods,
+            self.machine,
             config_maps=config_maps if accounting else {"slurm-config": least},
             secrets={
                 "munge-key": {"munge.key": secrets.token_bytes(128)},
@@ -108,10 +105,11 @@ class SlurmMachine:
             self.machine.__enter__()
             self._make_jail()
             if self._accounting:
-                self.start_accounting()
-            self.start_controller()
+                self._start_accounting()
+            self.kubelet.start("controller-0", self.specs["controller"])
+            wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, self.logs, 120)
             for number in range(self._workers):
-                self.start_worker(f"default-{number}")
+                self.kubelet.start(f"default-{number}", self.specs["default"])
             self.wait_for_nodes(self._workers)
         except BaseException:
             self.__exit__()
@@ -121,7 +119,7 @@ class SlurmMachine:
     def __exit__(self, *error: object) -> None:
         self.machine.__exit__(*error)
 
-    def start_accounting(self) -> None:
+    def _start_accounting(self) -> None:
         """Start MariaDB and slurmdbd; returns when slurmdbd answers."""
         # Of its own: the mount tells the program that it is a volume.
         self.machine.run(f"mkdir -p {DATABASE} && mount --bind {DATABASE} {DATABASE}", check=True)
@@ -129,12 +127,6 @@ class SlurmMachine:
         slurmdbd = self.kubelet.start("slurmdbd-0", self.specs["slurmdbd"]).containers["slurmdbd"]
         ask = "SLURM_CONF=/config/slurm/slurm.conf sacctmgr --noheader show cluster"
         wait_until(lambda: slurmdbd.look(ask).returncode == 0, self.logs, 300)
-
-    def start_controller(self) -> Pod:
-        """Start it; returns when slurmctld answers."""
-        pod = self.kubelet.start("controller-0", self.specs["controller"])
-        wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, self.logs, 120)
-        return pod
 
     def add_user(self, name: str, uid: int) -> str:
         """An account in the jail, with a home; returns the home's directory in the machine."""
@@ -148,17 +140,13 @@ class SlurmMachine:
         self.machine.run("; ".join([*add, f"mkdir -m 700 {home}; chown {uid}:{uid} {home}"]), check=True)
         return home
 
-    def start_worker(self, name: str, *, cpuset: str = "") -> Pod:
-        """Start one of the pool `default`; its node registers itself."""
-        return self.kubelet.start(name, self.specs["default"], cpuset=cpuset)
-
     def worker(self, name: str = "default-0") -> Container:
         """The container of a worker in which slurmd runs."""
-        return self.pods.by_name[name].containers["slurmd"]
+        return self.kubelet.pods[name].containers["slurmd"]
 
     def run(self, command: str, *, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """Run a command of Slurm's beside slurmctld, as root."""
-        controller = self.pods.by_name["controller-0"].containers["slurmctld"]
+        controller = self.kubelet.pods["controller-0"].containers["slurmctld"]
         return controller.look(f"export SLURM_CONF={SLURM_CONF}; {command}", timeout=timeout)
 
     def wait_for_nodes(self, count: int, state: str = "IDLE") -> None:
@@ -170,18 +158,16 @@ class SlurmMachine:
 
     def logs(self) -> str:
         """All containers' output, for the message of a failed test."""
-        containers = [one for pod in self.pods.by_name.values() for one in pod.containers.values()]
+        containers = [one for pod in self.kubelet.pods.values() for one in pod.containers.values()]
         return "\n".join(f"--- {one.identifier}\n{one.logs()}" for one in containers)
 
     def _make_jail(self) -> None:
-        image = f"jail-{self.version}"
-        self.machine.run(_MOUNT_JAIL, env={"IMAGE": image}, check=True)
-        pod = self.pods.add("populate")
-        filled = pod.start(
-            ContainerSpec(
-                name="populate", image=image, command=("python3", "-c", _FINISH_JAIL),
-                capabilities=CAPABILITIES["populate"], binds=(Bind(source=JAIL, target="/jail"),),
-            )
-        )  # fmt: skip
-        assert filled.wait(120) == 0, filled.logs()
-        self.pods.remove("populate")
+        self.machine.run(_MOUNT_JAIL, env={"IMAGE": f"jail-{self.version}"}, check=True)
+        fill = {
+            "name": "populate", "image": f"jail:{self.version}", "command": ["python3", "-c", _FINISH_JAIL],
+            "securityContext": {"capabilities": {"add": CAPABILITIES["populate"]}},
+            "volumeMounts": [{"name": "jail", "mountPath": "/jail"}],
+        }  # fmt: skip
+        volumes = [{"name": "jail", "persistentVolumeClaim": {"claimName": "jail"}}]
+        self.kubelet.start("populate", {"initContainers": [fill], "containers": [], "volumes": volumes})
+        self.kubelet.remove("populate")

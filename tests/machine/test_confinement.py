@@ -273,5 +273,5 @@ def test_cgroups_that_the_runtime_lets_the_pod_write_are_used_as_they_are(slurm:
         assert "default-1_slurmstepd.scope" in told
         assert "status 137" in told
     finally:
-        slurm.pods.remove("default-1")
+        slurm.kubelet.remove("default-1")
         slurm.run("scontrol update nodename=default-1 state=down reason=test; scontrol delete nodename=default-1")

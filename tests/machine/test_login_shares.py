@@ -10,7 +10,7 @@ from shlex import quote
 
 import pytest
 
-from tests.machine.pod import Container
+from tests.machine.kubelet import Container
 from tests.machine.slurm_machine import JAIL, SlurmMachine
 from tests.slurm.login import private_key, public_line
 from tests.slurm.pod import wait_until
@@ -49,15 +49,15 @@ def start(slurm: SlurmMachine, limits: str) -> None:
     sshd["resources"]["limits"]["memory"] = f"{NODE_MIB}Mi"
     sshd["env"] = [one for one in sshd["env"] if one["name"] != "USER_LIMITS"]
     sshd["env"].append({"name": "USER_LIMITS", "value": limits})
-    if "login-0" in slurm.pods.by_name:
-        slurm.pods.remove("login-0")
+    if "login-0" in slurm.kubelet.pods:
+        slurm.kubelet.remove("login-0")
     slurm.kubelet.start("login-0", spec)
     wait_until(lambda: ssh(slurm, "bob", "true").returncode == 0, slurm.logs, 120)
 
 
 def login(slurm: SlurmMachine) -> Container:
     """The container of sshd."""
-    return slurm.pods.by_name["login-0"].containers["sshd"]
+    return slurm.kubelet.pods["login-0"].containers["sshd"]
 
 
 def ssh(slurm: SlurmMachine, user: str, command: str) -> subprocess.CompletedProcess[str]:

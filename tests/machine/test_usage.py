@@ -1,4 +1,4 @@
-"""What jobs have used and how they are bound, as the program's own configuration and users' own programs show it.
+"""What jobs have used, as the program's own configuration shows it.
 
 With one version, as a guest with a database takes seven minutes to start: that either counts by the job's cgroup is
 told in test_confinement.py, and that either's records have what was counted in tests/slurm/test_usage.py.
@@ -14,42 +14,12 @@ import pytest
 
 from cli.efficiency.records import Job, jobs_named, parse_jobs
 from tests.machine.conftest import one_version
-from tests.machine.slurm_machine import JAIL, SlurmMachine
+from tests.machine.slurm_machine import SlurmMachine
 from tests.slurm.pod import wait_until
 
 pytestmark = one_version
 
 ALICE = 10001
-AFFINITY = r"""
-#define _GNU_SOURCE
-#include <mpi.h>
-#include <omp.h>
-#include <sched.h>
-#include <stdio.h>
-
-int main(int argc, char **argv)
-{
-	int rank, provided, cpu;
-
-	MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-#pragma omp parallel
-	{
-		cpu_set_t set;
-		char cpus[64] = "";
-		int at = 0;
-
-		sched_getaffinity(0, sizeof(set), &set);
-		for (cpu = 0; cpu < 8; cpu++)
-			if (CPU_ISSET(cpu, &set))
-				at += sprintf(cpus + at, "%d,", cpu);
-#pragma omp critical
-		printf("rank %d thread %d of %d on %s\n", rank, omp_get_thread_num(), omp_get_num_threads(), cpus);
-	}
-	MPI_Finalize();
-	return 0;
-}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -155,18 +125,3 @@ def test_a_running_job_has_all_figures_that_jobstats_asks_for(slurm: SlurmMachin
     assert figures["cgroup_cpus"] == 2
     assert f'cgroup_uid{{jobid="{job}"}} {ALICE}\n' in told()
     slurm.run(f"scancel {job}")
-
-
-def test_mpi_and_openmp_programs_run_where_slurm_has_bound_them(slurm: SlurmMachine) -> None:
-    slurm.machine.put(f"{JAIL}/home/alice/affinity.c", AFFINITY)
-    as_alice(slurm, "srun -n1 --chdir=/home/alice sh -c 'mpicc -O0 -fopenmp -o affinity affinity.c'")
-    ask = "srun --chdir=/home/alice -n2 -c2 --cpu-bind=verbose,cores --export=ALL,OMP_NUM_THREADS=2,OMP_PROC_BIND=true"
-    printed = as_alice(slurm, f"{ask} ./affinity 2>&1")
-
-    assert set(re.findall(r"task +(\d) .*: mask (\S+) set", printed)) == {("0", "0x3"), ("1", "0xc")}, printed
-
-    lines = sorted(re.findall(r"rank (\d) thread (\d) of 2 on (\S+),$", printed, re.MULTILINE))
-    assert [line[:2] for line in lines] == [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")], printed
-    # Which of them is libgomp's affair: once both threads of a rank were on the same one.
-    assert {cpus for rank, _, cpus in lines if rank == "0"} <= {"0", "1"}, f"a CPU of its rank's core: {printed}"
-    assert {cpus for rank, _, cpus in lines if rank == "1"} <= {"2", "3"}, f"a CPU of its rank's core: {printed}"

@@ -6,16 +6,15 @@ host name, spool directory and /run are its own, so that nothing in slurm.conf h
 
 from __future__ import annotations
 
+import os
+import resource
 import subprocess
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
 from config import load_config
-from images.health.report import Report, encode
-from images.health.verdict import ok
 from images.worker.slurmd import slurmd_command
 from slurm.conf import render, settings_of, slurmdbd_conf
 from slurm.sizing import node_conf
@@ -23,14 +22,22 @@ from tests.bench.scale.network import Networks
 from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.kubernetes import ENVIRONMENT, KubernetesSandbox
 from tests.slurm.pod import Pod, wait_until
-from tests.slurm.sandbox import SlurmSandbox
 from tests.stacks import dev, with_change
 
 MACHINE = "machine"
 """The pod in which all nodes run."""
 
-LABELS = ("example/core", "example/pod", "example/leaf")
-"""Where a node is on the network: leaf switches of 16 nodes, eight of them below a switch, one core."""
+NODES = int(os.environ.get("SCALE_NODES", "1000"))
+"""Another number is for trying out."""
+
+ARRAYS, TASKS = 10, 1000
+JOBS = ARRAYS * TASKS
+
+THREADS, STEP_THREADS = 12, 3000
+"""Of one idle slurmd with the shell that started it (measured: 11), and more of a step on a hundred of them."""
+
+MEMORY_MIB = 10
+"""Of one slurmd; measured: 7."""
 
 NODE = """
 mount --bind /run/munge /mnt
@@ -45,48 +52,64 @@ exec "$@"
 """What a node has for itself; its arguments: the node's name, then slurmd's command line."""
 
 
-def sections(nodes: int) -> dict[str, Any]:
-    """The development stack with that many nodes.
+def lacking() -> str:
+    """What this machine has too little of for so many nodes; empty where they fit."""
+    limit = int(Path("/proc/sys/kernel/pid_max").read_text())
+    running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    threads = running + NODES * THREADS + STEP_THREADS
+    if threads > limit:
+        return f"{threads} threads of at most {limit}"
+    memory = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    needed, free = NODES * MEMORY_MIB + 1000, int(memory["MemAvailable"].split()[0]) // 1024
+    if needed > free:
+        return f"{needed} MiB of memory, {free} are free"
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return f"{NODES + 200} open files of at most {files}" if files < NODES + 200 else ""
 
-    Health is off: each node would keep a Python of its own in memory, 15 GB in all. It is measured on one node.
+
+def held_jobs(script: str, options: str = "", *, release: bool = False) -> str:
+    """What makes 10,000 jobs: held tasks of arrays, each changed a little.
+
+    So each has a record of its own, as jobs have that came one by one.
     """
-    return with_change(with_change(dev(), "worker_nodes.default.size", nodes), "health", {"enabled": False})
+    return f"""
+        set -e; cd /tmp
+        for array in $(seq {ARRAYS}); do
+            number=$(sbatch --uid=nobody --parsable --hold {options} --array=0-{TASKS - 1} --output=/dev/null \\
+                --wrap '{script}')
+            seq -f "update jobid=${{number}}_%g nice=1" 0 {TASKS - 1}
+            {'echo "release $number"' if release else ""}
+        done > commands
+        scontrol < commands
+    """
 
 
-def labels(number: int) -> dict[str, str]:
-    """Of the machine below a node."""
-    return dict(zip(LABELS, ("core", f"pod{number // 128}", f"leaf{number // 16}"), strict=True))
-
-
-def ask(sandbox: SlurmSandbox, command: str, *, timeout: float = 60) -> str:
+def ask(sandbox: ScaleSandbox, command: str, *, timeout: float = 60) -> str:
     """What a command prints beside slurmctld, which has to succeed."""
     done = sandbox.run(command, timeout=timeout)
     assert done.returncode == 0, f"{command[:80]}: {done.stderr}"
     return done.stdout
 
 
-def say_well(sandbox: SlurmSandbox, nodes: int) -> None:
-    """Give all nodes the note that their checks would have left."""
-    results = dict.fromkeys(("clock", "disks", "dns", "filesystem", "memory", "munge", "processes"), ok())
-    report = encode(Report(at=int(time.time()), results=results))
-    ask(sandbox, f"scontrol update nodename=default-[0-{nodes - 1}] 'comment={report}'")
-
-
 class ScaleSandbox(AccountingSandbox, KubernetesSandbox):
-    """A controller with accounting and any number of nodes; a stand-in for Kubernetes says where these are."""
+    """A controller with accounting and any number of nodes; a stand-in for Kubernetes says where these are.
+
+    Health is off: each node would keep a Python of its own in memory, 15 GB in all.
+    """
 
     slurmdbd_settings = settings_of(slurmdbd_conf(load_config(dev())))
 
     def __init__(self, nodes: int, changes: Mapping[str, Any] | None = None) -> None:
-        """`changes`: of the stack file, dotted path -> value."""
-        self.stack = sections(nodes)
-        for path, value in (changes or {}).items():
-            self.stack = with_change(self.stack, path, value)
-        config = load_config(self.stack)
+        """`changes`: of the development stack's file, dotted path -> value."""
+        stack = dev()
+        always = {"worker_nodes.default.size": nodes, "health": {"enabled": False}}
+        for path, value in {**always, **(changes or {})}.items():
+            stack = with_change(stack, path, value)
+        config = load_config(stack)
         self.names = [f"default-{number}" for number in range(nodes)]
         self._open = ExitStack()
         self._networks = Networks(0, 0)
-        machines = {f"machine-{number}": labels(number) for number in range(nodes)}
+        machines: dict[str, dict[str, str]] = {f"machine-{number}": {} for number in range(nodes)}
         super().__init__(config.slurm.version, config=render(config), workers=0, nodes=machines)
         self.node_conf = node_conf("default", config.worker_nodes["default"])
         for number, name in enumerate(self.names):
@@ -112,16 +135,17 @@ class ScaleSandbox(AccountingSandbox, KubernetesSandbox):
         pod.start_program("config-agent", ENVIRONMENT)
         self.start_slurmctld()
 
-    def configure(self) -> None:
-        """Give the configuration agent the stack's files as they are now."""
-        self.set_config(render(load_config(self.stack)))
-
     def start_slurmctld(self) -> None:
         """Returns when it answers."""
         self.controller.start_program("slurmctld")
         wait_until(
             lambda: "is UP" in self.run("scontrol ping").stdout, lambda: self.controller.log("slurmctld")[-1500:], 60
         )
+
+    def end_slurmctld(self, how: str) -> None:
+        """Returns when it is gone."""
+        self.run(["pkill", f"-{how}", "--exact", "slurmctld"])
+        wait_until(lambda: self.run(["pgrep", "--exact", "slurmctld"]).returncode != 0, "slurmctld to be gone", 60)
 
     @property
     def machine(self) -> Pod:
@@ -144,25 +168,16 @@ class ScaleSandbox(AccountingSandbox, KubernetesSandbox):
 
     def start_nodes(self) -> None:
         """Start every slurmd; none of them has to be there yet when this returns."""
-        for number in range(len(self.names)):
-            self.start_node(number)
+        for number, name in enumerate(self.names):
+            self._start_node(number, name)
 
-    def start_node(self, number: int, mark: str = "") -> subprocess.Popen[bytes]:
-        """Start a slurmd. `mark`: of an elastic pool's node."""
-        name = self.names[number]
-        command = slurmd_command("controller-0:6817", self.node_conf, name, "nothing", mark)
+    def _start_node(self, number: int, name: str) -> None:
+        command = slurmd_command("controller-0:6817", self.node_conf, name, "nothing", "")
         inside = ["unshare", "--mount", "--uts", "sh", "-ec", NODE, "node", name, *command]
         argv = self._with_network(self.machine.command(inside), self._networks.path(number))
         with (self.machine.work / "slurmd.log").open("ab") as log:
             slurmd = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         self.machine.processes.append(slurmd)
-        return slurmd
-
-    def start_whole_worker(self) -> Pod:
-        """One node more, in a pod of its own as in Kubernetes, with a list of processes that has only its own."""
-        pod = self.start_worker(f"default-{len(self.names)}")
-        wait_until(lambda: self.idle() > len(self.names), lambda: pod.log("slurmd"), 60)
-        return pod
 
     def as_user(self, command: str, *, timeout: float = 300) -> str:
         """What a command prints to somebody who may submit jobs, with the worker's programs."""
@@ -181,10 +196,10 @@ class ScaleSandbox(AccountingSandbox, KubernetesSandbox):
         """How many nodes answer and could take a job."""
         return self.run(["sinfo", "--noheader", "--Node", "--format=%T"]).stdout.split().count("idle")
 
-    def await_idle(self, timeout: float) -> float:
-        """Wait until that is so for all; the seconds that took."""
+    def await_idle(self, timeout: float) -> None:
+        """Wait until that is so for all."""
 
         def why() -> str:
             return f"{len(self.names)} nodes idle: {self.run('sinfo').stdout}\n{self.machine.log('slurmd')[-3000:]}"
 
-        return wait_until(lambda: self.idle() == len(self.names), why, timeout)
+        wait_until(lambda: self.idle() == len(self.names), why, timeout)
