@@ -56,7 +56,7 @@ def asks_who(config: ClusterConfig) -> bool:
 
 
 def slurmctld_gives_figures(config: ClusterConfig) -> bool:
-    """Whether slurmctld itself gives its figures; else the exporter does with those that are used, by the same names."""
+    """Whether slurmctld itself gives its figures; else the exporter gives those that are used, by the same names."""
     return config.monitoring.is_on and config.slurm.version in _WITH_METRICS and not asks_who(config)
 
 
