@@ -39,8 +39,8 @@ TLS_SECRET = "rest-tls"  # noqa: S105  the name of a Secret
 UID = 952
 """Of the user `slurmrestd`, as images/Containerfile makes it."""
 
-GRACE_SECONDS = 45
-"""5 s until all nodes know that the pod is leaving, 30 s for requests that run (images/rest/proxy.py), and more."""
+GRACE_SECONDS = 60
+"""15 s until all nodes know that the pod is leaving, 30 s for requests that run (images/rest/proxy.py), and more."""
 
 
 DASHBOARD_MEMORY = "2Gi"

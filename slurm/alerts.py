@@ -90,7 +90,7 @@ ALERTS: Final = (
     ),
     _alert(
         # Of a node that is down SlurmNodesDown tells: its worker has no figures either, and slurmctld knows of it after
-        # SlurmdTimeout (300 s), before the time here is over. Prometheus' own job is named `prometheus`.
+        # SlurmdTimeout (120 s), before the time here is over. Prometheus' own job is named `prometheus`.
         # kube-state-metrics without its rights answers, with a page that has no figures: of pods and of the claims, one
         # of which is Prometheus' own, there are always some.
         "SlurmTargetDown",

@@ -114,9 +114,10 @@ class _Order:
         """Raise Refused if the stack says that its data must stay, and it would not."""
         if self.stack.config.protects_data and (self.by_pulumi or self.delete_data):
             what = "the jail with all users' files, the job queue and the keys"
+            and_up = ", run `up`" if self.by_pulumi else ""  # Pulumi's engine keeps in its state what is protected
             raise Refused(
                 f"this stack is protected, and this would delete {what}",
-                hint="if that is wanted, set `slurmstack:protect: false` in the stack file, run `up`, then this again",
+                hint=f"if that is wanted, set `slurmstack:protect: false` in the stack file{and_up}, then this again",
             )
 
     def refuse_lost_data(self, kubectl: Kubectl) -> None:

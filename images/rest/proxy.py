@@ -28,8 +28,9 @@ DASHBOARD: Final = SOCKET.with_name("dashboard.sock")
 """The page's socket (images/dashboard/server.py); it is led to where the environment has DASHBOARD."""
 
 POLL_SECONDS: Final = 1.0
-DRAIN_SECONDS: Final = 5.0
-"""How long requests are still taken after SIGTERM: until then all nodes know that the pod is leaving."""
+DRAIN_SECONDS: Final = 15.0
+"""How long requests are still taken after SIGTERM: until then all nodes know that the pod is leaving. Under load the
+endpoints of a Service took longer than 5 s to follow, and clients were refused."""
 
 SHUTDOWN_SECONDS: Final = 30
 """How long requests that run may go on after that."""

@@ -107,8 +107,10 @@ def await_running(slurm: SlurmOnKubernetes, job: str) -> None:
 
 
 def test_nodes_that_are_off_are_shown_as_capacity(elastic: SlurmOnKubernetes) -> None:
-    shown = elastic.ssh("sinfo --noheader --partition=burst --format='%D %t'")
-    assert shown.split() == ["4", "idle~"]
+    def shown() -> str:
+        return elastic.ssh("sinfo --noheader --partition=burst --format='%D %t'")
+
+    wait_until(lambda: shown().split() == ["4", "idle~"], shown)  # `up` returns before slurmctld has powered them down
     assert "elastic-" not in elastic.ssh("sinfo --noheader --format=%P")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi_nebius as nebius
 
 UNREACHABLE = "600s"
-"""The kubelet has not answered for so long. Slurm gives a node up after 5 minutes (SlurmdTimeout) and has requeued its
+"""The kubelet has not answered for so long. Slurm gives a node up after 2 minutes (SlurmdTimeout) and has requeued its
 jobs by then."""
 
 BROKEN = "1800s"

@@ -260,6 +260,15 @@ def test_check_prints_how_each_stage_stands(monkeypatch: pytest.MonkeyPatch) -> 
     assert lines["guests"] == "guests: never run"
 
 
+def test_a_record_says_what_is_wrong_with_its_run() -> None:
+    full.write("watch", record(skipped=2, seconds=1201.0, problem="it did not begin"))
+    [line] = [line for line in full.record_lines() if line.startswith("watch")]
+    for said in ("red", "2 skipped", "over 20 minutes", "it did not begin"):
+        assert said in line
+    full.write("watch", record(seconds=1199.0))
+    assert not [line for line in full.record_lines() if "minutes" in line or "skipped" in line]
+
+
 def test_a_failure_opens_an_entry_once_for_which_somebody_writes_the_reason() -> None:
     test = "tests/unit/suites/test_suites.py::test_check_prints_how_each_stage_stands"
     for _ in range(2):
@@ -314,6 +323,12 @@ def test_tests_of_files_that_are_not_committed_are_of_no_tree(monkeypatch: pytes
     for name in (clean, tree.tree()):
         full.write("lanes", record(tree=name))
         assert "this tree" not in full.record_lines()[4]
+
+
+def test_outside_of_a_repository_nothing_is_of_this_tree() -> None:
+    full.write("lanes", record(tree=tree.tree(), commit=tree.commit()))
+    assert (tree.tree(), tree.commit()) == ("unknown+", "+")
+    assert "its commit is not here" in full.record_lines()[4]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -129,7 +129,7 @@ def test_a_whole_cluster_is_asked_in_three_calls() -> None:
 
 
 def test_nodes_are_counted_by_pool_and_those_that_take_no_jobs_are_listed_with_the_reason(show: Show) -> None:
-    when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    when = (datetime.now(UTC) - timedelta(hours=3, minutes=30)).strftime("%Y-%m-%dT%H:%M:%S")
     lines = (
         "default-0|draining|{}|root|disk|full|",
         "default-1|mixed|Unknown|Unknown|none|",
@@ -141,7 +141,7 @@ def test_nodes_are_counted_by_pool_and_those_that_take_no_jobs_are_listed_with_t
         Pool(name="old", wanted=0, ready=0, down=1),
     )
     shown = show(found)
-    assert "default-0 draining by root 0 s ago: disk|full" in shown
+    assert "default-0 draining by root 3 h ago: disk|full" in shown
     assert "default-1" not in shown
 
 
