@@ -7,6 +7,8 @@ from typing import Final
 _FOLLOWED: Final = "this key is gone, as login nodes follow their sessions no longer: remove it"
 
 GONE: Final = {
+    "health.machines.conditions": "this key is gone: remove it. `release: cordon` with `release_condition` sets a "
+    "condition of your choice on machines that are drained for a hardware fault and free of jobs",
     "prices": "this section is gone, and so is `slurmstack cost`: remove it. Your provider's own price list and "
     "calculator serve instead",
     "worker_nodes.*.launch": "this key is gone: remove it. Where a node of a job does not come, its others are always "

@@ -45,7 +45,6 @@ def watch_environment(health: Health) -> Mapping[str, str]:
         "MACHINES": _flag(machines.follow),
         "DRAIN_CONDITIONS": ",".join(sorted(machines.drain_conditions)),
         "REQUEUE_AFTER": "" if machines.requeue_after is None else str(machines.requeue_after),
-        "CONDITIONS": _flag(machines.conditions),
         "RELEASE": "no" if machines.release == "none" else machines.release,
         "RELEASE_AFTER": str(machines.release_after),
         "RELEASE_CONDITION": machines.release_condition or "",

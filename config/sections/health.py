@@ -100,16 +100,9 @@ CONDITION: Final = r"^[A-Za-z0-9]([-A-Za-z0-9_./]{0,250}[A-Za-z0-9])?$"
 """A type of node conditions."""
 
 
-LOOKED_AT: Final[Mapping[str, str]] = {
-    "Ready": "is looked at already",
-    "SlurmNodeFault": "is what the watcher itself writes",
-}
-"""Types of node conditions that the watcher passes over in `drain_conditions`."""
-
-
 def _condition(kind: str) -> str:
-    if kind in LOOKED_AT:
-        raise ValueError(LOOKED_AT[kind])
+    if kind == "Ready":
+        raise ValueError("is looked at already")
     return kind
 
 
@@ -118,8 +111,8 @@ KUBELETS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "Ne
 
 
 def _free_condition(kind: str) -> str:
-    if kind in KUBELETS or kind == "SlurmNodeFault":
-        raise ValueError(f"is what {'Kubernetes' if kind in KUBELETS else 'the watcher'} itself writes")
+    if kind in KUBELETS:
+        raise ValueError("is what Kubernetes itself writes")
     return kind
 
 
@@ -136,10 +129,6 @@ class Machines(Section):
     requeue_after: int | None = Field(default=None, ge=0, le=604_800, strict=True)
     """Seconds that jobs may go on when their machine is wanted free (cordoned, not ready, one of `drain_conditions`, or
     to be released for a hardware fault); then they are requeued. Default: to their end."""
-
-    conditions: bool = Field(default=False, strict=True)
-    """Whether the condition SlurmNodeFault is written to the nodes, for whatever replaces machines. Needs the right to
-    change the status of all nodes of the Kubernetes cluster."""
 
     release: Literal["none", "cordon", "evict"] = "none"
     """What becomes of a machine with a hardware fault, or with one of `drain_conditions`, that is drained and free of
@@ -158,10 +147,8 @@ class Machines(Section):
 
     @model_validator(mode="after")
     def _followed(self) -> Machines:
-        needing = {"conditions": self.conditions, "release": self.release != "none"}
-        wanted = [name for name, is_set in needing.items() if is_set]
-        if wanted and not self.follow:
-            raise ValueError(f"has follow: false, but follow: true is needed for {' and '.join(wanted)}")
+        if self.release != "none" and not self.follow:
+            raise ValueError("has follow: false, but follow: true is needed for release")
         if self.release_condition is not None and self.release == "none":
             raise ValueError("has release_condition, and release: none never sets it")
         return self

@@ -90,10 +90,10 @@ def test_the_command_shows_all_nodes_and_runs_a_check(healthy: SlurmOnKubernetes
 
 
 def _released_for(slurm: SlurmOnKubernetes, machine: str) -> str | None:
-    """The fault for which the watcher has cordoned a machine; None if it has not."""
+    """The fault for which the watcher has cordoned a machine; None if it has not, or it is well again."""
     (node,) = (item for item in slurm.kubectl.items("nodes") if item["metadata"]["name"] == machine)
     found: dict[str, str] = node["metadata"].get("annotations", {})
-    return found.get("slurmstack/released-for") if node["spec"].get("unschedulable") else None
+    return found.get("slurmstack/released-for")
 
 
 def _job_on(slurm: SlurmOnKubernetes, node: str, script: str = MOVES) -> str:
@@ -148,8 +148,10 @@ def test_a_lost_gpu_drains_its_node_alone_and_jobs_go_on_elsewhere(healthy: Slur
         assert _reason(slurm, "default-0"), "not knowing lifts nothing"
         gpus.hang("default-0", hangs=False)
         gpus.set("default-0", there=True)
+        _await_reason(slurm, "default-0", r"^health/kubernetes .* is released for health/gpu-presence")
+        slurm.kubectl.run("uncordon", machine)  # by whoever has mended it
         _await_reason(slurm, "default-0", "")
-        wait_until(lambda: _released_for(slurm, machine) is None, f"{machine} takes pods again")
+        wait_until(lambda: _released_for(slurm, machine) is None, f"the fault of {machine} is forgotten")
     finally:
         slurm.up()  # the settings of the stack file
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from images.common.kubernetes import Kube, Object
 from images.health.report import stamp
-from images.health.watch.machines import Told
+from images.health.watch.machines import Condition
 
 COMPONENT: Final = "slurmstack-health"
 _MERGE: Final = "application/strategic-merge-patch+json"
@@ -27,27 +27,20 @@ _EVENT_LENGTH: Final = 1000
 class WritingKube(Kube):
     """The client, with what is written."""
 
-    def set_condition(self, node: str, kind: str, told: Told, *, at: float, turned: bool = True) -> None:
-        """Set one condition of a Node. `turned`: the status was another one until now. Raises KubeError."""
-        condition = {"type": kind, **vars(told), "lastHeartbeatTime": stamp(at)}
-        if turned:  # controllers go by how long a condition has been true, whatever its message says meanwhile
-            condition["lastTransitionTime"] = stamp(at)
+    def set_condition(self, node: str, kind: str, wanted: Condition, *, at: float) -> None:
+        """Set one condition of a Node, which had another status until now. Raises KubeError."""
+        condition = {"type": kind, **vars(wanted), "lastHeartbeatTime": stamp(at), "lastTransitionTime": stamp(at)}
         self.send("PATCH", f"/api/v1/nodes/{quote(node)}/status", {"status": {"conditions": [condition]}}, _MERGE)
 
     def node(self, name: str) -> Object:
         """A Node as it is now. Raises KubeError."""
         return self.get(f"/api/v1/nodes/{quote(name)}")
 
-    def mark_node(
-        self, name: str, version: str, *, annotations: Mapping[str, str | None], cordon: bool | None = None
-    ) -> None:
-        """Cordon or uncordon a Node, or leave that, and set or remove annotations, in one.
-
-        Raises KubeError, with status 409 if the Node is not in this version any more.
-        """
-        change: dict[str, Any] = {"metadata": {"resourceVersion": version, "annotations": dict(annotations)}}
-        if cordon is not None:
-            change["spec"] = {"unschedulable": True if cordon else None}
+    def mark_node(self, name: str, *, annotations: Mapping[str, str | None], cordon: bool = False) -> None:
+        """Set annotations of a Node, or remove those that are None; and cordon it, if so asked. Raises KubeError."""
+        change: dict[str, Any] = {"metadata": {"annotations": dict(annotations)}}
+        if cordon:
+            change["spec"] = {"unschedulable": True}
         self.send("PATCH", f"/api/v1/nodes/{quote(name)}", change, _REPLACE)
 
     def evict(self, pod: str, uid: str) -> None:

@@ -1,7 +1,7 @@
 """The machines below the workers, as Kubernetes sees them, as findings of a check like any other.
 
 A cordoned machine, one with a condition that the site has named (maintenance), and one that is not ready is to be
-drained in Slurm; a cordon that is the watcher's own (`release.py`) says nothing new. A machine counts as lost, which
+drained in Slurm; so is one that a watcher has released for replacement (`release.py`). A machine counts as lost, which
 ends and requeues its jobs, only on two pieces of evidence: Kubernetes has not heard of it, and its slurmd does not take
 a connection, several times in a row. While the API server does not answer, all is `not checked`.
 """
@@ -23,15 +23,9 @@ from images.health.slurm import Record
 from images.health.verdict import not_checked, ok
 from images.health.watch.view import Finding
 
-CONDITION: Final = "SlurmNodeFault"
-"""The condition that the watcher writes, and so must not read as somebody else's."""
 RELEASED_FOR: Final = "slurmstack/released-for"
-"""Annotation of a Node that the watcher has cordoned: `health/gpu-xid`, the check that wants it replaced."""
-RELEASED_BY: Final = "slurmstack/released-by"
-"""Annotation beside it: whose watcher, and for which worker, `<namespace>/<worker>`. Clusters may share machines."""
-KEEP: Final = "slurmstack/keep"
-"""Annotation of a Node that is not to be released. The watcher writes `health/<check>` where somebody has uncordoned a
-released machine, and removes that when the check is well there; anything else is a person's, and stays."""
+"""Annotation of a Node that a watcher has cordoned: `health/gpu-xid`, the check that wants it replaced. It is not
+released again while that is there."""
 OWN_WORDS: Final = "slurmstack: "
 """So begins the message of each condition that the watcher sets to have a machine replaced."""
 
@@ -48,21 +42,12 @@ _AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """The condition that the watcher writes on a Node."""
+class Condition:
+    """What the watcher writes as a condition of a Node."""
 
     status: str
     reason: str
     message: str
-
-    @staticmethod
-    def of(condition: Mapping[str, Any]) -> Told:
-        """As it is on the Node."""
-        return Told(
-            status=str(condition.get("status") or ""),
-            reason=str(condition.get("reason") or ""),
-            message=str(condition.get("message") or ""),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,18 +63,13 @@ class Machine:
     """Messages of conditions that are true, by type."""
     since: Mapping[str, float] = field(default_factory=dict)
     """Since when these are true, in seconds since 1970, where that is known."""
-    told: Told | None = None
-    """The condition that the watcher writes, if it is there."""
     released_for: str = ""
-    released_by: str = ""
-    keep: str = ""
-    """Values of the annotations."""
-    version: str = ""
-    """Of the Node object: a change may ask that it still be this one."""
+    """Value of the annotation."""
 
-    def is_released_by(self, namespace: str) -> bool:
-        """Whether the watcher of this namespace has cordoned it, and nobody has replaced the machine since."""
-        return bool(self.released_for and namespace) and self.released_by.partition("/")[0] == namespace
+    @property
+    def is_released(self) -> bool:
+        """Whether a watcher has cordoned it, and nobody has uncordoned or replaced the machine since."""
+        return bool(self.released_for) and self.cordoned
 
     @property
     def is_heard(self) -> bool:
@@ -115,13 +95,9 @@ def machine_of(node: Object) -> Machine:
     listed: Iterable[Mapping[str, Any]] = (node.get("status") or {}).get("conditions") or []
     conditions = {str(item.get("type")): item for item in listed}
     ready = conditions.get("Ready", {})
-    own = conditions.get(CONDITION)
-    true = [
-        kind for kind, item in conditions.items() if item.get("status") == "True" and kind not in {"Ready", CONDITION}
-    ]
+    true = [kind for kind, item in conditions.items() if item.get("status") == "True" and kind != "Ready"]
     since = {kind: seconds_of(conditions[kind].get("lastTransitionTime")) for kind in true}
-    metadata: Mapping[str, Any] = node.get("metadata") or {}
-    annotations: Mapping[str, Any] = metadata.get("annotations") or {}
+    annotations: Mapping[str, Any] = (node.get("metadata") or {}).get("annotations") or {}
     return Machine(
         ready=str(ready.get("status") or "Unknown"),
         why=str(ready.get("message") or ""),
@@ -130,11 +106,7 @@ def machine_of(node: Object) -> Machine:
             kind: str(conditions[kind].get("message") or conditions[kind].get("reason") or "") for kind in true
         },
         since={kind: at for kind, at in since.items() if at is not None},
-        told=None if own is None else Told.of(own),
         released_for=str(annotations.get(RELEASED_FOR) or ""),
-        released_by=str(annotations.get(RELEASED_BY) or ""),
-        keep=str(annotations.get(KEEP) or ""),
-        version=str(metadata.get("resourceVersion") or ""),
     )
 
 
@@ -157,24 +129,18 @@ def place_of(pod: Object) -> Place:
     )
 
 
-def judge(
-    name: str,
-    machine: Machine | None,
-    now: float,
-    *,
-    silent: bool,
-    drain_conditions: frozenset[str],
-    namespace: str = "",
-) -> Finding:
-    """How the machine of this name is; None: Kubernetes has no such Node any more. `namespace`: of this cluster."""
+def judge(name: str, machine: Machine | None, now: float, *, silent: bool, drain_conditions: frozenset[str]) -> Finding:
+    """How the machine of this name is; None: Kubernetes has no such Node any more."""
     unheard = machine is None or not machine.is_heard
     if unheard and silent:
         what = "is gone from Kubernetes" if machine is None else "is not heard of by Kubernetes"
         return replace(_fail(f"machine {name} {what}, and slurmd does not answer", now), lost=True)
     if machine is None:
         return _fail(f"machine {name} is gone from Kubernetes", now)
-    if machine.cordoned and not machine.is_released_by(namespace):
-        return replace(_fail(f"machine {name} is cordoned", now), declared=True)
+    if machine.cordoned:  # by a person, or within the limit of drains, as nobody but a watcher has said so
+        what = f"released for {machine.released_for}" if machine.is_released else "cordoned"
+        since = 0.0 if machine.is_released else None
+        return replace(_fail(f"machine {name} is {what}", now), declared=True, unwanted_since=since)
     for kind in sorted(drain_conditions & machine.conditions.keys()):
         if machine.conditions[kind].startswith(OWN_WORDS):
             continue  # written by a watcher for what its checks have found, and these speak for themselves
@@ -219,18 +185,13 @@ class Machines:
         pods: Follower[Place],
         nodes: Follower[Machine],
         drain_conditions: frozenset[str] = frozenset(),
-        namespace: str = "",
         probe: Callable[[str, int], bool] = answers,
         pool: Executor | None = None,
     ) -> None:
-        """`namespace`: of this cluster.
-
-        `probe` may take seconds: it runs in threads of `pool`, and no round waits for it.
-        """
+        """`probe` may take seconds: it runs in threads of `pool`, and no round waits for it."""
         self._pods = pods
         self._nodes = nodes
         self._drain_conditions = drain_conditions
-        self._namespace = namespace
         self._probe = probe
         self._places: dict[str, Place] = {}
         self._pool = pool or ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="probe")
@@ -322,5 +283,4 @@ class Machines:
             now,
             silent=name in self._silent,
             drain_conditions=self._drain_conditions,
-            namespace=self._namespace,
         )

@@ -12,7 +12,6 @@ MEASURE_NEW       `yes`: a node that was drained for its machine, and may be ano
 MACHINES          `no`: do not look at the Kubernetes nodes
 DRAIN_CONDITIONS  types of Kubernetes node conditions that, while they are True, are to be drained for, within
                   MAX_DRAINED; a cordon is drained for without a limit
-CONDITIONS        `yes`: write the condition SlurmNodeFault to the Kubernetes nodes
 RELEASE           what becomes of a machine with a hardware fault, or with one of the DRAIN_CONDITIONS, that is drained
                   and free of jobs (`release.py`): `no`, the default: nothing; `cordon`: its Kubernetes node is cordoned
                   and annotated, for a cloud's controller or a person to replace it; `evict`: the worker pods leave it
@@ -25,7 +24,6 @@ MAX_UNAVAILABLE   how many machines may be released or not ready at a time, as i
 The rights that the ServiceAccount needs, in the cluster's namespace (a Role) and for Nodes (a ClusterRole):
 
 MACHINES=yes            namespace: `list`, `watch` of pods, `create` of events; Nodes: `list`, `watch`
-CONDITIONS=yes          Nodes: `patch` of nodes/status
 RELEASE=cordon, evict   Nodes: `get`, `patch` of nodes
 RELEASE=evict           namespace: `create` of pods/eviction
 RELEASE_CONDITION       Nodes: `patch` of nodes/status
@@ -50,8 +48,7 @@ from images.health.watch.decide import Policy
 from images.health.watch.kube_write import WritingKube
 from images.health.watch.kubernetes import Teller, follow_machines
 from images.health.watch.limit import Limit
-from images.health.watch.release import RELEASE_AFTER_SECONDS, Rules
-from images.health.watch.releaser import Releaser
+from images.health.watch.release import RELEASE_AFTER_SECONDS, Releaser, Rules
 from images.health.watch.watcher import Watcher
 
 POLL_SECONDS: Final = 2.0
@@ -83,12 +80,11 @@ def policy_from(env: Mapping[str, str]) -> Policy:
     )
 
 
-def rules_from(env: Mapping[str, str], namespace: str) -> Rules | None:
+def rules_from(env: Mapping[str, str]) -> Rules | None:
     """When machines are released; None: never. Raises ValueError."""
     if env.get("RELEASE", "no") == "no":
         return None
     return Rules(
-        namespace=namespace,
         evict=env["RELEASE"] == "evict",
         max_unavailable=Limit.parse(env.get("MAX_UNAVAILABLE") or "1"),
         after=float(env.get("RELEASE_AFTER") or RELEASE_AFTER_SECONDS),
@@ -105,7 +101,7 @@ def build(env: Mapping[str, str], log: Callable[[str], None], *, dry_run: bool) 
     """The watcher as the environment wants it. Raises ValueError."""
     policy, slurm = policy_from(env), Slurm()
     namespace = own_namespace(env)
-    rules = rules_from(env, namespace)
+    rules = rules_from(env)
     unfollowed = env.get("MACHINES") == "no"
     kube = None if unfollowed else WritingKube.in_cluster(namespace, env)
     if kube is None:
@@ -114,7 +110,7 @@ def build(env: Mapping[str, str], log: Callable[[str], None], *, dry_run: bool) 
     machines = follow_machines(kube, _words(env, "DRAIN_CONDITIONS"), log)
     teller, releaser = None, None
     if not dry_run:
-        teller = Teller(kube=kube, machines=machines, log=log, writes_conditions=env.get("CONDITIONS") == "yes")
+        teller = Teller(kube=kube, machines=machines, log=log)
     if rules is not None:
         releaser = Releaser(
             kube=kube, slurm=slurm, copies=machines, rules=rules, log=log, events=teller, dry_run=dry_run

@@ -1,43 +1,49 @@
-"""Which machines are to be released for replacement, and which are taken back: what is there in, moves out.
+"""Hands machines over for replacement: a Node is cordoned once its workers are drained for a fault and free of jobs.
 
-A machine with a hardware fault, or one that a condition of the site's choice (maintenance) wants away, is cordoned once
-its workers are drained for that and free of jobs; the Node says why in annotations, and in a condition if the site
-names one, for a cloud's controller or a person to act on. With `evict` the workers also leave it. Machines and Nodes
-are never deleted. What keeps a wrong check from hurting the cluster:
+Such a machine has a hardware fault, or a condition of the site's choice (maintenance). Its Node gets an annotation that
+names the check, and a condition if the site names one, for a cloud's controller or a person to act on. With `evict` the
+workers leave it, too. Nothing is uncordoned here, and no machine or Node is deleted: whoever mends a machine uncordons
+it, and the watcher forgets the fault as soon as the workers there take jobs again. What keeps a wrong check from
+hurting the cluster:
 
-- The check must fail now, on this machine, and the drain for it must have stood for `after` seconds.
-- All workers on the machine are drained by us and without jobs, and are ours; other machines are never touched.
-- What somebody else has cordoned, or uncordoned after us, is left to them.
+- The check fails now, on this machine, and the drain for it has stood for `after` seconds.
+- All workers on the machine are ours, drained by us and without jobs. What somebody has cordoned is left to them.
 - At most `max_unavailable` machines of our workers are released or not ready at a time.
 
-All that is needed for that is in Slurm's records and in the Node's annotations, so a restart changes nothing.
+All that is needed for that is in Slurm's records and on the Node, so a restart changes nothing. A thread of its own
+does it: no drain waits for the API server.
 """
 
 from __future__ import annotations
 
 import enum
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from images.common.kubernetes import KubeError
 from images.health.contract import Status
-from images.health.reason import parse
+from images.health.slurm import Slurm, SlurmError
 from images.health.watch.decide import KUBERNETES
+from images.health.watch.kube_write import WritingKube
+from images.health.watch.kubernetes import Teller
 from images.health.watch.limit import Limit
-from images.health.watch.machines import Machine, Place
+from images.health.watch.machines import OWN_WORDS, RELEASED_FOR, Condition, Machine, Machines, Place, machine_of
 from images.health.watch.view import SKEW_SECONDS, Finding, NodeView
 
 RELEASE_AFTER_SECONDS: Final = 600.0
 """A fault that goes away by itself is not worth a machine."""
+TRY_AGAIN_SECONDS: Final = 30.0
+"""Between two tries of a move, and between two releases: the copy of the cluster shows the first one by then."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
     """What the site wants."""
 
-    namespace: str
-    """Of this cluster: what its watcher has cordoned is known by it."""
     evict: bool = False
     """Workers leave the machine; else whoever takes it sees to that."""
     max_unavailable: Limit
@@ -49,46 +55,36 @@ class Rules:
 
 
 class Step(enum.Enum):
-    """What can be done about a machine."""
+    """What can be done about a machine; the value is the reason of its event."""
 
-    FORGET = "forget the past of"
-    """It was not to be released again, and is well now: the ordinary rules hold again."""
-    KEEP = "leave to others"
-    """Somebody has uncordoned it."""
-    TAKE_BACK = "take back"
-    """Uncordon it: its workers are well, and in use again."""
-    MARK = "mark"
-    """Set the condition."""
-    EVICT = "evict from"
+    RELEASE = "SlurmMachineReleased"
+    """Set the condition, cordon and annotate it."""
+    EVICT = "SlurmWorkerEvicted"
     """Have a worker leave it."""
-    RELEASE = "release"
-    """Cordon it."""
+    FORGET = "SlurmMachineWell"
+    """Somebody has uncordoned it, and its workers take jobs: take back condition and annotation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """Something to do about a machine, if all is still as it was seen."""
+    """Something to do about a machine."""
 
     step: Step
     machine: str
     worker: str
     """Slurm node whose event tells of it; of EVICT the one that leaves."""
-    check: str
-    """For whose failure, as annotated: `health/gpu-xid`."""
     why: str
-    """For people."""
-    uid: str = ""
-    """Of EVICT: the worker's pod."""
+    check: str = ""
+    """Of RELEASE: the check that fails."""
 
-    @property
-    def key(self) -> tuple[Step, str, str]:
-        """The same move a round later has the same; figures in `why` may have moved."""
-        return self.step, self.machine, self.worker
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.step.name.lower()} machine {self.machine} (node {self.worker}): {self.why}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to do, in this order, and what is not done though it should be."""
+    """What to do, and what is not done though it should be."""
 
     moves: tuple[Move, ...] = ()
     held: tuple[Move, ...] = ()
@@ -96,48 +92,37 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Worker:
-    """A worker pod, and Slurm's record of it."""
-
+class _Worker:
     name: str
     place: Place
     view: NodeView | None
 
-    def fails(self, check: str, rules: Rules, now: float) -> Finding | None:
-        """What the check says, if it fails now, on this machine."""
-        finding = self._finding(check, now)
-        failed = finding is not None and finding.result.status is Status.FAIL and check not in rules.report_only
-        return finding if failed else None
-
-    def passes(self, check: str, now: float) -> bool:
-        """Whether the check passes on this machine."""
-        finding = self._finding(check, now)
-        return finding is not None and finding.result.status is Status.OK
-
+    @property
     def is_free(self) -> bool:
         """Whether it is kept free of jobs by us, and has none."""
         return self.view is not None and self.view.is_drained_by_us and self.view.is_quiet and not self.place.leaving
 
-    def cause(self, rules: Rules, now: float) -> tuple[str, float] | None:
-        """The check for which its machine should be released, and since when; None: there is none."""
+    def cause(self, rules: Rules, now: float) -> tuple[float, str] | None:
+        """Since when its machine should be released, and the check that wants it."""
         view = self.view
         if view is None or view.own is None or view.reason_at is None or self.place.started is None:
             return None
         since = max(view.reason_at, self.place.started)
-        unwanted = self.fails(KUBERNETES, rules, now)
+        unwanted = self._failure(KUBERNETES, rules, now)
         if unwanted is not None and unwanted.unwanted_since is not None:
-            return KUBERNETES, max(since, unwanted.unwanted_since)
-        failing = self.fails(view.own.check, rules, now)
-        if view.own.fault == "hardware" and failing is not None and failing.result.fault == "hardware":
-            return view.own.check, since
+            return max(since, unwanted.unwanted_since), KUBERNETES
+        failure = self._failure(view.own.check, rules, now)
+        if view.own.fault == "hardware" and failure is not None and failure.result.fault == "hardware":
+            return since, view.own.check
         return None
 
-    def _finding(self, check: str, now: float) -> Finding | None:
-        """What the check says, if it has looked since the worker is on this machine: its record outlives its pods."""
-        finding = None if self.view is None else self.view.findings.get(check)
-        if finding is None or self.place.started is None or not finding.is_fresh(now):
+    def _failure(self, check: str, rules: Rules, now: float) -> Finding | None:
+        """What the check has found since the worker is on this machine: its record outlives its pods."""
+        finding = self.view.findings.get(check) if self.view is not None else None
+        if finding is None or finding.result.status is not Status.FAIL or check in rules.report_only:
             return None
-        return finding if finding.at > self.place.started + SKEW_SECONDS else None
+        seen_here = self.place.started is not None and finding.at > self.place.started + SKEW_SECONDS
+        return finding if seen_here and finding.is_fresh(now) else None
 
 
 def plan(
@@ -145,94 +130,52 @@ def plan(
 ) -> Plan:
     """`pods`: all worker pods of this cluster. `now`: seconds since 1970."""
     by_name = {view.name: view for view in views}
-    on_machine: dict[str, list[Worker]] = defaultdict(list)
+    on_machine: dict[str, list[_Worker]] = defaultdict(list)
     for name, place in sorted(pods.items()):
         if place.node:
-            on_machine[place.node].append(Worker(name=name, place=place, view=by_name.get(name)))
+            on_machine[place.node].append(_Worker(name=name, place=place, view=by_name.get(name)))
     moves: list[Move] = []
     wishes: list[tuple[float, Move]] = []
-    for name, machine in sorted(machines.items()):
-        workers = on_machine.get(name, [])
-        if machine.is_released_by(rules.namespace):
-            moves += _about_released(name, machine, workers, rules, now)
-        elif machine.keep:
-            moves += _about_kept(name, machine, workers, now)
-        elif not machine.cordoned and not machine.released_for:
-            wishes += _wish(name, workers, rules, now)
-    released, held = _within_limit([move for _, move in sorted(wishes, key=_order)], on_machine, pods, machines, rules)
-    order = list(Step)
-    moves = sorted([*moves, *released], key=lambda move: order.index(move.step))
-    return Plan(moves=tuple(moves), held=tuple(held))
+    for name, workers in sorted(on_machine.items()):
+        machine = machines.get(name)
+        if machine is None:
+            continue
+        if machine.released_for:
+            moves += _about_released(name, machine, workers, rules)
+        elif not machine.cordoned and (wish := _wish(name, workers, rules, now)) is not None:
+            wishes.append(wish)
+    oldest_first = [move for _, move in sorted(wishes, key=lambda wish: (wish[0], wish[1].machine))]
+    released, held = _within_limit(oldest_first, on_machine, pods, machines, rules)
+    return Plan(moves=(*moves, *released), held=tuple(held))
 
 
-def _order(wish: tuple[float, Move]) -> tuple[float, str]:
-    since, move = wish
-    return since, move.machine
-
-
-def _about_released(name: str, machine: Machine, workers: list[Worker], rules: Rules, now: float) -> Iterable[Move]:
-    """What should be done about a machine that we have released."""
-    told_by = machine.released_by.partition("/")[2]
-    check = machine.released_for
-
-    def move(step: Step, why: str, worker: str = told_by, uid: str = "") -> Move:
-        return Move(step=step, machine=name, worker=worker, check=check, why=why, uid=uid)
-
-    if not machine.cordoned:
-        return [move(Step.KEEP, f"somebody has uncordoned it, though it was released for {check}")]
-    if _is_well(workers, check, now):
-        return [move(Step.TAKE_BACK, f"{check} is well again, and its workers take jobs")]
-    if machine.keep:
+def _about_released(name: str, machine: Machine, workers: list[_Worker], rules: Rules) -> Iterable[Move]:
+    if machine.cordoned:
+        leaving = [worker for worker in workers if worker.is_free] if rules.evict else []
+        return [Move(step=Step.EVICT, machine=name, worker=one.name, why=machine.released_for) for one in leaving]
+    if not all(worker.view is not None and worker.view.takes_jobs for worker in workers):
         return []
-    moves = []
-    own = parse(check)
-    heals = own is not None and any(worker.passes(own.check, now) for worker in workers)
-    if rules.condition and rules.condition not in machine.conditions and not heals:
-        reasons = [worker.view.reason for worker in workers if worker.name == told_by and worker.view is not None]
-        moves.append(move(Step.MARK, next(iter(reasons), "") or check))
-    if rules.evict:
-        for worker in workers:
-            view = worker.view
-            if worker.is_free() and view is not None and view.own and worker.fails(view.own.check, rules, now):
-                moves.append(move(Step.EVICT, view.reason, worker.name, worker.place.uid))
-    return moves
+    why = f"it was released for {machine.released_for}, and its workers take jobs again"
+    return [Move(step=Step.FORGET, machine=name, worker=workers[0].name, why=why)]
 
 
-def _about_kept(name: str, machine: Machine, workers: list[Worker], now: float) -> Iterable[Move]:
-    """What should be done about a machine that is not to be released."""
-    if not _is_well(workers, machine.keep, now):
-        return []
-    why = f"{machine.keep} is well there: it may be released again"
-    return [Move(step=Step.FORGET, machine=name, worker=workers[0].name, check=machine.keep, why=why)]
-
-
-def _is_well(workers: list[Worker], annotated: str, now: float) -> bool:
-    """Whether the check passes on a machine, as far as its workers have it, and all of them take jobs."""
-    own = parse(annotated)
-    if own is None or not all(worker.view is not None and worker.view.takes_jobs for worker in workers):
-        return False
-    passing = [worker for worker in workers if worker.passes(own.check, now)]
-    others = [worker for worker in workers if worker not in passing]
-    return bool(passing) and all(worker.view is not None and own.check not in worker.view.findings for worker in others)
-
-
-def _wish(name: str, workers: list[Worker], rules: Rules, now: float) -> Iterable[tuple[float, Move]]:
-    """Whether the machine should be released, limits aside, and since when there is a reason to."""
-    if not all(worker.is_free() for worker in workers):
-        return []
-    causes = [(cause[1], worker, cause[0]) for worker in workers if (cause := worker.cause(rules, now)) is not None]
+def _wish(name: str, workers: list[_Worker], rules: Rules, now: float) -> tuple[float, Move] | None:
+    """Since when the machine should be released, limits aside; None: it should not."""
+    if not all(worker.is_free for worker in workers):
+        return None
+    causes = [(*cause, worker) for worker in workers if (cause := worker.cause(rules, now)) is not None]
     if not causes:
-        return []
-    since, worker, check = min(causes, key=lambda cause: (cause[0], cause[1].name))
+        return None
+    since, check, worker = min(causes, key=lambda cause: (cause[0], cause[2].name))
     if now - since < rules.after or worker.view is None:
-        return []
-    why = worker.view.findings[check].result.message
-    return [(since, Move(step=Step.RELEASE, machine=name, worker=worker.name, check=f"health/{check}", why=why))]
+        return None
+    why = f"health/{check}: {worker.view.findings[check].result.message}"
+    return since, Move(step=Step.RELEASE, machine=name, worker=worker.name, check=check, why=why)
 
 
 def _within_limit(
     wishes: list[Move],
-    on_machine: Mapping[str, list[Worker]],
+    on_machine: Mapping[str, list[_Worker]],
     pods: Mapping[str, Place],
     machines: Mapping[str, Machine],
     rules: Rules,
@@ -242,7 +185,7 @@ def _within_limit(
     Workers that have no machine count too: theirs may be gone, and with it all that told of it. One that waits because
     its machine is released is not counted twice.
     """
-    released = {name for name, machine in machines.items() if machine.is_released_by(rules.namespace)}
+    released = {name for name, machine in machines.items() if machine.is_released}
     bad = {name for name in on_machine if name in released or name not in machines or machines[name].ready != "True"}
     homeless = sum(1 for place in pods.values() if not place.node and not place.leaving)
     unavailable = len(bad) + max(len(released - on_machine.keys()), homeless)
@@ -255,3 +198,122 @@ def _within_limit(
         (granted if allowed else held).append(move)
         unavailable += more and allowed
     return granted, held
+
+
+class Releaser:
+    """Does what is planned, one move after the other."""
+
+    def __init__(
+        self,
+        *,
+        kube: WritingKube,
+        slurm: Slurm,
+        copies: Machines,
+        rules: Rules,
+        log: Callable[[str], None],
+        events: Teller | None = None,
+        dry_run: bool = False,
+        pool: Executor | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """`pool`: one thread, as moves follow each other. `wall`: the clock that slurmctld has too."""
+        self._kube = kube
+        self._slurm = slurm
+        self._copies = copies
+        self._rules = rules
+        self._log = log
+        self._events = events
+        self._dry_run = dry_run
+        self._pool = pool or ThreadPoolExecutor(max_workers=1, thread_name_prefix="release")
+        self._wall = wall
+        self._running: Future[None] | None = None
+        self._tried: dict[tuple[Step, str], float] = {}
+        """When each move was tried; releases have one entry together."""
+        self._told: frozenset[str] = frozenset()
+
+    def saw(self, views: Sequence[NodeView], now: float) -> None:
+        """The nodes as they are. While moves are under way, the next ones wait."""
+        if not self._copies.synced or not (self._running is None or self._running.done()):
+            return
+        self.finish()
+        wanted = plan(views, self._copies.pods(), self._copies.machines(), self._rules, now)
+        self._tell_held(wanted)
+        due = []
+        for move in wanted.moves:
+            key = move.step, "" if move.step is Step.RELEASE else move.worker
+            if now - self._tried.get(key, float("-inf")) >= TRY_AGAIN_SECONDS:
+                self._tried[key] = now
+                due.append(move)
+        self._running = self._pool.submit(self._make, due, {view.name: view for view in views}) if due else None
+
+    def finish(self) -> None:
+        """Wait for moves that are under way."""
+        if self._running is not None:
+            self._running.result()
+
+    def _make(self, moves: Sequence[Move], seen: Mapping[str, NodeView]) -> None:
+        for move in moves:
+            if self._dry_run:
+                self._log(f"would {move}")
+                continue
+            try:
+                done = self._move(move, seen)
+            except (KubeError, SlurmError, OSError, ValueError) as error:
+                self._log(f"cannot {move}: {error}")
+                continue
+            if done:
+                self._log(str(move))
+                if self._events is not None:
+                    warning, at = move.step is not Step.FORGET, self._wall()
+                    self._events.event(move.worker, reason=move.step.value, message=str(move), warning=warning, now=at)
+
+    def _move(self, move: Move, seen: Mapping[str, NodeView]) -> bool:
+        """Do it; False: all is not as it was seen any more. Raises KubeError, SlurmError, ValueError."""
+        machine = machine_of(self._kube.node(move.machine))
+        if move.step is Step.FORGET:
+            return self._forget(move, machine)
+        pods = self._copies.pods()
+        here = [name for name, place in pods.items() if place.node == move.machine]
+        leaving = [move.worker] if move.step is Step.EVICT else here
+        if not all(name in seen and self._is_free(seen[name]) for name in leaving):
+            return False
+        if move.step is Step.EVICT:
+            return machine.is_released and self._evict(move, pods)
+        if machine.cordoned or machine.released_for:
+            return False
+        if self._rules.condition and self._rules.condition not in machine.conditions:
+            self._set_condition(move, "True")
+        self._kube.mark_node(move.machine, annotations={RELEASED_FOR: f"health/{move.check}"}, cordon=True)
+        return True
+
+    def _forget(self, move: Move, machine: Machine) -> bool:
+        if machine.cordoned or not machine.released_for:
+            return False
+        if machine.conditions.get(self._rules.condition, "").startswith(OWN_WORDS):
+            self._set_condition(move, "False")
+        self._kube.mark_node(move.machine, annotations={RELEASED_FOR: None})
+        return True
+
+    def _evict(self, move: Move, pods: Mapping[str, Place]) -> bool:
+        place = pods.get(move.worker)
+        if place is None or place.node != move.machine:
+            return False
+        self._kube.evict(move.worker, place.uid)
+        return True
+
+    def _is_free(self, seen: NodeView) -> bool:
+        """Whether the node is still drained for what was seen, and no job has it. Raises SlurmError."""
+        now = self._slurm.node(seen.name)
+        as_seen = now is not None and now.reason == seen.reason and now.is_drained_by_us and now.is_quiet
+        return as_seen and not self._slurm.jobs_of(seen.name)
+
+    def _set_condition(self, move: Move, status: str) -> None:
+        told = Condition(status=status, reason="SlurmHealth", message=f"{OWN_WORDS}{move.worker}: {move.why}")
+        self._kube.set_condition(move.machine, self._rules.condition, told, at=self._wall())
+
+    def _tell_held(self, wanted: Plan) -> None:
+        held = frozenset(move.machine for move in wanted.held)
+        if held and held != self._told:
+            names = ", ".join(sorted(held)[:20]) + (f", and {len(held) - 20} more" if len(held) > 20 else "")
+            self._log(f"not released, as no more than {self._rules.max_unavailable} may be unavailable: {names}")
+        self._told = held

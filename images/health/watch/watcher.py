@@ -1,7 +1,7 @@
 """One look at all nodes, and what follows from it.
 
-The watcher remembers nothing that matters but for how long a flapping check has been well: all else is in Slurm
-(reports in the nodes' comments, reasons of drains) and in Kubernetes, so it may be restarted at any point. Before each
+The watcher remembers nothing that matters but which drains it has lifted of late: all else is in Slurm (reports in the
+nodes' comments, reasons of drains) and in Kubernetes, so it may be restarted at any point. Before each
 change it reads the node's record again, and does nothing if somebody else was there meanwhile.
 """
 
@@ -14,11 +14,10 @@ from typing import Final
 from images.common.command import TIMED_OUT, Result
 from images.health.slurm import RUNNING, TEST_RESERVATION, Slurm, SlurmError
 from images.health.watch.decide import Action, Decision, Kind, Policy, decide
-from images.health.watch.flapping import Flapping, Hold
+from images.health.watch.flapping import Flapping
 from images.health.watch.kubernetes import Teller
 from images.health.watch.machines import Machines
-from images.health.watch.releaser import Releaser
-from images.health.watch.unchecked import Unchecked
+from images.health.watch.release import Releaser
 from images.health.watch.view import NodeView
 from images.health.watch.views import Views
 
@@ -55,7 +54,6 @@ class Watcher:
         self.teller = teller
         self.releaser = releaser
         self._flapping = Flapping()
-        self._unchecked = Unchecked()
         self._keeps_reservations = policy.measures_new or dry_run
         self._common: frozenset[tuple[str, str]] = frozenset()
         self._dry_run = dry_run
@@ -69,11 +67,10 @@ class Watcher:
         """Look once, and act. Raises SlurmError when slurmctld does not answer."""
         records = self._slurm.nodes()
         now = self._wall()
-        views = self._unchecked.judged(self._views.of(records, now), now)
+        views = self._views.of(records, now)
         self._drained = self._tell_others(views, self._drained, now)
-        holds = self._flapping.holds(views, now)
-        self._tell_unsettled(holds)
-        decision = decide(views, self._policy, now, frozenset(hold.node for hold in holds))
+        held = frozenset(view.name for view in views if self._flapping.holds(view, now))
+        decision = decide(views, self._policy, now, held)
         self._tell_common(decision)
         self._tell_held(decision)
         self._forget(decision)
@@ -84,8 +81,6 @@ class Watcher:
                 break
         if not self._keeps_reservations:
             self._keeps_reservations = self._delete_reservations()
-        if self.teller is not None:
-            self.teller.saw(views, now)
         if self.releaser is not None:
             self.releaser.saw(views, now)
         return decision
@@ -121,7 +116,7 @@ class Watcher:
         if self._drained is not None and action.kind in {Kind.DRAIN, Kind.DOWN}:
             self._drained[name] = action.reason
         if action.kind is Kind.RESUME:
-            self._flapping.lifted(name)
+            self._flapping.lifted(action.node, self._wall())
             if self._drained is not None:
                 self._drained.pop(name, None)
         if self.teller is not None:
@@ -183,14 +178,6 @@ class Watcher:
         self._told = {key: line for key, line in self._told.items() if key in wanted}
         requeued = {name for kind, name in wanted if kind is Kind.REQUEUE}
         self._requeued = {name: at for name, at in self._requeued.items() if name in requeued}
-
-    def _tell_unsettled(self, holds: list[Hold]) -> None:
-        for hold in holds:
-            if hold.is_new:
-                self._log(
-                    f"{hold.node} stays drained until {hold.check} has been well for {hold.seconds:.0f} s: "
-                    f"drained for it {hold.drains} times in 24 h"
-                )
 
     def _tell_others(self, views: list[NodeView], before: dict[str, str] | None, now: float) -> dict[str, str]:
         """Tell of drains for checks that others have set or lifted: people, prologs, and the tests of nodes.

@@ -119,13 +119,12 @@ def test_the_watcher_s_settings() -> None:
         "MACHINES": "yes",
         "DRAIN_CONDITIONS": "",
         "REQUEUE_AFTER": "",
-        "CONDITIONS": "no",
         "RELEASE": "no",
         "RELEASE_AFTER": "600",
         "RELEASE_CONDITION": "",
         "MAX_UNAVAILABLE": "1",
     }
-    machines = {"drain_conditions": ["Maintenance"], "requeue_after": 60, "conditions": True}
+    machines = {"drain_conditions": ["Maintenance"], "requeue_after": 60}
     machines |= {"release": "evict", "release_after": 0, "release_condition": "Suspected", "max_unavailable": "5%"}
     health = Health.model_validate(
         {
@@ -143,7 +142,6 @@ def test_the_watcher_s_settings() -> None:
         "MACHINES": "yes",
         "DRAIN_CONDITIONS": "Maintenance",
         "REQUEUE_AFTER": "60",
-        "CONDITIONS": "yes",
         "RELEASE": "evict",
         "RELEASE_AFTER": "0",
         "RELEASE_CONDITION": "Suspected",

@@ -10,7 +10,6 @@ from slurm.alerts import ALERTS
 from slurm.dashboards.boards import BOARDS
 from slurm.dashboards.panels import Query
 from tests.stacks import ROOT
-from tests.unit.images.exporter.test_rounds import text_of
 
 
 def test_what_alerts_dashboards_and_the_web_page_ask_for_is_given_and_nothing_else_of_slurms() -> None:
@@ -24,12 +23,6 @@ def test_what_alerts_dashboards_and_the_web_page_ask_for_is_given_and_nothing_el
     assert {name for name in asked if name.startswith("slurm_")} == set(SLURMS)
     others = ("slurmstack_health_", "slurmstack_machine_")  # of workers and node exporters
     assert {name for name in asked if name.startswith("slurmstack_") and not name.startswith(others)} <= set(OURS)
-
-
-def test_a_round_gives_each_name_with_its_help() -> None:
-    lines = text_of({}).splitlines()
-    assert {re.split("[{ ]", line)[0] for line in lines if not line.startswith("#")} == {*SLURMS, *OURS}
-    assert {f"# HELP {name} {told}" for name, told in {**SLURMS, **OURS}.items()} <= set(lines)
 
 
 def test_each_name_is_in_the_documentation() -> None:

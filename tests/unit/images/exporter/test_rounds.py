@@ -13,6 +13,7 @@ import pytest
 
 from images.common.command import Result
 from images.common.slurm_node import ROLLS
+from images.exporter.names import OURS, SLURMS
 from images.exporter.own_figures import put_drained, put_stuck
 from images.exporter.records import NAME_LENGTH, Job, Node, jobs_of, node_of
 from images.exporter.rounds import OLD_SECONDS, Rounds, Wanted
@@ -20,7 +21,7 @@ from images.exporter.slurm_figures import GROUPS, OTHERS
 from images.exporter.sources import Sources
 from images.exporter.text import Figures
 from slurm.prometheus import LONGEST_VALUE
-from tests.unit.images.exporter.test_records import row
+from tests.unit.images.exporter.rows import row
 
 NOW = 1_800_000_000.0
 
@@ -88,6 +89,12 @@ def text_of(answers: dict[str, Any], **wanted: Any) -> str:
     rounds = rounds_of({**ANSWERS, **answers}, **wanted)
     rounds.round()
     return rounds.text()
+
+
+def test_a_round_gives_each_name_with_its_help() -> None:
+    lines = text_of({}).splitlines()
+    assert {re.split("[{ ]", line)[0] for line in lines if not line.startswith("#")} == {*SLURMS, *OURS}
+    assert {f"# HELP {name} {told}" for name, told in {**SLURMS, **OURS}.items()} <= set(lines)
 
 
 def test_whoever_makes_up_accounts_is_among_the_others_and_nobody_is_left_out() -> None:

@@ -16,9 +16,8 @@ from images.health.slurm import Slurm
 from images.health.watch.kube_write import WritingKube
 from images.health.watch.kubernetes import Teller
 from images.health.watch.limit import Limit
-from images.health.watch.machines import RELEASED_BY, RELEASED_FOR, Machines
-from images.health.watch.release import Rules
-from images.health.watch.releaser import Releaser
+from images.health.watch.machines import RELEASED_FOR, Machines
+from images.health.watch.release import Releaser, Rules
 from images.health.watch.watcher import Watcher
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 from tests.unit.images.health.story import play
@@ -35,8 +34,6 @@ def _check_of(name: str) -> str:
 
 
 SUSPECTED = "HardwareIssuesSuspected"
-RELEASED = {RELEASED_FOR: "health/gpu-xid", RELEASED_BY: "ns/w-0"}
-"""Annotations of the first machine when it is released for `BROKEN`."""
 
 
 class AtOnce(Executor):
@@ -55,15 +52,14 @@ class AtOnce(Executor):
 
 
 class Copy(Follower[Any]):
-    """A follower whose copy is as new as the test lets it be."""
+    """A follower whose copy is always new."""
 
     def __init__(self, read: Callable[[], dict[str, Any]]) -> None:
         self.synced = True
         self.read = read
-        self.frozen: dict[str, Any] | None = None
 
     def values(self) -> dict[str, Any]:
-        return self.read() if self.frozen is None else self.frozen
+        return self.read()
 
 
 class _Events(Teller):
@@ -88,7 +84,6 @@ class Fleet:
         self.results: dict[str, dict[str, Result]] = {name: {"gpu-xid": OK} for name in self.names}
         self.pool = AtOnce()
         self.answers = True
-        self.machine_copy: Copy = Copy(self.kubernetes.machines)
         self.start()
 
     def wall(self) -> float:
@@ -108,14 +103,13 @@ class Fleet:
         slurm = Slurm(runner=self.runner)
         machines = Machines(
             pods=Copy(self.kubernetes.places),
-            nodes=self.machine_copy,
+            nodes=Copy(self.kubernetes.machines),
             drain_conditions=frozenset({"Maintenance", SUSPECTED}),
-            namespace="ns",
             probe=lambda *_: self.answers,
             pool=AtOnce(),
         )
         limit = Limit.parse(max_unavailable)
-        rules = Rules(namespace="ns", evict=evict, max_unavailable=limit, after=after, condition=condition)
+        rules = Rules(evict=evict, max_unavailable=limit, after=after, condition=condition)
         self.releaser = Releaser(
             kube=self.kube,
             slurm=slurm,
@@ -129,7 +123,7 @@ class Fleet:
         )
         self.watcher = Watcher(
             slurm=slurm,
-            policy=policy(requeue_after=60),
+            policy=policy(requeue_after=60, frees_broken=True),
             log=self.log.append,
             machines=machines,
             releaser=self.releaser,

@@ -1,88 +1,45 @@
-"""A check that fails again and again has to be well for a while before its drain is lifted."""
+"""A drain that follows close upon another one for the same check stands for a while."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
 from images.health.contract import Result
-from images.health.watch.flapping import WINDOW_SECONDS, Flapping, Hold, wait_of
-from images.health.watch.view import Finding, NodeView
+from images.health.watch.flapping import AGAIN_SECONDS, HOLD_SECONDS, Flapping
+from images.health.watch.view import NodeView
 from tests.unit.images.health.tables import table
-from tests.unit.images.health.watch.views import NOW, OK, failed
+from tests.unit.images.health.watch.views import NOW, OK, WARN, failed, view
+
+FULL = "health/disks [node]: full"
+LAST = view("w-0", "DRAIN", reason=FULL)
+"""The drain before, which was lifted an hour ago or less."""
 
 
-class Node:
-    """A node that the test drains and lifts."""
-
-    def __init__(self) -> None:
-        self.flapping, self.time = Flapping(), NOW
-        self.drained_at: float | None = None
-        self.name, self.check = "w-0", "disks"
-        self.declared, self.since = False, None
-
-    def look(self, result: Result = OK, later: float = 2.0) -> Hold | None:
-        self.time += later
-        drained = self.drained_at is not None
-        finding = Finding(result=result, at=self.time, declared=self.declared, unwanted_since=self.since)
-        view = NodeView(
-            name=self.name,
-            states=frozenset({"IDLE", "DRAIN"} if drained else {"IDLE"}),
-            reason=f"health/{self.check} [node]: x" if drained else "",
-            reason_at=self.drained_at,
-            findings={self.check: finding},
-        )
-        holds = self.flapping.holds([view], self.time)
-        assert len(holds) <= 1
-        return holds[0] if holds else None
-
-    def drain(self) -> None:
-        self.time += 30
-        self.drained_at = self.time
-        assert self.look(failed()) is None
-
-    def lift(self) -> None:
-        self.flapping.lifted(self.name)
-        self.drained_at = None
-        self.look()
-
-    def play(self, story: str) -> None:
-        """A story in words: `30+`, `30-`: it is well 30 s later, and held or not; others name what happens."""
-        happens: dict[str, Callable[[], object]] = {
-            "drain": self.drain,
-            "lift": self.lift,
-            "fails": lambda: self.look(failed()),
-            "restart": lambda: setattr(self, "flapping", Flapping()),
-            "day": lambda: setattr(self, "time", self.time + WINDOW_SECONDS),
-            "other-check": lambda: setattr(self, "check", "dns"),
-            "other-reason": lambda: self.__dict__.update(check="dns", drained_at=self.time),
-            "cordoned": lambda: self.__dict__.update(check="kubernetes", declared=True),
-            "condition": lambda: self.__dict__.update(check="kubernetes", declared=True, since=NOW),
-        }
-        for number, word in enumerate(story.split()):
-            if word[-1] in "+-":
-                assert (self.look(later=float(word[:-1])) is not None) == (word[-1] == "+"), f"{number}: {word}"
-            else:
-                assert not happens[word](), f"{number}: {word}"
+def drained(ago: float, result: Result = OK, reason: str = FULL) -> NodeView:
+    return view("w-0", "IDLE", "DRAIN", reason=reason, drained_ago=ago, disks=result, kubernetes=result)
 
 
 @table(
-    "story",
+    "now, lifted_ago, held",
     {
-        "the first drain is lifted at once": "drain 30-",
-        "the second needs a minute": "drain lift drain 30+ 59+ 1-",
-        "a failure in between starts the time anew": "drain lift drain 30+ 50+ fails 2+ 59+ 1-",
-        "a drain that is looked at often counts once": "drain" + " fails" * 20 + " 30-",
-        "another check has a count of its own": "drain lift drain lift drain lift other-check drain 30-",
-        "after a day the count begins anew": "drain lift drain lift drain lift day drain 30-",
-        "a restart forgets how long to wait": "drain lift drain lift drain restart 30-",
-        "who cordons a machine often is no check": "cordoned drain 30- lift drain 30- lift drain 30- lift drain 30-",
-        "a condition that comes and goes is": "condition drain lift drain 30+",
-        "a reason that changes is a drain of that check": "drain lift drain other-reason fails 30- lift drain 30+",
+        "the first drain is lifted at once": (drained(30), None, False),
+        "the next one stands for five minutes": (drained(HOLD_SECONDS - 1), HOLD_SECONDS + 60, True),
+        "and no longer": (drained(HOLD_SECONDS), HOLD_SECONDS + 60, False),
+        "an hour later it is the first again": (drained(30), AGAIN_SECONDS + 30, False),
+        "another check has not failed before": (drained(30, reason="health/dns [node]: x"), 60, False),
+        "people cordon as often as they like": (drained(30, reason="health/kubernetes [node]: x"), 60, False),
+        "a node that is not drained": (view("w-0", disks=OK), 60, False),
+        "a warning right after slurmd has started": (replace(drained(30, WARN), started_at=NOW - 200), None, True),
+        "a warning later": (replace(drained(30, WARN), started_at=NOW - HOLD_SECONDS), None, False),
+        "a failure lifts nothing anyway": (drained(30, failed()), None, False),
     },
 )
-def test_a_check_that_fails_again_has_to_be_well_for_longer(story: str) -> None:
-    Node().play(story)
-
-
-def test_the_wait_doubles_and_ends_at_an_hour() -> None:
-    assert [wait_of(drains) for drains in (0, 1, 2, 3, 4, 7, 8, 10**6)] == [0, 0, 60, 120, 240, 1920, 3600, 3600]
+def test_a_drain_stands_where_another_one_was_lifted_of_late(
+    now: NodeView, lifted_ago: float | None, held: bool
+) -> None:
+    flapping = Flapping()
+    if lifted_ago is not None:
+        flapping.lifted(LAST, NOW - lifted_ago)
+        if now.reason.startswith("health/kubernetes"):
+            flapping.lifted(replace(LAST, reason=now.reason), NOW - lifted_ago)
+    assert flapping.holds(now, NOW) is held

@@ -13,13 +13,11 @@ import pytest
 from images.health.slurm import Record
 from images.health.watch import machines
 from images.health.watch.machines import (
-    CONDITION,
     MISSING_ROUNDS,
     TRIES,
     Machine,
     Machines,
     Place,
-    Told,
     machine_of,
     takes_connection,
 )
@@ -32,7 +30,7 @@ RECORDS = [Record(name=name, states=frozenset({"IDLE"}), address=f"10.0.0.{name[
 READY = Machine(ready="True", conditions={})
 SILENT = Machine(ready="Unknown", why="kubelet stopped posting", conditions={})
 CORDONED = replace(READY, cordoned=True)
-RELEASED = replace(CORDONED, released_for="health/gpu-xid", released_by="ns/w-0")
+RELEASED = replace(CORDONED, released_for="health/gpu-xid")
 UNWANTED = replace(READY, conditions={"Maintenance": "on Tuesday"})
 LAST = MISSING_ROUNDS - 1
 NO_PLACE = Place(node="")
@@ -67,7 +65,6 @@ class Cluster:
             pods=self.pods,  # type: ignore[arg-type]
             nodes=self.nodes,  # type: ignore[arg-type]
             drain_conditions=frozenset({"Maintenance"}),
-            namespace="ns",
             probe=self._probe,
             pool=self.pool,
         )
@@ -119,8 +116,8 @@ def said(finding: Finding) -> str:
         "a condition that drains": (UNWANTED, "fail [node]: ...Maintenance... (declared)"),
         "a condition that the site does not name": (replace(READY, conditions={"Other": ""}), "ok"),
         "a condition that a watcher has set": (replace(READY, conditions={"Maintenance": "slurmstack: w-0: x"}), "ok"),
-        "released by us": (RELEASED, "ok"),
-        "released by another": (replace(RELEASED, released_by="other/w-0"), "fail ... (declared)"),
+        "released for replacement": (RELEASED, "fail [node]: machine m-0 is released for health/gpu-xid (declared)"),
+        "released and uncordoned": (replace(RELEASED, cordoned=False), "ok"),
     },
 )
 def test_a_machine_that_answers(machine: Machine, expected: str) -> None:
@@ -134,6 +131,7 @@ def test_since_when_the_condition_is_true() -> None:
     assert Cluster(known).look().unwanted_since == NOW - 9
     assert Cluster(UNWANTED).look().unwanted_since == 0.0, "as good as for ever"
     assert Cluster(replace(known, cordoned=True)).look().unwanted_since is None, "a cordon counts first"
+    assert Cluster(RELEASED).look().unwanted_since == 0.0, "no person has said so: the limit holds"
 
 
 UNHEARD = "not checked: ..."
@@ -198,12 +196,6 @@ def test_rounds_in_a_row(first: Machine | None, answers: bool, story: list[tuple
 
 def node(*conditions: Mapping[str, str], **spec: object) -> dict[str, object]:
     return {"metadata": {"name": "m-0"}, "spec": spec, "status": {"conditions": list(conditions)}}
-
-
-def test_our_own_condition_is_read_back_and_is_none_that_drains() -> None:
-    told = {"status": "True", "reason": "HardwareFault", "message": "w-0: gpu-xid"}
-    read = machine_of(node({"type": "Ready", "status": "True"}, {"type": CONDITION, **told}, unschedulable=True))
-    assert (read.ready, read.cordoned, read.told, read.conditions) == ("True", True, Told(**told), {})
 
 
 def test_a_machine_that_says_nothing_is_not_taken_for_ready() -> None:

@@ -45,8 +45,8 @@ def test_the_settings_are_read() -> None:
 
 
 def test_no_machine_is_released_unless_the_site_wants_that() -> None:
-    assert rules_from({}, "ns") is None
-    assert rules_from({"RELEASE": "cordon"}, "ns") == Rules(namespace="ns", max_unavailable=Limit(number=1), after=600)
+    assert rules_from({}) is None
+    assert rules_from({"RELEASE": "cordon"}) == Rules(max_unavailable=Limit(number=1), after=600)
     env = {
         "RELEASE": "evict",
         "RELEASE_AFTER": "0",
@@ -54,8 +54,7 @@ def test_no_machine_is_released_unless_the_site_wants_that() -> None:
         "RELEASE_CONDITION": "HardwareIssuesSuspected",
         "REPORT_ONLY": "gpu-xid",
     }
-    assert rules_from(env, "ns") == Rules(
-        namespace="ns",
+    assert rules_from(env) == Rules(
         evict=True,
         max_unavailable=Limit(number=5, percent=True),
         after=0,
@@ -72,21 +71,20 @@ def test_outside_of_kubernetes_or_unasked_no_machine_is_looked_at() -> None:
         assert "Slurm's records alone" in log[0]
 
 
-def test_conditions_are_written_and_machines_released_only_if_asked_for_and_nothing_is_written_in_a_dry_run(
+def test_machines_are_released_only_if_asked_for_and_nothing_is_written_in_a_dry_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machines = Machines(pods=Followed({}), nodes=Followed({}), drain_conditions=frozenset())  # type: ignore[arg-type]
     monkeypatch.setattr(program, "follow_machines", lambda *_: machines)
-    for env, dry_run, acts, conditions, releases in [
-        ({}, False, True, False, False),
-        ({"CONDITIONS": "yes", "RELEASE": "cordon"}, False, True, True, True),
-        ({"CONDITIONS": "yes"}, True, False, False, False),
+    for env, dry_run, acts, releases in [
+        ({}, False, True, False),
+        ({"RELEASE": "cordon"}, False, True, True),
+        ({}, True, False, False),
     ]:
         in_pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "NAMESPACE": "ns", **env}
         built = build(in_pod, lambda _: None, dry_run=dry_run)
         assert built.machines is machines
         assert (built.teller is not None) is acts
-        assert (built.teller is not None and built.teller.writes_conditions) is conditions
         assert (built.releaser is not None) is built._policy.frees_broken is releases
 
 

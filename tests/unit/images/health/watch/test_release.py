@@ -1,4 +1,4 @@
-"""Which machines are released and taken back: never one too many, never one that somebody else has a hand on."""
+"""Which machines are released: never one too many, never one that somebody else has a hand on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from images.health.contract import Result
 from images.health.watch.limit import Limit
 from images.health.watch.machines import Machine, Place
 from images.health.watch.release import Plan, Rules, Step, plan
-from images.health.watch.view import STALE_SECONDS, WELL_STALE_SECONDS, Finding, NodeView
+from images.health.watch.view import STALE_SECONDS, Finding, NodeView
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, view
 
@@ -21,29 +21,22 @@ READY = Machine(ready="True", conditions={})
 SEEN = found(BROKEN, ago=100)
 AWAY, DARK = replace(READY, ready="False"), replace(READY, ready="Unknown")
 CORDONED = replace(READY, cordoned=True)
-RELEASED = replace(CORDONED, released_for="health/gpu-xid", released_by="ns/w-0", version="7")
-MARKED = replace(RELEASED, conditions={"C": "by others"})
+RELEASED = replace(CORDONED, released_for="health/gpu-xid")
 UNCORDONED = replace(RELEASED, cordoned=False)
-THEIRS = replace(RELEASED, released_by="other/w-0")
-KEPT = replace(READY, keep="health/gpu-xid")
 UNWANTED = Finding(result=failed("maintenance"), at=NOW, declared=True, unwanted_since=NOW - 5000)
 BY_A_PERSON = Finding(result=failed("cordoned"), at=NOW, declared=True)
-RELEASE = ["RELEASE m-0 of w-0 for health/gpu-xid"]
-KEEP = ["KEEP m-0 of w-0 for health/gpu-xid"]
-TAKE_BACK = ["TAKE_BACK m-0 of w-0 for health/gpu-xid"]
+WELL = view("w-0", gpu_xid=OK)
+RELEASE = ["RELEASE m-0 of w-0"]
+EVICT = ["EVICT m-0 of w-0"]
+FORGET = ["FORGET m-0 of w-0"]
 
 
-def rules(
-    max_unavailable: str = "100", *, evict: bool = False, condition: str = "", report_only: str = "", after: float = 600
-) -> Rules:
+def rules(max_unavailable: str = "100", *, evict: bool = False, report_only: str = "", after: float = 600) -> Rules:
     limit = Limit.parse(max_unavailable)
-    off = frozenset(report_only.split())
-    return Rules(namespace="ns", evict=evict, max_unavailable=limit, after=after, condition=condition, report_only=off)
+    return Rules(evict=evict, max_unavailable=limit, after=after, report_only=frozenset(report_only.split()))
 
 
-AT_ONCE, ONE = rules(after=0), rules("1")
-EVICTS, ALL = rules(evict=True), rules(evict=True, condition="C")
-MARKS = rules(condition="C")
+AT_ONCE, ONE, EVICTS = rules(after=0), rules("1"), rules(evict=True)
 
 
 def broken(
@@ -71,10 +64,8 @@ def planned(*views: NodeView, by: Rules | None = None, machine: Machine = READY,
 
 
 def done(made: Plan) -> list[str]:
-    return [f"{move.step.name} {move.machine} of {move.worker} for {move.check}" for move in made.moves]
+    return [f"{move.step.name} {move.machine} of {move.worker}" for move in made.moves]
 
-
-WELL = view("w-0", gpu_xid=OK)
 
 # ---------------------------------------------------------------- releasing
 
@@ -90,11 +81,12 @@ WELL = view("w-0", gpu_xid=OK)
 def test_a_broken_machine_is_released(node: NodeView, more: dict[str, object]) -> None:
     made = planned(node, view("w-1", gpu_xid=OK), **more)  # type: ignore[arg-type]
     assert done(made) == RELEASE
-    assert made.moves[0].why == "GPU 3: Xid 79"
+    assert (made.moves[0].check, made.moves[0].why) == ("gpu-xid", "health/gpu-xid: GPU 3: Xid 79")
 
 
 def test_a_machine_that_maintenance_wants_away_is_released() -> None:
-    assert done(planned(machined(UNWANTED))) == ["RELEASE m-0 of w-0 for health/kubernetes"]
+    (move,) = planned(machined(UNWANTED)).moves
+    assert (move.step, move.machine, move.check) == (Step.RELEASE, "m-0", "kubernetes")
 
 
 @table(
@@ -114,13 +106,9 @@ def test_a_machine_that_maintenance_wants_away_is_released() -> None:
         "the check finds a fault of the node": (broken(gpu_xid=failed(fault="node")), READY),
         "it was drained for a lesser fault": (broken(reason="health/gpu-xid [user]: Xid 31"), READY),
         "the report is old": (broken(gpu_xid=found(BROKEN, ago=STALE_SECONDS + 1)), READY),
-        "another cluster has released it": (broken(), THEIRS),
-        "a person keeps it": (broken(), replace(READY, keep="mine")),
         "it is released": (broken(), RELEASED),
-        "somebody has resumed a broken one": (view("w-0", gpu_xid=BROKEN), RELEASED),
-        "somebody has resumed one that was not checked": (view("w-0", gpu_xid=UNKNOWN), RELEASED),
-        "an old report is well": (view("w-0", gpu_xid=found(OK, ago=WELL_STALE_SECONDS + 1)), RELEASED),
-        "what a person has said is not forgotten": (WELL, replace(READY, keep="mine, health/gpu-xid")),
+        "it was released, and somebody has uncordoned it": (broken(), UNCORDONED),
+        "its fault has passed, and it is still cordoned": (WELL, RELEASED),
     },
 )
 def test_a_machine_is_left_as_it_is_when(node: NodeView, machine: Machine) -> None:
@@ -135,29 +123,16 @@ def test_a_machine_is_left_as_it_is_when(node: NodeView, machine: Machine) -> No
         "the time begins anew on another machine": (broken(ago=5000), {"at": place(started_ago=599)}),
         "a pod of unknown age": (broken(), {"at": Place(node="m-0")}),
         "a pod that leaves": (broken(), {"at": place(leaving=True)}),
-        "another cluster's": (broken(), {"machine": THEIRS, "by": ALL}),
-        "one that a person keeps": (broken(), {"machine": replace(RELEASED, keep="mine"), "by": ALL}),
-        "one that others have marked": (broken(), {"machine": MARKED, "by": MARKS}),
-        "one whose fault has passed is not marked": (broken(gpu_xid=OK), {"machine": RELEASED, "by": MARKS}),
         "a worker with jobs stays": (broken("w-0", "MIXED", "DRAIN"), {"machine": RELEASED, "by": EVICTS}),
-        "a worker that is well stays": (broken(gpu_xid=OK), {"machine": RELEASED, "by": EVICTS}),
         "a worker in a person's hand stays": (broken(reason="bad fan"), {"machine": RELEASED, "by": EVICTS}),
-        "well on another machine": (WELL, {"machine": RELEASED, "by": EVICTS, "at": place("m-1")}),
+        "a worker on another machine stays": (
+            broken(),
+            {"machine": RELEASED, "by": rules("0", evict=True), "at": place("m-1")},
+        ),
     },
 )
 def test_a_machine_is_left_as_it_is_for(node: NodeView, more: dict[str, object]) -> None:
     assert done(planned(node, **more)) == []  # type: ignore[arg-type]
-
-
-@table(
-    "machines, moves",
-    {
-        "one that a person keeps": ({"m-0": KEPT}, []),
-        "after a restart with the worker gone already": ({"m-0": RELEASED}, ["MARK m-0 of w-0 for health/gpu-xid"]),
-    },
-)
-def test_a_machine_without_our_workers_is_marked_at_most(machines: dict[str, Machine], moves: list[str]) -> None:
-    assert done(plan([] if moves else [broken()], {}, machines, MARKS, NOW)) == moves
 
 
 @table(
@@ -199,7 +174,6 @@ def test_no_more_than_the_limit_is_released(
     assert [move.machine for move in planned(*nodes, machine=machine, by=rules(limit)).moves] == released
 
 
-LEFT = replace(RELEASED, released_by="ns/w-1")
 WAITS = Place(node="")
 
 
@@ -207,8 +181,8 @@ WAITS = Place(node="")
     "at, machines, limit, releases",
     {
         "a machine that is gone counts": (place("m-1"), {"m-0": READY}, "1", False),
-        "one that was released and left counts": (WAITS, {"m-0": READY, "m-1": LEFT}, "1", False),
-        "its worker that waits for another is not counted twice": (WAITS, {"m-0": READY, "m-1": LEFT}, "2", True),
+        "one that was released and left counts": (WAITS, {"m-0": READY, "m-1": RELEASED}, "1", False),
+        "its worker that waits for another is not counted twice": (WAITS, {"m-0": READY, "m-1": RELEASED}, "2", True),
         "deleted by the cloud, without a successor yet": (WAITS, {"m-0": READY}, "1", False),
     },
 )
@@ -221,40 +195,25 @@ def test_what_is_missing_counts(at: Place, machines: dict[str, Machine], limit: 
 
 
 @table(
-    "node, machine, by, moves",
+    "node, machine, moves",
     {
-        "it gets the condition": (broken(), RELEASED, MARKS, ["MARK m-0 of w-0 for health/gpu-xid"]),
-        "its node is resumed": (WELL, RELEASED, rules(), TAKE_BACK),
-        "somebody has uncordoned it": (broken(), UNCORDONED, rules(), KEEP),
-        "and it is well": (WELL, KEPT, rules(), ["FORGET m-0 of w-0 for health/gpu-xid"]),
+        "its worker leaves it": (broken(), RELEASED, EVICT),
+        "somebody has uncordoned it, and it is in use again": (WELL, UNCORDONED, FORGET),
     },
 )
-def test_a_released_machine(node: NodeView, machine: Machine, by: Rules, moves: list[str]) -> None:
-    assert done(planned(node, machine=machine, by=by)) == moves
+def test_a_released_machine(node: NodeView, machine: Machine, moves: list[str]) -> None:
+    assert done(planned(node, machine=machine, by=EVICTS)) == moves
 
 
-def test_the_worker_leaves_a_released_machine_if_the_site_wants_that() -> None:
-    made = planned(broken(), machine=RELEASED, by=ALL)
-    moves = [(move.step, move.worker, move.uid) for move in made.moves]
-    assert moves == [(Step.MARK, "w-0", ""), (Step.EVICT, "w-0", "uid on m-0")]
-
-
-@table(
-    "other, moves",
-    {
-        "well": (view("w-1", gpu_xid=OK), TAKE_BACK),
-        "broken": (view("w-1", gpu_xid=BROKEN), []),
-        "not checked": (view("w-1", gpu_xid=UNKNOWN), []),
-    },
-)
-def test_all_workers_of_a_machine_have_to_be_well(other: NodeView, moves: list[str]) -> None:
+def test_a_machine_is_forgotten_when_all_of_its_workers_take_jobs() -> None:
     places = {"w-0": place(), "w-1": place()}
-    assert done(plan([WELL, other], places, {"m-0": RELEASED}, rules(), NOW)) == moves
+    for other, moves in ((view("w-1"), FORGET), (broken("w-1"), [])):
+        assert done(plan([WELL, other], places, {"m-0": UNCORDONED}, rules(), NOW)) == moves
 
 
 # ---------------------------------------------------------------- whatever comes
 
-_MACHINES = st.sampled_from([READY, RELEASED, CORDONED, AWAY, replace(RELEASED, cordoned=False)])
+_MACHINES = st.sampled_from([READY, RELEASED, CORDONED, AWAY, UNCORDONED])
 _STATES = st.sampled_from([("IDLE",), ("MIXED", "DRAIN"), ("IDLE", "DRAIN"), ("DOWN", "DRAIN")])
 _NODES = st.tuples(_MACHINES, _STATES, st.sampled_from(["", "bad fan", REASON]), st.sampled_from([OK, UNKNOWN, BROKEN]))
 
@@ -271,7 +230,7 @@ def test_whatever_comes_the_limit_holds_and_strangers_are_left_alone(
     }
     places = {each.name: place(name) for name, each in views.items()}
     made = plan(views.values(), places, machines, rules(str(limit), evict=True), NOW)
-    before = {name for name, machine in machines.items() if machine.released_for or machine.ready != "True"}
+    before = {name for name, machine in machines.items() if machine.is_released or machine.ready != "True"}
     released = {move.machine for move in made.moves if move.step is Step.RELEASE}
     assert len(before | released) <= max(limit, len(before))
     for name in released:

@@ -10,7 +10,7 @@ from images.health.slurm import Record, Slurm
 from images.health.watch.decide import Action, Policy
 from images.health.watch.kubernetes import Teller
 from images.health.watch.machines import Machines
-from images.health.watch.view import Finding, NodeView
+from images.health.watch.view import Finding
 from images.health.watch.watcher import Watcher
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 from tests.unit.images.health.story import play
@@ -33,15 +33,10 @@ class FakeTeller(Teller):
 
     def __init__(self) -> None:
         self.actions: list[tuple[str, str]] = []
-        self.views: list[NodeView] = []
 
     def acted(self, action: Action, now: float) -> None:
         del now
         self.actions.append((action.kind.value, action.node.name))
-
-    def saw(self, views: Iterable[NodeView], now: float) -> None:
-        del now
-        self.views = list(views)
 
 
 class Cluster:
