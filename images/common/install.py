@@ -46,7 +46,11 @@ PROGRAMS = {
     "exporter": {"exporter": "images.exporter.program"},
     "rest": {"slurmrestd": "images.rest.slurmrestd", "rest-proxy": "images.rest.proxy"},
     "dashboard": {"dashboard": "images.dashboard.server"},
-    "health": {"health-alone": "images.health.alone", "health": "images.health.run"},
+    "health": {
+        "health": "images.health.run",
+        "health-periodic": "images.health.periodic",
+        "health-gpus": "images.health.gpu_job",
+    },
     "health/watch": {"health-watch": "images.health.watch.program", "health-nodes": "images.health.nodes"},
     "health/node_tests": {"health-tests": "images.health.node_tests.program"},
     "jail": {
@@ -59,13 +63,13 @@ PROGRAMS = {
 }
 """Folder below images/ -> program -> the module whose main() it runs."""
 
-CALLED = {"health": ("health-periodic", "health-prolog", "health-epilog")}
+CALLED = {"health": ("health-prolog", "health-epilog")}
 """Folder below images/ -> names of the one program in C that slurmd starts (images/health/native)."""
 
 SCRIPTS = {"login": ("connection",)}
 """Folder below images/ -> scripts of the shell in it, without `.sh`: what is started too often for Python."""
 
-CALL = "/usr/lib/slurmstack/health-call"
+CALL = "/usr/lib/slurmstack/around-job"
 
 USERS_FROM = {
     "controller": "/var/spool/slurmctld/slurmstack/current",

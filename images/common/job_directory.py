@@ -1,13 +1,8 @@
-"""A job's own directories on the node, which go with it.
-
-`/tmp/jobs/NUMBER` is its temporary one, for its user only. PMIx has one or two for each step in slurmd's spool, which
-are the user's, too: Slurm removes them, and gives up where another job of the user goes on making names in them.
-"""
+"""A job's own directory on the node, `/tmp/jobs/NUMBER`, for its user only. It goes with the job (native/around.c)."""
 
 from __future__ import annotations
 
 import os
-import re
 import stat
 from pathlib import Path
 from typing import Final
@@ -15,12 +10,8 @@ from typing import Final
 JOBS: Final = Path("/tmp/jobs")
 """Belongs to root, so that nobody can take a later job's name. The same inside the jail, whose /tmp is the pod's."""
 
-SPOOL: Final = Path("/var/spool/slurmd")
-"""slurmd's, and root's at its top. The same inside the jail (jail_view.py)."""
-
 _GONE: Final = ".gone-"
-_OF_STEP: Final = re.compile(r"(?:pmix\.|spmix_appdir_[0-9]+_)([0-9]+)\.[0-9]+")
-"""pmixp_info.c in Slurm."""
+"""As in images/health/native/around.c."""
 
 
 def make(job: str, uid: int, gid: int, jobs: Path = JOBS) -> Path:
@@ -31,7 +22,7 @@ def make(job: str, uid: int, gid: int, jobs: Path = JOBS) -> Path:
     try:
         directory.mkdir(mode=0o700)
     except FileExistsError:
-        retire(job, jobs)  # the job was here before, and its end was not seen
+        _set_aside(directory)  # the job was here before, and its end was not seen
         directory.mkdir(mode=0o700)
     os.chown(directory, uid, gid, follow_symlinks=False)
     return directory
@@ -49,39 +40,9 @@ def of(job: str, uid: int, gid: int, jobs: Path = JOBS) -> Path:
     return directory
 
 
-def retire(job: str, jobs: Path = JOBS) -> Path | None:
-    """Move the directory aside, so that the job's next run on this node gets a new one; None if there is none.
-
-    What is returned is for `leftovers.remove_tree`, which may take its time. Raises OSError.
-    """
-    directory = jobs / _name(job)
-    gone = jobs / f"{_GONE}{job}-{os.getpid()}"
-    try:
-        _expect_own(jobs)
-        directory.rename(gone)
-    except FileNotFoundError:
-        return None
-    return gone
-
-
-def retire_steps(job: str, spool: Path = SPOOL) -> list[Path]:
-    """Move aside what PMIx has left of the steps of a job that has ended. Raises OSError."""
-    gone = []
-    for path in sorted(spool.iterdir()) if spool.exists() else ():
-        found = _OF_STEP.fullmatch(path.name)
-        if found and found[1] == _name(job):
-            _expect_own(spool)
-            gone.append(path.rename(spool / f"{_GONE}{path.name}-{os.getpid()}"))
-    return gone
-
-
-def left(jobs: Path = JOBS) -> list[Path]:
-    """What was moved aside and is still there: another job of its user may have gone on writing there."""
-    try:
-        _expect_own(jobs)
-    except OSError:
-        return []
-    return sorted(jobs.glob(f"{_GONE}*"))
+def _set_aside(directory: Path) -> None:
+    """Move it aside, so that the job's next run on this node gets a new one; an epilog removes it."""
+    directory.rename(directory.with_name(f"{_GONE}{directory.name}-{os.getpid()}"))
 
 
 def _expect_own(jobs: Path) -> None:

@@ -1,8 +1,9 @@
 """What a check is: a small program with a declared contract.
 
-A check looks at one thing and says how it is. It changes nothing, and decides nothing: whether a node is drained is up
-to the watcher (`images/health/watch`), which sees all nodes. A check that cannot tell says so (`not checked`); silence,
-a crash and a check that does not end in time count as that too, never as healthy and never as a fault.
+A check looks at one thing and says how it is, in every interval (`HealthCheckProgram`) and by hand. It changes nothing,
+and decides nothing: whether a node is drained is up to the watcher (`images/health/watch`), which sees all nodes. A
+check that cannot tell says so (`not checked`); silence, a crash and a check that does not end in time count as that
+too, never as healthy and never as a fault.
 """
 
 from __future__ import annotations
@@ -15,9 +16,6 @@ from typing import Final, Literal
 
 from images.common.command import Runner
 
-Context = Literal["periodic", "prolog", "epilog"]
-"""When a check runs: every interval (`HealthCheckProgram`), before a job, after a job. Any check can be run by hand."""
-
 Hardware = Literal["any", "gpu", "infiniband"]
 """What must be there. On a node without it the check does not run and gives no result; a node that *should* have it, as
 the stack file says (`Node.gpus`), and does not is the fault of the checks that look for exactly that."""
@@ -25,6 +23,10 @@ the stack file says (`Node.gpus`), and does not is the fault of the checks that 
 FaultClass = Literal["user", "node", "hardware"]
 """Whose fault it is, and so what helps: something that a user's job left behind; the node's software and its
 surroundings (a full disk, a file system that hangs); the machine (needs a reset or a replacement)."""
+
+
+STATE: Final = Path("/run/slurmstack/health")
+"""Of the pod, and root's."""
 
 
 class Status(enum.StrEnum):
@@ -73,7 +75,7 @@ class Node:
     local_disks: tuple[Path, ...] = (Path("/"),)
     """Other file systems whose room matters."""
     job: str = ""
-    """Number of the job, in prolog and epilog."""
+    """Number of the job, in a prolog."""
     job_uid: int | None = None
     """Its user."""
     job_gpus: tuple[int, ...] = ()
@@ -82,7 +84,7 @@ class Node:
     """Whether the node has (other) jobs now: what a running job does is not a fault."""
     root: Path = Path("/")
     """Where /proc, /sys and /dev are found. Tests give another."""
-    state: Path = Path("/run/slurmstack/health")
+    state: Path = STATE
     """A directory for what a check must remember until its next run, which a restart of the pod forgets."""
 
 
@@ -97,12 +99,11 @@ class Check:
     run: Callable[[Node, Runner, Thresholds], Result]
     """The program. It must not change anything on the node, may raise anything (which is `not checked`), and starts
     other programs only through the runner, with a time limit."""
-    contexts: frozenset[Context] = frozenset({"periodic"})
     hardware: Hardware = "any"
     seconds: float = 5.0
     """Time limit. After it the check is ended, where the kernel lets it be, and counts as not checked."""
-    first: bool = False
-    """Whether it runs before the others: it measures what one of them would else have waited for already."""
+    between_jobs: bool = False
+    """Whether it says something only while no job runs on the node."""
 
 
 class Thresholds:

@@ -12,20 +12,20 @@ import signal
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 from images.common.command import Runner
 from images.common.log import Log, open_pod_log
 from images.health import state
-from images.health.contract import Result, Status
+from images.health.contract import Check, Result, Status
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
 from images.health.metrics import metrics
-from images.health.registry import Registry, find_checks
+from images.health.registry import find_checks, wanted
 from images.health.report import Report, changes, encode, gists, note_of
-from images.health.runner import Outcome, run_checks
-from images.health.slurm import ASK_SECONDS, Record, Slurm, SlurmError
+from images.health.runner import Outcome, result_of, run_checks, said_of
+from images.health.slurm import ASK_SECONDS, Slurm, SlurmError
 from images.health.tools import Tools
 from images.health.verdict import not_checked
 
@@ -52,7 +52,7 @@ class Periodic:
     """One run."""
 
     local: Local
-    registry: Registry
+    checks: Mapping[str, Check]
     log: Callable[[str], None]
     runner: Runner
     now: Callable[[], float] = time.time
@@ -62,19 +62,27 @@ class Periodic:
         """Run the checks and tell what they found."""
         began = self.now()
         node = with_jobs(self.local.node)
-        checks = self.registry.of("periodic", node, self.local.off, more=state.again(node))
-        outcomes = run_checks(checks, node, self.local.thresholds, seconds=self.seconds)
-        for name, why in self._unusable():
-            outcomes[name] = Outcome(result=not_checked(why))
+        checks = wanted(self.checks, node, self.local.off)
+        now = [check for check in checks if not (check.between_jobs and node.other_jobs)]
+        outcomes = run_checks(now, node, self.local.thresholds, seconds=self.seconds)
+        outcomes |= self._kept([check.name for check in checks if check.between_jobs], outcomes)
+        if self.local.problem:
+            outcomes["settings"] = Outcome(result=not_checked(self.local.problem))
         results = {name: outcome.result for name, outcome in outcomes.items()}
         self._tell(results, int(began))
         self._write(state.METRICS, metrics(outcomes, self.now()))
         return results
 
-    def _unusable(self) -> Iterable[tuple[str, str]]:
-        yield from sorted(self.registry.broken.items())
-        if self.local.problem:
-            yield "settings", self.local.problem
+    def _kept(self, names: list[str], outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
+        """What checks that look between jobs, or a prolog, found last, for those that have not looked now."""
+        before = state.recall(self.local.node, state.BETWEEN_JOBS)
+        found = {name: said_of(outcomes[name].result) for name in names if name in outcomes}
+        if found and found != before:
+            state.remember(self.local.node, state.BETWEEN_JOBS, found)
+        try:
+            return {name: Outcome(result=result_of(before[name])) for name in names if name in before.keys() - found}
+        except (KeyError, TypeError, ValueError):
+            return {}
 
     def _tell(self, results: dict[str, Result], at: int) -> None:
         last = state.recall(self.local.node, _LAST)
@@ -116,29 +124,7 @@ class Periodic:
         if record is None:
             return "it has no record of this node"
         told = slurm.update(name, comment=encode(replace(report, note=note_of(record.comment))))
-        if not told.ok:
-            return told.message
-        self._keep_looking(record, report)
-        return None
-
-    def _keep_looking(self, record: Record, report: Report) -> None:
-        """Note which checks of prologs and epilogs run in the next interval too.
-
-        Those that have not passed, and the one that the node is drained for, be it by an earlier pod.
-        """
-        names = {
-            name
-            for name in state.again(self.local.node)
-            if name not in report.results or report.results[name].status is not Status.OK
-        }
-        drained_for = record.own.check if record.own is not None and record.is_drained else ""
-        check = self.registry.checks.get(drained_for)
-        if check is not None and "periodic" not in check.contexts:
-            names.add(check.name)
-        try:
-            state.remember_again(self.local.node, names & set(self.registry.checks))
-        except OSError as error:
-            self.log(f"cannot remember: {error}")
+        return None if told.ok else told.message
 
     def _write(self, name: str, text: str) -> None:
         try:
@@ -159,5 +145,5 @@ def main() -> int:
     local = find_local(pod_environment())
     with state.only_me(local.node, "periodic") as alone:
         if alone:
-            Periodic(local=local, registry=find_checks(node=local.node), log=log, runner=Tools()).run()
+            Periodic(local=local, checks=find_checks(local.node), log=log, runner=Tools()).run()
     return 0

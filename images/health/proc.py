@@ -18,7 +18,7 @@ _TITLE: Final = 64
 _KERNEL_THREAD: Final = 0x00200000
 """PF_KTHREAD (include/linux/sched.h)."""
 LOOKS: Final = 20
-"""At all processes, until one is whole; native/around.c has the same limit."""
+"""At all processes, until one is whole."""
 
 
 @dataclass(frozen=True, kw_only=True)

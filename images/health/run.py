@@ -1,7 +1,7 @@
 """health: look at this node's health by hand.
 
     health list                     all checks, when they run, and whether this node has what they look at
-    health run CHECK [--json]       run one, in whatever context it is declared for
+    health run CHECK [--json]       run one now
 
 Exit codes of `run`: 0 well, or a warning; 1 failed; 2 no such check; 3 not checked.
 """
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from images.health.contract import Check, Node, Status
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
-from images.health.registry import Registry, find_checks, fits
+from images.health.registry import find_checks, has
 from images.health.report import line_of
 from images.health.runner import Outcome, run_checks
 from images.health.verdict import not_checked
@@ -30,7 +30,7 @@ class ByHand:
     """What an administrator asked for."""
 
     local: Local
-    registry: Registry
+    checks: Mapping[str, Check]
     say: Callable[[str], None]
     complain: Callable[[str], None]
 
@@ -45,30 +45,24 @@ class ByHand:
         return USAGE
 
     def _list(self) -> int:
-        checks = self.registry.checks
-        width = max((len(name) for name in [*checks, *self.registry.broken]), default=0)
-        for name in sorted(checks):
-            self.say(f"{name:<{width}}  {self._when(checks[name]):<24}  {checks[name].summary}")
-        for name, why in sorted(self.registry.broken.items()):
-            self.say(f"{name:<{width}}  {'never':<24}  {why}")
+        width = max((len(name) for name in self.checks), default=0)
+        for name, check in sorted(self.checks.items()):
+            self.say(f"{name:<{width}}  {self._when(check):<20}  {check.summary}")
         return 0
 
     def _when(self, check: Check) -> str:
         if check.name in self.local.off:
             return "turned off"
-        if not fits(check, self.local.node):
+        if not has(self.local.node, check.hardware):
             return f"never: no {check.hardware}"
-        return ", ".join(sorted(check.contexts))
+        return "between jobs" if check.between_jobs else "every interval"
 
     def _run(self, name: str, *, as_json: bool) -> int:
         node = with_jobs(self.local.node)
-        if name in self.registry.broken:
-            outcome = Outcome(result=not_checked(self.registry.broken[name]))
-        elif name not in self.registry.checks:
+        if name not in self.checks:
             self.complain(f"there is no check {name!r}; `health list` shows all")
             return USAGE
-        else:
-            outcome = self._outcome(self.registry.checks[name], node)
+        outcome = self._outcome(self.checks[name], node)
         result = outcome.result
         if as_json:
             text = {"node": node.name, "check": name, "status": result.status.value, "fault": result.fault}
@@ -81,7 +75,7 @@ class ByHand:
         return CODES[result.status]
 
     def _outcome(self, check: Check, node: Node) -> Outcome:
-        if not fits(check, node):
+        if not has(node, check.hardware):
             return Outcome(result=not_checked(f"this node should have no {check.hardware}"))
         return run_checks([check], node, self.local.thresholds)[check.name]
 
@@ -99,4 +93,4 @@ def main() -> int:
     local = find_local(pod_environment())
     if local.problem:
         complain(local.problem)
-    return ByHand(local=local, registry=find_checks(), say=say, complain=complain).run(sys.argv[1:])
+    return ByHand(local=local, checks=find_checks(), say=say, complain=complain).run(sys.argv[1:])

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
+from images.common.command import Runner
 from images.health.contract import Check, Node, Result, Status, Thresholds
 from images.health.proc import Process, lives, process, processes
 from images.health.state import recall, remember
@@ -59,16 +60,10 @@ class _Child:
 class Running:
     """One run of several checks."""
 
-    def __init__(
-        self, node: Node, thresholds: Thresholds, *, seconds: float = math.inf, shared: bool = True, tools: Tools
-    ) -> None:
-        """`seconds`: for all together. `shared`: one child for all checks that need no hardware, instead of one each.
-
-        The latter costs more, and a check that hangs does not keep others waiting.
-        """
+    def __init__(self, node: Node, thresholds: Thresholds, *, seconds: float = math.inf, tools: Tools) -> None:
+        """`seconds`: for all together."""
         self._node = node
         self._thresholds = thresholds
-        self._shared = shared
         self._tools = tools
         self._end = time.monotonic() + seconds
         self._children: list[_Child] = []
@@ -86,8 +81,7 @@ class Running:
             if check.name in self._stuck:
                 self._outcomes[check.name] = Outcome(result=not_checked(self._why_stuck(check.name)))
             else:
-                alone = check.hardware == "any" and not self._shared
-                lanes.setdefault(f"check {check.name}" if alone else check.hardware, []).append(check)
+                lanes.setdefault(check.hardware, []).append(check)
         try:
             for lane in lanes.values():
                 self._start(lane)
@@ -140,7 +134,7 @@ class Running:
             name = child.waiting.pop(0).name
             said = json.loads(line)
             child.left |= dict.fromkeys(said["left"], name)
-            self._note(child, name, _result(said))
+            self._note(child, name, result_of(said))
         if not data and child.waiting:  # it has ended before its time
             name = child.waiting.pop(0).name
             self._note(child, name, not_checked(f"the check crashed{self._end_of(child)}"))
@@ -221,7 +215,7 @@ def _be_child(pipe: int, checks: Sequence[Check], node: Node, thresholds: Thresh
         os.closerange(3, pipe)
         os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
         for check in checks:
-            said = _said(attempt(check, node, thresholds, tools))
+            said = said_of(attempt(check, node, thresholds, tools))
             line = json.dumps({**said, "left": tools.left}).encode() + b"\n"
             tools.left = []
             while line:
@@ -230,7 +224,7 @@ def _be_child(pipe: int, checks: Sequence[Check], node: Node, thresholds: Thresh
         os._exit(0)
 
 
-def attempt(check: Check, node: Node, thresholds: Thresholds, tools: Tools) -> Result:
+def attempt(check: Check, node: Node, thresholds: Thresholds, tools: Runner) -> Result:
     """The result of a check, whatever it does in this process."""
     try:
         result = check.run(node, tools, thresholds)
@@ -241,7 +235,8 @@ def attempt(check: Check, node: Node, thresholds: Thresholds, tools: Tools) -> R
     return result
 
 
-def _said(result: Result) -> dict[str, Any]:
+def said_of(result: Result) -> dict[str, Any]:
+    """A result as JSON can hold it."""
     values = {}
     for name, value in result.values.items():
         with contextlib.suppress(TypeError, ValueError):
@@ -250,7 +245,8 @@ def _said(result: Result) -> dict[str, Any]:
     return {"status": result.status.value, "message": message, "fault": result.fault, "values": values}
 
 
-def _result(said: Mapping[str, Any]) -> Result:
+def result_of(said: Mapping[str, Any]) -> Result:
+    """The result of which `said_of` has made this. Raises KeyError, TypeError, ValueError."""
     return Result(
         status=Status(said["status"]), message=said["message"], fault=said["fault"], values=dict(said["values"])
     )
@@ -269,7 +265,7 @@ def _load_stuck(node: Node) -> dict[str, list[tuple[int, int]]]:
 
 
 def run_checks(
-    checks: Sequence[Check], node: Node, thresholds: Thresholds, *, seconds: float = math.inf, shared: bool = True
+    checks: Sequence[Check], node: Node, thresholds: Thresholds, *, seconds: float = math.inf
 ) -> dict[str, Outcome]:
     """Run checks for real; see `Running`."""
-    return Running(node, thresholds, seconds=seconds, shared=shared, tools=Tools()).run(checks)
+    return Running(node, thresholds, seconds=seconds, tools=Tools()).run(checks)

@@ -20,7 +20,8 @@ from typing import IO, Any, Final
 from images.health.contract import Node
 
 METRICS: Final = "metrics.prom"
-_AGAIN: Final = "again"
+BETWEEN_JOBS: Final = "between-jobs"
+"""What checks found that look only while no job runs: check -> its result."""
 
 GAP_SECONDS: Final = 300.0
 """What was last seen longer ago counts as new: nobody looked meanwhile. Ten intervals of `HealthCheckProgram`."""
@@ -52,21 +53,6 @@ def recall(node: Node, name: str) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return kept if isinstance(kept, dict) else {}
-
-
-def again(node: Node) -> set[str]:
-    """Checks that run in every interval until they pass, though they are declared for prologs or epilogs only.
-
-    The node is drained for what they found there, and nothing else would ever lift that.
-    """
-    known = recall(node, _AGAIN).get("checks")
-    return {str(name) for name in known} if isinstance(known, list) else set()
-
-
-def remember_again(node: Node, names: set[str]) -> None:
-    """Set these. Raises OSError."""
-    if names != again(node):
-        write(node, f"{_AGAIN}.json", json.dumps({"checks": sorted(names)}))
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from typing import Final
 from images.common.attach import restrict
 from images.common.boundary import keep_only
 from images.common.process import CannotGoOnError
-from images.health.leftovers import remove_tree
+from images.common.remove import remove_tree
 
 TMP: Final = Path("/tmp")
 
@@ -86,7 +86,7 @@ def give_back(kind: str, log: Callable[[str], None], directory: Path = TMP) -> N
     if kind == OF_THE_MACHINE:
         left = _set_aside(directory, log)
         if left is not None:
-            log(f"removed {remove_tree(left)} files and directories of earlier jobs from the scratch")
+            _remove_now(left, log)
 
 
 def _mebibytes(directory: Path) -> int:
@@ -137,7 +137,8 @@ def _remove_in_background(directory: Path, log: Callable[[str], None]) -> None:
     try:
         os.setsid()
         keep_only(*_REMOVES)
-        log(f"removed {remove_tree(directory)} files and directories of earlier jobs from the scratch")
+        remove_tree(directory)
+        log("removed what earlier jobs have left in the scratch")
     except BaseException as error:  # noqa: BLE001  (this process must not go on as the daemon's start)
         log(f"cannot remove what earlier jobs have left in the scratch: {type(error).__name__}: {error}")
     finally:

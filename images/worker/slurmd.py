@@ -30,6 +30,8 @@ from images.common.readiness import wait_for_controller, wait_for_jail, wait_for
 from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, is_ours
 from images.common.slurm_records import MARK
 from images.common.wait import Clock, Reminder
+from images.health.contract import STATE
+from images.health.local import SETTINGS, find_local
 from images.worker import confine, cpus, scratch, warden_process
 from images.worker.cells import Cells, shared_memory_size
 from images.worker.gres import fitting_gres, write_gres_conf
@@ -152,6 +154,16 @@ def prepare_own_root() -> None:
         expect_filesystem(Path(volume.source), volume.filesystem)
 
 
+def tell_whether_gpus(directory: Path = STATE) -> None:
+    """Tell native/around.c whether it has to ask health-gpus before and after each job."""
+    mark = directory / "gpus"
+    if SETTINGS.exists() and find_local(os.environ).node.gpus > 0:
+        directory.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    else:
+        mark.unlink(missing_ok=True)
+
+
 def environment(*, confined: bool, in_jail: bool) -> dict[str, str]:
     """Slurmd's. INVOCATION_ID: it is where it is to be, as if systemd had started it."""
     joins = in_jail and not confine.has_join_plugin()
@@ -188,6 +200,7 @@ def main() -> None:
         confine.write_slurm_conf(confined=found.confined, own_cpus=own_cpus, in_jail=bool(jail))
         if jail:
             guard_jail(Path(jail), log)
+        tell_whether_gpus()
         give_up_set_up()
         if os.environ.get("JOB_METRICS") == "yes":
             server.start(name, log)

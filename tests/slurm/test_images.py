@@ -78,7 +78,7 @@ def test_each_role_has_its_programs(roots: dict[str, Path]) -> None:
         called = {name for folder in folders for name in CALLED.get(folder, ())}
         expected = {name for folder in folders for name in (*PROGRAMS.get(folder, ()), *SCRIPTS.get(folder, ()))}
         assert {path.name for path in directory.iterdir()} == expected | called | COMPILED.get(role, set()), role
-        assert {(directory / name).resolve().name for name in called} <= {"health-call"}, role
+        assert {(directory / name).resolve().name for name in called} <= {"around-job"}, role
 
 
 def test_the_jail_has_what_users_expect(roots: dict[str, Path]) -> None:

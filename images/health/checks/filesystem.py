@@ -112,5 +112,4 @@ CHECK: Final = Check(
     summary="how long the jail takes to write, sync, rename and list",
     run=run,
     seconds=SECONDS,
-    first=True,
 )

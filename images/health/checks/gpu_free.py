@@ -47,7 +47,7 @@ def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     """Look at the job's GPUs; without a job at all of them, unless jobs use some."""
     if node.job and not node.job_gpus:
         return ok()
-    if node.shares_gpus or (not node.job and node.other_jobs):
+    if node.shares_gpus or (not node.job and node.other_jobs):  # the latter by hand
         return not_checked("others use these GPUs, too" if node.shares_gpus else "jobs run here")
     gpus, lost = _read(runner)
     if len(gpus) < node.gpus:
@@ -109,7 +109,7 @@ def _by_whom(runner: Runner) -> str:
 CHECK: Final = Check(
     name=NAME,
     summary="all GPUs are there before a job, and nobody uses those that it is about to get, or has given back",
-    contexts=frozenset({"prolog", "epilog"}),
+    between_jobs=True,
     run=run,
     hardware="gpu",
     seconds=_SECONDS + _NAMING_SECONDS + 0.1,

@@ -1,25 +1,40 @@
 /*
- * around.c - see around.h. Whatever is not clear is answered with -1: then the Python program looks.
+ * around.c - what slurmd starts around each job: health-prolog and health-epilog.
+ *
+ * The prolog makes the job's temporary directory. The epilog has the job's cell taken away (images/worker/cells.py), and
+ * removes that directory and what PMIx has left of the job's steps. In C, as to start Python costs more than that: a
+ * 1,000-task array would take three times as long. On nodes with GPUs of NVIDIA's health-gpus (gpu_job.py) does the rest.
+ *
+ * Nothing here fails: Slurm would drain the node.
  */
-#include "around.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-#define DEEPEST 64 /* ancestors that are looked at */
-#define MOST_ENTRIES 10000 /* of a directory; the Python program has the same limit */
-#define GONE ".gone-" /* as in job_directory.py */
-#define LOOKS 20 /* at all processes, until one is whole; the Python program (proc.py) has the same limit */
-#define SKIP_2 " %*s %*s"
-#define SKIP_15 " %*s" SKIP_2 SKIP_2 SKIP_2 SKIP_2 SKIP_2 SKIP_2 SKIP_2
+#include "warden.h"
 
-long long around_number(const char *text)
+/* The tests have places of their own. */
+#ifndef ROOT
+#define ROOT ""
+#endif
+#define JOBS ROOT "/tmp/jobs" /* images/common/job_directory.py */
+#define SPOOL ROOT "/var/spool/slurmd"
+#define CELLS ROOT "/run/slurmstack/cells" /* images/worker/cells.py */
+#define WITH_GPUS ROOT "/run/slurmstack/health/gpus" /* there if the node has some; images/worker/slurmd.py makes it */
+#define GPUS ROOT "/usr/libexec/slurmstack/health-gpus"
+#define GONE ".gone-"
+
+enum { SHORTEST_MS = 5, LONGEST_MS = 200, MOST_MS = 20000 };
+
+/* A number, and nothing else: its value, or -1. */
+static long long number(const char *text)
 {
 	long long value = 0;
 
@@ -33,272 +48,148 @@ long long around_number(const char *text)
 	return value;
 }
 
-/* Opens the directory of all jobs, which has to belong to root alone: else a user could lead us elsewhere. */
-static int open_jobs(const struct places *places)
+/* Opens a directory that has to belong to root alone: else a user could lead us elsewhere. -1 if it does not. */
+static int open_own(const char *path)
 {
 	struct stat status;
-	int jobs;
+	int directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-	if (mkdir(places->jobs, 0755) != 0 && errno != EEXIST)
+	if (directory < 0)
 		return -1;
-	jobs = open(places->jobs, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (jobs < 0)
-		return -1;
-	if (fstat(jobs, &status) != 0 || status.st_uid != geteuid() || (status.st_mode & 022) != 0) {
-		close(jobs);
-		return -1;
-	}
-	return jobs;
+	if (fstat(directory, &status) == 0 && status.st_uid == geteuid() && (status.st_mode & 022) == 0)
+		return directory;
+	close(directory);
+	return -1;
 }
 
-int around_make(const struct places *places, const char *job, uid_t uid, gid_t gid)
+/* Removes what was moved aside, in the background: a million files take their time. rm follows no link. */
+static void remove_gone(void)
 {
-	int jobs = open_jobs(places), made = -1;
+	char *const argv[] = { "find", JOBS, SPOOL, "-mindepth", "1", "-maxdepth", "1", "-name", GONE "*", "-exec", "rm",
+			       "-rf", "--one-file-system", "--", "{}", "+", NULL };
+	int nothing;
 
-	if (jobs < 0)
-		return -1;
-	if (mkdirat(jobs, job, 0700) == 0) {
-		made = fchownat(jobs, job, uid, gid, AT_SYMLINK_NOFOLLOW);
-		if (made != 0)
-			unlinkat(jobs, job, AT_REMOVEDIR);
-	}
-	close(jobs);
-	return made;
+	if (fork() != 0)
+		return;
+	setsid(); /* slurmd ends what is left of an epilog's process group */
+	nothing = open("/dev/null", O_RDWR);
+	dup2(nothing, 0);
+	dup2(nothing, 1);
+	dup2(nothing, 2);
+	execv("/usr/bin/find", argv);
+	_exit(0);
 }
 
-/* 1: something in a directory belongs to the user, or it cannot be told, as with too many entries; 0: nothing does. */
-static int has_files(const char *place, uid_t uid)
+/* Moves a name aside. Returns whether it is there no longer. */
+static int move_aside(int directory, const char *name)
 {
-	DIR *directory = opendir(place);
+	char gone[NAME_MAX + 1];
+
+	snprintf(gone, sizeof(gone), GONE "%.200s-%ld", name, (long)getpid());
+	return renameat(directory, name, directory, gone) == 0;
+}
+
+/* Makes the temporary directory of a job. One that is there is of an earlier run, unless sbcast has made it just now. */
+static void make_directory(const char *job, uid_t uid, gid_t gid)
+{
+	int jobs = mkdir(JOBS, 0755) == 0 || errno == EEXIST ? open_own(JOBS) : -1;
+	char cell[PATH_MAX];
+
+	if (jobs < 0) {
+		perror(JOBS);
+		return;
+	}
+	snprintf(cell, sizeof(cell), CELLS "/%s", job);
+	if (mkdirat(jobs, job, 0700) != 0 && errno == EEXIST) {
+		if (access(cell, F_OK) == 0)
+			return;
+		if (move_aside(jobs, job))
+			remove_gone();
+		mkdirat(jobs, job, 0700);
+	}
+	if (fchownat(jobs, job, uid, gid, AT_SYMLINK_NOFOLLOW) != 0)
+		perror(JOBS);
+}
+
+/* Moves aside what PMIx has left of the steps of a job (pmixp_info.c in Slurm). Returns whether there was anything. */
+static int retire_steps(const char *job)
+{
+	int spool = open_own(SPOOL), found = 0;
+	DIR *directory = spool < 0 ? NULL : fdopendir(dup(spool));
 	struct dirent *entry;
-	struct stat status;
-	int found = 0, seen = 0;
+	size_t length = strlen(job);
 
-	if (directory == NULL)
-		return errno != ENOENT;
-	while (!found && (entry = readdir(directory)) != NULL) {
-		if (++seen > MOST_ENTRIES) {
-			found = 1;
-			break;
-		}
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-			continue;
-		if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
-			found = errno != ENOENT;
-		else
-			found = status.st_uid == uid;
+	while (directory != NULL && (entry = readdir(directory)) != NULL) {
+		const char *name = entry->d_name, *of = NULL;
+
+		if (strncmp(name, "pmix.", 5) == 0)
+			of = name + 5;
+		else if (strncmp(name, "spmix_appdir_", 13) == 0 && (of = strchr(name + 13, '_')) != NULL)
+			of++;
+		if (of != NULL && strncmp(of, job, length) == 0 && of[length] == '.')
+			found |= move_aside(spool, name);
 	}
-	closedir(directory);
 	return found;
 }
 
-/* The file of a process as a string. Returns 0, or -1 if there is none (any more). */
-static int read_file(const char *proc, long pid, const char *name, char *text, size_t size)
+/* Removes what the job had for itself: at once if it is empty, as mostly. */
+static void end_directories(const char *job)
 {
-	char path[256];
-	ssize_t length;
-	int file;
+	int jobs = open_own(JOBS), found = retire_steps(job);
 
-	snprintf(path, sizeof(path), "%s/%ld/%s", proc, pid, name);
-	file = open(path, O_RDONLY | O_CLOEXEC);
-	if (file < 0)
-		return -1;
-	length = read(file, text, size - 1);
-	close(file);
-	if (length <= 0)
-		return -1;
-	text[length] = '\0';
-	return 0;
+	if (jobs >= 0 && unlinkat(jobs, job, AT_REMOVEDIR) != 0 && errno != ENOENT)
+		found |= move_aside(jobs, job);
+	if (found)
+		remove_gone();
 }
 
-/*
- * Parent of a process, and whether it has ended, from proc_pid_stat(5). Returns 0, or -1 if there is none.
- * The first thread of a process may end before the others.
- */
-static int read_stat(const char *proc, long pid, long *parent, int *has_ended)
+/* Asks the warden for the end of a job's cell. Returns whether that is to come later. */
+static int comes_later(const char *job, const char *when)
 {
-	char text[1024], state, *rest;
-	long threads;
+	char request[64], answer[WARDEN_LONGEST];
+	int connection = warden_connect(), answered, reason;
 
-	if (read_file(proc, pid, "stat", text, sizeof(text)) != 0)
-		return -1;
-	rest = strrchr(text, ')'); /* a name may have brackets of its own */
-	if (rest == NULL || sscanf(rest + 1, " %c %ld" SKIP_15 " %ld", &state, parent, &threads) != 3)
-		return -1;
-	*has_ended = (state == 'Z' || state == 'X') && threads <= 1;
-	return 0;
-}
-
-/* Whether a process is the user's; 1 also where that cannot be read of one that lives. */
-static int belongs(const char *proc, long pid, uid_t uid)
-{
-	char text[4096], *line;
-	unsigned long owner;
-
-	if (read_file(proc, pid, "status", text, sizeof(text)) != 0)
+	if (connection < 0)
 		return 0;
-	line = strstr(text, "\nUid:");
-	return line == NULL || sscanf(line, "\nUid: %lu", &owner) != 1 || owner == uid;
+	snprintf(request, sizeof(request), "end %s%s", job, when);
+	answered = warden_ask(connection, request, answer);
+	reason = errno;
+	close(connection);
+	/* It has ended meanwhile, and another takes its place: else what lies in the job's /dev/shm would stay for a day. */
+	if (answered != 0 && (reason == ECONNRESET || reason == EPIPE))
+		return *when == '\0';
+	return answered == 0 && strcmp(answer, "later") == 0;
 }
 
-/* Whether a process runs steps: it is slurmstepd, by its file, and root's. Anybody may take its name. */
-static int is_step(const struct places *places, long pid)
+/* Has the cell taken away when the last slurmstepd of the job is done: Slurm's epilog may begin a moment before. */
+static void end_cell(const char *job)
 {
-	struct stat ours, theirs;
-	char path[256];
+	long waited = 0, pause = SHORTEST_MS;
 
-	snprintf(path, sizeof(path), "%s/%ld/exe", places->proc, pid);
-	return stat(places->slurmstepd, &ours) == 0 && stat(path, &theirs) == 0 && ours.st_dev == theirs.st_dev
-	       && ours.st_ino == theirs.st_ino && belongs(places->proc, pid, 0);
+	while (comes_later(job, waited < MOST_MS ? "" : " now")) {
+		const struct timespec time = { .tv_nsec = pause * 1000000 };
+
+		nanosleep(&time, NULL);
+		waited += pause;
+		pause = pause * 2 < LONGEST_MS ? pause * 2 : LONGEST_MS;
+	}
 }
 
-/* Whether a process is of a job that is still here: slurmstepd is among its ancestors. */
-static int in_step(const struct places *places, long pid)
+int main(int argc, char **argv)
 {
-	long parent;
-	int depth, has_ended;
+	const char *name = argc > 0 ? argv[0] : "", *job = getenv("SLURM_JOB_ID");
+	long long uid = number(getenv("SLURM_JOB_UID")), gid = number(getenv("SLURM_JOB_GID"));
+	int is_prolog = strstr(name, "prolog") != NULL;
 
-	for (depth = 0; depth < DEEPEST; depth++) {
-		if (read_stat(places->proc, pid, &parent, &has_ended) != 0)
-			return 0;
-		if (depth > 0 && is_step(places, pid))
-			return 1;
-		if (parent <= 0)
-			return 0;
-		pid = parent;
+	if (number(job) > 0 && is_prolog && uid >= 0 && gid >= 0)
+		make_directory(job, (uid_t)uid, (gid_t)gid);
+	else if (number(job) > 0 && !is_prolog) {
+		end_cell(job);
+		end_directories(job);
+	}
+	if (access(WITH_GPUS, F_OK) == 0) {
+		execv(GPUS, (char *const[]){ "health-gpus", is_prolog ? "prolog" : "epilog", NULL });
+		perror(GPUS);
 	}
 	return 0;
-}
-
-/* 1: a process of the user's belongs to no step, or it cannot be told; 0: none was seen. */
-static int sees_processes(const struct places *places, uid_t uid)
-{
-	DIR *directory = opendir(places->proc);
-	struct dirent *entry;
-	int found = 0;
-
-	if (directory == NULL)
-		return 1;
-	while (!found && (entry = readdir(directory)) != NULL) {
-		long long pid = around_number(entry->d_name);
-		long parent;
-		int has_ended;
-
-		if (pid <= 0 || !belongs(places->proc, (long)pid, uid))
-			continue;
-		if (read_stat(places->proc, (long)pid, &parent, &has_ended) != 0 || has_ended)
-			continue;
-		found = !in_step(places, (long)pid);
-	}
-	closedir(directory);
-	return found;
-}
-
-/* The number that was given to a process or thread last, from proc_loadavg(5); -1 if it cannot be read. */
-static long last_pid(const char *proc)
-{
-	char path[256], text[128];
-	ssize_t length = -1;
-	int file;
-	long last;
-
-	snprintf(path, sizeof(path), "%s/loadavg", proc);
-	file = open(path, O_RDONLY | O_CLOEXEC);
-	if (file >= 0) {
-		length = read(file, text, sizeof(text) - 1);
-		close(file);
-	}
-	if (length <= 0)
-		return -1;
-	text[length] = '\0';
-	return sscanf(text, "%*s %*s %*s %*s %ld", &last) == 1 ? last : -1;
-}
-
-/*
- * 1: a process of the user's belongs to no step, or it cannot be told; 0: none does. A chain of processes that fork and
- * end is not seen where each lives for less than a look takes. But one of them lives at any time: of two looks
- * during which no number was given away, one has seen it. One look is not enough: it may miss a process that had its
- * number already and was not listed yet, and then its parent, which has ended.
- */
-static int has_processes(const struct places *places, uid_t uid)
-{
-	int look;
-
-	for (look = 0; look < LOOKS; look++) {
-		long before = last_pid(places->proc);
-
-		if (before < 0 || sees_processes(places, uid) || sees_processes(places, uid))
-			return 1;
-		if (last_pid(places->proc) == before)
-			return 0;
-	}
-	return 1;
-}
-
-/* 1: the user has something in a list of /proc/sysvipc, or it cannot be told; 0: nothing. `format` finds the owner. */
-static int has_listed(const char *proc, const char *kind, const char *format, uid_t uid)
-{
-	char path[256], line[1024];
-	unsigned long owner, maker;
-	int found = 0, first = 1;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/sysvipc/%s", proc, kind);
-	file = fopen(path, "re");
-	if (file == NULL)
-		return errno != ENOENT;
-	while (!found && fgets(line, sizeof(line), file) != NULL) {
-		if (!first)
-			found = sscanf(line, format, &owner, &maker) != 2 || owner == uid || maker == uid;
-		first = 0;
-	}
-	fclose(file);
-	return found;
-}
-
-/*
- * System V's shared memory, queues and semaphores (proc_sysvipc(5)), which outlive every process. Whose it is now and who
- * made it, who may have given it away: uid, gid, cuid.
- */
-static int has_ipc(const char *proc, uid_t uid)
-{
-	/* Before these: key id perms size cpid lpid nattch; key id perms cbytes qnum lspid lrpid; key id perms nsems. */
-	return has_listed(proc, "shm", "%*s %*s %*s %*s %*s %*s %*s %lu %*s %lu", uid)
-	       || has_listed(proc, "msg", "%*s %*s %*s %*s %*s %*s %*s %lu %*s %lu", uid)
-	       || has_listed(proc, "sem", "%*s %*s %*s %*s %lu %*s %lu", uid);
-}
-
-/* 1: something that was moved aside is still there, or it cannot be told: the Python program removes it. */
-static int has_gone(int jobs)
-{
-	struct dirent *entry;
-	int found = 0, copy = openat(jobs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *directory = copy < 0 ? NULL : fdopendir(copy);
-
-	if (directory == NULL) {
-		if (copy >= 0)
-			close(copy);
-		return 1;
-	}
-	while (!found && (entry = readdir(directory)) != NULL)
-		found = strncmp(entry->d_name, GONE, strlen(GONE)) == 0;
-	closedir(directory);
-	return found;
-}
-
-int around_end(const struct places *places, const char *job, uid_t uid)
-{
-	const char *const *place;
-	int jobs = open_jobs(places), removed;
-
-	if (jobs < 0)
-		return -1;
-	removed = (unlinkat(jobs, job, AT_REMOVEDIR) == 0 || errno == ENOENT) && !has_gone(jobs);
-	close(jobs);
-	if (!removed)
-		return -1;
-	for (place = places->shared; *place != NULL; place++)
-		if (has_files(*place, uid))
-			return -1;
-	return has_ipc(places->proc, uid) || has_processes(places, uid) ? -1 : 0;
 }

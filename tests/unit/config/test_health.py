@@ -26,7 +26,7 @@ def with_health(**health: Any) -> dict[str, Any]:
 
 
 def test_the_checks_are_those_of_the_images() -> None:
-    assert set(CHECKS) == set(find_checks().checks)
+    assert set(CHECKS) == set(find_checks())
 
 
 @pytest.mark.parametrize("check", sorted(CHECKS))

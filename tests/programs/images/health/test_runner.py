@@ -20,7 +20,6 @@ from images.health.proc import processes
 from images.health.runner import run_checks
 from images.health.tools import LIMIT_BYTES, Tools
 from images.health.verdict import not_checked, ok
-from tests.programs.waiting import HANGS, wait_until
 
 Program = Callable[[Node, Runner, Thresholds], Result]
 FAILED = Result(status=Status.FAIL, fault="hardware", message="GPU 3: gone", values={'lost{gpu="3"}': 1.0})
@@ -30,7 +29,6 @@ def check(name: str, program: Program, *, seconds: float = 20.0, hardware: Hardw
     return Check(
         name=name,
         summary="",
-        contexts=frozenset({"periodic"}),
         run=program,
         seconds=seconds,
         hardware=hardware,
@@ -63,8 +61,8 @@ def node(tmp_path: Path) -> Node:
     return Node(name="w-0", state=tmp_path / "state")
 
 
-def results(checks: list[Check], node: Node, *, seconds: float = math.inf, shared: bool = True) -> dict[str, Result]:
-    outcomes = run_checks(checks, node, Thresholds(), seconds=seconds, shared=shared)
+def results(checks: list[Check], node: Node, *, seconds: float = math.inf) -> dict[str, Result]:
+    outcomes = run_checks(checks, node, Thresholds(), seconds=seconds)
     return {name: outcome.result for name, outcome in outcomes.items()}
 
 
@@ -73,8 +71,7 @@ def test_what_a_check_finds_comes_back_whole(node: Node) -> None:
     assert found == {"a": FAILED, "b": ok(seconds=0.5)}
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_a_check_that_raises_crashes_or_hangs_is_not_checked_and_the_others_are(node: Node, shared: bool) -> None:
+def test_a_check_that_raises_crashes_or_hangs_is_not_checked_and_the_others_are(node: Node) -> None:
     found = results(
         [
             check("raises", raises(ValueError("no such field"))),
@@ -85,7 +82,6 @@ def test_a_check_that_raises_crashes_or_hangs_is_not_checked_and_the_others_are(
             check("well", says(ok())),
         ],
         node,
-        shared=shared,
     )
     assert found["raises"] == not_checked("ValueError: no such field")
     assert found["exits"].status is Status.NOT_CHECKED
@@ -109,9 +105,8 @@ def test_checks_of_the_same_hardware_share_what_they_have_read(node: Node) -> No
         return ok(reads=len(read))
 
     checks = [check("gpu-a", reads, hardware="gpu"), check("gpu-b", reads, hardware="gpu"), check("disks", reads)]
-    for shared in (True, False):
-        found = results(checks, node, shared=shared)
-        assert [found[name].values["reads"] for name in ("gpu-a", "gpu-b", "disks")] == [1, 2, 1]
+    found = results(checks, node)
+    assert [found[name].values["reads"] for name in ("gpu-a", "gpu-b", "disks")] == [1, 2, 1]
     assert read == []
 
 
@@ -120,21 +115,6 @@ def test_the_time_of_all_together_is_kept_and_what_did_not_run_is_not_checked(no
     assert found["hangs"].status is Status.NOT_CHECKED
     assert float(found["hangs"].message.split()[-2]) < 20, "its own limit"
     assert found["late"] == not_checked("no time was left for it")
-
-
-def test_without_sharing_a_hanging_check_keeps_no_other_waiting(node: Node) -> None:
-    came = node.state.parent / "came"
-
-    def waits_for_the_other(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
-        wait_until(came.exists)
-        return ok()
-
-    def comes(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
-        came.touch()
-        return ok()
-
-    checks = [check("hangs", waits_for_the_other, seconds=HANGS), check("well", comes, seconds=HANGS)]
-    assert results(checks, node, seconds=HANGS, shared=False) == {"hangs": ok(), "well": ok()}
 
 
 def test_nothing_that_a_check_started_outlives_it(node: Node) -> None:

@@ -13,7 +13,6 @@ from images.health.checks import disks
 from images.health.contract import Node, Status, Thresholds
 from images.health.contract import Result as Found
 from images.health.local import Local
-from images.health.registry import Registry
 from images.health.run import ByHand
 from images.health.runner import Outcome
 from tests.fakes.health_cluster import FakeCluster, Unreachable, answer, failure_of, health, node, pod
@@ -174,7 +173,7 @@ def test_the_worker_s_own_program_is_understood(
     (tmp_path / "proc").mkdir()
     program = ByHand(
         local=Local(node=Node(name="w-0", root=tmp_path, state=tmp_path / "state"), thresholds=Thresholds()),
-        registry=Registry(checks={"disks": disks.CHECK}),
+        checks={"disks": disks.CHECK},
         say=said.append,
         complain=said.append,
     )

@@ -16,7 +16,7 @@ from images.health.registry import find_checks
 from images.health.tools import CANNOT_RUN
 from tests.unit.images.health.worker import Worker, lead_names_here
 
-CHECKS = find_checks().checks
+CHECKS = find_checks()
 ASKING = {"gpu-free", "gpu-links", "gpu-memory", "gpu-presence", "gpu-thermal", "gpu-xid", "munge", "processes"}
 """Checks that ask a program. The others ask the kernel or the C library."""
 
@@ -71,8 +71,3 @@ def test_a_directory_that_is_not_there_is_no_fault_of_the_node(worker: Worker, t
     shutil.rmtree(tmp_path / gone)
     for check in CHECKS.values():
         assert worker.look(check)[0] is not Status.FAIL, check.name
-
-
-def test_no_shared_thing_is_looked_at_before_or_after_a_job() -> None:
-    """Slurm drains for a failing prolog or epilog by itself, and so would drain all nodes for what they share."""
-    assert {name for name, check in CHECKS.items() if check.contexts != {"periodic"}} == {"gpu-free"}

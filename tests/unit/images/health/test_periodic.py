@@ -12,15 +12,16 @@ import pytest
 
 from images.common.command import Result as Command
 from images.health import state
-from images.health.contract import Check, Context, Node, Result, Status, Thresholds
+from images.health.contract import Check, Node, Result, Status, Thresholds
 from images.health.local import Local
 from images.health.periodic import REFRESH_SECONDS, SETTLE_SECONDS, WELL_REFRESH_SECONDS, Periodic
-from images.health.registry import Registry
 from images.health.report import Report, decode
+from images.health.runner import said_of
 from images.health.verdict import ok
 from images.health.watch.view import Finding
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.at_once import run_at_once
+from tests.unit.images.health.processes import add_process
 
 FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used")
 
@@ -32,7 +33,7 @@ class FakeNode:
         (directory / "proc").mkdir()
         self.node = Node(name="w-0", root=directory, state=directory / "state")
         self.local = Local(node=self.node, thresholds=Thresholds())
-        self.registry = Registry()
+        self.checks: dict[str, Check] = {}
         self.results: dict[str, Result] = {}
         self.comment = ""
         self.reason = ""
@@ -41,18 +42,23 @@ class FakeNode:
         self.time = 1795298103.0
         self.runner = FakeRunner({"scontrol show node": self._show, "scontrol update": self._update})
 
-    def add(self, name: str, result: Result, *contexts: Context) -> None:
+    def add(self, name: str, result: Result, *, between_jobs: bool = False) -> None:
         self.results[name] = result
         run: Callable[..., Result] = lambda *_: self.results[name]  # noqa: E731
-        self.registry.checks[name] = Check(
-            name=name, summary="", contexts=frozenset(contexts or ("periodic",)), run=run, seconds=20
-        )
+        self.checks[name] = Check(name=name, summary="", between_jobs=between_jobs, run=run, seconds=20)
+
+    def job(self, *, runs: bool) -> None:
+        """Whether a job runs here from now on."""
+        if runs:
+            add_process(self.node.root / "proc", 11, comm="slurmstepd", title="slurmstepd: [18.0]", uid=0)
+        else:
+            shutil.rmtree(self.node.root / "proc/11")
 
     def run(self, *, after: float = 30) -> int:
         """One interval. Returns how often it wrote to Slurm."""
         before = len([command for command in self.runner.commands if "update" in command])
         Periodic(
-            local=self.local, registry=self.registry, log=self.log.append, runner=self.runner, now=lambda: self.time
+            local=self.local, checks=self.checks, log=self.log.append, runner=self.runner, now=lambda: self.time
         ).run()
         self.time += after
         return len([command for command in self.runner.commands if "update" in command]) - before
@@ -149,46 +155,33 @@ def test_without_slurmctld_the_report_is_written_as_soon_as_it_is_back_and_that_
 
 
 def test_what_cannot_run_is_not_checked_and_figures_are_in_the_metrics_file(fake: FakeNode) -> None:
-    fake.registry.broken["gpu-xid"] = "cannot be loaded: SyntaxError"
     fake.local = Local(node=fake.node, thresholds=Thresholds(), problem="no JSON", off=frozenset({"dns"}))
     fake.add("dns", FULL)
     fake.add("disks", Result(status=Status.OK, values={'disk_used_ratio{path="/"}': 0.25}))
     fake.run()
     assert {name: result.status.value for name, result in fake.report.results.items()} == {
-        "gpu-xid": "not checked", "settings": "not checked", "disks": "ok",
+        "settings": "not checked", "disks": "ok",
     }  # fmt: skip
     assert 'slurmstack_health_disk_used_ratio{path="/"} 0.25' in (fake.node.state / state.METRICS).read_text()
 
 
-def test_what_a_prolog_found_is_looked_at_again_until_it_is_well_and_the_drain_is_lifted(fake: FakeNode) -> None:
-    busy = Result(status=Status.FAIL, fault="user", message="GPU 0 is in use")
+def test_what_looks_between_jobs_says_what_was_found_last_until_it_can_look_again(fake: FakeNode) -> None:
     fake.add("disks", ok())
-    fake.add("gpu-free", busy, "prolog")
+    fake.add("gpu-free", ok(), between_jobs=True)
     fake.run()
-    assert set(fake.report.results) == {"disks"}
-    state.remember_again(fake.node, {"gpu-free"})
-    fake.reason = "health/gpu-free [user]: GPU 0 is in use"
+    fake.job(runs=True)
+    fake.results["gpu-free"] = Result(status=Status.FAIL, fault="user", message="GPU 0 is in use")
     fake.run()
-    assert fake.report.results["gpu-free"] == busy
+    assert fake.report.results["gpu-free"] == ok(), "the job's own use is no fault"
+    state.remember(fake.node, state.BETWEEN_JOBS, {"gpu-free": said_of(fake.results["gpu-free"])})  # as a prolog does
+    fake.run()
+    assert fake.report.results["gpu-free"].message == "GPU 0 is in use"
+    fake.job(runs=False)
     fake.results["gpu-free"] = ok()
     fake.run()
+    fake.job(runs=True)
+    fake.run()
     assert fake.report.results["gpu-free"] == ok()
-    fake.run(after=REFRESH_SECONDS)
-    fake.run()
-    assert fake.report.results["gpu-free"] == ok(), "the watcher has not lifted the drain yet"
-    fake.reason = ""
-    fake.run(after=LONGEST)
-    fake.run(after=LONGEST)
-    fake.run()
-    assert set(fake.report.results) == {"disks"}
-
-
-def test_a_new_pod_looks_at_what_the_node_was_drained_for_under_the_old_one(fake: FakeNode) -> None:
-    fake.add("gpu-free", ok(), "prolog")
-    fake.reason = "health/gpu-free [user]: GPU 0 is in use"
-    fake.run()
-    fake.run()
-    assert fake.report.results == {"gpu-free": ok()}
 
 
 def test_a_garbled_memory_is_none_and_without_a_place_for_it_reports_go_on(fake: FakeNode) -> None:

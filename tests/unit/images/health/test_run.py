@@ -9,7 +9,6 @@ import pytest
 
 from images.health.contract import Check, Hardware, Node, Result, Status, Thresholds
 from images.health.local import Local
-from images.health.registry import Registry
 from images.health.run import ByHand
 from images.health.verdict import not_checked, ok
 from tests.unit.images.health.at_once import run_at_once
@@ -21,16 +20,16 @@ class FakeShell:
     def __init__(self, directory: Path) -> None:
         (directory / "proc").mkdir()
         self.node = Node(name="w-0", root=directory, state=directory / "state")
-        self.registry = Registry()
+        self.checks: dict[str, Check] = {}
         self.off: frozenset[str] = frozenset()
         self.said: list[str] = []
         self.complaints: list[str] = []
 
     def add(self, name: str, result: Result, hardware: Hardware = "any") -> None:
-        self.registry.checks[name] = Check(
+        self.checks[name] = Check(
             name=name,
             summary=f"looks at {name}",
-            contexts=frozenset({"periodic", "prolog"}),
+            between_jobs=name == "gpu-free",
             run=lambda *_: result,
             hardware=hardware,
             seconds=20,
@@ -38,7 +37,7 @@ class FakeShell:
 
     def __call__(self, *arguments: str) -> int:
         local = Local(node=self.node, thresholds=Thresholds(), off=self.off)
-        return ByHand(local=local, registry=self.registry, say=self.said.append, complain=self.complaints.append).run(
+        return ByHand(local=local, checks=self.checks, say=self.said.append, complain=self.complaints.append).run(
             arguments
         )
 
@@ -62,13 +61,13 @@ def test_the_list_says_when_each_runs(health: FakeShell) -> None:
     health.add("gpu-xid", ok(), "gpu")
     health.add("dns", ok())
     health.off = frozenset({"dns"})
-    health.registry.broken["munge"] = "cannot be loaded: SyntaxError"
+    health.add("gpu-free", ok())
     assert health("list") == 0
     assert [" ".join(line.split()) for line in health.said] == [
-        "disks periodic, prolog looks at disks",
+        "disks every interval looks at disks",
         "dns turned off looks at dns",
+        "gpu-free between jobs looks at gpu-free",
         "gpu-xid never: no gpu looks at gpu-xid",
-        "munge never cannot be loaded: SyntaxError",
     ]
 
 

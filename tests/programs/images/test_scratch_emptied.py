@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from images.common.process import CannotGoOnError
-from images.health.leftovers import remove_tree
+from images.common.remove import remove_tree
 from images.worker.scratch import OF_THE_MACHINE, forbid_programs_of_others, give_back, prepare
 
 CONF = "CPUs=2 RealMemory=640 TmpDisk=1000 Feature=a"

@@ -1,0 +1,127 @@
+"""health-gpus prolog|epilog: what is done around each job where the node has GPUs; native/around.c starts it.
+
+The prolog shows exporters which GPUs the job has, and looks whether these are there and free. Where they are not, it
+reports that at once, and waits for the watcher to drain the node; then it refuses, and Slurm starts the job elsewhere.
+Where the watcher does not drain it (it counts how many are drained, and sees what many nodes have at once) the job
+starts: a prolog that refuses has its node drained by Slurm itself, whatever the limit. Nothing else refuses a job: not
+a check that crashes or cannot tell, nor this program itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from images.common.command import Runner
+from images.common.gpu_jobs import GpuJobs
+from images.common.log import Log, open_pod_log
+from images.common.wait import Clock
+from images.health import state
+from images.health.checks import gpu_free
+from images.health.contract import Check, Result, Status
+from images.health.local import Local, find_local, pod_environment, prepare_environment, with_job
+from images.health.report import Report, encode, line_of, note_of
+from images.health.runner import attempt, said_of
+from images.health.slurm import ASK_SECONDS, Record, Slurm, SlurmError
+from images.health.tools import Tools
+
+REFUSED: Final = 1
+"""Exit code on which Slurm drains the node and requeues the job (slurm.conf(5), Prolog)."""
+
+WAIT_SECONDS: Final = 8.0
+"""For the watcher's answer: it looks every 2 s, where thousands of nodes make a look long at most every 10 s. slurmctld
+takes a batch job for lost whose node says nothing for `BatchStartTimeout`, 10 s."""
+LOOK_SECONDS: Final = 0.5
+
+
+@dataclass(kw_only=True)
+class GpuJob:
+    """One job on a node with GPUs."""
+
+    local: Local
+    log: Callable[[str], None]
+    runner: Runner
+    environment: Mapping[str, str]
+    """What slurmd tells about the job."""
+    check: Check = gpu_free.CHECK
+    gpu_jobs: GpuJobs = field(default_factory=GpuJobs)
+    clock: Clock = field(default_factory=Clock)
+    now: Callable[[], float] = time.time
+
+    def begin(self) -> int:
+        """Before the job; the exit code."""
+        node = with_job(self.local.node, self.environment)
+        if node.job_uid is not None:
+            self._show(lambda: self.gpu_jobs.begin(node.job, node.job_uid or 0, node.job_gpus))
+        if self.check.name in self.local.off:
+            return 0
+        found = attempt(self.check, node, self.local.thresholds, self.runner)
+        if found.status is not Status.OK:
+            self.log(f"before job {node.job}: {line_of(self.check.name, found)}")
+        if found.status is not Status.FAIL:
+            return 0
+        # Else the next report, while other jobs run here, would have what was found before.
+        state.remember(node, state.BETWEEN_JOBS, {self.check.name: said_of(found)})
+        is_told = self.check.name in self.local.report_only
+        return REFUSED if not is_told and self._is_drained_for(node.job, found) else 0
+
+    def end(self) -> int:
+        """After the job; the exit code."""
+        self._show(lambda: self.gpu_jobs.end(self.environment.get("SLURM_JOB_ID", "")))
+        return 0
+
+    def _show(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except (OSError, ValueError) as error:
+            self.log(f"job {self.environment.get('SLURM_JOB_ID', '?')}: which GPUs it has is not shown: {error}")
+
+    def _is_drained_for(self, job: str, found: Result) -> bool:
+        """Report what was found, and whether the node is then drained, by whomever.
+
+        The report has nothing else in it: what was found before may not look as if it had been found now.
+        """
+        slurm, name = Slurm(runner=self.runner, timeout=ASK_SECONDS), self.local.node.name
+
+        def record() -> Record:
+            found = slurm.node(name)
+            if found is None:
+                raise SlurmError("there is no record of this node")
+            return found
+
+        try:
+            before = record()
+            if before.is_drained:
+                return True
+            report = Report(at=int(self.now()), results={self.check.name: found}, note=note_of(before.comment))
+            if not (told := slurm.update(name, comment=encode(report))).ok:
+                self.log(f"job {job} starts all the same, as nobody can be told: {told.message}")
+                return False
+            deadline = self.clock.now() + WAIT_SECONDS
+            while self.clock.now() < deadline:
+                self.clock.sleep(LOOK_SECONDS)
+                if record().is_drained:
+                    return True
+        except SlurmError as error:
+            self.log(f"job {job} starts all the same, as nobody can be asked: {error}")
+            return False
+        self.log(f"job {job} starts all the same: the watcher has not drained the node in {WAIT_SECONDS:g} s")
+        return False
+
+
+def main() -> int:
+    """Entry point. Whatever goes wrong in here must not keep jobs from starting on every node of a cluster."""
+    is_prolog = sys.argv[1:] == ["prolog"]
+    log = Log("health-prolog" if is_prolog else "health-epilog", sys.stderr)
+    try:
+        prepare_environment()
+        log = Log("health-prolog" if is_prolog else "health-epilog", open_pod_log())
+        job = GpuJob(local=find_local(pod_environment()), log=log, runner=Tools(), environment=os.environ)
+        return job.begin() if is_prolog else job.end()
+    except Exception as error:  # noqa: BLE001
+        log.failure(f"gave up, and the job is not kept waiting: {type(error).__name__}: {error}")
+        return 0

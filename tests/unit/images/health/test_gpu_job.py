@@ -1,0 +1,145 @@
+"""Around a job on a node with GPUs: one whose GPUs are in use refuses it, and nothing else does."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from images.common.command import Result as Command
+from images.common.gpu_jobs import Gpu, GpuJobs
+from images.health import gpu_job, state
+from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
+from images.health.gpu_job import REFUSED, WAIT_SECONDS, GpuJob
+from images.health.local import Local
+from images.health.verdict import not_checked, ok, warn
+from tests.fakes.commands import FakeClock, FakeRunner
+from tests.unit.images.health.tables import table
+
+NOW = 1_795_000_000.0
+IDLE = '{"nodes": [{"name": "w-0", "state": ["IDLE"], "comment": "rack 7"}]}'
+DRAINED = '{"nodes": [{"name": "w-0", "state": ["IDLE", "DRAIN"], "reason": "bad memory"}]}'
+IN_USE = "GPU 0: 38021 MiB in use"
+
+
+class FakeJob:
+    """A job that starts on a node, and what gpu-free finds before it."""
+
+    def __init__(self, directory: Path) -> None:
+        (directory / "proc").mkdir()
+        self.node = Node(name="w-0", gpus=8, root=directory, state=directory / "state")
+        self.gpu_jobs = GpuJobs(shown=directory / "gpu-jobs", own=directory / "own")
+        self.finds: Result = ok()
+        self.off: frozenset[str] = frozenset()
+        self.report_only: frozenset[str] = frozenset()
+        self.log: list[str] = []
+        self.clock = FakeClock()
+        self.runner = FakeRunner({"scontrol show node": Command(code=0, stdout=IDLE)})
+        self.environment = {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": str(os.getuid()), "SLURM_JOB_GPUS": "0,1"}
+
+    def made(self) -> GpuJob:
+        return GpuJob(
+            local=Local(node=self.node, thresholds=Thresholds(), off=self.off, report_only=self.report_only),
+            log=self.log.append,
+            runner=self.runner,
+            environment=self.environment,
+            check=Check(name="gpu-free", summary="", run=lambda *_: self.finds, hardware="gpu"),
+            gpu_jobs=self.gpu_jobs,
+            clock=self.clock,
+            now=lambda: NOW,
+        )
+
+    def told(self) -> list[str]:
+        return [command for command in self.runner.commands if command.startswith("scontrol update")]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> FakeJob:
+    return FakeJob(tmp_path)
+
+
+def fail(fault: FaultClass) -> Result:
+    return Result(status=Status.FAIL, fault=fault, message=IN_USE)
+
+
+@table(
+    "finds, log",
+    {
+        "all is well": (ok(), []),
+        "a warning": (warn("hardware", "82 degrees"), ["before job 17: warn gpu-free [hardware]: 82 degrees"]),
+        "it does not know": (not_checked("no nvidia-smi"), ["before job 17: not checked gpu-free: no nvidia-smi"]),
+    },
+)
+def test_a_job_starts_and_slurm_is_asked_nothing_when(job: FakeJob, finds: Result, log: list[str]) -> None:
+    job.finds = finds
+    assert job.made().begin() == 0
+    assert (job.runner.commands, job.log) == ([], log)
+
+
+@pytest.mark.parametrize("how", ["off", "report_only"])
+def test_a_check_that_the_site_does_not_want_refuses_no_job(job: FakeJob, how: str) -> None:
+    job.finds = fail("user")
+    setattr(job, how, frozenset({"gpu-free"}))
+    assert job.made().begin() == 0
+    assert job.runner.commands == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "after", "code"), [("hardware", 6.0, REFUSED), ("user", 2.0, REFUSED), ("user", math.inf, 0)]
+)
+def test_a_gpu_in_use_refuses_the_job_once_the_watcher_has_drained_the_node(
+    job: FakeJob, fault: FaultClass, after: float, code: int
+) -> None:
+    """Beyond the limit it does not, and a prolog that refuses would have Slurm drain the node all the same."""
+    drained: list[bool] = []
+    job.runner.answers["scontrol show node"] = lambda _: Command(code=0, stdout=DRAINED if drained else IDLE)
+
+    def look() -> None:
+        if job.clock.now() >= after and job.told():
+            drained.append(True)
+
+    job.clock.on_sleep = look
+    job.finds = fail(fault)
+    assert job.made().begin() == code
+    assert job.clock.now() == (after if code else WAIT_SECONDS)
+    found = f"fail gpu-free [{fault}]: {IN_USE}"
+    assert job.told() == [f"scontrol update nodename=w-0 comment=health 2026-11-18T11:06:40Z | {found} || rack 7"]
+    assert state.recall(job.node, state.BETWEEN_JOBS)["gpu-free"]["message"] == IN_USE
+
+
+def test_a_job_on_a_node_that_is_drained_already_is_refused_and_the_reason_is_kept(job: FakeJob) -> None:
+    job.runner.answers["scontrol show node"] = Command(code=0, stdout=DRAINED)
+    job.finds = fail("hardware")
+    job.node.state.touch()  # a state directory that cannot be written changes nothing else
+    assert job.made().begin() == REFUSED
+    assert job.told() == []
+
+
+def test_the_job_starts_while_slurmctld_is_away(job: FakeJob) -> None:
+    """Slurm would drain the node for the refusal later, with a reason that nothing lifts."""
+    job.finds = fail("hardware")
+    for silent in ("scontrol update", "scontrol show node"):
+        job.runner.answers[silent] = Command(code=124, stderr="no answer")
+        assert job.made().begin() == 0
+        assert "job 17 starts all the same" in job.log[-1]
+
+
+def test_exporters_are_shown_the_gpus_of_a_job_while_it_runs(job: FakeJob) -> None:
+    job.gpu_jobs.start([Gpu(name=str(number), uuid=f"GPU-{number}") for number in range(2)])
+    made = job.made()
+    made.begin()
+    assert (job.gpu_jobs.shown / "dcgm/1").read_text() == "17\n"
+    assert made.end() == 0
+    assert not (job.gpu_jobs.shown / "dcgm/1").exists()
+
+
+def test_a_mistake_in_the_program_itself_keeps_no_job_waiting(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gpu_job, "prepare_environment", lambda: 1 / 0)
+    for program in ("prolog", "epilog"):
+        monkeypatch.setattr("sys.argv", ["health-gpus", program])
+        assert gpu_job.main() == 0
+        assert f"health-{program}: error: gave up" in capfd.readouterr().err
