@@ -30,6 +30,7 @@ def check_settings(health: Health, infiniband: Iterable[str]) -> str:
         "disabled": sorted(health.disabled),
         "report_only": sorted(health.report_only),
         "thresholds": {check: dict(sorted(limits.items())) for check, limits in sorted(health.thresholds.items())},
+        "programs": {name: program.model_dump(mode="json") for name, program in sorted(health.programs.items())},
         "pools": {pool: {"infiniband": True} for pool in sorted(infiniband)},
     }
     return json.dumps(settings, indent=2, sort_keys=True) + "\n"

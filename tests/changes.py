@@ -75,7 +75,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "default_time": ("10:00", "20:00"),
     "features": ("avx2", "big"),
     "pools": ("default", "extra"),
-    "disabled": ("dns", "clock"),
+    "disabled": ("dns", "munge"),
     "report_only": ("disks", "kubernetes"),
     "max_drained": ("20%",),
     "max_unavailable": ("2", "50%"),

@@ -5,32 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from config.base import Section, once
 from config.errors import unknown_name
 from config.limits import Limit
-from config.sections.node_tests import NodeTests
+from config.sections.node_tests import TESTS, NodeTests
 
 CHECKS: Final[Mapping[str, frozenset[str]]] = {
-    "clock": frozenset({"fail_seconds", "warn_error_seconds", "warn_seconds"}),
     "disks": frozenset(
         {"enough_gib", "fail_inodes_percent", "fail_percent", "warn_inodes_percent", "warn_percent"},
     ),
     "dns": frozenset({"persists_seconds", "warn_seconds"}),
     "filesystem": frozenset({"fail_seconds", "persists_seconds", "warn_seconds"}),
     "gpu-free": frozenset({"used_mib"}),
-    "gpu-links": frozenset({"narrow_seconds", "nvlink_errors", "nvlinks", "pcie_generation", "pcie_width"}),
-    "gpu-memory": frozenset({"uncorrected"}),
     "gpu-presence": frozenset(),
-    "gpu-thermal": frozenset({"slow_seconds", "warn_celsius", "warn_memory_celsius"}),
     "gpu-xid": frozenset({"tell_seconds", "warn_seconds"}),
     "infiniband": frozenset({"errors_per_hour", "fail_downs_per_hour", "gigabits", "ports", "warn_downs_per_hour"}),
-    "memory": frozenset({"fail_percent", "ignore_mib", "persists_seconds", "warn_percent"}),
     "munge": frozenset(),
-    "processes": frozenset({"fail_zombies", "step_seconds", "stray_seconds", "stuck_seconds", "warn_zombies"}),
 }
 """Check -> its thresholds. Their meanings and defaults: docs/health.md."""
+
+GONE: Final = frozenset({"clock", "gpu-links", "gpu-memory", "gpu-thermal", "memory", "processes"})
+"""Checks of earlier versions, for which NHC's and DCGM's serve (docs/health.md)."""
 
 KUBERNETES: Final = "kubernetes"
 """What the watcher itself finds out about the machines; can be told only (`report_only`), not turned off as a check."""
@@ -40,19 +37,11 @@ def _known(names: Iterable[str], allowed: Iterable[str], what: str) -> None:
     allowed = sorted(allowed)
     for name in names:
         if name not in allowed:
-            raise ValueError(unknown_name(name, allowed, what=what))
+            raise ValueError(_no_check(name) if name in GONE else unknown_name(name, allowed, what=what))
 
 
-def _one_of(allowed: Iterable[str]) -> AfterValidator:
-    names = sorted(allowed)
-
-    def check(name: str) -> str:
-        if name not in names:
-            # The reader sees the name itself before the message.
-            raise ValueError(unknown_name(name, names, what="a check").removeprefix(f"{name!r} "))
-        return name
-
-    return AfterValidator(check)
+def _no_check(name: str) -> str:
+    return f"{name!r} is a check that is gone: remove it (docs/health.md says what serves instead)"
 
 
 def _thresholds(thresholds: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
@@ -82,15 +71,12 @@ _MOST: Final = {"_percent": (100, " %"), "_seconds": (2_592_000, " (30 days), wh
 """How much a threshold may be, by how its name ends."""
 
 WARN_AND_FAIL: Final[Mapping[str, tuple[tuple[tuple[str, float], tuple[str, float]], ...]]] = {
-    "clock": ((("warn_seconds", 2), ("fail_seconds", 60)),),
     "disks": (
         (("warn_percent", 90), ("fail_percent", 95)),
         (("warn_inodes_percent", 90), ("fail_inodes_percent", 95)),
     ),
     "filesystem": ((("warn_seconds", 0.5), ("fail_seconds", 2)),),
     "infiniband": ((("warn_downs_per_hour", 1), ("fail_downs_per_hour", 3)),),
-    "memory": ((("warn_percent", 2), ("fail_percent", 5)),),
-    "processes": ((("warn_zombies", 100), ("fail_zombies", 1000)),),
 }
 """Check -> thresholds with their defaults (images/health/checks): what is told has to come before what is drained
 for."""
@@ -154,6 +140,29 @@ class Machines(Section):
         return self
 
 
+class Program(Section):
+    """A site's own check: a program in the jail. Exit status 0 is well; else its first line says what is wrong."""
+
+    command: tuple[str, ...] = Field(min_length=1)
+    """The program's path in the jail, and its arguments, for example `[/usr/sbin/nhc, -v]`. In pools without the jail: in the worker's image."""
+
+    seconds: int = Field(default=10, ge=1, le=30, strict=True)
+    """How long it may take; what takes longer is `not checked`. All checks of a node together have 40 s."""
+
+    fault: Literal["user", "node", "hardware"] = "node"
+    """What is at fault where it fails: what a job has left, the node's software, or the machine."""
+
+    gpus: bool = Field(default=False, strict=True)
+    """Whether it runs only in pools with GPUs of NVIDIA's."""
+
+    @field_validator("command")
+    @classmethod
+    def _is_a_path(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        if not command[0].startswith("/"):
+            raise ValueError(f"begins with {command[0]!r}; write the whole path, as in /usr/sbin/nhc")
+        return command
+
+
 class Health(Section):
     """Checks on every worker, each interval and around each job, and the drains that follow."""
 
@@ -164,10 +173,13 @@ class Health(Section):
     """Seconds between two runs of the checks on a node (HealthCheckInterval). Checks that fail only for what lasts want
     to look every few minutes at least (images/health/state.py)."""
 
-    disabled: Annotated[tuple[Annotated[str, _one_of(CHECKS)], ...], AfterValidator(once)] = ()
+    programs: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")], Program] = Field(default_factory=dict)
+    """Checks of your own, by their names: LBNL's NHC, NVIDIA's DCGM, a script."""
+
+    disabled: Annotated[tuple[str, ...], AfterValidator(once)] = ()
     """Checks that do not run."""
 
-    report_only: Annotated[tuple[Annotated[str, _one_of([*CHECKS, KUBERNETES])], ...], AfterValidator(once)] = ()
+    report_only: Annotated[tuple[str, ...], AfterValidator(once)] = ()
     """Checks whose failure is told but drains nothing and refuses no job. `kubernetes` stands for what is found about
     machines."""
 
@@ -185,6 +197,16 @@ class Health(Section):
 
     machines: Machines = Field(default_factory=Machines)
     """What is known about the Kubernetes nodes below the workers."""
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Health:
+        for name in self.programs:
+            if name in CHECKS or name in TESTS or name == KUBERNETES:
+                raise ValueError(f"has programs.{name}, and a check of ours has this name; take another one")
+        known = [*CHECKS, *self.programs]
+        _known(self.disabled, known, "a check, in disabled")
+        _known(self.report_only, [*known, KUBERNETES], "a check, in report_only")
+        return self
 
     @model_validator(mode="after")
     def _tests_have_somebody_to_run_them(self) -> Health:

@@ -50,6 +50,7 @@ PROGRAMS = {
         "health": "images.health.run",
         "health-periodic": "images.health.periodic",
         "health-gpus": "images.health.gpu_job",
+        "health-inside": "images.health.inside",
     },
     "health/watch": {"health-watch": "images.health.watch.program", "health-nodes": "images.health.nodes"},
     "health/node_tests": {"health-tests": "images.health.node_tests.program"},

@@ -4,6 +4,7 @@ slurmd gives the programs that it starts hardly any environment, so the pod's is
 site sets comes from a file, which Kubernetes renews in running pods:
 
     {"thresholds": {"disks": {"fail_percent": 97}}, "disabled": ["dns"], "report_only": ["gpu-free"],
+     "programs": {"nhc": {"command": ["/usr/sbin/nhc"], "seconds": 20, "fault": "node"}},
      "pools": {"h100": {"infiniband": true, "local_disks": ["/", "/mnt/scratch"]}}}
 """
 
@@ -13,12 +14,13 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from images.health.contract import Node, Thresholds
+from images.health.contract import Check, Node, Thresholds
 from images.health.proc import jobs_here
+from images.health.programs import checks_of
 
 SETTINGS: Final = Path("/config/health/settings.json")
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/nvidia/bin"
@@ -40,6 +42,8 @@ class Local:
     """Checks that the site does not want."""
     report_only: frozenset[str] = frozenset()
     """Checks whose failure is told and refuses no job."""
+    programs: Mapping[str, Check] = field(default_factory=dict)
+    """The site's own checks."""
     problem: str = ""
     """Why the settings could not be read, and the defaults of the checks are used."""
 
@@ -80,7 +84,7 @@ def find_local(environment: Mapping[str, str], settings: Path = SETTINGS) -> Loc
         return _with_settings(node, environment.get("POOL", ""), json.loads(settings.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return Local(node=node, thresholds=Thresholds())
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         problem = f"{settings} cannot be used, defaults are: {type(error).__name__}: {error}"
         return Local(node=node, thresholds=Thresholds(), problem=problem)
 
@@ -112,6 +116,7 @@ def _with_settings(node: Node, pool: str, settings: Mapping[str, Any]) -> Local:
         thresholds=Thresholds(given),
         off=frozenset(settings.get("disabled", ())),
         report_only=frozenset(settings.get("report_only", ())),
+        programs=checks_of(settings.get("programs", {})),
     )
 
 

@@ -145,5 +145,5 @@ def main() -> int:
     local = find_local(pod_environment())
     with state.only_me(local.node, "periodic") as alone:
         if alone:
-            Periodic(local=local, checks=find_checks(local.node), log=log, runner=Tools()).run()
+            Periodic(local=local, checks={**find_checks(local.node), **local.programs}, log=log, runner=Tools()).run()
     return 0

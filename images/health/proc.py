@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,8 +17,6 @@ _TITLE: Final = 64
 """Bytes of a title that are read: a process may have any part of its memory shown as its title, of any size."""
 _KERNEL_THREAD: Final = 0x00200000
 """PF_KTHREAD (include/linux/sched.h)."""
-LOOKS: Final = 20
-"""At all processes, until one is whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,33 +98,6 @@ def processes(proc: Path = PROC, *, odd: list[int] | None = None) -> Iterator[Pr
             yield found
         elif odd is not None:
             odd.append(int(entry))
-
-
-def last_pid(proc: Path = PROC) -> int:
-    """The number that was given to a process or thread last (proc_loadavg(5)). Raises OSError, ValueError."""
-    fields = (proc / "loadavg").read_text(encoding="ascii").split()
-    if len(fields) < 5:
-        raise ValueError(f"{proc}/loadavg has {len(fields)} fields")
-    return int(fields[4])
-
-
-def sees(look: Callable[[], bool], proc: Path = PROC) -> bool | None:
-    """Whether a look at all processes finds one; None where it finds none and cannot be whole.
-
-    A chain of processes that fork and end is not seen where each lives for less than a look takes. But one of them
-    lives at any time: of two looks during which no number was given away, one has seen it. One look is not enough: it
-    may miss a process that had its number already and was not listed yet, and then its parent, which has ended.
-    """
-    for _ in range(LOOKS):
-        try:
-            before = last_pid(proc)
-            if look() or look():
-                return True
-            if last_pid(proc) == before:
-                return False
-        except (OSError, ValueError):
-            return None
-    return None
 
 
 def lives(pid: int, start: int, proc: Path = PROC) -> bool:

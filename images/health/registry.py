@@ -9,8 +9,8 @@ from images.health.contract import Check, Hardware, Node
 
 MODULES: dict[Hardware, tuple[str, ...]] = {
     # The first to touch the jail says how long that takes.
-    "any": ("filesystem", "clock", "disks", "dns", "memory", "munge", "processes"),
-    "gpu": ("gpu_free", "gpu_links", "gpu_memory", "gpu_presence", "gpu_thermal", "gpu_xid"),
+    "any": ("filesystem", "disks", "dns", "munge"),
+    "gpu": ("gpu_free", "gpu_presence", "gpu_xid"),
     "infiniband": ("infiniband",),
 }
 

@@ -93,4 +93,4 @@ def main() -> int:
     local = find_local(pod_environment())
     if local.problem:
         complain(local.problem)
-    return ByHand(local=local, checks=find_checks(), say=say, complain=complain).run(sys.argv[1:])
+    return ByHand(local=local, checks={**find_checks(), **local.programs}, say=say, complain=complain).run(sys.argv[1:])

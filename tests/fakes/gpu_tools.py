@@ -1,7 +1,7 @@
 """An nvidia-smi and a dmesg for machines without GPUs: which one it is, is its own name.
 
 What they say lies in the directory that FAKE_GPUS names (/run/fake-gpus if nothing does), to be changed while they
-are in use: `gpus.csv` (all fields, with names in the first line), `nvlink.txt`, `nvlink-errors.txt`, `kernel.log`. With
+are in use: `gpus.csv` (all fields, with names in the first line), `kernel.log`. With
 a file `hang` there nvidia-smi never ends, with `crash` it is killed. Needs no more than Python's standard library, so
 that it runs in images.
 """
@@ -47,12 +47,6 @@ def nvidia_smi(arguments: list[str]) -> int:
     first = arguments[0] if arguments else ""
     if first.startswith("--query-gpu="):
         return _query(first.partition("=")[2].split(","))
-    if arguments[:2] == ["nvlink", "--status"]:
-        sys.stdout.write(_text("nvlink.txt"))
-        return 0
-    if arguments[:2] == ["nvlink", "--errorcounters"]:
-        sys.stdout.write(_text("nvlink-errors.txt"))
-        return 0
     if first.startswith("--query-compute-apps="):
         return 0
     print("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n")

@@ -26,8 +26,7 @@ NOW = 1_795_000_000.0
 """Seconds since 1970: 2026-11-18T11:06:40Z."""
 
 NAMES = (
-    "clock", "disks", "dns", "filesystem", "gpu-links", "gpu-memory", "gpu-presence", "gpu-thermal",
-    "gpu-xid", "infiniband", "memory", "munge", "processes",
+    "disks", "dns", "filesystem", "gpu-presence", "gpu-xid", "infiniband", "munge",
 )  # fmt: skip
 
 Answer = subprocess.CompletedProcess[str]

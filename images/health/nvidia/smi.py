@@ -1,28 +1,27 @@
-"""What nvidia-smi says about the node's GPUs, asked once for all checks of a run.
+"""What nvidia-smi says about the node's GPUs.
 
 Each call of nvidia-smi costs tens of milliseconds of CPU time, and seconds where the driver has to wake the GPUs up.
-So the answer lies in a file of the state directory for some seconds: a check that is killed takes its memory along.
+So the answer lies in a file of the state directory: a check that is killed takes its memory along.
 
 The names of fields are those of `nvidia-smi --help-query-gpu` (driver R580). An older driver refuses the whole question
-for one name that it does not know, and says which; that name is then left out, or replaced by its former one.
+for one name that it does not know, and says which; that name is then left out.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
 from images.common.command import Result as Answer
-from images.health.contract import Node, Result, Status
+from images.health.contract import Node
 from images.health.state import only_me, recall, remember
 from images.health.tools import CANNOT_RUN
-from images.health.verdict import UnknownError, not_checked, ok, worst
+from images.health.verdict import UnknownError
 
 TOOL: Final = "nvidia-smi"
 
@@ -35,24 +34,7 @@ CHECK_SECONDS: Final = 12.0
 FRESH_SECONDS: Final = 15.0
 """An answer of this age serves the other checks of the same run; the next run, 30 s later, asks anew."""
 
-FIELDS: Final = (
-    "index", "uuid", "pci.bus_id", "pstate",
-    "gpu_recovery_action",
-    "ecc.mode.current", "ecc.errors.corrected.volatile.total", "ecc.errors.uncorrected.volatile.total",
-    "retired_pages.pending",
-    "remapped_rows.correctable", "remapped_rows.uncorrectable", "remapped_rows.pending", "remapped_rows.failure",
-    "pcie.link.gen.gpucurrent", "pcie.link.gen.max", "pcie.link.width.current", "pcie.link.width.max",
-    "fabric.state",
-    "temperature.gpu", "temperature.gpu.tlimit", "temperature.memory",
-    "clocks_event_reasons.active",
-    "name",
-)  # fmt: skip
-
-_FORMER: Final = {
-    "clocks_event_reasons.active": "clocks_throttle_reasons.active",
-    "pcie.link.gen.gpucurrent": "pcie.link.gen.current",
-}
-"""Names that older drivers know; newer ones call them deprecated."""
+FIELDS: Final = ("index", "uuid", "pci.bus_id", "gpu_recovery_action", "name")
 
 _NEEDED: Final = ("index", "uuid", "pci.bus_id", "name")
 
@@ -96,28 +78,6 @@ class Gpu:
         value = _bare(self.fields.get(name, "N/A"))
         return None if value.lower() in _NOTHING else value
 
-    def number(self, name: str) -> float | None:
-        """The field's number, also a hexadecimal one; None if this GPU or driver does not have it."""
-        value = self.text(name)
-        if value is None:
-            return None
-        try:
-            number = float(int(value, 16)) if value.startswith("0x") else float(value)
-        except (ValueError, OverflowError):
-            number = math.nan
-        if not math.isfinite(number):
-            raise UnknownError(f"{name}: {value[:40]!r} is no number")
-        return number
-
-    def yes(self, name: str) -> bool | None:
-        """Whether a field that says Yes or No says yes; None if this GPU or driver does not have it."""
-        value = self.text(name)
-        if value is None:
-            return None
-        if value.lower() not in {"yes", "no"}:
-            raise UnknownError(f"{name}: {value[:40]!r} is neither Yes nor No")
-        return value.lower() == "yes"
-
     @property
     def is_lost(self) -> str:
         """What it says in place of its values, if nobody can use it; else empty."""
@@ -131,8 +91,6 @@ class Reading:
     gpus: tuple[Gpu, ...] = ()
     lost: tuple[str, ...] = ()
     """What nvidia-smi says of GPUs that it could not open."""
-    unknown_fields: frozenset[str] = field(default_factory=frozenset)
-    """Fields that this driver does not have."""
 
 
 def read(node: Node, runner: Runner) -> Reading:
@@ -174,29 +132,6 @@ def explain(answer: Answer) -> str:
     return whys.get(answer.code, answer.message if answer.code == CANNOT_RUN else "")
 
 
-def judged(node: Node, reading: Reading, judge: Callable[[Gpu], Result]) -> Result:
-    """Every GPU's result as one: messages once, with the GPUs that they are about.
-
-    A GPU that should be there and is not described is not well as far as this check knows: it is not checked.
-    """
-    groups: dict[tuple[Status, str, str], tuple[Result, list[int]]] = {}
-    values: dict[str, float] = {}
-    for gpu in reading.gpus:
-        try:
-            result = not_checked(gpu.is_lost) if gpu.is_lost else judge(gpu)
-        except UnknownError as error:
-            result = not_checked(str(error))
-        values |= result.values
-        groups.setdefault((result.status, str(result.fault), result.message), (result, []))[1].append(gpu.index)
-    found = [
-        Result(status=result.status, fault=result.fault, message=about(indices, result.message))
-        for result, indices in groups.values()
-    ]
-    if len(reading.gpus) < node.gpus or not reading.gpus:
-        found.append(not_checked(f"{TOOL} describes {len(reading.gpus)} GPUs of {node.gpus}"))
-    return worst([*found, ok(**values)])
-
-
 def about(indices: Sequence[int], message: str) -> str:
     """`GPU 0, 3: message`, or nothing if there is no message."""
     return f"GPU {', '.join(str(index) for index in indices)}: {message}" if message else ""
@@ -221,17 +156,15 @@ def understand(kept: Mapping[str, Any]) -> Reading:
         raise UnknownError(f"{TOOL} says something unexpected: {odd[0][:80]}")
     if (answer.code != 0 or not gpus) and not lost and not nothing:
         raise UnknownError(f"{TOOL} ended with {answer.code}: {answer.message[:120]}")
-    known = {*fields, *(new for new, old in _FORMER.items() if old in fields)}
-    return Reading(gpus=tuple(gpus), lost=tuple(lost), unknown_fields=frozenset(FIELDS) - known)
+    return Reading(gpus=tuple(gpus), lost=tuple(lost))
 
 
 def _lines(answer: Answer, fields: Sequence[str]) -> tuple[list[Gpu], list[str], list[str]]:
     """GPUs, what is said of lost ones, and lines of the standard output that are neither."""
-    current = {old: new for new, old in _FORMER.items()}
     gpus, lost, odd = [], [], []
     for line in answer.stdout.splitlines():
         values = [value.strip() for value in line.split(",", maxsplit=len(fields) - 1)]
-        named = {current.get(name, name): value for name, value in zip(fields, values, strict=False)}
+        named = dict(zip(fields, values, strict=False))
         if len(values) == len(fields) > 1 and re.fullmatch(_INDEX, values[0]) and _has_place(named):
             gpus.append(Gpu(index=int(values[0]), fields=named))
         elif re.match(_NO_HANDLE, line.strip()):
@@ -267,9 +200,7 @@ def _ask(node: Node, runner: Runner) -> dict[str, Any]:
     try:
         answer = call(runner, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
         while refused := _refused(answer, fields):
-            for name in refused:
-                place = fields.index(name)
-                fields[place : place + 1] = [_FORMER[name]] if name in _FORMER else []
+            fields = [name for name in fields if name not in refused]
             remember(node, "nvidia-fields", {"fields": fields})
             answer = call(runner, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
     except UnknownError as error:

@@ -102,11 +102,19 @@ def test_without_checks_slurm_runs_none_of_them_and_still_has_an_epilog() -> Non
 
 
 def test_the_checks_settings() -> None:
-    health = Health(disabled=("dns", "clock"), report_only=("munge",), thresholds={"disks": {"fail_percent": 97}})
+    health = Health.model_validate(
+        {
+            "disabled": ["dns", "disks"],
+            "report_only": ["munge"],
+            "thresholds": {"disks": {"fail_percent": 97}},
+            "programs": {"nhc": {"command": ["/usr/sbin/nhc"]}},
+        }
+    )
     assert json.loads(check_settings(health, ["h100"])) == {
-        "disabled": ["clock", "dns"],
+        "disabled": ["disks", "dns"],
         "report_only": ["munge"],
         "thresholds": {"disks": {"fail_percent": 97.0}},
+        "programs": {"nhc": {"command": ["/usr/sbin/nhc"], "seconds": 10, "fault": "node", "gpus": False}},
         "pools": {"h100": {"infiniband": True}},
     }
 

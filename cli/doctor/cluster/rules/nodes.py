@@ -186,7 +186,7 @@ def _failing(node: SlurmNode, failing: list[Found], told: Finding) -> Finding:
     """A node that takes jobs though a check fails: it is only reported, or the drain waits for the limit."""
     check = failing[0].check
     shared = (f"jail {check}",) if check == "filesystem" or "/jail" in failing[0].message else ()
-    words = {"clock": "its clock is wrong", "dns": "it cannot look up names", "munge": "munge does not work"}
+    words = {"dns": "it cannot look up names", "munge": "munge does not work"}
     cause = f"node {node.name} takes jobs though {words.get(check, f'its check {check} fails')}"
     evidence = tuple(found.line for found in failing)
     mend = f"slurmstack health run {check} --node {node.name}"

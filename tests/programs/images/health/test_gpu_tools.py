@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from images.health.checks import gpu_links, gpu_memory, gpu_presence, gpu_thermal, gpu_xid
+from images.health.checks import gpu_presence, gpu_xid
 from images.health.contract import Result, Status
 from images.health.nvidia import smi
 from images.health.runner import run_checks
 from tests.fakes import gpu_tools
 from tests.unit.images.health.gpus import DATA, DEFAULTS, next_run, node
 
-CHECKS = [module.CHECK for module in (gpu_presence, gpu_xid, gpu_memory, gpu_links, gpu_thermal)]
+CHECKS = [gpu_presence.CHECK, gpu_xid.CHECK]
 
 
 class Machine:
@@ -31,13 +31,7 @@ class Machine:
             (programs / name).write_text(f"#!{sys.executable} -IS\n{script}")
             (programs / name).chmod(0o755)
         self.programs = programs
-        names = {
-            "gpus.csv": "h100-8.csv",
-            "nvlink.txt": "nvlink-h100-8.txt",
-            "nvlink-errors.txt": "nvlink-errors-h100-8.txt",
-        }
-        for name, recorded in names.items():
-            shutil.copy(DATA / "nvidia" / recorded, self.says / name)
+        shutil.copy(DATA / "nvidia/h100-8.csv", self.says / "gpus.csv")
         shutil.copy(DATA / "kernel/quiet.log", self.says / "kernel.log")
 
     def change(self, name: str, old: str, new: str) -> None:
@@ -68,9 +62,9 @@ def failing(results: dict[str, Result]) -> dict[str, str]:
 
 def test_a_machine_that_breaks_is_told_by_the_right_check_and_heals(machine: Machine) -> None:
     assert failing(machine.look()) == {}
-    machine.change("gpus.csv", "0, 0, No, No", "0, 1, Yes, No")
-    assert failing(machine.look()) == {"gpu-memory": "GPU 0: bad memory is taken out of use at the next reset"}
-    machine.change("gpus.csv", "0, 1, Yes, No", "0, 0, No, No")
+    machine.change("gpus.csv", ", None,", ", GPU Reset,")
+    assert failing(machine.look()) == {"gpu-presence": "GPU 0: the driver asks for: GPU Reset"}
+    machine.change("gpus.csv", ", GPU Reset,", ", None,")
     shutil.copy(DATA / "kernel/fallen-off.log", machine.says / "kernel.log")
     assert set(failing(machine.look())) == {"gpu-xid"}
     (machine.says / "kernel.log").write_text("")  # emptied by an administrator

@@ -19,8 +19,8 @@ from tests.unit.cli.command_line import stack_file
 
 FULL = Found(status=Status.FAIL, fault="node", message="/jail: 97 % of the space used, 95 % allowed")
 XID = Found(status=Status.FAIL, fault="hardware", message="GPU 3: Xid 79: GPU has fallen off the bus")
-LATE = Found(status=Status.WARN, fault="node", message="the clock may be 1.2 s off")
-HUNG = Found(status=Status.NOT_CHECKED, message="nvidia-smi did not end in 5 s")
+LATE = Found(status=Status.WARN, fault="node", message="the jail took 0.7 s")
+HUNG = Found(status=Status.NOT_CHECKED, message="nvidia-smi did not end in 8 s")
 
 WELL = node("cpu-0")
 DISKS = node("cpu-1", "IDLE", "DRAIN", reason=f"health/disks [node]: {FULL.message}", results={"disks": FULL})
@@ -29,7 +29,7 @@ EXAMPLE = [
     node("gpu-1", "MIXED", "DRAIN", reason="fan is replaced on Monday, ask Carol before you resume it"),
     node(
         "gpu-0", "MIXED", "DRAIN", age=65, reason=f"health/gpu-xid [hardware]: {XID.message}",
-        results={"clock": LATE, "gpu-xid": XID, "gpu-thermal": HUNG},
+        results={"filesystem": LATE, "gpu-xid": XID, "gpu-presence": HUNG},
     ),
     node("gpu-3", "MIXED", "DRAIN", age=250, reason="health/kubernetes [node]: machine m7 is cordoned"),
     DISKS,
@@ -62,17 +62,17 @@ def test_the_table_is_the_one_in_the_documentation(monkeypatch: pytest.MonkeyPat
     assert result.exit_code == 1
 
 
-CLOCK = "warn clock [node]: the clock may be 1.2 s off"
-OK = "ok (13 checks)"
+SLOW = "warn filesystem [node]: the jail took 0.7 s"
+OK = "ok (7 checks)"
 COUNTED_WELL = "1 well, 0 failing, 0 unknown"
 FAILING = "0 well, 1 failing, 0 unknown"
 UNKNOWN = "0 well, 0 failing, 1 unknown"
 ASLEEP = "0 well, 0 failing, 0 unknown, 1 asleep"
 
 ROWS: dict[str, tuple[Any, dict[str, str]]] = {
-    "well": (WELL, {"NODE": "cpu-0", "STATE": "IDLE", "CHECKED": "12 s ago", "RESULT": "ok (7 checks)"}),
+    "well": (WELL, {"NODE": "cpu-0", "STATE": "IDLE", "CHECKED": "12 s ago", "RESULT": "ok (4 checks)"}),
     "by nobody": (node("w-0"), {"DRAINED FOR": "", "RESULT": OK}),
-    "a warning": (node("w-0", results={"clock": LATE}), {"RESULT": CLOCK, "COUNTS": COUNTED_WELL}),
+    "a warning": (node("w-0", results={"filesystem": LATE}), {"RESULT": SLOW, "COUNTS": COUNTED_WELL}),
     "a failure": (node("w-0", results={"disks": FULL}), {"COUNTS": FAILING}),
     "a failure of long ago": (node("w-0", results={"disks": FULL}, age=661), {"COUNTS": UNKNOWN}),
     "a check that hung": (node("w-0", results={"dns": HUNG}), {"COUNTS": UNKNOWN}),
@@ -131,10 +131,10 @@ def test_a_node_s_line_says_how_it_is(monkeypatch: pytest.MonkeyPatch, name: str
 
 
 def test_findings_are_one_a_line_and_the_worst_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = {"clock": LATE, "disks": FULL, "gpu-xid": XID, "gpu-thermal": HUNG}
+    results = {"filesystem": LATE, "disks": FULL, "gpu-xid": XID, "gpu-presence": HUNG}
     columns, code = row(monkeypatch, node("w-0", results=results))
     assert [line.partition(":")[0] for line in columns[-2].splitlines()] == [
-        "fail disks [node]", "fail gpu-xid [hardware]", "not checked gpu-thermal", "warn clock [node]",
+        "fail disks [node]", "fail gpu-xid [hardware]", "not checked gpu-presence", "warn filesystem [node]",
     ]  # fmt: skip
     assert code == 1
 

@@ -19,9 +19,6 @@ ABSENT = Result(code=NO_PROGRAM, stderr="no such program")
 GARBAGE = Result(code=0, stdout="Segmentation fault (core dumped)\n")
 
 QUERY = "nvidia-smi --query-gpu="
-REMAPPED = "nvidia-smi --query-remapped-rows="
-STATUS = "nvidia-smi nvlink --status"
-ERRORS = "nvidia-smi nvlink --errorcounters"
 DMESG = "dmesg --raw"
 
 
@@ -60,12 +57,10 @@ class Smi:
 
 def machine(query: Answer | None = None, **others: Answer) -> FakeRunner:
     """A healthy machine with 8 H100, with other answers where given."""
-    names = {"remapped": REMAPPED, "status": STATUS, "errors": ERRORS, "dmesg": DMESG}
+    names = {"dmesg": DMESG}
     answers: dict[str, Answer] = {
         "nvidia-smi": Result(code=2, stderr="the tests' nvidia-smi does not know this"),
         QUERY: query or Smi("h100-8"),
-        STATUS: text("nvidia/nvlink-h100-8.txt"),
-        ERRORS: text("nvidia/nvlink-errors-h100-8.txt"),
         DMESG: text("kernel/quiet.log"),
     }
     return FakeRunner(answers | {names[name]: answer for name, answer in others.items()})

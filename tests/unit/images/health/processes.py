@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import count
 from pathlib import Path
 
-import pytest
-
 from images.common.steps import SLURMSTEPD
-
-
-def fork_nothing(proc: Path) -> None:
-    """No number is given to a new process."""
-    proc.mkdir(parents=True, exist_ok=True)
-    (proc / "loadavg").write_text("0.00 0.00 0.00 1/10 25\n")
-
-
-def fork_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another number is given at each look."""
-    numbers = count(26)
-    monkeypatch.setattr("images.health.proc.last_pid", lambda _proc: next(numbers))
 
 
 def add_process(

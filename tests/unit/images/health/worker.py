@@ -14,12 +14,11 @@ from images.health.contract import Check, Node, Status, Thresholds
 from tests.fakes.commands import Answer, FakeRunner
 from tests.unit.images.health.gpus import machine
 from tests.unit.images.health.gpus import node as gpu_node
-from tests.unit.images.health.places import DATA, make_node, write
+from tests.unit.images.health.places import make_node, write
 from tests.unit.images.health.processes import add_process
 
 LIMITS = Thresholds(
     {
-        "processes": {"step_seconds": 0},  # so that it has something to ask for
         "disks": dict.fromkeys(("warn_percent", "fail_percent", "warn_inodes_percent", "fail_inodes_percent"), 101),
     }
 )
@@ -36,9 +35,6 @@ class Worker:
         add_process(self.root / "proc", 7, comm="slurmd", uid=0)
         add_process(self.root / "proc", 90, comm="slurmstepd", title="slurmstepd: [17.0]", uid=0)
         write(self.root / "proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05\n")
-        write(self.root / "sys/fs/cgroup/memory.stat", (DATA / "cgroup2-memory.stat").read_text())
-        write(self.root / "sys/fs/cgroup/memory.max", f"{2**36}\n")
-        write(self.root / "sys/fs/cgroup/hugetlb.2MB.current", "0\n")
         write(self.root / "run/slurm/conf/slurm.conf", "SlurmctldHost=controller-0\n")
         port = {
             "link_layer": "InfiniBand",
@@ -61,7 +57,6 @@ class Worker:
                 code=0, stdout="".join(f"00000000:3{number}:00.0, {number}, 4\n" for number in range(8))
             ),
             "unmunge": Result(code=0, stdout="STATUS:          0\n\n"),
-            "squeue": Result(code=0, stdout="17\n"),
         }
         runner = well if answer is None else FakeRunner({"": answer})
         return check.run(self.node, runner, LIMITS).status, runner

@@ -150,7 +150,6 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "node default-1 is drained by root: bad disk", "state=resume"),
     "drained by its checks": (drained("health/clock [node]: 40 s off", comment="fail clock [node]: 40 s off"),
         "drained by its health checks: clock", "slurmstack health default-1"),
-    "clock of a node": (checked("fail clock [node]: the clock is 40 s off"), "its clock is wrong", "health run clock"),
     "name service": (checked("fail dns [node]: slurmctld's name is unknown"),
         "it cannot look up names", "health run dns"),
     "slurmd does not register": (no_slurmd, "pod default-1 runs, and Slurm has no such node", "-c slurmd"),

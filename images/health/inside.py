@@ -1,0 +1,32 @@
+"""health-inside DIRECTORY PROGRAM [ARGUMENT ...]: runs a site's own check in the jail, without capabilities.
+
+Users with `sudo: true` are root in the jail, and may change what is run there: it must not have what leads out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from images.common.boundary import keep_only
+from images.health.local import prepare_environment
+
+CANNOT_RUN: Final = 126
+NO_PROGRAM: Final = 127
+"""As a shell ends: the check is not checked then."""
+
+
+def main() -> int:
+    """Entry point."""
+    directory, *argv = sys.argv[1:]
+    prepare_environment()
+    try:
+        if directory != "/":
+            os.chroot(directory)
+        os.chdir("/")
+        keep_only()
+        os.execv(argv[0], argv)  # noqa: S606  (a site's own program, by its whole path)
+    except OSError as error:
+        sys.stderr.write(f"{argv[0]}: {error.strerror}\n")
+        return NO_PROGRAM if isinstance(error, FileNotFoundError) else CANNOT_RUN
