@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import signal
 import sys
-from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -15,15 +13,13 @@ import typer
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption
 from cli.errors import INTERRUPTED, USAGE, Failure
-from cli.kubectl.client import Kubectl
 from cli.logs.follow import follow as follow_logs
-from cli.logs.gather import Asked, gather, to_follow
-from cli.logs.jobs import JOB, read_job
+from cli.logs.gather import Asked, gather
+from cli.logs.jobs import JOB
 from cli.logs.lines import in_order, when
 from cli.logs.present import print_lines, print_missing
 from cli.logs.sources import is_probe
 from cli.stack import open_stack
-from cli.status.watch import ended_by
 from cli.usage.times import TimeError
 
 DEFAULT_PERIOD = timedelta(hours=1)
@@ -68,7 +64,7 @@ def logs(
         int | None, typer.Option(min=1, metavar="N", help="Only the last lines.", show_default=False)
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is written from now on, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Go on with what is written, by `kubectl logs`, until Ctrl-C.")
     ] = False,
     every: Annotated[
         bool, typer.Option("--all", help="Also what sshd writes each time the kubelet looks whether it runs.")
@@ -87,9 +83,8 @@ def logs(
 
     Logs of pods that are gone are gone with them; Kubernetes keeps events for an hour.
 
-    --follow begins a minute ago, or at --since; for a job, when it was submitted. It has the logs, also of pods that
-    come later and of the nodes on which a job starts later, and no events. A line is shown within a second, in the
-    order of time with others of that second. Ctrl-C ends it with exit status 0.
+    --follow is `kubectl logs --follow` of a component, a container, a pool or a pod that is there now. It begins a
+    minute ago, or at --since, and ends with exit status 0 by Ctrl-C.
 
     Examples:
       slurmstack logs --job 1234
@@ -102,18 +97,20 @@ def logs(
 
       slurmstack logs --since 5m --json | jq -r .text
 
-      slurmstack logs --follow --job 1234
+      slurmstack logs --follow slurmctld
     """
     try:
-        if follow and (until is not None or tail is not None):
-            raise Failure("--follow has no end: it goes with neither --until nor --tail", code=USAGE)
+        others = {"--node": node, "--job": job, "--until": until, "--tail": tail, "--json": as_json or None}
+        if follow and (given := [name for name, value in others.items() if value is not None]):
+            hint = "a worker's log is followed by the name of its pod: `slurmstack logs --follow gpu-0`"
+            raise Failure(f"--follow goes without {' and '.join(given)}", hint=hint, code=USAGE)
         asked, last = _asked(component=component, node=node, job=job, since=since, until=until, tail=tail)
         stack = open_stack(config)
         asked = replace(asked, accounting=stack.config.accounting.enabled)
         namespace = stack.config.cluster.namespace
         if follow:
-            _follow(reach(stack), namespace, asked, given=since is not None, probes=every, as_json=as_json)
-            return
+            begin = asked.since if since is not None and asked.since else datetime.now(UTC) - FOLLOWED
+            sys.exit(follow_logs(reach(stack), namespace, component, begin))
         found = gather(reach(stack), namespace, asked, datetime.now(UTC))
         told = [line for line in found.lines if every or not is_probe(line)]
         lines = in_order(told, since=asked.since, until=last, tail=tail)
@@ -123,24 +120,6 @@ def logs(
             typer.echo("nothing was written in that time; --since goes further back", err=True)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)  # nothing was begun that could be finished
-
-
-def _follow(kubectl: Kubectl, namespace: str, asked: Asked, *, given: bool, probes: bool, as_json: bool) -> None:
-    """Print until Ctrl-C, or until whoever started this ends it. `given`: whether the begin was."""
-    since = asked.since if given else datetime.now(UTC) - FOLLOWED
-    with suppress(KeyboardInterrupt), ended_by(signal.SIGTERM):
-        if asked.job is not None:
-            known = read_job(kubectl, namespace, asked.job, datetime.now(UTC), accounting=asked.accounting)
-            print_lines(in_order(known.lines, since=asked.since), as_json=as_json)
-            since = asked.since or known.begin or since
-        lines = follow_logs(
-            kubectl, namespace, lambda: to_follow(kubectl, namespace, asked, datetime.now(UTC)),
-            since or datetime.now(UTC),
-        )  # fmt: skip
-        with closing(lines):
-            for line in lines:
-                if probes or not is_probe(line):
-                    print_lines([line], as_json=as_json)
 
 
 def _asked(

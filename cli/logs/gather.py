@@ -12,7 +12,6 @@ from typing import Any
 from cli.errors import USAGE, Failure
 from cli.health.query import MOST_NAMES, refuse_no_namespace
 from cli.kubectl.client import Kubectl
-from cli.logs.follow import Wanted
 from cli.logs.jobs import Job, read_job, refuse_no_job
 from cli.logs.naming import names_job, names_node
 from cli.logs.sources import Container, Found, Source, containers, events, log_sources, read_all
@@ -43,21 +42,12 @@ class Asked:
     """Whether jobs are recorded."""
 
 
-def to_follow(kubectl: Kubectl, namespace: str, asked: Asked, now: datetime) -> Wanted:
-    """Which logs are about it just now, and which of their lines. Raises Failure."""
-    there = containers(kubectl.items("pod", "-n", namespace))
-    if asked.job is not None:
-        known = read_job(kubectl, namespace, asked.job, now, accounting=asked.accounting)
-        refuse_no_job(asked.job, known)
-        return dict.fromkeys(_about_job(there, known), names_job(known.ids))
-    if asked.node is not None:
-        others = dict.fromkeys((item for item in there if item.name in _WATCHERS), names_node(asked.node))
-        return {**others, **dict.fromkeys((item for item in there if item.pod == asked.node), lambda _: True)}
-    name = asked.component
-    chosen = [item for item in there if name is None or name in _names(item)]
-    if not chosen and name is not None:
+def chosen(name: str | None, there: Sequence[Container]) -> list[Container]:
+    """The containers of this name: a component, a container, a pool or a pod; all for None. Raises Failure for none."""
+    found = [item for item in there if name is None or name in _names(item)]
+    if not found and name is not None:
         raise _unknown(name, there)
-    return dict.fromkeys(chosen, lambda _: True)
+    return found
 
 
 def _about_job(there: Sequence[Container], known: Job) -> list[Container]:

@@ -144,7 +144,8 @@ class Program(Section):
     """A site's own check: a program in the jail. Exit status 0 is well; else its first line says what is wrong."""
 
     command: tuple[str, ...] = Field(min_length=1)
-    """The program's path in the jail, and its arguments, for example `[/usr/sbin/nhc, -v]`. In pools without the jail: in the worker's image."""
+    """The program's path in the jail, and its arguments, for example `[/usr/sbin/nhc, -v]`. In pools without the jail:
+    in the worker's image."""
 
     seconds: int = Field(default=10, ge=1, le=30, strict=True)
     """How long it may take; what takes longer is `not checked`. All checks of a node together have 40 s."""
