@@ -260,8 +260,8 @@ class _Judge:
         kept = int(self._key().rpartition("-")[2]) + 1
         return (
             f"workers that stay may be on its machines. Set worker_nodes.{name}.autoscaling.groups to {kept} or more, "
-            "apply, and lower it when `kubectl get nodes` shows none of this group; or to end the jobs set "
-            f"worker_nodes.{name}.allow_replacement: true"
+            "apply, and when no worker is on this group's machines lower it with "
+            f"worker_nodes.{name}.allow_replacement: true, which ends what still runs there"
         )
 
     def _name_taken(self) -> str:

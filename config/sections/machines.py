@@ -97,7 +97,7 @@ class Autoscaling(Section):
 
     groups: int = Field(default=1, ge=1, le=50, strict=True)
     """Node groups at least; a pool has one for each hundred of `size` anyway. A group that goes takes its machines away
-    whatever runs on them, so keep the number when `size` falls below a hundred, and lower it when they are empty."""
+    whatever runs on them: keep the number when `size` falls below a hundred, and lower it when no worker is there."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Autoscaling:

@@ -44,11 +44,6 @@ def test_by_default_the_watcher_may_read_and_write_events_only() -> None:
     assert rules(recording, "slurm-health-cluster-role") == [(["nodes"], ["list", "watch"])]
 
 
-def test_conditions_of_nodes_take_one_more_right() -> None:
-    recording = recorded(machines={"conditions": True})
-    assert rules(recording, "slurm-health-cluster-role")[1:] == [(["nodes/status"], ["patch"])]
-
-
 def test_machines_are_released_with_rights_for_that_alone() -> None:
     recording = recorded(machines={"release": "cordon"})
     assert rules(recording, "slurm-health-cluster-role") == [(["nodes"], ["list", "watch", "get", "patch"])]
