@@ -13,9 +13,6 @@
  * From then on nothing that it starts can do what leads out of a jail: sudo in a job is root in there and no more. That
  * happens here and not in each task alone, as slurmstepd starts other programs of users too (`srun --task-epilog`).
  *
- * slurmstepd adopts what loses its parent: without cgroups Slurm finds a step's processes by their parents (proctrack/
- * linuxproc), and a daemon would go on when its step has ended.
- *
  * slurmstepd gives up, too, what leads out: it loads libraries from the jail (PMIx its components), which root in there
  * can put in place. The next container of the pod would trust what these could write outside.
  *
@@ -37,7 +34,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -180,8 +176,6 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 
 	if (spank_context() != S_CTX_REMOTE)
 		return ESPANK_SUCCESS;
-
-	(void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 
 	if (jail_parse_options(argc, argv, &options, message) != 0) {
 		slurm_error("jail: plugstack.conf: %s", message);

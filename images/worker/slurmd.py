@@ -31,7 +31,7 @@ from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError
 from images.common.slurm_records import MARK
 from images.common.wait import Clock, Reminder
 from images.health.contract import STATE
-from images.health.local import SETTINGS, find_local
+from images.health.local import find_local
 from images.worker import confine, cpus, scratch, warden_process
 from images.worker.cells import Cells, shared_memory_size
 from images.worker.gres import fitting_gres, write_gres_conf
@@ -157,7 +157,7 @@ def prepare_own_root() -> None:
 def tell_whether_gpus(directory: Path = STATE) -> None:
     """Tell native/around.c whether it has to ask health-gpus before and after each job."""
     mark = directory / "gpus"
-    if SETTINGS.exists() and find_local(os.environ).node.gpus > 0:
+    if find_local(os.environ).node.gpus > 0:
         directory.mkdir(parents=True, exist_ok=True)
         mark.touch()
     else:

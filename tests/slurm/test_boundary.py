@@ -153,29 +153,6 @@ def test_a_job_whose_file_is_a_fifo_ends(cluster: SlurmSandbox, option: str) -> 
     assert shell(cluster, "bob", "srun -Q -n1 --output=file echo here; cat file").strip() == "here"
 
 
-LEAVE_MEMORY = """
-import ctypes
-libc = ctypes.CDLL(None)
-for owner in (None, 54321):
-    number = libc.shmget(0, 4096, 0o1600)
-    if owner is not None:
-        data = ctypes.create_string_buffer(112)  # struct shmid_ds
-        assert libc.shmctl(number, 2, data) == 0
-        ctypes.c_uint32.from_buffer(data, 4).value = owner
-        assert libc.shmctl(number, 1, data) == 0
-"""
-
-
-def test_memory_of_the_kernel_that_a_job_leaves_goes_whomever_it_gave_it(cluster: SlurmSandbox) -> None:
-    empty_node(cluster)
-    (cluster.jail / "home/bob/leave.py").write_text(LEAVE_MEMORY)
-    left = shell(cluster, "bob", "srun -Q -n1 sh -c 'python3 leave.py; grep -c . /proc/sysvipc/shm'")
-    assert int(left) == 1 + 2, "a heading and both"
-    wait_until(
-        lambda: len(cluster.run("cat /proc/sysvipc/shm", pod="default-0").stdout.splitlines()) == 1, cluster.logs
-    )
-
-
 def test_slurmctld_starts_no_program_of_a_trigger(cluster: SlurmSandbox) -> None:
     """Root in the jail can be SlurmUser, and it would run beside the keys of all."""
     job = shell(cluster, "alice", "sbatch --parsable --hold --output=/dev/null --wrap true").strip()

@@ -109,7 +109,7 @@ def within(cluster: SlurmSandbox, job: str, command: str, name: str = "alice") -
 def test_what_a_crashed_worker_has_left_goes_and_the_neighbour_s_stays(cluster: SlurmSandbox, disk: Path) -> None:
     user(cluster, "srun -Q -n1 --chdir=/ true")  # which makes the directory for all jobs
     wait_until(lambda: on_disk(disk) == ["jobs"], lambda: f"{on_disk(disk)}\n{cluster.logs()}")
-    assert "earlier jobs from the scratch" in worker(cluster).log("slurmd")
+    assert "what earlier jobs have left in the scratch" in worker(cluster).log("slurmd")
     assert (disk / "slurm/default-1/jobs/1/secret").read_text() == "of another"
 
 

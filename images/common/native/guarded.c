@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -138,4 +139,14 @@ int setenv(const char *name, const char *value, int overwrite)
 	if (strcmp(name, "PMIX_DEBUG") == 0 || strcmp(name, "PMIX_OUTPUT_REDIRECT") == 0)
 		return 0;
 	return next(name, value, overwrite);
+}
+
+/*
+ * slurmstepd adopts what loses its parent: without cgroups Slurm finds a step's processes by their parents (proctrack/
+ * linuxproc), and a daemon would go on when its step has ended.
+ */
+__attribute__((constructor)) static void adopt_orphans(void)
+{
+	if (strcmp(program_invocation_short_name, "slurmstepd") == 0)
+		(void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
