@@ -29,8 +29,8 @@ DASHBOARD: Final = SOCKET.with_name("dashboard.sock")
 
 POLL_SECONDS: Final = 1.0
 DRAIN_SECONDS: Final = 15.0
-"""How long requests are still taken after SIGTERM: until then all nodes know that the pod is leaving. Under load the
-endpoints of a Service took longer than 5 s to follow, and clients were refused."""
+"""How long requests are still taken after SIGTERM: by then nodes should know that the pod leaves. It was 5 s when
+clients of a busy machine were refused; that their node was late is inferred, not measured."""
 
 SHUTDOWN_SECONDS: Final = 30
 """How long requests that run may go on after that."""

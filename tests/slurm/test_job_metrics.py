@@ -54,7 +54,7 @@ def seff(cluster: AccountingSandbox, job: str) -> str:
 
 def test_there_is_nothing_but_figures(cluster: AccountingSandbox) -> None:
     def get(path: str) -> str:
-        return cluster.run(GET.format(path=path)).stdout.partition("\r\n")[0]
+        return cluster.run(GET.format(path=path)).stdout.partition("\n")[0].strip()
 
     wait_until(lambda: get("/metrics").endswith(" 200 OK"), cluster.logs)
     assert " 404 " in get("/etc/passwd")
