@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from cli.errors import Failure
 from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, if_slurmdbd_answers, in_controller
 from cli.logs.lines import Line, nanoseconds
-from cli.usage.records import DELIMITER
 from images.common.hostlist import expand
+from images.common.slurm_runs import DELIMITER
 
 JOB = re.compile(r"\d{1,10}(?:[_+]\d{1,10})?")
 """What `--job` takes: a number, or the task of an array."""

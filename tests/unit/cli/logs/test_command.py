@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from cli.app import app
 from cli.commands import logs as command
 from cli.errors import Failure
-from cli.usage.records import DELIMITER
+from images.common.slurm_runs import DELIMITER
 from tests.fakes.written_cluster import CONTROLLER, FakeCluster, event, pod, worker
 from tests.stacks import ROOT
 
