@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from cli.health.nodes import Node as CheckedNode
+from cli.health.nodes import node_of
 from images.common.slurm_jobs import Job
-from images.common.slurm_records import NodeRecord
+from images.health.slurm import Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,15 +105,20 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlurmNode(NodeRecord):
+class SlurmNode(Record):
     """A node of Slurm."""
 
-    checked: CheckedNode | None = None
-    """What its health checks say."""
+    now: float = 0.0
+    """When this was read, by the controller's clock."""
+
+    @cached_property
+    def checked(self) -> CheckedNode:
+        """What its health checks say."""
+        return node_of(self, self.now)
 
     @property
-    def is_closed(self) -> bool:
-        """Whether it gets no jobs."""
+    def gets_no_jobs(self) -> bool:
+        """Whether it is closed, or Slurm does not take it as it is."""
         return bool(self.states & {"DRAIN", "DOWN", "FAIL", "ERROR", "INVALID_REG", "INVAL", "UNKNOWN"})
 
     @property

@@ -10,14 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from cli.doctor.cluster.facts import SlurmNode
-from cli.health.nodes import parse_nodes as parse_checked
+from cli.health.nodes import in_order
 from cli.kubectl.client import Kubectl, complaint
 from cli.kubectl.questions import put
 from cli.status.configuration import STATE_FILE
 from images.common.slurm_jobs import ENDED, Job, JobList
 from images.common.slurm_records import entries_in, node_records
-from images.health.nodes import document
-from images.health.slurm import parse_nodes
 
 SECONDS = 3
 """For all answers together. What has answered by then counts."""
@@ -126,9 +124,8 @@ def _licenses(text: str) -> dict[str, int]:
 
 
 def _nodes(text: str, now: float) -> tuple[SlurmNode, ...]:
-    nodes = {node.name: node for node in node_records(text, SlurmNode)}
-    checked = parse_checked(json.dumps(document(parse_nodes(text), now)))
-    return tuple(replace(nodes[one.name], checked=one) for one in checked.nodes)
+    nodes = [replace(node, now=now) for node in node_records(text, SlurmNode)]
+    return tuple(sorted(nodes, key=lambda node: in_order(node.name)))
 
 
 def _partitions(text: str) -> dict[str, str]:

@@ -197,7 +197,7 @@ def _no_nodes(facts: Facts) -> Iterator[Finding]:
                 waiting[name].append(job.id)
     for name, ids in waiting.items():
         nodes = [node for node in facts.nodes if name in node.partitions]
-        open_ = [node for node in nodes if not node.is_closed and "NOT_RESPONDING" not in node.states]
+        open_ = [node for node in nodes if not node.gets_no_jobs and "NOT_RESPONDING" not in node.states]
         if facts.knows("slurm", "nodes") and not facts.slurmctld and not open_:
             yield Finding(
                 about=f"queue {name}",
@@ -236,7 +236,7 @@ def explain(facts: Facts, wanted: str) -> Iterator[Finding]:
 def _waiting(facts: Facts, job: Job) -> Finding:
     said = _meaning(facts, job)
     nodes = [node for node in facts.nodes if set(node.partitions) & set(job.partitions)]
-    closed = [f"{node.name} {node.state} ({node.reason})" for node in nodes if node.is_closed]
+    closed = [f"{node.name} {node.state} ({node.reason})" for node in nodes if node.gets_no_jobs]
     limit = f"{job.limit // 60} min" if job.limit else "no time limit"
     lines = [
         f"Slurm says {job.detail or job.reason}",
