@@ -16,7 +16,7 @@ from config.sections.workers import WorkerPool
 from slurm.conf import render
 from slurm.elastic import settings
 from slurm.names import ACTIVE, ELASTIC_SETTINGS
-from slurm.sizing import node_conf
+from slurm.sizing import node_document
 from tests.fakes.kubectl import PlayedKubectl
 from tests.fakes.slurmctld import AWAY
 from tests.fakes.squeue import printed
@@ -43,7 +43,7 @@ def objects(sections: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _pool(name: str, pool: WorkerPool) -> dict[str, Any]:
-    env = [{"name": "NODE_CONF", "value": node_conf(name, pool)}]
+    env = [{"name": "NODE_CONF", "value": json.dumps(node_document(name, pool))}]
     env += [{"name": "PREEMPTIBLE", "value": "yes"}] if pool.gives_back else []
     containers = [{"name": "slurmd", "env": env}]
     template = {"spec": {"terminationGracePeriodSeconds": pool.drain_timeout + 30, "containers": containers}}
