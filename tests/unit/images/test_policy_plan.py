@@ -92,20 +92,20 @@ def many(users: int, accounts: int) -> dict[str, Any]:
     people = {
         f"u{n:03}": {
             "default_account": f"t{n % accounts:02}", "admin_level": "none",
-            "associations": {f"t{n % accounts:02}": {"fairshare": n % 7 + 1}},
+            "associations": {f"t{n % accounts:02}": {"fairshare": n % 10 // 9 + 1}},
         }
         for n in range(users)
     }  # fmt: skip
     return {"version": 1, "prune": False, "qos": {}, "accounts": tree, "users": people, "reservations": {}}
 
 
-def test_many_users_need_few_commands() -> None:
+def test_users_of_one_account_with_the_same_values_are_one_command() -> None:
     slurm = FakeSlurm()
 
-    applier(slurm).bring_in_line(policy(many(500, 50)))
+    applier(slurm).bring_in_line(policy(many(500, 5)))
 
-    assert len(slurm.commands) < 80
-    assert slurm.associations[("u499", "t49", "")]["fairshare"] == str(499 % 7 + 1)
+    assert len(slurm.commands) < 10
+    assert slurm.associations[("u499", "t04", "")]["fairshare"] == "2"
 
 
 def declared(**accounts: dict[str, Any]) -> State:
