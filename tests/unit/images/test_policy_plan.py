@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -187,17 +188,18 @@ def test_no_account_that_a_user_has_made_up_is_a_job_of_another_one() -> None:
     assert ("u000", "t00", "") not in slurm.associations
 
 
-def test_a_qos_that_goes_leaves_what_was_made_by_hand() -> None:
+def test_a_qos_that_goes_is_refused_by_slurm_where_it_is_somebodys_default_by_hand() -> None:
     slurm = FakeSlurm()
     old = {"qos": {"old": {"description": ""}}}
     applier(slurm).bring_in_line(policy({**many(1, 1), **old}))
     slurm._change(["add", "user", "zoe", "cluster=test", "account=t00", "qos=normal,old", "defaultqos=old"])
 
-    applier(slurm).bring_in_line(policy(many(1, 1)))
+    with pytest.raises(RefusedError, match="old is somebody's default qos"):
+        applier(slurm).bring_in_line(policy(many(1, 1)))
 
-    assert "old" not in slurm.qos
+    slurm._change(["modify", "user", "where", "name=zoe", "set", "defaultqos=-1"])
+    applier(slurm).bring_in_line(policy(many(1, 1)))
     assert slurm.associations[("zoe", "t00", "")]["qos"] == ("normal",)
-    assert slurm.associations[("zoe", "t00", "")]["defaultqos"] == ""
 
 
 def test_a_preemption_that_is_turned_around_is_never_a_loop() -> None:
