@@ -183,12 +183,6 @@ ALERTS: Final = (
         "The configuration agent refuses the new files; slurmctld goes on with the old ones",
     ),
     _alert(
-        "SlurmPolicyFailed",
-        "slurmstack_policy_failed == 1",
-        "5m",
-        "The policy of the stack file (accounts, users, QOS, limits) could not be applied",
-    ),
-    _alert(
         # Kubernetes waits ever longer, at last 5 minutes between two starts.
         "ContainerRestartLoop",
         # munged is an init container that stays (a native sidecar), which has a figure of its own.

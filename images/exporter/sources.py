@@ -87,10 +87,6 @@ class Sources:
         refused = (status.get("rejected") or {}).get("hash") == config_hash(read_files(self.mounted))
         return {**self._get("store"), "refused": refused, "pending": bool(status.get("pending"))}
 
-    def policy(self) -> Mapping[str, float]:
-        """How the jobs that apply the policy have ended: `applied` and `failed`, as far as the agent knows."""
-        return self._get("policy")
-
     def certificates(self, files: Mapping[str, str]) -> Mapping[str, float]:
         """When the first certificate of each PEM file ends, in seconds since 1970, by the name that it has."""
         # The one reader of certificates in Python's own library; openssl is in no image.

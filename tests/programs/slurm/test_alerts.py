@@ -81,7 +81,6 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {'slurmstack_elastic_pool_set_aside{pool="gpu"}': "1x200"},
         {'slurmstack_elastic_pool_set_aside{pool="gpu"}': "0x200"},
     ),
-    "SlurmPolicyFailed": ({"slurmstack_policy_failed": "1x200"}, {"slurmstack_policy_failed": "0x200"}),
     "ContainerRestartLoop": (
         {'kube_pod_init_container_status_restarts_total{pod="p",container="munged"}': "0+0.2x200"},  # each 5 minutes
         {'kube_pod_container_status_restarts_total{pod="p",container="c"}': "0x50 3x150"},

@@ -67,7 +67,6 @@ ANSWERS: dict[str, Any] = {
     "partitions": ["main"],
     "configuration": {"refused": False, "pending": True, "published": NOW, "free_bytes": 1, "size_bytes": 2},
     "slurmdbd": None,
-    "policy": {"applied": NOW, "failed": 1},
     "certificates": {"rest": NOW},
 }
 """Of a cluster in which there is something to say of everything."""
@@ -133,7 +132,7 @@ def test_a_round_that_never_ends_is_not_told_for_ever() -> None:
     assert rounds.text() == ""
 
 
-@pytest.mark.parametrize("strange", [{"nodes": ValueError("?")}, {"policy": "?"}], ids=["read", "understood"])
+@pytest.mark.parametrize("strange", [{"nodes": ValueError("?")}, {"configuration": "?"}], ids=["read", "understood"])
 def test_what_cannot_be_read_or_understood_takes_away_no_figure_of_another_source(strange: dict[str, Any]) -> None:
     ((source, answer),) = strange.items()
     logged: list[str] = []
