@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,8 +31,6 @@ class Setup:
     binaries: Binaries
     nodes: tuple[str, ...]
     """Their names."""
-    restarts: Counter[str] = field(default_factory=Counter, compare=False)
-    """How often this command has started a node's daemon again that ended by itself."""
 
 
 def ensure_network(setup: Setup) -> None:
