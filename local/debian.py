@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MIRROR_VARIABLE = "SLURMSTACK_DEBIAN_MIRROR"
 SECURITY_VARIABLE = "SLURMSTACK_DEBIAN_SECURITY_MIRROR"
 _LAYOUT = "1"
-"""Part of the key; counted up when `base_script` changes what it makes."""
+"""Part of the key; counted up when `BASE_SCRIPT` changes what it makes."""
 
 _KEYRING = "usr/share/keyrings/debian-archive-keyring.gpg"
 _UNPUBLISHED = ("forky", "sid")
@@ -87,14 +87,6 @@ def _security_mirrors(mirror: str, of_apt: str | None) -> tuple[str, ...] | None
     beside = re.sub(r"/debian/?$", "/debian-security", mirror)
     nearest_first = (beside, of_apt) if os.environ.get(MIRROR_VARIABLE) else (of_apt, beside)
     return tuple(dict.fromkeys(found.rstrip("/") for found in nearest_first if found))
-
-
-def settings_fingerprint() -> str:
-    """Name what `read_apt_settings` would read, without asking apt, which takes a second: files by size and time."""
-    files = [Path("/etc/os-release"), *sorted(path for path in Path("/etc/apt").rglob("*") if path.is_file())]
-    stats = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.exists()]
-    environment = [os.environ.get(name, "") for name in (MIRROR_VARIABLE, SECURITY_VARIABLE, "APT_CONFIG")]
-    return hashlib.sha256(repr((_LAYOUT, stats, environment)).encode()).hexdigest()[:16]
 
 
 def parse_targets(text: str) -> list[tuple[str, str, str]]:
@@ -160,7 +152,7 @@ def base_key(suite: str, apt: AptSettings) -> str:
 
 
 def base_environment(suite: str, apt: AptSettings, tools: Tools) -> dict[str, str]:
-    """Give what `base_script` reads from its environment."""
+    """Give what `BASE_SCRIPT` reads from its environment."""
     scripts = Path(tools.env().get("DEBOOTSTRAP_DIR", "/usr/share/debootstrap")) / "scripts"
     sources = sources_list(suite, apt)
     env = {

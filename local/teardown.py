@@ -6,11 +6,12 @@ starts from half of an old cluster (an image without its files, once: CoreDNS ne
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import shutil
 from typing import TYPE_CHECKING
 
-from local import cgroups, hostrecord, mounts, network, paths, processes
+from local import buildah, cgroups, hostrecord, mounts, network, paths, processes
 from local.errors import LocalError
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ def finish_removal() -> list[str]:
 
 
 def purge() -> list[str]:
-    """Remove the caches too, and our directory when nothing else is in it."""
+    """Remove the caches too, and our directories when nothing else is in them."""
+    with contextlib.suppress(OSError):
+        buildah.SHARED_CACHE.rmdir()
     problems = mounts.unmount_all(paths.root())
     if not mounts.mounted_below(paths.cache()):
         problems += remove_tree(paths.cache())
