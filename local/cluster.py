@@ -66,8 +66,7 @@ def up(report: Report, images: Callable[[], Path]) -> None:
         _require_removed(teardown.finish_removal())
         setup, ours = _prepare(report, images)
         # Always: a firewall that is loaded again (`nft flush ruleset`) takes our rules away and stops no process.
-        for warning in network.ensure_host(setup.addresses):
-            report.info(f"warning: {warning}")
+        network.ensure_host(setup.addresses)
         started = not _runs(setup)
         if started:
             with report.step("Start etcd, API server and nodes") as step:

@@ -57,8 +57,8 @@ def hardware_address(address: str) -> str:
     return "02:00:" + ":".join(f"{byte:02x}" for byte in ip_address(address).packed)
 
 
-def ensure_host(addresses: Addresses) -> list[str]:
-    """Make bridge, firewall table and forwarding; returns warnings for a person."""
+def ensure_host(addresses: Addresses) -> None:
+    """Make bridge, firewall table and forwarding."""
     if _link(BRIDGE) is None:
         _ip_batch(
             [
@@ -75,7 +75,7 @@ def ensure_host(addresses: Addresses) -> list[str]:
             if device != BRIDGE:
                 hostrecord.remember_forwarding(device, before)
             switch.write_text("1")
-    return firewall.ensure(addresses, mark())
+    firewall.ensure(addresses, mark())
 
 
 def connect_control(addresses: Addresses, nodes: int) -> None:
