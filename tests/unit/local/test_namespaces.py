@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from local import controlplane, namespaces, network
+from local import namespaces, network
 from local.errors import LocalError
 
 
@@ -52,12 +52,3 @@ def test_another_directory_is_another_owner(monkeypatch: pytest.MonkeyPatch) -> 
     first = network.mark()
     monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", "/srv/two")
     assert network.mark() != first
-
-
-def test_a_listening_port_is_told_from_a_connection_to_it() -> None:
-    head = "  sl  local_address rem_address   st tx_queue\n"
-    listening = "   0: 0100007F:094B 00000000:0000 0A 00000000:00000000\n"
-    connected = "   1: 0100007F:094B 0100007F:EE20 01 00000000:00000000\n"
-    assert controlplane.listens(head + listening, 2379)
-    assert not controlplane.listens(head + connected, 2379)
-    assert not controlplane.listens(head + listening, 2380)
