@@ -64,11 +64,6 @@ class Api:
                 name = f"{document['kind']} {document['metadata']['name']}"
                 raise LocalError(f"applying {name} failed ({status}): {_message(body)}")
 
-    def ready_nodes(self) -> dict[str, bool]:
-        """Give the nodes and whether each is Ready."""
-        nodes = self.get("/api/v1/nodes")["items"]
-        return {node["metadata"]["name"]: has_condition(node, "Ready") for node in nodes}
-
     def ready_times(self) -> dict[str, float]:
         """Give, for each node that is Ready, when its kubelet last gave a sign, in seconds since 1970.
 
@@ -125,12 +120,6 @@ def object_path(document: dict[str, Any]) -> str:
     group = f"/api/{version}" if "/" not in version else f"/apis/{version}"
     namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
     return f"{group}{namespace}/{_PLURALS[document['kind']]}/{metadata['name']}"
-
-
-def has_condition(document: dict[str, Any], kind: str) -> bool:
-    """Tell whether a condition in the object's status is True."""
-    conditions = document.get("status", {}).get("conditions", [])
-    return any(entry["type"] == kind and entry["status"] == "True" for entry in conditions)
 
 
 def _runs(container: dict[str, Any]) -> bool:
