@@ -8,10 +8,11 @@ it, which once left pods that never terminated.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
-from local import hostrecord, mounts, paths
+from local import mounts, paths
 from local.errors import LocalError
 from local.shell import run
 
@@ -65,7 +66,7 @@ def create_node(name: str) -> None:
     remove(name)
     _prepare_directory()
     for place in _PRIVATE_DIRECTORIES:
-        hostrecord.make_directory(Path(place))
+        Path(place).mkdir(parents=True, exist_ok=True)
     net_file(name).touch()
     mount_file(name).touch()
     # One process makes both: `--wd` is left out, since the old directory is still right here.
@@ -107,6 +108,13 @@ def remove(name: str) -> None:
     for path in (net_file(name), mount_file(name)):
         mounts.unmount_all(path)
         path.unlink(missing_ok=True)
+
+
+def remove_places() -> None:
+    """Remove the host's directories that nodes have mounts on, unless somebody put something in them."""
+    for place in _PRIVATE_DIRECTORIES:
+        with contextlib.suppress(OSError):
+            Path(place).rmdir()
 
 
 def check_place() -> None:

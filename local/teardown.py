@@ -11,7 +11,7 @@ import secrets
 import shutil
 from typing import TYPE_CHECKING
 
-from local import buildah, cgroups, hostrecord, mounts, network, paths, processes
+from local import buildah, cgroups, mounts, namespaces, network, paths, processes
 from local.errors import LocalError
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def remove_everything() -> list[str]:
     # Not what is mounted in the cache: an image build may be at work there.
     problems = [*mounts.unmount_all(paths.cluster()), *mounts.unmount_all(paths.volumes())]
     problems += network.restore_host()
-    hostrecord.remove_directories()
+    if paths.cluster().exists():  # else these may be another cluster's
+        namespaces.remove_places()
     problems += cgroups.remove("")
     problems += discard_files()
     return problems

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from local import cluster, controlplane, hostrecord, lock, nodes, paths, processes, status
+from local import cluster, controlplane, lock, nodes, paths, processes, status
 from local.addresses import from_environment
 from local.api import Api
 from local.errors import LocalError
@@ -86,25 +85,3 @@ def test_pods_of_which_a_container_of_before_the_crash_is_said_to_run_are_untrue
     api = Api(from_environment({}))
     monkeypatch.setattr(api, "get", lambda _: {"items": pods})
     assert cluster._untrue_pods(SETUP, api) == ["slurm/init", "slurm/one"]
-
-
-def test_a_directory_made_on_the_host_is_removed_again_with_its_parents(directory: Path) -> None:
-    made = directory / "host" / "var" / "kubelet"
-    hostrecord.make_directory(made)
-    assert made.is_dir()
-    hostrecord.remove_directories()
-    assert not (directory / "host").exists()
-
-
-def test_a_directory_that_somebody_uses_meanwhile_stays(directory: Path) -> None:
-    made = directory / "kubelet"
-    hostrecord.make_directory(made)
-    (made / "theirs").touch()
-    hostrecord.remove_directories()
-    assert (made / "theirs").exists()
-
-
-def test_the_first_value_of_forwarding_is_the_one_that_is_put_back() -> None:
-    hostrecord.remember_forwarding("eth0", "0")
-    hostrecord.remember_forwarding("eth0", "1")
-    assert json.loads((paths.cluster() / "host.json").read_text())["forwarding"] == {"eth0": "0"}
