@@ -1,4 +1,4 @@
-"""A few requests to the API server without `kubectl`, whose start costs more than all of them together."""
+"""A few requests to the API server without `kubectl`, which takes longer to start: these are sent many times."""
 
 from __future__ import annotations
 
@@ -12,19 +12,7 @@ from local import paths
 from local.errors import LocalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from local.addresses import Addresses
-
-_PLURALS = {
-    "ServiceAccount": "serviceaccounts",
-    "ClusterRole": "clusterroles",
-    "ClusterRoleBinding": "clusterrolebindings",
-    "ConfigMap": "configmaps",
-    "Deployment": "deployments",
-    "Service": "services",
-}
-_MANAGER = "slurmstack-local"
 
 
 class ApiUnreachableError(Exception):
@@ -54,15 +42,6 @@ class Api:
             raise LocalError(f"the API server answered {status} to GET {path}: {_message(body)}")
         found: dict[str, Any] = json.loads(body)
         return found
-
-    def apply(self, objects: Iterable[dict[str, Any]]) -> None:
-        """Apply server-side: an object that is as it should be is not changed."""
-        for document in objects:
-            path = f"{object_path(document)}?fieldManager={_MANAGER}&force=true"
-            status, body = self.request("PATCH", path, json.dumps(document), "application/apply-patch+yaml")
-            if status not in {200, 201}:
-                name = f"{document['kind']} {document['metadata']['name']}"
-                raise LocalError(f"applying {name} failed ({status}): {_message(body)}")
 
     def ready_times(self) -> dict[str, float]:
         """Give, for each node that is Ready, when its kubelet last gave a sign, in seconds since 1970.
@@ -112,14 +91,6 @@ class Api:
             context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
             self._context = context
         return self._context
-
-
-def object_path(document: dict[str, Any]) -> str:
-    """Give the object's place in the API."""
-    version, metadata = document["apiVersion"], document["metadata"]
-    group = f"/api/{version}" if "/" not in version else f"/apis/{version}"
-    namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-    return f"{group}{namespace}/{_PLURALS[document['kind']]}/{metadata['name']}"
 
 
 def _runs(container: dict[str, Any]) -> bool:

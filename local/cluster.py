@@ -236,7 +236,11 @@ def _settle(setup: Setup, step: Step) -> None:
     """Apply the cluster's own objects, and wait until nodes and DNS answer."""
     api = Api(setup.addresses)
     hosts = configs.host_names(Path("/etc/hosts").read_text())
-    api.apply(manifests.system_objects(setup.addresses, nodes.upstream_servers(), hosts))
+    objects = {"kind": "List", "items": manifests.system_objects(setup.addresses, nodes.upstream_servers(), hosts)}
+    kubectl = [str(kubectl_path()), f"--kubeconfig={paths.kubeconfig()}", f"--cache-dir={paths.cluster()}/kubectl"]
+    # Server-side: an object that is as it should be is not changed.
+    options = ["--server-side", "--force-conflicts", "--field-manager=slurmstack-local"]
+    shell.run([*kubectl, "apply", *options, "--filename=-"], stdin=json.dumps({"apiVersion": "v1", **objects}))
     _wait_for_nodes(setup, api, step)
     deadline = time.monotonic() + _DNS_READY_S
     name = f"kubernetes.default.svc.{configs.CLUSTER_DOMAIN}"
