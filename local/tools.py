@@ -97,14 +97,6 @@ class Tools:
             return self.tree / relative
         return Path("/") / relative
 
-    def newest(self, pattern: str) -> Path:
-        """Give the file that a pattern such as `boot/vmlinuz-*` matches, the latest: in the tree, else on the host."""
-        for base in filter(None, (self.tree, Path("/"))):
-            found = sorted(base.glob(pattern), key=lambda path: path.stat().st_mtime)
-            if found:
-                return found[-1]
-        raise LocalError(f"no {pattern} in {self.tree or 'our cache'} or on this machine", "remove cache/tools")
-
     def cni_directory(self) -> Path:
         """Give the directory of the CNI plugins."""
         for candidate in _CNI_DIRS:

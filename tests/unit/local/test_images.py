@@ -120,23 +120,6 @@ def test_a_full_disk_is_told_before_anything_is_built(report: PlainReport, monke
         images.ensure_images(report)
 
 
-def test_a_long_step_of_a_build_is_told_as_long_as_it_says_anything(
-    report: PlainReport, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    told: list[str] = []
-    monkeypatch.setattr("local.report._Step.progress", lambda _self, _done, _total, detail: told.append(detail))
-
-    def build(*, target: str, on_line: Any, **_: object) -> None:
-        for line in ("STEP 3/9: RUN make", "cc plugin.c", "cc more.c") if target == "spank" else ():
-            on_line(line)
-
-    store: Any = SimpleNamespace(directory=tmp_path, build=build)
-    found = images.ImageSet(slurm_version="24.11", tag="24.11-x", archive=tmp_path / "key/images.tar")
-    images._build_stages(report, store, found, APT, "base")
-
-    assert told == ["spank: RUN make"] * 3
-
-
 def test_a_failed_build_leaves_no_archive_and_nothing_beside_it(
     report: PlainReport, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
