@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +21,6 @@ from local import (
     build,
     configs,
     controlplane,
-    dns,
     files,
     imagestore,
     lock,
@@ -61,7 +61,7 @@ def up(report: Report, images: Callable[[], Path]) -> None:
     Raises `LocalError` where the machine does not allow it, before anything is touched if that can be known.
     """
     _require_root()
-    namespaces.check_place()
+    paths.close()
     with lock.exclusive():
         _require_removed(teardown.finish_removal())
         setup, ours = _prepare(report, images)
@@ -243,8 +243,7 @@ def _settle(setup: Setup, step: Step) -> None:
     shell.run([*kubectl, "apply", *options, "--filename=-"], stdin=json.dumps({"apiVersion": "v1", **objects}))
     _wait_for_nodes(setup, api, step)
     deadline = time.monotonic() + _DNS_READY_S
-    name = f"kubernetes.default.svc.{configs.CLUSTER_DOMAIN}"
-    while not dns.answers(setup.addresses.dns_service, name):
+    while not _dns_serves(setup.addresses.dns_service):
         step.progress(0, 0, "CoreDNS")
         _require_daemons(setup)
         if time.monotonic() > deadline:
@@ -253,6 +252,15 @@ def _settle(setup: Setup, step: Step) -> None:
                 msg, f"look at: {kubectl_path()} --kubeconfig {paths.kubeconfig()} -n kube-system get pods"
             )
         time.sleep(0.1)
+
+
+def _dns_serves(address: str) -> bool:
+    """Connect to it, which proves route, kube-proxy, pod and CoreDNS: nobody is led to one that is not ready."""
+    try:
+        socket.create_connection((address, 53), timeout=0.5).close()
+    except OSError:
+        return False
+    return True
 
 
 def _wait_for_nodes(setup: Setup, api: Api, step: Step) -> None:

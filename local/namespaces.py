@@ -13,7 +13,6 @@ import os
 from pathlib import Path
 
 from local import mounts, paths
-from local.errors import LocalError
 from local.shell import run
 
 CONTROL = "control"
@@ -115,14 +114,6 @@ def remove_places() -> None:
     for place in _PRIVATE_DIRECTORIES:
         with contextlib.suppress(OSError):
             Path(place).rmdir()
-
-
-def check_place() -> None:
-    """Refuse a place that a node could not see, because it has a `/run` of its own; close it to other users."""
-    for hidden in ("/run", "/proc", "/sys", "/dev"):
-        if paths.root().is_relative_to(Path(hidden).resolve()):
-            raise LocalError(f"SLURMSTACK_LOCAL_DIR={paths.root()} is below {hidden}", "choose a place on a disk")
-    paths.close()
 
 
 def _directory() -> Path:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from local import cgroups, configs, namespaces, network, paths, processes
 from local.errors import LocalError
 from local.shell import run
+from local.tools import CNI_PLUGINS
 
 if TYPE_CHECKING:
     import subprocess
@@ -120,7 +121,7 @@ def _write_files(setup: Setup, name: str) -> None:
     addresses = setup.addresses
     servers = "".join(f"nameserver {server}\n" for server in upstream_servers())
     files = {
-        "containerd.toml": configs.containerd_config(directory, setup.tools.cni_directory()),
+        "containerd.toml": configs.containerd_config(directory, setup.tools.file(CNI_PLUGINS)),
         "kubelet.yaml": configs.kubelet_config(addresses, name, directory, pki),
         "kube-proxy.yaml": configs.proxy_config(addresses, name, pki),
         "net.d/10-slurmstack.conflist": configs.cni_config(addresses.pods_of(index_of(name)), network.mtu()),
