@@ -33,6 +33,7 @@ _KUBERNETES_PROGRAMS = (
     "kube-proxy",
     "kubectl",
 )
+_WAY_OUT = "run again, it goes on where it stopped; where modules cannot be fetched, check `go env GOPROXY`"
 _VERSION_PACKAGE = "k8s.io/component-base/version"
 
 
@@ -189,20 +190,7 @@ def _build(go: str, module: Module, target: Path, step: Step) -> None:
 
         status, tail = follow(command, on_line, env=_go_env(module), cwd=module.source)
         if status != 0:
-            raise LocalError(explain_failure(module.name, tail), _hint(tail))
+            # Names of packages that went well say nothing.
+            telling = [line for line in tail if re.search(r"[: ]", line) and not line.startswith("go: downloading")]
+            raise LocalError(f"building {module.name} failed: {'; '.join((telling or tail)[-4:])}", _WAY_OUT)
     shutil.rmtree(caches, ignore_errors=True)
-
-
-def explain_failure(name: str, tail: Sequence[str]) -> str:
-    """Quote the lines that say why; names of packages that went well are noise."""
-    telling = [line for line in tail if re.search(r"[: ]", line) and not line.startswith("go: downloading")]
-    return f"building {name} failed: " + "; ".join((telling or list(tail))[-4:])
-
-
-def _hint(tail: Sequence[str]) -> str:
-    text = "\n".join(tail)
-    if "no space left on device" in text:
-        return "free some space and run again; the build goes on where it stopped"
-    if re.search(r"dial tcp|i/o timeout|no such host|connection refused|410 Gone|TLS handshake", text):
-        return "the Go module proxy could not be reached: check `go env GOPROXY` and the network, then run again"
-    return "run again; if it fails in the same way, read the lines above"
