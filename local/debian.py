@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 import shutil
 import ssl
@@ -62,9 +63,10 @@ def read_apt_settings() -> AptSettings:
         )
     )
     configuration = _apt_output("apt-config", "dump")
-    codename = _os_release().get("VERSION_CODENAME", "")
+    release = platform.freedesktop_os_release()
+    codename = release.get("VERSION_CODENAME", "")
     mirror = os.environ.get(MIRROR_VARIABLE)
-    ours = _os_release().get("ID") == "debian"
+    ours = release["ID"] == "debian"
     if not mirror and ours:
         mirror = _first(targets, {codename, "stable"})
     if not mirror:
@@ -109,11 +111,6 @@ def _apt_output(*command: str) -> str:
         return ""
     done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
     return done.stdout
-
-
-def _os_release() -> dict[str, str]:
-    text = Path("/etc/os-release").read_text(encoding="utf-8") if Path("/etc/os-release").exists() else ""
-    return {key: value.strip('"') for key, _, value in (line.partition("=") for line in text.splitlines())}
 
 
 def sources_list(suite: str, apt: AptSettings) -> str:

@@ -9,7 +9,6 @@ A change of a program in images/ costs seconds; the first build of a Slurm versi
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,7 +32,6 @@ KEEP_BUILDS = 4
 """Builds whose archives stay: two Slurm versions, now and before the last change."""
 
 _STAGES = ("common", "spank", *ROLES)
-_STEP = re.compile(r"STEP \d+/\d+: (\w+ .{0,40})|^(?:Unpacking |Setting up |Get:).{0,40}")
 _ARCHIVE = "images.tar"
 _NEEDED_GB = 4
 
@@ -134,7 +132,6 @@ def _build_stages(report: Report, buildah: Buildah, images: ImageSet, apt: debia
         shell.threads(2) as pool,
     ):
         done = 0
-        last = dict.fromkeys(_STAGES, "")
 
         def build(*targets: str) -> None:
             nonlocal done
@@ -147,11 +144,7 @@ def _build_stages(report: Report, buildah: Buildah, images: ImageSet, apt: debia
                 done += 1
 
         def tell(target: str, line: str) -> None:
-            found = _STEP.search(line)
-            if found:
-                last[target] = found[1] or found[0]
-            # At each line: else a long step looks as if nothing happened.
-            step.progress(done, len(_STAGES), f"{target}: {last[target]}")
+            step.progress(done, len(_STAGES), f"{target}: {line[:60]}")
 
         build("common")
         plugin, controller = pool.submit(build, "spank"), pool.submit(build, "controller")

@@ -11,7 +11,7 @@ import secrets
 import shutil
 from typing import TYPE_CHECKING
 
-from local import buildah, cgroups, mounts, namespaces, network, paths, processes
+from local import buildah, cgroups, mounts, namespaces, network, paths
 from local.errors import LocalError
 
 if TYPE_CHECKING:
@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 
 def stop_everything() -> None:
-    """Kill all recorded daemons, kubelets first, so that none restarts a pod; then what is left in our cgroups."""
-    recorded = sorted(path.stem for path in paths.run().glob("*.json"))
-    for prefix in ("kubelet-", "kube-proxy-", "containerd-", ""):
-        for component in recorded:
-            if component.startswith(prefix):
-                processes.stop(component)
+    """Kill all that is in our cgroups, again and again: a kubelet may start a pod meanwhile."""
     left = cgroups.kill_all()
     if left:
         raise LocalError(f"these processes cannot be killed: {sorted(left)}", "they may wait for a disk; try again")

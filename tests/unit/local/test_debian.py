@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def apt(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.delenv(debian.MIRROR_VARIABLE, raising=False)
     monkeypatch.delenv(debian.SECURITY_VARIABLE, raising=False)
     monkeypatch.setattr(debian, "_apt_output", lambda *command: answers[command[0]])
-    monkeypatch.setattr(debian, "_os_release", lambda: RELEASE)
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: RELEASE)
     return answers
 
 
@@ -60,7 +61,7 @@ def test_a_mirror_in_the_environment_goes_first_and_does_not_drop_the_security_u
 
 @pytest.mark.usefixtures("apt")
 def test_a_machine_that_is_no_debian_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debian, "_os_release", lambda: {"ID": "ubuntu", "VERSION_CODENAME": "noble"})
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: {"ID": "ubuntu", "VERSION_CODENAME": "noble"})
 
     with pytest.raises(LocalError) as error:
         debian.read_apt_settings()
