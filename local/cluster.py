@@ -124,15 +124,6 @@ def restart_node(name: str, report: Report) -> None:
             _wait_for_nodes(setup, Api(setup.addresses), step)
 
 
-def stop_node(name: str, report: Report) -> None:
-    """Take a node's power away and leave it off; `up` or `restart_node` brings it back."""
-    _require_root()
-    with lock.exclusive():
-        _existing(name)
-        with report.step(f"Switch {name} off"):
-            nodes.kill(name)
-
-
 def load_archive(path: Path) -> bool:
     """Import an image archive on every node; False when all of them had it already."""
     return imagestore.load(_existing(), path)
