@@ -22,6 +22,7 @@ from local import (
     configs,
     controlplane,
     files,
+    imageseed,
     imagestore,
     lock,
     manifests,
@@ -42,7 +43,7 @@ from local.controlplane import Setup
 from local.errors import LocalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from local.addresses import Addresses
     from local.report import Report, Step
@@ -126,7 +127,7 @@ def restart_node(name: str, report: Report) -> None:
 
 def load_archive(path: Path) -> bool:
     """Import an image archive on every node; False when all of them had it already."""
-    return imagestore.load(_existing(), path)
+    return bool(imagestore.load(_existing(), path))
 
 
 def kubectl_path() -> Path:
@@ -199,28 +200,20 @@ def _runs(setup: Setup) -> bool:
 def _start(setup: Setup, step: Step, archive: Path) -> None:
     """Start all that does not run: the nodes' containerd and images while the API server comes up."""
     controlplane.ensure_network(setup)
-    with ThreadPoolExecutor(len(setup.nodes)) as pool:
+    with ThreadPoolExecutor(1) as pool:
         controlplane.ensure_store_and_api(setup)
         for name in setup.nodes:
             nodes.ensure_machine(setup, name)
         everything = [*archives.places(setup.binaries).values(), archive]
-        furnished = [pool.submit(_furnish, setup, name, everything) for name in setup.nodes]
+        furnished = pool.submit(imageseed.furnish, setup, setup.nodes, everything)
         api = Api(setup.addresses)
         step.progress(1, 3, "API server")
         controlplane.wait_ready(api)
         controlplane.ensure_controllers(setup)
         step.progress(2, 3, "nodes and their images")
-        for future in furnished:
-            future.result()
+        furnished.result()
     for name in setup.nodes:
         nodes.ensure_kubelet(setup, name)
-
-
-def _furnish(setup: Setup, name: str, everything: Sequence[Path]) -> None:
-    """See that a node's containerd runs and has the images of these archives, before its kubelet asks for them."""
-    nodes.ensure_containerd(setup, name)
-    for archive in everything:
-        imagestore.load_on(setup, name, archive)
 
 
 def _settle(setup: Setup, step: Step) -> None:

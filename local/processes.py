@@ -111,14 +111,21 @@ def _spawn_waiting(command: Sequence[str], env: Mapping[str, str], log: Path, re
     )
 
 
-def stop(component: str) -> None:
-    """Kill a component. Does nothing when it does not run."""
-    record = record_of(component)
+def stop(component: str, *, grace_s: float = 0) -> bool:
+    """Stop a component: SIGTERM when it has time, then SIGKILL. Does nothing when it does not run.
+
+    Returns whether it ended by itself or had done so before.
+    """
+    record, by_itself = record_of(component), True
     if record is not None and record.is_alive():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(record.pid, signal.SIGKILL)
+        if grace_s > 0:
+            _signal(record, signal.SIGTERM)
+            _wait_gone(record, grace_s)
+        by_itself = not record.is_alive()
+        _signal(record, signal.SIGKILL)
         _wait_gone(record, 10)
     _record_path(component).unlink(missing_ok=True)
+    return by_itself
 
 
 def log_tail(component: str, lines: int = 8) -> str:
@@ -138,6 +145,12 @@ def _rotate(log: Path) -> None:
     """Keep one older file: logs are bounded at each start, not while a daemon runs."""
     if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
         log.replace(log.with_suffix(".log.1"))
+
+
+def _signal(record: Record, number: signal.Signals) -> None:
+    if record.is_alive():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(record.pid, number)
 
 
 def _wait_gone(record: Record, timeout_s: float) -> None:

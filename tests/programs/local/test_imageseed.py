@@ -1,0 +1,194 @@
+"""Seeds of containerd's directory, with one that only writes files; the real one: tests/e2e/test_make_up.py."""
+
+from __future__ import annotations
+
+import shutil
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from local import imageseed, imagestore, nodes, paths, processes
+from local.errors import LocalError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BLOB = "io.containerd.content.v1.content/blobs/sha256/layer"
+DATABASE = "io.containerd.metadata.v1.bolt/meta.db"
+NAMES = ["node-0", "node-1"]
+
+
+@pytest.fixture
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path / "slurmstack"))
+    program = tmp_path / "containerd"
+    program.write_text("1.6")
+    return SimpleNamespace(tools=SimpleNamespace(path=lambda name: str(tmp_path / name)))
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    found = tmp_path / "images.tar"
+    found.write_text("layer")
+    return found
+
+
+@pytest.fixture
+def imports(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which nodes imported, in order; each containerd was asked to end by itself before its directory was kept."""
+    taken: list[str] = []
+
+    def load_on(_setup: Any, node: str, archive: Path) -> bool:
+        marker = paths.node(node) / "images" / archive.name
+        if marker.exists():
+            return False
+        for path in (BLOB, DATABASE):
+            target = paths.node(node) / "containerd" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(archive.read_text())
+        marker.parent.mkdir(exist_ok=True)
+        marker.touch()
+        taken.append(node)
+        return True
+
+    monkeypatch.setattr(imagestore, "load_on", load_on)
+    monkeypatch.setattr(nodes, "ensure_containerd", lambda _setup, _index: None)
+
+    def stop(component: str, grace_s: float) -> bool:
+        taken.append(f"{component} ended {grace_s}")
+        return True
+
+    monkeypatch.setattr(processes, "stop", stop)
+    return taken
+
+
+def fresh(*names: str) -> None:
+    for name in names:
+        (paths.node(name) / "containerd").mkdir(parents=True)
+
+
+def inode(node: str, path: str) -> int:
+    return (paths.node(node) / "containerd" / path).stat().st_ino
+
+
+def test_the_first_node_imports_and_the_second_is_linked(setup: Any, archive: Path, imports: list[str]) -> None:
+    fresh(*NAMES)
+    imageseed.furnish(setup, NAMES, [archive])
+    assert imports == ["node-0", "containerd-node-0 ended 30"]
+    assert inode("node-0", BLOB) == inode("node-1", BLOB)
+
+
+def test_what_containerd_writes_into_is_never_shared(setup: Any, archive: Path, imports: list[str]) -> None:
+    fresh(*NAMES)
+    imageseed.furnish(setup, NAMES, [archive])
+    kept = (imageseed.seed_of(setup, [archive]) / "containerd" / DATABASE).stat().st_ino
+    assert len({inode("node-0", DATABASE), inode("node-1", DATABASE), kept}) == 3
+
+
+def test_a_later_cluster_imports_nothing(setup: Any, archive: Path, imports: list[str]) -> None:
+    fresh("node-0")
+    imageseed.furnish(setup, ["node-0"], [archive])
+    imports.clear()
+    fresh("node-1", "node-2")
+    imageseed.furnish(setup, ["node-1", "node-2"], [archive])
+    assert imports == []
+
+
+def test_other_images_are_another_seed(setup: Any, archive: Path, imports: list[str], tmp_path: Path) -> None:
+    fresh(*NAMES)
+    imageseed.furnish(setup, ["node-0"], [archive])
+    archive.write_text("another layer")
+    imageseed.furnish(setup, ["node-1"], [archive])
+    assert "node-1" in imports
+    assert len(list((paths.cache() / "containerd").iterdir())) == 2
+
+
+def test_a_node_that_has_run_imports_what_it_lacks(setup: Any, archive: Path, imports: list[str]) -> None:
+    fresh(*NAMES)
+    imageseed.furnish(setup, ["node-0"], [archive])
+    (paths.node("node-1") / "containerd" / "of a container").touch()
+    imageseed.furnish(setup, NAMES, [archive])
+    assert imports[-1] == "node-1"
+
+
+def damage(seed: Path, how: str) -> None:
+    match how:
+        case "a blob is gone":
+            (seed / "containerd" / BLOB).unlink()
+        case "a blob is cut short":
+            whole = seed / "containerd" / BLOB
+            whole.unlink()  # the node that has it too keeps it
+            whole.write_text("")
+        case "the markers are gone":
+            shutil.rmtree(seed / "images")
+            (seed / "sizes.json").unlink()
+
+
+@pytest.mark.parametrize("how", ["a blob is gone", "a blob is cut short", "the markers are gone"])
+def test_a_damaged_seed_is_made_anew(setup: Any, archive: Path, imports: list[str], how: str) -> None:
+    fresh(*NAMES)
+    imageseed.furnish(setup, ["node-0"], [archive])
+    damage(imageseed.seed_of(setup, [archive]), how)
+    imports.clear()
+    imageseed.furnish(setup, ["node-1"], [archive])
+    fresh("node-2")
+    imageseed.furnish(setup, ["node-2"], [archive])
+    assert [node for node in imports if node.startswith("node")] == ["node-1"]
+    assert (paths.node("node-2") / "containerd" / BLOB).read_text() == "layer"
+
+
+@pytest.mark.parametrize("what", ["a file", "a dangling link", "a dangling link in it"])
+def test_something_odd_in_the_cache_keeps_no_node_from_its_images(
+    setup: Any, archive: Path, imports: list[str], what: str
+) -> None:
+    place = paths.cache() / "containerd"
+    match what:
+        case "a file":
+            place.parent.mkdir(parents=True)
+            place.touch()
+        case "a dangling link":
+            place.parent.mkdir(parents=True)
+            place.symlink_to("nowhere")
+        case _:
+            place.mkdir(parents=True)
+            (place / "odd").symlink_to("nowhere")
+    fresh(*NAMES)
+    imageseed.furnish(setup, NAMES, [archive])
+    assert all((paths.node(name) / "containerd" / BLOB).exists() for name in NAMES)
+
+
+def test_what_a_killed_containerd_has_left_is_not_kept(
+    setup: Any, archive: Path, imports: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "stop", lambda _component, grace_s: grace_s < 0)
+    fresh(*NAMES)
+    imageseed.furnish(setup, NAMES, [archive])
+    assert imports == NAMES
+    assert not imageseed.seed_of(setup, [archive]).exists()
+
+
+def test_where_links_cannot_be_made_every_node_imports(
+    setup: Any, archive: Path, imports: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: Any, **_options: Any) -> None:
+        raise LocalError("Invalid cross-device link")
+
+    monkeypatch.setattr(imageseed, "run", refuse)
+    fresh(*NAMES)
+    imageseed.furnish(setup, NAMES, [archive])
+    assert [node for node in imports if node in NAMES] == NAMES
+    assert list((paths.cache() / "containerd").iterdir()) == []
+
+
+def test_only_the_last_seeds_stay(setup: Any, archive: Path, imports: list[str]) -> None:
+    for number, content in enumerate(("first", "second", "third layer")):
+        archive.write_text(content)
+        imageseed.furnish(setup, fresh_one(str(number)), [archive])
+    assert len(list((paths.cache() / "containerd").iterdir())) == imageseed.KEEP_SEEDS
+    assert imageseed.seed_of(setup, [archive]).is_dir()
+
+
+def fresh_one(name: str) -> list[str]:
+    fresh(f"node-{name}")
+    return [f"node-{name}"]
