@@ -186,8 +186,6 @@ def _forget_old(buildah: Buildah, base: str) -> None:
     builds = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
     for path in builds[KEEP_BUILDS:]:
         shutil.rmtree(path, ignore_errors=True)
-    # Earlier commits kept all images a second time, as containerd has them.
-    shutil.rmtree(paths.cache() / "containerd", ignore_errors=True)
     tags = {path.name for path in builds[:KEEP_BUILDS]}
     suite = base.rpartition(":")[2].partition("-")[0]
     buildah.remove([name for name in buildah.images() if _is_old(name, tags, suite, base)])
