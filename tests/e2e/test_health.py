@@ -15,6 +15,7 @@ from local.report import PlainReport
 from tests.e2e.asking_doctor import first
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 from tests.fakes.gpus import FakeGpus
+from tests.stacks import with_change
 
 INTERVAL = 10
 MOVES = 'test -n "$SLURM_RESTART_COUNT" || sleep 300; sleep 15'
@@ -61,7 +62,8 @@ def healthy(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
     """
     before = slurm.sections
     machines = {"requeue_after": 5, "release": "cordon", "release_after": 0}
-    slurm.change("health", {"interval": INTERVAL, "machines": machines})
+    slurm.sections = with_change(before, "slurm.settings.HealthCheckInterval", INTERVAL)
+    slurm.change("health", {"machines": machines})
     slurm.await_idle("default-0", "default-1")
     yield slurm
     for machine in ("node-0", "node-1"):
