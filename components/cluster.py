@@ -320,7 +320,7 @@ class SlurmCluster(pulumi.ComponentResource):
         args = RestArgs(
             scope=self._scope,
             rest=config.rest,
-            dashboard=config.dashboard if config.dashboard.enabled else None,
+            dashboard=config.dashboard.enabled,
             has_prometheus=config.monitoring.install,
             secrets=self.secrets,
             configuration=self.configuration,

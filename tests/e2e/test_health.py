@@ -13,6 +13,7 @@ from images.health.node_tests.results import decode
 from tests.e2e.asking_doctor import first
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 from tests.fakes.gpus import FakeGpus
+from tests.stacks import with_change
 from tests.switched_off import switch_off
 
 INTERVAL = 10
@@ -60,7 +61,8 @@ def healthy(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
     """
     before = slurm.sections
     machines = {"requeue_after": 5, "release": "cordon", "release_after": 0}
-    slurm.change("health", {"interval": INTERVAL, "machines": machines})
+    slurm.sections = with_change(before, "slurm.settings.HealthCheckInterval", INTERVAL)
+    slurm.change("health", {"machines": machines})
     slurm.await_idle("default-0", "default-1")
     yield slurm
     for machine in ("node-0", "node-1"):

@@ -138,14 +138,6 @@ def test_backups_that_none_makes_are_told_and_those_that_were_made_are_not(promt
     assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
 
 
-def test_how_often_backups_are_rehearsed_is_the_stack_s_own(promtool: str, tmp_path: Path) -> None:
-    sections = with_change(existing_full(), "backup.rehearse_every", "7d")
-    rehearsed = {REHEARSED.format("status_last_successful_time"): "-700000x200"}
-    weekly = alerts_of(load_config(sections))
-    assert alerts.wrong(promtool, tmp_path, rules_file(weekly), [("BackupUnrehearsed", rehearsed, True)]) == ""
-    assert alerts.wrong(promtool, tmp_path, rules_file(), [("BackupUnrehearsed", rehearsed, False)]) == ""
-
-
 def test_a_volume_of_homes_that_is_nearly_full_is_told_like_the_jail_s(promtool: str, tmp_path: Path) -> None:
     apart = rules_file(alerts_of(load_config(with_change(existing_full(), "jail.homes", {}))))
     full = {JAIL.format('disk_used_ratio{path="/jail/home', 0): "0.91x200"}
