@@ -1,6 +1,7 @@
 """What must hold between settings given key by key and the sections that write the same keys.
 
-A setting wins over what a section writes. Refused is what would cut the cluster off, or let a limit not hold.
+A setting wins over a default of ours. Refused is what would cut the cluster off, or let a limit not hold, and what the
+stack file itself says twice: nobody can know which one was meant.
 """
 
 from __future__ import annotations
@@ -28,12 +29,50 @@ _ALWAYS_OURS = {
 }
 """Keys that belong to pods, Services and keys of ours, and the section that decides about them."""
 
+_SAME = {
+    "accountingstorageenforce": "accounting.enforce",
+    "licenses": "licenses",
+    "preempttype": "preemption.type",
+    "preemptmode": "preemption.mode",
+    "preemptexempttime": "preemption.exempt_time",
+    "prioritytype": "priority",
+    "prioritydecayhalflife": "priority.decay_half_life",
+    "priorityusageresetperiod": "priority.usage_reset_period",
+    "prioritymaxage": "priority.max_age",
+    "priorityweightfairshare": "priority.weights.fairshare",
+    "priorityweightqos": "priority.weights.qos",
+    "priorityweightpartition": "priority.weights.partition",
+    "priorityweightage": "priority.weights.age",
+    "priorityweightjobsize": "priority.weights.job_size",
+    "priorityweightassoc": "priority.weights.association",
+    "priorityweighttres": "priority.weights.tres",
+}
+"""Keys of slurm.conf and the fields that write them."""
+
 _OF_THE_WORKER = ("proctracktype", "taskplugin", "jobacctgathertype")
 """Keys that each worker decides about by its machine, where it holds jobs to what they asked for."""
 
 
+_SAME_IN_PARTITIONS = {
+    "nodes": "pools",
+    "default": "default",
+    "maxtime": "max_time",
+    "defaulttime": "default_time",
+    "allowaccounts": "allow_accounts",
+    "denyaccounts": "deny_accounts",
+    "allowgroups": "allow_groups",
+    "allowqos": "allow_qos",
+    "denyqos": "deny_qos",
+    "qos": "qos",
+    "prioritytier": "priority_tier",
+    "priorityjobfactor": "priority_job_factor",
+    "preemptmode": "preempt_mode",
+}
+"""Options of a `PartitionName` line and the fields that write them."""
+
+
 def setting_problems(sections: Sections) -> Iterator[Problem]:
-    """Keys that are not free."""
+    """Keys that are not free, and what is said twice."""
     slurm: Slurm | None = sections.get("slurm")
     if slurm is not None:
         for key in slurm.settings:
@@ -41,6 +80,12 @@ def setting_problems(sections: Sections) -> Iterator[Problem]:
         yield from _job_submit(slurm, sections.get("job_submit"))
         yield from _accounts_without_enforcement(slurm, sections)
         yield from _not_recorded(slurm, sections)
+    for name, partition in sections.get("partitions").items():
+        for key in partition.settings:
+            field = _SAME_IN_PARTITIONS.get(key.lower())
+            if field in partition.model_fields_set:
+                message = f"has the key {key!r}, and {field} says the same thing; remove one of them"
+                yield Problem(f"partitions.{name}.settings", message)
 
 
 def _setting(key: str, sections: Sections) -> Iterator[Problem]:
@@ -54,6 +99,22 @@ def _setting(key: str, sections: Sections) -> Iterator[Problem]:
             f"confinement: off in {', '.join(f'worker_nodes.{name}' for name in confining)}"
         )
         yield Problem("slurm.settings", message)
+    field = _SAME.get(key.lower())
+    if field is not None and _is_written(field, sections):
+        yield Problem("slurm.settings", f"has the key {key!r}, and {field} says the same thing; remove one of them")
+
+
+def _is_written(path: str, sections: Sections) -> bool:
+    """Whether the stack file itself has a value at a dotted path."""
+    section, *fields = path.split(".")
+    if section not in sections.written:
+        return False
+    value = sections.get(section)
+    for field in fields:
+        if not isinstance(value, BaseModel) or field not in value.model_fields_set:
+            return False
+        value = getattr(value, field)
+    return value is not None and value != {}
 
 
 def _job_submit(slurm: Slurm, rules: JobSubmit | None) -> Iterator[Problem]:

@@ -49,8 +49,8 @@ class Otlp(Section):
     """Its address without `/v1/logs`, which is added."""
 
     image: Image
-    """Full name of an image of the OpenTelemetry Collector with `filelog`, `file_storage` and `otlphttp`. The distribution `contrib` has them. None of ours: it is
-    pulled as it is."""
+    """Full name of an image of the OpenTelemetry Collector with `filelog`, `file_storage` and `otlphttp`. The
+    distribution `contrib` has them. None of ours: it is pulled as it is."""
 
     headers: dict[Header, SecretName] = Field(default_factory=dict, max_length=16)
     """Header of each request -> Secret in the cluster's namespace, which you make yourself, with its content in the key
