@@ -55,7 +55,7 @@ def test_a_setting_of_the_users_own_wins(plugin: str, setting: str, *, made: boo
     ("labels", "message"),
     [
         (["a b"], "topology.labels.0: 'a b' is not a key that Kubernetes takes"),
-        (["rack", "rack"], "topology.labels: [\"rack\", \"rack\"] has 'rack' more than once"),
+        (["rack", "rack"], 'topology.labels: ["rack", "rack"] has \'rack\' more than once'),
     ],
 )
 def test_labels_that_no_node_can_have_are_refused(labels: list[str], message: str) -> None:
