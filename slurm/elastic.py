@@ -100,7 +100,7 @@ def _conf(name: str, pool: WorkerPool) -> str:
 
 
 def settings(name: str, pool: WorkerPool) -> str:
-    """What the program `elastic` is told of a pool (images/elastic/view.py)."""
+    """What the program `elastic` is told of a pool (images/common/elastic/view.py)."""
     assert isinstance(pool.size, Range)
     said: dict[str, Any] = {
         "min": pool.size.min,

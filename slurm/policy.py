@@ -32,7 +32,7 @@ from slurm.conf import effective_settings, enforcement
 from slurm.names import ACCOUNTING_HOST, CONTROLLER_HOST, SLURMCTLD_PORT, SLURMDBD_PORT
 
 VERSION = 1
-"""Of the document's format, which `images/accounting/document.py` reads."""
+"""Of the document's format, which `images/common/policy/document.py` reads."""
 
 DEFAULT_ACCOUNT = "default"
 """The account of all users where the stack file declares none, so that records have one."""

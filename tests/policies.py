@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from images.accounting.document import Policy, State, load
+from images.common.policy.document import Policy, State, load
 
 ACCOUNTS = ("a", "b", "c", "d")
 USERS = ("ann", "ben", "cid")

@@ -1,4 +1,4 @@
-"""Nodes, and what their checks found: the comment in which each has told it (images/health/report.py)."""
+"""Nodes, and what their checks found: the comment in which each has told it (images/common/health/report.py)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from images.health import slurm
-from images.health.report import Report, decode, note_of, stamp
-from images.health.slurm import Record
-from images.health.watch.view import Finding
+from images.common.health import slurm
+from images.common.health.finding import Finding
+from images.common.health.report import Report, decode, note_of, stamp
+from images.common.health.slurm import Record
 
 Verdict = Literal["well", "failing", "unknown", "asleep"]
 """Of a node as a whole. `failing`: a check fails, or keeps the node drained. `unknown`: no report, an old one, a check

@@ -13,7 +13,7 @@ from cli.health.nodes import Nodes, in_order, parse_nodes
 from cli.kubectl.client import Kubectl, complaint, hint_after, in_controller
 from cli.status.pods import Pod, pod_of
 from config.errors import nearest
-from images.health.slurm import SlurmError
+from images.common.health.slurm import SlurmError
 from slurm.health import TESTER, WATCH
 from slurm.names import WORKER
 from slurm.rights import WITHOUT_SET_UP

@@ -18,8 +18,8 @@ from cli.kubectl.client import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, if_slurmdb
 from cli.kubectl.rollout import worked_jobs
 from cli.stack import Stack
 from config.cluster import ClusterConfig
-from images.accounting.document import DEFAULT_QOS, State, load, untouched_default_qos
-from images.accounting.plan import plan
+from images.common.policy.document import DEFAULT_QOS, State, load, untouched_default_qos
+from images.common.policy.plan import plan
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST
 from slurm.policy import COMPONENT, environment, policy_document
 

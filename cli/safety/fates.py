@@ -12,10 +12,10 @@ from typing import Literal
 
 from cli.safety.changed import ClusterChange, partitions_in, size_of
 from cli.safety.queue import Queue
+from images.common.elastic.members import members
+from images.common.elastic.view import Node
+from images.common.elastic.view import Pool as ElasticPool
 from images.common.slurm_jobs import Job
-from images.elastic.members import members
-from images.elastic.view import Node
-from images.elastic.view import Pool as ElasticPool
 
 Fate = Literal["nothing", "waits", "stays_pending", "never_starts", "ends"]
 

@@ -10,11 +10,11 @@ import typer
 
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, complaint, in_controller
+from images.common.leaving import without_block
+from images.common.slurm_conf import IN_FORCE
 from images.common.slurm_conf import SLURM_CONF as CONF
 from images.common.slurm_jobs import ENDED, Job, JobList
 from images.common.slurm_records import NotUnderstoodError
-from images.controller.configuration import SLURM_CONF
-from images.controller.leaving import without_block
 from slurm.names import CONTROLLER, CONTROLLER_HOST
 
 JOBS = JobList("id", "user", "partitions", "state", "node_list", "left", "limit", "wanted")
@@ -48,7 +48,7 @@ class Queue:
 
 def read_queue(kubectl: Kubectl, namespace: str) -> Queue:
     """Ask slurmctld, in one call. Raises Failure with the reason if it does not answer."""
-    script = f"cat {SLURM_CONF} && echo '{_END_OF_FILE}' && timeout {_TIMEOUT} env {JOBS.shell}"
+    script = f"cat {IN_FORCE} && echo '{_END_OF_FILE}' && timeout {_TIMEOUT} env {JOBS.shell}"
     done = in_controller(kubectl, namespace, "sh", "-c", script)
     if done.returncode != 0:
         raise Failure(complaint(done) if done.returncode != 124 else f"no answer within {_TIMEOUT} s")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from images.accounting.commands import commands, tool
-from images.accounting.document import Policy, State
-from images.accounting.plan import Change, Plan, plan
 from images.accounting.present import Slurm, SlurmError, UnreachableError, active_jobs, read
+from images.common.policy.document import Policy, State
+from images.common.policy.plan import Change, Plan, plan
 from images.common.process import RefusedError
 from images.common.slurm_records import nodes_in
 from images.common.wait import Clock, wait_while

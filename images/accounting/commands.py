@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from images.accounting import reservation
-from images.accounting.document import Key, State
-from images.accounting.fields import ASSOCIATION, QOS, Attributes, Field, unset
-from images.accounting.plan import ROOT, Change, Plan
+from images.common.policy import reservation
+from images.common.policy.document import Key, State
+from images.common.policy.fields import ASSOCIATION, QOS, Attributes, Field, unset
+from images.common.policy.plan import ROOT, Change, Plan
 
 Command = list[str]
 

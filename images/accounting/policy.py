@@ -18,10 +18,10 @@ from typing import Final
 
 from images.accounting import client_conf
 from images.accounting.apply import Applier, plan_for
-from images.accounting.document import Policy, load
 from images.accounting.present import Slurm, SlurmError, UnreachableError, read
 from images.common.command import Runner, run
 from images.common.log import Log
+from images.common.policy.document import Policy, load
 from images.common.process import CannotGoOnError, RefusedError, program
 from images.common.wait import Clock, Reminder
 

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from images.accounting import reservation
-from images.accounting.document import Job, Key, State
-from images.accounting.fields import ASSOCIATION, QOS, Field
 from images.common.command import TIMED_OUT, Runner
+from images.common.policy import reservation
+from images.common.policy.document import Job, Key, State
+from images.common.policy.fields import ASSOCIATION, QOS, Field
 
 TIMEOUT_SECONDS: Final = 60.0
 

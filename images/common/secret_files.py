@@ -15,6 +15,9 @@ JWT_KEY: Final = Path("/run/slurmstack/keys/jwt_hs256.key")
 """The key that signs tokens: what AuthAltParameters in slurm.conf and slurmdbd.conf name. Only slurmctld and slurmdbd
 have the file: all other daemons and commands carry tokens, and never look into them."""
 
+HOST_KEY: Final = Path("/etc/ssh/ssh_host_ed25519_key")
+"""By which users know the login nodes."""
+
 _OTHERS_WRITE: Final = 0o022
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 SLURM_CONF: Final = "slurm.conf"
+
+IN_FORCE: Final = Path("/var/spool/slurmctld/slurmstack/current") / SLURM_CONF
+"""What slurmctld runs with: as the stack has made it, with the partitions that are kept for their jobs."""
 
 _OPTION: Final = re.compile(r"([^\s=]+)\s*=\s*(\"[^\"]*\"|\S+)")
 

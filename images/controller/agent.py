@@ -15,12 +15,12 @@ from typing import Final
 
 from images.common.command import TIMED_OUT
 from images.common.files import write_atomically
+from images.common.leaving import drop_partitions, keep_partitions
 from images.common.wait import Clock
 from images.controller.check import Verdict
 from images.controller.cluster_id import ClusterId
 from images.controller.configuration import READ, READY, Files, Store, stack_part, version_of
 from images.controller.control import Slurmctld
-from images.controller.leaving import drop_partitions, keep_partitions
 from images.controller.server import Rejection, StatusBoard
 from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, label_keys, render
 

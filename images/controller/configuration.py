@@ -26,13 +26,14 @@ from typing import Final
 from images.common.files import swap_symlink, write_atomically
 from images.common.follow import Follower
 from images.common.kubernetes import Kube
+from images.common.leaving import block_of, without_block
+from images.common.slurm_conf import IN_FORCE
 from images.common.wait import Clock, Reminder
-from images.controller.leaving import block_of, without_block
 from images.controller.topology import TOPOLOGY_CONF
 
 STATE: Final = Path("/var/spool/slurmctld")
 STORE: Final = STATE / "slurmstack"
-SLURM_CONF: Final = STORE / "current/slurm.conf"
+SLURM_CONF: Final = IN_FORCE
 READY: Final = Path("/run/slurmstack/ready")
 """On an emptyDir shared by the containers of the pod; made once a checked configuration is in place."""
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
+from images.common.leaving import leaving_partitions
 from images.common.wait import Clock
 from images.controller.configuration import Files
 from images.controller.control import Slurmctld
-from images.controller.leaving import leaving_partitions
 
 POLL_SECONDS: Final = 10.0
 """Between two looks at the queue, while a partition is kept."""

@@ -13,12 +13,12 @@ from typing import Final
 from images.common.boundary import own_directory
 from images.common.files import own_tree, write_atomically
 from images.common.mariadb import PASSWORD, read_password
+from images.common.mariadbd import OPTIONS, PROBE, RUN, SOCKET, STATEMENTS, options, probe_options, statements
 from images.common.mountinfo import expect_volume
 from images.common.process import RefusedError, become, program, required_env
 from images.common.room import Volume, watch
 from images.common.wait import wait_for
 from images.database.datadir import Version, dotted, make, needs_upgrade, server_version, write_version
-from images.database.settings import OPTIONS, PROBE, RUN, SOCKET, STATEMENTS, options, probe_options, statements
 
 VOLUME: Final = Path("/var/lib/mysql")
 MARIADBD: Final = ("/usr/sbin/mariadbd", f"--defaults-file={OPTIONS}")

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from images.common.elastic.view import Node, Pool
+from images.common.elastic.windows import present, zone_of
 from images.common.slurm_node import ELASTIC, HELD_BACK, IN_WINDOW
 from images.elastic.decide import LEAVES, TOO_LATE, Plan, View
 from images.elastic.pauses import is_paused, is_set_aside, others_reason, reason_in_force
-from images.elastic.view import Node, Pool
-from images.elastic.windows import present, zone_of
 
 BEYOND: Final = f"{ELASTIC} more than its pool may have now"
 COOLED: Final = f"{ELASTIC} idle, and no longer to be kept"

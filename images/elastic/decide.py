@@ -29,9 +29,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from images.common.elastic.members import members
+from images.common.elastic.view import SLURM, Node, Pod, Pool
 from images.common.slurm_node import ELASTIC, STAYS_LEAVING, TOPOLOGY_REASON
-from images.elastic.members import members
-from images.elastic.view import SLURM, Node, Pod, Pool
 
 TOO_LATE: Final = "ResumeTimeout reached"
 """Slurm's reason for a node that was not there in time (24.11 and 26.05, power_save.c); behind ` : ` where the node has

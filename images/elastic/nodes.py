@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from images.common.command import Runner, run
+from images.common.elastic.view import FEATURES, Node, Pool, marked, nodes_in
 from images.common.hostlist import compress, expand
 from images.common.slurm_node import (
     ELASTIC_PARTITION,
@@ -17,7 +18,6 @@ from images.common.slurm_node import (
     shows_switch_tree,
     wanted_nodes,
 )
-from images.elastic.view import FEATURES, Node, Pool, marked, nodes_in
 
 TIMEOUT_SECONDS: Final = 30.0
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from images.common.elastic.view import Node, Pool
 from images.common.slurm_node import ELASTIC, NO_CAPACITY, OURS, SET_ASIDE
 from images.elastic.decide import TOO_LATE, Plan, View
-from images.elastic.view import Node, Pool
 
 FIRST_PAUSE_SECONDS: Final = 30.0
 LONGEST_PAUSE_SECONDS: Final = 600.0

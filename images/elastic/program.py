@@ -16,6 +16,7 @@ import os
 import threading
 from typing import Final
 
+from images.common.elastic.view import Pod, Pool, pod_of, pool_of
 from images.common.follow import Follower
 from images.common.kubernetes import WORKER_PODS, Kube, own_namespace
 from images.common.log import Log
@@ -27,7 +28,6 @@ from images.elastic.pods import Pods
 from images.elastic.roll_rounds import RollRounds
 from images.elastic.rolls import fixed_pool_of
 from images.elastic.rounds import Ready, Rounds
-from images.elastic.view import Pod, Pool, pod_of, pool_of
 from images.elastic.wake import Wake
 
 SILENT_SECONDS: Final = 2.0

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from images.common.elastic.view import Node, Pod
 from images.common.hostlist import compress
 from images.common.wait import Clock, Reminder
 from images.elastic.nodes import Nodes, SlurmError
 from images.elastic.pods import Pods
 from images.elastic.rolls import FixedPool, Roll, drained_for_it, is_outdated, roll
-from images.elastic.view import Node, Pod
 from images.elastic.wake import SHARE, Wake
 
 QUICK_SECONDS: Final = 0.5

@@ -9,15 +9,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from images.common.elastic.members import are_too_many
+from images.common.elastic.view import Node, Pod, Pool
 from images.common.slurm_node import STAYS_LEAVING
 from images.elastic.bounds import Bounds, keep_within
 from images.elastic.decide import Plan, View, decide
-from images.elastic.members import are_too_many
 from images.elastic.nodes import Nodes, nodes_of_jobs
 from images.elastic.pauses import Pauses
 from images.elastic.pods import Pods
 from images.elastic.rolls import hold_outdated
-from images.elastic.view import Node, Pod, Pool
 from images.elastic.wake import SHARE
 
 QUICK_SECONDS: Final = 0.25

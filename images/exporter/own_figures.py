@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from images.common.health.reason import parse
 from images.common.slurm_jobs import RUNNING
 from images.common.slurm_node import ELASTIC, NO_CAPACITY, ROLLS, SET_ASIDE
 from images.exporter.records import Job, Node
 from images.exporter.slurm_figures import OTHERS, largest
 from images.exporter.text import Figures
-from images.health.reason import parse
 
 STUCK_SECONDS: Final = 60.0
 """A job that waits for its turn, while what it asks for is idle, is stuck after this. The scheduler looks at all jobs

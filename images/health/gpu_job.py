@@ -18,15 +18,15 @@ from typing import Final
 
 from images.common.command import Runner
 from images.common.gpu_jobs import GpuJobs
+from images.common.health.contract import Check, Result, Status
+from images.common.health.report import Report, encode, line_of, note_of
+from images.common.health.slurm import ASK_SECONDS, Record, Slurm, SlurmError
 from images.common.log import Log, open_pod_log
 from images.common.wait import Clock
 from images.health import state
 from images.health.checks import gpu_free
-from images.health.contract import Check, Result, Status
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_job
-from images.health.report import Report, encode, line_of, note_of
 from images.health.runner import attempt, said_of
-from images.health.slurm import ASK_SECONDS, Record, Slurm, SlurmError
 from images.health.tools import Tools
 
 REFUSED: Final = 1

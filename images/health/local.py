@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from images.common.health.contract import Check, Node, Thresholds
 from images.common.node_conf import NodeConf
-from images.health.contract import Check, Node, Thresholds
 from images.health.proc import jobs_here
 from images.health.programs import checks_of
 

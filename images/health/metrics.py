@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from images.health.contract import NAME_PREFIX, Status
+from images.common.health.contract import NAME_PREFIX, Status
 from images.health.runner import Outcome
 
 _SERIES: Final = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[a-zA-Z_][a-zA-Z0-9_]*="[^\n]*"\})?')

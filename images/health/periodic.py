@@ -17,15 +17,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 from images.common.command import Runner
+from images.common.health.contract import Check, Result, Status
+from images.common.health.report import Report, changes, encode, gists, note_of
+from images.common.health.slurm import ASK_SECONDS, Slurm, SlurmError
 from images.common.log import Log, open_pod_log
 from images.health import state
-from images.health.contract import Check, Result, Status
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
 from images.health.metrics import metrics
 from images.health.registry import find_checks, wanted
-from images.health.report import Report, changes, encode, gists, note_of
 from images.health.runner import Outcome, result_of, run_checks, said_of
-from images.health.slurm import ASK_SECONDS, Slurm, SlurmError
 from images.health.tools import Tools
 from images.health.verdict import not_checked
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
-from images.health.contract import Check, FaultClass, Node, Result, Thresholds
-from images.health.report import FAULTS
+from images.common.health.contract import Check, FaultClass, Node, Result, Thresholds
+from images.common.health.report import FAULTS
 from images.health.tools import CANNOT_RUN
 from images.health.verdict import fail, not_checked, ok
 

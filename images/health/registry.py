@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Container, Mapping
 
-from images.health.contract import Check, Hardware, Node
+from images.common.health.contract import Check, Hardware, Node
 
 MODULES: dict[Hardware, tuple[str, ...]] = {
     # The first to touch the jail says how long that takes.

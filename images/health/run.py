@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from images.health.contract import Check, Node, Status
+from images.common.health.contract import Check, Node, Status
+from images.common.health.report import line_of
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
 from images.health.registry import find_checks, has
-from images.health.report import line_of
 from images.health.runner import Outcome, run_checks
 from images.health.verdict import not_checked
 

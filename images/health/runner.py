@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from images.common.command import Runner
-from images.health.contract import Check, Node, Result, Status, Thresholds
+from images.common.health.contract import Check, Node, Result, Status, Thresholds
 from images.health.proc import Process, lives, process, processes
 from images.health.state import recall, remember
 from images.health.tools import Tools

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
-from images.health.contract import Node
+from images.common.health.contract import Node
 
 METRICS: Final = "metrics.prom"
 BETWEEN_JOBS: Final = "between-jobs"

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import ParamSpec
 
-from images.health.contract import FaultClass, Result, Status
+from images.common.health.contract import FaultClass, Result, Status
 
 _Given = ParamSpec("_Given")
 

@@ -21,12 +21,11 @@ from images.common.jail_roots import hidden
 from images.common.jail_view import LOGIN_BINDS, bind_into_jail, sssd_binds, user_volumes
 from images.common.process import CannotGoOnError, become, program
 from images.common.readiness import wait_for_jail, wait_for_munge
-from images.common.secret_files import install_secret
+from images.common.secret_files import HOST_KEY, install_secret
 from images.login import shares
 from images.login.access import parse_limits, set_up_access
 
 SECRET_KEY: Final = Path("/secrets/ssh/ssh_host_ed25519_key")
-HOST_KEY: Final = Path("/etc/ssh/ssh_host_ed25519_key")
 CONFIG: Final = Path("/usr/lib/slurmstack/images/login/sshd_config")
 
 

@@ -22,6 +22,7 @@ from images.common.boundary import (
 )
 from images.common.command import run
 from images.common.gpu_view import bind_driver
+from images.common.health.contract import STATE
 from images.common.jail_roots import hidden
 from images.common.jail_view import CONF_CACHE, SPOOL, WORKER_BINDS, bind_into_jail, sssd_binds, user_volumes
 from images.common.mountinfo import expect_filesystem
@@ -31,7 +32,6 @@ from images.common.readiness import wait_for_controller, wait_for_jail, wait_for
 from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, is_ours
 from images.common.slurm_records import MARK
 from images.common.wait import Clock, Reminder
-from images.health.contract import STATE
 from images.health.local import find_local
 from images.worker import confine, cpus, scratch, warden_process
 from images.worker.cells import Cells, shared_memory_size

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from images.elastic.view import SETTINGS
+from images.common.elastic.view import SETTINGS
 from tests import elastic_events
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
 

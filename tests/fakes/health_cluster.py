@@ -15,10 +15,10 @@ from cli.app import app
 from cli.commands import health as health_commands
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl
-from images.health.contract import Result as Found
-from images.health.contract import Status
-from images.health.report import Report, encode
-from images.health.slurm import Record
+from images.common.health.contract import Result as Found
+from images.common.health.contract import Status
+from images.common.health.report import Report, encode
+from images.common.health.slurm import Record
 from tests.fakes.kubectl import PlayedKubectl
 
 NOW = 1_795_000_000.0

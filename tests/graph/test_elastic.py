@@ -6,10 +6,10 @@ from cli.kubectl.diff import KINDS
 from cli.program.recording import Recording
 from cli.safety.change import of_recording
 from cli.safety.compare import compare
+from images.common.elastic.view import SETTINGS, Pool, pool_of
 from images.common.node_conf import NodeConf
 from images.elastic.pods import SUBDOMAIN
 from images.elastic.server import PORT
-from images.elastic.view import SETTINGS, Pool, pool_of
 from slurm.names import ELASTIC_PORT, ELASTIC_SETTINGS, NODES_SERVICE
 from tests.graph.elastic import ELASTIC, objects, recorded
 

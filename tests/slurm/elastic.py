@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from config.cluster import ClusterConfig
-from images.elastic.view import SETTINGS, TEMPLATE, pool_of
+from images.common.elastic.view import SETTINGS, TEMPLATE, pool_of
 from slurm.conf import slurm_conf
 from slurm.elastic import HIDDEN, POOLS_FILE
 from tests.slurm.kubernetes import ENVIRONMENT, NAMESPACE, PODS, KubernetesSandbox

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from cli.health.nodes import parse_nodes
-from images.health.contract import Result, Status
+from images.common.health.contract import Result, Status
+from images.common.health.finding import SKEW_SECONDS
+from images.common.health.report import Report
+from images.common.health.report import encode as encode_report
 from images.health.node_tests.results import Record, decode, encode
-from images.health.report import Report
-from images.health.report import encode as encode_report
-from images.health.watch.view import SKEW_SECONDS
 from tests.slurm.asked import Asked
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import LIBEXEC, Pod, wait_until

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result
-from images.health.report import Report, encode
+from images.common.health.report import Report, encode
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import HANG_SECONDS, wait_until
 from tests.slurm.sandbox import SlurmSandbox

@@ -40,6 +40,15 @@ def test_a_room_imports_only_rooms_below_it(room: str) -> None:
         assert not foreign, f"{path.relative_to(ROOT)} imports {foreign}"
 
 
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_of_the_pods_programs_a_room_knows_only_what_all_share(room: str) -> None:
+    for path in sorted((ROOT / room).rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        foreign = {one for one in modules if one.startswith("images") and not one.startswith("images.common")}
+        assert not foreign, f"{path.relative_to(ROOT)} imports {foreign}"
+
+
 @pytest.mark.parametrize("room", LIBRARIES)
 def test_pure_rooms_use_no_other_library_than_they_need(room: str) -> None:
     for path in sorted((ROOT / room).rglob("*.py")):

@@ -9,8 +9,8 @@ from typing import Any
 
 from cli.health.nodes import Node as CheckedNode
 from cli.health.nodes import node_of
+from images.common.health.slurm import Record
 from images.common.slurm_jobs import Job
-from images.health.slurm import Record
 
 
 @dataclass(frozen=True, kw_only=True)

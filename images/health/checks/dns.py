@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, Node, Result, Status, Thresholds
+from images.common.health.contract import Check, Node, Result, Status, Thresholds
 from images.health.state import lasts
 from images.health.verdict import fail, not_checked, ok, warn, worst
 

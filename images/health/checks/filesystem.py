@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, Node, Result, Thresholds
+from images.common.health.contract import Check, Node, Result, Thresholds
 from images.health.probe_directory import probe_directory
 from images.health.state import lasts
 from images.health.verdict import fail, not_checked, ok, warn

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, Node, Result, Thresholds
+from images.common.health.contract import Check, Node, Result, Thresholds
 from images.health.nvidia import smi
 from images.health.proc import jobs_here
 from images.health.verdict import UnknownError, fail, not_checked, ok, or_not_checked

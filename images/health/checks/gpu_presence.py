@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, Node, Result, Thresholds
+from images.common.health.contract import Check, Node, Result, Thresholds
 from images.health.nvidia import smi
 from images.health.verdict import fail, not_checked, ok, or_not_checked, warn, worst
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.health.contract import Check, FaultClass, Node, Result, Thresholds
+from images.common.health.contract import Check, FaultClass, Node, Result, Thresholds
 from images.health.state import Rise, rises
 from images.health.verdict import UnknownError, fail, not_checked, ok, warn, worst
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
 from images.common.command import Result as Ended
-from images.health.contract import Check, Node, Result, Thresholds
+from images.common.health.contract import Check, Node, Result, Thresholds
 from images.health.verdict import fail, not_checked, ok
 
 NAME: Final = "munge"

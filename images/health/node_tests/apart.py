@@ -16,10 +16,10 @@ import enum
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from images.health.contract import Status
+from images.common.health.contract import Status
+from images.common.health.reason import NEW_MACHINE
 from images.health.node_tests.catalog import TESTS, NodeTest
 from images.health.node_tests.plan import NodeView, fits
-from images.health.reason import NEW_MACHINE
 
 _RESERVED: Final = frozenset({"MAINTENANCE", "RESERVED"})
 

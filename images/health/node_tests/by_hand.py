@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from images.common.health.reason import NEW_MACHINE, as_new_machine
+from images.common.health.report import line_of
+from images.common.health.slurm import SlurmError
 from images.common.wait import Clock
 from images.health.node_tests.catalog import TESTS
 from images.health.node_tests.results import Record, forgotten
 from images.health.node_tests.slurm import TestSlurm
-from images.health.reason import NEW_MACHINE, as_new_machine
-from images.health.report import line_of
-from images.health.slurm import SlurmError
 
 POLL_SECONDS: Final = 3.0
 WELL, FAILS, REFUSED = 0, 1, 2

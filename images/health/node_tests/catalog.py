@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from images.health.contract import FaultClass
+from images.common.health.contract import FaultClass
 
 DAY_SECONDS: Final = 86_400.0
 _NUMBER: Final = r"(\d+(?:\.\d+)?)"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from images.health.contract import Result, Status
+from images.common.health.contract import Result, Status
 from images.health.node_tests.catalog import NodeTest, UnreadableError, read
 from images.health.node_tests.expected import INFINIBAND, Expected, minima_of
 from images.health.verdict import not_checked

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from images.health.contract import Result, Status
+from images.common.health.contract import Result, Status
+from images.common.health.slurm import Record as NodeRecord
 from images.health.node_tests.catalog import NodeTest
 from images.health.node_tests.results import Record
 from images.health.node_tests.settings import Settings
-from images.health.slurm import Record as NodeRecord
 
 PENDING_SECONDS: Final = 60.0
 """After which a test that has not started is not wanted any more."""

@@ -22,6 +22,9 @@ from typing import Final
 
 from images.common.command import Result as Done
 from images.common.command import run
+from images.common.health.reason import as_new_machine, lifted, reason_for
+from images.common.health.report import line_of
+from images.common.health.slurm import TEST_RESERVATION, SlurmError, keep_looking
 from images.common.log import Log
 from images.common.process import drop_privileges, end_on_sigterm
 from images.common.wait import Clock
@@ -33,9 +36,6 @@ from images.health.node_tests.plan import NodeView, Submit, TestJob, after, subm
 from images.health.node_tests.results import encode, forgotten
 from images.health.node_tests.settings import read
 from images.health.node_tests.slurm import TestSlurm
-from images.health.reason import as_new_machine, lifted, reason_for
-from images.health.report import line_of
-from images.health.slurm import TEST_RESERVATION, SlurmError, keep_looking
 
 POLL_SECONDS: Final = 5.0
 """So long users wait for a test to be ended, at most."""

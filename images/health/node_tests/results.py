@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from images.health.contract import Result, Status
-from images.health.report import FAULTS, line_of, moment, stamp
+from images.common.health.contract import Result, Status
+from images.common.health.report import FAULTS, line_of, moment, stamp
 
 KEY: Final = "health_tests"
 SINCE: Final = "health_tests_since"

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.common.command import Result
+from images.common.health.slurm import LIST_TIMEOUT_SECONDS, TEST_RESERVATION, Record, Slurm, SlurmError
 from images.common.slurm_records import NotUnderstoodError, entries_in, number_of, text_of, words_of
 from images.health.node_tests.plan import NodeView, Submit, TestJob
 from images.health.node_tests.results import decode, since
 from images.health.node_tests.settings import Settings
-from images.health.slurm import LIST_TIMEOUT_SECONDS, TEST_RESERVATION, Record, Slurm, SlurmError
 
 SCRIPT: Final = Path(__file__).with_name("on_node.py")
 LOWEST: Final = 2_147_483_645
 """The most that `--nice` takes (sbatch(1))."""
 _OURS: Final = "re-test of "
-"""How the comments of our reservations begin, by which images/accounting/reservation.py knows them too."""
+"""How the comments of our reservations begin, by which images/common/policy/reservation.py knows them too."""
 
 _NAME: Final = re.compile(r"health-(?P<test>[a-z0-9][a-z0-9-]*):(?P<nodes>[^,:\s]+(?:,[^,:\s]+)*)")
 _ENDED: Final = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"})

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
 from images.common.command import Result as Answer
-from images.health.contract import Node
+from images.common.health.contract import Node
 from images.health.state import only_me, recall, remember
 from images.health.tools import CANNOT_RUN
 from images.health.verdict import UnknownError

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from images.health.contract import Status
-from images.health.watch.view import Finding, NodeView
+from images.common.health.contract import Status
+from images.common.health.finding import Finding
+from images.health.watch.view import NodeView
 
 LEAST_NODES: Final = 3
 """Fewer nodes with the same fault are no sign of anything; the limit holds for them."""

@@ -19,11 +19,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from images.health.contract import Status
-from images.health.reason import NEW_MACHINE, Own, gravity, lifted, parse, reason_for, to_be_measured
+from images.common.health.contract import Status
+from images.common.health.finding import Finding
+from images.common.health.reason import NEW_MACHINE, Own, gravity, lifted, parse, reason_for, to_be_measured
 from images.health.watch.common_faults import CommonFault, common_faults, counts_here, is_recent
 from images.health.watch.limit import Limit
-from images.health.watch.view import Finding, NodeView
+from images.health.watch.view import NodeView
 
 KUBERNETES: Final = "kubernetes"
 """The check that the watcher does itself: the machine, as Kubernetes sees it."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from images.health.contract import Status
+from images.common.health.contract import Status
 from images.health.watch.decide import KUBERNETES
 from images.health.watch.view import NodeView
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
+from images.common.health.report import stamp
 from images.common.kubernetes import Kube, Object
-from images.health.report import stamp
 from images.health.watch.machines import Condition
 
 COMPONENT: Final = "slurmstack-health"

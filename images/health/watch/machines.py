@@ -17,11 +17,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from images.common.follow import Follower
+from images.common.health.contract import Result, Status
+from images.common.health.finding import Finding
+from images.common.health.slurm import Record
 from images.common.kubernetes import Object
-from images.health.contract import Result, Status
-from images.health.slurm import Record
 from images.health.verdict import not_checked, ok
-from images.health.watch.view import Finding
 
 RELEASED_FOR: Final = "slurmstack/released-for"
 """Annotation of a Node that a watcher has cordoned: `health/gpu-xid`, the check that wants it replaced. It is not

@@ -38,12 +38,12 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from images.common.health.slurm import Slurm, SlurmError, keep_looking
 from images.common.kubernetes import own_namespace
 from images.common.log import Log
 from images.common.process import end_on_sigterm
 from images.common.wait import Clock
 from images.health.node_tests.catalog import TESTS
-from images.health.slurm import Slurm, SlurmError, keep_looking
 from images.health.watch.decide import Policy
 from images.health.watch.kube_write import WritingKube
 from images.health.watch.kubernetes import Teller, follow_machines

@@ -24,15 +24,16 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from images.common.health.contract import Status
+from images.common.health.finding import SKEW_SECONDS, Finding
+from images.common.health.slurm import Slurm, SlurmError
 from images.common.kubernetes import KubeError
-from images.health.contract import Status
-from images.health.slurm import Slurm, SlurmError
 from images.health.watch.decide import KUBERNETES
 from images.health.watch.kube_write import WritingKube
 from images.health.watch.kubernetes import Teller
 from images.health.watch.limit import Limit
 from images.health.watch.machines import OWN_WORDS, RELEASED_FOR, Condition, Machine, Machines, Place, machine_of
-from images.health.watch.view import SKEW_SECONDS, Finding, NodeView
+from images.health.watch.view import NodeView
 
 RELEASE_AFTER_SECONDS: Final = 600.0
 """A fault that goes away by itself is not worth a machine."""

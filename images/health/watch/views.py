@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from images.common.health.finding import Finding
+from images.common.health.report import decode
+from images.common.health.slurm import Record
 from images.health.node_tests.results import Record as Measured
 from images.health.node_tests.results import decode as decode_tests
-from images.health.report import decode
-from images.health.slurm import Record
 from images.health.watch.decide import KUBERNETES
 from images.health.watch.machines import Machines
-from images.health.watch.view import Finding, NodeView
+from images.health.watch.view import NodeView
 
 _Key = tuple[str, str]
 """Node and test; no test: its report."""

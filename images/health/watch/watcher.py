@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from images.common.command import TIMED_OUT, Result
-from images.health.slurm import RUNNING, TEST_RESERVATION, Slurm, SlurmError
+from images.common.health.slurm import RUNNING, TEST_RESERVATION, Slurm, SlurmError
 from images.health.watch.decide import Action, Decision, Kind, Policy, decide
 from images.health.watch.flapping import Flapping
 from images.health.watch.kubernetes import Teller

@@ -11,7 +11,7 @@ import pytest
 
 from images.common.files import write_atomically
 from images.common.gpu_jobs import Gpu, GpuJobs
-from images.health.contract import Node, Thresholds
+from images.common.health.contract import Node, Thresholds
 from images.health.gpu_job import GpuJob
 from images.health.local import Local
 from tests.fakes.commands import FakeRunner

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from images.controller.configuration import config_hash, stack_part, version_of
-from images.controller.leaving import (
+from images.common.leaving import (
     BLOCK,
     block_of,
     drop_partitions,
@@ -13,6 +12,7 @@ from images.controller.leaving import (
     leaving_partitions,
     without_block,
 )
+from images.controller.configuration import config_hash, stack_part, version_of
 from tests.unit.images.leaving_files import BOTH, GPU_NODES, HEAD, MAIN, ONE
 
 

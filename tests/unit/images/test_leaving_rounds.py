@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from images.common.leaving import leaving_partitions
 from images.controller.configuration import Files, config_hash
-from images.controller.leaving import leaving_partitions
 from images.controller.leaving_rounds import POLL_SECONDS, LeavingKeeper
 from tests.fakes.commands import FakeClock
 from tests.unit.images.agents import World

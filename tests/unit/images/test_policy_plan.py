@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from images.accounting.apply import Applier
-from images.accounting.document import Key, State
-from images.accounting.fields import ASSOCIATION, MARK, QOS, unset
-from images.accounting.plan import plan
 from images.accounting.present import Slurm, read
+from images.common.policy.document import Key, State
+from images.common.policy.fields import ASSOCIATION, MARK, QOS, unset
+from images.common.policy.plan import plan
 from images.common.process import RefusedError
 from tests.fakes.commands import FakeClock
 from tests.fakes.sacctmgr import FakeSlurm

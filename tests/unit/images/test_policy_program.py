@@ -11,11 +11,11 @@ import pytest
 
 from images.accounting import policy
 from images.accounting.apply import Applier
-from images.accounting.document import load
 from images.accounting.present import Slurm, read
-from images.accounting.reservation import create, has_ended, parse, settled
 from images.common import process
 from images.common.command import Result
+from images.common.policy.document import load
+from images.common.policy.reservation import create, has_ended, parse, settled
 from images.common.process import CannotGoOnError, RefusedError
 from tests.fakes.commands import FakeClock
 from tests.fakes.sacctmgr import FakeSlurm

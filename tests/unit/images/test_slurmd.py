@@ -7,9 +7,9 @@ import json
 import pytest
 
 from images.common.command import Result
+from images.common.elastic.view import marked
 from images.common.mountinfo import WrongFilesystemError
 from images.common.slurm_node import Node
-from images.elastic.view import marked
 from images.worker.slurmd import await_power_up, prepare_own_root
 from tests.fakes.commands import FakeClock, FakeRunner
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from images.common.health.contract import Thresholds
 from images.exporter.names import OURS, SLURMS
 from images.health.checks import disks, filesystem
-from images.health.contract import Thresholds
 from images.health.metrics import metrics
 from images.health.runner import Outcome
 from images.health.verdict import ok

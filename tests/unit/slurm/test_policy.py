@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from config import load_config
-from images.accounting.document import load
+from images.common.policy.document import load
 from slurm.conf import tracked_resources
 from slurm.policy import policy, policy_document
 from tests import stacks

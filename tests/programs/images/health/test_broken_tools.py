@@ -12,8 +12,8 @@ from types import ModuleType
 
 import pytest
 
+from images.common.health.contract import Check, Status, Thresholds
 from images.health.checks import disks, dns, filesystem
-from images.health.contract import Check, Status, Thresholds
 from images.health.runner import run_checks
 from tests.unit.images.health.worker import Worker, lead_names_here
 

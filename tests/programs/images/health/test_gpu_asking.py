@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[4]
 
 def test_a_node_without_such_hardware_does_not_load_their_programs() -> None:
     code = (
-        "import sys; from images.health.contract import Node; from images.health.registry import find_checks; "
+        "import sys; from images.common.health.contract import Node; from images.health.registry import find_checks; "
         "find_checks(Node(name='cpu-0')); print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

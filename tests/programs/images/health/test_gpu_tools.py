@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from images.common.health.contract import Result, Status
 from images.health.checks import gpu_presence, gpu_xid
-from images.health.contract import Result, Status
 from images.health.nvidia import smi
 from images.health.runner import run_checks
 from tests.fakes import gpu_tools

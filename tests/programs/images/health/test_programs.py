@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from images.common.health.contract import Node, Thresholds
 from images.health import programs
-from images.health.contract import Node, Thresholds
 from images.health.programs import checks_of
 from images.health.runner import run_checks
 from tests.stacks import ROOT

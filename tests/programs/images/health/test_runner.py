@@ -14,8 +14,8 @@ import pytest
 
 from images.common.command import Result as Command
 from images.common.command import Runner
+from images.common.health.contract import Check, Hardware, Node, Result, Status, Thresholds
 from images.health import runner, state
-from images.health.contract import Check, Hardware, Node, Result, Status, Thresholds
 from images.health.proc import processes
 from images.health.runner import run_checks
 from images.health.tools import LIMIT_BYTES, Tools

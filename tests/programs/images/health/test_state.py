@@ -6,8 +6,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from images.common.health.contract import Node
 from images.health import state
-from images.health.contract import Node
 
 
 def in_another_process(node: Node, name: str) -> bool:

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import Result
 
 from cli.health.present import ago
-from images.health.contract import Result as Found
-from images.health.contract import Status
+from images.common.health.contract import Result as Found
+from images.common.health.contract import Status
 from tests.fakes.health_cluster import FakeCluster, answer, failure_of, health, node
 from tests.stacks import ROOT, dev, with_change
 from tests.unit.cli.command_line import stack_file

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from cli.health.nodes import node_of, parse_nodes
-from images.health.contract import Result as Finding
-from images.health.contract import Status
-from images.health.report import Report, encode
-from images.health.slurm import Record
-from images.health.watch.view import SKEW_SECONDS, STALE_SECONDS, WELL_STALE_SECONDS
+from images.common.health.contract import Result as Finding
+from images.common.health.contract import Status
+from images.common.health.finding import SKEW_SECONDS, STALE_SECONDS, WELL_STALE_SECONDS
+from images.common.health.report import Report, encode
+from images.common.health.slurm import Record
 from tests.stacks import ROOT
 
 DATA = ROOT / "tests/unit/images/health/data"

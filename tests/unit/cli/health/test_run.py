@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.text import Text
 
+from images.common.health.contract import Node, Status, Thresholds
+from images.common.health.contract import Result as Found
 from images.health.checks import disks
-from images.health.contract import Node, Status, Thresholds
-from images.health.contract import Result as Found
 from images.health.local import Local
 from images.health.run import ByHand
 from images.health.runner import Outcome

@@ -10,7 +10,7 @@ from cli.errors import Failure
 from cli.safety import queue as queue_module
 from cli.safety.jobs import JobsTouched, jobs_destroyed, refuse_lost_jobs
 from config import load_config
-from images.elastic.view import SETTINGS
+from images.common.elastic.view import SETTINGS
 from slurm.elastic import settings
 from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending, slurm_conf
 from tests.stacks import with_change

@@ -16,7 +16,7 @@ from cli.safety.jobs import (
     print_jobs,
     refuse_lost_jobs,
 )
-from images.controller.leaving import BLOCK
+from images.common.leaving import BLOCK
 from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending, slurm_conf, without
 from tests.fakes.slurmctld import AWAY
 from tests.stacks import with_change

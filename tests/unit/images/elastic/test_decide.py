@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from images.common.elastic.view import SLURM, Node, Pod, Pool
 from images.common.slurm_node import HELD_BACK
 from images.elastic.decide import GONE, LEAVES, OUTDATED, TOO_LATE, TWICE, Plan, View, decide
-from images.elastic.view import SLURM, Node, Pod, Pool
 
 POOL = Pool(name="gpu", least=0, most=2, conf="CPUs=2 Feature=gpu", resume_timeout=60.0, digest="new", uid="u")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from images.common.command import Result
+from images.common.elastic.members import are_too_many, members
+from images.common.elastic.view import Node, Pool
 from images.elastic.decide import LEAVES
-from images.elastic.members import are_too_many, members
 from images.elastic.nodes import Nodes
-from images.elastic.view import Node, Pool
 from tests.fakes.commands import FakeRunner
 
 POOL = Pool(name="gpu", least=0, most=3, conf="CPUs=2", resume_timeout=60.0)

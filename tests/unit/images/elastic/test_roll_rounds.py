@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from images.common.command import Result
+from images.common.elastic.view import Pod
 from images.common.slurm_node import ROLLS
 from images.elastic.nodes import Nodes, SlurmError
 from images.elastic.roll_rounds import QUICK_SECONDS, ROLLING_SECONDS, USUAL_SECONDS, RollRounds
 from images.elastic.rolls import FixedPool
-from images.elastic.view import Pod
 from tests.fakes.commands import FakeRunner
 
 DRAINED = f"IDLE+DRAIN Reason={ROLLS} [root@2026-01-01T00:00:00]"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from images.common.elastic.view import MAX_UNAVAILABLE, Node, Pod, Pool
 from images.common.slurm_node import ROLLS, TOPOLOGY_REASON
 from images.elastic.decide import OUTDATED, TWICE, Plan, View
 from images.elastic.rolls import FixedPool, Roll, fixed_pool_of, hold_outdated, roll, share
-from images.elastic.view import MAX_UNAVAILABLE, Node, Pod, Pool
 
 POOL = FixedPool(name="cpu", size=4, revision="new", max_unavailable="2")
 IDLE, BUSY = "IDLE+DYNAMIC_NORM", "MIXED+DYNAMIC_NORM"

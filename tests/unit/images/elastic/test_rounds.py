@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from images.common.command import Result
+from images.common.elastic.view import Pod, Pool, marked
+from images.common.elastic.windows import Window
 from images.common.kubernetes import KubeError
 from images.common.slurm_node import STAYS_LEAVING
 from images.elastic.nodes import Nodes
 from images.elastic.pods import AT_ONCE, Pods
 from images.elastic.rounds import GONE_SECONDS, STUCK_SECONDS, USUAL_SECONDS, Rounds
-from images.elastic.view import Pod, Pool, marked
-from images.elastic.windows import Window
 from tests.fakes.commands import FakeRunner
 
 POOL = Pool(name="gpu", least=0, most=1, conf="CPUs=2", resume_timeout=60.0, digest="new", uid="u")

@@ -9,10 +9,10 @@ from urllib.parse import quote, unquote
 
 import pytest
 
+from images.common.elastic.view import Node
 from images.common.hostlist import expand
 from images.elastic import rounds, server
 from images.elastic.rounds import Ready
-from images.elastic.view import Node
 from tests.programs.waiting import wait_until
 
 UP = Node(name="gpu-0", states=frozenset({"IDLE", "CLOUD"}))

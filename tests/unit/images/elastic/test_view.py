@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from images.elastic.view import Node, nodes_in
+from images.common.elastic.view import Node, nodes_in
 
 LINES = """\
 NodeName=gpu-0 CoresPerSocket=1  CPUAlloc=0 OS=Linux 6.18 #1 SMP @0  RealMemory=1000 State=DOWN*+CLOUD+POWERED_DOWN \

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from images.health.contract import Check, Node, Thresholds
+from images.common.health.contract import Check, Node, Thresholds
 from images.health.runner import Outcome, attempt
 from tests.fakes.commands import FakeRunner
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result
-from images.health.contract import Check, Node, Thresholds
+from images.common.health.contract import Check, Node, Thresholds
 from images.health.nvidia import smi
 from images.health.state import recall, remember
 from tests.fakes.commands import Answer, FakeRunner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from images.health.contract import Node
+from images.common.health.contract import Node
 
 DATA = Path(__file__).parent / "data"
 

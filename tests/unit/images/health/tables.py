@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from images.health.contract import Result
+from images.common.health.contract import Result
 
 
 def table(names: str, rows: Mapping[str, object]) -> pytest.MarkDecorator:

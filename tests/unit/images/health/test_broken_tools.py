@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result
-from images.health.contract import Status
+from images.common.health.contract import Status
 from images.health.registry import find_checks
 from images.health.tools import CANNOT_RUN
 from tests.unit.images.health.worker import Worker, lead_names_here

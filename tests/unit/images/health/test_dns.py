@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from images.common.health.contract import Result, Thresholds
 from images.health.checks import dns
-from images.health.contract import Result, Thresholds
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import make_node, write
 from tests.unit.images.health.tables import Like, table, words

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from images.common.health.contract import Node, Result, Thresholds
 from images.health.checks import filesystem
-from images.health.contract import Node, Result, Thresholds
 from images.health.verdict import ok
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import make_node, write

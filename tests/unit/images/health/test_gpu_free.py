@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from images.common.command import Result as Command
+from images.common.health.contract import Node, Result, Thresholds
 from images.health.checks.gpu_free import CHECK
-from images.health.contract import Node, Result, Thresholds
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.processes import add_process
 from tests.unit.images.health.tables import Like, table, words

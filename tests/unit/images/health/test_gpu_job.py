@@ -10,8 +10,8 @@ import pytest
 
 from images.common.command import Result as Command
 from images.common.gpu_jobs import Gpu, GpuJobs
+from images.common.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
 from images.health import gpu_job, state
-from images.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
 from images.health.gpu_job import REFUSED, WAIT_SECONDS, GpuJob
 from images.health.local import Local
 from images.health.verdict import not_checked, ok, warn

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from images.common.command import Result
+from images.common.health.contract import Node, Thresholds
+from images.common.health.contract import Result as Found
 from images.health.checks import gpu_presence
 from images.health.checks.gpu_xid import CHECK
-from images.health.contract import Node, Thresholds
-from images.health.contract import Result as Found
 from images.health.nvidia import xid_lines
 from tests.unit.images.health.gpus import ABSENT, DEFAULTS, HANGS, machine, node, text
 from tests.unit.images.health.tables import Like, outcomes, table, words

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from images.common.health.contract import Node, Result, Thresholds
 from images.health.checks import infiniband
-from images.health.contract import Node, Result, Thresholds
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.tables import Like, outcomes, table, words
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from images.health.contract import Node
+from images.common.health.contract import Node
 from images.health.local import find_local, with_job, with_jobs
 from images.health.proc import jobs_here
 from tests.fakes.node_conf import document

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from images.health.contract import Result, Status
+from images.common.health.contract import Result, Status
 from images.health.metrics import metrics
 from images.health.runner import Outcome
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from images.common.command import NO_PROGRAM, TIMED_OUT
 from images.common.command import Result as Ended
+from images.common.health.contract import Node, Thresholds
 from images.health.checks import munge
-from images.health.contract import Node, Thresholds
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import make_node
 from tests.unit.images.health.tables import Like, outcomes, words

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result as Command
+from images.common.health.contract import Check, Node, Result, Status, Thresholds
+from images.common.health.finding import Finding
+from images.common.health.report import Report, decode
 from images.health import state
-from images.health.contract import Check, Node, Result, Status, Thresholds
 from images.health.local import Local
 from images.health.periodic import REFRESH_SECONDS, SETTLE_SECONDS, WELL_REFRESH_SECONDS, Periodic
-from images.health.report import Report, decode
 from images.health.runner import said_of
 from images.health.verdict import ok
-from images.health.watch.view import Finding
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.at_once import run_at_once
 from tests.unit.images.health.processes import add_process

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from images.health.contract import Node
+from images.common.health.contract import Node
 from images.health.periodic import ALL_SECONDS
 from images.health.registry import MODULES, find_checks, has, wanted
 from tests.stacks import ROOT

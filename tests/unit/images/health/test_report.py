@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from images.health.contract import FaultClass, Result, Status
-from images.health.report import Report, changes, decode, encode, gists, note_of
+from images.common.health.contract import FaultClass, Result, Status
+from images.common.health.report import Report, changes, decode, encode, gists, note_of
 from images.health.verdict import not_checked, ok
 
 AT = 1795298103  # 2026-11-21T21:55:03Z

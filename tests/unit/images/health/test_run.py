@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from images.health.contract import Check, Hardware, Node, Result, Status, Thresholds
+from images.common.health.contract import Check, Hardware, Node, Result, Status, Thresholds
 from images.health.local import Local
 from images.health.run import ByHand
 from images.health.verdict import not_checked, ok

@@ -10,7 +10,7 @@ import json
 import pytest
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result
-from images.health.slurm import Record, Slurm, SlurmError, parse_nodes
+from images.common.health.slurm import Record, Slurm, SlurmError, parse_nodes
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.tables import table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from images.health.contract import Node
+from images.common.health.contract import Node
 from images.health.state import GAP_SECONDS, held_for, only_me
 from tests.unit.images.health.tables import table
 

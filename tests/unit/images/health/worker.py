@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result
+from images.common.health.contract import Check, Node, Status, Thresholds
 from images.health.checks import disks
-from images.health.contract import Check, Node, Status, Thresholds
 from tests.fakes.commands import Answer, FakeRunner
 from tests.unit.images.health.gpus import machine
 from tests.unit.images.health.gpus import node as gpu_node

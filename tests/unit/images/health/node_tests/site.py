@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from images.common.health.report import Report, encode
+from images.common.health.slurm import Slurm
 from images.health.node_tests.program import NodeTester
 from images.health.node_tests.results import Record, decode
 from images.health.node_tests.settings import parse
 from images.health.node_tests.slurm import TestSlurm
-from images.health.report import Report, encode
-from images.health.slurm import Slurm
 from images.health.verdict import ok
 from images.health.watch.decide import Policy
 from images.health.watch.limit import Limit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from images.common.health.contract import Result, Status
 from images.common.wait import Clock
-from images.health.contract import Result, Status
 from images.health.node_tests.by_hand import measured
 from tests.unit.images.health.node_tests.site import Site
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from images.health.contract import Result
+from images.common.health.contract import Result
 from images.health.node_tests.catalog import TESTS, read
 from images.health.node_tests.expected import Expected
 from images.health.node_tests.judge import judge

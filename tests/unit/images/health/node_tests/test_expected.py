@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from images.health.contract import Result, Status
+from images.common.health.contract import Result, Status
 from images.health.node_tests.catalog import TESTS, NodeTest
 from images.health.node_tests.expected import DATA, INFINIBAND, Expected, load, minima_of
 from images.health.node_tests.judge import judge

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from images.common.command import Result as Done
-from images.health.contract import Status
+from images.common.health.contract import Status
 from images.health.node_tests import program
 from images.health.node_tests.results import decode
 from tests.fakes.node_tests_cluster import FakeCluster, Job

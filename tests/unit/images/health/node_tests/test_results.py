@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from images.health.contract import Result, Status
+from images.common.health.contract import Result, Status
 from images.health.node_tests.results import KEY, Record, decode, encode, forgotten, since
 from images.health.verdict import not_checked, ok
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from images.common.command import TIMED_OUT, Result
+from images.common.health.slurm import SlurmError
 from images.health.node_tests.catalog import TESTS
 from images.health.node_tests.plan import NodeView, Submit
 from images.health.node_tests.settings import parse
 from images.health.node_tests.slurm import TestSlurm
-from images.health.slurm import SlurmError
 from tests.fakes.commands import FakeRunner
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from images.health.contract import Result
+from images.common.health.contract import Result
+from images.common.health.finding import Finding
 from images.health.watch.decide import Decision, Policy, decide
-from images.health.watch.view import Finding, NodeView
+from images.health.watch.view import NodeView
 from tests.unit.images.health.watch.views import NOW, failed, policy, view
 
 SPARE = [view(f"spare-{number}") for number in range(3)]

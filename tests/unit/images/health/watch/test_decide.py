@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from images.health.contract import Result
-from images.health.reason import lifted, parse, reason_for
+from images.common.health.contract import Result
+from images.common.health.finding import SKEW_SECONDS, STALE_SECONDS, WELL_STALE_SECONDS, Finding
+from images.common.health.reason import lifted, parse, reason_for
 from images.health.watch.decide import Kind, decide
 from images.health.watch.limit import Limit
-from images.health.watch.view import SKEW_SECONDS, STALE_SECONDS, WELL_STALE_SECONDS, Finding, NodeView
+from images.health.watch.view import NodeView
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.decisions import OURS, SPARE, count, deciding, done, drained, faults
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, policy, view

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from images.health.contract import Result
+from images.common.health.contract import Result
 from images.health.watch.flapping import AGAIN_SECONDS, HOLD_SECONDS, Flapping
 from images.health.watch.view import NodeView
 from tests.unit.images.health.tables import table

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from images.common.health.slurm import Record
 from images.common.kubernetes import KubeError
-from images.health.slurm import Record
 from images.health.watch.decide import Action, Kind
 from images.health.watch.kube_write import WritingKube
 from images.health.watch.kubernetes import MOST_WAITING, Teller

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from images.health.slurm import Record
+from images.common.health.finding import Finding
+from images.common.health.slurm import Record
 from images.health.watch import machines
 from images.health.watch.machines import (
     MISSING_ROUNDS,
@@ -21,7 +22,6 @@ from images.health.watch.machines import (
     machine_of,
     takes_connection,
 )
-from images.health.watch.view import Finding
 from tests.unit.images.health.tables import Like, table, words
 from tests.unit.images.health.watch.followed import Followed
 from tests.unit.images.health.watch.views import NOW

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from images.common.command import Result
+from images.common.health.slurm import Slurm
 from images.health.node_tests.catalog import TESTS
-from images.health.slurm import Slurm
 from images.health.watch import program
 from images.health.watch.decide import Policy
 from images.health.watch.limit import Limit

@@ -8,8 +8,8 @@ import pytest
 
 from images.common.command import TIMED_OUT
 from images.common.command import Result as CommandResult
+from images.common.health.finding import Finding
 from images.health.watch.program import policy_from
-from images.health.watch.view import Finding
 from images.health.watch.watcher import MOST_FAILURES, REQUEUE_AGAIN_SECONDS
 from tests.fakes.slurmctld import FakeNode
 from tests.unit.images.health.watch.views import NOW, OK, failed, policy

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from images.health.contract import FaultClass, Result, Status
+from images.common.health.contract import FaultClass, Result, Status
+from images.common.health.finding import Finding
 from images.health.watch.decide import Policy
 from images.health.watch.limit import Limit
-from images.health.watch.view import Finding, NodeView
+from images.health.watch.view import NodeView
 
 NOW = 1_795_000_000.0
 """Seconds since 1970."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from images.health.contract import Result
-from images.health.report import Report, encode
-from images.health.slurm import Record, Slurm
+from images.common.health.contract import Result
+from images.common.health.finding import Finding
+from images.common.health.report import Report, encode
+from images.common.health.slurm import Record, Slurm
 from images.health.watch.decide import Action, Policy
 from images.health.watch.kubernetes import Teller
 from images.health.watch.machines import Machines
-from images.health.watch.view import Finding
 from images.health.watch.watcher import Watcher
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 from tests.unit.images.health.story import play

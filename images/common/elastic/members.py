@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from images.elastic.view import Node, Pool
+from images.common.elastic.view import Node, Pool
 
 BUSY, IDLE, BARRED, OFF, LEAVING = range(5)
 """Who stays, in this order. One that is barred stays off, and its record is kept where others take its place, too."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from images.common.elastic.windows import Window, windows_in
 from images.common.kubernetes import WORKER_PODS, Object
 from images.common.slurm_node import OURS, TOPOLOGY_REASON
 from images.common.slurm_records import MARK, mark_in
-from images.elastic.windows import Window, windows_in
 
 SETTINGS: Final = "slurmstack/elastic"
 """Annotation of a pool's PodTemplate with its settings, which components/elastic.py writes."""

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from images.accounting.document import Job, Key, ObjectKind, State
-from images.accounting.fields import Attributes
-from images.accounting.wording import busy_line
+from images.common.policy.document import Job, Key, ObjectKind, State
+from images.common.policy.fields import Attributes
+from images.common.policy.wording import busy_line
 
 
 def with_busy(present: State, wanted: State, jobs: Iterable[Job]) -> tuple[State, list[str]]:

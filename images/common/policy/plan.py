@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from images.accounting import reservation
-from images.accounting.busy import with_busy
-from images.accounting.document import DEFAULT_QOS, Job, Key, ObjectKind, State, is_declared, untouched_default_qos
-from images.accounting.fields import Attributes
-from images.accounting.wording import change_line, kept_line
+from images.common.policy import reservation
+from images.common.policy.busy import with_busy
+from images.common.policy.document import DEFAULT_QOS, Job, Key, ObjectKind, State, is_declared, untouched_default_qos
+from images.common.policy.fields import Attributes
+from images.common.policy.wording import change_line, kept_line
 
 ROOT: Final = "root"
 """Slurm's topmost account, which is nobody's to remove."""

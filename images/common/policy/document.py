@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from images.accounting.fields import ASSOCIATION, MARK, QOS, TAG, Attributes, Field, unset
+from images.common.policy.fields import ASSOCIATION, MARK, QOS, TAG, Attributes, Field, unset
 
 ObjectKind = Literal["qos", "account", "association", "user", "reservation"]
 Key = tuple[str, ...]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from images.accounting.document import Key, ObjectKind
-from images.accounting.fields import ASSOCIATION, QOS, TAG, Attributes, unset
+from images.common.policy.document import Key, ObjectKind
+from images.common.policy.fields import ASSOCIATION, QOS, TAG, Attributes, unset
 
 _HIDDEN = {"comment"}
 _TIMES = {"start"}

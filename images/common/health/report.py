@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from images.health.contract import FaultClass, Result, Status
+from images.common.health.contract import FaultClass, Result, Status
 
 MESSAGE_LENGTH: Final = 240
 """Characters of one check's message in the line. The whole message is in the pod's log."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from images.common.command import Result, Runner, run
+from images.common.health.reason import Own, parse
 from images.common.slurm_node import UNKNOWN_NODE
 from images.common.slurm_records import NodeRecord, NotUnderstoodError, fields_of, node_records
 from images.common.wait import Clock, Reminder
-from images.health.reason import Own, parse
 
 LIST_TIMEOUT_SECONDS: Final = 20.0
 """For thousands of nodes; slurmctld may be busy."""

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from images.health.contract import FaultClass, Result, Status
-from images.health.report import FAULTS, one_line
+from images.common.health.contract import FaultClass, Result, Status
+from images.common.health.report import FAULTS, one_line
 
 NEW_MACHINE: Final = "new-machine"
 """The check that keeps a node drained until the tests of nodes have measured it (`node_tests/apart.py`)."""

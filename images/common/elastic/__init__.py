@@ -1,0 +1,1 @@
+"""Elastic pools as pods and commands know them."""

@@ -1,0 +1,1 @@
+"""What is known of the health of nodes, for pods and commands."""
