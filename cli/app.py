@@ -207,6 +207,6 @@ def _complain(message: str, hint: str) -> None:
 
 def _shown(text: str) -> str:
     """The text as Rich prints it as it is, line by line. What others wrote in it must not move the cursor."""
-    from cli.health.present import printable  # noqa: PLC0415  (what it loads takes long)
+    from cli.text import printable  # noqa: PLC0415  (what it loads takes long)
 
     return escape("\n".join(map(printable, text.split("\n"))))

@@ -57,6 +57,9 @@ those of an older template."""
 MAX_UNAVAILABLE = "slurmstack/max-unavailable"
 """Annotation of a pool's StatefulSet or PodTemplate: how many nodes may be away at once for new pods."""
 
+POOL_LABEL = "slurmstack/pool"
+"""Label of all that belongs to a pool of workers: its name."""
+
 ELASTIC_SETTINGS = "slurmstack/elastic"
 """Annotation of an elastic pool's PodTemplate: what the program is told of the pool."""
 

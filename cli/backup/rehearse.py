@@ -16,10 +16,10 @@ from cli.backup import throwaway, verdict
 from cli.backup.jobs import run_job
 from cli.backup.restore import RESTORED_BY, chosen
 from cli.backup.verdict import Outcome, Shown, told_by
+from cli.change.diff import APPLY
+from cli.change.lock import held
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, complaint, in_controller
-from cli.kubectl.diff import APPLY
-from cli.kubectl.lock import held
 from cli.stack import Stack
 from local.report import Report, Step
 from slurm.local_cluster import local_directory

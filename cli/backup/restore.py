@@ -10,12 +10,12 @@ from typing import Any
 
 from cli.backup.jobs import ContainerFailed, NotStarted, follow_job, make_job, run_job, running_jobs_of
 from cli.backup.workloads import STARTING, Workloads, component_of
+from cli.change.in_place import PUT_BACK, is_put_back
+from cli.change.lock import LEASE
+from cli.change.owner import REPLICAS_BEFORE, is_stopped, refuse_half_restored
+from cli.change.restoring import RESTORING, Note, Step, note_of
 from cli.errors import INTERRUPTED, USAGE, Failure, Refused
 from cli.kubectl.client import FIELD_MANAGER, Kubectl
-from cli.kubectl.lock import LEASE
-from cli.safety.in_place import PUT_BACK, is_put_back
-from cli.safety.owner import REPLICAS_BEFORE, is_stopped, refuse_half_restored
-from cli.safety.restoring import RESTORING, Note, Step, note_of
 from local.report import Report
 from slurm.names import ACCOUNTING, BACKUP, BACKUPS, CONTROLLER, ELASTIC, LOGIN, RESTORE, WORKER
 

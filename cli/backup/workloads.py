@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cli.change.owner import REPLICAS_BEFORE
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, is_true
-from cli.safety.owner import REPLICAS_BEFORE
 from local.report import Step
 from slurm.names import ACCOUNTING, ACTIVE, CONTROLLER, ELASTIC, LOGIN, WORKER
 

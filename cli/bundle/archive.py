@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING
 from cli.bundle.parts import Read
 from cli.bundle.redact import Redactor
 from cli.errors import USAGE, Failure
-from cli.health.present import plain
 from cli.logs.sources import side_by_side
+from cli.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

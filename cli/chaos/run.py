@@ -14,8 +14,8 @@ from cli.chaos.stream import Jail, Stream
 from cli.chaos.verdict import Record, Verdict, gaps, judge, listed, records_in
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, complaint, in_controller
+from cli.kubectl.pods import LEAVING, pod_of
 from cli.stack import Stack
-from cli.status.pods import LEAVING, pod_of
 from local.report import Report, duration_text
 from slurm.names import ACCOUNTING, CONTROLLER, DATABASE
 

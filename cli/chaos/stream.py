@@ -12,8 +12,8 @@ from cli.chaos.verdict import Mark, Submitted, marks_in
 from cli.errors import Failure
 from cli.kubectl.as_user import in_jail
 from cli.kubectl.client import Kubectl, complaint
+from cli.kubectl.pods import LEAVING, pod_of
 from cli.stack import Stack
-from cli.status.pods import LEAVING, pod_of
 from slurm.names import LOGIN
 
 PATIENCE: Final = 20

@@ -14,14 +14,14 @@ from cli.backup.jobs import follow_job, make_job, run_job
 from cli.backup.rehearse import Rehearsal, outcomes
 from cli.backup.restore import Restoring, chosen, listed, parts_of
 from cli.backup.verdict import brief, text
+from cli.change.destroy import running_jobs
+from cli.change.lock import held
+from cli.change.owner import applied_by, is_stopped, refuse_half_restored, require_own
+from cli.change.restoring import note_of
 from cli.commands.local import ensure_local_images
 from cli.commands.options import ConfigOption, JsonOption
 from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
 from cli.kubectl.client import OWNERS, Kubectl
-from cli.kubectl.destroy import running_jobs
-from cli.kubectl.lock import held
-from cli.safety.owner import applied_by, is_stopped, refuse_half_restored, require_own
-from cli.safety.restoring import note_of
 from cli.stack import Stack, open_stack
 from config import load_config
 from local.report import PlainReport

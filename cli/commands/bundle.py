@@ -15,10 +15,10 @@ from cli.bundle.parts import cluster_parts, version_parts
 from cli.bundle.redact import SHORTEST, redactor
 from cli.commands.options import ConfigOption, named
 from cli.errors import Failure
-from cli.health.present import plain
 from cli.health.query import refuse_no_namespace
 from cli.kubectl.client import Kubectl
 from cli.stack import Stack, open_stack
+from cli.text import plain
 from local.report import open_report
 
 _SECRETS_UNREAD = "the values of Secrets, to look for them in all other files"

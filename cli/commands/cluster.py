@@ -12,18 +12,18 @@ import typer
 
 from cli.access.reach import reach
 from cli.backup.restore import forget_restore
-from cli.commands.local import ensure_local_images
-from cli.commands.options import ConfigOption, JsonOption
-from cli.engine import pulumi as engines
-from cli.errors import FAILED, USAGE, Failure, Refused
-from cli.jail import fit
-from cli.kubectl.apply import Plan, apply, plan
-from cli.kubectl.apply import preview as compare
-from cli.kubectl.client import Kubectl
-from cli.kubectl.kept import data_of
-from cli.kubectl.lock import Lock, held
-from cli.kubectl.rollout import await_rollout, configuration_jobs, require_slurmctld
-from cli.kubectl.upgrade import (
+from cli.change.apply import Plan, apply, plan
+from cli.change.apply import preview as compare
+from cli.change.both_ways import expected_effects, of_kubectl, of_pulumi, refuse_foreign_namespace
+from cli.change.change import Change
+from cli.change.comparison import against_state
+from cli.change.effects import effects, refuse
+from cli.change.jobs import JobsTouched, Pods, cancel_lost_jobs, print_jobs, queue_and_pods, refuse_lost_jobs
+from cli.change.kept import data_of
+from cli.change.lock import Lock, held
+from cli.change.queue import Queue
+from cli.change.rollout import await_rollout, configuration_jobs, require_slurmctld
+from cli.change.upgrade import (
     DATABASE_GOES_FIRST,
     hinting,
     is_upgrade,
@@ -32,7 +32,13 @@ from cli.kubectl.upgrade import (
     upgraded_first,
     way_back,
 )
-from cli.kubectl.verify import verify
+from cli.change.verify import verify
+from cli.commands.local import ensure_local_images
+from cli.commands.options import ConfigOption, JsonOption
+from cli.engine import pulumi as engines
+from cli.errors import FAILED, USAGE, Failure, Refused
+from cli.jail import fit
+from cli.kubectl.client import Kubectl
 from cli.preview import policy as policies
 from cli.preview.document import Preview, exit_status
 from cli.preview.forms import DetailedOption, MarkdownOption, form_of, text_of
@@ -41,12 +47,6 @@ from cli.preview.summary import print_summary
 from cli.preview.text import print_changes, print_effects, print_notes
 from cli.program.manifests import Manifest, refuse_cloud_resources
 from cli.program.recording import program_loading, record
-from cli.safety.both_ways import expected_effects, of_kubectl, of_pulumi, refuse_foreign_namespace
-from cli.safety.change import Change
-from cli.safety.comparison import against_state
-from cli.safety.effects import effects, refuse
-from cli.safety.jobs import JobsTouched, Pods, cancel_lost_jobs, print_jobs, queue_and_pods, refuse_lost_jobs
-from cli.safety.queue import Queue
 from cli.stack import Stack, open_stack
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud

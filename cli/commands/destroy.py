@@ -10,19 +10,19 @@ import typer
 
 from cli.access.reach import reach_if_made, whereabouts
 from cli.backup.restore import refuse_restoring
+from cli.change.comparison import removal
+from cli.change.destroy import destroy_cluster
+from cli.change.effects import refuse
+from cli.change.jobs import jobs_destroyed, print_jobs, refuse_lost_jobs
+from cli.change.kept import AFTERWARDS, Kept, data_of, is_retained
+from cli.change.lock import held
+from cli.change.owner import refuse_foreign, refuse_other_stack, refuse_takeover
 from cli.commands.cluster import EngineOption, YesOption, choose, require_terminal
 from cli.commands.options import ConfigOption
 from cli.engine import pulumi as engines
 from cli.errors import Refused
 from cli.kubectl.client import OWNERS, Kubectl
-from cli.kubectl.destroy import destroy_cluster
-from cli.kubectl.kept import AFTERWARDS, Kept, data_of, is_retained
-from cli.kubectl.lock import held
 from cli.preview.text import print_effects
-from cli.safety.comparison import removal
-from cli.safety.effects import refuse
-from cli.safety.jobs import jobs_destroyed, print_jobs, refuse_lost_jobs
-from cli.safety.owner import refuse_foreign, refuse_other_stack, refuse_takeover
 from cli.stack import Stack, open_stack
 from config.nebius.cloud import NebiusCloud
 from local import volumes

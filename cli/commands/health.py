@@ -13,9 +13,10 @@ from typer.core import TyperGroup
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption, JsonOption
 from cli.errors import FAILED, USAGE, Failure
-from cli.health.present import as_data, print_found, print_table, printable
+from cli.health.present import as_data, print_found, print_table
 from cli.health.query import NOT_CHECKED, list_checks, measure, read_nodes, run_check
 from cli.stack import open_stack
+from cli.text import printable
 
 _TABLE = "nodes"
 

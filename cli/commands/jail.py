@@ -10,13 +10,13 @@ import typer
 
 from cli.access.reach import reach, whereabouts
 from cli.backup.restore import refuse_restoring
+from cli.change.lock import held
+from cli.change.owner import require_own
 from cli.commands.options import ConfigOption, JsonOption
 from cli.errors import USAGE, Failure, Refused
 from cli.jail import roots
 from cli.jail.pods import FIRST
 from cli.kubectl.client import Kubectl
-from cli.kubectl.lock import held
-from cli.safety.owner import require_own
 from cli.stack import Stack, open_stack
 from config.sections.jail import ROOT_NAME
 from local.report import PlainReport

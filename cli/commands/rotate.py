@@ -9,14 +9,14 @@ import typer
 
 from cli.access.reach import reach, whereabouts
 from cli.backup.restore import refuse_restoring
+from cli.change.lock import held
+from cli.change.owner import refuse_other_stack, refuse_takeover
 from cli.commands.options import ConfigOption
 from cli.errors import USAGE, Failure, Refused
 from cli.kubectl.client import OWNERS
-from cli.kubectl.lock import held
 from cli.rotate.keys import KEYS, Rotation
 from cli.rotate.procedures import PROCEDURES, refuse
 from cli.rotate.procedures import rotate as carry_out
-from cli.safety.owner import refuse_other_stack, refuse_takeover
 from cli.stack import open_stack
 from local.report import open_report
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from cli.efficiency.advice import advice, amount, clock, unknown
 from cli.efficiency.totals import Efficiency, Row
-from cli.health.present import open_console, printable
+from cli.text import open_console, printable
 from cli.usage.csv_text import csv_text
 from cli.usage.present import DIGITS, hours, iso, period
 from images.common.slurm_runs import Run

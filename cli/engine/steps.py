@@ -10,10 +10,10 @@ from typing import Any
 
 from pulumi.runtime import rpc
 
+from cli.change.change import Action, Change, PropertyChange, differences, of_states
 from cli.errors import Failure
 from cli.program.resource import Resource
 from cli.program.values import UNKNOWN, Secret, contains, mapped, printable
-from cli.safety.change import Action, Change, PropertyChange, differences, of_states
 
 _ACTIONS: Mapping[str, Action] = {
     "create": "create",

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from cli.health.nodes import Found, Node, Nodes
+from cli.text import ago, open_console, plain
 
 SHORT = 24
 """Characters of an administrator's reason in the table."""
-
-_UNBROKEN = 100_000
-"""Columns where no terminal has an end."""
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "not checked": "magenta"}
 _BASES = ("IDLE", "MIXED", "ALLOCATED", "DOWN", "ERROR", "FUTURE", "UNKNOWN")
@@ -83,15 +80,6 @@ def _checked(node: Node) -> Text:
     return Text(f"{ago(node.age)} ago: old", style="magenta")
 
 
-def ago(seconds: float) -> str:
-    """`12 s`, `4 min`, `3 h`, `2 d`, rounded down."""
-    seconds = max(int(seconds), 0)
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size or (unit == "min" and seconds >= size):
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
-
-
 def _drained_for(node: Node) -> Text:
     """The check, else the beginning of whatever reason somebody gave."""
     if node.drained_for is not None:
@@ -139,21 +127,3 @@ def print_found(found: Mapping[str, Any]) -> None:
     console.print(Text(plain(result.line), style=_STYLES.get(result.status, "")), soft_wrap=True)
     for name, value in sorted(found["values"].items()):
         console.print(Text(f"  {plain(name)} {value:g}"), soft_wrap=True)
-
-
-def plain(text: str) -> str:
-    """One line, with single blanks."""
-    return " ".join(printable(text).split())
-
-
-def printable(text: str) -> str:
-    """A text without control characters: what tools on nodes say must not move the cursor of whoever reads it."""
-    return "".join(character if character.isprintable() else " " for character in text)
-
-
-def open_console() -> Console:
-    """As wide as the terminal. What goes elsewhere, as to grep, stays on one line."""
-    console = Console(highlight=False, emoji=False)
-    if not console.is_terminal:
-        console.width = _UNBROKEN
-    return console

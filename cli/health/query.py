@@ -11,7 +11,7 @@ from typing import Any
 from cli.errors import USAGE, Failure
 from cli.health.nodes import Nodes, in_order, parse_nodes
 from cli.kubectl.client import Kubectl, complaint, hint_after, in_controller
-from cli.status.pods import Pod, pod_of
+from cli.kubectl.pods import Pod, pod_of
 from config.errors import nearest
 from images.common.health.slurm import SlurmError
 from slurm.health import TESTER, WATCH

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cli.access.reach import reach
+from cli.change.apply import Plan
+from cli.change.comparison import Comparison
+from cli.change.in_place import jail_root_of, release_of
 from cli.errors import Refused
 from cli.jail.roots import POPULATE, ask, found_in, misfit, refuse_removed
-from cli.kubectl.apply import Plan
 from cli.kubectl.client import Kubectl
-from cli.safety.comparison import Comparison
-from cli.safety.in_place import jail_root_of, release_of
 from cli.stack import Stack
 from config.cluster import ClusterConfig
 from local.report import PlainReport, Report

@@ -1,1 +1,1 @@
-"""The way to apply without the Pulumi engine: server-side apply, and the waiting that follows."""
+"""kubectl, bound to one cluster: commands, questions, and pods as it tells of them."""

@@ -11,7 +11,7 @@ from cli.errors import USAGE, Failure
 from cli.kubectl.client import Kubectl
 from cli.logs.gather import chosen
 from cli.logs.sources import COMPONENT_LABEL, Container, containers
-from cli.safety.changed import POOL_LABEL
+from slurm.names import POOL_LABEL
 
 MOST = 60
 """Logs that are followed side by side: each is a connection at the API server."""

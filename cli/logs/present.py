@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from cli.health.present import plain, printable
 from cli.logs.lines import Line
+from cli.text import plain, printable
 
 _MOST_NOTES = 10
 _BAD = ("error", "fatal", "Warning ", "Failed")

@@ -13,7 +13,7 @@ from typing import Any
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, complaint
 from cli.logs.lines import Line, nanoseconds, parse_log
-from cli.safety.changed import POOL_LABEL
+from slurm.names import POOL_LABEL
 
 COMPONENT_LABEL = "app.kubernetes.io/component"
 

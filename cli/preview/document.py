@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from cli.change.change import Change, counts_of
+from cli.change.effects import Effect
+from cli.change.jobs import JobsTouched, refusal
 from cli.errors import CHANGES, REFUSED, Refused
 from cli.preview.policy import PolicyPlan
 from cli.preview.policy import as_data as policy_as_data
 from cli.preview.summary import Summary
 from cli.preview.summary import as_data as summary_as_data
-from cli.safety.change import Change, counts_of
-from cli.safety.effects import Effect
-from cli.safety.jobs import JobsTouched, refusal
 
 Outcome = Literal["none", "changes", "refused"]
 

@@ -13,12 +13,12 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from cli.change.change import Change, PropertyChange
+from cli.change.effects import Effect
+from cli.change.jobs import lines as job_lines
 from cli.preview.document import Preview
 from cli.preview.summary import lines as summary_lines
 from cli.preview.text import around_difference, changed_lines, counted
-from cli.safety.change import Change, PropertyChange
-from cli.safety.effects import Effect
-from cli.safety.jobs import lines as job_lines
 
 LIMIT = 65_000
 """Bytes of a comment at most. GitHub refuses more than 65,536 characters."""

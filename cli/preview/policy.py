@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from cli.access.reach import reach, reach_if_made
+from cli.change.rollout import worked_jobs
 from cli.errors import Failure
-from cli.health.present import printable
 from cli.kubectl.client import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, if_slurmdbd_answers, is_true, message
-from cli.kubectl.rollout import worked_jobs
 from cli.stack import Stack
+from cli.text import printable
 from config.cluster import ClusterConfig
 from images.common.policy.document import DEFAULT_QOS, State, load, untouched_default_qos
 from images.common.policy.plan import plan

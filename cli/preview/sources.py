@@ -6,21 +6,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from cli.change.apply import plan
+from cli.change.apply import preview as compare
+from cli.change.both_ways import expected_effects, of_kubectl, of_pulumi, refuse_foreign_namespace
+from cli.change.comparison import against_recording, against_state, of_export
+from cli.change.effects import effects
+from cli.change.jobs import queue_and_pods
 from cli.engine import pulumi as engines
 from cli.engine.steps import steps_of
 from cli.errors import USAGE, Failure
-from cli.kubectl.apply import plan
-from cli.kubectl.apply import preview as compare
 from cli.kubectl.client import Kubectl
 from cli.preview import policy as policies
 from cli.preview.document import NOT_COMPARED, Preview
 from cli.preview.notes import notes_of
 from cli.preview.summary import summarize
 from cli.program.recording import record
-from cli.safety.both_ways import expected_effects, of_kubectl, of_pulumi, refuse_foreign_namespace
-from cli.safety.comparison import against_recording, against_state, of_export
-from cli.safety.effects import effects
-from cli.safety.jobs import queue_and_pods
 from cli.stack import Stack, open_stack
 from config import ConfigError
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from cli.safety.effects import Effect
+from cli.change.effects import Effect
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import needs

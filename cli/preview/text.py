@@ -10,8 +10,8 @@ from itertools import zip_longest
 from rich.console import Console
 from rich.markup import escape
 
-from cli.safety.change import SYMBOLS, Action, Change, PropertyChange, counts_of
-from cli.safety.effects import Effect
+from cli.change.change import SYMBOLS, Action, Change, PropertyChange, counts_of
+from cli.change.effects import Effect
 
 _STYLES: Mapping[Action, str] = {"create": "green", "update": "yellow", "replace": "magenta", "delete": "red"}
 

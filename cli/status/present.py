@@ -10,11 +10,11 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from cli.health.present import ago, printable
 from cli.kubectl.client import SILENT_SLURMDBD
 from cli.status.read import Pool, Status, missing_workers
 from cli.status.rolls import Roll
 from cli.status.slurm import SlurmNode, is_down
+from cli.text import ago, printable
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST, CONTROLLER_HOST, WORKER
 
 _LISTED = 8
@@ -52,7 +52,7 @@ class Screen:
         if not status.pods and "pods" not in status.unread and not status.nodes:
             yield Text(f"nothing runs in namespace {status.namespace}")
             if status.kept:
-                from cli.kubectl.kept import AFTERWARDS  # noqa: PLC0415  what it loads takes long
+                from cli.change.kept import AFTERWARDS  # noqa: PLC0415  what it loads takes long
 
                 yield from (Text("kept there by `destroy`:"), *(Text(f"  {printable(line)}") for line in status.kept))
                 yield Text(AFTERWARDS)

@@ -13,14 +13,13 @@ from typing import Any
 from cli.access.addresses import address_of
 from cli.errors import Failure
 from cli.kubectl.client import OWNERS, Kubectl, message, understood
-from cli.safety.changed import POOL_LABEL
+from cli.kubectl.pods import LEAVING, Apply, Pod, image_tags, last_apply, pod_of
 from cli.status.configuration import describe_configuration
 from cli.status.jail import Jail, read_jail
-from cli.status.pods import LEAVING, Apply, Pod, image_tags, last_apply, pod_of
 from cli.status.rolls import Roll, rolls_in
 from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, is_down
 from config.cluster import ClusterConfig
-from slurm.names import REST, REST_PORT, node_name
+from slurm.names import POOL_LABEL, REST, REST_PORT, node_name
 
 _SECONDS = 20
 """For Kubernetes' answer."""
@@ -183,7 +182,7 @@ def _objects(kubectl: Kubectl, namespace: str) -> tuple[list[dict[str, Any]], di
 
 
 def _kept(kubectl: Kubectl, namespace: str) -> tuple[str, ...]:
-    from cli.kubectl.kept import only_kept  # noqa: PLC0415  what it loads takes long
+    from cli.change.kept import only_kept  # noqa: PLC0415  what it loads takes long
 
     try:
         found = only_kept(kubectl, namespace)

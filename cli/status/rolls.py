@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cli.safety.changed import POOL_LABEL
-from cli.status.pods import LEAVING, pod_of
-from slurm.names import node_name
+from cli.kubectl.pods import LEAVING, pod_of
+from slurm.names import POOL_LABEL, node_name
 
 _REVISION = "controller-revision-hash"
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from cli.health.present import printable
 from cli.kubectl.client import LOG_IN, Kubectl, complaint
 from cli.kubectl.questions import DATABASE, put
 from cli.status.configuration import STATE_FILE
+from cli.text import printable
 from images.common.slurm_jobs import PENDING, RUNNING, Job, JobList
 from images.common.slurm_records import NotUnderstoodError
 from slurm.names import CONFINEMENT

@@ -9,7 +9,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from cli.health.present import open_console, printable
+from cli.text import open_console, printable
 from cli.usage.csv_text import csv_text
 from cli.usage.totals import Row, Usage
 

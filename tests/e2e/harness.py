@@ -21,14 +21,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from cli.access.addresses import host_public_key, login_address
 from cli.access.login import ssh_arguments, ssh_program
+from cli.change.diff import KINDS
+from cli.change.owner import KEPT
+from cli.change.rollout import await_workers
 from cli.engine import pulumi as engines
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, cluster_labels, connect
-from cli.kubectl.diff import KINDS
-from cli.kubectl.rollout import await_workers
 from cli.logs.gather import Asked, gather
 from cli.logs.lines import in_order
-from cli.safety.owner import KEPT
 from cli.stack import open_stack
 from config import load_config
 from slurm.local_cluster import local_directory

@@ -7,9 +7,9 @@ import subprocess
 from dataclasses import dataclass, field
 from typing import Any
 
+from cli.change.lock import Lock
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl
-from cli.kubectl.lock import Lock
 from local.report import PlainReport
 
 OURS = {"app.kubernetes.io/part-of": "slurmstack", "app.kubernetes.io/instance": "slurm"}

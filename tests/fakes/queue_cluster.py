@@ -7,10 +7,10 @@ import subprocess
 from dataclasses import dataclass, field
 from typing import Any
 
-from cli.safety.jobs import (
+from cli.change.jobs import (
     JobsTouched,
 )
-from cli.safety.queue import JOBS
+from cli.change.queue import JOBS
 from config import load_config
 from config.sections.workers import WorkerPool
 from slurm.conf import render

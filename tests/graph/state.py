@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
+from cli.change.comparison import Comparison, against_recording
 from cli.program.recording import Recording
 from cli.program.values import SIGNATURE, Secret
-from cli.safety.comparison import Comparison, against_recording
 from cli.stack import Stack, open_stack
 from tests.recordings import record
 

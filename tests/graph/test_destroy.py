@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.kubectl.destroy import WORKLOADS
+from cli.change.destroy import WORKLOADS
 from cli.program.recording import record
 from tests import stacks
 from tests.stacks import with_change

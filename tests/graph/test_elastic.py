@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cli.kubectl.diff import KINDS
+from cli.change.change import of_recording
+from cli.change.compare import compare
+from cli.change.diff import KINDS
 from cli.program.recording import Recording
-from cli.safety.change import of_recording
-from cli.safety.compare import compare
 from images.common.elastic.view import SETTINGS, Pool, pool_of
 from images.common.node_conf import NodeConf
 from images.elastic.pods import SUBDOMAIN

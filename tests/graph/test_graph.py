@@ -14,7 +14,7 @@ from unittest import mock
 import kubernetes_validate
 import pytest
 
-from cli.kubectl.diff import KINDS
+from cli.change.diff import KINDS
 from cli.program.recording import GeneratedValues, Recording, Registration, record
 from cli.program.values import Secret, printable, reveal
 from components.cluster import SlurmCluster

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from cli.change.owner import KEPT, KEPT_OF, refuse_other_kept
 from cli.errors import Refused
 from cli.program.recording import Recording
 from cli.program.values import reveal
-from cli.safety.owner import KEPT, KEPT_OF, refuse_other_kept
 from components.kit.jail_volume import SHARED_DIRECTORY
 from config import load_config
 from slurm.names import HOMES, HOMES_ENV

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cli.safety import both_ways as engines
-from cli.safety.changed import partitions_in, pools_of, slurm_conf_in
+from cli.change import both_ways as engines
+from cli.change.changed import partitions_in, pools_of, slurm_conf_in
 from tests import stacks
 from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending
 from tests.graph.state import compare_files, stack_of

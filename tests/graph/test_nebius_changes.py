@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from cli.change.change import of_recording
+from cli.change.compare import compare
 from cli.program.recording import Registration
 from cli.program.values import Unknown, printable
-from cli.safety.change import of_recording
-from cli.safety.compare import compare
 from components.clouds.nebius.immutable import (
     ACCESS_PERMIT,
     ALLOCATION,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from cli.change.comparison import Comparison, against_state, removal
+from cli.change.effects import refused
 from cli.program.recording import Made
-from cli.safety.comparison import Comparison, against_state, removal
-from cli.safety.effects import refused
 from components.clouds.nebius.immutable import ALLOCATION, CLUSTER, FILESYSTEM, NODE_GROUP
 from tests import stacks
 from tests.graph.state import compare_files, stack_of, state_of

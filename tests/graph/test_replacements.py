@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 import pytest
 
-from cli.safety.change import counts_of
-from cli.safety.comparison import Comparison, against_state, removal
-from cli.safety.effects import refused
+from cli.change.change import counts_of
+from cli.change.comparison import Comparison, against_state, removal
+from cli.change.effects import refused
 from config.sections.services import ImageRole
 from tests import stacks
 from tests.graph.state import compare_files, stack_of, state_of

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from cli.change.change import of_recording
+from cli.change.compare import compare
 from cli.program.recording import Recording
 from cli.program.values import reveal
-from cli.safety.change import of_recording
-from cli.safety.compare import compare
 from tests import stacks
 from tests.recordings import record
 from tests.stacks import with_change

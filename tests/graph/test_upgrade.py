@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from cli.change.comparison import Comparison, against_state
+from cli.change.effects import refused
 from cli.program.manifests import manifests
-from cli.safety.comparison import Comparison, against_state
-from cli.safety.effects import refused
 from tests.graph.older_graphs import OLDER
 from tests.graph.state import stack_of
 from tests.recordings import record

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from cli.change.in_place import has_put_back
+from cli.change.owner import is_stopped
+from cli.change.restoring import note_of
 from cli.doctor.cluster import kubernetes
 from cli.doctor.cluster.facts import Facts, Pool
 from cli.doctor.cluster.slurm import SECONDS, ask_slurm
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl
-from cli.safety.in_place import has_put_back
-from cli.safety.owner import is_stopped
-from cli.safety.restoring import note_of
 from config.cluster import ClusterConfig
 from slurm.conf import config_hash, render
 from slurm.names import CONTROLLER

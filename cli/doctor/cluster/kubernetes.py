@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
+from cli.change.lock import LEASE, has_died
 from cli.doctor.cluster.facts import Claim, Container, Lease, Machine, Owner, Pod
 from cli.kubectl.client import is_true, message
-from cli.kubectl.lock import LEASE, has_died
-from cli.status.pods import LEAVING, pod_of
+from cli.kubectl.pods import LEAVING, pod_of
 
 PARTS = {
     "pods": "pods",

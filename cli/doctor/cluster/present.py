@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cli.doctor.cluster.facts import Facts
 from cli.doctor.cluster.findings import Finding
-from cli.health.present import plain
+from cli.text import plain
 
 _STYLES = {"error": "red bold", "warning": "yellow", "note": "cyan"}
 _MOST = 80

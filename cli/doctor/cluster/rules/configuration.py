@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cli.change.lock import LEASE
 from cli.doctor.cluster.facts import Facts
 from cli.doctor.cluster.findings import Finding
-from cli.kubectl.lock import LEASE
 from slurm.elastic import HIDDEN
 from slurm.names import BACKUP
 

@@ -11,7 +11,7 @@ from shlex import quote
 from cli.doctor.cluster.facts import Facts, SlurmNode
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.doctor.cluster.reasons import Meaning, meaning
-from cli.health.present import plain
+from cli.text import plain
 from images.common.slurm_jobs import Job
 from images.common.slurm_records import number_of, states_of, text_of
 

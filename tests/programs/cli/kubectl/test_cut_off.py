@@ -17,7 +17,7 @@ from tests.stacks import ROOT
 COMMAND = """
 import os, signal, sys, time
 from pathlib import Path
-from cli.kubectl import lock
+from cli.change import lock
 lock._interruptible()
 try:
     print("works", flush=True)

@@ -10,9 +10,9 @@ from cli.backup import restore as restore_module
 from cli.backup.jobs import follow_job
 from cli.backup.restore import Restoring, forget_restore, parts_of
 from cli.backup.workloads import Workloads
+from cli.change.in_place import is_put_back
+from cli.change.owner import REPLICAS_BEFORE, is_stopped, refuse_half_restored
 from cli.errors import INTERRUPTED, Failure, Refused
-from cli.safety.in_place import is_put_back
-from cli.safety.owner import REPLICAS_BEFORE, is_stopped, refuse_half_restored
 from tests.unit.cli.backup.cluster import REPORT, Cluster, restored
 
 

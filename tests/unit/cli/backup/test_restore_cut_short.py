@@ -11,10 +11,10 @@ import pytest
 from cli.backup import restore as restore_module
 from cli.backup.restore import Restoring
 from cli.backup.workloads import Workloads
+from cli.change.in_place import is_put_back
+from cli.change.owner import is_stopped, refuse_half_restored
+from cli.change.restoring import RESTORING, note_of
 from cli.errors import INTERRUPTED, Failure, Refused
-from cli.safety.in_place import is_put_back
-from cli.safety.owner import is_stopped, refuse_half_restored
-from cli.safety.restoring import RESTORING, note_of
 from tests.unit.cli.backup.cluster import REPORT, Cluster, restored
 
 BACKUP = "20261126T020000Z"

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from cli.backup.restore import Restoring, forget_restore
+from cli.change.in_place import has_put_back
+from cli.change.owner import is_stopped, refuse_half_restored
+from cli.change.restoring import note_of
 from cli.errors import Failure
-from cli.safety.in_place import has_put_back
-from cli.safety.owner import is_stopped, refuse_half_restored
-from cli.safety.restoring import note_of
 from tests.unit.cli.backup.cluster import REPORT, Cluster
 
 PARTS = (("state",), ("database",), ("jail",), ("state", "database"), ("state", "jail"), ("state", "database", "jail"))

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
+from cli.change import rollout, upgrade
+from cli.change.apply import Plan, plan
+from cli.change.change import Change, of_object
+from cli.change.diff import key
+from cli.change.jobs import JobsTouched
+from cli.change.owner import REPLICAS_BEFORE
 from cli.commands import cluster as cluster_commands
 from cli.errors import Failure, Refused
 from cli.jail import fit
-from cli.kubectl import rollout, upgrade
-from cli.kubectl.apply import Plan, plan
-from cli.kubectl.diff import key
 from cli.program.generated import KeptValues
 from cli.program.manifests import manifests
-from cli.safety.change import Change, of_object
-from cli.safety.jobs import JobsTouched
-from cli.safety.owner import REPLICAS_BEFORE
 from cli.stack import Stack, open_stack
 from local.report import PlainReport
 from slurm.names import GENERATED

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from cli.change.change import Change, PropertyChange
 from cli.engine.steps import steps_of
 from cli.errors import Failure
-from cli.safety.change import Change, PropertyChange
 
 SET = "kubernetes:apps/v1:StatefulSet"
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"

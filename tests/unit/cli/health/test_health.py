@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from cli.health.present import ago
+from cli.text import ago
 from images.common.health.contract import Result as Found
 from images.common.health.contract import Status
 from tests.fakes.health_cluster import FakeCluster, answer, failure_of, health, node

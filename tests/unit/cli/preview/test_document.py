@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from cli.change.change import Change, of_object
+from cli.change.effects import Effect
 from cli.errors import CHANGES, FAILED, REFUSED, USAGE
 from cli.preview.document import Preview, exit_status
 from cli.preview.policy import PolicyPlan
 from cli.preview.summary import summarize
-from cli.safety.change import Change, of_object
-from cli.safety.effects import Effect
 from config import load_config
 from tests import stacks
 from tests.fakes.kubectl import thing

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from cli.change.change import Change, of_object
+from cli.change.effects import Effect
+from cli.change.jobs import JobsTouched
 from cli.preview import sources
 from cli.preview.document import NOT_COMPARED, Preview
-from cli.safety.change import Change, of_object
-from cli.safety.effects import Effect
-from cli.safety.jobs import JobsTouched
 from cli.stack import open_stack
 from tests import stacks
 from tests.fakes.kubectl import FakeKubectl, listed, thing

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from cli.change.change import PropertyChange
+from cli.change.effects import Effect
 from cli.preview.summary import as_data, lines, summarize
 from cli.preview.text import print_effects
-from cli.safety.change import PropertyChange
-from cli.safety.effects import Effect
 from config import load_config
 from tests import stacks
 from tests.stacks import with_change

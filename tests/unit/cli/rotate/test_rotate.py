@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
+from cli.change.kept import Kept, mark
+from cli.change.owner import ROTATING
 from cli.commands import rotate as command
 from cli.errors import Failure, Refused
-from cli.kubectl.kept import Kept, mark
 from cli.program.generated import KeptValues
 from cli.program.recording import record
 from cli.rotate import pods as pods_module
 from cli.rotate.keys import KEYS, Rotation
 from cli.rotate.procedures import PROCEDURES, rotate
-from cli.safety.owner import ROTATING
 from config import load_config
 from local.report import open_report
 from slurm.names import ACTIVE, GENERATED

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cli.access.addresses import login_address
-from cli.status.pods import Apply, Pod, image_tags, last_apply
+from cli.kubectl.pods import Apply, Pod, image_tags, last_apply
 from cli.status.present import print_status
 from cli.status.read import Pool, Status, Versions, Workers, read_status
 from cli.status.slurm import END, Queue, SlurmNode, node_of

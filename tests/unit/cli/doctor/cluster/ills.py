@@ -8,8 +8,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cli.kubectl.lock import PROCESS, machine
-from cli.safety.owner import REPLICAS_BEFORE
+from cli.change.lock import PROCESS, machine
+from cli.change.owner import REPLICAS_BEFORE
 from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster
 
 Ill = Callable[[RecordedCluster], object]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cli.safety.in_place import PUT_BACK
-from cli.safety.restoring import RESTORING, Note
+from cli.change.in_place import PUT_BACK
+from cli.change.restoring import RESTORING, Note
 from tests.unit.cli.doctor.cluster.ills import (
     Ill,
     agent,

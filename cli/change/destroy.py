@@ -1,0 +1,170 @@
+"""Takes a cluster down in the order that hurts no job: workers first, then everything, or everything but its data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from cli.change.apply import APPLY_SET, RIGHTS_OUTSIDE
+from cli.change.apply_set import served_kinds
+from cli.change.diff import KINDS
+from cli.change.kept import Kept, data_of, mark, note_identity
+from cli.errors import Failure
+from cli.kubectl.client import Kubectl, cluster_labels, complaint, in_controller, slurm
+from config.cluster import ClusterConfig
+from local.report import Report
+
+POLL = 0.5
+"""Seconds between two looks at the cluster."""
+
+WORKLOADS = ("cronjob", "statefulset", "deployment", "daemonset", "job", "podtemplate")
+"""Kinds whose objects have pods, or make some that have."""
+
+What = Literal["pods", "all but data", "all"]
+
+GONE_SECONDS = 300.0
+"""Seconds that objects may take to go: a load balancer in a cloud goes before its Service."""
+
+PATIENCE = 10
+"""Seconds that slurmctld may take to show its queue: scancel alone would try for many minutes."""
+
+
+def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:
+    """Ids of running jobs; empty if slurmctld does not answer."""
+    done = slurm(kubectl, namespace, "squeue", "--noheader", "--states=running,suspended,completing", "--format=%A")
+    return done.split()
+
+
+def destroy_cluster(
+    kubectl: Kubectl,
+    config: ClusterConfig,
+    report: Report,
+    *,
+    kill_jobs: bool,
+    what: What,
+    files_go: Callable[[], None] | None = None,
+) -> Kept | None:
+    """Delete the worker pools and wait until their jobs have ended, then the rest. Returns the data that is kept.
+
+    `what`: with `pods` nothing runs on return, and whoever deletes the rest has nothing to wait for. With `all but
+    data` the namespace stays, with claims and keys. `files_go` is called when all pods are ending, before anybody can
+    make the cluster anew. Interrupted, it can be run again.
+    """
+    namespace = config.cluster.namespace
+    data = data_of(kubectl, namespace)
+    keeps = what == "all but data" and bool(data.volumes)
+    if keeps:
+        note_identity(kubectl, namespace)
+    if kill_jobs:
+        _cancel_all(kubectl, namespace, report)
+    with report.step("Waiting for worker nodes to leave") as step:
+        _delete_workloads(kubectl, namespace, "slurmstack/pool")
+        while leaving := kubectl.items("pod", "-n", namespace, "-l", "app.kubernetes.io/component=worker"):
+            step.progress(0, 0, f"{_names(leaving)}, {len(running_jobs(kubectl, namespace))} running jobs")
+            time.sleep(POLL)
+    if not keeps and what != "pods":
+        with report.step(f"Deleting namespace {namespace}"):
+            _delete_namespace(kubectl, namespace, files_go)
+        return None
+    with report.step("Ending all other pods") as step:
+        _delete_workloads(kubectl, namespace, cluster_labels(namespace))
+        while ending := kubectl.items("pod", "-n", namespace, "-l", cluster_labels(namespace)):
+            step.progress(0, 0, _names(ending))
+            time.sleep(POLL)
+    if what == "pods":
+        if files_go is not None:
+            files_go()
+        return None
+    with report.step(f"Deleting all but data and keys in namespace {namespace}"):
+        _delete_all_but_data(kubectl, namespace)
+    mark(kubectl, data)
+    return data
+
+
+def _delete_all_but_data(kubectl: Kubectl, namespace: str) -> None:
+    """Delete what the stack has made: all with its labels but claims, and the keys, which have none."""
+    others = [
+        kind for kind in served_kinds(kubectl, namespace, APPLY_SET) if kind.partition(".")[0].lower() not in KINDS
+    ]
+    kinds = ",".join([*(kind for kind in KINDS if kind != "persistentvolumeclaim"), *others])
+    ours = ("-n", namespace, "-l", cluster_labels(namespace))
+    kubectl.run("delete", kinds, *ours, "--ignore-not-found", "--wait=false")
+    kubectl.run("delete", RIGHTS_OUTSIDE, "-l", cluster_labels(namespace), "--ignore-not-found")
+    deadline = time.monotonic() + GONE_SECONDS
+    while left := kubectl.items(kinds, *ours):
+        if time.monotonic() > deadline:
+            names = ", ".join(f"{item['kind']} {item['metadata']['name']}" for item in left[:8])
+            raise Failure(f"still there after {GONE_SECONDS:g} s: {names}", hint="run this again; data is not touched")
+        time.sleep(POLL)
+    # Last: it says which kinds there are.
+    kubectl.run("delete", "secret", APPLY_SET, "-n", namespace, "--ignore-not-found")
+
+
+def _cancel_all(kubectl: Kubectl, namespace: str, report: Report) -> None:
+    """Cancel all jobs; where slurmctld does not answer, say so."""
+    with report.step("Cancelling all jobs"):
+        asked = in_controller(kubectl, namespace, "squeue", "--noheader", "--format=%A", seconds=PATIENCE)
+        if asked.returncode == 0:
+            for state in ("pending", "running", "suspended"):  # those that wait first, or they start where others end
+                in_controller(kubectl, namespace, "scancel", f"--state={state}", seconds=600)
+    if asked.returncode != 0:
+        report.info(
+            f"no job was cancelled, for slurmctld does not answer ({complaint(asked)}): "
+            "nodes without a job leave all the same, others wait for theirs as long as drain_timeout allows"
+        )
+
+
+def _names(pods: Sequence[Mapping[str, Any]]) -> str:
+    return f"{len(pods)} left ({', '.join(sorted(str(pod['metadata']['name']) for pod in pods)[:8])})"
+
+
+def _delete_workloads(kubectl: Kubectl, namespace: str, labels: str) -> None:
+    """Let everything go that has pods. Returns before they have ended."""
+    kubectl.run(
+        "delete",
+        ",".join(WORKLOADS),
+        "-n",
+        namespace,
+        "-l",
+        labels,
+        "--ignore-not-found",
+        "--wait=false",
+    )
+
+
+def _delete_namespace(kubectl: Kubectl, namespace: str, files_go: Callable[[], None] | None) -> None:
+    """Delete the cluster's objects, those in no namespace first: once the namespace has gone, others may make anew."""
+    present = kubectl.items("namespace", namespace)
+    volumes = [
+        item
+        for item in kubectl.items("persistentvolume")
+        if item["spec"].get("claimRef", {}).get("namespace") == namespace
+        and item["metadata"].get("labels", {}).get("app.kubernetes.io/part-of") == "slurmstack"
+    ]
+    # Kubernetes comes to the namespace after five seconds, and to one in which it then finds pods or claims again only
+    # after five more, or after half of the pods' longest grace period.
+    _delete_workloads(kubectl, namespace, cluster_labels(namespace))
+    if files_go is not None:
+        files_go()
+    claims = ("-n", namespace, "-l", cluster_labels(namespace))
+    kubectl.run("delete", "persistentvolumeclaim", *claims, "--ignore-not-found", "--wait=false")
+    if volumes:  # they stay until their claims have gone
+        names = [str(item["metadata"]["name"]) for item in volumes]
+        kubectl.run("delete", "persistentvolume", *names, "--ignore-not-found", "--wait=false")
+    kubectl.run("delete", RIGHTS_OUTSIDE, "-l", cluster_labels(namespace), "--ignore-not-found")
+    kubectl.run("delete", "namespace", namespace, "--ignore-not-found", "--wait=false")
+    for item in (*present, *volumes):
+        _await_gone(kubectl, item)
+
+
+def _await_gone(kubectl: Kubectl, item: Mapping[str, Any], *, timeout: float = GONE_SECONDS) -> None:
+    kind, name, uid = item["kind"].lower(), item["metadata"]["name"], item["metadata"]["uid"]
+    deadline = time.monotonic() + timeout
+    while any(found["metadata"]["uid"] == uid for found in kubectl.items(kind, name)):
+        if time.monotonic() > deadline:
+            raise Failure(
+                f"{kind} {name} is still there after {timeout:.0f} s",
+                hint=f"`{kubectl.shown} describe {kind} {name}` says why",
+            )
+        time.sleep(POLL)

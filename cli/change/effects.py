@@ -1,0 +1,322 @@
+"""What a change costs people: which data or machines it takes, and whether the stack allows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cli.change.change import Action, Change, PropertyChange
+from cli.change.in_place import Verdict, judge
+from cli.errors import Refused
+from cli.program.resource import Resource
+from config.cluster import ClusterConfig
+from config.nebius.cloud import NebiusCloud
+from slurm.health import WATCH
+from slurm.names import CONTROLLER, HOMES
+
+_STATE_CLAIM = "controller-state"
+_STATE = "the job queue and Slurm's other state"
+DATA: Mapping[str, str] = {
+    "jail": "all users' files and the software in the jail",
+    HOMES: "all users' homes",
+    _STATE_CLAIM: _STATE,
+    "database-data": "the records of all jobs, and the accounts, QOS and users in them",
+    "prometheus-data": "the figures of the past, and silenced alerts",
+}
+"""Claim -> what lies on its volume."""
+
+_SECTIONS: Mapping[str, str] = {
+    _STATE_CLAIM: "controller",
+    "database-data": "accounting.database",
+    "prometheus-data": "monitoring",
+}
+"""Keys of the stack file that are not called like the volume, and name its size `storage`."""
+
+HEALTH_LEAVES = (
+    "health is turned off: nodes that it drained stay so, and reservations of its tests stay. "
+    "Resume such nodes by hand (`slurmstack status` lists them)"
+)
+
+_COSTS: Mapping[str, str] = {
+    "Kubernetes cluster": "everything in Kubernetes is lost: all jobs, the keys, and all volumes but those on file "
+    "systems of the cloud",
+    "GPU cluster": "the machines of its pools are made anew, and their jobs end",
+    "network": "everything in it is made anew",
+    "subnet": "everything in it is made anew",
+    "address": "users must log in at another address",
+    "bucket": "the backups in it are lost",
+    "service account": "what acts in its name stops until it has new credentials",
+    "access key": "backups stop until they have the new key",
+    "RandomBytes": "a key of the cluster is lost: pods trust each other, and users the login nodes, by it",
+    "Namespace": f"everything in it is lost: all jobs, {_STATE}, the keys",
+}
+
+_HOLDERS = {"Namespace", "PersistentVolume", "PersistentVolumeClaim", "Secret"}
+"""What nobody is told to delete by hand: data or keys would go with it."""
+
+_UNPROTECT = "set `slurmstack:protect: false`, apply that with `up`, and then make this change"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """A change that people should know of before it is made."""
+
+    action: Action
+    kind: str
+    """What it is, in people's words: `file system`, `PersistentVolumeClaim`."""
+    name: str
+    because: tuple[PropertyChange, ...]
+    """What differs and forces it."""
+    cost: str
+    """What is lost, or what happens to whom."""
+    refused: str
+    """Why it is not done, and the way out; empty if it is allowed."""
+
+
+def effects(
+    changes: Sequence[Change],
+    config: ClusterConfig,
+    *,
+    old: Iterable[Resource],
+    way: Literal["pulumi", "kubectl"] = "pulumi",
+) -> tuple[Effect, ...]:
+    """Those of the changes that cost somebody something, or that cannot be made. `config` is the new stack file.
+
+    `old`: all that is there. `way`: kubectl makes nothing anew, where the Pulumi engine deletes and creates.
+    """
+    whole = any(item.action == "delete" and item.kind == "Kubernetes cluster" for item in changes)
+    has_state = any((item.kind, item.title) in _WITH_STATE for item in old)
+    judges = (_Judge(change, config, whole=whole, has_state=has_state, way=way) for change in changes)
+    return tuple(effect for judge in judges if (effect := judge.effect()) is not None)
+
+
+_WITH_STATE = {("StatefulSet", CONTROLLER), ("PersistentVolumeClaim", _STATE_CLAIM)}
+"""Where one of these is, slurmctld has written its state."""
+
+
+def refused(found: Iterable[Effect]) -> list[Effect]:
+    """What cannot or must not be done."""
+    return [effect for effect in found if effect.refused]
+
+
+def refuse(found: Iterable[Effect]) -> None:
+    """Raise Refused if any of these is."""
+    those = refused(found)
+    if those:
+        listed = "\n".join(f"  {effect.kind} {effect.name}: {effect.refused}" for effect in those)
+        count = f"{len(those)} change{'s' if len(those) > 1 else ''}"
+        raise Refused(f"the stack file asks for {count} that cannot be made:\n{listed}")
+
+
+class _Judge:
+    """One change, and the stack file that asks for it; `whole` if the whole cluster goes."""
+
+    def __init__(self, change: Change, config: ClusterConfig, *, whole: bool, has_state: bool, way: str) -> None:
+        self.change = change
+        self.config = config
+        self.whole = whole
+        self.has_state = has_state
+        self.way = way
+        self.kind = change.kind
+        self.in_cloud = change.resource.type.startswith("nebius:")
+
+    def effect(self) -> Effect | None:
+        """What people should know of it; None if nothing."""
+        match self.change.action:
+            case "create":
+                return None
+            case "update":
+                verdict = judge(self.change, self._size_key(), has_state=self.has_state)
+                return self._effect(self._with_backup(verdict), verdict.refused, verdict.because) if verdict else None
+            case "replace":
+                if self.way == "kubectl":
+                    return self._stuck()
+                cost, refused, because = self._cost(), self._replace_refused(), self.change.because
+            case "delete":
+                cost, refused, because = self._cost(), self._delete_refused(), ()
+        return self._effect(cost, refused, because) if cost or refused or self.in_cloud else None
+
+    def _stuck(self) -> Effect | None:
+        """What kubectl cannot apply: only failed jobs are deleted and made anew, everything else may hold something."""
+        if self.kind == "Job":
+            return None
+        said = f" ({self.change.complaint})" if self.change.complaint else ""
+        by_hand = "" if self.kind in _HOLDERS else ", or delete the object by hand, with all that it holds"
+        refused = f"a field differs that can never change, and kubectl makes nothing anew{said}. Set it back{by_hand}"
+        return self._effect("", refused, ())
+
+    def _effect(self, cost: str, refused: str, because: tuple[PropertyChange, ...]) -> Effect:
+        return Effect(
+            action=self.change.action, kind=self.kind, name=self._name(), because=because, cost=cost, refused=refused
+        )
+
+    def _name(self) -> str:
+        return self.change.name
+
+    # What it costs
+
+    def _with_backup(self, verdict: Verdict) -> str:
+        """What an update in place costs, and who saves what it converts."""
+        if (self.kind, self._name()) != ("StatefulSet", CONTROLLER) or not verdict.cost:
+            return verdict.cost
+        if self.config.backup is None:
+            return f"{verdict.cost}, and none is configured (slurmstack:backup)"
+        saves = "which `up` makes first" if self.way == "kubectl" else "`slurmstack backup now` makes one"
+        return f"{verdict.cost}, {saves}"
+
+    def _cost(self) -> str:
+        was = self.change.before or self.change.resource
+        match self.kind:
+            case "file system":
+                return self._data_cost(f"it stays in the cloud as {was.id or was.name}" if was.retained else "")
+            case "PersistentVolumeClaim" | "PersistentVolume":
+                spec = was.inputs.get("spec", {})
+                static = self.kind == "PersistentVolume" or spec.get("storageClassName") == ""
+                return self._data_cost("what lies there stays where it is" if static or was.retained else "")
+            case "node group":
+                return self._machines_cost()
+            case "Deployment" if self.change.action == "delete" and self._name() == WATCH and self._health_leaves():
+                return HEALTH_LEAVES
+            case "StatefulSet" | "PodTemplate":
+                return self._pods_cost(was)
+            case _:
+                return _COSTS.get(self.kind, "")
+
+    def _data_cost(self, stays: str) -> str:
+        data = DATA.get(self._key(), f"the files of {self._where()}")
+        if self.change.action == "replace":
+            return f"{data}: {stays}, but pods get an empty one" if stays else f"{data} are lost: the new one is empty"
+        return f"{data}: {stays}, without being managed" if stays else f"{data} are lost"
+
+    def _health_leaves(self) -> bool:
+        """Not where the watcher moves to another namespace, or all goes."""
+        return not self.whole and not self.config.health.enabled
+
+    def _machines_cost(self) -> str:
+        pool = self._pool()
+        if self.change.action == "replace":
+            return f"all machines of {pool or self._key()} are made anew at once, and jobs on them end"
+        if pool and pool in self.config.worker_nodes:
+            return f"a node group of pool {pool!r} goes with its machines, and jobs on them end"
+        return f"the machines of pool {pool!r} go, after the jobs on them" if pool else ""
+
+    def _pods_cost(self, was: Resource) -> str:
+        pool = ((was.inputs.get("metadata") or {}).get("labels") or {}).get("slurmstack/pool")
+        if self.change.action == "replace":
+            return "all its pods are made anew at once"
+        if pool is None or pool in self.config.worker_nodes:  # which becomes elastic, or fixed
+            return ""
+        size, unless = f"{was.inputs.get('spec', {}).get('replicas', 0)} ", ""
+        if self.kind == "PodTemplate":
+            size, unless = "", " unless they are preemptible"
+        return (
+            f"pool {pool!r} leaves: its {size}nodes take no more jobs, wait for those that run{unless}, and disappear. "
+            "A pool cannot be renamed: another name is another pool"
+        )
+
+    # Whether it is allowed
+
+    def _replace_refused(self) -> str:
+        if self.change.cause:
+            return ""  # what forces it is judged for itself
+        if self.in_cloud:
+            switches = self._switches()
+            if not all(switches.values()):
+                missing = " and ".join(f"{key}: true" for key, allowed in switches.items() if not allowed)
+                return f"{self._properties()} can never change. Set it back, or to lose this set {missing}"
+        if self.change.resource.protect:
+            what = f"{self._properties()} can never change, and this is protected"
+            return f"{what}. Set it back, or to lose this set `slurmstack:protect: false` too"
+        return self._name_taken() or self._misfit()
+
+    def _misfit(self) -> str:
+        """Another release or name of Slurm does not fit to the jail and the state, even in an object made anew."""
+        if self.kind not in {"StatefulSet", "ConfigMap"}:
+            return ""
+        verdict = judge(self.change, "", has_state=self.has_state)
+        return verdict.refused if verdict else ""
+
+    def _delete_refused(self) -> str:
+        was = self.change.resource
+        if was.protect:
+            return f"it is protected. To really lose it, {_UNPROTECT}"
+        if self.kind == "node group":
+            return self._group_refused()
+        if self.kind != "file system" or was.retained or not was.inputs.get("forbidDeletion"):
+            return ""
+        return (
+            "the cloud itself forbids to delete it. To really lose it, set "
+            f"{self._where()}.filesystem.forbid_deletion: false, apply that with `up`, and then make this change"
+        )
+
+    def _group_refused(self) -> str:
+        """A pool that shrinks drains its workers, but those that stay may be on machines of the group that goes."""
+        name = self._pool()
+        pool = self.config.worker_nodes.get(name)
+        if pool is None or pool.allow_replacement or self.whole:
+            return ""
+        kept = int(self._key().rpartition("-")[2]) + 1
+        return (
+            f"workers that stay may be on its machines. Set worker_nodes.{name}.autoscaling.groups to {kept} or more, "
+            "apply, and when no worker is on this group's machines lower it with "
+            f"worker_nodes.{name}.allow_replacement: true, which ends what still runs there"
+        )
+
+    def _name_taken(self) -> str:
+        """A file system that the cloud keeps keeps its name too, and names are unique in a project.
+
+        Pulumi goes by what its state says of the old one, so it does not help to change that in the same update.
+        """
+        was = self.change.before
+        if self.kind != "file system" or was is None or not (was.retained or was.inputs.get("forbidDeletion")):
+            return ""
+        return (
+            "the cloud keeps the old one, whose name the new one needs. To lose it, set "
+            f"{self._where()}.filesystem.forbid_deletion: false beside cloud.allow_replacement: true, apply that with "
+            "`up`, and then make this change"
+        )
+
+    def _switches(self) -> dict[str, bool]:
+        """The keys of the stack file that allow to make the resource anew, as they are set."""
+        pools = self.config.worker_nodes
+        if self.kind == "node group" and (pool := self._pool()) in pools:
+            return {f"worker_nodes.{pool}.allow_replacement": pools[pool].allow_replacement}
+        if self.kind == "GPU cluster":
+            fabric = self.change.resource.inputs.get("infinibandFabric")
+            users = {
+                f"worker_nodes.{name}.allow_replacement": pool.allow_replacement
+                for name, pool in pools.items()
+                if pool.gpu_cluster is not None and pool.gpu_cluster.infiniband_fabric == fabric
+            }
+            if users:
+                return users
+        cloud = self.config.cloud
+        return {"cloud.allow_replacement": isinstance(cloud, NebiusCloud) and cloud.allow_replacement}
+
+    def _properties(self) -> str:
+        return ", ".join(item.path for item in self.change.because)
+
+    # Names
+
+    def _key(self) -> str:
+        """The resource's name without the cluster's: `jail`, `mount-data`, `default-0`."""
+        cloud, namespace = self.config.cloud, self.config.cluster.namespace
+        named = cloud.name if self.in_cloud and isinstance(cloud, NebiusCloud) else None
+        return self._name().removeprefix(f"{named or namespace}-")
+
+    def _where(self) -> str:
+        """The key of the stack file that describes the volume."""
+        key = self._key()
+        if key in _SECTIONS or key == HOMES:
+            return _SECTIONS.get(key, "jail.homes")
+        return f"mounts.{key.removeprefix('mount-')}" if key.startswith("mount-") else key
+
+    def _size_key(self) -> str:
+        return f"{self._where()}.{'storage' if self._key() in _SECTIONS else 'size'}"
+
+    def _pool(self) -> str:
+        """The worker pool of a node group; empty for our own roles."""
+        match = re.fullmatch(r"(.+)-\d+", self._key())
+        return match.group(1) if match else ""

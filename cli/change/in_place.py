@@ -1,0 +1,288 @@
+"""Updates in place that cost somebody something, or that nothing can make."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cli.change.change import Change, PropertyChange
+from cli.jail.pods import root_of
+from cli.program.resource import Resource
+from cli.program.values import printable, same
+from config.base import parse_bytes
+from slurm.names import CONFIG_MAP, CONTROLLER, HOMES, LOGIN, RELEASE_ANNOTATION, SIZE_ANNOTATION
+
+PUT_BACK = "slurmstack/put-back"
+"""Annotation of a StatefulSet of slurmctld that a restore has left stopped: the backup that its state is of."""
+
+_SIZES: Mapping[str, int] = {"sizeBytes": 1, "sizeKibibytes": 2**10, "sizeMebibytes": 2**20, "sizeGibibytes": 2**30}
+"""Inputs that hold a file system's size, with their units in bytes; it has one of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What people should know of an update."""
+
+    because: tuple[PropertyChange, ...]
+    cost: str = ""
+    refused: str = ""
+
+
+def judge(change: Change, size_key: str, *, has_state: bool) -> Verdict | None:
+    """None if there is nothing to say. `size_key`: the key of the stack file that has a volume's size."""
+    was, will, found = change.before, change.resource, None
+    match change.kind, change.name:
+        case _ if was is None:
+            pass
+        case (("file system" | "PersistentVolumeClaim"), _):
+            found = _resize(was, will, size_key)
+            found = _other_class(was, will, size_key) or _other_modes(was, will, size_key) or found
+        case "Kubernetes cluster", _:
+            found = _upgrade(_version(was), _version(will))
+        case "node group", _:
+            found = _roll(was, will)
+        case "StatefulSet", name if name == LOGIN:
+            releases = release_of(was.inputs), release_of(will.inputs)
+            found = other_jail(*releases, jail_root_of(was.inputs), jail_root_of(will.inputs))
+            found = other_homes(has_homes(was.inputs), has_homes(will.inputs)) or found
+        case "StatefulSet", name if name == CONTROLLER and not is_put_back(was.inputs):
+            found = other_state(release_of(was.inputs), release_of(will.inputs))
+            found = _same_images(was.inputs, will.inputs) or found
+        case "ConfigMap", name if name == CONFIG_MAP and has_state:
+            found = other_name(cluster_name_of(was.inputs), cluster_name_of(will.inputs))
+    return found
+
+
+def _resize(was: Resource, will: Resource, key: str) -> Verdict | None:
+    old, new = _size(was), _size(will)
+    if old is None or new is None or new == old or (new > old and not _is_directory(was)):
+        return None
+    because = (PropertyChange(path="size", old=_quantity(old), new=_quantity(new)),)
+    if new > old:
+        refused = (
+            f"{key}: the volume is a directory of the local cluster, with all the space of this machine's disk "
+            f"whatever its size says, and Kubernetes never changes that size. Set it back to {_quantity(old)}"
+        )
+        return Verdict(because=because, refused=refused)
+    refused = (
+        f"{key}: {_quantity(new)} is less than the {_quantity(old)} that it has, and it cannot shrink. "
+        f"Set it back to {_quantity(old)}. To really have a smaller one: {_another_volume(was, key)}"
+    )
+    return Verdict(because=because, refused=refused)
+
+
+def _another_volume(was: Resource, key: str) -> str:
+    """How people come from one volume to another. `key`: one of those in the stack file that describe it.
+
+    Never by a destroy with all data: of mounts and figures there is no backup.
+    """
+    if key.startswith("mounts."):
+        return "add another mount, copy the data, and then remove this one"
+    if was.kind == "PersistentVolumeClaim":
+        return 'docs/backups.md, "Another volume", makes this one anew and leaves all other data alone'
+    return "make another cluster, in a namespace of its own, and copy the data"
+
+
+def _other_class(was: Resource, will: Resource, size_key: str) -> Verdict | None:
+    """A claim keeps the class that it was made with. One that has none yet may still get one."""
+    old, new = (item.inputs.get("spec", {}).get("storageClassName") for item in (was, will))
+    if was.kind != "PersistentVolumeClaim" or old is None or old == new or (new is None and not _has_set_class(was)):
+        return None
+    key = f"{size_key.rpartition('.')[0]}.storage_class"
+    has = f"has the storage class {old!r}" if old else "was made for the claim, without a storage class"
+    refused = (
+        f"{key}: the volume {has}, and that can never change. {f'Set it back to {old}' if old else 'Remove this key'}. "
+        f"To really have another one: {_another_volume(was, key)}"
+    )
+    return Verdict(because=(PropertyChange(path="spec.storageClassName", old=old, new=new),), refused=refused)
+
+
+def _other_modes(was: Resource, will: Resource, size_key: str) -> Verdict | None:
+    """A claim keeps how many machines may mount it."""
+    old, new = (item.inputs.get("spec", {}).get("accessModes") for item in (was, will))
+    if was.kind != "PersistentVolumeClaim" or not old or not new or sorted(old) == sorted(new):
+        return None
+    key = size_key.rpartition(".")[0]
+    refused = (
+        f"{key}: its volume was made as {', '.join(old)}, which can never change, and the stack file needs "
+        f"{', '.join(new)}. Set back what asks for that. To really have another one: {_another_volume(was, size_key)}"
+    )
+    return Verdict(because=(PropertyChange(path="spec.accessModes", old=str(old), new=str(new)),), refused=refused)
+
+
+def _has_set_class(claim: Resource) -> bool:
+    """Whether an apply has set the claim's class. Kubernetes' default is kept where nobody asks for any."""
+    entries = [item for item in claim.inputs["metadata"].get("managedFields", []) if item.get("operation") == "Apply"]
+    return any("f:storageClassName" in item.get("fieldsV1", {}).get("f:spec", {}) for item in entries)
+
+
+def _is_directory(resource: Resource) -> bool:
+    """Whether it is a claim without a storage class. `_size` leaves those out that lie on a cloud's file system."""
+    return resource.kind == "PersistentVolumeClaim" and resource.inputs.get("spec", {}).get("storageClassName") == ""
+
+
+def _size(resource: Resource) -> int | None:
+    """Capacity in bytes; None if nobody can tell."""
+    if resource.type.startswith("kubernetes:"):
+        if SIZE_ANNOTATION in ((resource.inputs.get("metadata") or {}).get("annotations") or {}):
+            return None  # it lies on a file system of the cloud, which is judged for itself
+        requests = resource.inputs.get("spec", {}).get("resources", {}).get("requests", {})
+        quantity = requests.get("storage")
+        if not isinstance(quantity, str):
+            return None
+        return int(quantity) if quantity.isdigit() else parse_bytes(quantity)
+    found = [int(resource.inputs[name]) * unit for name, unit in _SIZES.items() if resource.inputs.get(name)]
+    return found[0] if found else None
+
+
+def _quantity(size: int) -> str:
+    for unit, factor in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20)):
+        if size >= factor and size % factor == 0:
+            return f"{size // factor}{unit}"
+    return f"{size} bytes"
+
+
+def _upgrade(old: str, new: str) -> Verdict | None:
+    before, after = _minor(old), _minor(new)
+    if before is None or after is None or after in {before, before + 1}:
+        return None
+    direction = "back" if after < before else "by more than one minor version"
+    return Verdict(
+        because=(PropertyChange(path="controlPlane.version", old=old, new=new),),
+        refused=f"cloud.kubernetes.version: Kubernetes cannot go {direction}. Set 1.{before} or 1.{before + 1}",
+    )
+
+
+def _version(cluster: Resource) -> str:
+    return str((cluster.inputs.get("controlPlane") or {}).get("version") or "")
+
+
+def _minor(version: str) -> int | None:
+    match = re.fullmatch(r"1\.(\d+)", version)
+    return int(match.group(1)) if match else None
+
+
+def _roll(was: Resource, will: Resource) -> Verdict | None:
+    """A node group takes another template by replacing its machines; labels and taints reach new ones only."""
+    old, new = ({**(item.inputs.get("template") or {}), "version": item.inputs.get("version")} for item in (was, will))
+    because = tuple(
+        PropertyChange(
+            path=f"template.{name}" if name != "version" else name,
+            old=printable(old.get(name)),
+            new=printable(new.get(name)),
+        )
+        for name in sorted({*old, *new} - {"metadata", "taints"})
+        if not same(old.get(name), new.get(name))
+    )
+    if not because:
+        return None
+    at_once = (will.inputs.get("strategy") or {}).get("maxUnavailable") or {}
+    many = at_once.get("count") or f"{at_once.get('percent', '?')} %"
+    cost = f"its machines are made anew, {many} at a time: each takes no more jobs and waits for those that run"
+    return Verdict(because=because, cost=cost)
+
+
+def other_jail(old: str, new: str, before: str, after: str) -> Verdict | None:
+    """Steps load Slurm's plugins from the jail's root, which is filled once: another release would not fit to it.
+
+    `before`, `after`: the roots, empty for the first one. What is in one that is there already, `up` asks the volume.
+    """
+    if not old or not new or old == new or before != after:
+        return None
+    refused = (
+        f"slurm.version: the {f'root {before!r}' if before else 'jail'} was filled with Slurm {old}, and daemons "
+        f"of {new} would not fit to it. Set it back to {old}, or name another root, which is filled anew: "
+        f"jail: {{root: slurm-{new}}}"
+    )
+    return Verdict(because=(PropertyChange(path="slurm.version", old=old, new=new),), refused=refused)
+
+
+def other_state(old: str, new: str) -> Verdict | None:
+    """What slurmctld has written, a newer one converts at its start, and an older one does not read."""
+    if not old or not new or old == new:
+        return None
+    because = (PropertyChange(path="slurm.version", old=old, new=new),)
+    if new > old:
+        cost = f"slurmdbd converts the database to Slurm {new}, slurmctld its state: only a backup takes that back"
+        return Verdict(because=because, cost=cost)
+    refused = (
+        f"slurm.version: the cluster's state is that of Slurm {old}, which {new} cannot read. Set it back, or put a "
+        f"backup of {new} back first (docs/upgrades.md)"
+    )
+    return Verdict(because=because, refused=refused)
+
+
+def is_put_back(item: Mapping[str, Any]) -> bool:
+    """Whether it is the StatefulSet of a slurmctld that is stopped since a restore, maybe of an older release."""
+    return has_put_back(item) and item.get("spec", {}).get("replicas") == 0
+
+
+def has_put_back(item: Mapping[str, Any]) -> bool:
+    """The same, or an apply has begun to start what that restore has left, and was cut short."""
+    return PUT_BACK in ((item.get("metadata") or {}).get("annotations") or {})
+
+
+def jail_root_of(stateful_set: Mapping[str, Any]) -> str:
+    """The jail's root that the pods lead into; empty for the first one."""
+    return root_of(stateful_set["spec"]["template"]["spec"]) or ""
+
+
+def other_homes(old: bool, new: bool) -> Verdict | None:
+    """Whether homes have a volume of their own. Nobody has moved them, so users would see an empty /home."""
+    if old == new:
+        return None
+    where = {False: "in the jail's volume", True: "on a volume of their own"}
+    refused = (
+        f"jail.homes: homes of this cluster are {where[old]}, and pods would show users an empty /home "
+        f"{where[new]}. {'Remove this key' if new else 'Put it back'}; docs/jail.md says how homes are moved"
+    )
+    return Verdict(because=(PropertyChange(path="jail.homes", old=where[old], new=where[new]),), refused=refused)
+
+
+def has_homes(stateful_set: Mapping[str, Any]) -> bool:
+    """Whether the pods have a volume of homes."""
+    volumes = stateful_set["spec"]["template"]["spec"].get("volumes") or ()
+    return any((item.get("persistentVolumeClaim") or {}).get("claimName") == HOMES for item in volumes)
+
+
+def release_of(stateful_set: Mapping[str, Any]) -> str:
+    """The Slurm release that is noted, or that a tag has which we computed (`24.11-0f3a9c2b7d41`), else nothing."""
+    if noted := (stateful_set["metadata"].get("annotations") or {}).get(RELEASE_ANNOTATION):
+        return str(noted)
+    image = str(stateful_set["spec"]["template"]["spec"]["containers"][0]["image"])
+    match = re.search(r":(\d\d\.\d\d)-[0-9a-f]{12}$", image)
+    return match.group(1) if match else ""
+
+
+def _same_images(was: Mapping[str, Any], will: Mapping[str, Any]) -> Verdict | None:
+    """Images of another release by the digests of before: these were not pinned anew."""
+    old, new = release_of(was), release_of(will)
+    images = {item["spec"]["template"]["spec"]["containers"][0]["image"] for item in (was, will)}
+    if not old or not new or old == new or len(images) > 1:
+        return None
+    refused = (
+        f"images.digests: they are those of Slurm {old}, and slurm.version is {new}: `slurmstack images build` and "
+        "`slurmstack images push --pin` give those of it"
+    )
+    return Verdict(because=(PropertyChange(path="slurm.version", old=old, new=new),), refused=refused)
+
+
+def other_name(old: str, new: str) -> Verdict | None:
+    """Slurmctld keeps the name with its state, and does not start with another one ("CLUSTER NAME MISMATCH")."""
+    if not old or not new or old == new:
+        return None
+    return Verdict(
+        because=(PropertyChange(path="slurm.cluster_name", old=old, new=new),),
+        refused=f"slurm.cluster_name: the cluster's state is that of {old!r}, and slurmctld does not start with it as "
+        f"{new!r}; set it back to {old}. Another name is another cluster: make it in a namespace of its own "
+        "(slurmstack:cluster), with an empty volume for the controller's state",
+    )
+
+
+def cluster_name_of(configuration: Mapping[str, Any]) -> str:
+    """`ClusterName` in the ConfigMap of Slurm's files; empty if it is not there."""
+    slurm_conf = str((configuration.get("data") or {}).get("slurm.conf", ""))
+    found = re.search(r"^ClusterName=(\S+)$", slurm_conf, re.MULTILINE)
+    return found.group(1) if found else ""

@@ -1,0 +1,264 @@
+"""Which running and pending jobs a change touches, and how: one list from the live queue, for `preview` and `up`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from cli.change.changed import ClusterChange, Document, partitions_in, pools_of, slurm_conf_in
+from cli.change.fates import FATES, REFUSED, Fate, Touched, dangers, span, touch, touched_jobs, worst_first
+from cli.change.queue import Queue, await_queue, read_patiently, read_queue
+from cli.errors import Failure, Refused
+from cli.kubectl.client import Kubectl, complaint, in_controller
+from cli.text import plain, printable
+from images.common.slurm_values import task_ids
+from slurm.names import POOL_LABEL
+
+LINES = 20
+"""Running jobs that are printed at most, each with its reason; the rest is counted."""
+
+IDS = 10
+"""Pending jobs of one fate that are named at most, in one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobsTouched:
+    """What a change does to the jobs that are there."""
+
+    running: int = 0
+    """Jobs that have nodes."""
+    pending: int = 0
+    """Jobs that wait; tasks of an array that wait together are one."""
+    touched: tuple[Touched, ...] = ()
+    """The worst fates first."""
+    unread: str = ""
+    """Why the queue could not be read; empty if it was, or if there is none yet."""
+    dangers: tuple[str, ...] = ()
+    """What of the change could end jobs, where the queue could not be read."""
+
+    @property
+    def lost(self) -> tuple[Touched, ...]:
+        """Jobs that would be ended or never start: with `--kill-jobs` they are cancelled."""
+        return tuple(item for item in self.touched if item.fate in REFUSED and item.cause != "earlier")
+
+    @property
+    def refused(self) -> bool:
+        """Whether `up` refuses the change without `--kill-jobs`."""
+        return bool(self.lost or self.dangers)
+
+    def counts(self) -> dict[Fate, int]:
+        """Number of jobs by fate, the worst first."""
+        found = Counter(item.fate for item in self.touched)
+        return {fate: found[fate] for fate in reversed(list(FATES)) if found[fate]}
+
+    def share(self, fate: Fate) -> str:
+        """How many jobs have a fate, and whose they are."""
+        users = Counter(item.user for item in self.touched if item.fate == fate)
+        owners = ", ".join(f"{user} {count}" for user, count in users.most_common(5))
+        more = f", {len(users) - 5} more users" if len(users) > 5 else ""
+        return f"{users.total()} {FATES[fate][users.total() > 1]} ({owners}{more})"
+
+    def as_data(self) -> dict[str, Any]:
+        """The list for scripts; its keys are described in docs/changes.md."""
+        return {
+            "running": None if self.unread else self.running,
+            "pending": None if self.unread else self.pending,
+            "counts": self.counts(),
+            "refused": self.refused,
+            "unread": self.unread,
+            "dangers": list(self.dangers),
+            "jobs": [asdict(item) for item in self.touched],
+        }
+
+
+Pods = tuple[dict[str, int], dict[str, int]]
+"""By worker pod: seconds that it may wait for its jobs; and those that are left to it, if it is ending."""
+
+
+def queue_and_pods(kubectl: Kubectl, namespace: str) -> tuple[Queue, Pods]:
+    """What a change is judged by. Raises Failure where slurmctld does not answer."""
+    return read_queue(kubectl, namespace), _worker_pods(kubectl, namespace)
+
+
+def jobs_touched(
+    kubectl: Kubectl,
+    namespace: str,
+    *,
+    old: Sequence[Document],
+    new: Sequence[Document],
+    rolled: Collection[str],
+    asked: Future[tuple[Queue, Pods]] | None = None,
+) -> JobsTouched:
+    """Look at the queue, and say what the change does to the jobs in it.
+
+    `old`: the StatefulSets of controller and worker pools and the ConfigMap of Slurm's files, as they are in the
+    cluster; where there is none of them, nothing has run yet. `new`: the objects that are to be. `rolled`: pools with
+    another pod template. `asked`: `queue_and_pods`, where a command has asked already while it did something else.
+
+    What counts is the configuration in force. The ConfigMap may have one that Slurm has rejected, or may be missing.
+    """
+    if not old:
+        return JobsTouched()
+    pools, new_pools = pools_of(old), pools_of(new)
+    change = ClusterChange(
+        pools=pools,
+        new_pools=new_pools,
+        rolled=frozenset(
+            name
+            for name in pools.keys() & new_pools.keys()
+            if name in rolled or pools[name].is_elastic != new_pools[name].is_elastic
+        ),
+        partitions=partitions_in(slurm_conf_in(old)),
+        new_partitions=partitions_in(slurm_conf_in(new)),
+    )
+    lost = dangers(change)
+    try:
+        queue, pods = asked.result() if asked else queue_and_pods(kubectl, namespace)
+    except Failure as failure:
+        if not lost:
+            return JobsTouched(unread=str(failure))
+        try:
+            queue, pods = await_queue(kubectl, namespace, failure), _worker_pods(kubectl, namespace)
+        except Failure as again:
+            return JobsTouched(unread=str(again), dangers=lost)
+    in_force = replace(change, partitions=partitions_in(queue.stack_conf))
+    return _found(queue, touched_jobs(in_force, queue, *pods))
+
+
+def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> JobsTouched:
+    """What taking the cluster down does to its jobs. `keeps_queue`: the volume with slurmctld's state stays.
+
+    Where nobody can read the queue, jobs may be on each worker that runs.
+    """
+    there = kubectl.items("statefulset,podtemplate", "-n", namespace)
+    pools = pools_of(there)
+    grace, leaving = _worker_pods(kubectl, namespace)
+    if not there and not grace:
+        return JobsTouched()
+    try:
+        queue = read_patiently(kubectl, namespace)
+    except Failure as failure:
+        lost = tuple(
+            f"{name} waits {span(seconds)} at most for jobs that it may have" for name, seconds in grace.items()
+        )
+        queue_goes = () if keeps_queue else ("the queue is deleted, and nobody knows what is in it",)
+        return JobsTouched(unread=str(failure), dangers=(*lost, *queue_goes))
+    change = ClusterChange(pools=pools, new_pools={}, rolled=frozenset(), partitions={}, new_partitions={})
+    running = replace(queue, jobs=tuple(job for job in queue.jobs if not job.waits))
+    fate: Fate = "stays_pending" if keeps_queue else "never_starts"
+    why = "the queue stays on its volume for the next `up`" if keeps_queue else "the queue is deleted"
+    waiting = tuple(touch(job, fate, why) for job in queue.jobs if job.waits)
+    return _found(queue, worst_first((*touched_jobs(change, running, grace, leaving), *waiting)))
+
+
+def _found(queue: Queue, touched: tuple[Touched, ...]) -> JobsTouched:
+    waiting = sum(job.waits for job in queue.jobs)
+    return JobsTouched(running=len(queue.jobs) - waiting, pending=waiting, touched=touched)
+
+
+def _worker_pods(kubectl: Kubectl, namespace: str) -> Pods:
+    """Pods are asked themselves: their template may be another one by now."""
+    one = '{.metadata.name}{" "}{.spec.terminationGracePeriodSeconds}{" "}{.metadata.deletionTimestamp}{"\\n"}'
+    printed = kubectl.run(
+        "get", "pods", "-n", namespace, "-l", POOL_LABEL, "-o", f"jsonpath={{range .items[*]}}{one}{{end}}"
+    ).stdout
+    grace: dict[str, int] = {}
+    leaving: dict[str, int] = {}
+    for name, seconds, *killed_at in (line.split() for line in printed.splitlines()):
+        grace[name] = int(seconds)
+        if killed_at:
+            left = datetime.fromisoformat(killed_at[0]) - datetime.now(UTC)
+            leaving[name] = max(0, int(left.total_seconds()))
+    return grace, leaving
+
+
+def refuse_lost_jobs(found: JobsTouched, command: str = "up") -> None:
+    """Raise Refused if jobs would end or never start, or if nobody can tell."""
+    refused = refusal(found, command)
+    if refused is not None:
+        raise refused
+
+
+def refusal(found: JobsTouched, command: str = "up") -> Refused | None:
+    """Why `up` or `destroy` refuses without `--kill-jobs`, with the ways out; None if it does not."""
+    if found.dangers:
+        listed = "\n".join(f"  {line}" for line in found.dangers)
+        return Refused(
+            f"the queue could not be read ({found.unread}), and this could end jobs:\n{listed}",
+            hint="try again in a minute; `slurmstack status` shows why slurmctld does not answer; "
+            f"`{command} --kill-jobs` goes on all the same",
+        )
+    if not found.lost:
+        return None
+    return Refused(
+        f"{len(found.lost)} job{'s' if len(found.lost) > 1 else ''} would end or never start: {_listed(found.lost)}",
+        hint="wait until they have ended, "
+        + ("move those that wait (`scontrol update jobid=ID partition=NAME`), " if command == "up" else "")
+        + f"or cancel them with `{command} --kill-jobs`",
+    )
+
+
+def lines(found: JobsTouched) -> list[str]:
+    """The list for people: how many jobs there are, whose fate is what, and each running job that is touched."""
+    if found.unread:
+        return [f"jobs: the queue could not be read: {found.unread}"]
+    if not found.running and not found.pending:
+        return []
+    head = f"jobs: {found.running} running, {found.pending} pending"
+    if not found.touched:
+        return [f"{head}; none is touched"]
+    running = [item for item in found.touched if item.nodes]
+    told = [
+        f"  {item.id} {item.user} {item.partition} {item.state} {FATES[item.fate][0]}: {item.why}"
+        for item in running[:LINES]
+    ]
+    more = len(running) - LINES
+    shares = "; ".join(map(found.share, found.counts()))
+    return [f"{head}; {shares}", *told, *([f"  ... and {more} more"] if more > 0 else []), *_pending_lines(found)]
+
+
+def _pending_lines(found: JobsTouched) -> list[str]:
+    """One line for all pending jobs of the same fate."""
+    together: dict[tuple[Fate, str], list[Touched]] = {}
+    for item in found.touched:
+        if not item.nodes:
+            together.setdefault((item.fate, item.why), []).append(item)
+    return [
+        f"  {len(jobs)} pending job{'s' if len(jobs) > 1 else ''} {FATES[fate][len(jobs) > 1]}, as {why}: "
+        + _listed(jobs, IDS)
+        for (fate, why), jobs in together.items()
+    ]
+
+
+def print_jobs(found: JobsTouched) -> None:
+    """The same on the terminal."""
+    for line in lines(found):
+        Console(highlight=False, emoji=False).print(escape(printable(line)), soft_wrap=True)
+
+
+def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) -> None:
+    """Cancel the jobs that the change would end or keep from ever starting, and no other; says which."""
+    # scancel does not understand all that squeue prints of an array's tasks, and others of the array may be elsewhere.
+    jobs = tuple(lost)
+    waiting = {task for item in jobs if not item.nodes for task in task_ids(item.id)}
+    running = {item.id for item in jobs if item.nodes}
+    console = Console(highlight=False, emoji=False)
+    for ids, state in ((waiting, ["--state=pending"]), (running, [])):
+        if ids:
+            scancel = ("xargs", "-n", "500", "scancel", *state)
+            done = in_controller(kubectl, namespace, *scancel, stdin="\n".join(sorted(ids)), seconds=600)
+            if done.returncode != 0:  # one that has ended meanwhile, as a rule
+                console.print(f"note: {escape(plain(complaint(done)))}", soft_wrap=True)
+    if jobs:
+        console.print(f"cancelled: {escape(_listed(jobs))}", soft_wrap=True)
+
+
+def _listed(jobs: Sequence[Touched], most: int = LINES) -> str:
+    return ", ".join(item.id for item in jobs[:most]) + (", ..." if len(jobs) > most else "")

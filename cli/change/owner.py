@@ -1,0 +1,138 @@
+"""Whose a namespace is: nobody else's cluster is taken over, filled or deleted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cli.change.in_place import has_put_back, other_homes, other_jail, other_name, other_state
+from cli.change.restoring import RESTORING, note_of
+from cli.errors import Failure, Refused
+from cli.kubectl.client import FIELD_MANAGER, Kubectl
+from cli.stack import Stack
+from config.cluster import ClusterConfig
+from slurm.names import STACK
+
+REPLICAS_BEFORE = "slurmstack/replicas-before-restore"
+"""Annotation of a workload that a restore has stopped: how many pods it had."""
+
+ROTATING = "slurmstack/rotating"
+"""Annotation of the Secret of generated values while a key is rotated: which one."""
+
+KEPT = "slurmstack/kept"
+"""Label of a namespace in which `destroy` has left nothing but data and keys, and of these."""
+
+KEPT_OF = "slurmstack/kept-of"
+"""Annotation of such a namespace: name and Slurm release of the cluster, as JSON."""
+
+
+def refuse_foreign(namespace: Mapping[str, Any] | None) -> None:
+    """Raise Failure if the namespace is there but holds no cluster of ours."""
+    if namespace is None:
+        return
+    metadata = namespace["metadata"]
+    if metadata.get("labels", {}).get("app.kubernetes.io/part-of") != "slurmstack":
+        raise Failure(
+            f"cluster.namespace: the namespace {metadata['name']!r} is there and belongs to something else",
+            hint="name another one in slurmstack:cluster; it is made, filled and deleted with the cluster",
+        )
+
+
+def refuse_takeover(
+    namespace: Mapping[str, Any] | None,
+    *,
+    hint: str = "use `pulumi up` (or `slurmstack up --engine pulumi`) where the pulumi command is on PATH",
+) -> None:
+    """Raise Failure if the namespace is not one that this command made: foreign, or made by the Pulumi engine."""
+    refuse_foreign(namespace)
+    metadata = namespace["metadata"] if namespace is not None else {}
+    managers = [str(entry.get("manager", "")) for entry in metadata.get("managedFields", [])]
+    if any(manager.startswith("pulumi") for manager in managers):
+        raise Failure(
+            f"the cluster in namespace {metadata['name']!r} was made by `pulumi up`, "
+            "which keeps its keys in Pulumi's state",
+            hint=hint,
+        )
+
+
+def refuse_other_stack(namespace: Mapping[str, Any] | None, stack: str) -> None:
+    """Raise Refused if a stack of another name has made the cluster: a wrong file, or a wrong context."""
+    metadata = namespace["metadata"] if namespace is not None else {}
+    was = (metadata.get("annotations") or {}).get(STACK, stack)
+    if was != stack:
+        raise Refused(
+            f"the cluster in namespace {metadata['name']!r} is that of the stack {was!r}, and this is the stack "
+            f"{stack!r}",
+            hint="name another file (--config, SLURMSTACK_STACK), or another cloud.context or cluster.namespace in it. "
+            "Where only the stack's name has changed, `slurmstack up --adopt` takes the cluster over",
+        )
+
+
+def require_own(stack: Stack, kubectl: Kubectl) -> None:
+    """The same, where the cluster is to be changed or broken and nobody has looked at its namespace yet."""
+    refuse_other_stack(next(iter(kubectl.items("namespace", stack.config.cluster.namespace)), None), stack.name)
+
+
+def refuse_other_kept(namespace: Mapping[str, Any] | None, config: ClusterConfig, *, has_jail: bool = True) -> None:
+    """Raise Refused where `destroy` has kept data that the stack file's cluster cannot use.
+
+    `has_jail`: whether that of the jail is among it still; a new one has homes wherever the stack file says.
+    """
+    metadata = namespace["metadata"] if namespace is not None else {}
+    if KEPT not in (metadata.get("labels") or {}):
+        return
+    try:
+        was = json.loads((metadata.get("annotations") or {}).get(KEPT_OF, "{}"))
+        name, release, root = (str(was.get(key, "")) for key in ("cluster_name", "slurm", "root"))
+        homes = config.jail.homes is not None
+        apart = bool(was.get("homes", homes)) if has_jail else homes
+    except (ValueError, AttributeError):  # somebody's own
+        return
+    own = "" if config.images.tag is not None else config.slurm.version
+    jail = other_jail(release, own, root, config.jail.root or "")
+    verdicts = (
+        other_name(name, config.slurm.cluster_name), jail, other_state(release, own), other_homes(apart, homes),
+    )  # fmt: skip
+    for verdict in verdicts:
+        if verdict is not None and verdict.refused:
+            kept = f"the namespace {metadata['name']!r} has the data that `destroy` has kept"
+            raise Refused(f"{kept}. {verdict.refused}", hint="`slurmstack destroy --delete-data` deletes it for good")
+
+
+def refuse_half_rotated(objects: Iterable[Mapping[str, Any]]) -> None:
+    """Raise Failure where a rotation of a key was not finished: pods that start anew would have another key."""
+    for item in objects:
+        key = (item["metadata"].get("annotations") or {}).get(ROTATING)
+        if item["kind"] == "Secret" and key:
+            raise Failure(f"the rotation of {key} was not finished", hint=f"`slurmstack rotate {key}` goes on with it")
+
+
+def applied_by(workload: Mapping[str, Any]) -> str:
+    """Which controller of GitOps sets the workload back to what a repository says; empty where none is known to."""
+    for entry in workload["metadata"].get("managedFields") or ():
+        manager = str(entry.get("manager", ""))
+        by_command = manager == FIELD_MANAGER or manager.startswith(("kubectl", "pulumi"))
+        if manager.startswith("argocd") or (entry.get("operation") == "Apply" and not by_command):
+            return manager
+    return ""
+
+
+def refuse_half_restored(objects: Iterable[Mapping[str, Any]]) -> None:
+    """Raise Failure where a restore has stopped something and was not finished: Slurm would start in its midst."""
+    objects = list(objects)
+    stopped = [item["metadata"] for item in objects if is_stopped(item)]
+    if stopped and not any(map(has_put_back, objects)):
+        namespace, note = stopped[0].get("namespace", ""), note_of(objects)
+        raise Failure(
+            f"a restore of the cluster in namespace {namespace!r} was not finished",
+            hint=f"`{note.command if note else 'slurmstack restore'}` goes on with it; to start with what is there, "
+            f"end its job first: kubectl delete job restore -n {namespace} --ignore-not-found; kubectl annotate "
+            f"statefulset,deployment --all -n {namespace} {REPLICAS_BEFORE}- {RESTORING}-",
+        )
+
+
+def is_stopped(workload: Mapping[str, Any]) -> bool:
+    """Whether a restore has stopped it. One that somebody has started by hand since is not."""
+    noted = REPLICAS_BEFORE in (workload["metadata"].get("annotations") or {})
+    return noted and not workload.get("spec", {}).get("replicas")

@@ -1,0 +1,353 @@
+"""Waits until an apply has taken effect, as `pulumi up` would."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from cli.change.diff import key
+from cli.change.queue import read_patiently
+from cli.errors import Failure
+from cli.kubectl.client import Kubectl, is_true
+from cli.program.manifests import Manifest
+from cli.status.configuration import configuration_state
+
+POLL = 0.1
+"""Seconds between the first two looks at the cluster."""
+
+SLOWEST_POLL = 1.0
+"""Seconds between two looks after a while: each is a process, and what has taken long may take a second longer."""
+
+Tell = Callable[[str], None]
+
+STUCK = 5.0
+"""Seconds after which a pod of an older template that does not run is not on its way any more."""
+
+_AWAITED = frozenset({"Job", "Deployment", "StatefulSet", "DaemonSet"})
+
+_JOB_UID = "batch.kubernetes.io/controller-uid"
+"""The label with a Job's uid that Kubernetes gives to its pods."""
+
+_CONFIGURATION = "config"
+"""What the name of the Job begins with that waits for slurmctld."""
+
+
+def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: str, timeout: float, tell: Tell) -> None:
+    """Return when all jobs have completed and all StatefulSets, Deployments and DaemonSets are up to date and ready.
+
+    Worker pools are not waited for: a leaving node may wait for its jobs for days. Raises Failure when a job fails,
+    with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
+    """
+    begun = time.monotonic()
+    deadline = begun + timeout
+    pauses = _pauses()
+    awaited = [item for item in objects if item.kind in _AWAITED and not _is_left_alone(item)]
+    kinds = ",".join(sorted({item.kind.lower() for item in awaited}))
+    while True:
+        found = {key(item): item for item in kubectl.items(kinds, "-n", namespace)} if kinds else {}
+        missing = _missing(kubectl, namespace, awaited, found)
+        if not missing:
+            return
+        tell("waiting for " + ", ".join(missing))
+        if time.monotonic() > deadline:
+            raise _late(kubectl, namespace, f"after {timeout:.0f} s still not ready: {', '.join(missing)}", missing)
+        if time.monotonic() > begun + STUCK:
+            _end_stuck(kubectl, namespace, [item for item in found.values() if item["kind"] == "StatefulSet"])
+        time.sleep(next(pauses))
+
+
+def _end_stuck(kubectl: Kubectl, namespace: str, sets: Iterable[dict[str, Any]]) -> None:
+    """Delete pods of an older template that do not run, whose StatefulSets wait for them first, for ever.
+
+    That is a known trait of those that start their pods in order: a version that does not start stays, also when the
+    one before is applied again. One that runs is left alone, ready or not: slurmdbd may be converting its database.
+    """
+    newest = {
+        item["metadata"]["name"]: item["status"].get("updateRevision")
+        for item in sets
+        if item["spec"].get("podManagementPolicy") == "OrderedReady" and _unready([item])
+    }
+    for pod in kubectl.items("pod", "-n", namespace) if newest else []:
+        metadata = pod["metadata"]
+        owners = [newest[owner["name"]] for owner in metadata.get("ownerReferences", []) if owner["name"] in newest]
+        containers = pod.get("status", {}).get("containerStatuses") or [{}]
+        runs = all("running" in item.get("state", {}) for item in containers)
+        if owners and metadata["labels"].get("controller-revision-hash") not in owners and not runs:
+            kubectl.run("delete", "pod", metadata["name"], "-n", namespace, "--ignore-not-found", "--wait=false")
+
+
+def _late(kubectl: Kubectl, namespace: str, what: str, missing: Sequence[str] = ()) -> Failure:
+    """The failure where something took too long, with what keeps pods from being ready."""
+    reasons = (f"  {reason}" for reason in _reasons(kubectl, namespace, {item.partition(" (")[0] for item in missing}))
+    hint = "`slurmstack status` shows the pods; running this again continues to wait"
+    return Failure("\n".join((what, *reasons)), hint=hint)
+
+
+def await_workers(kubectl: Kubectl, namespace: str, *, timeout: float, tell: Tell) -> None:
+    """Return when every worker pod is ready and of its pool's newest template. Failure after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    pauses = _pauses()
+    while missing := _unready(kubectl.items("statefulset", "-n", namespace, "-l", "slurmstack/pool")):
+        tell("waiting for " + ", ".join(missing))
+        if time.monotonic() > deadline:
+            raise Failure(f"after {timeout:.0f} s still not ready: {', '.join(missing)}")
+        time.sleep(next(pauses))
+
+
+def require_slurmctld(kubectl: Kubectl, namespace: str) -> None:
+    """Raise Failure where slurmctld still does not answer: pods may be ready while no command works.
+
+    For an update that began so; otherwise Slurm has answered already, and need not be asked again.
+    """
+    try:
+        read_patiently(kubectl, namespace)
+    except Failure as failure:
+        raise Failure(
+            f"all is applied, but slurmctld does not answer: {failure}",
+            hint="`slurmstack status` shows why; docs/diagnose.md says where to look",
+        ) from failure
+
+
+def _pauses() -> Iterator[float]:
+    pause = POLL
+    while True:
+        yield pause
+        pause = min(pause * 1.25, SLOWEST_POLL)
+
+
+def configuration_jobs(objects: Iterable[Manifest]) -> list[Manifest]:
+    """The Jobs among some objects that end when Slurm has taken its new configuration, or has rejected it."""
+    return [item for item in objects if item.kind == "Job" and item.name.rsplit("-", 1)[0] == _CONFIGURATION]
+
+
+def _is_left_alone(manifest: Manifest) -> bool:
+    return "pulumi.com/waitFor" in (manifest.document["metadata"].get("annotations") or {})
+
+
+def _missing(
+    kubectl: Kubectl, namespace: str, awaited: Sequence[Manifest], found: Mapping[tuple[str, str], dict[str, Any]]
+) -> list[str]:
+    """What has not yet taken effect of these Jobs and of what else has pods, for people."""
+    jobs = [item for item in awaited if item.kind == "Job"]
+    there = [found[key(item.document)] for item in awaited if key(item.document) in found]
+    gone = [item for item in awaited if item.kind != "Job" and key(item.document) not in found]
+    return [
+        *_missing_jobs(kubectl, namespace, jobs, found),
+        *(f"{item.name} (deleted by somebody)" for item in gone),
+        *_missing_deployments(item for item in there if item["kind"] == "Deployment"),
+        *_unready(item for item in there if item["kind"] == "StatefulSet"),
+        *_missing_on_machines(kubectl, namespace, [item for item in there if item["kind"] == "DaemonSet"]),
+    ]
+
+
+def _missing_jobs(
+    kubectl: Kubectl, namespace: str, jobs: Sequence[Manifest], found: Mapping[tuple[str, str], dict[str, Any]]
+) -> list[str]:
+    running = []
+    for job in jobs:
+        conditions = {
+            item["type"]: item for item in _conditions(found.get(key(job.document), {})) if item["status"] == "True"
+        }
+        if failed := conditions.get("Failed"):
+            words = _last_words(kubectl, namespace, job.name) or failed.get("message", "")
+            what = f"{_purpose(job.name)} failed: {words}"
+            if failed.get("reason") == "DeadlineExceeded":  # it has waited in vain, for a pod as a rule
+                raise _late(kubectl, namespace, what)
+            raise Failure(what)
+        if "Complete" not in conditions:
+            running.append(job)
+    present = [found[key(item.document)] for item in running if key(item.document) in found]
+    worked = worked_jobs(kubectl, namespace, present)
+
+    def is_done(job: Manifest) -> bool:
+        there = found.get(key(job.document))
+        return there is not None and (there["metadata"]["uid"] in worked or _is_active(kubectl, namespace, job))
+
+    return [_purpose(job.name) for job in running if not is_done(job)]
+
+
+def worked_jobs(kubectl: Kubectl, namespace: str, jobs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The uids of those of some Jobs of which a pod has done the work.
+
+    Kubernetes takes up to 4 s more to end the pod's sidecar and to count the Job as complete.
+    """
+    open_to_it = {job["metadata"]["uid"] for job in jobs if not is_true(job, "Failed", "FailureTarget", "Suspended")}
+    pods = kubectl.items("pod", "-n", namespace, "-l", _JOB_UID) if open_to_it else []
+    return frozenset(uid for pod in pods if (uid := pod["metadata"]["labels"][_JOB_UID]) in open_to_it and _worked(pod))
+
+
+def _worked(pod: Mapping[str, Any]) -> bool:
+    """Whether all containers of a pod have ended well, and nothing else has happened to it."""
+    if pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") == "Failed":
+        return False
+    containers = pod["status"].get("containerStatuses", [])
+    codes = [container.get("state", {}).get("terminated", {}).get("exitCode") for container in containers]
+    return bool(codes) and not any(code != 0 for code in codes)
+
+
+def _is_active(kubectl: Kubectl, namespace: str, job: Manifest) -> bool:
+    """Whether the configuration is active that a Job waits for, whose pod is told so and ends a second or two later."""
+    if not configuration_jobs([job]):
+        return False
+    wanted = job.document["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+    return bool((configuration_state(kubectl, namespace) or {}).get("active") == wanted)
+
+
+def _missing_deployments(deployments: Iterable[dict[str, Any]]) -> list[str]:
+    """Those whose new pods are not all ready, or whose old ones are still there."""
+    missing = []
+    for item in deployments:
+        status, wanted = item.get("status", {}), int(item["spec"].get("replicas", 1))
+        seen = status.get("observedGeneration") == item["metadata"]["generation"]
+        old = int(status.get("replicas", 0)) - int(status.get("updatedReplicas", 0))
+        ready = min(int(status.get("availableReplicas", 0)), int(status.get("updatedReplicas", 0)))
+        if not seen or old or ready < wanted:
+            missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
+    return missing
+
+
+def _unready(sets: Iterable[dict[str, Any]]) -> list[str]:
+    """Those StatefulSets whose pods are not all ready, or not all of the newest template."""
+    missing = []
+    for item in sets:
+        status, wanted = item.get("status", {}), int(item["spec"].get("replicas", 1))
+        seen = status.get("observedGeneration") == item["metadata"]["generation"]
+        updated = int(status.get("updatedReplicas", 0))
+        # Workers go back to their first template: both names are then the same while other pods are still there.
+        if status.get("currentRevision") == status.get("updateRevision"):
+            updated = max(updated, int(status.get("currentReplicas", 0)))
+        ready = min(int(status.get("readyReplicas", 0)), updated)
+        if not seen or ready < wanted:
+            missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
+    return missing
+
+
+def _missing_on_machines(kubectl: Kubectl, namespace: str, sets: Iterable[dict[str, Any]]) -> list[str]:
+    """Those DaemonSets whose pods are not all ready, or not all of the newest template."""
+    missing = []
+    for item in sets:
+        status = item.get("status", {})
+        seen = status.get("observedGeneration") == item["metadata"]["generation"]
+        wanted = int(status.get("desiredNumberScheduled", 0))
+        ready = min(int(status.get("numberReady", 0)), int(status.get("updatedNumberScheduled", 0)))
+        if not seen or (ready < wanted and ready < wanted - _on_lost_machines(kubectl, namespace, item)):
+            missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
+    return missing
+
+
+def _on_lost_machines(kubectl: Kubectl, namespace: str, daemon_set: Mapping[str, Any]) -> int:
+    """How many of its pods are on machines that are not ready: nothing runs there, and no update can wait for that.
+
+    None where we may not read the machines.
+    """
+    try:
+        machines = kubectl.items("node")
+    except Failure:
+        return 0
+    lost = {machine["metadata"]["name"] for machine in machines if not is_true(machine, "Ready")}
+    labels = ",".join(f"{key}={value}" for key, value in daemon_set["spec"]["selector"]["matchLabels"].items())
+    pods = kubectl.items("pod", "-n", namespace, "-l", labels) if lost else []
+    return sum(pod["spec"].get("nodeName") in lost for pod in pods)
+
+
+def _conditions(item: Mapping[str, Any]) -> list[dict[str, str]]:
+    return list(item.get("status", {}).get("conditions", []))
+
+
+def _purpose(job: str) -> str:
+    """What a job is for, from its name."""
+    stem = job.rsplit("-", 1)[0]
+    return {
+        "populate-jail": "filling the jail",
+        "users": "making users",
+        _CONFIGURATION: "the Slurm configuration",
+        "policy": "the policy",
+    }.get(stem, job)
+
+
+def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
+    """What the job's last pod said when it ended."""
+    pods = kubectl.items("pod", "-n", namespace, "-l", f"job-name={job}")
+    pods.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+    for pod in reversed(pods):
+        status = pod.get("status", {})
+        for container in [*status.get("containerStatuses", []), *status.get("initContainerStatuses", [])]:
+            message = container.get("state", {}).get("terminated", {}).get("message", "")
+            if message:
+                return str(message).strip()
+    return ""
+
+
+def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[str]:
+    """Why pods are not ready, as far as Kubernetes says. `late`: the names of what has to have ready pods."""
+    pods = kubectl.items("pod", "-n", namespace)
+    try:
+        events = kubectl.items("event", "-n", namespace, "--field-selector=type=Warning")
+    except Failure:  # whoever may not read them is told the rest
+        events = []
+    pending = {pod["metadata"]["name"] for pod in pods if pod.get("status", {}).get("phase") == "Pending"}
+    reasons = [
+        *_told(events, "FailedCreate", late, "pods of {name} cannot be made"),
+        *_told(events, "FailedCreatePodSandBox", pending, "pods cannot be made"),
+        *_told(events, "FailedMount", pending, "{name}"),
+    ]
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        reasons.extend(
+            f"{name}: {condition.get('message', 'cannot be scheduled')}"
+            for condition in _conditions(pod)
+            if condition["type"] == "PodScheduled" and condition["status"] == "False"
+        )
+        statuses = pod.get("status", {})
+        for container in [*statuses.get("initContainerStatuses", []), *statuses.get("containerStatuses", [])]:
+            waiting = container.get("state", {}).get("waiting")
+            if waiting and waiting.get("reason") not in {"PodInitializing", "ContainerCreating"}:
+                reasons.append(
+                    f"{name}/{container['name']}: {waiting.get('reason')} {waiting.get('message', '')}".rstrip()
+                )
+                reasons.extend(f"  {line}" for line in _said_at_its_end(container))
+        if any(_maker(owner) in late for owner in pod["metadata"].get("ownerReferences", [])):
+            reasons.extend(_unready_containers(pod, events))
+            if latest := pod["metadata"].get("deletionTimestamp"):
+                reasons.append(f"{name}: leaves, and is ended at {latest} at the latest")
+    return reasons
+
+
+def _told(events: Iterable[Mapping[str, Any]], reason: str, about: Collection[str], head: str) -> list[str]:
+    """What only events tell, each thing once."""
+    found = set()
+    for event in events:
+        name = _maker(event.get("involvedObject", {}))
+        if event.get("reason") == reason and name in about:
+            found.add(f"{head.format(name=name)}: {event.get('message', '')}")
+    return sorted(found)
+
+
+def _maker(reference: Mapping[str, Any]) -> str:
+    """The name of an object; of a ReplicaSet, that of its Deployment."""
+    name = str(reference.get("name", ""))
+    return name.rpartition("-")[0] if reference.get("kind") == "ReplicaSet" else name
+
+
+def _unready_containers(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Containers that run or have just ended, and are not ready: which probe has failed, and their last words."""
+    reasons = []
+    name = pod["metadata"]["name"]
+    for container in pod.get("status", {}).get("containerStatuses", []):
+        state = container.get("state", {})
+        if container.get("ready") or "waiting" in state:
+            continue
+        what = "has ended" if "terminated" in state else "runs, but is not ready"
+        failed = _told(events, "Unhealthy", {name}, "") if "running" in state else []
+        reasons.append(f"{name}/{container['name']}: {what}{''.join(failed[:1])}")
+        reasons.extend(f"  {line}" for line in _said_at_its_end(container))
+    return reasons
+
+
+def _said_at_its_end(container: Mapping[str, Any]) -> list[str]:
+    """The last lines of a container that ends again and again, where its termination message has them."""
+    message = ""
+    for state in (container.get("lastState", {}), container.get("state", {})):
+        message = state.get("terminated", {}).get("message", "") or message
+    return str(message).strip().splitlines()[-4:]

@@ -1,0 +1,225 @@
+"""Applying with kubectl: what it deletes besides what an apply set prunes."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from cli.change.apply import Plan, apply, plan, preview
+from cli.errors import Failure
+from config import load_config
+from slurm.names import GENERATED
+from tests import stacks
+from tests.fakes.kubectl import OURS, FakeCluster, UpLock, thing
+from tests.stacks import with_change
+
+SET_LABEL = "applyset.kubernetes.io/part-of"
+NAMESPACE = thing("Namespace", "slurm")
+VOLUME = thing("PersistentVolume", "slurm-jail")
+RIGHTS = [thing(kind, "slurm-health-watch") for kind in ("ClusterRole", "ClusterRoleBinding")]
+CLASS = thing("PriorityClass", "slurm-placeholder")
+"""Of an earlier version; it is in no stack any more."""
+
+
+def test_what_is_in_no_namespace_and_left_the_stack_is_shown_and_deleted_and_no_volume_is() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS, CLASS])
+    sections = with_change(stacks.dev(), "health", {"enabled": False})
+    planned = plan(kubectl, load_config(sections), sections, stack="test")
+    deleted = [(change.kind, change.name) for change in preview(kubectl, planned) if change.action == "delete"]
+    assert sorted(deleted) == [
+        ("ClusterRole", "slurm-health-watch"),
+        ("ClusterRoleBinding", "slurm-health-watch"),
+        ("PriorityClass", "slurm-placeholder"),
+    ]
+    apply(kubectl, planned, UpLock(kubectl))
+    assert kubectl.deleted == [
+        "clusterrole slurm-health-watch --ignore-not-found",
+        "clusterrolebinding slurm-health-watch --ignore-not-found",
+        "priorityclass slurm-placeholder --ignore-not-found",
+    ]
+
+
+def test_rights_outside_the_namespace_that_are_in_the_stack_stay() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS])
+    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    assert not [change for change in preview(kubectl, planned) if change.action == "delete"]
+    apply(kubectl, planned, UpLock(kubectl))
+    assert kubectl.deleted == []
+
+
+def test_a_job_that_failed_is_made_anew_and_one_that_has_done_its_work_is_not() -> None:
+    sections = stacks.dev()
+    jobs = [item.document for item in plan(FakeCluster(), load_config(sections), sections, stack="test").objects]
+    names = {item["metadata"]["name"] for item in jobs if item["kind"] == "Job"}
+    failed = next(name for name in names if name.startswith("users-"))
+    there = [
+        thing(
+            "Job", name, status={"conditions": [{"type": "Failed" if name == failed else "Complete", "status": "True"}]}
+        )
+        for name in names
+    ]
+    kubectl = FakeCluster(items_there=[NAMESPACE, *there])
+    apply(kubectl, plan(kubectl, load_config(sections), sections, stack="test"), UpLock(kubectl))
+    assert [command.split()[:2] for command in kubectl.deleted] == [["job", failed]]
+
+
+def test_volumes_are_there_before_the_claims_that_they_are_reserved_for() -> None:
+    kubectl = FakeCluster(items_there=[])
+    apply(kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test"), UpLock(kubectl))
+    first, *later = kubectl.sent
+    assert "PersistentVolume" in first
+    assert "PersistentVolumeClaim" not in first
+    assert any("PersistentVolumeClaim" in kinds for kinds in later)
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_no_prune_can_ever_take_what_holds_data(leaves: bool) -> None:
+    kubectl, planned = leaving_pool() if leaves else fresh()
+    apply(kubectl, planned, UpLock(kubectl))
+    sent = [item for given in kubectl.documents for item in given]
+    in_set = {item["kind"] for item in sent if SET_LABEL in item["metadata"].get("labels", {})}
+    for kinds, command in zip(kubectl.sent, kubectl.applied, strict=True):
+        in_set |= set(kinds) if "--prune" in command else set()
+    assert "StatefulSet" in in_set
+    assert not in_set & {"PersistentVolumeClaim", "PersistentVolume", "Namespace"}
+    assert "PersistentVolumeClaim" in {kind for kinds in kubectl.sent for kind in kinds}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keeping(FakeCluster):
+    """Takes what is created as well, unless it has a complaint about keys."""
+
+    complaint: str = ""
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        if self.complaint and GENERATED in (stdin or ""):
+            return subprocess.CompletedProcess(arguments, 1, "", self.complaint)
+        if arguments[0] == "create" and "--raw" not in arguments:
+            arguments = ("apply", *arguments)
+        return super().run(*arguments, stdin=stdin, check=check)
+
+
+def keys(**other: str) -> dict[str, Any]:
+    """The Secret with the keys of the stack, as somebody else has made them."""
+    values = {**fresh()[1].kept.values, **other}
+    data = {name: base64.b64encode(value.encode()).decode() for name, value in values.items() if value}
+    secret = thing("Secret", GENERATED, data=data)
+    return {**secret, "metadata": {**secret["metadata"], "resourceVersion": "7"}}
+
+
+MUNGE = "slurm-secrets-munge"
+
+
+def test_a_key_that_is_added_is_refused_where_somebody_has_written_keys_since_they_were_read() -> None:
+    there = [NAMESPACE, keys(**{MUNGE: ""})]
+    kubectl = Keeping(items_there=there)
+    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    apply(kubectl, planned, UpLock(kubectl))
+    (sent,) = [given[0] for given in kubectl.documents if given[0]["metadata"]["name"] == GENERATED]
+    assert sent["metadata"]["resourceVersion"] == "7"
+    modified = 'error: Operation cannot be fulfilled on secrets "x": the object has been modified; please apply'
+    kubectl = Keeping(items_there=there, complaint=modified)
+    with pytest.raises(Failure, match="another `slurmstack up` has made keys"):
+        apply(kubectl, planned, UpLock(kubectl))
+    assert not [command for command in kubectl.applied if "--prune" in command]
+
+
+def test_another_reason_why_keys_cannot_be_kept_is_passed_on_and_nothing_is_sent_that_needs_them() -> None:
+    kubectl = Keeping(items_there=[], complaint="Error from server (Forbidden): no rights")
+    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    with pytest.raises(Failure, match="no rights"):
+        apply(kubectl, planned, UpLock(kubectl))
+    assert {kind for kinds in kubectl.sent for kind in kinds} == {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Namespace",
+        "PersistentVolume",
+        "PriorityClass",
+    }
+
+
+def test_a_kept_key_of_another_length_is_not_overwritten() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE, keys(**{MUNGE: "c2hvcnQ="})])
+    with pytest.raises(Failure, match=f"Secret {GENERATED}: {MUNGE} has not the length"):
+        plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+
+
+def test_where_the_secret_with_the_keys_is_gone_the_likely_cause_and_the_way_back_are_named() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE, thing("Secret", "munge-key")])
+    with pytest.raises(Failure, match=f"or somebody has deleted the Secret {GENERATED}") as caught:
+        plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    assert "put its backup back: kubectl create -f FILE" in caught.value.hint
+
+
+def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
+    kubectl = Keeping(items_there=[])
+    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    apply(kubectl, planned, UpLock(kubectl))
+    names = [{(item["kind"], item["metadata"]["name"]) for item in given} for given in kubectl.documents]
+    kept = names.index({("Secret", GENERATED)})
+    assert kubectl.documents[kept][0]["stringData"] == planned.kept.values != {}
+    assert kubectl.applied[kept][1] == "create", "so that it overwrites none"
+    assert kept < next(index for index, given in enumerate(names) if ("Secret", "munge-key") in given)
+
+
+def fresh() -> tuple[FakeCluster, Plan]:
+    """A cluster in which nothing of the stack is yet."""
+    kubectl = FakeCluster(items_there=[])
+    return kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+
+
+@pytest.mark.parametrize(("kind", "nodes"), [("StatefulSet", "2 nodes"), ("PodTemplate", "nodes")])
+def test_a_renamed_pool_is_explained(kind: str, nodes: str) -> None:
+    _, planned = leaving_pool(kind)
+    (effect,) = planned.effects
+    assert (effect.action, effect.kind, effect.name, effect.refused) == ("delete", kind, "old", "")
+    assert effect.cost.startswith(f"pool 'old' leaves: its {nodes} take no more jobs")
+    assert "cannot be renamed" in effect.cost
+    assert not leaving_pool(kind, "default")[1].effects, "it stays, or becomes fixed"
+
+
+def leaving_pool(kind: str = "StatefulSet", name: str = "old") -> tuple[FakeCluster, Plan]:
+    """A cluster with a pool that the stack file no longer has."""
+    pool = thing(kind, name, spec={"replicas": 2})
+    pool["metadata"]["labels"] = {**OURS, "slurmstack/pool": name}
+    kubectl = FakeCluster(items_there=[NAMESPACE, pool])
+    return kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "PodTemplate"])
+def test_a_pool_leaves_only_after_slurm_has_taken_the_configuration_without_it(kind: str) -> None:
+    kubectl, planned = leaving_pool(kind)
+
+    def slurm_rejects_it() -> None:
+        raise Failure("rejected")
+
+    with pytest.raises(Failure, match="rejected"):
+        apply(kubectl, planned, UpLock(kubectl), slurm_rejects_it)
+    assert not [command for command in kubectl.applied if "--prune" in command]
+    sent = len(kubectl.applied)
+    assert sent
+    apply(kubectl, planned, UpLock(kubectl), lambda: kubectl.applied.append(("accepted",)))
+    order = ["prune" if "--prune" in command else command[0] for command in kubectl.applied[sent:]]
+    assert order.index("accepted") < order.index("prune")
+
+
+def test_where_no_pool_leaves_nothing_is_waited_for_before_the_prune() -> None:
+    kubectl = FakeCluster(items_there=[NAMESPACE])
+    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    apply(kubectl, planned, UpLock(kubectl), lambda: pytest.fail("there is no reason to wait"))
+    assert [command for command in kubectl.applied if "--prune" in command]
+
+
+def test_a_cluster_that_is_half_restored_is_not_started_by_an_apply() -> None:
+    stopped = thing("StatefulSet", "cpu")
+    stopped["metadata"]["namespace"] = "slurm"
+    stopped["metadata"]["annotations"] = {"slurmstack/replicas-before-restore": "4"}
+    kubectl = FakeCluster(items_there=[NAMESPACE, stopped])
+    with pytest.raises(Failure, match="a restore of the cluster in namespace 'slurm' was not finished"):
+        plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")

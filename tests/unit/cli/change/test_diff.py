@@ -1,0 +1,153 @@
+"""Comparing a stack with its cluster, with kubectl's answers recorded from a real one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from cli.change.change import PropertyChange
+from cli.change.diff import changes, objects_in
+from cli.change.owner import refuse_takeover
+from cli.errors import Failure
+from cli.preview.text import described
+from cli.program.manifests import Manifest
+from tests.fakes.kubectl import FakeKubectl, listed, thing
+
+
+def stateful_set(replicas: int, **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "default", "namespace": "slurm", **metadata},
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": [{"name": "slurmd", "image": "a"}]}}},
+    }
+
+
+def manifest(document: dict[str, Any]) -> Manifest:
+    return Manifest(urn="urn", document=document)
+
+
+def test_scaling_is_one_changed_property_in_spite_of_what_the_server_writes_itself() -> None:
+    live = stateful_set(2, generation=4, resourceVersion="100", managedFields=[{"manager": "slurmstack"}])
+    after = stateful_set(3, generation=5, resourceVersion="100", managedFields=[])
+    kubectl = FakeKubectl(answers=[({"get"}, listed(live), ""), ({"--dry-run=server"}, listed(after), "")])
+    (change,) = changes(kubectl, [manifest(stateful_set(3))], [])
+    assert change.action == "update"
+    assert change.properties == (PropertyChange(path="spec.replicas", old=2, new=3),)
+
+
+def test_a_changed_container_is_named_in_the_path() -> None:
+    after = stateful_set(2)
+    after["spec"]["template"]["spec"]["containers"][0]["image"] = "b"
+    kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, after, "")])
+    (change,) = changes(kubectl, [manifest(after)], [])
+    assert [item.path for item in change.properties] == ["spec.template.spec.containers[slurmd].image"]
+
+
+def test_what_is_equal_is_no_change_and_what_is_missing_is_created() -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "new"}}
+    kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, stateful_set(2), "")])
+    (change,) = changes(kubectl, [manifest(stateful_set(2)), manifest(service)], [thing("Job", "old")])[:1]
+    assert (change.action, change.kind, change.name) == ("create", "Service", "new")
+
+
+LONG = "x" * 400
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        (1, None, ["a: 1 => (absent)"]),
+        (LONG + "old", LONG + "new", [f"a: ...{'x' * 40}old (403 characters) => ...{'x' * 40}new (403 characters)"]),
+        ([LONG], [], [f'a: ["{"x" * 298}... (404 characters) => []']),
+        ("k=1\nl=2\nm=3\n", "k=1\nl=4\nm=3\nn=5\n", ["a:", "  - l=2", "  + l=4", "  + n=5"]),
+        (
+            f"k\n{LONG}1\n",
+            f"k\n{LONG}2\n",
+            ["a:", f"  - ...{'x' * 40}1 (401 characters)", f"  + ...{'x' * 40}2 (401 characters)"],
+        ),
+        ("k\n", "k", ['a: "k\\n" => k']),
+        ("", "k\n" * 50, ["a:", *["  + k"] * 40, "  ... 10 more changed lines; --json has all"]),
+    ],
+    ids=["number", "long", "long list", "text", "long line", "end of text", "many lines"],
+)
+def test_of_a_change_people_are_shown_what_differs(old: Any, new: Any, lines: list[str]) -> None:
+    assert described(PropertyChange(path="a", old=old, new=new)) == lines
+
+
+def test_an_object_that_left_the_stack_is_deleted() -> None:
+    kubectl = FakeKubectl(answers=[({"get"}, "", "")])
+    (change,) = changes(kubectl, [], [thing("StatefulSet", "old")])
+    assert (change.action, change.name) == ("delete", "old")
+
+
+def test_an_immutable_field_means_replacement() -> None:
+    message = 'The Job "x" is invalid: spec.template: Invalid value: field is immutable'
+    kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, "", message)])
+    (change,) = changes(kubectl, [manifest(stateful_set(2))], [])
+    assert change.action == "replace"
+
+
+class Refusing(FakeKubectl):
+    """Prints nothing where one of the objects cannot be changed, as kubectl does."""
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        del check
+        given = json.loads(stdin or "{}")["items"]
+        wrong = [f'The Service "{item["metadata"]["name"]}" is invalid: immutable' for item in given if "bad" in item]
+        printed = "" if wrong and "apply" in arguments else json.dumps(listed(*given))
+        return subprocess.CompletedProcess(arguments, 1 if wrong else 0, printed, "\n".join(wrong))
+
+
+@pytest.mark.parametrize("wrong", [(), (0,), (3,), (1, 4)])
+def test_only_those_objects_are_called_unchangeable_that_the_api_server_refuses(wrong: tuple[int, ...]) -> None:
+    def service(number: int) -> dict[str, Any]:
+        return {"kind": "Service", "metadata": {"name": f"s{number}"}, **({"bad": 1} if number in wrong else {})}
+
+    objects = [manifest(service(number)) for number in range(5)]
+    found = changes(Refusing(), objects, [], known={("Service", f"s{number}"): service(number) for number in range(5)})
+    told = {change.name: change.complaint for change in found}
+    assert told == {f"s{number}": f'The Service "s{number}" is invalid: immutable' for number in wrong}
+    assert {change.action for change in found} <= {"replace"}
+
+
+def test_another_refusal_of_the_api_server_is_passed_on() -> None:
+    kubectl = FakeKubectl(
+        answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, "", "admission webhook denied")]
+    )
+    with pytest.raises(Failure, match="admission webhook denied"):
+        changes(kubectl, [manifest(stateful_set(2))], [])
+
+
+def test_of_what_is_there_kubectl_is_asked_too_who_has_set_what() -> None:
+    answers: list[tuple[set[str], Any, str]] = [({"get", "--show-managed-fields"}, listed(thing("Secret", "x")), "")]
+    assert list(objects_in(FakeKubectl(answers=answers), "slurm")) == [("Secret", "x")]
+
+
+def test_kinds_of_kubernetes_itself_that_are_unknown_are_the_api_server_s_trouble() -> None:
+    unknown = 'error: the server doesn\'t have a resource type "poddisruptionbudget"'
+    with pytest.raises(Failure, match=r"does not tell what it serves.*poddisruptionbudget"):
+        objects_in(FakeKubectl(answers=[({"get"}, "", unknown)]), "slurm")
+
+
+def test_values_of_secrets_are_not_shown() -> None:
+    def secret(value: str) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "data": {"munge.key": value}}
+
+    kubectl = FakeKubectl(answers=[({"get"}, secret("b2xk"), ""), ({"--dry-run=server"}, secret("bmV3"), "")])
+    (change,) = changes(kubectl, [manifest(secret("bmV3"))], [])
+    assert change.properties == (PropertyChange(path="data.munge.key", old="<secret>", new="<secret>"),)
+
+
+def namespace(manager: str, **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": "slurm", "labels": labels, "managedFields": [{"manager": manager}]}}
+
+
+def test_a_namespace_of_somebody_else_is_neither_filled_nor_deleted() -> None:
+    with pytest.raises(Failure, match="belongs to something else"):
+        refuse_takeover(namespace("kubectl-create"))

@@ -1,0 +1,211 @@
+"""Which changes cost somebody something, and which are refused, on hand-made resources of the cloud."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cli.change.compare import compare, immutable_properties
+from cli.change.effects import HEALTH_LEAVES, Effect, effects
+from cli.program.resource import Resource
+from cli.program.values import UNKNOWN, Secret
+from components.clouds.nebius.immutable import (
+    ALLOCATION,
+    BUCKET,
+    CLUSTER,
+    FILESYSTEM,
+    GPU_CLUSTER,
+    IMMUTABLE,
+    NODE_GROUP,
+)
+from config import load_config
+from tests.stacks import with_change
+from tests.unit.cli.nebius_stack import NEBIUS
+
+
+def resource(type_: str, name: str, inputs: dict[str, Any] | None = None, **more: Any) -> Resource:
+    fields: dict[str, Any] = {"id": f"{name}-id", "protect": False, "retained": False, **more}
+    return Resource(
+        urn=f"urn:pulumi:test::slurmstack::{type_}::{name}",
+        type=type_,
+        name=name,
+        inputs={"name": name, **(inputs or {})},
+        **fields,
+    )
+
+
+def judge(old: list[Resource], new: list[Resource], **changed: Any) -> list[Effect]:
+    sections = NEBIUS
+    for path, value in changed.items():
+        sections = with_change(sections, path.replace("__", "."), value)
+    return list(effects(compare(old, new), load_config(sections), old=old))
+
+
+def nested(path: str, value: Any) -> dict[str, Any]:
+    for part in reversed(path.split(".")):
+        value = {part: value}
+    return dict(value)
+
+
+NAMES = {NODE_GROUP: "slurm-default-0", GPU_CLUSTER: "slurm-fabric-6", FILESYSTEM: "slurm-jail"}
+
+
+@pytest.mark.parametrize(("type_", "path"), [(type_, path) for type_, paths in IMMUTABLE.items() for path in paths])
+def test_a_change_of_any_property_that_never_changes_is_refused_until_the_stack_allows_it(
+    type_: str, path: str
+) -> None:
+    name = NAMES.get(type_, "slurm")
+    old = resource(type_, name, nested(path, "old"))
+    new = resource(type_, name, nested(path, "new"))
+    (effect,) = judge([old], [new])
+    assert effect.action == "replace"
+    assert [item.path for item in effect.because] == [path]
+    assert f"{path} can never change" in effect.refused
+    assert "allow_replacement: true" in effect.refused
+    allow = "worker_nodes__default__allow_replacement" if type_ == NODE_GROUP else "cloud__allow_replacement"
+    (allowed,) = judge([old], [new], **{allow: True})
+    assert allowed.action == "replace"
+    assert not allowed.refused
+
+
+def test_a_pool_that_shares_a_gpu_cluster_must_agree_to_lose_its_machines() -> None:
+    old = resource(GPU_CLUSTER, "slurm-fabric", {"infinibandFabric": "fabric-4"})
+    new = resource(GPU_CLUSTER, "slurm-fabric", {"infinibandFabric": "fabric-6"})
+    (effect,) = judge([old], [new], cloud__allow_replacement=True)
+    assert "set worker_nodes.default.allow_replacement: true" in effect.refused
+    (effect,) = judge([old], [new], worker_nodes__default__allow_replacement=True)
+    assert not effect.refused
+    assert "jobs end" in effect.cost
+
+
+def test_permission_does_not_lift_the_protection_that_the_program_still_asks_for() -> None:
+    old = resource(FILESYSTEM, "slurm-jail", {"type": "NETWORK_SSD"}, protect=True)
+    new = resource(FILESYSTEM, "slurm-jail", {"type": "NETWORK_HDD"}, protect=True)
+    (effect,) = judge([old], [new], cloud__allow_replacement=True)
+    assert "slurmstack:protect: false" in effect.refused
+    (effect,) = judge(
+        [old], [resource(FILESYSTEM, "slurm-jail", {"type": "NETWORK_HDD"})], cloud__allow_replacement=True
+    )
+    assert not effect.refused
+    assert effect.cost == "all users' files and the software in the jail are lost: the new one is empty"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"sizeGibibytes": 2048}, {"sizeGibibytes": 1024}),
+        ({"sizeGibibytes": 2}, {"sizeBytes": 2**31 - 4096}),
+        ({"sizeMebibytes": 3}, {"sizeKibibytes": 2048}),
+    ],
+)
+def test_a_file_system_never_shrinks_whatever_the_stack_allows(old: dict[str, int], new: dict[str, int]) -> None:
+    (effect,) = judge(
+        [resource(FILESYSTEM, "slurm-jail", old)],
+        [resource(FILESYSTEM, "slurm-jail", new)],
+        cloud__allow_replacement=True,
+        protect=False,
+    )
+    assert effect.action == "update"
+    assert "jail.size: " in effect.refused
+    assert "cannot shrink" in effect.refused
+    assert "copy the data" in effect.refused
+
+
+@pytest.mark.parametrize("new", [{"sizeGibibytes": 2}, {"sizeGibibytes": 3}, {"sizeMebibytes": 2048}])
+def test_a_file_system_may_grow_or_be_written_in_another_unit(new: dict[str, int]) -> None:
+    assert not judge(
+        [resource(FILESYSTEM, "slurm-jail", {"sizeGibibytes": 2})], [resource(FILESYSTEM, "slurm-jail", new)]
+    )
+
+
+def test_a_file_system_that_is_made_anew_may_be_smaller() -> None:
+    (effect,) = judge(
+        [resource(FILESYSTEM, "slurm-jail", {"type": "NETWORK_SSD", "sizeGibibytes": 2})],
+        [resource(FILESYSTEM, "slurm-jail", {"type": "NETWORK_HDD", "sizeGibibytes": 1})],
+        cloud__allow_replacement=True,
+    )
+    assert (effect.action, effect.refused) == ("replace", "")
+
+
+def test_a_removed_mount_that_the_cloud_guards_says_how_to_open_the_guard() -> None:
+    (effect,) = judge([resource(FILESYSTEM, "slurm-mount-data", {"forbidDeletion": True})], [])
+    assert "mounts.data.filesystem.forbid_deletion: false, apply that with `up`" in effect.refused
+
+
+def test_machines_of_a_removed_pool_go_but_workers_that_stay_keep_their_groups() -> None:
+    old = [resource(NODE_GROUP, name) for name in ("slurm-default-0", "slurm-default-1", "slurm-old-0")]
+    smaller, removed = judge(old, [resource(NODE_GROUP, "slurm-default-0")])
+    assert (smaller.name, smaller.action) == ("slurm-default-1", "delete")
+    assert "jobs on them end" in smaller.cost
+    assert (removed.name, removed.cost) == ("slurm-old-0", "the machines of pool 'old' go, after the jobs on them")
+    assert "worker_nodes.default.autoscaling.groups to 2 or more" in smaller.refused
+    assert not removed.refused
+
+
+def test_another_template_rolls_the_machines_and_is_told_but_not_refused() -> None:
+    def group(platform: str, **metadata: Any) -> Resource:
+        template = {"resources": {"platform": platform}, "metadata": metadata, "taints": [metadata]}
+        return resource(
+            NODE_GROUP, "slurm-default-0", {"template": template, "strategy": {"maxUnavailable": {"count": 2}}}
+        )
+
+    (effect,) = judge([group("gpu-h100-sxm")], [group("gpu-h200-sxm")])
+    assert (effect.action, effect.refused) == ("update", "")
+    assert "made anew, 2 at a time" in effect.cost
+    assert [item.path for item in effect.because] == ["template.resources"]
+    assert not judge([group("gpu-h100-sxm")], [group("gpu-h100-sxm", labels={"a": "b"})]), "labels reach new machines"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "refused"),
+    [("1.35", "1.36", ""), ("1.36", "1.36", ""), ("1.36", "1.35", "go back"), ("1.34", "1.36", "more than one minor")],
+)
+def test_kubernetes_goes_up_by_one_minor_version_at_a_time(old: str, new: str, refused: str) -> None:
+    found = judge(
+        [resource(CLUSTER, "slurm", {"controlPlane": {"version": old}})],
+        [resource(CLUSTER, "slurm", {"controlPlane": {"version": new}})],
+    )
+    assert bool(found) == bool(refused)
+    assert all(refused in effect.refused for effect in found)
+
+
+def test_health_checks_that_leave_leave_their_drains_but_not_where_the_cluster_goes() -> None:
+    named = {name: {"metadata": {"name": name}} for name in ("health-watch", "rest")}
+    watch, rest = (resource("kubernetes:apps/v1:Deployment", f"slurm-{name}", named[name]) for name in named)
+    (effect,) = judge([watch, rest], [], health={"enabled": False})
+    assert (effect.name, effect.cost) == ("health-watch", HEALTH_LEAVES)
+    assert not judge([watch, rest], []), "as in another namespace, with a watcher of its own"
+    assert HEALTH_LEAVES not in {effect.cost for effect in judge([watch, resource(CLUSTER, "slurm")], [])}
+
+
+def test_a_bucket_and_an_address_say_what_goes_with_them() -> None:
+    address, bucket = judge([resource(ALLOCATION, "slurm-login"), resource(BUCKET, "slurm-backups")], [])
+    assert "log in at another address" in address.cost
+    assert "backups" in bucket.cost
+
+
+@pytest.mark.parametrize("value", [Secret(None), UNKNOWN])
+def test_what_nobody_can_read_is_no_change(value: Any) -> None:
+    old = resource(FILESYSTEM, "slurm-jail", {"type": value, "blockSizeBytes": 4096})
+    new = resource(FILESYSTEM, "slurm-jail", {"type": "NETWORK_HDD", "blockSizeBytes": 4096.0})
+    assert not compare([old], [new])
+    assert not compare([new], [old])
+
+
+def test_an_existing_resource_under_its_former_name_is_the_same_resource() -> None:
+    old = resource(FILESYSTEM, "slurm-jail", {"name": "same"})
+    renamed = resource(FILESYSTEM, "slurm-root", {"name": "same"}, aliases=("slurm-jail",))
+    moved = resource(FILESYSTEM, "slurm-root", {"name": "same"}, aliases=(old.urn,))
+    assert not compare([old], [renamed])
+    assert not compare([old], [moved])
+    assert {change.action for change in compare([old], [resource(FILESYSTEM, "slurm-root")])} == {"create", "delete"}
+
+
+def test_a_path_through_a_list_looks_at_each_element() -> None:
+    type_ = "kubernetes:apps/v1:StatefulSet"
+    assert "spec.selector" in immutable_properties(type_)
+    old = resource(type_, "x", {"spec": [{"selector": 1}, {"selector": 2}]})
+    new = resource(type_, "x", {"spec": [{"selector": 1}, {"selector": 3}]})
+    (change,) = compare([old], [new])
+    assert (change.action, change.because[0].old, change.because[0].new) == ("replace", [1, 2], [1, 3])

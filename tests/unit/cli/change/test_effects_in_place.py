@@ -1,0 +1,198 @@
+"""Which changes of an object of Kubernetes are refused: of claims, of what is in the jail, of names."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Literal
+
+import pytest
+
+from cli.change.change import Change, of_object
+from cli.change.compare import compare
+from cli.change.effects import effects
+from cli.change.in_place import PUT_BACK
+from config import load_config
+from tests import stacks
+from tests.fakes.kubectl import thing
+from tests.stacks import ROOT
+
+
+def live(old: dict[str, Any], new: dict[str, Any], *there: dict[str, Any], way: Any = "kubectl") -> list[str]:
+    """Why an object of a cluster is not changed by an apply; `there`: what else the cluster has."""
+    config = load_config(stacks.existing())
+    change = Change(action="update", resource=of_object(new), before=of_object(old))
+    return [effect.refused for effect in effects([change], config, old=map(of_object, [old, *there]), way=way)]
+
+
+def claim(size: str, name: str = "jail", storage_class: str | None = "fast") -> dict[str, Any]:
+    spec = {"resources": {"requests": {"storage": size}}, "storageClassName": storage_class}
+    return thing("PersistentVolumeClaim", name, spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "told"),
+    [
+        ("jail", "20Gi", "10Gi", "jail.size: 10Gi is less than the 20Gi"),
+        ("jail", "1Ti", "1023Gi", "jail.size: 1023Gi is less than the 1Ti"),
+        ("jail", "20Gi", "20G", "jail.size: 20000000000 bytes is less than the 20Gi"),
+        ("mount-data", "2Ti", "1Ti", "mounts.data.size: 1Ti is less than the 2Ti"),
+        ("controller-state", "2Gi", "1Gi", "controller.storage: 1Gi is less than the 2Gi"),
+        ("database-data", "2Gi", "1Gi", "accounting.database.storage: 1Gi is less than the 2Gi"),
+        ("jail", "20Gi", "20Gi", ""),
+        ("jail", "20Gi", "21Gi", ""),
+        ("jail", "1024Gi", "1Ti", ""),
+    ],
+)
+def test_a_volume_of_a_cluster_cannot_shrink(name: str, old: str, new: str, told: str) -> None:
+    found = live(claim(old, name), claim(new, name))
+    assert [line[: len(told)] for line in found] == ([told] if told else [])
+    assert not told or f"Set it back to {old}" in found[0]
+    way_out = "add another mount" if name.startswith("mount-") else 'docs/backups.md, "Another volume"'
+    assert not told or way_out in found[0]
+    assert "--delete-data" not in "".join(found), "mounts, whose data no backup has, would go for one other volume"
+
+
+def test_a_directory_of_the_local_cluster_does_not_grow() -> None:
+    (refused,) = live(claim("20Gi", storage_class=""), claim("30Gi", storage_class=""))
+    assert refused.startswith("jail.size: the volume is a directory of the local cluster")
+    assert "Set it back to 20Gi" in refused
+    assert not live(claim("20Gi", storage_class=""), claim("20Gi", storage_class=""))
+
+
+STATIC = "was made for the claim, without a storage class, and that can never change. Remove this key"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "told"),
+    [
+        ("jail", "fast", "slow", "jail.storage_class: the volume has the storage class 'fast'"),
+        ("mount-data", "fast", "", "mounts.data.storage_class: the volume has the storage class 'fast'"),
+        ("database-data", "", "fast", f"accounting.database.storage_class: the volume {STATIC}"),
+        ("jail", "fast", "fast", ""),
+        ("jail", None, "fast", ""),
+    ],
+)
+def test_a_volume_of_a_cluster_keeps_its_storage_class(name: str, old: str, new: str, told: str) -> None:
+    found = live(claim("20Gi", name, old), claim("20Gi", name, new))
+    assert [line[: len(told)] for line in found] == ([told] if told else [])
+    assert not told or not old or f"Set it back to {old}. To really have another one: " in found[0]
+
+
+def test_a_claim_keeps_how_many_machines_may_mount_it() -> None:
+    def with_modes(*modes: str) -> dict[str, Any]:
+        item = claim("1Gi", "controller-state")
+        return {**item, "spec": {**item["spec"], "accessModes": list(modes)}}
+
+    (refused,) = live(with_modes("ReadWriteOnce"), with_modes("ReadWriteMany"))
+    assert refused.startswith("controller: its volume was made as ReadWriteOnce, which can never change")
+    assert "--delete-data" not in refused
+    assert "\n## Another volume\n" in (ROOT / "docs/backups.md").read_text(encoding="utf-8"), "where the way is"
+    assert not live(with_modes("ReadWriteOnce"), with_modes("ReadWriteOnce"))
+
+
+def test_a_class_that_the_stack_file_no_longer_names_is_refused_only_where_it_had_been_set_there() -> None:
+    def made_by(operation: str) -> dict[str, Any]:
+        item = claim("20Gi")
+        fields: dict[str, Any] = {"f:spec": {"f:storageClassName": {}}}
+        entries = [{"manager": "slurmstack", "operation": operation, "fieldsV1": fields}]
+        return {**item, "metadata": {**item["metadata"], "managedFields": entries}}
+
+    wanted = claim("20Gi")
+    del wanted["spec"]["storageClassName"]
+    (refused,) = live(made_by("Apply"), wanted)
+    assert refused.startswith("jail.storage_class: the volume has the storage class 'fast'")
+    assert not live(made_by("Update"), wanted), "Kubernetes' default class"
+
+
+@pytest.mark.parametrize(
+    ("kind", "by_hand"),
+    [
+        ("StatefulSet", True),
+        ("Namespace", False),
+        ("PersistentVolume", False),
+        ("PersistentVolumeClaim", False),
+        ("Secret", False),
+    ],
+)
+def test_what_the_api_server_will_not_change_is_told_in_its_words_and_nobody_is_sent_to_delete_data_or_keys(
+    kind: str, *, by_hand: bool
+) -> None:
+    it = of_object(thing(kind, "it"))
+    change = Change(action="replace", resource=it, before=it, complaint=f'The {kind} "it" is invalid: spec: Forbidden')
+    (effect,) = effects([change], load_config(stacks.existing()), old=(), way="kubectl")
+    assert f'(The {kind} "it" is invalid: spec: Forbidden). Set it back' in effect.refused
+    assert ("by hand" in effect.refused) == by_hand
+
+
+def controller(tag: str) -> dict[str, Any]:
+    image = f"localhost/slurmstack/controller:{tag}"
+    return thing("StatefulSet", "controller", spec={"template": {"spec": {"containers": [{"image": image}]}}})
+
+
+def login(tag: str, root: str = "") -> dict[str, Any]:
+    jail = {"mountPath": "/jail", "name": "jail"} | ({"subPath": f".slurmstack-roots/{root}/root"} if root else {})
+    sshd = {"image": f"localhost/slurmstack/login:{tag}", "volumeMounts": [jail]}
+    return thing("StatefulSet", "login", spec={"template": {"spec": {"containers": [sshd]}}})
+
+
+def test_the_slurm_release_of_a_filled_jail_does_not_change_by_accident() -> None:
+    (refused,) = live(login("24.11-0123456789ab"), login("26.05-0123456789ab"))
+    assert refused.startswith("slurm.version: the jail was filled with Slurm 24.11")
+    assert not live(login("24.11-0123456789ab"), login("24.11-4567456789ab"))
+    assert not live(login("24.11-0123456789ab"), login("26.05-4567456789ab", "blue"))
+    assert live(login("24.11-0123456789ab", "blue"), login("26.05-4567456789ab", "blue"))
+    assert not live(login("26.05-0123456789ab", "blue"), login("24.11-4567456789ab", "green")), "what it has, is asked"
+    assert not live(login("mine"), login("26.05-4567456789ab"))
+
+
+def test_state_cannot_go_back_to_an_older_release_unless_a_backup_of_it_was_put_back() -> None:
+    old, new = controller("24.11-0123456789ab"), controller("26.05-0123456789ab")
+    (refused,) = live(new, old)
+    assert "the cluster's state is that of Slurm 26.05, which 24.11 cannot read" in refused
+    stopped = copy.deepcopy(new)
+    stopped["spec"]["replicas"] = 0
+    assert live(stopped, old)
+    stopped["metadata"] = {**stopped["metadata"], "annotations": {PUT_BACK: "20261127T101500Z"}}
+    assert not live(stopped, old)
+    stopped["spec"]["replicas"] = 1
+    assert live(stopped, old), "it has started since, and has written what it can read"
+
+
+@pytest.mark.parametrize(
+    ("stack", "way", "told"),
+    [
+        (stacks.existing(), "kubectl", "only a backup takes that back, and none is configured (slurmstack:backup)"),
+        (stacks.existing_full(), "kubectl", "only a backup takes that back, which `up` makes first"),
+        (stacks.existing_full(), "pulumi", "only a backup takes that back, `slurmstack backup now` makes one"),
+    ],
+)
+def test_a_newer_release_says_that_only_a_backup_takes_it_back(
+    stack: dict[str, Any], way: Literal["pulumi", "kubectl"], told: str
+) -> None:
+    before, after = (of_object(controller(f"{release}-0123456789ab")) for release in ("24.11", "26.05"))
+    change = Change(action="update", resource=after, before=before)
+    (effect,) = effects([change], load_config(stack), old=(), way=way)
+    assert effect.cost.endswith(told)
+    assert not effect.refused
+
+
+def test_a_cluster_with_state_keeps_its_name() -> None:
+    def conf(name: str) -> dict[str, Any]:
+        return thing("ConfigMap", "slurm-config", data={"slurm.conf": f"# cluster {name}.\nClusterName={name}\n"})
+
+    state = claim("10Gi", "controller-state")
+    (refused,) = live(conf("slurm"), conf("hpc"), state)
+    assert refused.startswith("slurm.cluster_name: the cluster's state is that of 'slurm'")
+    assert "set it back to slurm" in refused
+    assert live(conf("slurm"), conf("hpc"), controller("24.11-0123456789ab"))
+    assert not live(conf("slurm"), conf("slurm"), state)
+    assert not live(conf("slurm"), conf("hpc"))
+
+
+def test_another_release_is_refused_too_where_login_nodes_are_made_anew() -> None:
+    old, new = (login(f"{release}-0123456789ab") for release in ("24.11", "26.05"))
+    old["spec"]["serviceName"] = "another"
+    there, wanted = [of_object(old)], [of_object(new)]
+    (effect,) = effects(compare(there, wanted), load_config(stacks.existing()), old=there)
+    assert (effect.action, effect.because[0].path) == ("replace", "spec.serviceName")
+    assert effect.refused.startswith("slurm.version: the jail was filled with Slurm 24.11")

@@ -1,0 +1,227 @@
+"""Only one command at a time changes a cluster; one that was killed here does not keep others out for long."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+import pytest
+
+from cli.change import lock
+from cli.change.apply import Plan, apply
+from cli.change.lock import PROCESS, has_died, held, machine
+from cli.errors import Failure
+from cli.program.generated import KeptValues
+from cli.program.manifests import Manifest
+from local.report import Step
+from tests.fakes.kubectl import PlayedKubectl
+from tests.stacks import ROOT
+
+DEAD = f"{machine()} {2**22 + 1}"
+"""A process of this machine that has ended: no process can have this number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Api(PlayedKubectl):
+    """The API server as far as a lease is concerned, with its words for what it refuses."""
+
+    leases: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=lambda: {"namespace": "there", "made": 0})
+    calls: list[tuple[str, ...]] = field(default_factory=list)
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        del check
+        self.calls.append(arguments)
+        verb, body = arguments[0], json.loads(stdin) if stdin else {}
+        complaint = self._refusal(verb, body) if "--raw" in arguments else ""
+        if verb == "create" and "--raw" not in arguments:  # the keys
+            complaint = "(AlreadyExists): secrets exist"
+        if complaint:
+            return subprocess.CompletedProcess(arguments, 1, "", f"Error from server {complaint}")
+        if verb == "create":
+            self.write(body)
+        found = self.leases.pop("it") if verb == "delete" else self.leases.get("it", {})
+        return subprocess.CompletedProcess(arguments, 0, json.dumps(found), "")
+
+    def _refusal(self, verb: str, body: dict[str, Any]) -> str:
+        there = self.leases.get("it")
+        if verb == "create":
+            namespace = {"absent": "(NotFound): no namespace", "ending": "(Forbidden): x is being terminated"}
+            return namespace.get(self.state["namespace"], "(AlreadyExists): it exists" if there else "")
+        if there is None:
+            return "(NotFound): no lease"
+        wanted = body.get("preconditions", {}).get("uid")
+        return "(Conflict): the UID differs" if wanted and wanted != there["metadata"]["uid"] else ""
+
+    def write(self, body: dict[str, Any]) -> None:
+        """Store a lease, as the server does."""
+        self.state["made"] += 1
+        self.leases["it"] = {**body, "metadata": {**body["metadata"], "uid": str(self.state["made"])}}
+
+    def held_by(self, holder: str, process: str = DEAD) -> None:
+        """Let somebody hold the lease who is not here."""
+        metadata = {"name": "slurmstack", "annotations": {PROCESS: process}}
+        self.write({"metadata": metadata, "spec": {"holderIdentity": holder, "acquireTime": "2026-11-22T12:00:00.1Z"}})
+
+
+@dataclass
+class Told:
+    """What the person at the terminal is told: each wait, and what happens when it begins."""
+
+    titles: list[str] = field(default_factory=list)
+    then: Callable[[], None] = lambda: None
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[Step]:
+        self.titles.append(title)
+        yield self
+
+    def progress(self, done: int, total: int, detail: str = "") -> None:
+        del done, total, detail
+        self.then()
+
+    def note(self, text: str) -> None: ...
+
+    def info(self, text: str) -> None:
+        self.titles.append(text)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "POLL", 0.01)
+    monkeypatch.setattr(lock, "LINGER", 0)
+
+
+def test_people_are_told_which_commands_wait_for_each_other() -> None:
+    text = (ROOT / "docs/changes.md").read_text(encoding="utf-8")
+    told = text.partition("## Two at once")[2].partition("\n## ")[0]
+    assert not {
+        work for work in get_args(lock.Work) if f"`{work}`" not in told.replace("`backup rehearse`", "`rehearse`")
+    }
+
+
+@pytest.mark.parametrize("linger", [0, 3600])
+def test_a_command_that_was_killed_here_keeps_others_out_only_while_what_it_has_begun_may_be_at_work(
+    monkeypatch: pytest.MonkeyPatch, linger: float
+) -> None:
+    monkeypatch.setattr(lock, "LINGER", linger)
+    api, told = Api(), Told()
+    api.held_by("slurmstack up of bob@here")
+    if linger:
+        with pytest.raises(Failure, match="bob"), held(api, "slurm", "up", told, timeout=0.1):
+            pytest.fail("its kubectl may be at work still")
+        return
+    with held(api, "slurm", "up", told, timeout=30) as ours:
+        assert ours.waited_for.startswith("slurmstack up of bob@here")
+        assert "bob" not in api.leases["it"]["spec"]["holderIdentity"]
+    assert told.titles == ["Waiting for slurmstack up of bob@here, at work since 2026-11-22T12:00:00 UTC"]
+
+
+@pytest.mark.parametrize(
+    "process", [f"{machine()} {os.getpid()}", "another-boot pid:[4026531836] 4194305", "", "x"],
+    ids=["lives", "of another machine", "of a machine without /proc", "nonsense"],
+)  # fmt: skip
+def test_one_that_lives_or_is_elsewhere_is_waited_for_and_never_pushed_aside(process: str) -> None:
+    api, told = Api(), Told()
+    api.held_by("bob", process)
+    with (
+        pytest.raises(Failure, match=r"bob, at work since .* has not ended after 0 s") as caught,
+        held(api, "slurm", "up", told, timeout=0.1),
+    ):
+        pytest.fail("it is bob's")
+    assert api.leases["it"]["spec"]["holderIdentity"] == "bob"
+    free = "`kubectl --context test delete lease slurmstack -n slurm`"
+    assert caught.value.hint.endswith(free)
+    assert told.titles[0].endswith(free), "said before the wait, which may be long"
+
+
+def test_a_namespace_that_is_being_deleted_is_waited_for_before_the_cluster_is_made_anew() -> None:
+    api = Api(state={"namespace": "ending", "made": 0})
+    api.held_by("the destroy that was killed")
+    looks: list[str] = []
+
+    def a_look_later() -> None:
+        looks.append(api.leases["it"]["spec"]["holderIdentity"])
+        if len(looks) > 2:
+            api.state["namespace"] = "absent"
+            api.leases.clear()
+
+    told = Told(then=a_look_later)
+    with held(api, "slurm", "up", told, timeout=30):
+        assert api.leases == {}, "nobody can hold anything in a namespace that is not there"
+    assert told.titles == ["Waiting for the deletion of the namespace"]
+    assert set(looks) == {"the destroy that was killed"}, "what was taken there would go with the namespace"
+
+
+def test_a_destroy_that_was_interrupted_goes_on_while_the_namespace_is_being_deleted() -> None:
+    told = Told()
+    with held(Api(state={"namespace": "ending", "made": 0}), "slurm", "destroy", told):
+        assert told.titles == []
+
+
+def test_the_lock_may_go_with_the_namespace_that_is_destroyed() -> None:
+    api = Api()
+    with held(api, "slurm", "destroy", Told()):
+        api.leases.clear()
+
+
+def test_one_whose_lock_was_taken_away_leaves_that_of_the_next_one() -> None:
+    api = Api()
+    with held(api, "slurm", "up", Told()):
+        api.held_by("bob")
+    assert api.leases["it"]["spec"]["holderIdentity"] == "bob"
+
+
+def test_ctrl_c_lets_others_in_at_once() -> None:
+    api = Api()
+    with pytest.raises(KeyboardInterrupt), held(api, "slurm", "up", Told()):
+        raise KeyboardInterrupt
+    assert api.leases == {}
+
+
+def test_one_who_died_after_the_old_namespace_had_gone_is_followed_too() -> None:
+    api = Api(state={"namespace": "ending", "made": 0})
+    told = Told(then=lambda: api.state.update(namespace="absent"))
+    with held(api, "slurm", "up", told, timeout=30) as ours:
+        told.then = lambda: None
+        api.state["namespace"] = "there"
+        api.held_by("bob")
+        ours.take()
+        assert api.leases["it"]["spec"]["holderIdentity"] != "bob"
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["planned before the namespace was there", "planned after"])
+def test_of_two_that_make_the_same_cluster_the_second_takes_the_lock_and_gives_up_before_it_makes_other_keys(
+    *, seen: bool
+) -> None:
+    api = Api(state={"namespace": "absent", "made": 0})
+    documents = [{"kind": kind, "metadata": {"name": "slurm"}} for kind in ("Namespace", "PersistentVolumeClaim")]
+    objects = tuple(Manifest(urn="", document=document) for document in documents)
+    keys = KeptValues({})
+    keys.random_bytes("munge", 32)
+    live = {("Namespace", "slurm"): documents[0]} if seen else {}
+    planned = Plan(namespace="slurm", objects=objects, kept=keys, live=live, inside={}, outside=(), effects=())
+    with held(api, "slurm", "up", Told()) as ours:
+        assert not ours.is_held
+        api.state["namespace"] = "there"
+        with pytest.raises(
+            Failure, match="another `slurmstack up` has made keys for the cluster in namespace 'slurm' meanwhile"
+        ):
+            apply(api, planned, ours)
+        assert ours.is_held
+        assert api.leases
+    changed = [call[0] for call in api.calls if "--raw" not in call]
+    assert changed == ([] if seen else ["apply"]) + ["create"], "the namespace, and keys that nobody has taken"
+
+
+def test_a_lease_that_somebody_else_wrote_may_lack_every_field() -> None:
+    assert lock._holder({"metadata": {"uid": "1"}}) == "somebody"
+    assert not has_died({"metadata": {"uid": "1"}})
+    assert lock._holder({"spec": {"holderIdentity": "bob"}}) == "bob"

@@ -1,0 +1,120 @@
+"""A stack of another name, by a wrong file or a wrong context, gets at no cluster, and questions name all of that."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.change import both_ways
+from cli.change.apply import plan
+from cli.change.owner import REPLICAS_BEFORE
+from cli.commands import backup, chaos, destroy, jail, rotate
+from cli.errors import Failure, Refused
+from cli.jail import roots
+from cli.program.recording import record
+from cli.stack import Stack, open_stack
+from components.secrets import JWT_KEY_BYTES
+from slurm.names import GENERATED, STACK
+from tests import stacks
+from tests.fakes.kubectl import FakeCluster, thing
+from tests.unit.cli.command_line import stack_file
+
+JWT = base64.b64encode(bytes(JWT_KEY_BYTES)).decode()
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    """The stack `test`."""
+    return open_stack(stack_file(tmp_path, stacks.dev()))
+
+
+def cluster(of: str | None) -> FakeCluster:
+    namespace = thing("Namespace", "slurm")
+    if of is not None:
+        namespace["metadata"]["annotations"] = {STACK: of}
+    secret = thing("Secret", GENERATED, data={"slurm-secrets-jwt": base64.b64encode(JWT.encode()).decode()})
+    return FakeCluster(context="admin@prod", items_there=[namespace, secret])
+
+
+def test_the_namespace_says_which_stack_makes_it() -> None:
+    (namespace,) = [item for item in record(stacks.dev(), stack="prod") if item.type.endswith(":Namespace")]
+    assert namespace.inputs["metadata"]["annotations"] == {STACK: "prod"}
+
+
+@pytest.mark.parametrize("of", ["test", None], ids=["the same stack", "made by an older version"])
+def test_its_own_cluster_is_planned(stack: Stack, of: str | None) -> None:
+    plan(cluster(of), stack.config, stack.sections, stack=stack.name)
+
+
+def test_a_cluster_of_another_stack_is_not_planned_unless_it_is_adopted(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl = cluster("prod")
+    with pytest.raises(Refused, match="is that of the stack 'prod', and this is the stack 'test'") as caught:
+        plan(kubectl, stack.config, stack.sections, stack=stack.name)
+    assert "--adopt" in caught.value.hint
+    plan(kubectl, stack.config, stack.sections, stack=stack.name, adopt=True)
+    monkeypatch.setattr(both_ways, "reach", lambda _: kubectl)
+    with pytest.raises(Refused, match="of the stack 'prod'"):
+        both_ways.refuse_foreign_namespace(stack)
+    both_ways.refuse_foreign_namespace(stack, adopt=True)
+
+
+COMMANDS: dict[str, Callable[[Path], Any]] = {
+    "destroy": lambda file: destroy.destroy(file, engine="kubectl"),
+    "rotate": lambda file: rotate.rotate("jwt", file),
+    "restore": lambda file: backup.restore(file, what=["state"]),
+    "jail remove": lambda file: jail.remove("old", file),
+    "chaos": chaos.chaos,
+}
+
+
+@pytest.fixture
+def carry_out(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> Callable[..., None]:
+    def carry_out(command: str, of: str, *there: dict[str, Any]) -> None:
+        kubectl = cluster(of)
+        kubectl.items_there.extend(there)
+        monkeypatch.setattr(destroy, "reach_if_made", lambda _: kubectl)
+        for module in (rotate, backup, jail, chaos):
+            monkeypatch.setattr(module, "reach", lambda _: kubectl)
+        monkeypatch.setattr(backup, "chosen", lambda *_: {"id": "20261127T020000Z"})
+        monkeypatch.setattr(backup, "running_jobs", lambda *_: [])
+        monkeypatch.setattr(destroy._Order, "judge", lambda *_: None)
+        monkeypatch.setattr(roots, "refuse_used", lambda *_: None)
+        monkeypatch.setattr(jail, "held", lambda *_: nullcontext())
+        monkeypatch.setattr(chaos, "held", lambda *_: pytest.fail("it was begun"))
+        COMMANDS[command](stack.file)
+
+    return carry_out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_cluster_of_another_stack_is_not_touched(carry_out: Callable[..., None], command: str) -> None:
+    with pytest.raises(Refused, match="is that of the stack 'prod'"):
+        carry_out(command, "prod")
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "chaos"])
+def test_a_question_names_namespace_context_stack_and_file(
+    carry_out: Callable[..., None], stack: Stack, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Failure) as caught:
+        carry_out(command, "test")
+    printed = capsys.readouterr()
+    where = f"namespace slurm of context admin@prod (stack test, {stack.file})"
+    assert where in printed.out + printed.err + caught.value.message
+
+
+@pytest.mark.parametrize("command", ["rotate", "jail remove", "chaos"])
+@pytest.mark.parametrize("how", ["runs", "was cut short"])
+def test_what_a_restore_has_half_done_is_not_worked_on(carry_out: Callable[..., None], command: str, how: str) -> None:
+    left = thing("StatefulSet", "controller", spec={"replicas": 0})
+    left["metadata"]["annotations"] = {REPLICAS_BEFORE: "1"}
+    job = thing("Job", "restore", labels={"app.kubernetes.io/component": "backup"})
+    with pytest.raises(Failure, match="a restore runs" if how == "runs" else "was not finished"):
+        carry_out(command, "test", job if how == "runs" else left)

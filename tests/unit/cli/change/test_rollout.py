@@ -1,0 +1,303 @@
+"""What an apply waits for, and what it says of what does not come."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from contextlib import nullcontext
+from typing import Any, cast
+
+import pytest
+
+from cli.change import rollout
+from cli.change.rollout import await_rollout, require_slurmctld
+from cli.errors import Failure
+from cli.kubectl.client import Kubectl
+from cli.program.manifests import Manifest
+from tests.fakes.queue_cluster import FakeKubectl
+from tests.fakes.slurmctld import AWAY
+
+WHY = "Failed to create pod sandbox: runtime does not support user namespaces"
+
+
+class Cluster:
+    """Has these objects of each kind; `of_set`: the pods that a selector finds, `of_job` those of a Job."""
+
+    shown = "kubectl --context test"
+
+    def __init__(self, **there: list[dict[str, Any]]) -> None:
+        self.there = there
+        self.deleted: list[str] = []
+
+    def items(self, kind: str, *words: str) -> list[dict[str, Any]]:
+        if kind == "pod" and any(word.startswith("job-name=") for word in words):
+            return self.there.get("of_job", [])
+        if kind == "pod" and any("component=log-shipper" in word for word in words):
+            return self.there.get("of_set", [])
+        return self.there.get(kind, [])
+
+    def run(self, *words: str, **_: Any) -> subprocess.CompletedProcess[str]:
+        if words[0] == "delete":
+            self.deleted.append(" ".join(words[:3]))
+            for item in self.there.get("statefulset", []):
+                item["status"]["readyReplicas"] = item["spec"]["replicas"]
+        answer = self.there.get("exec")
+        return subprocess.CompletedProcess(words, int(not answer), json.dumps(answer and answer[0]), "Unavailable")
+
+
+def awaited(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    metadata = {"name": name, "generation": 2, **more.pop("metadata", {})}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": more.pop("spec", {"replicas": 2})}
+
+
+def wait(cluster: Cluster, document: dict[str, Any], told: list[str], *, timeout: float = -1) -> None:
+    """`told`: what is said meanwhile."""
+    item = Manifest(urn="", document=document)
+    await_rollout(cast("Kubectl", cluster), [item], namespace="slurm", timeout=timeout, tell=told.append)
+
+
+def pod(
+    name: str, owner: str = "x", kind: str = "StatefulSet", *, last: Any = None, **state: dict[str, Any]
+) -> dict[str, Any]:
+    """One whose container is in that state, and not ready."""
+    container = {"name": "main", "ready": False, "state": state, "lastState": last or {}}
+    owners = [{"kind": kind, "name": owner}]
+    return {"metadata": {"name": name, "ownerReferences": owners}, "status": {"containerStatuses": [container]}}
+
+
+def pending(name: str, phase: str = "Pending") -> dict[str, Any]:
+    return {"metadata": {"name": name}, "status": {"phase": phase}}
+
+
+def warning(reason: str, name: str, message: str, kind: str = "Pod") -> dict[str, Any]:
+    return {"reason": reason, "involvedObject": {"kind": kind, "name": name}, "message": message}
+
+
+def conditions(*types: str, **more: str) -> dict[str, Any]:
+    return {"conditions": [{"type": type_, "status": "True", **more} for type_ in types]}
+
+
+def machine(name: str, ready: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+
+
+Row = tuple[dict[str, Any], dict[str, list[dict[str, Any]]], list[str]]
+"""What is waited for, what is there, and what is said; nothing where it is ready."""
+
+REST = awaited("Deployment", "rest")
+LOGIN = awaited("StatefulSet", "login")
+WORKERS = awaited(
+    "StatefulSet", "cpu", metadata={"annotations": {"pulumi.com/waitFor": "jsonpath={.status.observedGeneration}"}}
+)
+SHIPPER = awaited(
+    "DaemonSet", "log-shipper", spec={"selector": {"matchLabels": {"app.kubernetes.io/component": "log-shipper"}}}
+)
+CONFIG = awaited("Job", "config-12345678", metadata={"uid": "u1"}, spec={
+    "template": {"spec": {"containers": [{"name": "await-config", "command": ["await-config", "87654321"]}]}}
+})  # fmt: skip
+USERS = awaited("Job", "users-12345678", metadata={"uid": "u1"}, spec={})
+ENDED = {"terminated": {"exitCode": 0}}
+PULL: dict[str, Any] = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+OTHERS = [pod("gpu-0", "gpu", running={}), pod("exporter-12-a", "exporter-12", "ReplicaSet")]
+FORBIDDEN = 'pods "log-shipper-" is forbidden: violates PodSecurity'
+LEAVES = pod("login-0", "login", running={})
+LEAVES["metadata"]["deletionTimestamp"] = "2026-11-27T16:00:00Z"
+LEAVES["status"]["containerStatuses"][0]["ready"] = True
+
+
+def live(document: dict[str, Any], observed: int = 2, **status: Any) -> dict[str, list[dict[str, Any]]]:
+    """It as the cluster has it."""
+    return {document["kind"].lower(): [{**document, "status": {"observedGeneration": observed, **status}}]}
+
+
+def shipper(*pods: dict[str, Any], event: list[dict[str, Any]] | None = None) -> dict[str, list[dict[str, Any]]]:
+    return live(SHIPPER, desiredNumberScheduled=2) | {"pod": [*pods, *OTHERS], "event": event or []}
+
+
+def on_machines(second: str, **status: int) -> dict[str, list[dict[str, Any]]]:
+    """With a pod on each of two machines."""
+    of_set = [{"spec": {"nodeName": name}} for name in ("m-0", "m-1")]
+    return live(SHIPPER, **status) | {"node": [machine("m-0", "True"), machine("m-1", second)], "of_set": of_set}
+
+
+def users(*states: Any, failing: bool = False, **other: str) -> dict[str, list[dict[str, Any]]]:
+    """The Job of users at work, with a pod whose containers are in these states."""
+    labels = {"batch.kubernetes.io/controller-uid": other.get("uid", "u1")}
+    metadata = {"name": "p", "labels": labels, "deletionTimestamp": other.get("deleted")}
+    containers = [{"name": "users", "state": state} for state in states]
+    status = {"phase": other.get("phase", "Running"), "containerStatuses": containers}
+    job = {"active": 1, **conditions(*["FailureTarget"] * failing)}
+    return live(USERS, **job) | {"pod": [{"metadata": metadata, "status": status}]}
+
+
+NOT_MADE = {
+    "event": [warning("FailedCreatePodSandBox", name, why) for name, why in
+              {"waits": WHY, "waits-too": WHY, "made-later": "of an hour ago"}.items()],
+    "pod": [pending("waits"), pending("waits-too"), pending("made-later", "Running")],
+}  # fmt: skip
+
+ROLLOUTS: dict[str, Row] = {
+    "an old status": (REST, live(REST, 1, replicas=2, updatedReplicas=2, availableReplicas=2), ["rest (2 of 2 ready)"]),
+    "not ready": (REST, live(REST, replicas=2, updatedReplicas=2, availableReplicas=1), ["rest (1 of 2 ready)"]),
+    "an old pod": (REST, live(REST, replicas=3, updatedReplicas=2, availableReplicas=3), ["rest (2 of 2 ready)"]),
+    "no new pod": (REST, live(REST, replicas=2), ["rest (0 of 2 ready)"]),
+    "a deployment": (REST, live(REST, replicas=2, updatedReplicas=2, availableReplicas=2), []),
+    "gone": (LOGIN, NOT_MADE, ["login (deleted by somebody)", WHY]),
+    "a deployment that is gone": (REST, {}, ["rest (deleted by somebody)"]),
+    "no machine has room": (
+        LOGIN,
+        live(LOGIN, readyReplicas=1, updatedReplicas=2) | {"pod": [{"metadata": {"name": "login-1"}, "status": {
+            "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available"}]}}]},
+        ["login (1 of 2 ready)", "login-1: 0/2 nodes are available"],
+    ),
+    "an earlier template again": (
+        LOGIN,
+        live(LOGIN, readyReplicas=2, currentReplicas=1, updatedReplicas=1, currentRevision="a", updateRevision="a"),
+        ["login (1 of 2 ready)"],
+    ),
+    "ends again and again": (
+        LOGIN,
+        live(LOGIN, readyReplicas=0) | {"pod": [pod(
+            "login-0", waiting={"reason": "CrashLoopBackOff", "message": "back-off 10s"},
+            last={"terminated": {"exitCode": 2, "message": "the database has a newer schema (99)\n"}})]},
+        ["the database has a newer schema (99)"],
+    ),
+    "leaves": (
+        LOGIN, live(LOGIN, readyReplicas=1) | {"pod": [LEAVES]},
+        ["  login-0: leaves, and is ended at 2026-11-27T16:00:00Z at the latest"],
+    ),
+    "workers": (WORKERS, {}, []),
+    "a daemon that is not ready": (
+        SHIPPER, live(SHIPPER, desiredNumberScheduled=2, numberReady=1, updatedNumberScheduled=2), ["1 of 2 ready"]
+    ),
+    "an old daemon": (
+        SHIPPER, live(SHIPPER, desiredNumberScheduled=2, numberReady=2, updatedNumberScheduled=1), ["1 of 2 ready"]
+    ),
+    "no new daemon": (SHIPPER, live(SHIPPER, desiredNumberScheduled=2, numberReady=2), ["0 of 2 ready"]),
+    "an old status of daemons": (
+        SHIPPER, live(SHIPPER, 1, desiredNumberScheduled=2, numberReady=2, updatedNumberScheduled=2), ["2 of 2 ready"]
+    ),
+    "daemons": (
+        SHIPPER, on_machines("True", desiredNumberScheduled=2, numberReady=2, updatedNumberScheduled=2), []
+    ),
+    "daemons without a machine": (SHIPPER, live(SHIPPER, desiredNumberScheduled=0, numberReady=0), []),
+    "a lost machine": (
+        SHIPPER, on_machines("Unknown", desiredNumberScheduled=2, numberReady=1, updatedNumberScheduled=2), []
+    ),
+    "no image": (
+        SHIPPER, shipper(pod("log-shipper-a", "log-shipper", "DaemonSet", **PULL)),
+        ["(0 of 2 ready)\n  log-shipper-a/main: ImagePullBackOff no such image"],
+    ),
+    "forbidden": (
+        SHIPPER, shipper(event=[warning("FailedCreate", "log-shipper", FORBIDDEN, "DaemonSet")]),
+        [f"(0 of 2 ready)\n  pods of log-shipper cannot be made: {FORBIDDEN}"],
+    ),
+    "no volume": (
+        SHIPPER, shipper(pending("log-shipper-a"), event=[warning("FailedMount", "log-shipper-a", "no /var/log/pods")]),
+        ["(0 of 2 ready)\n  log-shipper-a: no /var/log/pods"],
+    ),
+    "a probe": (
+        SHIPPER,
+        shipper(pod("log-shipper-a", "log-shipper", "DaemonSet", running={}),
+                event=[warning("Unhealthy", "log-shipper-a", "Readiness probe failed: refused")]),
+        ["(0 of 2 ready)\n  log-shipper-a/main: runs, but is not ready: Readiness probe failed: refused"],
+    ),
+    "a daemon that ends": (
+        SHIPPER, shipper(pod("log-shipper-a", "log-shipper", "DaemonSet", terminated={"message": "bad endpoint"})),
+        ["(0 of 2 ready)\n  log-shipper-a/main: has ended\n    bad endpoint"],
+    ),
+    "a deployment's pods alone": (
+        awaited("Deployment", "exporter", spec={"replicas": 1}),
+        live(awaited("Deployment", "exporter", spec={"replicas": 1})) | {
+            "pod": [pod("exporter-12-a", "exporter-12", "ReplicaSet", running={}), pod("gpu-0", "gpu", running={})],
+            "event": [warning("FailedCreate", "exporter-12", "exceeded quota", "ReplicaSet")]},
+        ["ready)\n  pods of exporter cannot be made: exceeded quota\n  exporter-12-a/main: runs, but is not ready"],
+    ),
+    "a job that failed": (
+        CONFIG,
+        live(CONFIG, **conditions("Failed")) | {"of_job": [{
+            "metadata": {"name": "p", "creationTimestamp": "2026"}, "status": {"containerStatuses": [
+                {"name": "c", "state": {"terminated": {"message": "error: unrecognized key: DefMemPerCPUU\n"}}}]}}]},
+        ["the Slurm configuration failed: error: unrecognized key: DefMemPerCPUU"],
+    ),
+    "a job whose time is over": (
+        CONFIG,
+        live(CONFIG, **conditions("Failed", reason="DeadlineExceeded", message="Job was active longer")) | NOT_MADE,
+        ["the Slurm configuration failed: Job was active longer", WHY],
+    ),
+    "a configuration in force": (
+        CONFIG, live(CONFIG, active=1) | {"exec": [{"active": "87654321", "pending": None}]}, []
+    ),
+    "still the one before": (
+        CONFIG, live(CONFIG, active=1) | {"exec": [{"active": "11111111", "pending": "87654321"}]},
+        ["still not ready: the Slurm configuration"],
+    ),
+    "an agent that does not answer": (CONFIG, live(CONFIG, active=1), ["still not ready: the Slurm configuration"]),
+    "a job that has worked": (USERS, users(ENDED), []),
+    **{
+        f"a job {name}": (USERS, there, ["still not ready: making users"])
+        for name, there in {
+            "to be tried again": users({"terminated": {"exitCode": 1}}),
+            "with one of two": users(ENDED, {"running": {}}),
+            "not started": users(),
+            "of another": users(ENDED, uid="of another Job"),
+            "deleted": users(ENDED, deleted="2026-11-23T00:00:00Z"),
+            "past its time": users(ENDED, phase="Failed"),
+            "failing": users(ENDED, failing=True),
+        }.items()
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROLLOUTS)
+def test_it_waits_for_what_is_not_ready_and_says_why(name: str) -> None:
+    document, there, said = ROLLOUTS[name]
+    cluster, told = Cluster(**there), list[str]()
+    if not said:
+        wait(cluster, document, told)
+        assert told == []
+        return
+    with pytest.raises(Failure) as failure:
+        wait(cluster, document, told)
+    if "still not ready: " in failure.value.message:
+        first = failure.value.message.splitlines()[0]
+        assert told == [f"waiting for {first.partition('still not ready: ')[2]}"]
+    assert [part for part in said if part not in failure.value.message] == [], failure.value.message
+    assert failure.value.message.count(WHY) <= 1
+    assert "of an hour ago" not in failure.value.message
+    assert "gpu-0" not in failure.value.message
+
+
+def test_an_update_is_not_whole_while_slurmctld_does_not_answer() -> None:
+    require_slurmctld(FakeKubectl(), "slurm")
+    with pytest.raises(Failure, match=f"slurmctld does not answer: .*{AWAY[:20]}"):
+        require_slurmctld(FakeKubectl(queue=None), "slurm")
+
+
+@pytest.mark.parametrize(
+    ("policy", "revision", "state", "ended"),
+    [
+        ("OrderedReady", "of-new", "waiting", True),
+        ("OrderedReady", "of-new", "running", False),
+        ("OrderedReady", "of-old", "waiting", False),
+        ("Parallel", "of-new", "waiting", False),
+    ],
+)
+def test_a_version_that_does_not_start_gives_way_when_the_one_before_is_applied_again(
+    monkeypatch: pytest.MonkeyPatch, policy: str, revision: str, state: str, *, ended: bool
+) -> None:
+    """Not one that runs: it may be converting the database."""
+    monkeypatch.setattr(rollout, "STUCK", 0.0)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    document = awaited("StatefulSet", "slurmdbd", spec={"replicas": 1, "podManagementPolicy": policy})
+    stuck = pod("slurmdbd-0", "slurmdbd", waiting={"reason": "ImagePullBackOff"})
+    stuck["status"]["containerStatuses"][0]["state"] = {state: {"reason": "ImagePullBackOff"}}
+    other = pod("other-0", "slurmdbd", waiting={})
+    stuck["metadata"]["labels"], other["metadata"]["labels"] = (
+        {"controller-revision-hash": of} for of in (revision, "of-old")
+    )
+    there = live(document, readyReplicas=0, currentReplicas=1, currentRevision="of-old", updateRevision="of-old")
+    cluster = Cluster(**there, pod=[stuck, other])
+    with nullcontext() if ended else pytest.raises(Failure):
+        wait(cluster, document, [], timeout=0.2)
+    assert set(cluster.deleted) == ({"delete pod slurmdbd-0"} if ended else set())
