@@ -86,4 +86,4 @@ def _with_environments(file: Path, name: str) -> dict[str, Any]:
     encrypted = [key for key, value in values.items() if value["secret"]]
     if encrypted:
         raise ConfigError(encrypted_problem(key) for key in encrypted)
-    return {key: plain(value["value"], f"{prefix}{key}") for key, value in values.items()}
+    return {key: plain(value["value"]) for key, value in values.items()}

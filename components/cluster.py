@@ -221,7 +221,6 @@ class SlurmCluster(pulumi.ComponentResource):
             secrets=self.secrets,
             configuration=self.configuration,
             after=[self.accounting.stateful_set] if self.accounting is not None else [],
-            policy_figures=config.monitoring.is_on and config.accounting.enabled,
         )
         return Controller(f"{self._name}-controller", args, self._inside)
 
@@ -321,7 +320,7 @@ class SlurmCluster(pulumi.ComponentResource):
         args = RestArgs(
             scope=self._scope,
             rest=config.rest,
-            dashboard=config.dashboard if config.dashboard.enabled else None,
+            dashboard=config.dashboard.enabled,
             has_prometheus=config.monitoring.install,
             secrets=self.secrets,
             configuration=self.configuration,

@@ -75,8 +75,6 @@ class ControllerArgs:
     configuration: Configuration
     after: Sequence[pulumi.Resource] = ()
     """What gets another release of Slurm first: slurmdbd, which must not be older than slurmctld."""
-    policy_figures: bool
-    """Whether the agent tells how the policy's jobs have ended."""
 
     @property
     def of_two(self) -> bool:
@@ -117,7 +115,7 @@ class Controller(pulumi.ComponentResource):
         self.register_outputs({"service": self.service.metadata})
 
     def _create_account(self, name: str, args: ControllerArgs) -> k8s.core.v1.ServiceAccount:
-        """The agent's rights: to follow the one ConfigMap, and see which pods and pools exist; and jobs, for figures.
+        """The agent's rights: to follow the one ConfigMap, and see which pods and pools exist.
 
         Pods and pools are for node records whose pods are gone for good: it deletes records in Slurm alone.
         The end of slurmctld needs it too, and to know whether the namespace goes.
@@ -131,7 +129,6 @@ class Controller(pulumi.ComponentResource):
             rule("pods", "get", "list"),
             rule("statefulsets", "get", "list", group="apps"),
             rule("namespaces", "get", only=scope.name),
-            *([rule("jobs", "list", group="batch")] if args.policy_figures else []),
             *(_rules_of_two() if args.of_two else []),
         ]
         allow(name, scope.metadata(CONTROLLER, CONTROLLER), account, rules, self._child)

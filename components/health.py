@@ -87,7 +87,7 @@ class Health(pulumi.ComponentResource):
         """To read the Kubernetes nodes, which are in no namespace; to change them only if that is asked for."""
         machines = args.health.machines
         rules = [rule("nodes", "list", "watch", *(("get", "patch") if machines.release != "none" else ()))]
-        if machines.release_condition is not None:
+        if machines.release != "none" and machines.release_condition is not None:
             rules.append(rule("nodes/status", "patch"))
         allow_everywhere(name, args.scope, COMPONENT, self._account, rules, parent=self)
 

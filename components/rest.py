@@ -27,8 +27,6 @@ from components.kit.workload import (
 )
 from components.secrets import Secrets
 from components.sssd import with_sssd
-from config.base import parse_bytes
-from config.sections.dashboard import Dashboard
 from config.sections.rest import Rest as RestConfig
 from slurm.certificates import authority_certificate, certificate_names, is_address, server_certificate
 from slurm.names import PROMETHEUS, PROMETHEUS_PORT, REST, REST_PORT
@@ -54,7 +52,7 @@ class RestArgs:
 
     scope: Scope
     rest: RestConfig
-    dashboard: Dashboard | None = None
+    dashboard: bool = False
     """None: there is no page."""
     has_prometheus: bool = False
     """Whether the namespace has a Prometheus, for the page's plots."""
@@ -182,7 +180,7 @@ class Rest(pulumi.ComponentResource):
                 fs_group=UID,
             ),
             # As sidecars they start before nginx and end after it: the last requests still find them.
-            init_containers=[_slurmrestd(args), *([_dashboard(args, args.dashboard)] if args.dashboard else [])],
+            init_containers=[_slurmrestd(args), *([_dashboard(args)] if args.dashboard else [])],
             containers=[_proxy(args)],
             volumes=[
                 args.configuration.files_as("config"),
@@ -214,13 +212,13 @@ def _slurmrestd(args: RestArgs) -> k8s.core.v1.ContainerArgs:
         image=args.scope.image("rest"),
         command=program("slurmrestd"),
         restart_policy="Always",
-        env=env(THREADS=str(args.rest.threads), MAX_CONNECTIONS=str(args.rest.max_connections)),
+        env=env(THREADS="8", MAX_CONNECTIONS="124"),
         volume_mounts=[mount("config", "/config/slurm", read_only=True), mount("run", "/run/slurmstack")],
         resources=resources(cpu=args.rest.cpu, memory=args.rest.memory),
     )
 
 
-def _dashboard(args: RestArgs, dashboard: Dashboard) -> k8s.core.v1.ContainerArgs:
+def _dashboard(args: RestArgs) -> k8s.core.v1.ContainerArgs:
     plots = {"PROMETHEUS": f"http://{PROMETHEUS}:{PROMETHEUS_PORT}"} if args.has_prometheus else {}
     return k8s.core.v1.ContainerArgs(
         name="dashboard",
@@ -229,11 +227,7 @@ def _dashboard(args: RestArgs, dashboard: Dashboard) -> k8s.core.v1.ContainerArg
         restart_policy="Always",
         env=env(**plots) or None,
         volume_mounts=[mount("config", "/config/slurm", read_only=True), mount("run", "/run/slurmstack")],
-        resources=resources(
-            cpu=dashboard.cpu,
-            memory=dashboard.memory,
-            memory_limit=max(DASHBOARD_MEMORY, dashboard.memory, key=parse_bytes),
-        ),
+        resources=resources(cpu="20m", memory="64Mi", memory_limit=DASHBOARD_MEMORY),
     )
 
 

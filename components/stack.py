@@ -24,4 +24,4 @@ def stack_config() -> ClusterConfig:
     if encrypted:
         raise ConfigError(encrypted_problem(name) for name in encrypted)
     reader = pulumi.Config(PROJECT)
-    return load_config({name: plain(reader.get(name), f"{PROJECT}:{name}") for name in names})
+    return load_config({name: plain(reader.get(name)) for name in names})

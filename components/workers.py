@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -47,7 +48,7 @@ from slurm.gpus import extended_resources
 from slurm.health import SETTINGS_DIR
 from slurm.names import ELASTIC_SETTINGS, JAIL_DIR, JOB_METRICS_PORT, MAX_UNAVAILABLE, SLURMD_PORT, WORKER
 from slurm.rights import WITHOUT_JAIL, WITHOUT_SET_UP
-from slurm.sizing import node_conf, shared_memory
+from slurm.sizing import node_document, shared_memory
 from slurm.users import EXTRAUSERS, FILES
 
 NO_AWAIT = "jsonpath={.status.observedGeneration}"
@@ -227,7 +228,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             *env(
                 CONTROLLER=CONTROLLER_ADDRESS,
                 POOL=args.name,
-                NODE_CONF=node_conf(args.name, pool),
+                NODE_CONF=json.dumps(node_document(args.name, pool)),
                 JAIL=JAIL_DIR if args.in_jail else "",
                 **_confinement(args),
                 **({"JOB_METRICS": "yes"} if args.job_metrics else {}),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from config.descriptions import descriptions
 from config.gone import what_became
 
 
@@ -71,7 +69,7 @@ def _message(details: Mapping[str, Any], model: Any, path: list[str]) -> str:
     given = details["input"]
     match details["type"]:
         case "extra_forbidden":
-            message = unknown_name(path[-1], fields_of(_place(model, path[:-1]).kind), what="a known key")
+            message = unknown_name(path[-1], fields_of(_kind_at(model, path[:-1])), what="a known key")
         case _ if given is None:
             message = "is empty: write what belongs there, or leave the key out"
         case "missing":
@@ -88,8 +86,8 @@ def _message(details: Mapping[str, Any], model: Any, path: list[str]) -> str:
             least, most = details["ctx"].get("min_length"), details["ctx"].get("max_length")
             bound = f"at most {most}" if least is None else f"at least {least}"
             message = f"{_shown(given)} has {len(given)} entries; {bound}"
-        case "bool_type" | "int_type" | "string_type":
-            message = _of_another_type(details["type"], given, _place(model, path).description)
+        case kind if kind in _TYPES:
+            message = f"{_shown(given)} is {_TYPES[kind]}"
         case _:
             message = f"{_shown(given)} is not allowed: {details['msg'][0].lower()}{details['msg'][1:]}"
     return message
@@ -107,14 +105,12 @@ def _of_another_shape(given: Any, *, is_list: bool) -> str:
     return f"{_shown(given)} is not a map of keys to values"
 
 
-def _of_another_type(wanted: str, given: Any, description: str) -> str:
-    """What to write where a switch, a whole number or text belongs. `description`: what the field says of itself."""
-    if wanted == "bool_type":
-        return f"{_shown(given)} is neither true nor false: write one of these, without quotes"
-    if wanted == "int_type":
-        return f"{_shown(given)} is not a whole number{_number_instead(given, description)}"
-    return f"{_shown(given)} is not text" + (": write it in quotes" if isinstance(given, int | float | date) else "")
-
+_TYPES = {
+    "bool_type": "neither true nor false: write one of these, without quotes",
+    "int_type": "not a whole number: write one without quotes, unit and leading 0 (docs/stack-file says in which unit)",
+    "string_type": "not text: write it in quotes",
+}
+"""What a value is that should be a switch, a number or text."""
 
 _LONGEST = 200
 """Characters of a value in a message at most."""
@@ -133,51 +129,19 @@ def _bare(given: Any) -> str:
     return given.isoformat() if isinstance(given, date) else json.dumps(given, default=str)
 
 
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-
-
-def _number_instead(given: Any, description: str) -> str:
-    """What to write where a number belongs; the field's description tells whether it is one of seconds or minutes."""
-    if not isinstance(given, str):
-        return ""
-    if re.fullmatch(r"-?0\d+", given):
-        return ": write it without the leading 0"
-    if re.fullmatch(r"-?\d+", given):
-        return ": write it without quotes"
-    if "{min, max}" in description:
-        bounds = re.fullmatch(r"(\d{1,9})\D+(\d{1,9})", given)
-        least, most = bounds.groups() if bounds else (1, 5)
-        return f": write a number, or {{min: {least}, max: {most}}}"
-    unit = next((unit for unit in ("seconds", "minutes") if unit in description.lower()), None)
-    if unit is None:
-        return ""
-    span = re.fullmatch(r"(\d{1,9}) *(s|m|h|d|w)[a-z]*", given)
-    amount = int(span[1]) * _SECONDS[span[2]] // (60 if unit == "minutes" else 1) if span else 3600
-    return f": write {unit} as a number without a unit, {'here' if span else 'for example'} {amount}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Place:
-    """A place inside a model: the type there, and what the nearest field above says of itself."""
-
-    kind: Any
-    description: str
-
-
-def _place(model: Any, path: list[str]) -> _Place:
+def _kind_at(model: Any, path: list[str]) -> Any:
+    """The type at a place inside a model."""
     current = _unwrap(model)
-    description = ""
     for part in path:
         origin = get_origin(current)
         if isinstance(current, type) and issubclass(current, BaseModel):
             field = current.model_fields.get(part)
-            description = descriptions(current).get(part, "")
             current = _unwrap(field.annotation) if field is not None else None
         elif origin is not None and issubclass(origin, Mapping):
             current = _unwrap(get_args(current)[1])
         elif origin is not None and get_args(current):
             current = _unwrap(get_args(current)[0])
-    return _Place(kind=current, description=description)
+    return current
 
 
 def fields_of(annotation: Any) -> list[str]:

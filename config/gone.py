@@ -5,10 +5,23 @@ from __future__ import annotations
 from typing import Final
 
 _FOLLOWED: Final = "this key is gone, as login nodes follow their sessions no longer: remove it"
+_SETTING: Final = "this key is gone: write it as {}.settings.{}, or remove it"
 
 GONE: Final = {
     "health.machines.conditions": "this key is gone: remove it. `release: cordon` with `release_condition` sets a "
     "condition of your choice on machines that are drained for a hardware fault and free of jobs",
+    "accounting.retention.events": _SETTING.format("accounting", "PurgeEventAfter"),
+    "accounting.retention.reservations": _SETTING.format("accounting", "PurgeResvAfter"),
+    "accounting.retention.suspends": _SETTING.format("accounting", "PurgeSuspendAfter"),
+    "accounting.retention.transactions": _SETTING.format("accounting", "PurgeTXNAfter"),
+    "backup.rehearse_every": "this key is gone: remove it. The alert BackupUnrehearsed fires after 30 days",
+    "dashboard.cpu": "this key is gone: remove it. The page asks for 20m",
+    "dashboard.memory": "this key is gone: remove it. The page asks for 64Mi, and has up to 2Gi",
+    "health.interval": _SETTING.format("slurm", "HealthCheckInterval"),
+    "priority.calc_period": _SETTING.format("slurm", "PriorityCalcPeriod"),
+    "priority.favor_small": _SETTING.format("slurm", "PriorityFavorSmall"),
+    "rest.max_connections": "this key is gone: remove it. slurmrestd takes 124 at a time; `rest.size` adds pods",
+    "rest.threads": "this key is gone: remove it. slurmrestd has 8; `rest.size` adds pods",
     "prices": "this section is gone, and so is `slurmstack cost`: remove it. Your provider's own price list and "
     "calculator serve instead",
     "worker_nodes.*.launch": "this key is gone: remove it. Where a node of a job does not come, its others are always "

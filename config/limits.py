@@ -5,33 +5,30 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 MAX_NODES: Final = 10_000
 """Nodes of one cluster at most: far above what Kubernetes is tested to, low enough to catch a slip of the keyboard."""
 
-
-def _limit(limit: object) -> object:
-    """Looked at before its type: else there is a problem for each of the two types."""
-    number = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0
-    if not number and not (isinstance(limit, str) and _PERCENT.fullmatch(limit)):
-        raise ValueError("is neither a number of nodes nor a part of them such as 10%")
-    if isinstance(limit, int) and limit > MAX_NODES:
-        raise ValueError(f"is more than the {MAX_NODES} nodes that a cluster may have")
-    return limit
-
-
 _PERCENT: Final = re.compile(r"(100|[1-9]?[0-9])%")
-Limit = Annotated[
-    Annotated[int, Field(strict=True)] | str,
-    BeforeValidator(_limit),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 0, "maximum": MAX_NODES},
-                {"type": "string", "pattern": f"^{_PERCENT.pattern}$"},
-            ]
-        }
-    ),
-]
+
+PART_SCHEMA: Final = WithJsonSchema(
+    {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": f"^{_PERCENT.pattern}$"}]}
+)
+
+
+def amount_or_part(what: str, *, most: int, least: int = 0) -> BeforeValidator:
+    """A check of a number of something, or a part of all, before pydantic tells of each of the two types."""
+
+    def check(amount: object) -> object:
+        number = isinstance(amount, int) and not isinstance(amount, bool) and least <= amount <= most
+        part = isinstance(amount, str) and _PERCENT.fullmatch(amount) and int(amount[:-1]) >= least
+        if not number and not part:
+            raise ValueError(f"is neither a number of {what} from {least} to {most} nor a part of them such as 10%")
+        return amount
+
+    return BeforeValidator(check)
+
+
+Limit = Annotated[int | str, amount_or_part("nodes", most=MAX_NODES), PART_SCHEMA]
 """A number of nodes, or a part of all: `3`, `10%`."""

@@ -84,8 +84,7 @@ def read_document(path: Path) -> Any:
     """The whole of a stack file, unchecked. Raises ConfigError if there is no such file or it is not YAML."""
     where = str(path)
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  it is a safe one
-        endless = _contains_itself(document, set(), set())
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  it is a safe one
     except FileNotFoundError:
         meant = path.with_name(f"Pulumi.{path.name}.yaml")
         instead = f"; did you mean {meant}?" if meant.exists() else ""
@@ -105,23 +104,6 @@ def read_document(path: Path) -> Any:
         raise ConfigError([Problem(where, f"is not valid YAML: {message}")]) from None
     except RecursionError:
         raise ConfigError([Problem(where, "is nested too deeply")]) from None
-    if endless:
-        raise ConfigError([Problem(where, "an alias (*) stands inside of what it names, which would never end")])
-    return document
-
-
-def _contains_itself(value: Any, above: set[int], seen: set[int]) -> bool:
-    """Whether following a value's items leads back to it. `above`: what it lies in; `seen`: what was followed."""
-    if not isinstance(value, dict | list) or id(value) in above:
-        return isinstance(value, dict | list)
-    if id(value) in seen:
-        return False
-    seen.add(id(value))
-    above.add(id(value))
-    items = value.values() if isinstance(value, dict) else value
-    found = any(_contains_itself(item, above, seen) for item in items)
-    above.discard(id(value))
-    return found
 
 
 def sections_of(document: Any, *, where: Path) -> dict[str, Any]:
@@ -135,35 +117,18 @@ def sections_of(document: Any, *, where: Path) -> dict[str, Any]:
     keys.check_keys(config, beside_config=document)
     prefix = f"{PROJECT}:"
     ours = {str(key): value for key, value in config.items() if str(key).startswith(prefix)}
-    return {key[len(prefix) :]: plain(value, key) for key, value in ours.items()}
+    return {key[len(prefix) :]: plain(value) for key, value in ours.items()}
 
 
-def plain(value: Any, where: str) -> Any:
-    """A section as Pulumi hands it to the program: `pulumi config set` writes text, which is read as JSON if it is.
-
-    Raises ConfigError about the key `where`.
-    """
+def plain(value: Any) -> Any:
+    """A section as Pulumi hands it to the program: `pulumi config set` writes text, which is read as JSON if it is."""
     if not isinstance(value, str):
         return value
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ConfigError([Problem(where, f"has the key {twice!r} twice in its JSON text: leave one of them")])
-        return made
-
     try:
-        read = json.loads(value, object_pairs_hook=once)
-        _contains_itself(read, set(), set())  # goes as deep as all that looks at it later
-        return read
-    except ConfigError:
-        raise
+        return json.loads(value)
     except ValueError:
         return value
-    except RecursionError:
-        raise ConfigError([Problem(where, "is nested too deeply")]) from None
 
 
 def encrypted_problem(name: str) -> Problem:
@@ -177,19 +142,6 @@ def encrypted_problem(name: str) -> Problem:
 
 _STANDARD = "tag:yaml.org,2002:"
 """What YAML puts before the names of its own kinds of values."""
-
-_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "timestamp": "a date of the calendar"}
-"""Kinds of values that text may fail to be."""
-
-_KNOWN = frozenset(f"{_STANDARD}{kind}" for kind in (*_KINDS, "null", "str", "seq", "map"))
-_NO_KEYS = frozenset(f"{_STANDARD}{kind}" for kind in ("bool", "float", "timestamp"))
-_NULL, _INT = f"{_STANDARD}null", f"{_STANDARD}int"
-
-MOST_VALUES = 1_000_000
-"""Values in a stack file at most, with those that aliases stand for: enough for tens of thousands of users, and too few
-for some lines of aliases of aliases to keep a pipeline busy for hours."""
-
-_LONGEST_NUMBER = 40
 
 
 class _RefusedError(yaml.YAMLError):
@@ -208,12 +160,7 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
-                message = f"has a list or a map in line {line} where a key belongs: write text with [ or {{ in quotes"
-                raise _RefusedError(message)
-            if key.tag == _NULL:
-                raise _RefusedError(f"has an empty key in line {line}: write a name before the colon")
-            if key.tag in _NO_KEYS:
-                raise _RefusedError(f"has the key {key.value} in line {line}, which is not text: write it in quotes")
+                continue
             name = (key.tag, key.value)
             if name in lines:
                 message = f"the key {key.value!r} stands in line {lines[name]} and again in line {line}"
@@ -221,47 +168,21 @@ class _Loader(yaml.SafeLoader):
             lines[name] = line
         return node
 
-    def construct_document(self, node: yaml.Node) -> Any:
-        # Before anything is made of it: merging (<<) writes aliases out.
-        if _expanded(node, {}) > MOST_VALUES:
-            raise _RefusedError(f"has more than {MOST_VALUES:,} values, counting what aliases (*) stand for")
-        return super().construct_document(node)
-
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         line = node.start_mark.line + 1
-        if node.tag not in _KNOWN:
-            tag = node.tag.replace(_STANDARD, "!!")
-            raise _RefusedError(f"has the tag {tag} in line {line}, which means nothing here: leave it out")
-        if node.tag == _INT:
-            _check_number(str(node.value), line)
+        if node.tag == f"{_STANDARD}int" and re.fullmatch(r"[-+]?0[0-7_]+", str(node.value)):
+            message = (
+                f"has {node.value} in line {line}, which YAML reads in base 8: write it without the leading 0, or "
+            )
+            raise _RefusedError(f"{message}in quotes if it is text")
         try:
             return super().construct_object(node, deep=deep)
         except (ValueError, KeyError, AttributeError, OverflowError):  # whatever PyYAML runs into with `!!bool 3`
-            kind = _KINDS.get(node.tag.removeprefix(_STANDARD))
-            if kind is None or not isinstance(node, yaml.ScalarNode):
+            if not isinstance(node, yaml.ScalarNode):
                 raise
-            message = f"has {node.value} in line {line}, which is not {kind}: write it in quotes if it is text"
+            kind = node.tag.removeprefix(_STANDARD)
+            message = f"has {node.value} in line {line}, which is no {kind}: write it in quotes if it is text"
             raise _RefusedError(message) from None
-
-
-def _check_number(text: str, line: int) -> None:
-    """Refuse a whole number that YAML reads as another one than its writer, and one that nothing counts."""
-    if len(text) > _LONGEST_NUMBER:
-        raise _RefusedError(f"has a number of {len(text)} characters in line {line}; {_LONGEST_NUMBER} at most")
-    if re.fullmatch(r"[-+]?0[0-7_]+", text):
-        message = f"has {text} in line {line}, which YAML reads as {int(text.replace('_', ''), 8)}: write it without "
-        raise _RefusedError(f"{message}the leading 0, or in quotes if it is text")
-
-
-def _expanded(node: yaml.Node, counted: dict[int, int]) -> int:
-    """Values in a part of the file with every alias written out; each part is counted once, and nothing written."""
-    if id(node) not in counted:
-        counted[id(node)] = 1  # also while it is counted, for an alias inside of what it names
-        if isinstance(node, yaml.SequenceNode):
-            counted[id(node)] += sum(_expanded(item, counted) for item in node.value)
-        elif isinstance(node, yaml.MappingNode):
-            counted[id(node)] += sum(_expanded(part, counted) for pair in node.value for part in pair)
-    return counted[id(node)]
 
 
 _Loader.yaml_implicit_resolvers = {

@@ -1,4 +1,4 @@
-"""A few requests to the API server without `kubectl`, whose start costs more than all of them together."""
+"""A few requests to the API server without `kubectl`, which takes longer to start: these are sent many times."""
 
 from __future__ import annotations
 
@@ -12,19 +12,7 @@ from local import paths
 from local.errors import LocalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from local.addresses import Addresses
-
-_PLURALS = {
-    "ServiceAccount": "serviceaccounts",
-    "ClusterRole": "clusterroles",
-    "ClusterRoleBinding": "clusterrolebindings",
-    "ConfigMap": "configmaps",
-    "Deployment": "deployments",
-    "Service": "services",
-}
-_MANAGER = "slurmstack-local"
 
 
 class ApiUnreachableError(Exception):
@@ -55,20 +43,6 @@ class Api:
         found: dict[str, Any] = json.loads(body)
         return found
 
-    def apply(self, objects: Iterable[dict[str, Any]]) -> None:
-        """Apply server-side: an object that is as it should be is not changed."""
-        for document in objects:
-            path = f"{object_path(document)}?fieldManager={_MANAGER}&force=true"
-            status, body = self.request("PATCH", path, json.dumps(document), "application/apply-patch+yaml")
-            if status not in {200, 201}:
-                name = f"{document['kind']} {document['metadata']['name']}"
-                raise LocalError(f"applying {name} failed ({status}): {_message(body)}")
-
-    def ready_nodes(self) -> dict[str, bool]:
-        """Give the nodes and whether each is Ready."""
-        nodes = self.get("/api/v1/nodes")["items"]
-        return {node["metadata"]["name"]: has_condition(node, "Ready") for node in nodes}
-
     def ready_times(self) -> dict[str, float]:
         """Give, for each node that is Ready, when its kubelet last gave a sign, in seconds since 1970.
 
@@ -82,6 +56,17 @@ class Api:
             for condition in node.get("status", {}).get("conditions", []):
                 if condition["type"] == "Ready" and condition["status"] == "True":
                     found[name] = max(_seconds(condition.get("lastHeartbeatTime")), renewed.get(name, 0.0))
+        return found
+
+    def running_since(self) -> dict[str, tuple[str, float]]:
+        """Give, for each pod (`NAMESPACE/NAME`) with running containers, its node and when the first of them began."""
+        found = {}
+        for pod in self.get("/api/v1/pods")["items"]:
+            status = pod.get("status", {})
+            containers = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+            began = [_seconds(each["state"]["running"].get("startedAt")) for each in containers if _runs(each)]
+            if began:
+                found["{namespace}/{name}".format(**pod["metadata"])] = (pod["spec"]["nodeName"], min(began))
         return found
 
     def request(self, method: str, path: str, body: str | None = None, kind: str = "") -> tuple[int, bytes]:
@@ -108,18 +93,8 @@ class Api:
         return self._context
 
 
-def object_path(document: dict[str, Any]) -> str:
-    """Give the object's place in the API."""
-    version, metadata = document["apiVersion"], document["metadata"]
-    group = f"/api/{version}" if "/" not in version else f"/apis/{version}"
-    namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-    return f"{group}{namespace}/{_PLURALS[document['kind']]}/{metadata['name']}"
-
-
-def has_condition(document: dict[str, Any], kind: str) -> bool:
-    """Tell whether a condition in the object's status is True."""
-    conditions = document.get("status", {}).get("conditions", [])
-    return any(entry["type"] == kind and entry["status"] == "True" for entry in conditions)
+def _runs(container: dict[str, Any]) -> bool:
+    return "running" in container.get("state", {})
 
 
 def _seconds(text: str | None) -> float:

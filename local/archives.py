@@ -6,13 +6,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import build, files, images, lock, paths, versions
+from local import build, files, images, paths, versions
 from slurm.local_cluster import KUBE_STATE_IMAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from local.build import Binaries
+    from local.buildah import Buildah
     from local.report import Report
 
 _PROGRAMS = {"pause": versions.PAUSE_IMAGE, "coredns": versions.COREDNS_IMAGE}
@@ -32,36 +31,29 @@ def places(binaries: Binaries) -> dict[str, Path]:
 
 def ensure_system_archives(report: Report, binaries: Binaries) -> None:
     """Write the archives of pause and CoreDNS, once per program built."""
-    found = places(binaries)
-    _pack(report, [(Path(binaries.path(program)), _PROGRAMS[program], found[program]) for program in found])
+    for program, archive in places(binaries).items():
+        if not archive.exists():
+            with images.image_store(report) as store:
+                _pack(store, Path(binaries.path(program)), _PROGRAMS[program], archive)
 
 
 def ensure_kube_state(report: Report) -> Path:
     """Build kube-state-metrics and write its archive, once per set of inputs, and name it."""
     archive = paths.cache_images() / f"{build.directory_of(build.KUBE_STATE).name}.tar"
     if not archive.exists():
-        paths.cache_images().mkdir(parents=True, exist_ok=True)
-        # Several stacks may be applied at a time, and the first build to end removes Go's caches.
-        waiting = "waiting for another build of kube-state-metrics on this machine"
-        with lock.hold(paths.cache_images() / ".kube-state.lock", lambda: report.info(waiting)):
-            directory = build.ensure_module(build.KUBE_STATE, report)
-            _pack(report, [(directory / program, KUBE_STATE_IMAGE, archive) for program in build.KUBE_STATE.programs])
+        # One at a time, though several stacks may be applied: the first build to end removes Go's caches.
+        with images.image_store(report) as store:
+            if not archive.exists():
+                program = build.ensure_module(build.KUBE_STATE, report) / "kube-state-metrics"
+                _pack(store, program, KUBE_STATE_IMAGE, archive)
     return archive
 
 
-def _pack(report: Report, wanted: Sequence[tuple[Path, str, Path]]) -> None:
-    """Write the archives that are missing; each has a program, and the name of the image."""
-    missing = [(program, name, archive) for program, name, archive in wanted if not archive.exists()]
-    if not missing:
-        return
-    paths.cache_images().mkdir(parents=True, exist_ok=True)
-    with (
-        images.image_store(report) as store,
-        tempfile.TemporaryDirectory(prefix=files.UNFINISHED, dir=paths.cache_images()) as work,
-    ):
-        for program, name, archive in missing:
-            unfinished = Path(work) / "image.tar"
-            store.commit_directory(_SCRIPT, name, {"PROGRAM": str(program)}, lambda _: None)
-            store.save([name], unfinished, lambda _: None)
-            store.remove([name])
-            unfinished.rename(archive)
+def _pack(store: Buildah, program: Path, name: str, archive: Path) -> None:
+    """Make an image of a program, and write it to an archive."""
+    with tempfile.TemporaryDirectory(prefix=files.UNFINISHED, dir=archive.parent) as work:
+        unfinished = Path(work) / "image.tar"
+        store.commit_directory(_SCRIPT, name, {"PROGRAM": str(program)}, lambda _: None)
+        store.save([name], unfinished, lambda _: None)
+        store.remove([name])
+        unfinished.rename(archive)

@@ -21,7 +21,7 @@ from local.errors import LocalError
 from local.shell import follow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from local.report import Report, Step
 
@@ -33,6 +33,7 @@ _KUBERNETES_PROGRAMS = (
     "kube-proxy",
     "kubectl",
 )
+_WAY_OUT = "run again, it goes on where it stopped; where modules cannot be fetched, check `go env GOPROXY`"
 _VERSION_PACKAGE = "k8s.io/component-base/version"
 
 
@@ -43,10 +44,7 @@ class Module:
     name: str
     title: str
     packages: tuple[str, ...]
-    programs: tuple[str, ...]
     ldflags: tuple[str, ...] = field(default=())
-    disk_gb: float
-    """Free space that an unfinished build takes, with reserve."""
 
     @property
     def source(self) -> Path:
@@ -66,26 +64,20 @@ MODULES = (
         name="kubernetes",
         title=f"Build Kubernetes {versions.KUBERNETES} (once, about 7 minutes on two cores)",
         packages=tuple(f"k8s.io/kubernetes/cmd/{program}" for program in _KUBERNETES_PROGRAMS),
-        programs=_KUBERNETES_PROGRAMS,
         ldflags=_kubernetes_ldflags(versions.KUBERNETES),
-        disk_gb=6,
     ),
     Module(
         name="coredns",
         title=f"Build CoreDNS {versions.COREDNS} (once, about a minute)",
         packages=(".",),
-        programs=("coredns",),
-        disk_gb=2.5,
     ),
-    Module(name="pause", title="Build the pause program", packages=(".",), programs=("pause",), disk_gb=0.5),
+    Module(name="pause", title="Build the pause program", packages=(".",)),
 )
 
 KUBE_STATE = Module(
     name="kube-state",
     title=f"Build kube-state-metrics {versions.KUBE_STATE} (once, about 2 minutes on two cores)",
     packages=("k8s.io/kube-state-metrics/v2",),
-    programs=("kube-state-metrics",),
-    disk_gb=2,
 )
 """Not part of the cluster: built for the first stack that wants it."""
 
@@ -137,7 +129,6 @@ def ensure_module(module: Module, report: Report) -> Path:
     target = directory_of(module)
     if not target.is_dir():
         go = find_go()
-        _check_disk(module)
         with report.step(module.title) as step:
             _build(go, module, target, step)
     return target
@@ -164,15 +155,6 @@ def parse_go_version(text: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def _check_disk(module: Module) -> None:
-    paths.cache_bin().mkdir(parents=True, exist_ok=True)
-    free_gb = shutil.disk_usage(paths.cache_bin()).free / 1e9
-    caches = _go_caches(module)
-    if free_gb < module.disk_gb and not caches.exists():
-        msg = f"{free_gb:.1f} GB free at {paths.cache_bin()}; building {module.name} takes {module.disk_gb:.1f} GB"
-        raise LocalError(msg, "free some space, or point SLURMSTACK_LOCAL_DIR at a larger disk")
-
-
 def _go_caches(module: Module) -> Path:
     return paths.cache() / "go" / module.name
 
@@ -193,63 +175,22 @@ def _go_env(module: Module) -> dict[str, str]:
 
 
 def _build(go: str, module: Module, target: Path, step: Step) -> None:
+    """Run Go, tell its lines as they come (modules that it downloads, then packages), and explain a failure."""
     caches = _go_caches(module)
     caches.mkdir(parents=True, exist_ok=True)
-    total = _resolve(go, module, step)
     with files.whole_directory(target) as output:
         ldflags = " ".join(["-s", "-w", *module.ldflags])
         command = [go, "build", "-v", "-trimpath", "-ldflags", ldflags, "-o", f"{output}/", *module.packages]
-        compiled = 0
+        done = 0
 
         def on_line(line: str) -> None:
-            nonlocal compiled
-            compiled += 1
-            # Linking comes after the last package and prints nothing: about a minute in which nothing would move.
-            step.progress(min(compiled, total), total, line if compiled < total else "linking")
+            nonlocal done
+            done += 1
+            step.progress(done, 0, line.removeprefix("go: "))
 
-        _go(command, module, on_line)
-        absent = [program for program in module.programs if not (output / program).is_file()]
-        if absent:
-            raise LocalError(f"go build gave no {', '.join(absent)}", f"look at {module.source}")
+        status, tail = follow(command, on_line, env=_go_env(module), cwd=module.source)
+        if status != 0:
+            # Names of packages that went well say nothing.
+            telling = [line for line in tail if re.search(r"[: ]", line) and not line.startswith("go: downloading")]
+            raise LocalError(f"building {module.name} failed: {'; '.join((telling or tail)[-4:])}", _WAY_OUT)
     shutil.rmtree(caches, ignore_errors=True)
-
-
-def _resolve(go: str, module: Module, step: Step) -> int:
-    """Download all modules; returns how many packages there are to compile."""
-    sums = module.source / "go.sum"
-    modules = len({line.split()[0] for line in sums.read_text().splitlines()}) if sums.exists() else 0
-    downloaded = 0
-    packages: list[str] = []
-
-    def on_line(line: str) -> None:
-        nonlocal downloaded
-        if line.startswith("go: downloading "):
-            downloaded += 1
-            step.progress(downloaded, modules, line.removeprefix("go: "))
-        else:
-            packages.append(line)
-
-    _go([go, "list", "-deps", *module.packages], module, on_line)
-    return len(packages)
-
-
-def _go(command: Sequence[str], module: Module, on_line: Callable[[str], None]) -> None:
-    """Run Go, hand over its lines as they come, and explain a failure."""
-    status, tail = follow(command, on_line, env=_go_env(module), cwd=module.source)
-    if status != 0:
-        raise LocalError(explain_failure(module.name, tail), _hint(tail))
-
-
-def explain_failure(name: str, tail: Sequence[str]) -> str:
-    """Quote the lines that say why; names of packages that went well are noise."""
-    telling = [line for line in tail if re.search(r"[: ]", line) and not line.startswith("go: downloading")]
-    return f"building {name} failed: " + "; ".join((telling or list(tail))[-4:])
-
-
-def _hint(tail: Sequence[str]) -> str:
-    text = "\n".join(tail)
-    if "no space left on device" in text:
-        return "free some space and run again; the build goes on where it stopped"
-    if re.search(r"dial tcp|i/o timeout|no such host|connection refused|410 Gone|TLS handshake", text):
-        return "the Go module proxy could not be reached: check `go env GOPROXY` and the network, then run again"
-    return "run again; if it fails in the same way, read the lines above"

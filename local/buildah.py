@@ -5,7 +5,6 @@ Every call runs in a mount namespace of its own, so that mounts of a call that w
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shutil
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from local.tools import Tools
 
 SHARED_CACHE = Path("/var/lib/containers")
-"""buildah's libraries keep what they know of compressed layers here; there is no setting for it."""
+"""buildah's libraries keep what they know of compressed layers here, without a setting: each call finds ours there."""
 
 _NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 
@@ -238,9 +237,3 @@ def _name_for_containerd(index: Path) -> None:
         annotations = descriptor["annotations"]
         annotations["io.containerd.image.name"] = annotations["org.opencontainers.image.ref.name"]
     index.write_text(json.dumps(document), encoding="utf-8")
-
-
-def leave_no_trace() -> None:
-    """Remove the directory that calls were given a place in, where it was made for that and is empty."""
-    with contextlib.suppress(OSError):
-        SHARED_CACHE.rmdir()

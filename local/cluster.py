@@ -7,7 +7,9 @@ a second one, and one after a crash or a power cut are the same.
 from __future__ import annotations
 
 import json
+import math
 import os
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +21,6 @@ from local import (
     build,
     configs,
     controlplane,
-    dns,
     files,
     imageseed,
     imagestore,
@@ -31,14 +32,13 @@ from local import (
     paths,
     pki,
     processes,
-    revival,
     shell,
     teardown,
     tools,
     volumes,
 )
 from local import status as status_module
-from local.api import Api, ApiUnreachableError, has_condition
+from local.api import Api, ApiUnreachableError
 from local.controlplane import Setup
 from local.errors import LocalError
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from local.status import Status
 
 _NODES = nodes.names(2)
-_NODES_READY_S = 90
+_NODES_READY_S = 120
 _DNS_READY_S = 60
 
 
@@ -62,13 +62,12 @@ def up(report: Report, images: Callable[[], Path]) -> None:
     Raises `LocalError` where the machine does not allow it, before anything is touched if that can be known.
     """
     _require_root()
-    namespaces.check_place()
+    paths.close()
     with lock.exclusive():
         _require_removed(teardown.finish_removal())
         setup, ours = _prepare(report, images)
         # Always: a firewall that is loaded again (`nft flush ruleset`) takes our rules away and stops no process.
-        for warning in network.ensure_host(setup.addresses):
-            report.info(f"warning: {warning}")
+        network.ensure_host(setup.addresses)
         started = not _runs(setup)
         if started:
             with report.step("Start etcd, API server and nodes") as step:
@@ -76,8 +75,6 @@ def up(report: Report, images: Callable[[], Path]) -> None:
         network.ensure_routes(setup.addresses, len(setup.nodes))
         with report.step("Wait for nodes and DNS") as step:
             _settle(setup, step)
-            if started:
-                revival.await_true_pods(setup, setup.nodes, Api(setup.addresses), step, _require_daemons)
         if not started:
             with report.step("Import the images on the nodes") as step:
                 if not imagestore.load(setup, ours):
@@ -115,40 +112,17 @@ def status() -> Status:
 
 
 def restart_node(name: str, report: Report) -> None:
-    """Reset a node as a machine would be: all its processes die at once, then it starts with the disk it had.
-
-    A start that fails is tried once more from the beginning, with a warning: nobody stands beside it to do so.
-    """
+    """Reset a node as a machine would be: all its processes die at once, then it starts with the disk it had."""
     _require_root()
     with lock.exclusive():
         setup = _existing(name)
-        try:
-            _reset(setup, name, report)
-        except LocalError as error:
-            report.info(f"warning: {error.message}; {name} is reset once more")
-            setup.restarts.clear()
-            _reset(setup, name, report)
-
-
-def _reset(setup: Setup, name: str, report: Report) -> None:
-    with report.step(f"Reset {name}"):
-        nodes.kill(name)
-    with report.step(f"Start {name}") as step:
-        nodes.ensure_machine(setup, name)
-        nodes.ensure_containerd(setup, name)
-        nodes.ensure_kubelet(setup, name)
-        api = Api(setup.addresses)
-        _wait_for_nodes(setup, api, step)
-        revival.await_true_pods(setup, [name], api, step, _require_daemons)
-
-
-def stop_node(name: str, report: Report) -> None:
-    """Take a node's power away and leave it off; `up` or `restart_node` brings it back."""
-    _require_root()
-    with lock.exclusive():
-        _existing(name)
-        with report.step(f"Switch {name} off"):
+        with report.step(f"Reset {name}"):
             nodes.kill(name)
+        with report.step(f"Start {name}") as step:
+            nodes.ensure_machine(setup, name)
+            nodes.ensure_containerd(setup, name)
+            nodes.ensure_kubelet(setup, name)
+            _wait_for_nodes(setup, Api(setup.addresses), step)
 
 
 def load_archive(path: Path) -> bool:
@@ -246,11 +220,14 @@ def _settle(setup: Setup, step: Step) -> None:
     """Apply the cluster's own objects, and wait until nodes and DNS answer."""
     api = Api(setup.addresses)
     hosts = configs.host_names(Path("/etc/hosts").read_text())
-    api.apply(manifests.system_objects(setup.addresses, nodes.upstream_servers(), hosts))
+    objects = {"kind": "List", "items": manifests.system_objects(setup.addresses, nodes.upstream_servers(), hosts)}
+    kubectl = [str(kubectl_path()), f"--kubeconfig={paths.kubeconfig()}", f"--cache-dir={paths.cluster()}/kubectl"]
+    # Server-side: an object that is as it should be is not changed.
+    options = ["--server-side", "--force-conflicts", "--field-manager=slurmstack-local"]
+    shell.run([*kubectl, "apply", *options, "--filename=-"], stdin=json.dumps({"apiVersion": "v1", **objects}))
     _wait_for_nodes(setup, api, step)
     deadline = time.monotonic() + _DNS_READY_S
-    name = f"kubernetes.default.svc.{configs.CLUSTER_DOMAIN}"
-    while not (_dns_available(api) and dns.answers(setup.addresses.dns_service, name)):
+    while not _dns_serves(setup.addresses.dns_service):
         step.progress(0, 0, "CoreDNS")
         _require_daemons(setup)
         if time.monotonic() > deadline:
@@ -261,52 +238,68 @@ def _settle(setup: Setup, step: Step) -> None:
         time.sleep(0.1)
 
 
+def _dns_serves(address: str) -> bool:
+    """Connect to it, which proves route, kube-proxy, pod and CoreDNS: nobody is led to one that is not ready."""
+    try:
+        socket.create_connection((address, 53), timeout=0.5).close()
+    except OSError:
+        return False
+    return True
+
+
 def _wait_for_nodes(setup: Setup, api: Api, step: Step) -> None:
-    """Wait until each node is Ready by its own word: what the API kept from before a crash does not count."""
+    """Wait until nodes are Ready, and containers said to run, by their own word.
+
+    What the API server kept from before a crash or a reset does not count: pods that are Ready there, at addresses that
+    meanwhile may belong to others.
+    """
     deadline = time.monotonic() + _NODES_READY_S
     while True:
-        ready = _nodes_ready(setup, api)
-        if len(ready) == len(setup.nodes):
+        try:
+            missing, untrue = _not_ready(setup, api), _untrue_pods(setup, api)
+        except ApiUnreachableError:
+            missing, untrue = list(setup.nodes), []
+        if not missing and not untrue:
             return
-        step.progress(len(ready), len(setup.nodes), "nodes Ready")
+        step.progress(len(setup.nodes) - len(missing), len(setup.nodes), "nodes Ready")
         _require_daemons(setup)
-        if time.monotonic() > deadline:
-            missing = sorted({*setup.nodes} - ready)
+        if time.monotonic() > deadline and missing:
             tail = processes.log_tail(f"kubelet-{missing[0]}")
             msg = f"{', '.join(missing)} not Ready after {_NODES_READY_S} s; the kubelet of {missing[0]} says:\n{tail}"
             raise LocalError(msg, f"logs are in {paths.logs()}")
+        if time.monotonic() > deadline:
+            msg = f"pods that ran before were not started again in {_NODES_READY_S} s: {', '.join(untrue[:10])}"
+            raise LocalError(msg, f"look at: {kubectl_path()} --kubeconfig {paths.kubeconfig()} get pods -A")
         time.sleep(0.1)
 
 
-def _nodes_ready(setup: Setup, api: Api) -> set[str]:
-    try:
-        times = api.ready_times()
-    except ApiUnreachableError:
-        return set()
-    found = set()
-    for name in setup.nodes:
-        record = processes.record_of(f"kubelet-{name}")
-        # The API keeps whole seconds.
-        if record and times.get(name, 0.0) >= int(record.started_at):
-            found.add(name)
-    return found
+def _not_ready(setup: Setup, api: Api) -> list[str]:
+    times = api.ready_times()
+    return [name for name in setup.nodes if times.get(name, 0.0) < _started(f"kubelet-{name}")]
 
 
-def _dns_available(api: Api) -> bool:
-    try:
-        return has_condition(api.get("/apis/apps/v1/namespaces/kube-system/deployments/coredns"), "Available")
-    except ApiUnreachableError:
-        return False
+def _untrue_pods(setup: Setup, api: Api) -> list[str]:
+    """Pods of which a container is said to run that began before its node's containerd did."""
+    since = {name: _started(f"containerd-{name}") for name in setup.nodes}
+    running = api.running_since()
+    return sorted(pod for pod, (node, began) in running.items() if began < since.get(node, 0.0))
+
+
+def _started(component: str) -> float:
+    """When it was started, in whole seconds, as the API server keeps them; never, where it does not run."""
+    record = processes.record_of(component)
+    return int(record.started_at) if record else math.inf
 
 
 def _require_daemons(setup: Setup) -> None:
-    controlplane.require_alive(controlplane.COMPONENTS)
+    """Fail where a daemon has ended; but start kubelets again, as a machine's systemd does.
+
+    containerd answers `ctr version` some milliseconds before its CRI service has recovered the node's pods, and a
+    kubelet that asks in between gives up.
+    """
+    controlplane.require_alive([*controlplane.COMPONENTS, *(nodes.components(name)[0] for name in setup.nodes)])
     for name in setup.nodes:
-        try:
-            controlplane.require_alive(nodes.components(name))
-        except LocalError:  # asked only then: it may end at any moment, also between two questions
-            if not nodes.revive(setup, name):
-                raise
+        nodes.ensure_kubelet(setup, name)
 
 
 def _recorded() -> tuple[Addresses, tuple[str, ...]] | None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from local import configs, namespaces, network, paths, processes
@@ -32,8 +30,6 @@ class Setup:
     binaries: Binaries
     nodes: tuple[str, ...]
     """Their names."""
-    restarts: Counter[str] = field(default_factory=Counter, compare=False)
-    """How often this command has started a node's daemon again that ended by itself."""
 
 
 def ensure_network(setup: Setup) -> None:
@@ -52,12 +48,11 @@ def is_running() -> bool:
 
 
 def ensure_store_and_api(setup: Setup) -> None:
-    """Start etcd and the API server where they do not run."""
+    """Start etcd and the API server where they do not run; the second waits for the first for 20 s."""
     if not processes.is_running("etcd"):
         data = paths.cluster() / "etcd"
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
         _start(setup, "etcd", [setup.tools.path("etcd"), *configs.etcd_arguments(data)])
-        _wait_for_listener("etcd", 2379)
     if not processes.is_running("kube-apiserver"):
         arguments = configs.apiserver_arguments(setup.addresses, paths.pki())
         _start(setup, "kube-apiserver", [setup.binaries.path("kube-apiserver"), *arguments])
@@ -96,24 +91,6 @@ def require_alive(components: Sequence[str]) -> None:
 def _start(setup: Setup, component: str, command: Sequence[str]) -> None:
     inside = namespaces.enter(namespaces.CONTROL, with_mounts=False)
     processes.start(component, [*inside, *command], setup.tools.env())
-
-
-def listens(table: str, port: int) -> bool:
-    """Tell whether something listens on a port, from `/proc/PID/net/tcp`: state 0A, addresses in hexadecimal."""
-    rows = [line.split() for line in table.splitlines()[1:]]
-    return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows if len(row) > 3)
-
-
-def _wait_for_listener(component: str, port: int, timeout_s: float = 30) -> None:
-    """Look into the component's own network namespace: its loopback address cannot be reached from here."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        require_alive((component,))
-        record = processes.record_of(component)
-        if record and listens(Path(f"/proc/{record.pid}/net/tcp").read_text(), port):
-            return
-        time.sleep(0.02)
-    raise LocalError(f"{component} does not serve after {timeout_s:.0f} s", _where(component))
 
 
 def _where(component: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 import shutil
 import ssl
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 MIRROR_VARIABLE = "SLURMSTACK_DEBIAN_MIRROR"
 SECURITY_VARIABLE = "SLURMSTACK_DEBIAN_SECURITY_MIRROR"
 _LAYOUT = "1"
-"""Part of the key; counted up when `base_script` changes what it makes."""
+"""Part of the key; counted up when `BASE_SCRIPT` changes what it makes."""
 
 _KEYRING = "usr/share/keyrings/debian-archive-keyring.gpg"
 _UNPUBLISHED = ("forky", "sid")
@@ -42,8 +43,8 @@ class AptSettings:
     """What the machine's apt knows and the build needs."""
 
     mirror: str
-    security_mirrors: tuple[str, ...] | None = ()
-    """Where security updates may be, the nearest first; None: a person does without them."""
+    security_mirror: str = ""
+    """Where security updates are; empty: a person does without them."""
     proxies: tuple[tuple[str, str], ...] = ()
     """(scheme, address) of Acquire::<scheme>::Proxy."""
     certificates: Path | None = None
@@ -62,9 +63,10 @@ def read_apt_settings() -> AptSettings:
         )
     )
     configuration = _apt_output("apt-config", "dump")
-    codename = _os_release().get("VERSION_CODENAME", "")
+    release = platform.freedesktop_os_release()
+    codename = release.get("VERSION_CODENAME", "")
     mirror = os.environ.get(MIRROR_VARIABLE)
-    ours = _os_release().get("ID") == "debian"
+    ours = release["ID"] == "debian"
     if not mirror and ours:
         mirror = _first(targets, {codename, "stable"})
     if not mirror:
@@ -74,27 +76,17 @@ def read_apt_settings() -> AptSettings:
         )
     return AptSettings(
         mirror=mirror.rstrip("/"),
-        security_mirrors=_security_mirrors(mirror, _first(targets, {f"{codename}-security"}) if ours else None),
+        security_mirror=_security_mirror(mirror, _first(targets, {f"{codename}-security"}) if ours else None),
         proxies=tuple(re.findall(r'^Acquire::(https?)::Proxy "([^"]+)";', configuration, re.MULTILINE | re.IGNORECASE)),
         certificates=_certificates(configuration),
     )
 
 
-def _security_mirrors(mirror: str, of_apt: str | None) -> tuple[str, ...] | None:
-    named = os.environ.get(SECURITY_VARIABLE)
-    if named:
-        return None if named == "none" else (named.rstrip("/"),)
+def _security_mirror(mirror: str, of_apt: str | None) -> str:
+    if named := os.environ.get(SECURITY_VARIABLE):
+        return "" if named == "none" else named.rstrip("/")
     beside = re.sub(r"/debian/?$", "/debian-security", mirror)
-    nearest_first = (beside, of_apt) if os.environ.get(MIRROR_VARIABLE) else (of_apt, beside)
-    return tuple(dict.fromkeys(found.rstrip("/") for found in nearest_first if found))
-
-
-def settings_fingerprint() -> str:
-    """Name what `read_apt_settings` would read, without asking apt, which takes a second: files by size and time."""
-    files = [Path("/etc/os-release"), *sorted(path for path in Path("/etc/apt").rglob("*") if path.is_file())]
-    stats = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.exists()]
-    environment = [os.environ.get(name, "") for name in (MIRROR_VARIABLE, SECURITY_VARIABLE, "APT_CONFIG")]
-    return hashlib.sha256(repr((_LAYOUT, stats, environment)).encode()).hexdigest()[:16]
+    return beside if os.environ.get(MIRROR_VARIABLE) or not of_apt else of_apt.rstrip("/")
 
 
 def parse_targets(text: str) -> list[tuple[str, str, str]]:
@@ -119,23 +111,17 @@ def _apt_output(*command: str) -> str:
     return done.stdout
 
 
-def _os_release() -> dict[str, str]:
-    text = Path("/etc/os-release").read_text(encoding="utf-8") if Path("/etc/os-release").exists() else ""
-    return {key: value.strip('"') for key, _, value in (line.partition("=") for line in text.splitlines())}
-
-
 def sources_list(suite: str, apt: AptSettings) -> str:
-    """Give the content of /etc/apt/sources.list in the image. `LocalError` where no mirror has security updates."""
+    """Give the content of /etc/apt/sources.list in the image. `LocalError` where it has no security updates."""
     lines = [f"deb {apt.mirror} {suite} main"]
-    if suite in _SECURED and apt.security_mirrors is not None:
+    if suite in _SECURED and apt.security_mirror:
         name = f"{suite}-security"
-        found = next((url for url in apt.security_mirrors if _exists(f"{url}/dists/{name}/InRelease", apt)), None)
-        if found is None:
+        if not _exists(f"{apt.security_mirror}/dists/{name}/InRelease", apt):
             raise LocalError(
-                f"none of these answers with Debian's security updates, {name}: {', '.join(apt.security_mirrors)}",
+                f"{apt.security_mirror} does not answer with Debian's security updates, {name}",
                 f"check the network; or set {SECURITY_VARIABLE} to a mirror of them, or to `none` to do without",
             )
-        lines.append(f"deb {found} {name} main")
+        lines.append(f"deb {apt.security_mirror} {name} main")
     return "\n".join(lines) + "\n"
 
 
@@ -155,12 +141,12 @@ def _exists(url: str, apt: AptSettings) -> bool:
 
 def base_key(suite: str, apt: AptSettings) -> str:
     """Name a base image by what it is made from."""
-    text = "\0".join([_LAYOUT, suite, apt.mirror, *(apt.security_mirrors or ()), os.uname().machine])
+    text = "\0".join([_LAYOUT, suite, apt.mirror, *filter(None, [apt.security_mirror]), os.uname().machine])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def base_environment(suite: str, apt: AptSettings, tools: Tools) -> dict[str, str]:
-    """Give what `base_script` reads from its environment."""
+    """Give what `BASE_SCRIPT` reads from its environment."""
     scripts = Path(tools.env().get("DEBOOTSTRAP_DIR", "/usr/share/debootstrap")) / "scripts"
     sources = sources_list(suite, apt)
     env = {

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +16,6 @@ PRIVATE = 0o600
 
 UNFINISHED = ".unfinished-"
 """How the names of directories begin that are being made."""
-
-_STALE_S = 86_400
 
 
 def write_whole(path: Path, content: str | bytes, *, mode: int = PRIVATE, durable: bool = True) -> None:
@@ -46,13 +42,10 @@ def write_whole(path: Path, content: str | bytes, *, mode: int = PRIVATE, durabl
 def whole_directory(target: Path) -> Iterator[Path]:
     """Give a directory to fill; it becomes `target` when the block has ended well, else nothing is left of it.
 
-    Where `target` is there by then, another run was first, and has made the same: its name says what is in it. What
-    killed runs left beside it a day ago or earlier is removed; younger ones may be at work. Raises OSError.
+    Where `target` is there by then, another run was first, and has made the same: its name says what is in it. Raises
+    OSError.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    for left in target.parent.glob(f"{UNFINISHED}*"):
-        if time.time() - left.lstat().st_mtime > _STALE_S:
-            shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=target.parent, ignore_cleanup_errors=True) as work:
         directory = Path(work) / "whole"
         directory.mkdir()

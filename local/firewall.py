@@ -10,7 +10,6 @@ there, accept rules for our bridge alone are put in front, marked by a comment, 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from local.addresses import BRIDGE
@@ -51,11 +50,8 @@ def check(mark: str) -> None:
         raise LocalError(msg, f"take the other cluster down, or remove it: nft delete table ip {_TABLE}")
 
 
-def ensure(addresses: Addresses, mark: str) -> list[str]:
-    """Load our table, whatever an earlier release or a person made of it, and open the host's forward chains.
-
-    Returns warnings.
-    """
+def ensure(addresses: Addresses, mark: str) -> None:
+    """Load our table, whatever an earlier release or a person made of it, and open the host's forward chains."""
     _nft(["-f", "-"], stdin=table_text(addresses, mark))
     rules = _ruleset()
     marked = {(rule["family"], rule["table"], rule["chain"]) for rule in _rules(rules) if rule.get("comment") == mark}
@@ -64,7 +60,6 @@ def ensure(addresses: Addresses, mark: str) -> list[str]:
             for direction in ("iifname", "oifname"):
                 rule = [direction, f'"{BRIDGE}"', "counter", "accept", "comment", f'"{mark}"']
                 _nft(["insert", "rule", family, table, chain, *rule])
-    return _legacy_warning()
 
 
 def remove(mark: str) -> None:
@@ -104,17 +99,6 @@ def _ruleset() -> list[dict[str, Any]]:
         # Some rules of iptables have no JSON form in this nft: without the list there is nothing to open.
         return []
     return found
-
-
-def _legacy_warning() -> list[str]:
-    try:
-        tables = Path("/proc/net/ip_tables_names").read_text().split()
-    except OSError:
-        return []
-    if "filter" not in tables:
-        return []
-    rules = "; ".join(f"iptables-legacy -I FORWARD {direction} {BRIDGE} -j ACCEPT" for direction in ("-i", "-o"))
-    return [f"iptables-legacy has a filter table of its own: if pods do not reach the outside, run: {rules}"]
 
 
 def _nft(arguments: Sequence[str], *, check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:

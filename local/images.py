@@ -1,34 +1,29 @@
 """The images of a cluster, built on this machine without a registry and packed for `ctr images import`.
 
     cache/buildah/            the image store: unchanged steps of a Containerfile are not run again
-    cache/images/<key>/       images.tar, sbom-<role>.cdx.json (what is in them) and rootfs-<role>/ of one build, named
-                              by its inputs
+    cache/images/<tag>/       images.tar and sbom-<role>.cdx.json (what is in them) of one build, named by its sources
 
 A change of a program in images/ costs seconds; the first build of a Slurm version about three minutes on two cores.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import shutil
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local import debian, files, lock, paths, sbom, shell
-from local.buildah import Buildah, leave_no_trace
+from local.buildah import Buildah
 from local.errors import LocalError
-from local.report import PlainReport
 from local.tools import ensure_tools
 from slurm.images import DEBIAN_SUITES, DEFAULT_REGISTRY, NO_EXTRAS, ROLES, JailExtras, image_reference, image_tag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from pathlib import Path
 
     from local.report import Report
 
@@ -37,16 +32,8 @@ KEEP_BUILDS = 4
 """Builds whose archives stay: two Slurm versions, now and before the last change."""
 
 _STAGES = ("common", "spank", *ROLES)
-_STEP = re.compile(r"STEP \d+/\d+: (\w+ .{0,40})|^(?:Unpacking |Setting up |Get:).{0,40}")
 _ARCHIVE = "images.tar"
-_NEEDED_BYTES = 4_000_000_000
-_CUDA_BYTES = 12_000_000_000
-"""Besides, with CUDA in the jail: its packages, the layer that they are unpacked to, and the archive."""
-_MACHINE_LOCK = Path("/run/lock/slurmstack-images.lock")
-"""Builds with other cache directories wait too: they share the directory that `leave_no_trace` removes at the end."""
-
-_ROOTFS_UNUSED_S = 3600
-"""Unpacked file systems of other builds are dropped when nobody has asked for them for this long."""
+_NEEDED_GB = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,96 +65,50 @@ def ensure_images(report: Report, slurm_version: str = "24.11", extras: JailExtr
     if slurm_version not in DEBIAN_SUITES:
         raise LocalError(f"no images for Slurm {slurm_version}", f"known versions: {', '.join(DEBIAN_SUITES)}")
     tag = image_tag(slurm_version)
-    images = partial(ImageSet, slurm_version=slurm_version, tag=tag, extras=extras)
-    note = _note(extras.tag(tag))
-    if (known := _noted(note)) is not None:
-        os.utime(known.parent)
-        return images(archive=known)
-    apt = debian.read_apt_settings()
-    base = debian.base_key(DEBIAN_SUITES[slurm_version], apt)
-    directory = paths.cache_images() / images_key(extras.tag(tag), base)
-    found = images(archive=directory / _ARCHIVE)
-    if not found.archive.exists():
-        with lock.hold(paths.cache_images() / ".build.lock", _waiting(report)):
-            if not found.archive.exists():
-                _build(report, found, apt, base)
-    os.utime(directory)
-    note.write_text(directory.name, encoding="utf-8")
-    return found
+    archive = paths.cache_images() / extras.tag(tag) / _ARCHIVE
+    images = ImageSet(slurm_version=slurm_version, tag=tag, extras=extras, archive=archive)
+    if not archive.exists():
+        with image_store(report) as buildah:
+            if not archive.exists():
+                _build(report, buildah, images)
+    os.utime(archive.parent)
+    return images
 
 
 def are_built(slurm_version: str) -> bool:
-    """Whether the images of the present sources are there. In doubt not: where a file of apt has changed."""
-    return _noted(_note(image_tag(slurm_version))) is not None
+    """Whether the images of the present sources are there."""
+    return (paths.cache_images() / image_tag(slurm_version) / _ARCHIVE).exists()
 
 
-def _note(tag: str) -> Path:
-    """A file with the name of a build, which needs what apt says; that takes a second to ask.
-
-    The note holds for as long as apt's files stay as they are.
-    """
-    return paths.cache_images() / f"{tag}-{debian.settings_fingerprint()}.key"
-
-
-def _noted(note: Path) -> Path | None:
-    """The archive of a build that a note names, if it is there."""
-    name = note.read_text(encoding="utf-8") if note.exists() else ""
-    archive = paths.cache_images() / name / _ARCHIVE
-    return archive if name and archive.exists() else None
-
-
-def rootfs(role: str, slurm_version: str = "24.11", report: Report | None = None) -> Path:
-    """Give the unpacked root file system of a role, for tests that run daemons in it. Treat it as read-only."""
-    images = ensure_images(report or PlainReport(), slurm_version)
-    directory = images.archive.parent / f"rootfs-{role}"
-    if not directory.is_dir():
-        with image_store(report or PlainReport()) as buildah:
-            if not directory.is_dir():
-                if not buildah.has_image(images.reference(role)):
-                    msg = f"the image store has no {images.reference(role)}"
-                    raise LocalError(msg, f"remove {directory.parent} and run again, which builds it")
-                with files.whole_directory(directory) as work:
-                    copy = 'cp --archive "$ROOT/." "$TARGET"'
-                    buildah.read_image(images.reference(role), copy, {"TARGET": str(work)})
-    return directory
-
-
-def images_key(tag: str, base: str) -> str:
-    """Name a build by its inputs: the sources, the Slurm version and the base."""
-    return f"{tag.partition('-')[0]}-{hashlib.sha256(f'{tag} {base}'.encode()).hexdigest()[:12]}"
-
-
-def _build(report: Report, images: ImageSet, apt: debian.AptSettings, base: str) -> None:
-    free = shutil.disk_usage(paths.cache_images()).free
-    needed = _NEEDED_BYTES + (_CUDA_BYTES if images.extras.cuda else 0)
-    if free < needed:
+def _build(report: Report, buildah: Buildah, images: ImageSet) -> None:
+    free = shutil.disk_usage(paths.cache_images()).free / 1e9
+    if free < _NEEDED_GB:
         raise LocalError(
-            f"the build needs {needed / 1e9:.0f} GB; {free / 1e9:.1f} GB are free at {paths.cache_images()}",
+            f"the build needs {_NEEDED_GB} GB; {free:.1f} GB are free at {paths.cache_images()}",
             "free some space, or set SLURMSTACK_LOCAL_DIR to a directory on a larger disk",
         )
-    with image_store(report) as buildah:
-        base_reference = _ensure_base(report, buildah, images.slurm_version, apt, base)
-        _build_stages(report, buildah, images, apt, base_reference)
-        _pack(report, buildah, images)
-        _forget_old(buildah, images, base_reference)
+    apt = debian.read_apt_settings()
+    base = _ensure_base(report, buildah, images.slurm_version, apt)
+    _build_stages(report, buildah, images, apt, base)
+    _pack(report, buildah, images)
+    _forget_old(buildah, base)
 
 
 @contextmanager
 def image_store(report: Report) -> Iterator[Buildah]:
-    """Give the image store, with nobody else building in it meanwhile."""
+    """Give the image store, with nobody else building in it meanwhile: who waits then finds everything there."""
     paths.close()
     buildah = Buildah(tools=ensure_tools(report), directory=paths.cache() / "buildah")
-    with lock.hold(_MACHINE_LOCK, _waiting(report)):
+    waiting = "waiting for another build of images on this machine"
+    with lock.hold(paths.cache() / "buildah.lock", lambda: report.info(waiting)):
+        paths.cache_images().mkdir(exist_ok=True)
         buildah.prepare()
-        try:
-            yield buildah
-        finally:
-            leave_no_trace()
+        yield buildah
 
 
-def _ensure_base(report: Report, buildah: Buildah, slurm_version: str, apt: debian.AptSettings, key: str) -> str:
+def _ensure_base(report: Report, buildah: Buildah, slurm_version: str, apt: debian.AptSettings) -> str:
     suite = DEBIAN_SUITES[slurm_version]
-    reference = f"localhost/slurmstack/base:{suite}-{key}"
+    reference = f"localhost/slurmstack/base:{suite}-{debian.base_key(suite, apt)}"
     if not buildah.has_image(reference):
         with report.step(f"Make the base file system, Debian {suite}") as step:
             count = 0
@@ -191,7 +132,6 @@ def _build_stages(report: Report, buildah: Buildah, images: ImageSet, apt: debia
         shell.threads(2) as pool,
     ):
         done = 0
-        last = dict.fromkeys(_STAGES, "")
 
         def build(*targets: str) -> None:
             nonlocal done
@@ -204,11 +144,7 @@ def _build_stages(report: Report, buildah: Buildah, images: ImageSet, apt: debia
                 done += 1
 
         def tell(target: str, line: str) -> None:
-            found = _STEP.search(line)
-            if found:
-                last[target] = found[1] or found[0]
-            # At each line: else a long step looks as if nothing happened.
-            step.progress(done, len(_STAGES), f"{target}: {last[target]}")
+            step.progress(done, len(_STAGES), f"{target}: {line[:60]}")
 
         build("common")
         plugin, controller = pool.submit(build, "spank"), pool.submit(build, "controller")
@@ -244,24 +180,13 @@ def _pack(report: Report, buildah: Buildah, images: ImageSet) -> None:
         shutil.rmtree(directory, ignore_errors=True)  # one without an archive
 
 
-def _forget_old(buildah: Buildah, images: ImageSet, base: str) -> None:
+def _forget_old(buildah: Buildah, base: str) -> None:
     """Drop builds beyond the last few: archives, images of the store, and layers that nothing uses any more."""
-    root = paths.cache_images()
-    found = [path for path in root.iterdir() if (path / _ARCHIVE).exists()]
+    found = [archive.parent for archive in paths.cache_images().glob(f"*/{_ARCHIVE}")]
     builds = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
     for path in builds[KEEP_BUILDS:]:
         shutil.rmtree(path, ignore_errors=True)
-    shutil.rmtree(root / "layout", ignore_errors=True)  # earlier releases kept all layers a second time
-    tags = {images.extras.tag(images.tag)}
-    for note in root.glob("*.key"):
-        if (root / note.read_text(encoding="utf-8")).exists():
-            tags.add(note.name.rpartition("-")[0])
-        else:
-            note.unlink()
-    for path in builds[:KEEP_BUILDS]:
-        if path != images.archive.parent and time.time() - path.stat().st_mtime > _ROOTFS_UNUSED_S:
-            for unpacked in path.glob("rootfs-*"):
-                shutil.rmtree(unpacked, ignore_errors=True)
+    tags = {path.name for path in builds[:KEEP_BUILDS]}
     suite = base.rpartition(":")[2].partition("-")[0]
     buildah.remove([name for name in buildah.images() if _is_old(name, tags, suite, base)])
 
@@ -272,8 +197,3 @@ def _is_old(name: str, tags: set[str], suite: str, base: str) -> bool:
     tag = name.rpartition(":")[2]
     # The other roles of a build whose jail has something besides: theirs is where its tag begins.
     return not any(kept == tag or kept.startswith(f"{tag}-") for kept in tags)
-
-
-def _waiting(report: Report) -> Callable[[], None]:
-    """One build at a time; a second one waits and then finds everything there."""
-    return lambda: report.info("waiting for another build of the images on this machine")

@@ -8,11 +8,11 @@ it, which once left pods that never terminated.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
-from local import hostrecord, mounts, paths
-from local.errors import LocalError
+from local import mounts, paths
 from local.shell import run
 
 CONTROL = "control"
@@ -65,7 +65,7 @@ def create_node(name: str) -> None:
     remove(name)
     _prepare_directory()
     for place in _PRIVATE_DIRECTORIES:
-        hostrecord.make_directory(Path(place))
+        Path(place).mkdir(parents=True, exist_ok=True)
     net_file(name).touch()
     mount_file(name).touch()
     # One process makes both: `--wd` is left out, since the old directory is still right here.
@@ -109,12 +109,11 @@ def remove(name: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def check_place() -> None:
-    """Refuse a place that a node could not see, because it has a `/run` of its own; close it to other users."""
-    for hidden in ("/run", "/proc", "/sys", "/dev"):
-        if paths.root().is_relative_to(Path(hidden).resolve()):
-            raise LocalError(f"SLURMSTACK_LOCAL_DIR={paths.root()} is below {hidden}", "choose a place on a disk")
-    paths.close()
+def remove_places() -> None:
+    """Remove the host's directories that nodes have mounts on, unless somebody put something in them."""
+    for place in _PRIVATE_DIRECTORIES:
+        with contextlib.suppress(OSError):
+            Path(place).rmdir()
 
 
 def _directory() -> Path:

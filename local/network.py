@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from local import firewall, hostrecord, namespaces, paths
+from local import files, firewall, namespaces, paths
 from local.addresses import BRIDGE, overlaps
 from local.errors import LocalError
 from local.shell import run
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from local.addresses import Addresses
 
 _CONF = Path("/proc/sys/net/ipv4/conf")
+_RECORD = "host.json"
+"""What we changed on the host outside our own directories, written down before it is done, so that `down` undoes it."""
 
 
 def mark() -> str:
@@ -57,8 +59,8 @@ def hardware_address(address: str) -> str:
     return "02:00:" + ":".join(f"{byte:02x}" for byte in ip_address(address).packed)
 
 
-def ensure_host(addresses: Addresses) -> list[str]:
-    """Make bridge, firewall table and forwarding; returns warnings for a person."""
+def ensure_host(addresses: Addresses) -> None:
+    """Make bridge, firewall table and forwarding."""
     if _link(BRIDGE) is None:
         _ip_batch(
             [
@@ -73,9 +75,11 @@ def ensure_host(addresses: Addresses) -> list[str]:
         before = switch.read_text().strip()
         if before != "1":
             if device != BRIDGE:
-                hostrecord.remember_forwarding(device, before)
+                # The first value is the one that is put back.
+                record = {"forwarding": {device: before, **_forwarding_before()}}
+                files.write_whole(paths.cluster() / _RECORD, json.dumps(record))
             switch.write_text("1")
-    return firewall.ensure(addresses, mark())
+    firewall.ensure(addresses, mark())
 
 
 def connect_control(addresses: Addresses, nodes: int) -> None:
@@ -129,11 +133,19 @@ def restore_host() -> list[str]:
             run(["ip", "link", "del", "dev", name], check=False)
     # Somebody who turned forwarding on for the whole machine meanwhile (docker does) needs it: left on then.
     if Path("/proc/sys/net/ipv4/ip_forward").read_text().strip() == "0":
-        for device, before in hostrecord.read()["forwarding"].items():
+        for device, before in _forwarding_before().items():
             switch = _CONF / device / "forwarding"
             if switch.exists():
                 switch.write_text(before)
     return problems
+
+
+def _forwarding_before() -> dict[str, str]:
+    """How interfaces of the host forwarded before we turned it on."""
+    try:
+        return dict(json.loads((paths.cluster() / _RECORD).read_text())["forwarding"])
+    except (OSError, ValueError, KeyError):
+        return {}
 
 
 def _cluster_routes(addresses: Addresses, nodes: int) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from local import cgroups, configs, namespaces, network, paths, processes
 from local.errors import LocalError
 from local.shell import run
+from local.tools import CNI_PLUGINS
 
 if TYPE_CHECKING:
     import subprocess
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from local.controlplane import Setup
 
 _CONTAINERD_S = 30
-_CRI_TOO_EARLY = "server is not initialized yet"
-_MOST_RESTARTS = 3
 
 
 def names(count: int) -> tuple[str, ...]:
@@ -96,26 +95,6 @@ def ensure_kubelet(setup: Setup, name: str) -> None:
             processes.start(component, [*inside, *command], setup.tools.env())
 
 
-def revive(setup: Setup, name: str) -> bool:
-    """Start the node's kubelet or kube-proxy again where it ended by itself, as a machine's systemd would.
-
-    Returns False where neither has ended, or one ended more often than is worth trying. One reason is known and gets
-    all the time that the caller has: containerd answers `ctr version` some milliseconds before its CRI service has
-    recovered the node's pods, and a kubelet that asks in between gives up for good.
-    """
-    _, *others = components(name)
-    ended = [component for component in others if not processes.is_running(component)]
-    for component in ended:
-        if _CRI_TOO_EARLY not in processes.log_tail(component, 20):
-            setup.restarts[component] += 1
-        if setup.restarts[component] > _MOST_RESTARTS:
-            return False
-    if ended:
-        time.sleep(0.2)
-        ensure_kubelet(setup, name)
-    return bool(ended)
-
-
 def ctr(
     setup: Setup, name: str, arguments: Sequence[str], *, timeout_s: float = 60
 ) -> subprocess.CompletedProcess[str]:
@@ -123,17 +102,6 @@ def ctr(
     client = [setup.tools.path("ctr"), "--address", configs.CONTAINERD_SOCKET, "--namespace", "k8s.io"]
     command = [*namespaces.enter(name, with_mounts=True), *client, *arguments]
     return run(command, check=False, timeout_s=timeout_s)
-
-
-def running_containers(setup: Setup, name: str) -> frozenset[str]:
-    """Ids of the containers that run on the node; none while its containerd does not answer."""
-    return parse_tasks(ctr(setup, name, ["tasks", "list"]).stdout)
-
-
-def parse_tasks(printed: str) -> frozenset[str]:
-    """Ids of the running ones in what `ctr tasks list` prints: a heading, then id, pid and status."""
-    rows = [line.split() for line in printed.splitlines()[1:]]
-    return frozenset(row[0] for row in rows if len(row) == 3 and row[2] == "RUNNING")
 
 
 def _wait_for_containerd(setup: Setup, name: str) -> None:
@@ -153,7 +121,7 @@ def _write_files(setup: Setup, name: str) -> None:
     addresses = setup.addresses
     servers = "".join(f"nameserver {server}\n" for server in upstream_servers())
     files = {
-        "containerd.toml": configs.containerd_config(directory, setup.tools.cni_directory()),
+        "containerd.toml": configs.containerd_config(directory, setup.tools.file(CNI_PLUGINS)),
         "kubelet.yaml": configs.kubelet_config(addresses, name, directory, pki),
         "kube-proxy.yaml": configs.proxy_config(addresses, name, pki),
         "net.d/10-slurmstack.conflist": configs.cni_config(addresses.pods_of(index_of(name)), network.mtu()),

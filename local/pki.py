@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import ipaddress
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -73,23 +72,19 @@ def identities(addresses: Addresses, nodes: int) -> list[Identity]:
 
 def ensure(addresses: Addresses, nodes: int) -> None:
     """Make all certificates once; the directory appears complete or not at all."""
-    target = paths.pki()
-    if target.is_dir():
+    if paths.pki().is_dir():
         return
-    work = target.with_name(".pki-unfinished")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True, mode=0o700)
-    authority_key = ec.generate_private_key(ec.SECP256R1())
-    authority = _authority(authority_key)
-    _write_pair(work / "ca", authority, authority_key)
-    files.write_whole(work / "service-accounts.key", _key_pem(ec.generate_private_key(ec.SECP256R1())))
-    for identity in identities(addresses, nodes):
-        key = ec.generate_private_key(ec.SECP256R1())
-        _write_pair(work / identity.file, _certificate(identity, key, authority, authority_key), key)
-        if identity.kubeconfig:
-            config = kubeconfig(addresses.api_url, work / identity.file, work / "ca.crt")
-            files.write_whole(work / f"{identity.file}.kubeconfig", config)
-    work.rename(target)
+    with files.whole_directory(paths.pki()) as work:
+        authority_key = ec.generate_private_key(ec.SECP256R1())
+        authority = _authority(authority_key)
+        _write_pair(work / "ca", authority, authority_key)
+        files.write_whole(work / "service-accounts.key", _key_pem(ec.generate_private_key(ec.SECP256R1())))
+        for identity in identities(addresses, nodes):
+            key = ec.generate_private_key(ec.SECP256R1())
+            _write_pair(work / identity.file, _certificate(identity, key, authority, authority_key), key)
+            if identity.kubeconfig:
+                config = kubeconfig(addresses.api_url, work / identity.file, work / "ca.crt")
+                files.write_whole(work / f"{identity.file}.kubeconfig", config)
 
 
 def publish_admin_kubeconfig() -> None:

@@ -56,11 +56,15 @@ def read(addresses: Addresses | None, names: Sequence[str]) -> Status:
     if addresses is None:
         return Status(exists=False, kubeconfig=paths.kubeconfig(), directory=paths.root())
     components = [*controlplane.COMPONENTS, *(part for name in names for part in nodes.components(name))]
-    reachable, ready = _ask(addresses)
+    try:
+        ready = Api(addresses, timeout_s=2).ready_times()
+        reachable = True
+    except (ApiUnreachableError, LocalError):
+        ready, reachable = {}, False
     return Status(
         exists=True,
         components=tuple(_component(name) for name in components),
-        nodes_ready={name: ready.get(name, False) for name in names},
+        nodes_ready={name: name in ready for name in names},
         api_reachable=reachable,
         addresses=addresses,
         kubeconfig=paths.kubeconfig(),
@@ -94,10 +98,3 @@ def _component(name: str) -> Component:
         since=dt.datetime.fromtimestamp(record.started_at).astimezone() if record and alive else None,
         log=processes.log_path(name),
     )
-
-
-def _ask(addresses: Addresses) -> tuple[bool, dict[str, bool]]:
-    try:
-        return True, Api(addresses, timeout_s=2).ready_nodes()
-    except (ApiUnreachableError, LocalError):
-        return False, {}

@@ -6,11 +6,12 @@ starts from half of an old cluster (an image without its files, once: CoreDNS ne
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import shutil
 from typing import TYPE_CHECKING
 
-from local import cgroups, hostrecord, mounts, network, paths, processes
+from local import buildah, cgroups, mounts, namespaces, network, paths
 from local.errors import LocalError
 
 if TYPE_CHECKING:
@@ -18,12 +19,7 @@ if TYPE_CHECKING:
 
 
 def stop_everything() -> None:
-    """Kill all recorded daemons, kubelets first, so that none restarts a pod; then what is left in our cgroups."""
-    recorded = sorted(path.stem for path in paths.run().glob("*.json"))
-    for prefix in ("kubelet-", "kube-proxy-", "containerd-", ""):
-        for component in recorded:
-            if component.startswith(prefix):
-                processes.stop(component)
+    """Kill all that is in our cgroups, again and again: a kubelet may start a pod meanwhile."""
     left = cgroups.kill_all()
     if left:
         raise LocalError(f"these processes cannot be killed: {sorted(left)}", "they may wait for a disk; try again")
@@ -34,7 +30,8 @@ def remove_everything() -> list[str]:
     # Not what is mounted in the cache: an image build may be at work there.
     problems = [*mounts.unmount_all(paths.cluster()), *mounts.unmount_all(paths.volumes())]
     problems += network.restore_host()
-    hostrecord.remove_directories()
+    if paths.cluster().exists():  # else these may be another cluster's
+        namespaces.remove_places()
     problems += cgroups.remove("")
     problems += discard_files()
     return problems
@@ -59,7 +56,9 @@ def finish_removal() -> list[str]:
 
 
 def purge() -> list[str]:
-    """Remove the caches too, and our directory when nothing else is in it."""
+    """Remove the caches too, and our directories when nothing else is in them."""
+    with contextlib.suppress(OSError):
+        buildah.SHARED_CACHE.rmdir()
     problems = mounts.unmount_all(paths.root())
     if not mounts.mounted_below(paths.cache()):
         problems += remove_tree(paths.cache())

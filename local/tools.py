@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
     from local.report import Report, Step
 
+CNI_PLUGINS = "usr/lib/cni"
+
 _LAYOUT = "1"
 """Part of the key; counted up when the way of unpacking changes."""
 
 _BIN_DIRS = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
-_CNI_DIRS = ("usr/lib/cni", "opt/cni/bin")
 _LIB_GLOBS = ("usr/lib/*-linux-gnu", "lib/*-linux-gnu", "usr/lib/*-linux-gnu/nss")
 _APT_TIMEOUT_S = 900
 _BATCH = 8  # packages per call of apt, which needs a second to read its lists; few enough to show progress
@@ -44,14 +45,14 @@ class Requirement:
     packages: tuple[str, ...]
     programs: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    """Paths, which may have `*` in them; `cni:NAME` is a CNI plugin."""
+    """Paths, which may have `*` in them."""
 
 
 REQUIREMENTS = (
     Requirement(packages=("etcd-server", "etcd"), programs=("etcd",)),
     Requirement(packages=("containerd",), programs=("containerd", "containerd-shim-runc-v2", "ctr")),
     Requirement(packages=("runc",), programs=("runc",)),
-    Requirement(packages=("containernetworking-plugins",), files=("cni:bridge", "cni:host-local", "cni:loopback")),
+    Requirement(packages=("containernetworking-plugins",), files=(f"{CNI_PLUGINS}/ptp",)),
     Requirement(packages=("nftables",), programs=("nft",)),
     Requirement(packages=("iproute2",), programs=("ip",)),
     Requirement(packages=("util-linux",), programs=("nsenter", "unshare")),
@@ -96,22 +97,6 @@ class Tools:
         if self.tree and (self.tree / relative).exists():
             return self.tree / relative
         return Path("/") / relative
-
-    def newest(self, pattern: str) -> Path:
-        """Give the file that a pattern such as `boot/vmlinuz-*` matches, the latest: in the tree, else on the host."""
-        for base in filter(None, (self.tree, Path("/"))):
-            found = sorted(base.glob(pattern), key=lambda path: path.stat().st_mtime)
-            if found:
-                return found[-1]
-        raise LocalError(f"no {pattern} in {self.tree or 'our cache'} or on this machine", "remove cache/tools")
-
-    def cni_directory(self) -> Path:
-        """Give the directory of the CNI plugins."""
-        for candidate in _CNI_DIRS:
-            for base in filter(None, (self.tree, Path("/"))):
-                if (base / candidate / "bridge").exists():
-                    return base / candidate
-        raise LocalError("the CNI plugins are not installed", "remove cache/tools and run again")
 
     def _directories(self, relative: Iterable[str]) -> list[str]:
         return [str(self.tree / part) for part in relative if (self.tree / part).is_dir()] if self.tree else []
@@ -166,14 +151,8 @@ def _missing(requirements: Iterable[Requirement]) -> list[Requirement]:
         requirement
         for requirement in requirements
         if not all(shutil.which(program, path=search) for program in requirement.programs)
-        or not all(_host_has_file(name) for name in requirement.files)
+        or not all(any(Path("/").glob(name)) for name in requirement.files)
     ]
-
-
-def _host_has_file(name: str) -> bool:
-    if name.startswith("cni:"):
-        return any((Path("/") / directory / name.removeprefix("cni:")).exists() for directory in _CNI_DIRS)
-    return any(Path("/").glob(name))
 
 
 def _host_path(path: str) -> list[str]:
@@ -202,39 +181,25 @@ def _fetch_into(tree: Path, missing: Sequence[Requirement], step: Step) -> None:
 
 def _download(missing: Sequence[Requirement], archives: Path, step: Step) -> None:
     """Try with the host's package lists; when they are absent or old, with fresh lists in a directory of our own."""
-    first = _try_download(missing, archives, [], step)
-    if first is None:
-        return
-    lists = paths.cache() / "apt" / "lists"
-    (lists / "partial").mkdir(parents=True, exist_ok=True)
-    options = ["-o", f"Dir::State::lists={lists}", "-o", "APT::Sandbox::User=root"]
-    step.progress(0, 0, "updating package lists")
-    # The exit status is not looked at: one unreachable source of the user's is no reason to stop.
-    patience = ["-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20"]
-    _capture(["apt-get", "-q", *options, *patience, "update"])
-    second = _try_download(missing, archives, options, step)
-    shutil.rmtree(lists.parent, ignore_errors=True)
-    if second is not None:
-        raise LocalError(
-            f"apt could not fetch the programs that the local cluster needs: {second}",
-            "check `apt-get update` and the network, then run again",
-        )
+    try:
+        _download_by([], missing, archives, step)
+    except LocalError:
+        lists = archives / "lists"
+        (lists / "partial").mkdir(parents=True)
+        options = ["-o", f"Dir::State::lists={lists}", "-o", "APT::Sandbox::User=root"]
+        step.progress(0, 0, "updating package lists")
+        # The exit status is not looked at: one unreachable source of the user's is no reason to stop.
+        patience = ["-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20"]
+        _capture(["apt-get", "-q", *options, *patience, "update"])
+        _download_by(options, missing, archives, step)
 
 
-def _try_download(missing: Sequence[Requirement], archives: Path, options: Sequence[str], step: Step) -> str | None:
-    """Download into `archives`; returns apt's complaint, or None when all is there."""
+def _download_by(options: Sequence[str], missing: Sequence[Requirement], archives: Path, step: Step) -> None:
     named = [name for requirement in missing for name in requirement.packages]
     known = parse_candidates(_capture(["apt-cache", *options, "policy", *named]).stdout)
-    wanted: list[str] = []
-    for requirement in missing:
-        package = next((name for name in requirement.packages if name in known), None)
-        if package is None:
-            return f"no package {' or '.join(requirement.packages)} in the package lists"
-        wanted.append(package)
-    simulation = _capture(["apt-get", "-q", *options, "-s", "--no-install-recommends", "install", *wanted])
-    if simulation.returncode != 0:
-        return _complaint(simulation)
-    plan = dict(planned_downloads(simulation.stdout))
+    # Where no list has any of a program's packages, apt says so of the first.
+    wanted = [next((name for name in each.packages if name in known), each.packages[0]) for each in missing]
+    plan = dict(planned_downloads(_apt([*options, "-s", "--no-install-recommends", "install", *wanted])))
     for name in wanted:
         # Installed, but without the program that we look for (removed by hand): fetch that package all the same.
         plan.setdefault(name, "")
@@ -242,17 +207,22 @@ def _try_download(missing: Sequence[Requirement], archives: Path, options: Seque
     for start in range(0, len(references), _BATCH):
         batch = references[start : start + _BATCH]
         step.progress(start, len(plan), f"downloading {batch[0].partition('=')[0]}")
-        fetched = _capture(
-            ["apt-get", "-q", *options, "-o", "APT::Sandbox::User=root", "download", *batch], cwd=archives
-        )
-        if fetched.returncode != 0:
-            return _complaint(fetched)
-    return None
+        _apt([*options, "-o", "APT::Sandbox::User=root", "download", *batch], cwd=archives)
 
 
 def parse_candidates(policy: str) -> set[str]:
     """Read the output of `apt-cache policy`: a package without a candidate is known by name only."""
     return set(re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (?!\(none\))", policy, re.MULTILINE))
+
+
+def _apt(arguments: Sequence[str], cwd: Path | None = None) -> str:
+    done = _capture(["apt-get", "-q", *arguments], cwd=cwd)
+    if done.returncode != 0:
+        raise LocalError(
+            f"apt could not fetch the programs that the local cluster needs: {_complaint(done)}",
+            "check `apt-get update` and the network, then run again",
+        )
+    return done.stdout
 
 
 def _complaint(done: subprocess.CompletedProcess[str]) -> str:

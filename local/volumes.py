@@ -17,20 +17,13 @@ def remaining() -> list[str]:
 
 
 def set_aside(namespace: str) -> None:
-    """Take the files of a namespace's volumes out of sight, in one step each: nobody takes half of a jail for a whole.
+    """Take the files of a namespace's volumes out of sight in one step: nobody takes half of a jail for a whole.
 
-    Pods that are ending keep what they have open. What is a mount of somebody's own stays where it is.
+    Pods that are ending keep what they have open. Where somebody has mounted something, all of it stays.
     """
     directory = paths.volumes() / namespace
-    if not directory.is_dir():
-        return
-    aside = paths.volumes() / f"{_ASIDE}{namespace}-{secrets.token_hex(4)}"
-    aside.mkdir()
-    for volume in directory.iterdir():
-        if not mounts.mounted_below(volume):
-            volume.rename(aside / volume.name)
-    if not any(directory.iterdir()):
-        directory.rmdir()
+    if directory.is_dir() and not mounts.mounted_below(directory):
+        directory.rename(paths.volumes() / f"{_ASIDE}{namespace}-{secrets.token_hex(4)}")
 
 
 def discard() -> list[str]:

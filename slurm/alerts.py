@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from config.cluster import ClusterConfig
-from config.times import span_seconds
 from slurm.names import BACKUP, BACKUPS, JOB_METRICS_PORT
 
 RUNBOOKS: Final = "docs/runbooks.md"
@@ -51,17 +50,6 @@ _GPU = "Hostname, hostname, gpu, UUID"
 def _backup(figure: str, cronjob: str = BACKUP) -> str:
     """A figure of kube-state-metrics about the CronJob of backups."""
     return f'kube_cronjob_{figure}{{cronjob="{cronjob}"}}'
-
-
-def _unrehearsed(seconds: int) -> Alert:
-    """`slurmstack backup rehearse` writes the time into the CronJob that its Jobs are made from (cli/backup)."""
-    return _alert(
-        "BackupUnrehearsed",
-        f"time() - ({_backup('status_last_successful_time', BACKUPS)} or on (namespace, cronjob) "
-        f"{_backup('created', BACKUPS)}) > {seconds}",
-        "1h",
-        "Nobody has seen for long whether a cluster starts from the backups (backup.rehearse_every)",
-    )
 
 
 def _nearly_full(*, homes: bool) -> Alert:
@@ -183,12 +171,6 @@ ALERTS: Final = (
         "The configuration agent refuses the new files; slurmctld goes on with the old ones",
     ),
     _alert(
-        "SlurmPolicyFailed",
-        "slurmstack_policy_failed == 1",
-        "5m",
-        "The policy of the stack file (accounts, users, QOS, limits) could not be applied",
-    ),
-    _alert(
         # Kubernetes waits ever longer, at last 5 minutes between two starts.
         "ContainerRestartLoop",
         # munged is an init container that stays (a native sidecar), which has a figure of its own.
@@ -214,7 +196,14 @@ ALERTS: Final = (
         "30m",
         "The last backup that was due has failed, or none is made since a restore that was not finished",
     ),
-    _unrehearsed(30 * 86_400),
+    _alert(
+        # `slurmstack backup rehearse` writes the time into the CronJob that its Jobs are made from (cli/backup).
+        "BackupUnrehearsed",
+        f"time() - ({_backup('status_last_successful_time', BACKUPS)} or on (namespace, cronjob) "
+        f"{_backup('created', BACKUPS)}) > {30 * 86_400}",
+        "1h",
+        "Nobody has seen for 30 days whether a cluster starts from the backups",
+    ),
     _alert(
         # The exporter writes the error and its text, and perhaps the job, into labels (err_code, err_msg, hpc_job), so
         # that each is a series of its own, which never changes. `hostname`: as it is called after 4.5.3.
@@ -229,13 +218,10 @@ ALERTS: Final = (
 
 def alerts_of(config: ClusterConfig) -> tuple[Alert, ...]:
     """The alerts as a stack has them."""
-    own = []
-    if config.backup is not None:
-        own.append(_unrehearsed(span_seconds(config.backup.rehearse_every)))
-    if config.jail.homes is not None:
-        own.append(_nearly_full(homes=True))
-    named = {alert.name: alert for alert in own}
-    return tuple(named.get(alert.name, alert) for alert in ALERTS)
+    if config.jail.homes is None:
+        return ALERTS
+    full = _nearly_full(homes=True)
+    return tuple(full if alert.name == full.name else alert for alert in ALERTS)
 
 
 _WHOSE: Final = ("cluster", "namespace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from config.sections.gpus import Gpus, dotted
 from config.sections.workers import WorkerPool
@@ -11,8 +12,8 @@ _RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 """Vendor -> what its device plugin offers to pods."""
 
 
-def gres(pool: WorkerPool) -> str:
-    """What a node has: `gpu:8`, `gpu:h100:8,shard:32`, `gpu:1g.10gb:56`; empty without GPUs.
+def gres(pool: WorkerPool) -> list[dict[str, Any]]:
+    """What a node has, each with name, type if it has one, and count: `[{"name": "gpu", "type": "h100", "count": 8}]`.
 
     slurmd finds whole devices of NVIDIA itself (images/worker/gres.py) and takes a type for them if it is part of the
     name that the driver gives, `nvidia_h100_80gb_hbm3`. A type that is not would drain the node; slurmd's start leaves
@@ -20,11 +21,12 @@ def gres(pool: WorkerPool) -> str:
     """
     gpus = pool.resources.gpus
     if gpus.mig:
-        return ",".join(f"gpu:{dotted(profile)}:{count}" for profile, count in sorted(gpus.mig.items()))
+        return [{"name": "gpu", "type": dotted(kind), "count": count} for kind, count in sorted(gpus.mig.items())]
     if not gpus.count:
-        return ""
-    shares = f",shard:{gpus.shard}" if gpus.shard else ""
-    return ":".join(["gpu", *pool.gpu_types, str(gpus.count)]) + shares
+        return []
+    typed = {"type": pool.gpu_types[0]} if pool.gpu_types else {}
+    shares = [{"name": "shard", "count": gpus.shard}] if gpus.shard else []
+    return [{"name": "gpu", **typed, "count": gpus.count}, *shares]
 
 
 def extended_resources(gpus: Gpus) -> dict[str, str]:

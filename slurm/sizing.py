@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from config.base import parse_bytes
 from config.sections.workers import WorkerPool
@@ -26,16 +27,26 @@ def real_memory_mib(memory: str) -> int:
     return max(1, total - reserved)
 
 
-def node_conf(pool_name: str, pool: WorkerPool) -> str:
-    """The node's own description, which slurmd registers with (`slurmd --conf`)."""
-    features = ",".join(dict.fromkeys((pool_name, *pool.features)))
-    offered = gres(pool)
-    memory = real_memory_mib(pool.resources.memory)
+def node_document(pool_name: str, pool: WorkerPool) -> dict[str, Any]:
+    """What the pool's workers are told of themselves (images/common/node_conf.py)."""
+    found: dict[str, Any] = {
+        "cpus": pool.resources.cpus,
+        "memory_mib": real_memory_mib(pool.resources.memory),
+        "features": list(dict.fromkeys((pool_name, *pool.features))),
+        "gres": gres(pool),
+    }
     # What `sbatch --tmp` asks for. Without scratch it is not said: on the machine's disk others have their part.
-    disk = f" TmpDisk={parse_bytes(pool.scratch.size) // MEBIBYTE}" if pool.scratch is not None else ""
-    return f"CPUs={pool.resources.cpus} RealMemory={memory}{disk} Feature={features}" + (
-        f" Gres={offered}" if offered else ""
-    )
+    return found if pool.scratch is None else {**found, "disk_mib": parse_bytes(pool.scratch.size) // MEBIBYTE}
+
+
+def node_conf(pool_name: str, pool: WorkerPool) -> str:
+    """The same in Slurm's words, for nodes of elastic pools, which slurmctld knows before they are there."""
+    node = node_document(pool_name, pool)
+    words = [f"CPUs={node['cpus']}", f"RealMemory={node['memory_mib']}"]
+    words += [f"TmpDisk={node['disk_mib']}"] if "disk_mib" in node else []
+    words.append(f"Feature={','.join(node['features'])}")
+    offered = [":".join(map(str, one.values())) for one in node["gres"]]
+    return " ".join([*words, *([f"Gres={','.join(offered)}"] if offered else [])])
 
 
 def default_memory_per_cpu_mib(pools: Iterable[WorkerPool]) -> int:

@@ -170,7 +170,7 @@ def rehearse(
 
     Compared are the queue with accounting, the last records with what slurmdbd answers, each file of the jail.
     Exit status: 0; 1 if the backup is not as it was, or could not be put back. `backup list` shows how it ended; the
-    alert BackupUnrehearsed fires where none has ended well for backup.rehearse_every.
+    alert BackupUnrehearsed fires where none has ended well for 30 days.
 
     Examples:
       slurmstack backup rehearse

@@ -13,13 +13,13 @@ import typer
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption, CsvOption, EndOption, JsonOption, StartOption
 from cli.efficiency.present import as_csv, as_data, job_as_data, jobs_as_csv, print_job, print_table
-from cli.efficiency.records import Job, jobs_between, jobs_named, parse_jobs
 from cli.efficiency.totals import DIMENSIONS, summarize
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import Kubectl
 from cli.stack import open_stack
 from cli.usage.asked import dimensions_of, period_of, refuse_both
 from cli.usage.query import ask_sacct, refuse_without_accounting
+from images.common.slurm_runs import Run, parse_runs, runs_between, runs_named
 
 MOST_ALONE = 3
 """Jobs that are shown one after the other. More of them, as of an array, are a table."""
@@ -83,7 +83,7 @@ def efficiency(
     found = summarize(
         (
             job
-            for job in ask_sacct(kubectl, namespace, jobs_between(first, last), parse_jobs)
+            for job in ask_sacct(kubectl, namespace, runs_between(first, last, whole=True), parse_runs)
             if user in {None, job.user} and account in {None, job.account}
         ),
         start=first, end=last, now=now, by=dimensions,
@@ -108,9 +108,9 @@ def _refuse_for_jobs(jobs: Sequence[str], options: dict[str, str | None]) -> Non
         raise Failure(message, hint="leave out the jobs or the options", code=USAGE)
 
 
-def read_named(kubectl: Kubectl, namespace: str, jobs: Sequence[str]) -> list[Job]:
+def read_named(kubectl: Kubectl, namespace: str, jobs: Sequence[str]) -> list[Run]:
     """Records of these jobs; of all tasks of an array, if it is named. Raises Failure if one has none."""
-    found = ask_sacct(kubectl, namespace, jobs_named(jobs), parse_jobs)
+    found = ask_sacct(kubectl, namespace, runs_named(jobs), parse_runs)
     names = {name for job in found for name in (job.job, job.number, re.split("[_+]", job.job)[0])}
     missing = [job for job in jobs if job not in names]
     if missing:
@@ -121,7 +121,7 @@ def read_named(kubectl: Kubectl, namespace: str, jobs: Sequence[str]) -> list[Jo
     return found
 
 
-def _show_jobs(jobs: Sequence[Job], namespace: str, *, now: datetime, as_json: bool, as_csv_: bool) -> None:
+def _show_jobs(jobs: Sequence[Run], namespace: str, *, now: datetime, as_json: bool, as_csv_: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"namespace": namespace, "jobs": [job_as_data(job) for job in jobs]}, indent=1))
     elif as_csv_:

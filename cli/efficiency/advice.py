@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from cli.efficiency.records import Job
+from images.common.slurm_runs import Run
 
 MIB, GIB = 2**20, 2**30
 
@@ -38,7 +38,7 @@ _NOTHING = (
 )
 
 
-def unknown(job: Job) -> str:
+def unknown(job: Run) -> str:
     """Why figures of a job are missing; empty if none is."""
     if job.start is None:
         return "it has not run"
@@ -51,7 +51,7 @@ def unknown(job: Job) -> str:
     return _NO_LOOK if job.cpu_seconds is not None else _NOTHING
 
 
-def advice(job: Job) -> list[str]:
+def advice(job: Run) -> list[str]:
     """What to ask for next time. Nothing for short jobs, nor where nothing is wrong."""
     if job.state.startswith("OUT_OF_MEMORY"):
         return [f"it was ended because {amount(job.memory or 0)} of memory were not enough: ask for more"]
@@ -60,7 +60,7 @@ def advice(job: Job) -> list[str]:
     return [*_idle_cpus(job), *_idle_memory(job)]
 
 
-def _idle_cpus(job: Job) -> list[str]:
+def _idle_cpus(job: Run) -> list[str]:
     if job.cpu_seconds is None or job.cpus < 2 or job.cpu_seconds > job.cpus * job.seconds / 2:
         return []
     busy = job.cpu_seconds / job.seconds
@@ -69,7 +69,7 @@ def _idle_cpus(job: Job) -> list[str]:
     return [f"{asked}: {enough} would do, unless it needs more for a part of its time"]
 
 
-def _idle_memory(job: Job) -> list[str]:
+def _idle_memory(job: Run) -> list[str]:
     if job.memory is None or job.memory_used is None:
         return []
     asked = f"asked for {amount(job.memory)} of memory, used {amount(job.memory_used)}"

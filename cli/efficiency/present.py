@@ -10,11 +10,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from cli.efficiency.advice import advice, amount, clock, unknown
-from cli.efficiency.records import Job
 from cli.efficiency.totals import Efficiency, Row
 from cli.health.present import open_console, printable
 from cli.usage.csv_text import csv_text
 from cli.usage.present import DIGITS, hours, iso, period
+from images.common.slurm_runs import Run
 
 _MISSING = "-"
 _HEADINGS = ("CPU H", "USED", "CPU %", "WASTED", "GIB H", "MEM %")
@@ -60,7 +60,7 @@ def as_csv(found: Efficiency) -> str:
     return csv_text([*found.by, *_row((), found.total)], [_row(found.by, row) for row in found.rows])
 
 
-def job_as_data(job: Job) -> dict[str, Any]:
+def job_as_data(job: Run) -> dict[str, Any]:
     """One job for scripts. Keys are only ever added."""
     used, memory = job.cpu_seconds, job.memory_used
     walltime = job.cpus * job.seconds
@@ -85,7 +85,7 @@ def job_as_data(job: Job) -> dict[str, Any]:
     }
 
 
-def jobs_as_csv(jobs: Iterable[Job]) -> str:
+def jobs_as_csv(jobs: Iterable[Run]) -> str:
     """Jobs, with a heading."""
     rows = [{**job_as_data(job), "advice": "; ".join(advice(job))} for job in jobs]
     return csv_text(list(rows[0]), rows)
@@ -141,7 +141,7 @@ def _percent(percent: float | None) -> str:
     return _MISSING if percent is None else f"{percent:.1f}"
 
 
-def print_job(job: Job) -> None:
+def print_job(job: Run) -> None:
     """A few lines about one job."""
     console = open_console()
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -157,7 +157,7 @@ def print_job(job: Job) -> None:
     console.print(table)
 
 
-def _lines(job: Job) -> list[tuple[str, str]]:
+def _lines(job: Run) -> list[tuple[str, str]]:
     lines = [("job", f"{job.job} of {job.user}, account {job.account}"), ("state", job.state)]
     if job.start is None:
         return lines

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from cli.efficiency.records import Job
+from images.common.slurm_runs import Run
 
 DIMENSIONS = ("account", "user", "job")
 
@@ -49,7 +49,7 @@ class Row:
         """Of the GiB hours of measured jobs."""
         return 100 * self.memory_used / self.memory_measured if self.memory_measured else None
 
-    def add(self, job: Job, share: float) -> None:
+    def add(self, job: Run, share: float) -> None:
         """Count the part of a run that counts."""
         self.numbers.add(job.number)
         hours = job.seconds * share / 3600
@@ -81,7 +81,7 @@ class Efficiency:
     total: Row
 
 
-def summarize(jobs: Iterable[Job], *, start: datetime, end: datetime, now: datetime, by: Sequence[str]) -> Efficiency:
+def summarize(jobs: Iterable[Run], *, start: datetime, end: datetime, now: datetime, by: Sequence[str]) -> Efficiency:
     """All runs between two times. What a run used is spread evenly over its time, as no record says when it was."""
     rows: dict[tuple[str, ...], Row] = {}
     total = Row(group=())
@@ -96,7 +96,7 @@ def summarize(jobs: Iterable[Job], *, start: datetime, end: datetime, now: datet
     return Efficiency(start=start, end=end, by=tuple(by), rows=tuple(order), total=total)
 
 
-def _share(job: Job, start: datetime, end: datetime, now: datetime) -> float:
+def _share(job: Run, start: datetime, end: datetime, now: datetime) -> float:
     """Which part of a run lies between the times."""
     if job.start is None:
         return 0.0

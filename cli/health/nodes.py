@@ -1,26 +1,23 @@
-"""Nodes and what their checks found, as the controller's `health-nodes` prints them."""
+"""Nodes, and what their checks found: the comment in which each has told it (images/health/report.py)."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from images.health import slurm
+from images.health.report import Report, decode, note_of, stamp
+from images.health.slurm import Record
+from images.health.watch.view import Finding
 
 Verdict = Literal["well", "failing", "unknown", "asleep"]
 """Of a node as a whole. `failing`: a check fails, or keeps the node drained. `unknown`: no report, an old one, a check
 that could not tell, or a node that does not answer. `asleep`: not there on purpose. Warnings are well."""
 
-_ABSENT = {"FUTURE", "POWERED_DOWN"}
-"""Slurm's states of nodes that are not there, on purpose."""
-
 _ORDER = ("fail", "not checked", "warn")
-
-
-class NodesError(ValueError):
-    """What `health-nodes` cannot have printed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +26,7 @@ class Found:
 
     check: str
     status: str
-    """`ok`, `warn`, `fail` or `not checked`. Any other, of a later version, is taken for not checked."""
+    """`ok`, `warn`, `fail` or `not checked`."""
     fault: str | None = None
     """`user`, `node` or `hardware`, of warnings and failures."""
     message: str = ""
@@ -46,20 +43,44 @@ class Found:
 class Node:
     """A node of Slurm."""
 
-    name: str
-    states: frozenset[str]
-    reason: str
-    closed: bool
-    """Drained, failing or down."""
-    drained_for: str | None
-    """The check that keeps it drained."""
-    age: float | None
-    """Seconds since its report; negative where its clock is ahead, None without a report."""
-    fresh: bool
-    """Whether the report says something about now."""
-    found: tuple[Found, ...]
-    data: Mapping[str, Any]
-    """All that was printed about it."""
+    record: Record
+    report: Report | None
+    """None: it has never reported, or what is there is none."""
+    now: float
+    """By the controller's clock, in seconds since 1970: the clock of whoever asks does not matter."""
+
+    @property
+    def name(self) -> str:
+        """Slurm's of it."""
+        return self.record.name
+
+    @property
+    def drained_for(self) -> str | None:
+        """The check that keeps it drained."""
+        own = self.record.own
+        return None if own is None else own.check
+
+    @property
+    def age(self) -> int | None:
+        """Seconds since its report; negative where its clock is ahead, None without a report."""
+        return None if self.report is None else round(self.now - self.report.at)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the report says something about now: here a node is believed by its own clock."""
+        if self.report is None:
+            return False
+        at = float(self.report.at)
+        return all(Finding(result=one, at=at).is_fresh(self.now) for one in self.report.results.values())
+
+    @property
+    def found(self) -> tuple[Found, ...]:
+        """What each check found."""
+        results = self.report.results if self.report is not None else {}
+        return tuple(
+            Found(check=name, status=one.status.value, fault=one.fault, message=one.message)
+            for name, one in results.items()
+        )
 
     @property
     def findings(self) -> list[Found]:
@@ -71,7 +92,7 @@ class Node:
     @property
     def answers(self) -> bool:
         """Whether slurmctld hears from it."""
-        return "NOT_RESPONDING" not in self.states
+        return "NOT_RESPONDING" not in self.record.states
 
     @property
     def verdict(self) -> Verdict:
@@ -79,13 +100,33 @@ class Node:
         statuses = {found.status for found in self.found}
         if self.drained_for is not None:
             return "failing"
-        if self.states & _ABSENT:
+        if self.record.is_absent:
             return "asleep"
         if not self.fresh:
             return "unknown"
         if "fail" in statuses:
             return "failing"
         return "well" if self.answers and statuses and statuses <= {"ok", "warn"} else "unknown"
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """For scripts. Times are UTC. Keys are only ever added (docs/health.md)."""
+        record, report = self.record, self.report
+        return {
+            "name": record.name,
+            "states": sorted(record.states),
+            "reason": record.reason,
+            "reason_at": None if record.reason_at is None else stamp(record.reason_at),
+            "closed": record.is_closed,
+            "drained_for": self.drained_for,
+            "reported_at": None if report is None else stamp(report.at),
+            "age_seconds": self.age,
+            "fresh": self.fresh,
+            "results": {
+                one.check: {"status": one.status, "fault": one.fault, "message": one.message} for one in self.found
+            },
+            "note": note_of(record.comment),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,32 +154,15 @@ class Nodes:
         return {verdict: count[verdict] for verdict in ("well", "failing", "unknown", "asleep")}
 
 
-def parse_nodes(text: str) -> Nodes:
-    """What `health-nodes` printed, in the order in which people count. Raises NodesError."""
-    try:
-        printed = json.loads(text)
-        nodes = [_node(node) for node in printed["nodes"]]
-        return Nodes(at=str(printed["at"]), nodes=tuple(sorted(nodes, key=lambda node: in_order(node.name))))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NodesError(f"what the controller says about its nodes is not understood: {text[:200]!r}") from error
+def node_of(record: Record, now: float) -> Node:
+    """A node as `scontrol` has it."""
+    return Node(record=record, report=decode(record.comment), now=now)
 
 
-def _node(printed: Mapping[str, Any]) -> Node:
-    age = printed["age_seconds"]
-    return Node(
-        name=str(printed["name"]),
-        states=frozenset(str(state) for state in printed["states"]),
-        reason=str(printed["reason"]),
-        closed=bool(printed["closed"]),
-        drained_for=printed["drained_for"],
-        age=None if age is None else float(age),
-        fresh=bool(printed["fresh"]),
-        found=tuple(
-            Found(check=check, status=str(result["status"]), fault=result["fault"], message=str(result["message"]))
-            for check, result in printed["results"].items()
-        ),
-        data=printed,
-    )
+def parse_nodes(text: str, now: float) -> Nodes:
+    """What `scontrol show nodes --json` has printed, in the order in which people count. Raises SlurmError."""
+    nodes = [node_of(record, now) for record in slurm.parse_nodes(text)]
+    return Nodes(at=stamp(now), nodes=tuple(sorted(nodes, key=lambda node: in_order(node.name))))
 
 
 def in_order(name: str) -> list[tuple[int, str]]:

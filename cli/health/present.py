@@ -65,10 +65,12 @@ def summary(nodes: Nodes) -> str:
 
 def _state(node: Node) -> Text:
     """As Slurm's commands write it: `MIXED+DRAIN`, and `DOWN*` for a node that does not answer."""
-    base = next((state for state in _BASES if state in node.states), "")
-    flags = sorted(node.states - {base} - _SILENT)
+    base = next((state for state in _BASES if state in node.record.states), "")
+    flags = sorted(node.record.states - {base} - _SILENT)
     words = [base + ("" if node.answers else "*"), *flags]
-    return Text("+".join(word for word in words if word), style="red" if node.closed or not node.answers else "")
+    return Text(
+        "+".join(word for word in words if word), style="red" if node.record.is_closed or not node.answers else ""
+    )
 
 
 def _checked(node: Node) -> Text:
@@ -94,7 +96,7 @@ def _drained_for(node: Node) -> Text:
     """The check, else the beginning of whatever reason somebody gave."""
     if node.drained_for is not None:
         return Text(plain(node.drained_for), style="red")
-    reason = plain(node.reason) if node.closed else ""
+    reason = plain(node.record.reason) if node.record.is_closed else ""
     return Text(reason if len(reason) <= SHORT else f"{reason[: SHORT - 3].rstrip()}...")
 
 
@@ -103,7 +105,7 @@ def _lines(node: Node) -> Iterator[Text]:
     fails = {found.check for found in node.found if found.status == "fail"}
     if node.drained_for is not None and node.drained_for not in fails:
         # What the watcher itself has found is in no report, and a drain may wait to be lifted.
-        yield Text(f"drained for {plain(node.reason).removeprefix('health/')}", style="red")
+        yield Text(f"drained for {plain(node.record.reason).removeprefix('health/')}", style="red")
     if not node.answers:
         yield Text("not checked: slurmd does not answer", style=_STYLES["not checked"])
     if node.age is None:

@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from cli.errors import USAGE, Failure
-from cli.health.nodes import Nodes, NodesError, in_order, parse_nodes
+from cli.health.nodes import Nodes, in_order, parse_nodes
 from cli.kubectl.client import Kubectl, complaint, hint_after, in_controller
 from cli.status.pods import Pod, pod_of
 from config.errors import nearest
+from images.health.slurm import SlurmError
 from slurm.health import TESTER, WATCH
 from slurm.names import WORKER
 from slurm.rights import WITHOUT_SET_UP
@@ -23,7 +24,7 @@ NOT_CHECKED = 3
 MOST_NAMES = 12
 """Names of nodes in a message; the others are counted."""
 
-_NODES = "/usr/libexec/slurmstack/health-nodes"
+_NODES = "date +%s && scontrol show nodes --json"
 _HEALTH = "/usr/libexec/slurmstack/health"
 _TESTS = f"/usr/libexec/slurmstack/{TESTER}"
 _CODES = (0, 1, NOT_CHECKED)
@@ -34,17 +35,17 @@ _AWAY = "`slurmstack status` shows whether controller-0 runs"
 
 def read_nodes(kubectl: Kubectl, namespace: str, names: Iterable[str] = ()) -> Nodes:
     """All nodes, or those of these names, in the order of their names. Raises Failure."""
-    done = in_controller(kubectl, namespace, _NODES)
+    done = in_controller(kubectl, namespace, "sh", "-c", _NODES)
     if done.returncode != 0:
         why = complaint(done)
         if "NotFound" in why:
             refuse_no_namespace(kubectl, namespace)
-        hint = _OLD_IMAGE if _NO_PROGRAM in why else _AWAY
-        raise Failure(f"the controller could not be asked for the nodes: {why}", hint=hint_after(why, hint))
+        raise Failure(f"the controller could not be asked for the nodes: {why}", hint=hint_after(why, _AWAY))
+    clock, _, printed = done.stdout.partition("\n")
     try:
-        nodes = parse_nodes(done.stdout)
-    except NodesError as error:
-        raise Failure(str(error)) from error
+        nodes = parse_nodes(printed, float(clock))
+    except (ValueError, SlurmError) as error:
+        raise Failure(f"what the controller says of its nodes is not understood: {error}") from error
     wanted = list(names)
     for name in wanted:
         _refuse_unknown(name, [node.name for node in nodes.nodes])

@@ -34,7 +34,7 @@ def pin(file: Path, names: ImageNames, digests: Mapping[str, str]) -> None:
     target = file.resolve()
     text = target.read_text(encoding="utf-8")
     wanted = yaml.safe_load(text)
-    section = plain(wanted["config"].get(KEY) or {}, KEY) | {"registry": names.registry, "digests": dict(digests)}
+    section = plain(wanted["config"].get(KEY) or {}) | {"registry": names.registry, "digests": dict(digests)}
     wanted["config"][KEY] = section
     edited = _edited(text if text.endswith("\n") else f"{text}\n", section)
     try:

@@ -11,8 +11,11 @@ from datetime import UTC, datetime
 from cli.errors import Failure
 from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, if_slurmdbd_answers, in_controller
 from cli.logs.lines import Line, nanoseconds
-from cli.usage.records import DELIMITER
 from images.common.hostlist import expand
+from images.common.slurm_jobs import ENVIRONMENT, JobList
+from images.common.slurm_jobs import Job as QueuedJob
+from images.common.slurm_records import NotUnderstoodError
+from images.common.slurm_runs import DELIMITER
 
 JOB = re.compile(r"\d{1,10}(?:[_+]\d{1,10})?")
 """What `--job` takes: a number, or the task of an array."""
@@ -21,13 +24,8 @@ _FIELDS = (
     "JobID", "JobIDRaw", "User", "Partition", "State", "Submit", "Eligible", "Start", "End", "NodeList",
     "ExitCode", "JobName",
 )  # fmt: skip
-_LETTERS = {
-    "%i": "JobID", "%A": "JobIDRaw", "%u": "User", "%P": "Partition", "%T": "State", "%r": "Reason", "%V": "Submit",
-    "%S": "Start", "%e": "End", "%N": "NodeList",
-}  # fmt: skip
-"""The same of squeue, without what users may have written as they like."""
+JOBS = JobList("id", "number", "user", "partitions", "state", "reason", "submitted", "start", "end", "node_list")
 
-_SEPARATOR = "\t"
 _HOST = r"[\w.-]+(?:\[\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*\])?"
 _HOSTS = re.compile(rf"{_HOST}(?:,{_HOST})*")
 _UNKNOWN_JOB = "Invalid job id"
@@ -54,9 +52,13 @@ class Job:
 
 def read_job(kubectl: Kubectl, namespace: str, job: str, now: datetime, *, accounting: bool) -> Job:
     """Ask slurmdbd for what has been and slurmctld for what is. What does not answer is noted."""
-    squeue = ("squeue", "--noheader", "--states=all", f"--jobs={job}", f"--format={_SEPARATOR.join(_LETTERS)}")
-    shown = in_controller(kubectl, namespace, *squeue, seconds=ANSWER_SECONDS)
-    missing = []
+    words = ("env", *(f"{name}={value}" for name, value in ENVIRONMENT.items()), *JOBS.command)
+    shown = in_controller(kubectl, namespace, *words, "--states=all", f"--jobs={job}", seconds=ANSWER_SECONDS)
+    present, missing = [], []
+    try:
+        present = list(JOBS.read(shown.stdout)) if shown.returncode == 0 else []
+    except NotUnderstoodError as error:
+        missing.append(f"squeue: {error}")
     if shown.returncode != 0 and _UNKNOWN_JOB not in shown.stderr:
         missing.append(f"squeue: {complaint(shown)}")
     runs: list[dict[str, str]] = []
@@ -65,25 +67,29 @@ def read_job(kubectl: Kubectl, namespace: str, job: str, now: datetime, *, accou
         asking = if_slurmdbd_answers([*sacct, f"--format={','.join(_FIELDS)}"])
         recorded = in_controller(kubectl, namespace, *asking, seconds=2 * ANSWER_SECONDS)
         missing += [f"sacct: {complaint(recorded)}"] if recorded.returncode != 0 else []
-        runs = _table(recorded, _FIELDS, DELIMITER)
-    present = _table(shown, tuple(_LETTERS.values()), _SEPARATOR)
+        runs = _table(recorded)
     lines = [line for run in runs for line in _told(run)]
     lines += [line for one in present for line in _shown(one, now, alone=not runs)]
     return Job(
-        ids=frozenset({job, *(one["JobIDRaw"].partition(".")[0] for one in (*runs, *present))}),
-        nodes=frozenset(name for one in (*runs, *present) for name in _expanded(one["NodeList"])),
+        ids=frozenset({job, *(run["JobIDRaw"].partition(".")[0] for run in runs), *(one.number for one in present)}),
+        nodes=frozenset(
+            name
+            for hosts in (*(run["NodeList"] for run in runs), *(one.node_list for one in present))
+            for name in _expanded(hosts)
+        ),
         lines=tuple(lines),
         missing=tuple(missing),
     )
 
 
-def _table(done: subprocess.CompletedProcess[str], names: tuple[str, ...], divider: str) -> list[dict[str, str]]:
-    """Rows as maps; none of a command that has failed. The name of a job comes last: it may have anything in it.
+def _table(done: subprocess.CompletedProcess[str]) -> list[dict[str, str]]:
+    """What sacct has printed; nothing of a command that has failed. A job's name may have anything in it.
 
     So what divides the fields is known to nobody: a line of a name would be a record of any job.
     """
-    rows = [line.split(divider, len(names) - 1) for line in done.stdout.splitlines()] if done.returncode == 0 else []
-    return [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
+    lines = done.stdout.splitlines() if done.returncode == 0 else []
+    table = [line.split(DELIMITER, len(_FIELDS) - 1) for line in lines]
+    return [dict(zip(_FIELDS, row, strict=True)) for row in table if len(row) == len(_FIELDS)]
 
 
 def _expanded(hosts: str) -> Sequence[str]:
@@ -104,20 +110,24 @@ def _told(run: dict[str, str]) -> Iterator[Line]:
     yield from _line(run["End"], "sacct", run["JobID"], end)
 
 
-def _shown(job: dict[str, str], now: datetime, *, alone: bool) -> Iterator[Line]:
+def _shown(job: QueuedJob, now: datetime, *, alone: bool) -> Iterator[Line]:
     """A job as slurmctld has it now; its times too, where nobody has recorded them."""
-    name, state = job["JobID"], job["State"]
-    waits = f", reason {job['Reason']}" if job["Reason"] != "None" else ""
+    name, state = job.id, job.state
+    waits = f", reason {job.reason}" if job.reason else ""
     over = state not in {"PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"}
     if alone:
-        text = f"job {name} submitted by {job['User']} ({job['Partition']})"
-        yield from _line(job["Submit"], "squeue", name, text)
+        text = f"job {name} submitted by {job.user} ({','.join(job.partitions)})"
+        yield from _line(_time(job.submitted), "squeue", name, text)
         if state != "PENDING":  # a time that is still to come is a guess
-            yield from _line(job["Start"], "squeue", name, f"job {name} started on {job['NodeList']}")
+            yield from _line(_time(job.start), "squeue", name, f"job {name} started on {job.node_list}")
         if over:
-            yield from _line(job["End"], "squeue", name, f"job {name} ended: {state}{waits}")
+            yield from _line(_time(job.end), "squeue", name, f"job {name} ended: {state}{waits}")
     if not over:
         yield from _line(f"{now:%Y-%m-%dT%H:%M:%S}", "squeue", name, f"job {name} is {state}{waits}")
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def _line(time: str, component: str, job: str, text: str) -> Iterator[Line]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cli.safety.changed import ClusterChange, partitions_in, size_of
-from cli.safety.queue import Job, Queue
+from cli.safety.queue import Queue
+from images.common.slurm_jobs import Job
 from images.elastic.members import members
 from images.elastic.view import Node
 from images.elastic.view import Pool as ElasticPool

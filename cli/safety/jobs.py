@@ -24,7 +24,8 @@ from cli.safety.changed import (
     slurm_conf_in,
 )
 from cli.safety.fates import FATES, REFUSED, Fate, Touched, dangers, span, touch, touched_jobs, worst_first
-from cli.safety.queue import Queue, await_queue, read_patiently, read_queue, task_ids
+from cli.safety.queue import Queue, await_queue, read_patiently, read_queue
+from images.common.slurm_values import task_ids
 
 LINES = 20
 """Running jobs that are printed at most, each with its reason; the rest is counted."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -12,18 +10,15 @@ import typer
 
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, complaint, in_controller
-from config.times import seconds
-from images.common.hostlist import expand
 from images.common.slurm_conf import SLURM_CONF as CONF
+from images.common.slurm_jobs import ENDED, Job, JobList
+from images.common.slurm_records import NotUnderstoodError
 from images.controller.configuration import SLURM_CONF
 from images.controller.leaving import without_block
 from slurm.names import CONTROLLER, CONTROLLER_HOST
 
-FIELDS = ("%i", "%u", "%P", "%T", "%N", "%L", "%l", "%D", "%c", "%m", "%f", "%n")
-"""What is asked of a job, in the order of `Job`: letters that squeue has had for long, and prints in full."""
-
-SEPARATOR = "\t"
-"""Between fields: in none of them, unlike `|`, which constraints have."""
+JOBS = JobList("id", "user", "partitions", "state", "node_list", "left", "limit", "wanted")
+"""What a change may touch of a job."""
 
 _TIMEOUT = 10
 """Seconds that slurmctld may take to answer; squeue alone would try for minutes."""
@@ -35,50 +30,6 @@ _PAUSE = 0.5
 """Seconds between two tries meanwhile."""
 
 _END_OF_FILE = "# the queue"
-
-_WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
-_ENDED = "COMPLETING"
-
-_ID = re.compile(r"\d+(\+\d+|_\d+|_\[[\d,:%-]+\])?")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?(?::(\d+))?")
-
-_NO_LIMIT = 365 * 24 * 3600
-"""Seconds of the limit that the backfill scheduler gives to a job that has none, when it starts it."""
-
-_MEMORY = re.compile(r"([\d.]+)([KMGTP]?)")
-_UNITS = {"K": 2**-10, "": 1.0, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A job that has not ended, as far as a change may touch it. Tasks of an array that wait together are one."""
-
-    id: str
-    """As squeue shows it and scancel takes it: `12`, `12_3`, `12_[4-100]`."""
-    user: str
-    partitions: tuple[str, ...]
-    """One that waits may name several."""
-    state: str
-    nodes: tuple[str, ...]
-    """Where it runs; empty while it waits."""
-    left: int | None
-    """Seconds that its time limit leaves it; None if there is no limit."""
-    limit: int | None
-    """Its time limit in seconds; None if there is none."""
-    min_nodes: int
-    min_cpus: int
-    """CPUs that it needs on each node."""
-    min_memory: float
-    """Memory in MiB that it needs on a node at least: its `--mem`, or that of one CPU."""
-    constraint: str
-    """As written in `--constraint`; empty for none."""
-    wanted_nodes: tuple[str, ...]
-    """Nodes that it must have (`--nodelist`)."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether it has no nodes yet."""
-        return self.state in _WAITING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +48,7 @@ class Queue:
 
 def read_queue(kubectl: Kubectl, namespace: str) -> Queue:
     """Ask slurmctld, in one call. Raises Failure with the reason if it does not answer."""
-    squeue = f"squeue --all --noheader --format='{SEPARATOR.join(FIELDS)}'"
-    # Without SLURM_BITSTR_LEN=0 the tasks of an array are cut off after 64 characters.
-    script = f"cat {SLURM_CONF} && echo '{_END_OF_FILE}' && SLURM_BITSTR_LEN=0 timeout {_TIMEOUT} {squeue}"
+    script = f"cat {SLURM_CONF} && echo '{_END_OF_FILE}' && timeout {_TIMEOUT} env {JOBS.shell}"
     done = in_controller(kubectl, namespace, "sh", "-c", script)
     if done.returncode != 0:
         raise Failure(complaint(done) if done.returncode != 124 else f"no answer within {_TIMEOUT} s")
@@ -146,55 +95,8 @@ def _is_starting(kubectl: Kubectl, namespace: str) -> bool:
 
 
 def parse_jobs(printed: str) -> tuple[Job, ...]:
-    """The jobs in what squeue printed, but those that only clean up.
-
-    Users can have separators and ends of lines in the last field (`scontrol update reqnodelist=`): what follows there
-    is no job, and takes none away.
-    """
-    lines = [line.split(SEPARATOR, len(FIELDS) - 1) for line in printed.split("\n")]
-    whole = [line for line in lines if len(line) == len(FIELDS) and _ID.fullmatch(line[0])]
-    return tuple(_job(line) for line in whole if line[3] != _ENDED)
-
-
-def task_ids(id_: str) -> Iterator[str]:
-    """What squeue shows together as `12_[4-100:3,107%8]`, each as scancel takes it: `12_4`, `12_7`, ..."""
-    array, together, tasks = id_.partition("_[")
-    if not together:
-        yield id_
-    for first, last, step in _RANGE.findall(tasks.partition("%")[0]):
-        yield from (f"{array}_{task}" for task in range(int(first), int(last or first) + 1, int(step or 1)))
-
-
-def _job(fields: list[str]) -> Job:
-    id_, user, partitions, state, nodes, left, limit, min_nodes, min_cpus, memory, constraint, wanted = fields
-    limited = (_seconds(limit) or _NO_LIMIT) < _NO_LIMIT
-    return Job(
-        id=id_,
-        user=user,
-        partitions=tuple(partitions.split(",")),
-        state=state,
-        nodes=expand(nodes),
-        left=_seconds(left) if limited else None,
-        limit=_seconds(limit) if limited else None,
-        min_nodes=_number(min_nodes),
-        min_cpus=_number(min_cpus),
-        min_memory=_mebibytes(memory),
-        constraint="" if constraint == "(null)" else constraint,
-        wanted_nodes=expand("" if wanted == "(null)" else wanted),
-    )
-
-
-def _seconds(text: str) -> int | None:
-    """None as well for what squeue has no number for (`NOT_SET`, `INVALID`)."""
-    return seconds(text) if re.fullmatch(r"[\d:-]*\d[\d:-]*", text) else None
-
-
-def _number(text: str) -> int:
-    """The least that a number or a range may mean."""
-    found = re.match(r"\d+", text)
-    return int(found[0]) if found else 0
-
-
-def _mebibytes(text: str) -> float:
-    found = _MEMORY.match(text)
-    return float(found[1]) * _UNITS[found[2]] if found else 0.0
+    """The jobs in what squeue printed, but those that only clean up. Raises Failure."""
+    try:
+        return tuple(job for job in JOBS.read(printed) if job.state != ENDED)
+    except NotUnderstoodError as error:
+        raise Failure(f"squeue: {error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -13,8 +13,9 @@ from typing import Any
 from cli.health.present import printable
 from cli.kubectl.client import LOG_IN, Kubectl, complaint
 from cli.kubectl.questions import DATABASE, put
-from cli.safety.queue import SEPARATOR, task_ids
 from cli.status.configuration import STATE_FILE
+from images.common.slurm_jobs import PENDING, RUNNING, Job, JobList
+from images.common.slurm_records import NotUnderstoodError
 from slurm.names import CONFINEMENT
 
 SECONDS = 10
@@ -32,10 +33,8 @@ _FIRST = {
     "nodes": "sinfo --all --Node --noheader "
     f"--Format='NodeHost:|,StateLong:|,Timestamp:|,User:|,Reason:|,Extra:{END}' 2>&1",
 }
-_THEN = {
-    "queue": "SLURM_BITSTR_LEN=0 squeue --all --noheader "
-    f"-O 'JobArrayID:{SEPARATOR},State:{SEPARATOR},Reason:{SEPARATOR},EligibleTime:'",
-}
+_JOBS = JobList("id", "state", "reason", "eligible")
+_THEN = {"queue": _JOBS.shell}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,12 +100,17 @@ def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool) -> Answers:
     lines = {line.removeprefix("\n") for line in said.split(END)}
     nodes = tuple(node_of(line) for line in sorted(lines) if line.count("|") >= _SEPARATORS)
     code, text = answers.get("queue", (124, ""))
+    queue, clock = None, answers.get("clock", (1, ""))[1]
+    try:
+        now = float(clock) if clock.isdecimal() else datetime.now(UTC).timestamp()
+        queue = None if code else queue_of(_JOBS.read(text), now)
+    except NotUnderstoodError as error:
+        unread["queue"] = f"squeue: {error}"
     if code:
         unread["queue"] = f"squeue: exit status {code}" if code != _LATE else f"squeue: no answer within {_EACH} s"
-    clock = answers.get("clock", (1, ""))[1]
     return Answers(
         nodes=nodes,
-        queue=None if code else queue_of(text, float(clock) if clock.isdecimal() else datetime.now(UTC).timestamp()),
+        queue=queue,
         configuration=state,
         slurmdbd_answers=answers[DATABASE][0] == 0 if DATABASE in answers else None,
         unread=unread,
@@ -136,36 +140,23 @@ def node_of(line: str) -> SlurmNode:
     )
 
 
-def queue_of(printed: str, now: float) -> Queue:
-    """The queue as squeue prints it; `now` by the controller's clock, in seconds since 1970."""
+def queue_of(jobs: Iterable[Job], now: float) -> Queue:
+    """The queue in numbers; `now` by the controller's clock, in seconds since 1970."""
     states: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    begun: list[float] = []
-    for line in printed.splitlines():
-        id_, state, reason, eligible = (*line.split(SEPARATOR), "", "", "")[:4]
-        if not state:
-            continue
-        count = sum(1 for _ in task_ids(id_))
-        states[state] += count
-        if state == "PENDING":
-            reasons[reason or "None"] += count
-            begun += _at(eligible)
-    waits = [int(now - at) for at in begun if at <= now]
+    waits: list[int] = []
+    for job in jobs:
+        states[job.base_state] += job.tasks
+        if job.waits:
+            reasons[job.reason or "None"] += job.tasks
+            waits += [int(now - job.eligible)] if job.eligible is not None and job.eligible <= now else []
     return Queue(
-        running=states["RUNNING"],
-        pending=states["PENDING"],
-        other=states.total() - states["RUNNING"] - states["PENDING"],
+        running=states[RUNNING],
+        pending=states[PENDING],
+        other=states.total() - states[RUNNING] - states[PENDING],
         reasons=dict(reasons.most_common()),
         longest_wait=max(waits, default=None),
     )
-
-
-def _at(time: str) -> list[float]:
-    """One moment, or none: a job that is held has no time from which it may begin."""
-    try:
-        return [datetime.fromisoformat(time.strip()).replace(tzinfo=UTC).timestamp()]
-    except ValueError:
-        return []
 
 
 def is_down(state: str) -> bool:

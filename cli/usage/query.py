@@ -16,8 +16,8 @@ from cli.kubectl.client import (
     in_controller,
     slurmdbd_answers,
 )
-from cli.usage.records import RecordError, Run, parse_runs, sacct_command
 from config.cluster import ClusterConfig
+from images.common.slurm_runs import RecordError, Run, parse_runs, runs_between
 
 Records = TypeVar("Records")
 
@@ -42,8 +42,9 @@ def refuse_without_accounting(config: ClusterConfig) -> None:
 
 
 def read_runs(kubectl: Kubectl, namespace: str, start: datetime, end: datetime) -> list[Run]:
-    """All runs of jobs between two times. Raises Failure with sacct's own message."""
-    return ask_sacct(kubectl, namespace, sacct_command(start, end), parse_runs)
+    """Jobs that have run between two times, that time of them. Raises Failure with sacct's own message."""
+    found = ask_sacct(kubectl, namespace, runs_between(start, end, whole=False), parse_runs)
+    return [run for run in found if run.has_run]
 
 
 def ask_sacct(

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from cli.usage.records import Run
 from cli.usage.times import intervals
+from images.common.slurm_runs import Run
 
 DIMENSIONS = ("account", "user")
 
@@ -52,7 +52,7 @@ class _Sum:
 
     def add(self, run: Run, share: float) -> None:
         """Count a part of a run."""
-        self.jobs.add(run.job)
+        self.jobs.add(run.number)
         self.cpu_seconds += run.seconds * share * run.cpus
         self.gpu_seconds += run.seconds * share * run.gpus
 
@@ -95,16 +95,16 @@ def _shares(
 
     sacct has cut the run to the report's time already; a second more or less, by its clock, goes to the edge.
     """
-    length = (run.end - run.start).total_seconds()
-    first = max(bisect_right(begins, run.start) - 1, 0)
+    length = (run.ended - run.began).total_seconds()
+    first = max(bisect_right(begins, run.began) - 1, 0)
     if length <= 0:
         return [(first, 1.0)]
     found: list[tuple[int, float]] = []
     for index in range(first, len(spans)):
-        begin = run.start if index == first else spans[index][0]
-        until = run.end if index == len(spans) - 1 else min(run.end, spans[index][1])
+        begin = run.began if index == first else spans[index][0]
+        until = run.ended if index == len(spans) - 1 else min(run.ended, spans[index][1])
         if until > begin:
             found.append((index, (until - begin).total_seconds() / length))
-        if run.end <= spans[index][1]:
+        if run.ended <= spans[index][1]:
             break
     return found

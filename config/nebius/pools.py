@@ -87,8 +87,9 @@ def whole_gibibytes(where: str, size: str) -> Iterator[Problem]:
 
 def _labels_and_taints(where: str, pool: WorkerPool) -> Iterator[Problem]:
     for key in pool.labels:
-        if key.startswith(_OWN_KEY):
-            yield Problem(f"{where}.labels", f"has {key!r}, which we set ourselves; choose another key")
+        if key.startswith(_OWN_KEY) or "kubernetes.io" in key or "k8s.io" in key:
+            message = f"has {key!r}, which we set ourselves or the service ignores; choose another key"
+            yield Problem(f"{where}.labels", message)
     seen: set[tuple[str, str]] = set()
     for taint in pool.taints:
         if taint.key.startswith(_OWN_KEY) or taint.key == _GPU_TAINT:

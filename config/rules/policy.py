@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 
 from config.errors import Problem, unknown_name
-from config.rules.circles import circles
 from config.rules.stack_file import Sections
 from config.sections.partitions import Partition
 from config.sections.policy import Account, Association, Qos
@@ -36,9 +36,20 @@ def _parents(accounts: Mapping[str, Account], names: list[str]) -> Iterator[Prob
         if account.parent is not None and account.parent not in names:
             message = unknown_name(account.parent, names, what="an account of slurmstack:accounts")
             yield Problem(f"accounts.{name}.parent", message)
-    for circle in circles({name: [account.parent] if account.parent else [] for name, account in accounts.items()}):
+    circle = _circle({name: [account.parent] if account.parent else [] for name, account in accounts.items()})
+    if circle:
         message = f"is a circle of parents: {' -> '.join(circle)}; give one of these accounts another parent, or none"
         yield Problem(f"accounts.{circle[0]}.parent", message)
+
+
+def _circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
+    """The first circle of a directed graph, from a name to itself again; empty where there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        around: list[str] = error.args[1][::-1]
+        return around
+    return []
 
 
 def _association(
@@ -114,7 +125,8 @@ def _preempted(qos: Mapping[str, Qos], qos_names: list[str]) -> Iterator[Problem
         if name in one.preempt:
             yield Problem(f"qos.{name}.preempt", "names the QOS itself; remove it")
     graph = {name: [other for other in one.preempt if other != name] for name, one in qos.items()}
-    for circle in circles(graph):
+    circle = _circle(graph)
+    if circle:
         message = f"is a circle of preemption: {' -> '.join(circle)}; Slurm refuses that, take one of these out"
         yield Problem(f"qos.{circle[0]}.preempt", message)
 

@@ -14,11 +14,9 @@ from config.sections.dashboard import Dashboard
 from config.sections.jail import Jail
 from config.sections.monitoring import Monitoring
 from config.sections.network_policies import NetworkPolicies
-from config.sections.partitions import Partition
-from config.sections.policy import Qos
 from config.sections.rest import Rest
 from config.sections.scheduling import JobSubmit
-from config.sections.services import CUDA_VERSIONS, LEAST_WITH_CUDA, NO_CUDA, Cluster, ImageRole, Images
+from config.sections.services import CUDA_VERSIONS, LEAST_WITH_CUDA, NO_CUDA, Cluster, Images
 from config.sections.slurm import Slurm
 from config.times import longer
 
@@ -28,38 +26,28 @@ _OFF = "needs accounting, and accounting.enabled is false; set it to true, or re
 
 
 def accounting_problems(sections: Sections) -> Iterator[Problem]:
-    """Policy without accounting, accounting without policy, two databases at once."""
+    """Policy without accounting, accounting without policy."""
     accounting: Accounting | None = sections.get("accounting")
     if accounting is None:
         return
     if not accounting.enabled:
-        yield from _without_accounting(accounting, sections)
+        yield from _without_accounting(sections)
     elif accounting.enforce is not None:
         yield from _enforcement(accounting, sections)
-    database = accounting.database
-    if database.external is not None:
-        for field in sorted(database.model_fields_set - {"external"}):
-            if getattr(database, field) is not None:
-                message = "is for a MariaDB in the cluster, and external names another server; remove one of them"
-                yield Problem(f"accounting.database.{field}", message)
     yield from slurmdbd_setting_problems(accounting)
 
 
-def _without_accounting(accounting: Accounting, sections: Sections) -> Iterator[Problem]:
-    for section in ("accounts", "qos", "reservations", "priority"):
+def _without_accounting(sections: Sections) -> Iterator[Problem]:
+    """Limits and access that nothing would hold to."""
+    for section in ("accounts", "qos", "reservations"):
         if sections.names(section):
             yield Problem(section, _OFF)
-    for field in ("enforce", "prune"):
-        if getattr(accounting, field):
-            yield Problem(f"accounting.{field}", _OFF)
     for section, fields in (
-        ("users", ("accounts", "default_account", "admin_level")),
+        ("users", ("accounts", "default_account")),
         ("partitions", ("allow_accounts", "deny_accounts", "allow_qos", "deny_qos", "qos")),
     ):
         for name, one in sections.get(section).items():
-            for field in fields:
-                if getattr(one, field) != type(one).model_fields[field].get_default(call_default_factory=True):
-                    yield Problem(f"{section}.{name}.{field}", _OFF)
+            yield from (Problem(f"{section}.{name}.{field}", _OFF) for field in fields if getattr(one, field))
     preemption = sections.get("preemption")
     if preemption is not None and preemption.type == "qos":
         yield Problem("preemption.type", f"qos {_OFF}")
@@ -82,61 +70,24 @@ def _enforcement(accounting: Accounting, sections: Sections) -> Iterator[Problem
                 if getattr(partition, field):
                     message = f"has no effect, as {where} lacks associations; add it there, or remove this"
                     yield Problem(f"partitions.{name}.{field}", message)
-    if "nosteps" in wanted and "nojobs" in wanted:
-        yield Problem(where, "has nojobs, which says nosteps too; remove nosteps")
 
 
 def submit_problems(sections: Sections) -> Iterator[Problem]:
-    """Rules that can never matter, or that refuse everything."""
-    rules: JobSubmit | None = sections.get("job_submit")
-    partitions: Mapping[str, Partition] = sections.get("partitions")
-    for name, partition in partitions.items():
-        if partition.default_time is not None and longer(partition.default_time, partition.max_time):
-            message = f"{partition.default_time} is longer than max_time, {partition.max_time}"
-            yield Problem(f"partitions.{name}.default_time", message)
-    if rules is None:
-        return
-    if rules.default_time is not None:
-        yield from _default_time(rules.default_time, partitions)
+    """Default times that are longer than the longest, and a rule that refuses everything."""
+    rules: JobSubmit = sections.get("job_submit") or JobSubmit()
+    for name, partition in sections.get("partitions").items():
+        default = partition.default_time or rules.default_time
+        if default is not None and longer(default, partition.max_time):
+            where = f"partitions.{name}.default_time" if partition.default_time else "job_submit.default_time"
+            message = f"{default} is longer than the max_time of the partition {name!r}, {partition.max_time}; take "
+            yield Problem(where, message + f"less, or set partitions.{name}.default_time")
     if rules.require_account and not sections.names("accounts"):
         message = "is set, but no accounts are declared that a job could name; declare them in slurmstack:accounts"
         yield Problem("job_submit.require_account", message)
-    if rules.gpus_only_in_gpu_partitions:
-        yield from _gpu_rule(sections, partitions)
-
-
-def _default_time(default: str, partitions: Mapping[str, Partition]) -> Iterator[Problem]:
-    where = "job_submit.default_time"
-    if partitions and all(partition.default_time is not None for partition in partitions.values()):
-        yield Problem(where, "never matters: every partition has a default_time of its own; remove it")
-    for name, partition in partitions.items():
-        if partition.default_time is None and longer(default, partition.max_time):
-            message = (
-                f"{default} is longer than the max_time {partition.max_time} of the partition {name!r}; take less, or "
-                f"set partitions.{name}.default_time"
-            )
-            yield Problem(where, message)
-
-
-def _gpu_rule(sections: Sections, partitions: Mapping[str, Partition]) -> Iterator[Problem]:
-    where = "job_submit.gpus_only_in_gpu_partitions"
-    pools = sections.get("worker_nodes")
-    if set(pools) != set(sections.names("worker_nodes")):
-        return
-    if not has_gpus(sections):
-        yield Problem(where, "never matters: no pool has GPUs (worker_nodes.<pool>.resources.gpus)")
-        return
-    members = [partition.pools for partition in partitions.values()] or [tuple(pools)]
-    known = [[bool(pools[name].resources.gpus.count) for name in names if name in pools] for names in members]
-    if all(any(gpus) and not all(gpus) for gpus in known):
-        message = (
-            "never matters: every partition has nodes with and without GPUs; make partitions of pools with GPUs only"
-        )
-        yield Problem(where, message)
 
 
 def rest_problems(sections: Sections) -> Iterator[Problem]:
-    """Keys of the Service and of the certificate that have no effect with the others, and what the API needs."""
+    """What the API needs, and ranges that nothing would hold to."""
     rest: Rest | None = sections.get("rest")
     if rest is None:
         return
@@ -147,14 +98,10 @@ def rest_problems(sections: Sections) -> Iterator[Problem]:
             "needs accounting.enabled: without accounting, Slurm stops for good when somebody cancels another's job"
         )
         yield Problem("rest.enabled", f"{message} through the API")
-    if rest.node_port is not None and rest.service_type != "NodePort":
-        yield Problem("rest.node_port", "is only for service_type NodePort")
     policies: NetworkPolicies | None = sections.get("network_policies")
     if rest.source_ranges and rest.service_type != "LoadBalancer" and policies is not None and not policies.enabled:
         message = "has no effect: only network policies could enforce it, and network_policies.enabled is false"
         yield Problem("rest.source_ranges", message)
-    if rest.tls.names and rest.tls.secret is not None:
-        yield Problem("rest.tls.names", "has no effect on a certificate of your own (tls.secret); remove it")
 
 
 def dashboard_problems(sections: Sections) -> Iterator[Problem]:
@@ -201,7 +148,7 @@ def network_problems(sections: Sections) -> Iterator[Problem]:
 
 
 def image_problems(sections: Sections) -> Iterator[Problem]:
-    """What is in the jail's image, and digests of some daemons and not of others: these could be of two versions."""
+    """What is in the jail's image."""
     images: Images | None = sections.get("images")
     slurm: Slurm | None = sections.get("slurm")
     if images is not None and slurm is not None and images.jail.cuda and slurm.version not in CUDA_VERSIONS:
@@ -210,29 +157,10 @@ def image_problems(sections: Sections) -> Iterator[Problem]:
     if images is not None and images.jail.cuda and jail and parse_bytes(jail.size) < parse_bytes(LEAST_WITH_CUDA):
         yield Problem("jail.size", f"{jail.size} is too small for a jail with CUDA (images.jail.cuda), which has 6.2 "
                       f"GB before anybody has written a file; at least {LEAST_WITH_CUDA}")  # fmt: skip
-    accounting: Accounting | None = sections.get("accounting")
-    rest: Rest | None = sections.get("rest")
-    if images is None or accounting is None or rest is None or "controller" not in images.digests:
-        return
-    needed: list[ImageRole] = []
-    if accounting.enabled:
-        needed += ["accounting"] if accounting.database.external is not None else ["accounting", "database"]
-    if rest.enabled:
-        needed += ["rest"]
-    monitoring: Monitoring | None = sections.get("monitoring")
-    if monitoring is not None and monitoring.is_on:
-        needed += ["exporter", "monitoring"] if monitoring.install else ["exporter"]
-    missing = [role for role in needed if role not in images.digests]
-    if missing:
-        message = (
-            f"pins the controller but not {' and '.join(missing)}, which this stack runs too; run "
-            f"`slurmstack images push --pin`, or remove the digests"
-        )
-        yield Problem("images.digests", message)
 
 
 def limit_problems(sections: Sections) -> Iterator[Problem]:
-    """Limits that contradict each other or name what the cluster does not have."""
+    """Limits of what the cluster does not have."""
     licenses = sections.names("licenses")
     unknown = "worker_nodes" not in sections.valid
     there = {"gpu": has_gpus(sections) or unknown, "shard": has_shards(sections) or unknown}
@@ -242,8 +170,6 @@ def limit_problems(sections: Sections) -> Iterator[Problem]:
         types = frozenset()
     for where, resource in named_resources(sections.get):
         yield from _resource(where, resource, licenses, there, types)
-    for name, one in sections.get("qos").items():
-        yield from _qos_limits(f"qos.{name}", one)
 
 
 _GENERIC = {
@@ -267,16 +193,3 @@ def _resource(
     elif kind == "gres" and not there.get(generic, False):
         what = _GENERIC.get(generic, "nodes have no generic resource but gpu and shard")
         yield Problem(where, f"names {resource!r}, and {what}; remove it")
-
-
-def _qos_limits(where: str, qos: Qos) -> Iterator[Problem]:
-    """What no job can fulfil, and what has no effect."""
-    for resource, least in qos.min_tres_per_job.items():
-        for field in ("max_tres_per_job", "max_tres_per_user", "max_tres_per_account", "grp_tres"):
-            most = getattr(qos, field).get(resource)
-            if most is not None and least > most:
-                message = f"asks for {resource}={least} at least, and {field} allows {most}: no job could run"
-                yield Problem(f"{where}.min_tres_per_job", message)
-    if qos.usage_threshold is not None and "EnforceUsageThreshold" not in qos.flags:
-        message = "has no effect without the flag EnforceUsageThreshold; add it to flags, or remove this"
-        yield Problem(f"{where}.usage_threshold", message)

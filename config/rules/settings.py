@@ -1,7 +1,7 @@
 """What must hold between settings given key by key and the sections that write the same keys.
 
-A setting wins over a default of ours. Where the stack file itself says the same thing twice, nobody can know which one
-was meant, so that is refused.
+A setting wins over a default of ours. Refused is what would cut the cluster off, or let a limit not hold, and what the
+stack file itself says twice: nobody can know which one was meant.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ _SAME = {
     "prioritydecayhalflife": "priority.decay_half_life",
     "priorityusageresetperiod": "priority.usage_reset_period",
     "prioritymaxage": "priority.max_age",
-    "prioritycalcperiod": "priority.calc_period",
-    "priorityfavorsmall": "priority.favor_small",
     "priorityweightfairshare": "priority.weights.fairshare",
     "priorityweightqos": "priority.weights.qos",
     "priorityweightpartition": "priority.weights.partition",
@@ -51,11 +49,9 @@ _SAME = {
 }
 """Keys of slurm.conf and the fields that write them."""
 
-UNKILLABLE = 330
-"""Seconds of UnkillableStepTimeout at least: slurmstepd waits 300 s for an srun that does not take its output."""
-
 _OF_THE_WORKER = ("proctracktype", "taskplugin", "jobacctgathertype")
 """Keys that each worker decides about by its machine, where it holds jobs to what they asked for."""
+
 
 _SAME_IN_PARTITIONS = {
     "nodes": "pools",
@@ -103,20 +99,9 @@ def _setting(key: str, sections: Sections) -> Iterator[Problem]:
             f"confinement: off in {', '.join(f'worker_nodes.{name}' for name in confining)}"
         )
         yield Problem("slurm.settings", message)
-    yield from _unkillable(key, sections)
     field = _SAME.get(key.lower())
     if field is not None and _is_written(field, sections):
         yield Problem("slurm.settings", f"has the key {key!r}, and {field} says the same thing; remove one of them")
-
-
-def _unkillable(key: str, sections: Sections) -> Iterator[Problem]:
-    value = str(sections.get("slurm").settings[key])
-    if key.lower() == "unkillablesteptimeout" and not (value.isdecimal() and int(value) >= UNKILLABLE):
-        message = (
-            f"has {key}={value}, and slurmstepd waits 300 s for a job's own srun that somebody has stopped: any user "
-            f"could have a node drained; make it {UNKILLABLE} at least, or remove it"
-        )
-        yield Problem("slurm.settings", message)
 
 
 def _is_written(path: str, sections: Sections) -> bool:
@@ -212,13 +197,6 @@ _DBD_KEYS = {
     "storageport": "accounting.database.external.port",
     "storageuser": "accounting.database.external.user",
     "storageloc": "accounting.database.external.name",
-    "purgeeventafter": "accounting.retention.events",
-    "purgejobafter": "accounting.retention.jobs",
-    "purgeresvafter": "accounting.retention.reservations",
-    "purgestepafter": "accounting.retention.steps",
-    "purgesuspendafter": "accounting.retention.suspends",
-    "purgetxnafter": "accounting.retention.transactions",
-    "purgeusageafter": "accounting.retention.usage",
 }
 
 

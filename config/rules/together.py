@@ -31,11 +31,10 @@ from config.rules.services import (
 )
 from config.rules.settings import setting_problems
 from config.rules.stack_file import Sections
-from config.rules.volumes import ignored_problems, mount_problems, root_problems, shared_memory_problems
+from config.rules.volumes import filesystem_problems, mount_problems, shared_memory_problems
 from config.sections.cloud import Cloud
 from config.sections.health import Health
 from config.sections.partitions import Partition
-from config.sections.rest import Rest
 from config.sections.services import Cluster, Login
 from config.sections.workers import WorkerPool
 
@@ -51,15 +50,8 @@ def cross_check(valid: Mapping[str, Any], written: Mapping[str, Any], now: datet
 
 def _login(sections: Sections) -> Iterator[Problem]:
     login: Login | None = sections.get("login")
-    if login is not None and login.node_port is not None and login.service_type != "NodePort":
-        yield Problem("login.node_port", "is only for service_type NodePort")
     if login is not None and login.source_ranges and login.service_type != "LoadBalancer":
         yield Problem("login.source_ranges", "is only for service_type LoadBalancer")
-    rest: Rest | None = sections.get("rest")
-    if login is None or rest is None or login.node_port is None or not rest.enabled:
-        return
-    if rest.node_port == login.node_port:
-        yield Problem("rest.node_port", "is login.node_port, too: a machine's port leads to one Service")
 
 
 def _cloud(sections: Sections) -> Iterator[Problem]:
@@ -67,7 +59,7 @@ def _cloud(sections: Sections) -> Iterator[Problem]:
     if isinstance(cloud, NebiusCloud):
         yield from nebius_problems(cloud, sections)
     elif cloud is not None:
-        yield from ignored_problems(sections)
+        yield from filesystem_problems(sections)
         if cloud.kubeconfig is not None and cloud.context is None:
             message = "is of no use without a context; set cloud.context too (`kubectl config get-contexts` lists them)"
             yield Problem("cloud.kubeconfig", message)
@@ -85,11 +77,7 @@ def _pools(sections: Sections) -> Iterator[Problem]:
         if stem != name and stem in names:
             message = f"is also the name of a node of the pool {stem!r}, and Slurm allows a name only once"
             yield Problem(f"worker_nodes.{name}", message)
-    health: Health | None = sections.get("health")
     for name, pool in pools.items():
-        if pool.resources.gpus.job_files and health is not None and not health.enabled:
-            message = "is true, and health.enabled is false: the prolog writes these files. Remove one of them"
-            yield Problem(f"worker_nodes.{name}.resources.gpus.job_files", message)
         for feature in pool.features:
             if feature != name and feature in names:
                 message = f"{feature!r} is the name of another pool, whose partitions would take these nodes too: "
@@ -166,7 +154,6 @@ _RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     image_problems,
     setting_problems,
     mount_problems,
-    root_problems,
     shared_memory_problems,
     default_memory_problems,
     confinement_problems,

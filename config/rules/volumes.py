@@ -1,4 +1,4 @@
-"""What must hold for volumes and machines on any cloud: paths that do not hide each other, keys that have an effect."""
+"""What must hold for volumes on any cloud: paths that do not hide each other, data that is where it was meant to be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from config.errors import Problem
 from config.rules.stack_file import Sections
 from config.sections.accounting import Accounting
 from config.sections.jail import Jail
-from config.sections.machines import Machines
 from config.sections.storage import Mount
 from config.sections.workers import WorkerPool
 
@@ -32,25 +31,6 @@ def mount_problems(sections: Sections) -> Iterator[Problem]:
                 yield Problem(where, message)
 
 
-def root_problems(sections: Sections) -> Iterator[Problem]:
-    """What is carried into a root that is not named, from itself, or to where a mount hides it."""
-    jail: Jail | None = sections.get("jail")
-    if jail is None:
-        return
-    if jail.carry and jail.root is None:
-        message = "is what a new root gets from another one, and none is named; set jail.root, or remove this"
-        yield Problem("jail.carry", message)
-    if jail.carry_from is not None and not jail.carry:
-        yield Problem("jail.carry_from", "has no effect without jail.carry; name paths there, or remove this")
-    if jail.carry_from is not None and jail.carry_from == jail.root:
-        message = f"is the root itself, {jail.root!r}; name another one, or leave it out for the first one"
-        yield Problem("jail.carry_from", message)
-    for path in jail.carry:
-        for name, mount in sections.get("mounts").items():
-            if PurePosixPath(mount.path) in (PurePosixPath(path), *PurePosixPath(path).parents):
-                yield Problem("jail.carry", f"{path} is on the mount {name!r}, which all roots see; remove it here")
-
-
 def shared_memory_problems(sections: Sections) -> Iterator[Problem]:
     """`/dev/shm` is part of the pod's memory."""
     pools: Mapping[str, WorkerPool] = sections.get("worker_nodes")
@@ -62,17 +42,8 @@ def shared_memory_problems(sections: Sections) -> Iterator[Problem]:
             yield Problem(f"worker_nodes.{name}.shared_memory", message)
 
 
-_IGNORED = "has no effect on a cluster that is already there, only with cloud.kind nebius; remove it"
-
-
-def ignored_problems(sections: Sections) -> Iterator[Problem]:
-    """Keys for clouds that make machines and file systems, in a stack on a cluster that is already there."""
-    for name, pool in sections.get("worker_nodes").items():
-        for field in sorted(pool.model_fields_set & Machines.model_fields.keys() - {"preemptible"}):
-            yield Problem(f"worker_nodes.{name}.{field}", f"{_IGNORED} (node_selector and tolerations choose machines)")
-        if pool.preemptible and not pool.is_elastic:
-            message = f"does nothing for a pool of a fixed size; write size: {{min: 0, max: {pool.most}}}, or remove it"
-            yield Problem(f"worker_nodes.{name}.preemptible", message)
+def filesystem_problems(sections: Sections) -> Iterator[Problem]:
+    """File systems of a cloud, in a stack on a cluster that is already there: the data would lie elsewhere."""
     accounting: Accounting | None = sections.get("accounting")
     jail: Jail | None = sections.get("jail")
     volumes = {"jail": jail, "jail.homes": jail and jail.homes, "controller": sections.get("controller")}
@@ -80,4 +51,5 @@ def ignored_problems(sections: Sections) -> Iterator[Problem]:
     volumes |= {f"mounts.{name}": mount for name, mount in sections.get("mounts").items()}
     for where, volume in volumes.items():
         if volume is not None and "filesystem" in volume.model_fields_set and volume.filesystem is not None:
-            yield Problem(f"{where}.filesystem", f"{_IGNORED} (storage_class chooses the storage)")
+            message = "is for clouds with file systems of their own, and this cluster is already there; remove it "
+            yield Problem(f"{where}.filesystem", message + "(storage_class chooses the storage)")

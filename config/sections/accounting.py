@@ -93,25 +93,17 @@ class Database(Section):
 
 
 class Retention(Section):
-    """How long slurmdbd keeps records. What is older is purged for good, once a day, hour or month as the unit says."""
+    """How long slurmdbd keeps records. What is older is purged for good, once a day, hour or month as the unit says.
+
+    Of other records `settings` tell another age than ours: `PurgeEventAfter`, `PurgeResvAfter`, `PurgeSuspendAfter` (12
+    months) and `PurgeTXNAfter` (24 months).
+    """
 
     jobs: Age | None = "24months"
     """Jobs (`PurgeJobAfter`). null: for ever, here and below."""
 
     steps: Age | None = "6months"
     """Job steps (`PurgeStepAfter`)."""
-
-    events: Age | None = "12months"
-    """Node events (`PurgeEventAfter`)."""
-
-    reservations: Age | None = "12months"
-    """Reservations (`PurgeResvAfter`)."""
-
-    suspends: Age | None = "12months"
-    """Suspensions of jobs (`PurgeSuspendAfter`)."""
-
-    transactions: Age | None = "24months"
-    """Changes of policy (`PurgeTXNAfter`)."""
 
     usage: Age | None = None
     """Summed usage (`PurgeUsageAfter`). It is small, and fair share and reports are made from it."""
@@ -134,8 +126,8 @@ class Accounting(Section):
     once `accounts` are declared; nothing before, so that everybody may run jobs."""
 
     max_submit_jobs: int = Field(default=20_000, ge=1, le=2_000_000_000, strict=True)
-    """Jobs that a user may have queued and running in an account, unless it or one above has a `max_submit_jobs`; the
-    tasks of an array count. Holds where limits are enforced, so by default once `accounts` are declared. The whole
+    """Jobs that a user may have queued and running in an account, unless it or one above has a `max_submit_jobs`. The
+    tasks of an array count. It holds where limits are enforced, so by default once `accounts` are declared. The whole
     cluster takes 100,000 jobs at a time (`MaxJobCount`)."""
 
     prune: bool = Field(default=False, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
@@ -13,10 +13,11 @@ from config.names import SecretName
 from config.servers import check_server
 from config.times import Span, span_of
 
-_FIELDS: Final = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 6))
-"""Of a schedule, with the numbers that each may have. Kubernetes knows Sunday as 0 alone."""
+_MOST = (59, 23, 31, 12, 6)
+"""In the fields of a schedule. Kubernetes knows Sunday as 0 alone."""
 
-_FIELD = re.compile(r"(\*|[0-9]{1,2}(-[0-9]{1,2})?)(/[0-9]{1,2})?")
+_PART = r"(\*|[0-9]{1,2}(-[0-9]{1,2})?)(/[1-9][0-9]?)?"
+_FIELD = re.compile(rf"{_PART}(,{_PART})*")
 _BUCKET = re.compile(r"^(?!.*[.]{2})(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
 _PREFIX = re.compile(r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$")
 _ENDPOINT = re.compile(r"^https?://[A-Za-z0-9.:\[\]-]+$")
@@ -25,39 +26,14 @@ _PATH = re.compile(r"^(/(?![.]{1,2}(/|$))[^/*?\[\]\\\x00-\x1f\x7f]+)+$")
 
 def _schedule(text: str) -> str:
     fields = text.split()
-    if len(fields) != len(_FIELDS):
+    for field, most in zip(fields, _MOST, strict=False):
+        if not _FIELD.fullmatch(field) or any(int(number) > most for number in re.findall("[0-9]+", field)):
+            raise ValueError(
+                f"has {field!r} where a number from 0 to {most} belongs, '*', or 1-5, each also with /STEP"
+            )
+    if len(fields) != len(_MOST):
         raise ValueError("is not a schedule: five fields (minute, hour, day, month, weekday), such as '0 2 * * *'")
-    for field, (name, least, most) in zip(fields, _FIELDS, strict=True):
-        for part in field.split(","):
-            if not _FIELD.fullmatch(part):
-                raise ValueError(f"has {part!r} for its {name}: a number, '*', a range 1-5, each also with /STEP")
-            span, _, step = part.partition("/")
-            numbers = [int(number) for number in span.split("-")] if span != "*" else []
-            if any(not least <= number <= most for number in numbers) or numbers != sorted(numbers):
-                raise ValueError(f"has {part!r} for its {name}, which goes from {least} to {most}")
-            if step and int(step) == 0:
-                raise ValueError(f"has {part!r} for its {name}: a step is 1 at least")
-    _, _, days, months, weekdays = fields
-    # Kubernetes' cron: with a star in either of the two, both must be right, else one of them.
-    if {"*", "*/1"} & {*weekdays.split(",")} and min(_numbers(days, 1, 31)) > max(
-        _DAYS[month - 1] for month in _numbers(months, 1, 12)
-    ):
-        raise ValueError(f"has {days!r} for its day, which no month of {months!r} has: it would never come")
     return " ".join(fields)
-
-
-_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-
-
-def _numbers(field: str, least: int, most: int) -> list[int]:
-    """Those that a field names."""
-    found: set[int] = set()
-    for part in field.split(","):
-        span, _, step = part.partition("/")
-        first, _, last = (f"{least}-{most}" if span == "*" else span).partition("-")
-        end = int(last) if last else most if step else int(first)
-        found |= set(range(int(first), end + 1, int(step or 1)))
-    return sorted(found)
 
 
 def _server(url: str) -> str:
@@ -150,9 +126,6 @@ class Backup(Section):
 
     time_limit: Annotated[Span, span_of(60, 7 * 86_400)] = "12h"
     """How long a backup may take before it is given up."""
-
-    rehearse_every: Annotated[Span, span_of(86_400, 366 * 86_400)] = "30d"
-    """How old the last `slurmstack backup rehearse` that ended well may be until the alert BackupUnrehearsed fires."""
 
     cpu: Cpu = "100m"
     """CPU that a backup asks Kubernetes for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from config.base import Cpu, Memory, Section
+from config.base import Section
 
 
 class Dashboard(Section):
@@ -12,7 +12,3 @@ class Dashboard(Section):
 
     enabled: bool = Field(default=False, strict=True)
     """Whether there is a page, at `/dashboard/` of the REST API, which must be there too (`rest.enabled`)."""
-    cpu: Cpu = "20m"
-    """CPU that it asks Kubernetes for, in each pod of the REST API."""
-    memory: Memory = "64Mi"
-    """Memory that it asks Kubernetes for, likewise; at least 32Mi."""

@@ -48,58 +48,11 @@ def _thresholds(thresholds: dict[str, dict[str, float]]) -> dict[str, dict[str, 
     _known(thresholds, CHECKS, "a check")
     for check, limits in thresholds.items():
         _known(limits, CHECKS[check], f"a threshold of {check}" if CHECKS[check] else f"a threshold: {check} has none")
-        for name, limit in limits.items():
-            for ending, (most, unit) in _MOST.items():
-                if name.endswith(ending) and limit > most:
-                    raise ValueError(f"of {check}: {name} ({limit:g}) is more than {most}{unit}")
-        for warn, fail in WARN_AND_FAIL.get(check, ()):
-            if warn[0] in limits or fail[0] in limits:
-                _in_order(check, *((name, limits.get(name, default), name in limits) for name, default in (warn, fail)))
     return thresholds
-
-
-def _in_order(check: str, warn: tuple[str, float, bool], fail: tuple[str, float, bool]) -> None:
-    """Name, value, and whether the stack file has it. Of what is counted, the first may be a failure."""
-    counted = not fail[0].endswith(tuple(_MOST))
-    if warn[1] < fail[1] or (counted and warn[1] == fail[1] > 0):
-        return
-    low, high = (f"{name} ({value:g}{'' if said else ', its default'})" for name, value, said in (warn, fail))
-    raise ValueError(f"of {check}: {low} has to be {'at most' if counted else 'less than'} {high}")
-
-
-_MOST: Final = {"_percent": (100, " %"), "_seconds": (2_592_000, " (30 days), which is surely a slip")}
-"""How much a threshold may be, by how its name ends."""
-
-WARN_AND_FAIL: Final[Mapping[str, tuple[tuple[tuple[str, float], tuple[str, float]], ...]]] = {
-    "disks": (
-        (("warn_percent", 90), ("fail_percent", 95)),
-        (("warn_inodes_percent", 90), ("fail_inodes_percent", 95)),
-    ),
-    "filesystem": ((("warn_seconds", 0.5), ("fail_seconds", 2)),),
-    "infiniband": ((("warn_downs_per_hour", 1), ("fail_downs_per_hour", 3)),),
-}
-"""Check -> thresholds with their defaults (images/health/checks): what is told has to come before what is drained
-for."""
 
 
 CONDITION: Final = r"^[A-Za-z0-9]([-A-Za-z0-9_./]{0,250}[A-Za-z0-9])?$"
 """A type of node conditions."""
-
-
-def _condition(kind: str) -> str:
-    if kind == "Ready":
-        raise ValueError("is looked at already")
-    return kind
-
-
-KUBELETS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
-"""Types of node conditions that Kubernetes itself writes, over and over."""
-
-
-def _free_condition(kind: str) -> str:
-    if kind in KUBELETS:
-        raise ValueError("is what Kubernetes itself writes")
-    return kind
 
 
 class Machines(Section):
@@ -109,7 +62,7 @@ class Machines(Section):
     """Whether they are looked at: a node whose machine is cordoned, not ready or gone is drained, and its jobs are
     requeued when it is gone. Needs the right to read all nodes of the Kubernetes cluster."""
 
-    drain_conditions: tuple[Annotated[str, Field(pattern=CONDITION), AfterValidator(_condition)], ...] = ()
+    drain_conditions: tuple[Annotated[str, Field(pattern=CONDITION)], ...] = ()
     """Types of node conditions that are to be drained for while they are True."""
 
     requeue_after: int | None = Field(default=None, ge=0, le=604_800, strict=True)
@@ -124,7 +77,7 @@ class Machines(Section):
     release_after: int = Field(default=600, ge=0, le=604_800, strict=True)
     """Seconds that the drain has to stand before a machine is released: a fault that goes away is not worth one."""
 
-    release_condition: Annotated[str, Field(pattern=CONDITION), AfterValidator(_free_condition)] | None = None
+    release_condition: Annotated[str, Field(pattern=CONDITION)] | None = None
     """Type of a condition that is set on the Kubernetes node of a released machine, for a cloud's own repair.
     `HardwareIssuesSuspected` for Nebius."""
 
@@ -135,8 +88,6 @@ class Machines(Section):
     def _followed(self) -> Machines:
         if self.release != "none" and not self.follow:
             raise ValueError("has follow: false, but follow: true is needed for release")
-        if self.release_condition is not None and self.release == "none":
-            raise ValueError("has release_condition, and release: none never sets it")
         return self
 
 
@@ -169,10 +120,6 @@ class Health(Section):
 
     enabled: bool = Field(default=True, strict=True)
     """Whether there are any."""
-
-    interval: int = Field(default=30, ge=10, le=240, strict=True)
-    """Seconds between two runs of the checks on a node (HealthCheckInterval). Checks that fail only for what lasts want
-    to look every few minutes at least (images/health/state.py)."""
 
     programs: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")], Program] = Field(default_factory=dict)
     """Checks of your own, by their names: LBNL's NHC, NVIDIA's DCGM, a script."""
@@ -207,13 +154,4 @@ class Health(Section):
         known = [*CHECKS, *self.programs]
         _known(self.disabled, known, "a check, in disabled")
         _known(self.report_only, [*known, KUBERNETES], "a check, in report_only")
-        return self
-
-    @model_validator(mode="after")
-    def _tests_have_somebody_to_run_them(self) -> Health:
-        if self.tests.enabled and not self.enabled:
-            raise ValueError(
-                "has enabled: false, and tests.enabled: true has no effect without it; set enabled to true, or "
-                "tests.enabled to false"
-            )
         return self

@@ -22,23 +22,13 @@ SHARED = ("home", "srv")
 """Directories at the volume's top that all roots share. images/common/jail_roots.py has the same."""
 
 _OF_THE_SYSTEM = (
-    "/bin", "/boot", "/dev", "/jail", "/lib", "/lib32", "/lib64", "/libx32", "/media", "/mnt", "/proc", "/root",
-    "/run", "/sbin", "/sys", "/tmp", "/usr/bin", "/usr/include", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec",
-    "/usr/libx32", "/usr/sbin", "/usr/share", "/var/cache", "/var/lib/apt", "/var/lib/dpkg", "/var/lib/sss",
-    "/var/lock", "/var/log", "/var/run", "/var/spool", "/var/tmp",
+    "bin", "boot", "dev", "etc", "home", "jail", "lib", "lib32", "lib64", "libx32", "media", "mnt", "proc", "root",
+    "run", "sbin", "srv", "sys", "tmp", "usr", "var",
 )  # fmt: skip
-"""What a root has from its image, and what pods bind over it."""
+"""At a root's top: what it has from its image, what pods bind over it, what all roots share, accounts and sudo."""
 
-_OF_ACCOUNTS = (
-    "security", "ssh", "skel", "login.defs", "nsswitch.conf", "doas.conf", "polkit-1", "dbus-1", "sssd", "krb5.keytab",
-    "ld.so.preload", "slurm", "shells",
-)  # fmt: skip
-"""Of /etc: who somebody is and what he may do. What was carried along would give it back to who has lost it."""
-
-_PREFIXES = ("sudo", "pam", "passwd", "shadow", "group", "gshadow", "subuid", "subgid")
-"""Of /etc: the same, with whatever comes after it (`sudoers.d`, `pam.d`, `shadow-`)."""
-
-_MOUNTED = ("resolv.conf", "hosts", "hostname")
+_OF_THE_SITE = ("/usr/local", "/etc/profile.d", "/etc/modulefiles", "/etc/environment-modules", "/etc/lmod")
+"""Within these, what sites add."""
 
 
 def _root_name(name: str) -> str:
@@ -60,38 +50,13 @@ RootName = Annotated[
 def _carried(path: str) -> str:
     if not _PATH.fullmatch(path):
         raise ValueError("is not a path that can be carried: /opt, /usr/local, /etc/profile.d")
-    given = PurePosixPath(path)
-    for name in SHARED:
-        if _overlap(given, PurePosixPath("/", name)):
-            raise ValueError(f"has to do with /{name}, which all roots share; leave it out")
-    for name in _OF_THE_SYSTEM:
-        if _overlap(given, PurePosixPath(name)):
-            raise ValueError(
-                f"has to do with {name}, which each root has from its own image; carry what lies beside it, and "
-                "install packages in the new root"
-            )
-    first, *below = given.parts[1:]
-    if first == "etc":
-        _check_etc(below)
+    ours = any(PurePosixPath(path).is_relative_to(place) for place in _OF_THE_SITE)
+    if path.split("/")[1] in _OF_THE_SYSTEM and not ours:
+        raise ValueError(
+            "is of the system, of accounts, or shared by all roots: carry what the site has made, such as /opt, or is "
+            f"in {', '.join(_OF_THE_SITE)}; install packages in the new root"
+        )
     return path
-
-
-def _check_etc(below: list[str]) -> None:
-    if not below:
-        raise ValueError(
-            "is all of /etc, with accounts and sudo in it; name what you need of it, such as /etc/profile.d"
-        )
-    if below[0] in _OF_ACCOUNTS or below[0].startswith(_PREFIXES):
-        raise ValueError(
-            f"has to do with /etc/{below[0]}, which says who may do what: users are those of the stack file in each"
-            " root"
-        )
-    if below[0] in _MOUNTED:
-        raise ValueError(f"is /etc/{below[0]}, of which each pod has its own")
-
-
-def _overlap(one: PurePosixPath, other: PurePosixPath) -> bool:
-    return one == other or one in other.parents or other in one.parents
 
 
 def _apart(paths: tuple[str, ...]) -> tuple[str, ...]:

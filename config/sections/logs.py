@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from ipaddress import ip_address
 from typing import Annotated
@@ -10,42 +9,19 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from config.base import Section, matching, once
+from config.base import Section, matching
 from config.names import SecretName
 from config.servers import Image, check_server
 
 _ENDPOINT = re.compile(r"^https?://([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?$")
 _HEADER = re.compile(r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$")
 
-_HTTP_S_OWN = frozenset(
-    {"host", "content-length", "content-type", "content-encoding", "expect", "transfer-encoding", "trailer", "te"}
-    | {"connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "upgrade"}
-)
-"""Headers that say how a request is carried and what is in it (RFC 9110, 7.6.1 and 8): whoever sends it sets them."""
-
 
 def _of_a_server(endpoint: str) -> str:
     address = check_server(endpoint)
     if address.path.rstrip("/").endswith("/v1/logs"):
         raise ValueError("ends with /v1/logs, which is added; leave that out")
-    host = address.hostname or ""
-    if host == "localhost" or _leads_nowhere(host):
-        raise ValueError("is the collector's own pod, on each machine; name the server as pods reach it")
     return endpoint
-
-
-def _leads_nowhere(host: str) -> bool:
-    with contextlib.suppress(ValueError):
-        found = ip_address(host)
-        found = getattr(found, "ipv4_mapped", None) or found
-        return found.is_loopback or found.is_unspecified
-    return False
-
-
-def _about_its_content(header: str) -> str:
-    if header.lower() in _HTTP_S_OWN:
-        raise ValueError("is set by the collector with each request, as HTTP needs it; leave it out")
-    return header
 
 
 Endpoint = Annotated[
@@ -62,14 +38,8 @@ Endpoint = Annotated[
 Header = Annotated[
     str,
     matching(_HEADER, "is not the name of an HTTP header: letters, digits and '-', at most 64"),
-    AfterValidator(_about_its_content),
     Field(json_schema_extra={"pattern": _HEADER.pattern}),
 ]
-
-
-def _each_once(headers: dict[str, str]) -> dict[str, str]:
-    once(tuple(name.lower() for name in headers))
-    return headers
 
 
 class Otlp(Section):
@@ -79,15 +49,12 @@ class Otlp(Section):
     """Its address without `/v1/logs`, which is added."""
 
     image: Image
-    """Full name of an image of the OpenTelemetry Collector with the receiver `filelog`, the extension `file_storage`
-    and the exporter `otlphttp`. The distribution `contrib` has them. None of ours: it is
-    pulled as it is."""
+    """Full name of an image of the OpenTelemetry Collector with `filelog`, `file_storage` and `otlphttp`. The
+    distribution `contrib` has them. None of ours: it is pulled as it is."""
 
-    headers: Annotated[dict[Header, SecretName], AfterValidator(_each_once)] = Field(
-        default_factory=dict, max_length=16
-    )
+    headers: dict[Header, SecretName] = Field(default_factory=dict, max_length=16)
     """Header of each request -> Secret in the cluster's namespace, which you make yourself, with its content in the key
-    `value`: `{authorization: loki-token}`. Small letters or large are the same to HTTP."""
+    `value`: `{authorization: loki-token}`."""
 
     @property
     def port(self) -> int:

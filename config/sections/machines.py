@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from config.base import Quantity, Section, parse_bytes
-from config.names import LABEL_KEY, LABEL_VALUE, LabelKey
+from config.limits import PART_SCHEMA, amount_or_part
+from config.names import LABEL_VALUE, LabelKey, LabelValue
 
 DiskType = Literal["NETWORK_SSD", "NETWORK_HDD", "NETWORK_SSD_NON_REPLICATED", "NETWORK_SSD_IO_M3"]
 
 MAX_GROUP_SIZE = 100
 """Nodes of one node group at most (Nebius API, `fixed_node_count` and `max_node_count`: 0..100)."""
-
-_PERCENT = re.compile(r"^(100|[0-9]{1,2})%$")
 
 
 def _boot_disk_size(quantity: str) -> str:
@@ -106,18 +104,7 @@ class Autoscaling(Section):
         return self
 
 
-def _count_or_percent(value: object) -> object:
-    """Before pydantic tries one type after the other, and tells of each why it is not that one."""
-    if isinstance(value, str) and _PERCENT.fullmatch(value):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_GROUP_SIZE:
-        return value
-    raise ValueError(f"is neither a number of machines from 0 to {MAX_GROUP_SIZE} nor a percentage such as 25%")
-
-
-CountOrPercent = Annotated[
-    Annotated[int, Field(strict=True, ge=0, le=MAX_GROUP_SIZE)] | str, BeforeValidator(_count_or_percent)
-]
+CountOrPercent = Annotated[int | str, amount_or_part("machines", most=MAX_GROUP_SIZE), PART_SCHEMA]
 
 
 class UpdateStrategy(Section):
@@ -152,20 +139,6 @@ class LocalDisks(Section):
     devices for the machine's own use."""
 
 
-def _labels(labels: dict[str, str]) -> dict[str, str]:
-    for key, value in labels.items():
-        if not LABEL_KEY.fullmatch(key):
-            raise ValueError(f"has {key!r}, which is not a label key: [prefix/]name, the name of at most 63 characters")
-        if "kubernetes.io" in key or "k8s.io" in key:
-            raise ValueError(f"has {key!r}: labels of kubernetes.io and k8s.io are ignored by the service")
-        if not LABEL_VALUE.fullmatch(value):
-            raise ValueError(f"has {value!r} for {key!r}: at most 63 letters, digits, '-', '_' and '.'")
-    return labels
-
-
-Labels = Annotated[dict[str, str], AfterValidator(_labels), Field(max_length=64)]
-
-
 class Taint(Section):
     """Keeps pods off the machines that do not tolerate it."""
 
@@ -194,7 +167,7 @@ class Machines(Section):
     """Disk that each machine starts from."""
 
     preemptible: bool = Field(default=False, strict=True)
-    """Machines that the cloud may take back at any time; where the cloud makes them, it is asked for such cheaper ones.
+    """Machines that the cloud may take back at any time. Where the cloud makes them, it is asked for such cheaper ones.
     In an elastic pool, on every cloud: when the pod of a node is told to go, its batch jobs go back to the queue at
     once, and start elsewhere. Others run on until the machine goes."""
 
@@ -211,7 +184,7 @@ class Machines(Section):
     """Pods on one machine at most. Each machine takes twice as many addresses, rounded up to a power of two, out of the
     subnet."""
 
-    labels: Labels = Field(default_factory=dict)
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
     """Labels of the Kubernetes nodes. A change does not reach machines that exist."""
 
     taints: tuple[Taint, ...] = Field(default=(), max_length=64)

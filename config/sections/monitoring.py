@@ -9,10 +9,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from config.base import Section, Volume, matching
 from config.names import LabelKey, LabelValue, NamespaceName, SecretName, StorageClassName
-from config.servers import Image, check_server
-
-_OF_OURS = ("storage", "storage_class", "retention", "alertmanager_secret", "nodes", "kube_state", "kube_state_image")
-"""Keys that say something about a Prometheus of the cluster's own."""
+from config.servers import Image
 
 _OURS = {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component", "part-of")}
 """Labels that every object of the cluster carries (components/kit/context.py)."""
@@ -21,7 +18,6 @@ _PAGE = re.compile(r"^https?://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0
 
 
 def _runbooks(url: str) -> str:
-    check_server(url)
     url = url.rstrip("/")
     return f"{url}.md" if url.endswith("/docs/runbooks") else url
 
@@ -71,8 +67,8 @@ class Monitoring(Section):
     install: bool = Field(default=False, strict=True)
     """Run Prometheus and Alertmanager in the cluster's namespace."""
     existing: ExistingPrometheus | None = None
-    """Let a Prometheus read them that a Prometheus operator runs: with objects of the operator's API
-    (`monitoring.coreos.com/v1`), which must be in the Kubernetes cluster."""
+    """Let a Prometheus read them that a Prometheus operator runs. It takes the operator's API
+    (`monitoring.coreos.com/v1`) in the Kubernetes cluster."""
     dashboards: bool | None = Field(default=None, strict=True)
     """Whether Grafana's dashboards are in the namespace. Default: with `existing`. They are a ConfigMap with
     the label `grafana_dashboard: "1"`, by which the sidecar of Grafana's charts finds them."""
@@ -95,8 +91,9 @@ class Monitoring(Section):
     retention: int = Field(default=15, ge=1, le=3650, strict=True)
     """Days that Prometheus keeps figures, with `install`."""
     alertmanager_secret: SecretName | None = None
-    """Secret in the cluster's namespace with the key `alertmanager.yml`, which you make yourself: whom Alertmanager
-    tells, and how. It is read at the start of the pod. Default: nobody is told; alerts are shown. Needs `install`."""
+    """Secret in the cluster's namespace with the key `alertmanager.yml`, which you make yourself. It says whom
+    Alertmanager tells, and how. It is read at the start of the pod. Default: nobody is told; alerts are shown. Needs
+    `install`."""
 
     runbooks: PageUrl | None = None
     """URL at which people who are told find docs/runbooks.md:
@@ -135,13 +132,4 @@ class Monitoring(Section):
     def _what_goes_together(self) -> Monitoring:
         if self.install and self.existing is not None:
             raise ValueError("has both install and existing: one Prometheus reads the figures; remove one of them")
-        useless = sorted(key for key in self.model_fields_set & set(_OF_OURS) if getattr(self, key) is not False)
-        if useless and not self.install:
-            raise ValueError(f"has {', '.join(useless)}, but no Prometheus that it is for; set install: true, too")
-        if self.runbooks is not None and not self.install and self.existing is None:
-            raise ValueError("has runbooks, but no alerts that they are for; set install or existing, too")
-        if self.kube_state_image is not None and not self.kube_state:
-            raise ValueError("has kube_state_image, but no kube_state that it is for; set kube_state: true, too")
-        if self.dashboards and not self.is_on:
-            raise ValueError("has dashboards, but nothing is measured; set enabled, install or existing, too")
         return self

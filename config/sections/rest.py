@@ -68,10 +68,6 @@ class Rest(Section):
     with and without `enabled`. Not for root and `slurm`."""
     token_creation: bool = Field(default=True, strict=True)
     """Whether users make tokens for themselves; false: only root and `slurm` do. With and without `enabled`."""
-    threads: int = Field(default=8, ge=1, le=1024, strict=True)
-    """Threads of slurmrestd."""
-    max_connections: int = Field(default=124, ge=1, le=65535, strict=True)
-    """Connections at the same time."""
     cpu: Cpu = "50m"
     """CPU that a pod asks Kubernetes for."""
     memory: Memory = "128Mi"

@@ -73,10 +73,6 @@ class Priority(Section):
     """When used resources are forgotten (`PriorityUsageResetPeriod`)."""
     max_age: TimeLimit = "7-0"
     """Waiting time at which the age factor is full (`PriorityMaxAge`)."""
-    calc_period: int = Field(default=5, ge=1, le=60, strict=True)
-    """Minutes between two computations of usage and priorities (`PriorityCalcPeriod`)."""
-    favor_small: bool = Field(default=False, strict=True)
-    """Whether the job size factor is for small jobs (`PriorityFavorSmall`)."""
 
 
 class Preemption(Section):

@@ -19,7 +19,6 @@ from config.base import (
     matching,
     once,
     parse_bytes,
-    parse_cpus,
 )
 from config.names import LabelKey, PriorityClassName, StorageClassName
 from config.sections.storage import Filesystem
@@ -55,23 +54,16 @@ class Cluster(Section):
     idmapped mounts: NFS does not, and virtiofs only with recent kernels."""
 
     priority_class: PriorityClassName | None = None
-    """PriorityClass of all pods but those of pools that name their own: which pods Kubernetes ends for others where
-    machines are full. It must be there. Default: for Slurm's daemons and login nodes
+    """PriorityClass of all pods but those of pools that name their own. It says which pods Kubernetes ends for others
+    where machines are full, and must be there. Default: for Slurm's daemons and login nodes
     one that we make, for others the Kubernetes cluster's own. Ours gives them room before workers, and ends no pod for
     them."""
-
-
-def _no_bool(value: object) -> object:
-    # To Python it is one of the numbers.
-    if value is True or value is False:
-        raise ValueError("is no number; write 1, or 2 for a second one that stands by")
-    return value
 
 
 class Controller(Section):
     """slurmctld and its state."""
 
-    replicas: Annotated[Literal[1, 2], BeforeValidator(_no_bool)] = 1
+    replicas: int = Field(default=1, ge=1, le=2, strict=True)
     """How many controllers there are. With 2 the second one stands by on another machine and goes on within seconds
     where the first one is lost or hangs (docs/availability.md). Both need the volume of the state at the same time."""
 
@@ -93,13 +85,6 @@ class Controller(Section):
     kill it."""
 
 
-def _share_of_cpus(quantity: str) -> str:
-    # The kernel's own least is a tenth of it, and no shell would answer.
-    if parse_cpus(quantity) < 0.1:
-        raise ValueError("is too little for a shell; 100m at least")
-    return quantity
-
-
 class UserLimits(Section):
     """What one user may take of a login node. Jobs are not bound by these. null, or left out: no limit."""
 
@@ -113,7 +98,7 @@ class UserLimits(Section):
     total_memory: Annotated[Quantity, at_least("64Mi", "a shell and the threads of srun")] | None = None
     """Memory of all of the user's processes together; at least 64Mi. Beyond it the kernel ends the largest of them.
     Default: half of what the login node has for users. It takes version 2 of cgroups, as `total_cpus` does."""
-    total_cpus: Annotated[Cpu, AfterValidator(_share_of_cpus)] | None = None
+    total_cpus: Cpu | None = None
     """CPU that all of the user's processes together use at most, as `2` or `500m`; at least 100m. Default: what is
     free; users who compete get equal parts of it."""
     cpu_minutes: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
@@ -157,7 +142,7 @@ class Login(Section):
     """Memory that a login node asks Kubernetes for; at least 32Mi."""
 
     memory_limit: Quantity | None = None
-    """Memory of a login node at most, for all of its users together: beyond it the kernel ends the largest process.
+    """Memory of a login node at most, for all of its users together. Beyond it the kernel ends the largest process.
     Default: 8Gi, or `memory` where that is more."""
 
     tmp: Volume = "20Gi"
@@ -173,16 +158,6 @@ class Login(Section):
     def _limit_above_request(self) -> Login:
         if parse_bytes(self.most_memory) < parse_bytes(self.memory):
             raise ValueError(f"has a memory_limit of {self.memory_limit}, which is less than its memory, {self.memory}")
-        return self
-
-    @model_validator(mode="after")
-    def _one_user_has_no_more_than_all(self) -> Login:
-        share = self.user_limits.total_memory
-        if share is not None and parse_bytes(share) > parse_bytes(self.most_memory):
-            raise ValueError(
-                f"has user_limits.total_memory: {share} for one user, and the login node has {self.most_memory} for "
-                "all (memory_limit); that bounds nothing. Take less, or raise memory_limit"
-            )
         return self
 
 

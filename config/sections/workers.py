@@ -213,7 +213,7 @@ class WorkerPool(Machines):
     `off`: Slurm counts, and nothing holds."""
 
     containers: bool = Field(default=False, strict=True)
-    """Whether jobs may start containers: with `srun --user-namespace` their tasks can make user namespaces, which the
+    """Whether jobs may start containers. With `srun --user-namespace` their tasks can make user namespaces, which the
     kernel otherwise makes for nobody in the jail. It opens more of the machine's kernel to users: what the root of a
     user namespace may ask of it. Takes `security: confined`, and a machine whose settings let users have them."""
 
@@ -235,8 +235,8 @@ class WorkerPool(Machines):
     """Taints of the Kubernetes nodes that these workers may ignore."""
 
     priority_class: PriorityClassName | None = None
-    """PriorityClass of the workers: which pods Kubernetes ends for others where machines are full. It must be there.
-    Default: `cluster.priority_class`."""
+    """PriorityClass of the workers. It says which pods Kubernetes ends for others where machines are full, and must be
+    there. Default: `cluster.priority_class`."""
 
     @model_validator(mode="after")
     def _confined_in_the_jail(self) -> WorkerPool:

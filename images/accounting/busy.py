@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from images.accounting.document import Job, Key, ObjectKind, State
@@ -70,24 +69,3 @@ def _above(present: State, names: list[str]) -> set[Key]:
 def _idle(values: Attributes) -> dict[str, Any]:
     """Without a default QOS, which must be one that is allowed, also by accounts above that may lose it now."""
     return {**values, "default_qos": None}
-
-
-def without_gone_qos(state: State, declared: State) -> State:
-    """What is kept beside the declared must not name a QOS that goes: Slurm refuses to remove somebody's default."""
-
-    def known(names: Iterable[str]) -> tuple[str, ...]:
-        return tuple(name for name in names if (name,) in state.qos)
-
-    def qos_of(values: Attributes) -> dict[str, Any]:
-        if "preempt" in values:
-            return {"preempt": known(values["preempt"])}
-        default = values["default_qos"]
-        return {"qos": known(values["qos"]), "default_qos": default if (default,) in state.qos else None}
-
-    def fitting(kind: ObjectKind) -> dict[Key, Attributes]:
-        return {
-            key: values if key in declared.of(kind) else {**values, **qos_of(values)}
-            for key, values in state.of(kind).items()
-        }
-
-    return replace(state, qos=fitting("qos"), accounts=fitting("account"), associations=fitting("association"))

@@ -1,4 +1,7 @@
-"""The calls of sacctmgr and scontrol that carry out a plan: as few as possible, for each costs slurmdbd 50 ms."""
+"""The calls of sacctmgr and scontrol that carry out a plan.
+
+Users of one account who get the same values are named together, for each call costs slurmdbd 50 ms.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,13 @@ from typing import Final
 
 from images.accounting import reservation
 from images.accounting.document import Key, State
-from images.accounting.fields import ASSOCIATION, MARK, QOS, Attributes, Field, unset
+from images.accounting.fields import ASSOCIATION, QOS, Attributes, Field, unset
 from images.accounting.plan import ROOT, Change, Plan
 
 Command = list[str]
 
 _NAMES: Final = 200
 """Names in one command at most."""
-
-_DIRECT: Final = 60
-"""From this many commands on, associations are made bare first, many in one command, and then get their values."""
 
 _TEXTS: Final = ("description", "organization")
 
@@ -29,14 +29,13 @@ def commands(plan: Plan, present: State, cluster: str, now: float) -> Iterator[C
         by_kind[change.action + change.kind].append(change)
     yield from _qos(by_kind["+qos"], by_kind["~qos"])
     yield from _accounts(by_kind["+account"], by_kind["~account"], cluster)
-    every = {*present.associations, *plan.target.associations}
     yield from _new_associations(by_kind["+association"], present, plan.target, cluster)
     changed = [(change.key, _options(ASSOCIATION, _widened(change))) for change in by_kind["~association"]]
-    yield from _changed_associations(changed, every, cluster)
+    yield from _changed_associations(changed, cluster)
     yield from _users(by_kind["+user"], by_kind["~user"], present, cluster)
     yield from _reservations(by_kind, now)
     yield from _leaving_users(by_kind["-user"], by_kind["-association"], cluster)
-    yield from _narrowed(by_kind["~account"], by_kind["~association"], every, cluster)
+    yield from _narrowed(by_kind["~account"], by_kind["~association"], cluster)
     for change in by_kind["-account"]:
         # With `cluster=` its description and organization would stay behind (measured).
         yield ["delete", "account", "where", f"name={change.key[0]}"]
@@ -74,9 +73,9 @@ def _narrows(change: Change) -> bool:
     return bool(change.old["qos"]) and not set(change.old["qos"]) <= set(change.new["qos"])
 
 
-def _narrowed(accounts: list[Change], users: list[Change], every: set[Key], cluster: str) -> Iterator[Command]:
+def _narrowed(accounts: list[Change], users: list[Change], cluster: str) -> Iterator[Command]:
     late = [(change.key, (f"qos={','.join(change.new['qos'])}",)) for change in users if _narrows(change)]
-    yield from _changed_associations(late, every, cluster)
+    yield from _changed_associations(late, cluster)
     for change in reversed([change for change in accounts if _narrows(change)]):
         yield _modify_account([change.key[0]], cluster, (f"qos={','.join(change.new['qos'])}",))
 
@@ -159,77 +158,25 @@ def _new_associations(new: list[Change], present: State, target: State, cluster:
         user, account, _ = change.key
         is_default = (user,) not in present.users and target.users[(user,)]["default_account"] == account
         (first if is_default else others).append(change)
-    direct = [*_adding(first, cluster, bare=False), *_adding(others, cluster, bare=False)]
-    marked = [change for change in new if change.new["comment"] == MARK]
-    if len(direct) <= _DIRECT or len(marked) < len(new):
-        yield from direct
-        return
-    yield from _adding(first, cluster, bare=True)
-    yield from _adding(others, cluster, bare=True)
-    bare = {**unset(ASSOCIATION), "comment": MARK}
-    values = [(change.key, _options(ASSOCIATION, (bare, change.new))) for change in new]
-    yield from _changed_associations(values, {*present.associations, *target.associations}, cluster)
+    for changes in (first, others):
+        for users, where, words in _together((change.key, _from_nothing(change.new)) for change in changes):
+            yield ["add", "user", users, f"cluster={cluster}", *where, *words]
 
 
-def _adding(changes: list[Change], cluster: str, *, bare: bool) -> Iterator[Command]:
-    groups: dict[tuple[str, ...], list[Key]] = {}
-    for change in changes:
-        partition = change.key[2]
-        words = (f"comment={MARK}",) if bare else _from_nothing(change.new)
-        words = (*([f"partition={partition}"] if partition else []), *words)
-        groups.setdefault(words, []).append(change.key)
-    for words, keys in groups.items():
-        for users, accounts in _rectangles(keys):
-            for some in _portions(users):
-                yield [
-                    "add", "user", ",".join(some), f"cluster={cluster}", f"account={','.join(accounts)}", *words,
-                ]  # fmt: skip
+def _changed_associations(values: Iterable[tuple[Key, tuple[str, ...]]], cluster: str) -> Iterator[Command]:
+    for users, where, words in _together((key, words) for key, words in values if words):
+        yield ["modify", "user", "where", f"name={users}", f"cluster={cluster}", *where, "set", *words]
 
 
-def _changed_associations(
-    values: Iterable[tuple[Key, tuple[str, ...]]], every: Iterable[Key], cluster: str
-) -> Iterator[Command]:
-    """Those with the same change together, and without naming accounts where it is the same in all of a user's.
-
-    `every` counts those that leave, too: until they are gone they would be changed as well, which Slurm may refuse.
-    """
-    groups: dict[tuple[str, ...], list[Key]] = {}
-    for key, words in values:
-        if words:
-            groups.setdefault(words, []).append(key)
-    everything = _by_user(every)
-    for words, keys in groups.items():
-        chosen = _by_user(keys)
-        whole = [user for user, accounts in chosen.items() if accounts == everything[user]]
-        rest = [key for key in keys if key[0] not in set(whole)]
-        targets = [(some, "") for some in _portions(whole)]
-        targets += [
-            (some, f"account={','.join(accounts)}")
-            for users, accounts in _rectangles(rest)
-            for some in _portions(users)
-        ]
-        for users, where in targets:
-            condition = [f"name={','.join(users)}", f"cluster={cluster}", *([where] if where else [])]
-            yield ["modify", "user", "where", *condition, "set", *words]
-
-
-def _by_user(keys: Iterable[Key]) -> dict[str, frozenset[tuple[str, str]]]:
-    found: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    for user, account, partition in keys:
-        found[user].add((account, partition))
-    return {user: frozenset(accounts) for user, accounts in found.items()}
-
-
-def _rectangles(keys: Iterable[Key]) -> Iterator[tuple[list[str], tuple[str, ...]]]:
-    """Users and accounts such that each of these users is meant in each of these accounts."""
-    by_user: dict[str, list[str]] = defaultdict(list)
-    for user, account, _ in keys:
-        by_user[user].append(account)
-    by_accounts: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for user, accounts in by_user.items():
-        by_accounts[tuple(accounts)].append(user)
-    for common, users in by_accounts.items():
-        yield users, common
+def _together(values: Iterable[tuple[Key, tuple[str, ...]]]) -> Iterator[tuple[str, list[str], tuple[str, ...]]]:
+    """Names of users to whom the same happens in one account, the words for that account, and what happens."""
+    groups: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for (user, account, partition), words in values:
+        groups.setdefault((account, partition, words), []).append(user)
+    for (account, partition, words), users in groups.items():
+        where = [f"account={account}", *([f"partition={partition}"] if partition else [])]
+        for some in _portions(users):
+            yield ",".join(some), where, words
 
 
 def _portions(names: list[str]) -> Iterator[list[str]]:
@@ -269,13 +216,8 @@ def _reservations(by_kind: Mapping[str, list[Change]], now: float) -> Iterator[C
 def _leaving_users(wholly: list[Change], partly: list[Change], cluster: str) -> Iterator[Command]:
     for users in _portions([change.key[0] for change in wholly]):
         yield ["delete", "user", "where", f"name={','.join(users)}", f"cluster={cluster}"]
-    groups: dict[str, list[Key]] = defaultdict(list)
-    for change in partly:
-        groups[change.key[2]].append(change.key)
-    for partition, keys in groups.items():
-        for users, accounts in _rectangles(keys):
-            where = [f"name={','.join(users)}", f"cluster={cluster}", f"account={','.join(accounts)}"]
-            yield ["delete", "user", "where", *where, *([f"partition={partition}"] if partition else [])]
+    for names, where, _ in _together((change.key, ()) for change in partly):
+        yield ["delete", "user", "where", f"name={names}", f"cluster={cluster}", *where]
 
 
 def tool(command: Command) -> list[str]:

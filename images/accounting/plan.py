@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from images.accounting import reservation
-from images.accounting.busy import with_busy, without_gone_qos
+from images.accounting.busy import with_busy
 from images.accounting.document import DEFAULT_QOS, Job, Key, ObjectKind, State, is_declared, untouched_default_qos
 from images.accounting.fields import Attributes
 from images.accounting.wording import change_line, kept_line
@@ -107,7 +107,7 @@ def _with_kept(present: State, declared: State, jobs: Iterable[Job], *, prune: b
     } - declared.users.keys()
     users = {key: _user(key, values, wanted.associations) for key, values in wanted.users.items()}
     users |= {key: {**users[key], "admin_level": "none"} for key in leaving & users.keys()}
-    return without_gone_qos(replace(wanted, users=users), declared), handmade + busy
+    return replace(wanted, users=users), handmade + busy
 
 
 def _with_handmade(present: State, wanted: State, *, prune: bool) -> tuple[State, list[str]]:

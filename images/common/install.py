@@ -52,7 +52,7 @@ PROGRAMS = {
         "health-gpus": "images.health.gpu_job",
         "health-inside": "images.health.inside",
     },
-    "health/watch": {"health-watch": "images.health.watch.program", "health-nodes": "images.health.nodes"},
+    "health/watch": {"health-watch": "images.health.watch.program"},
     "health/node_tests": {"health-tests": "images.health.node_tests.program"},
     "jail": {
         "populate": "images.jail.populate",

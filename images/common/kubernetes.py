@@ -92,10 +92,6 @@ class Kube:
         """All StatefulSets of the namespace."""
         return self.list_all(f"/apis/apps/v1/namespaces/{self.namespace}/statefulsets")[0]
 
-    def list_jobs(self, selector: str) -> list[Object]:
-        """Jobs of the namespace with these labels."""
-        return self.list_all(f"/apis/batch/v1/namespaces/{self.namespace}/jobs", selector=selector)[0]
-
     def get(self, path: str, *, accept: str = _JSON) -> Object:
         """One object, or one page of a list."""
         with self._request("GET", path, accept=accept) as response:

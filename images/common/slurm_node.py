@@ -10,7 +10,7 @@ from typing import Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result, Runner, run
 from images.common.hostlist import expand
-from images.common.slurm_records import NodeRecord, NotUnderstoodError, entries_in, node_of
+from images.common.slurm_records import NodeRecord, NotUnderstoodError, node_records
 
 LEAVING_REASON: Final = "slurmstack: pod leaving"
 """Reason of the drain that a leaving pod sets on itself. Any other is an administrator's or a health check's."""
@@ -108,14 +108,14 @@ class Node:
         """The record, or None when Slurm has none of this name. Raises ControllerUnreachableError."""
         result = self._run("scontrol", "show", "node", self.name, "--json")
         try:
-            entries = entries_in(result.stdout, "nodes")
+            records = node_records(result.stdout, NodeRecord)
         except NotUnderstoodError:
-            entries = []
-        if entries and (record := node_of(entries[0])) is not None:
-            return record
+            records = []
+        if records:
+            return records[0]
         answered = result.code not in {TIMED_OUT, NO_PROGRAM}
         unknown = any(text in result.stderr + result.stdout for text in UNKNOWN_NODE)
-        if answered and not entries and (result.ok or unknown):
+        if answered and not records and (result.ok or unknown):
             return None
         raise ControllerUnreachableError(result.message)
 

@@ -12,7 +12,9 @@ import re
 import secrets
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from images.common.slurm_values import gpus
 
 # Free text (the reason, a comment) comes after these in a line, and nothing before them has blanks in it but the
 # operating system's name, which slurmd tells.
@@ -26,6 +28,8 @@ _KEY: Final = re.compile(r"(?:^| )([A-Za-z]+)=")
 MARK: Final = "elastic"
 """Key of the `Extra` of an elastic node: a digest of what its record was made with."""
 
+SLURMD_PORT: Final = 6818
+
 SHORT: Final = 6
 """Characters that tell `(null)` from a text."""
 
@@ -36,15 +40,64 @@ class NotUnderstoodError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRecord:
-    """A node's record, as far as all need it."""
+    """A node's record. From a line, there are only name, states and the first word of the reason. Memory is in MiB."""
 
     name: str
     states: frozenset[str]
     """`IDLE`, `DYNAMIC_NORM`, `NOT_RESPONDING` and the like."""
     reason: str = ""
-    """Why it is drained or down; from a line, the first word of that."""
-    mark: str = ""
-    """Of an elastic pool's node: a digest of what the record was made with; from a line, nothing."""
+    """Why it is drained or down."""
+    reason_by: str = ""
+    """User that set the reason."""
+    reason_at: float | None = None
+    """When it was set, in seconds since 1970, by slurmctld's clock."""
+    comment: str = ""
+    extra: str = ""
+    features: frozenset[str] = frozenset()
+    """Active ones, by which a pool's nodes are known."""
+    partitions: tuple[str, ...] = ()
+    """In which its jobs may run."""
+    gres: str = ""
+    """`gpu:h100:8(S:0-1),shard:16`."""
+    gres_used: str = ""
+    cpus: int = 0
+    cpus_effective: int = 0
+    """Those that jobs may have."""
+    cpus_alloc: int = 0
+    memory: int = 0
+    memory_effective: int = 0
+    """What jobs may have."""
+    memory_alloc: int = 0
+    started_at: float = 0.0
+    """When its slurmd started, in seconds since 1970: before that it may have been another machine of this name."""
+    address: str = ""
+    """Where slurmd listens."""
+    port: int = SLURMD_PORT
+
+    @property
+    def mark(self) -> str:
+        """Of an elastic pool's node: a digest of what the record was made with."""
+        return mark_in(self.extra)
+
+    @property
+    def pool(self) -> str:
+        """Its features, which are the same for all nodes of a pool. Empty: nobody says."""
+        return ",".join(sorted(self.features))
+
+    @property
+    def gpus(self) -> int:
+        """Whole ones; parts of GPUs (MIG) are none that a test could take."""
+        return gpus(self.gres, whole=True)
+
+    @property
+    def all_gpus(self) -> int:
+        """Parts of GPUs too: a job that names no type may have one."""
+        return gpus(self.gres)
+
+    @property
+    def gpus_alloc(self) -> int:
+        """Those of them that jobs have."""
+        return gpus(self.gres_used)
 
     @property
     def is_drained(self) -> bool:
@@ -83,11 +136,42 @@ def entries_in(text: str, kind: str) -> list[Mapping[str, Any]]:
     return entries
 
 
-def node_of(entry: Mapping[str, Any]) -> NodeRecord | None:
+Kind = TypeVar("Kind", bound=NodeRecord)
+
+
+def node_of(entry: Mapping[str, Any], kind: type[Kind]) -> Kind | None:
     """A node; None without a name or a state: what is not known is not touched."""
     name, states = text_of(entry.get("name")), states_of(entry.get("state"))
-    reason, mark = text_of(entry.get("reason")), mark_in(text_of(entry.get("extra")))
-    return NodeRecord(name=name, states=states, reason=reason, mark=mark) if name and states else None
+    if not name or not states:
+        return None
+    cpus, memory = _whole(entry.get("cpus")), _whole(entry.get("real_memory"))
+    return kind(
+        name=name,
+        states=states,
+        reason=text_of(entry.get("reason")),
+        reason_by=text_of(entry.get("reason_set_by_user")),
+        reason_at=number_of(entry.get("reason_changed_at")),
+        comment=text_of(entry.get("comment")),
+        extra=text_of(entry.get("extra")),
+        features=frozenset(words_of(entry.get("active_features"), ",") or words_of(entry.get("features"), ",")),
+        partitions=tuple(words_of(entry.get("partitions"), ",")),
+        gres=text_of(entry.get("gres")),
+        gres_used=text_of(entry.get("gres_used")),
+        cpus=cpus,
+        cpus_effective=_whole(entry.get("effective_cpus", cpus)),
+        cpus_alloc=_whole(entry.get("alloc_cpus")),
+        memory=memory,
+        memory_effective=memory - _whole(entry.get("specialized_memory")),
+        memory_alloc=_whole(entry.get("alloc_memory")),
+        started_at=number_of(entry.get("slurmd_start_time")) or 0.0,
+        address=text_of(entry.get("address")) or name,
+        port=_whole(entry.get("port")) or SLURMD_PORT,
+    )
+
+
+def node_records(text: str, kind: type[Kind]) -> list[Kind]:
+    """Nodes in what `scontrol show nodes --json` prints. Raises NotUnderstoodError."""
+    return [record for entry in entries_in(text, "nodes") if (record := node_of(entry, kind)) is not None]
 
 
 def mark_in(extra: str) -> str:
@@ -149,3 +233,8 @@ def number_of(value: object) -> float | None:
     if isinstance(value, dict):
         value = value.get("number") if value.get("set") and not value.get("infinite") else None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+
+
+def _whole(value: object) -> int:
+    """A number that may be unset, in which case it is 0."""
+    return int(number_of(value) or 0)

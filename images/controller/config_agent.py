@@ -32,7 +32,6 @@ from images.controller.configuration import (
 from images.controller.control import Slurmctld
 from images.controller.leaving_rounds import LeavingKeeper
 from images.controller.node_list import NodeList
-from images.controller.policy_jobs import FILE_NAME, PolicyJobs
 from images.controller.records import INTERVAL_SECONDS, Reaper
 from images.controller.server import STATE_FILE, Status, StatusBoard, start_server
 from images.controller.topology_places import Nowhere, follow_places
@@ -70,7 +69,7 @@ def _serve(log: Log) -> NoReturn:
     slurmctld = Slurmctld()
     board = StatusBoard(Status(slurm_version=slurmctld.version()), STATE_FILE)
     kube = Kube.in_cluster(own_namespace())
-    start_server(board, store=STORE, policy=PolicyJobs(kube, STORE / FILE_NAME))
+    start_server(board, store=STORE)
     nodes = NodeList(slurmctld=slurmctld)
 
     def first_topology(keys: tuple[str, ...]) -> str:

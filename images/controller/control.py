@@ -48,8 +48,11 @@ class Slurmctld:
         return self._ask("scontrol", "show", "nodes", "--oneliner")
 
     def queue_text(self) -> str | None:
-        """The partitions of each job that has not ended, a job a line, or None where slurmctld does not answer."""
-        return self._ask("squeue", "--all", "--noheader", "--format=%P")
+        """Each job that has not ended, one a line, or None where slurmctld does not answer.
+
+        Its number (of an array's tasks that of the array), its state, and its partitions.
+        """
+        return self._ask("squeue", "--all", "--noheader", "--format=%F %t %P")
 
     def records_text(self) -> str | None:
         """All job records, also of jobs that have ended a short while ago, one a line."""

@@ -4,8 +4,6 @@ GET /config   {"active": hash|null, "rejected": {"hash", "message"}|null,
                    "pending": hash|null, "slurm_version": "24.11.5"}
 GET /store    {"free_bytes", "size_bytes": of the volume with slurmctld's state,
                    "published": seconds since 1970 when what is in force was}
-GET /policy   {"applied": seconds since 1970, "failed": 0|1} of the policy's jobs, as far as that is known;
-                   503 where Kubernetes does not say it
 GET /healthz  200 as long as the agent runs
 """
 
@@ -24,8 +22,6 @@ from typing import Final
 from images.common import http_server
 from images.common.files import write_atomically
 from images.common.http_server import Answer
-from images.common.kubernetes import KubeError
-from images.controller.policy_jobs import PolicyJobs
 
 PORT: Final = 8817
 
@@ -85,9 +81,7 @@ class StatusBoard:
                 write_atomically(self._file, self._status.to_json())
 
 
-def start_server(
-    board: StatusBoard, port: int = PORT, store: Path | None = None, policy: PolicyJobs | None = None
-) -> ThreadingHTTPServer:
+def start_server(board: StatusBoard, port: int = PORT, store: Path | None = None) -> ThreadingHTTPServer:
     """Answer in the background. The caller may `shutdown()` it. `store`: where the configurations are kept."""
 
     def answer(path: str) -> Answer:
@@ -95,20 +89,11 @@ def start_server(
             return Answer("application/json", board.get().to_json())
         if path == "/store":
             return Answer("application/json", json.dumps(_state_of(store)))
-        if path == "/policy" and policy is not None:
-            return _policy_of(policy)
         if path == "/healthz":
             return Answer("text/plain", "ok\n")
-        return Answer("text/plain", "known: /config /store /policy /healthz\n", HTTPStatus.NOT_FOUND)
+        return Answer("text/plain", "known: /config /store /healthz\n", HTTPStatus.NOT_FOUND)
 
     return http_server.start_server(answer, port)
-
-
-def _policy_of(policy: PolicyJobs) -> Answer:
-    try:
-        return Answer("application/json", json.dumps(policy.state()))
-    except KubeError as error:
-        return Answer("text/plain", f"{error}\n", HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def _state_of(store: Path | None) -> dict[str, float]:

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from images.common.slurm_jobs import RUNNING
 from images.dashboard import views
 from images.dashboard.plots import HEIGHT, WIDTH, PrometheusAwayError
 from images.dashboard.slurm import SlurmAwayError, Token, TokenRefusedError
@@ -171,8 +172,8 @@ class App:
             pools=views.pools(nodes),
             nodes=nodes,
             queues=views.queues(jobs, nodes, self._clock()),
-            running=sum(job["State"] == "RUNNING" for job in jobs),
-            pending=sum(views.tasks(job) for job in jobs if job["State"] == "PENDING"),
+            running=sum(job.base_state == RUNNING for job in jobs),
+            pending=sum(job.tasks for job in jobs if job.waits),
             plots=plots,
             without=without,
             width=WIDTH,
@@ -181,14 +182,14 @@ class App:
 
     def _jobs(self, request: Request, token: Token) -> Response:
         user = request.query.get("user", token.user).strip()
-        records = [job for job in self._slurm.jobs(token) if user in ("", job["UserName"])]
+        found = [job for job in self._slurm.jobs(token) if user in ("", job.user)]
         now = self._clock()
         return self._page(
             "jobs",
             **self._frame(request, token),
             user=clean(user),
-            count=len(records),
-            jobs=[views.job(record, now) for record in records[:MOST_JOBS]],
+            count=len(found),
+            jobs=[views.row(job, now) for job in found[:MOST_JOBS]],
         )
 
     def _plots(self, token: Token) -> tuple[list[Plot], str]:

@@ -10,11 +10,12 @@ import binascii
 import json
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from images.common.slurm_conf import setting
+from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
 from images.common.slurm_records import Columns, NotUnderstoodError
 from images.dashboard.text import number
 
@@ -26,16 +27,18 @@ WORKING_DAY: Final = 28_800
 """Seconds for which a token is proposed."""
 
 JOB_FIELDS: Final = (
-    "JobArrayID", "UserName", "Account", "Partition", "State", "Reason", "SubmitTime", "EligibleTime", "StartTime",
-    "TimeUsed", "TimeLimit", "NumNodes", "NumCPUs", "NodeList", "Name", "Comment",
+    "id", "user", "account", "partitions", "state", "reason", "submitted", "eligible", "start", "used", "limit",
+    "min_nodes", "cpus", "node_list", "name", "comment",
 )  # fmt: skip
 NODE_FIELDS: Final = (
     "NodeHost", "Partition", "StateLong", "Reason", "User", "Timestamp", "CPUsState", "Memory", "AllocMem", "Gres",
     "GresUsed",
 )  # fmt: skip
 
+T = TypeVar("T")
+
 Record = Mapping[str, str]
-"""Name of a field of squeue's or sinfo's `--Format` -> what it says."""
+"""Name of a field of sinfo's `--Format` -> what it says."""
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,1000}\.[A-Za-z0-9_-]{1,2000}\.[A-Za-z0-9_-]{1,1000}")
 _USER: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -82,13 +85,17 @@ class Slurm:
     def __init__(self, config: Path = CONFIG) -> None:
         self._config = config
 
-    def jobs(self, token: Token) -> list[Record]:
+    def jobs(self, token: Token) -> list[Job]:
         """Jobs in the queue that the bearer may see; `PrivateData` is slurmctld's to enforce."""
-        return self._records(("squeue", "--all"), JOB_FIELDS, token)
+        question = JobList(*JOB_FIELDS)
+        return self._read(list(question.command), question.read, token)
 
     def nodes(self, token: Token) -> list[Record]:
         """Nodes, once for each partition that they are in. Those of no partition are missing, as in sinfo."""
-        return self._records(("sinfo", "--Node", "--all"), NODE_FIELDS, token)
+        columns = Columns(NODE_FIELDS)
+        return self._read(
+            ["sinfo", "--Node", "--all", "--noheader", "--noconvert", columns.option], columns.rows, token
+        )
 
     def settings(self) -> tuple[str, frozenset[str]]:
         """(ClusterName, the words of PrivateData as Slurm takes them), as in the mounted slurm.conf."""
@@ -126,11 +133,10 @@ class Slurm:
         except SlurmAwayError:
             return False
 
-    def _records(self, command: Sequence[str], fields: Sequence[str], token: Token) -> list[Record]:
-        columns = Columns(fields)
-        text = self._run([*command, "--noheader", "--noconvert", columns.option], token)
+    def _read(self, command: list[str], reader: Callable[[str], Iterable[T]], token: Token) -> list[T]:
+        printed = self._run(command, token)
         try:
-            return list(columns.rows(text))
+            return list(reader(printed))
         except NotUnderstoodError as error:
             raise SlurmAwayError(f"{command[0]}: {error}") from error
 
@@ -139,9 +145,7 @@ class Slurm:
             "PATH": "/usr/bin:/bin",
             "LC_ALL": "C.UTF-8",
             "SLURM_CONF": str(self._config / "slurm.conf"),
-            "SLURM_TIME_FORMAT": "%s",
-            # All tasks of a job array, however many pieces it is in.
-            "SLURM_BITSTR_LEN": "0",
+            **ENVIRONMENT,
             "SLURM_JWT": token.text,
         }
         try:

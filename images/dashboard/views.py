@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Final, Literal
 
+from images.common.slurm_jobs import RUNNING, Job
+from images.common.slurm_values import gpus
 from images.dashboard.slurm import Record
 from images.dashboard.text import clean, duration, gibibytes, moment, number
 
@@ -21,7 +22,6 @@ _KINDS: Final[dict[str, Kind]] = {
     "idle": "idle", "allocated": "busy", "mixed": "busy", "completing": "busy", "drained": "drained",
     "draining": "drained", "down": "down", "fail": "down", "failing": "down", "error": "down", "unknown": "down",
 }  # fmt: skip
-_GPUS: Final = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?:(\d+)")
 _OWN_DOING: Final = frozenset(
     {"Dependency", "DependencyNeverSatisfied", "JobHeldUser", "JobHeldAdmin", "BeginTime", "JobArrayTaskLimit"}
 )
@@ -87,8 +87,8 @@ class Queue:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """A job in the queue."""
+class JobRow:
+    """A job in the queue, as the page writes it."""
 
     number: str
     name: str
@@ -101,10 +101,11 @@ class Job:
     time: str
     """How long it has run or waited."""
     limit: str
+    """Of its time; empty where it has none."""
     expected: str
     """When one that waits is expected to start; empty where slurmctld does not know."""
-    nodes: str
-    cpus: str
+    nodes: int
+    cpus: int
     comment: str
 
 
@@ -135,16 +136,11 @@ def _node(record: Record, partitions: Sequence[str]) -> Node:
         since=moment(set_at) if reason and set_at else "",
         cpus=cpus,
         busy_cpus=busy,
-        gpus=_gpus(record["Gres"]),
-        busy_gpus=_gpus(record["GresUsed"]),
+        gpus=gpus(record["Gres"]),
+        busy_gpus=gpus(record["GresUsed"]),
         memory=f"{gibibytes(number(record['AllocMem']))} of {gibibytes(number(record['Memory']))} GiB",
         partitions=tuple(dict.fromkeys(partitions)),
     )
-
-
-def _gpus(gres: str) -> int:
-    """`gpu:h100:8(S:0-1),shard:16` has 8."""
-    return sum(int(count) for count in _GPUS.findall(gres))
 
 
 def _cleaned(record: Record) -> Record:
@@ -158,64 +154,51 @@ def pools(found: Sequence[Node]) -> list[Pool]:
     return [Pool(name=name, nodes=tuple(node for node in found if node.pool == name)) for name in names]
 
 
-def queues(jobs: Iterable[Record], found: Sequence[Node], now: float) -> list[Queue]:
+def queues(jobs: Iterable[Job], found: Sequence[Node], now: float) -> list[Queue]:
     """One row for each partition. A job that may run in several counts in each."""
-    by_partition: dict[str, list[Record]] = {}
+    by_partition: dict[str, list[Job]] = {}
     for node in found:
         for name in node.partitions:
             by_partition.setdefault(name, [])
     for job in jobs:
-        for name in job["Partition"].split(","):
+        for name in job.partitions:
             by_partition.setdefault(name, []).append(job)
     return [_queue(name, rows, found, now) for name, rows in sorted(by_partition.items())]
 
 
-def _queue(name: str, jobs: Sequence[Record], found: Sequence[Node], now: float) -> Queue:
-    pending = [job for job in jobs if job["State"] == "PENDING"]
-    waits = [now - number(job["EligibleTime"]) for job in pending if _waits(job, now)]
+def _queue(name: str, jobs: Sequence[Job], found: Sequence[Node], now: float) -> Queue:
+    pending = [job for job in jobs if job.waits]
+    waits = [now - job.eligible for job in pending if job.eligible is not None and _waits_for_turn(job, now)]
     return Queue(
         partition=clean(name),
         nodes=sum(name in node.partitions for node in found),
-        running=sum(job["State"] == "RUNNING" for job in jobs),
-        pending=sum(tasks(job) for job in pending),
-        held=sum(tasks(job) for job in pending if not _waits(job, now)),
+        running=sum(job.base_state == RUNNING for job in jobs),
+        pending=sum(job.tasks for job in pending),
+        held=sum(job.tasks for job in pending if not _waits_for_turn(job, now)),
         longest=duration(max(waits)) if waits else "-",
         middle=duration(median(waits)) if waits else "-",
     )
 
 
-def tasks(job: Record) -> int:
-    """How many jobs a row of squeue is: `7_[1-4,9-20:2%3]` has ten that wait."""
-    array = re.search(r"_\[([^]%]*)", job["JobArrayID"]) if "[" in job["JobArrayID"] else None
-    return sum(_steps(part) for part in array[1].split(",")) if array else 1
+def _waits_for_turn(job: Job, now: float) -> bool:
+    return job.reason not in _OWN_DOING and job.eligible is not None and job.eligible <= now
 
 
-def _steps(part: str) -> int:
-    found = re.fullmatch(r"(\d+)-(\d+)(?::(\d+))?", part)
-    return (int(found[2]) - int(found[1])) // int(found[3] or 1) + 1 if found else 1
-
-
-def _waits(job: Record, now: float) -> bool:
-    return job["Reason"] not in _OWN_DOING and 0 < number(job["EligibleTime"]) <= now
-
-
-def job(record: Record, now: float) -> Job:
-    """One row of the list of jobs."""
-    record = _cleaned(record)
-    waits = record["State"] == "PENDING"
-    start = number(record["StartTime"])
-    return Job(
-        number=record["JobArrayID"],
-        name=record["Name"],
-        user=record["UserName"],
-        account=record["Account"],
-        partition=record["Partition"],
-        state=record["State"].lower().replace("_", " "),
-        why=record["Reason"] if waits else record["NodeList"],
-        time=duration(now - number(record["SubmitTime"])) if waits else record["TimeUsed"],
-        limit=record["TimeLimit"],
-        expected=moment(start) if waits and start else "",
-        nodes=record["NumNodes"],
-        cpus=record["NumCPUs"],
-        comment=record["Comment"],
+def row(job: Job, now: float) -> JobRow:
+    """One row of the list of jobs, with nothing that hides, whoever wrote it."""
+    submitted = now if job.submitted is None else job.submitted
+    return JobRow(
+        number=clean(job.id),
+        name=clean(job.name),
+        user=clean(job.user),
+        account=clean(job.account),
+        partition=clean(",".join(job.partitions)),
+        state=clean(job.state.lower().replace("_", " ")),
+        why=clean(job.reason if job.waits else job.node_list),
+        time=duration(now - submitted if job.waits else job.used or 0),
+        limit="" if job.limit is None else duration(job.limit),
+        expected=moment(int(job.start)) if job.waits and job.start else "",
+        nodes=job.min_nodes,
+        cpus=job.cpus,
+        comment=clean(job.comment),
     )

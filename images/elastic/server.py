@@ -15,8 +15,8 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
+from images.common import http_server
 from images.common.hostlist import expand
-from images.common.http_server import BoundedHandler, BoundedServer, Shares
 from images.elastic.rounds import Ready
 
 PORT: Final = 8818
@@ -27,17 +27,13 @@ LONGEST_SECONDS: Final = 2 * 3600.0
 MOST_WAITING: Final = 500
 """Jobs that are told at once when their nodes are there. A job beyond them starts when Slurm itself looks, up to half a
 minute later: an array of thousands on a few nodes must not take thousands of threads."""
-MOST_CONNECTIONS: Final = 1000
-EACH: Final = 8
-"""Of any address, where many share these numbers: users reach the port, too, where no policies are enforced, and
-slurmctld, which alone has many, must not find all taken."""
 
 _RANGE: Final = r"\d{1,9}(?:-\d{1,9})?"
 _NODES: Final = rf"[A-Za-z0-9._-]{{1,63}}(?:\[{_RANGE}(?:,{_RANGE})*\])?"
 _LIST: Final = re.compile(rf"{_NODES}(?:,{_NODES})*", re.ASCII)
 
 
-class Server(BoundedServer):
+class Server(http_server.Server):
     """One thread for each job that waits for its nodes."""
 
     request_queue_size = 1024
@@ -65,13 +61,11 @@ def _is_there(connection: socket.socket) -> bool:
         return False
 
 
-def start(ready: Ready, wake: Callable[[], None], port: int = PORT) -> Server:
+def start(ready: Ready, wake: Callable[[], None], port: int = PORT) -> http_server.Server:
     """Answer in the background. The caller may `shutdown()` it."""
-    waiting = Shares(each=EACH, most=MOST_WAITING)
+    room = threading.BoundedSemaphore(MOST_WAITING)
 
-    class Handler(BoundedHandler):
-        longest_head = 2 * LONGEST_LIST
-
+    class Handler(http_server.Handler):
         def do_GET(self) -> None:  # noqa: N802
             """`/ready?nodes=LIST`: answered when these nodes are up, or one of them will not be."""
             url = urlsplit(self.path)
@@ -83,8 +77,7 @@ def start(ready: Ready, wake: Callable[[], None], port: int = PORT) -> Server:
                 self._answer(HTTPStatus.NOT_FOUND, "")
 
         def _wait(self, hosts: str) -> None:
-            address = self.client_address[0]
-            if not waiting.take(address):
+            if not room.acquire(blocking=False):
                 self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "too many wait\n")
                 return
             try:
@@ -94,7 +87,7 @@ def start(ready: Ready, wake: Callable[[], None], port: int = PORT) -> Server:
                     wake()
                 there = ready.wait(names, LONGEST_SECONDS, lambda: _is_there(self.connection))
             finally:
-                waiting.give(address)
+                room.release()
             self._answer(HTTPStatus.OK if there else HTTPStatus.GONE, "ready\n" if there else "not there\n")
 
         def do_POST(self) -> None:  # noqa: N802
@@ -103,12 +96,6 @@ def start(ready: Ready, wake: Callable[[], None], port: int = PORT) -> Server:
             self._answer(HTTPStatus.OK, "")
 
         def _answer(self, status: HTTPStatus, text: str) -> None:
-            body = text.encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.send(http_server.Answer("text/plain", text, status))
 
-    server = Server(("", port), Handler, shares=Shares(each=EACH, most=MOST_CONNECTIONS))
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True, name="http").start()
-    return server
+    return http_server.serve(Server(("", port), Handler))

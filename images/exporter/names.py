@@ -53,8 +53,6 @@ OURS: Final = {
     "slurmstack_configuration_refused": "Whether the latest configuration was refused (1) or not (0)",
     "slurmstack_configuration_pending": "Whether a configuration waits to be active (1) or not (0)",
     "slurmstack_configuration_applied_timestamp_seconds": "When the configuration in force was put in force",
-    "slurmstack_policy_failed": "Whether the latest apply of the policy that has ended failed (1) or not (0)",
-    "slurmstack_policy_applied_timestamp_seconds": "When the policy was applied the last time",
     "slurmstack_volume_free_bytes": "Bytes of a volume that are free",
     "slurmstack_volume_size_bytes": "Bytes of a volume",
     "slurmstack_certificate_not_after_timestamp_seconds": "When a certificate ends",

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from images.common.slurm_jobs import RUNNING
 from images.common.slurm_node import ELASTIC, NO_CAPACITY, ROLLS, SET_ASIDE
-from images.exporter.records import RUNNING, Job, Node
+from images.exporter.records import Job, Node
 from images.exporter.slurm_figures import OTHERS, largest
 from images.exporter.text import Figures
 from images.health.reason import parse
@@ -37,9 +38,9 @@ def put_waits(figures: Figures, jobs: Iterable[Job], now: float, *, by_person: b
     `by_person`: with their account.
     """
     waiting = [
-        (job.partition, job.account if by_person else "", now - job.eligible, job.tasks)
+        (job.partition, job.account if by_person else "", now - job.eligible, job.waiting_tasks)
         for job in jobs
-        if job.is_pending and not job.is_held and job.eligible is not None and job.eligible <= now
+        if job.waits and not job.is_held and job.eligible is not None and job.eligible <= now
     ]
     named = largest(Counter((partition, account) for partition, account, _, _ in waiting))
     waits: dict[tuple[str, str], list[tuple[float, int]]] = {}
@@ -57,7 +58,7 @@ def put_requeues(figures: Figures, jobs: Iterable[Job]) -> None:
     """A job that is started again and again harms nodes or is harmed by them. It is completing between two starts."""
     most: dict[str, int] = {}
     for job in jobs:
-        if job.is_pending or job.state in {RUNNING, "COMPLETING"}:
+        if job.waits or job.base_state in {RUNNING, "COMPLETING"}:
             most[job.partition] = max(most.get(job.partition, 0), job.restarts)
     for partition, restarts in most.items():
         figures.put("slurmstack_job_requeues_max", restarts, partition=partition)
@@ -69,15 +70,15 @@ def put_stuck(
     """A partition without such jobs has 0."""
     # By what they have: nodes of a pool are alike, and 10,000 jobs cannot each look at a thousand of them.
     idle = Counter(
-        _Has(node.partitions, node.cpus_effective, node.memory_effective, node.gpus)
+        _Has(node.partitions, node.cpus_effective, node.memory_effective, node.all_gpus)
         for node in nodes
         if "IDLE" in node.states and not node.states & _BUSY
     )
     stuck = dict.fromkeys(partitions, 0)
     for job in jobs:
-        if job.is_pending and job.partition in stuck and _waits_too_long(job, now):
+        if job.waits and job.partition in stuck and _waits_too_long(job, now):
             fitting = sum(count for has, count in idle.items() if job.partition in has.partitions and _fits(job, has))
-            stuck[job.partition] += job.tasks if fitting >= max(job.min_nodes, 1) else 0
+            stuck[job.partition] += job.waiting_tasks if fitting >= max(job.min_nodes, 1) else 0
     for partition, count in stuck.items():
         figures.put("slurmstack_queue_stuck_jobs", count, partition=partition)
 
@@ -98,7 +99,7 @@ class _Has(NamedTuple):
 
 def _fits(job: Job, has: _Has) -> bool:
     """Whether an even share of what the job asks for fits an idle node."""
-    cpus, memory, gpus = (job.asked.get(name, 0) / max(job.min_nodes, 1) for name in ("cpu", "mem", "gres/gpu"))
+    cpus, memory, gpus = (job.resources.get(name, 0) / max(job.min_nodes, 1) for name in ("cpu", "mem", "gres/gpu"))
     return max(cpus, job.min_cpus) <= has.cpus and memory <= has.memory and gpus <= has.gpus
 
 

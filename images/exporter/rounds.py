@@ -37,10 +37,6 @@ _OF_AGENT: Final[Mapping[str, Mapping[str, tuple[str, Mapping[str, str]]]]] = {
         "free_bytes": ("slurmstack_volume_free_bytes", _STATE),
         "size_bytes": ("slurmstack_volume_size_bytes", _STATE),
     },
-    "policy": {
-        "failed": ("slurmstack_policy_failed", {}),
-        "applied": ("slurmstack_policy_applied_timestamp_seconds", {}),
-    },
 }
 """Source -> key of its answer -> figure and labels."""
 
@@ -109,7 +105,7 @@ class Rounds:
             "configuration": self._sources.configuration,
         }
         if self._wanted.accounting:
-            found |= {"slurmdbd": self._sources.slurmdbd, "policy": self._sources.policy}
+            found["slurmdbd"] = self._sources.slurmdbd
         if self._wanted.certificates:
             found["certificates"] = lambda: self._sources.certificates(self._wanted.certificates)
         return found

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from images.common.slurm_jobs import RUNNING
 from images.common.slurm_records import number_of
-from images.exporter.records import RUNNING, Job, Node
+from images.exporter.records import Job, Node
 from images.exporter.text import Figures
 
 GROUPS: Final = 500
@@ -41,12 +42,12 @@ Group = TypeVar("Group", bound=Hashable)
 
 def put_jobs(figures: Figures, jobs: Sequence[Job]) -> None:
     """All jobs."""
-    with_cpus = [job for job in jobs if job.state in _HAS_CPUS]
+    with_cpus = [job for job in jobs if job.base_state in _HAS_CPUS]
     figures.put("slurm_jobs_cpus_alloc", sum(job.cpus for job in with_cpus))
-    figures.put("slurm_jobs_gpus_alloc", sum(job.asked.get("gres/gpu", 0) for job in with_cpus))
-    figures.put("slurm_jobs_hold", sum(job.tasks for job in jobs if job.is_held))
-    figures.put("slurm_jobs_pending", sum(job.tasks for job in jobs if job.is_pending))
-    figures.put("slurm_jobs_running", sum(job.state == RUNNING for job in jobs))
+    figures.put("slurm_jobs_gpus_alloc", sum(job.resources.get("gres/gpu", 0) for job in with_cpus))
+    figures.put("slurm_jobs_hold", sum(job.waiting_tasks for job in jobs if job.is_held))
+    figures.put("slurm_jobs_pending", sum(job.waiting_tasks for job in jobs if job.waits))
+    figures.put("slurm_jobs_running", sum(job.base_state == RUNNING for job in jobs))
 
 
 def put_accounts(figures: Figures, jobs: Sequence[Job]) -> None:
@@ -54,7 +55,7 @@ def put_accounts(figures: Figures, jobs: Sequence[Job]) -> None:
     named = largest(Counter(job.account for job in jobs))
     running: Counter[str] = Counter()
     for job in jobs:
-        running[job.account if job.account in named else OTHERS] += job.state == RUNNING
+        running[job.account if job.account in named else OTHERS] += job.base_state == RUNNING
     for account, count in running.items():
         figures.put("slurm_account_jobs_running", count, account=account)
 
@@ -64,7 +65,7 @@ def put_nodes(figures: Figures, nodes: Sequence[Node]) -> None:
     for node in nodes:
         figures.put("slurm_node_cpus", node.cpus, node=node.name)
         figures.put("slurm_node_cpus_alloc", node.cpus_alloc, node=node.name)
-        figures.put("slurm_node_gpus", node.gpus, node=node.name)
+        figures.put("slurm_node_gpus", node.all_gpus, node=node.name)
         figures.put("slurm_node_gpus_alloc", node.gpus_alloc, node=node.name)
         figures.put("slurm_node_memory_alloc_bytes", node.memory_alloc, node=node.name)
         figures.put("slurm_node_memory_bytes", node.memory, node=node.name)
@@ -82,7 +83,7 @@ def put_partitions(figures: Figures, partitions: Sequence[str], jobs: Sequence[J
     """Each partition."""
     pending: Counter[str] = Counter()
     for job in jobs:
-        pending[job.partition] += job.tasks if job.is_pending else 0
+        pending[job.partition] += job.waiting_tasks if job.waits else 0
     for partition in partitions:
         figures.put("slurm_partition_jobs_pending", pending[partition], partition=partition)
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from images.common.command import Runner, run
 from images.common.slurm_node import ELASTIC_PARTITION
-from images.common.slurm_records import Columns, entries_in, text_of
+from images.common.slurm_records import Columns, entries_in, node_records, text_of
 from images.controller.configuration import config_hash, read_files
-from images.exporter.records import JOB_FIELDS, SHORT_FIELDS, Job, Node, jobs_of, node_of
+from images.exporter.records import COLUMNS, SHORT_FIELDS, Job, Node, jobs_of
 
 QUESTION_SECONDS: Final = 25.0
 """For one command of Slurm's. An overloaded slurmctld lets them wait and say nothing until then."""
@@ -48,12 +48,12 @@ class Sources:
 
     def jobs(self) -> list[Job]:
         """Every job that has not ended or is completing, in all partitions."""
-        columns = Columns(JOB_FIELDS, SHORT_FIELDS)
+        columns = Columns(COLUMNS, SHORT_FIELDS)
         return jobs_of(columns.rows(self._ask((*JOBS, columns.option))))
 
     def nodes(self) -> list[Node]:
         """Every node, also those of hidden partitions."""
-        return [node_of(entry) for entry in entries_in(self._ask(NODES), "nodes")]
+        return node_records(self._ask(NODES), Node)
 
     def partitions(self) -> list[str]:
         """Names of every partition, but those that only carry the times of an elastic pool."""
@@ -86,10 +86,6 @@ class Sources:
         # The agent remembers a refusal, also when others have been taken since.
         refused = (status.get("rejected") or {}).get("hash") == config_hash(read_files(self.mounted))
         return {**self._get("store"), "refused": refused, "pending": bool(status.get("pending"))}
-
-    def policy(self) -> Mapping[str, float]:
-        """How the jobs that apply the policy have ended: `applied` and `failed`, as far as the agent knows."""
-        return self._get("policy")
 
     def certificates(self, files: Mapping[str, str]) -> Mapping[str, float]:
         """When the first certificate of each PEM file ends, in seconds since 1970, by the name that it has."""

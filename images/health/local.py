@@ -18,18 +18,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from images.common.node_conf import NodeConf
 from images.health.contract import Check, Node, Thresholds
 from images.health.proc import jobs_here
 from images.health.programs import checks_of
 
 SETTINGS: Final = Path("/config/health/settings.json")
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/nvidia/bin"
-
-_GPUS: Final = r"\bGres=(?:\S*,)?gpu(?::[A-Za-z0-9_.-]+)?:(\d+)"
-"""In `slurmd --conf`, as the stack file makes it: `Gres=gpu:h100:8`, `Gres=gpu:8`."""
-_PARTS: Final = r"\bGres=gpu:[1-7]g\.\d+gb"
-_SHARES: Final = r"\bGres=\S*,shard:\d"
-"""Several jobs may have one GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,18 +60,20 @@ def prepare_environment() -> None:
 
 def find_local(environment: Mapping[str, str], settings: Path = SETTINGS) -> Local:
     """This node. Never raises: what cannot be read is left at its default, and `problem` says so."""
-    described = environment.get("NODE_CONF", "")
-    gpus = re.search(_GPUS, described)
+    try:
+        conf = NodeConf.parse(environment.get("NODE_CONF", ""))
+    except ValueError:
+        conf = NodeConf(cpus=0, memory_mib=0, features=())
     jail = environment.get("JAIL", "")
     # What is asked here are NVIDIA's programs; and divided GPUs are offered by their parts.
-    divided = re.search(_PARTS, described) is not None
-    promised = 0 if gpus is None or environment.get("GPU_VENDOR") else 1 if divided else int(gpus[1])
+    offered = 1 if conf.is_divided else sum(one.count for one in conf.gpus)
+    promised = 0 if environment.get("GPU_VENDOR") else offered
     whole, parts = given_gpus(environment.get("NVIDIA_VISIBLE_DEVICES", ""))
     shares = bool(parts) or 0 < whole < promised
     node = Node(
         name=environment.get("SLURMD_NODENAME") or os.uname().nodename,
         gpus=whole + bool(parts) if shares else promised,
-        shares_gpus=shares or divided or re.search(_SHARES, described) is not None,
+        shares_gpus=shares or conf.is_divided or conf.has_shards,
         jail=Path(jail) if jail else None,
         homes=Path(jail, "home") if jail and environment.get("HOMES") else None,
     )

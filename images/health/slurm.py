@@ -6,29 +6,18 @@ left out: what is not known is not touched.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from images.common.command import Result, Runner, run
 from images.common.slurm_node import UNKNOWN_NODE
-from images.common.slurm_records import (
-    NodeRecord,
-    NotUnderstoodError,
-    entries_in,
-    fields_of,
-    node_of,
-    number_of,
-    text_of,
-    words_of,
-)
+from images.common.slurm_records import NodeRecord, NotUnderstoodError, fields_of, node_records
 from images.common.wait import Clock, Reminder
 from images.health.reason import Own, parse
 
 LIST_TIMEOUT_SECONDS: Final = 20.0
 """For thousands of nodes; slurmctld may be busy."""
-SLURMD_PORT: Final = 6818
 ASK_SECONDS: Final = 5.0
 """For a node's question about itself: a prolog waits for the answer."""
 SHARE: Final = 5.0
@@ -67,22 +56,7 @@ class SlurmError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Record(NodeRecord):
-    """A node's record, as far as it matters here."""
-
-    reason_at: float | None = None
-    """When the reason was set, in seconds since 1970, by slurmctld's clock."""
-    comment: str = ""
-    extra: str = ""
-    pool: str = ""
-    """Its features, by which a pool's nodes are known. Empty: nobody says."""
-    partitions: tuple[str, ...] = ()
-    """In which its jobs may run."""
-    gpus: int = 0
-    started_at: float = 0.0
-    """When its slurmd started, in seconds since 1970: before that it may have been another machine of this name."""
-    address: str = ""
-    """Where slurmd listens."""
-    port: int = SLURMD_PORT
+    """A node's record, and what it means here."""
 
     @property
     def is_closed(self) -> bool:
@@ -137,31 +111,9 @@ class Reservation:
 def parse_nodes(text: str) -> list[Record]:
     """Records in the output of `scontrol show nodes --json`. Raises SlurmError."""
     try:
-        return [record for entry in entries_in(text, "nodes") if (record := _record(entry)) is not None]
+        return node_records(text, Record)
     except NotUnderstoodError as error:
         raise SlurmError(str(error)) from error
-
-
-def _record(entry: Mapping[str, Any]) -> Record | None:
-    node = node_of(entry)
-    if node is None:
-        return None
-    features = words_of(entry.get("active_features"), ",") or words_of(entry.get("features"), ",")
-    return Record(
-        **vars(node),
-        reason_at=number_of(entry.get("reason_changed_at")),
-        comment=text_of(entry.get("comment")),
-        extra=text_of(entry.get("extra")),
-        pool=",".join(sorted(features)),
-        partitions=tuple(words_of(entry.get("partitions"), ",")),
-        # `gpu:8(S:0-1),shard:16`, `gpu:h100:8`; parts of GPUs (`gpu:1g.10gb:7`) are no GPUs that a test could take.
-        gpus=sum(
-            map(int, re.findall(r"(?:^|,)gpu(?::(?![1-7]g\.)[^:,()]+)?:(\d+)(?![^,(])", text_of(entry.get("gres"))))
-        ),
-        started_at=number_of(entry.get("slurmd_start_time")) or 0.0,
-        address=text_of(entry.get("address")) or node.name,
-        port=int(number_of(entry.get("port")) or SLURMD_PORT),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """seff: how much a job used of what it asked for, as Slurm's contributed program of this name says it.
 
 That one is in no package of Debian's. Where this one differs: memory is always said for a node, as sacct does not say
-whether it was asked for CPUs.
+whether it was asked for CPUs, and it is that of all steps that ran at the same time, as `slurmstack efficiency` has it.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from images.common.slurm_runs import FIELDS, RecordError, memory_at_once, rows, runs_of, sacct
+from images.common.slurm_values import size, tres
+
 USAGE: Final = """\
 Usage: seff [Options] <Jobid>
        Options:
        -h    Help menu
        -v    Version"""
 
-FIELDS: Final = (
-    "JobID", "JobIDRaw", "Cluster", "User", "Group", "State", "ExitCode", "NNodes", "AllocCPUS", "AllocTRES",
-    "ElapsedRaw", "TotalCPU", "TRESUsageInTot", "TRESUsageInMax", "TRESUsageInAve",
-)  # fmt: skip
+_FIELDS: Final = ("Cluster", "Group", "ExitCode", "TRESUsageInMax", "TRESUsageInAve", *FIELDS)
 _UNITS: Final = "KMGTPE"
+_PARTS: Final = ("Tot", "Max", "Ave")
 _JOB: Final = re.compile(r"\d+(_\d+|\+\d+)?")
 
 _RUNNING: Final = (
@@ -36,87 +37,56 @@ class SeffError(Exception):
     """What is printed in place of figures."""
 
 
-def rows_of(job: str) -> list[dict[str, str]]:
+def records_of(job: str) -> list[dict[str, str]]:
     """The job and its steps, as sacct has them. Raises SeffError."""
-    command = ["sacct", "--jobs", job, "--noheader", "--parsable2", "--noconvert", f"--format={','.join(FIELDS)}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run([*sacct(_FIELDS), f"--jobs={job}"], capture_output=True, text=True, check=False)
     except OSError as error:
         raise SeffError(f"cannot start sacct: {error.strerror}") from error
     if done.returncode:
         raise SeffError(done.stderr.strip() or f"sacct ended with {done.returncode}")
-    lines = (line.split("|") for line in done.stdout.splitlines())
-    rows = [dict(zip(FIELDS, values, strict=True)) for values in lines if len(values) == len(FIELDS)]
-    if not rows:
+    found = list(rows(done.stdout.removesuffix("\n").split("\n"), _FIELDS))
+    if not found:
         raise SeffError("Job not found.")
     # Of an array, or of a heterogeneous job, it is the first, as with Slurm's own program.
-    number = rows[0]["JobIDRaw"]
-    return [row for row in rows if row["JobIDRaw"].partition(".")[0] == number]
+    number = found[0]["JobIDRaw"]
+    return [row for row in found if row["JobIDRaw"].partition(".")[0] == number]
 
 
-def report(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """The lines. `rows`: the job, and then its steps."""
-    job, *steps = rows
-    state = job["State"].partition(" ")[0]
-    cpus, nodes = max(_number(job["AllocCPUS"]), 1), max(_number(job["NNodes"]), 1)
-    lines = [f"Job ID: {job['JobIDRaw']}"]
-    lines += [f"Array Job ID: {job['JobID']}"] if "_" in job["JobID"] else []
+def report(records: Sequence[Mapping[str, str]]) -> list[str]:
+    """The lines. `records`: the job, and then its steps."""
+    job = records[0]
+    (run,) = runs_of(records)
+    state, cpus, nodes = run.state.partition(" ")[0], max(run.cpus, 1), max(run.nodes, 1)
+    lines = [f"Job ID: {run.number}"]
+    lines += [f"Array Job ID: {run.job}"] if "_" in run.job else []
     lines += [f"Cluster: {job['Cluster']}", f"User/Group: {job['User']}/{job['Group']}"]
     ended = state not in {"PENDING", "RUNNING"}
     lines.append(f"State: {state}" + (f" (exit code {job['ExitCode'].partition(':')[0]})" if ended else ""))
     lines += [f"Cores: {cpus}"] if cpus == 1 else [f"Nodes: {nodes}", f"Cores per node: {cpus // nodes}"]
     if state == "PENDING":
         return [*lines, "Efficiency not available for jobs in the PENDING state."]
-    elapsed = _number(job["ElapsedRaw"])
-    used = int(sum(_seconds(step["TotalCPU"]) for step in steps) + 0.5)
-    given = _size(_tres(job["AllocTRES"]).get("mem", "0"))
-    memory, uneven = _memory(steps)
+    used = int(sum(step.cpu_seconds or 0 for step in run.steps) + 0.5)
+    given, memory = run.memory or 0, memory_at_once(run.steps)
     lines += [
         f"CPU Utilized: {_clock(used)}",
-        f"CPU Efficiency: {_percent(used, elapsed * cpus)} of {_clock(elapsed * cpus)} core-walltime",
-        f"Job Wall-clock time: {_clock(elapsed)}",
+        f"CPU Efficiency: {_percent(used, run.seconds * cpus)} of {_clock(run.seconds * cpus)} core-walltime",
+        f"Job Wall-clock time: {_clock(run.seconds)}",
         f"Memory Utilized: {_amount(memory)}",
         f"Memory Efficiency: {_percent(memory, given)} of {_amount(given)} ({_amount(given / nodes)}/node)",
-        *uneven,
+        *_uneven(records[1:]),
     ]
     return [*lines, _RUNNING] if state == "RUNNING" else lines
 
 
-def _memory(steps: Sequence[Mapping[str, str]]) -> tuple[float, list[str]]:
-    """Bytes of the step that had most, as the sum of its tasks' peaks; and how unlike the tasks were."""
-    sizes = [_size(_tres(step["TRESUsageInTot"]).get("mem", "0")) for step in steps]
-    if not any(sizes):
-        return 0, []
-    step = steps[sizes.index(max(sizes))]
-    most, average = (_size(_tres(step[f"TRESUsageIn{which}"]).get("mem", "0")) for which in ("Max", "Ave"))
+def _uneven(steps: Sequence[Mapping[str, str]]) -> list[str]:
+    """How unlike the tasks of the step were that had most memory."""
+    sizes = [tuple(size(tres(step[f"TRESUsageIn{part}"]).get("mem", "")) or 0.0 for part in _PARTS) for step in steps]
+    _, most, average = max(sizes, default=(0.0, 0.0, 0.0))
     if not most > average > 0:
-        return max(sizes), []
+        return []
     differs = f"differs by {100 * most / average:.2f}% from the average task max memory consumption"
-    return max(sizes), [f"The task which had the largest memory consumption {differs}"]
-
-
-def _tres(text: str) -> dict[str, str]:
-    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
-
-
-def _size(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTPE]?)", text)
-    return float(match[1]) * 1024 ** (_UNITS.find(match[2]) + 1 if match[2] else 0) if match else 0
-
-
-def _seconds(text: str) -> float:
-    """Of `[DAYS-][HOURS:]MINUTES:SECONDS[.FRACTION]`; 0 of what is no time, as Slurm's `INVALID`."""
-    if text.isalpha():
-        return 0.0
-    days, _, rest = text.rpartition("-")
-    seconds = 0.0
-    for part in rest.split(":"):
-        seconds = 60 * seconds + float(part or 0)
-    return seconds + 86400 * _number(days)
+    return [f"The task which had the largest memory consumption {differs}"]
 
 
 def _clock(seconds: int) -> str:
@@ -150,8 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if given == ["-h"] else 1
     os.environ.pop("SACCT_FORMAT", None)
     try:
-        print("\n".join(report(rows_of(given[0]))))
-    except SeffError as error:
+        print("\n".join(report(records_of(given[0]))))
+    except (SeffError, RecordError) as error:
         print(error, file=sys.stderr)
         return 2
     return 0

@@ -14,6 +14,7 @@ from typing import Final
 
 from images.common.cgroups import CannotConfineError, Subtree, take_subtree
 from images.common.command import Runner
+from images.common.node_conf import NodeConf
 from images.common.process import CannotGoOnError
 from images.worker import devices
 
@@ -48,7 +49,7 @@ def take_part_of_jobs(node: str, memory_mib: int, runner: Runner) -> Subtree:
 def find(
     wanted: str,
     node: str,
-    node_conf: str,
+    described: NodeConf,
     runner: Runner,
     *,
     own_cpus: bool = True,
@@ -68,9 +69,9 @@ def find(
             raise CannotConfineError(  # noqa: TRY301
                 "its CPUs are not the pod's own: it asks Kubernetes for fewer (cpu_request) than it offers to jobs"
             )
-        subtree = take(node, _memory(node_conf), runner)
+        subtree = take(node, described.memory_mib, runner)
         no_devices = why_no_devices()
-        if no_devices and wanted == "required" and "Gres=" in node_conf:
+        if no_devices and wanted == "required" and described.gres:
             raise CannotConfineError(no_devices)  # noqa: TRY301
     except CannotConfineError as error:
         if wanted == "required":
@@ -111,13 +112,6 @@ def write_slurm_conf(
 def has_join_plugin(root: Path = Path("/")) -> bool:
     """Whether it is Slurm's plugin that takes slurmd into cells (images/spank/join.c)."""
     return bool(list(root.glob(_JOIN_PLUGIN)))
-
-
-def _memory(node_conf: str) -> int:
-    found = re.search(r"\bRealMemory=(\d+)", node_conf)
-    if found is None:
-        raise CannotConfineError("the node's description has no RealMemory")
-    return int(found[1])
 
 
 def _version(runner: Runner) -> tuple[int, int]:

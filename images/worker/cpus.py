@@ -8,13 +8,14 @@ pod's are kept out of what jobs may have (`CpuSpecList`), by Slurm's own numbers
 from __future__ import annotations
 
 import os
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from images.common.node_conf import NodeConf
 
 SYSTEM: Final = Path("/sys/devices/system/cpu")
 
@@ -50,18 +51,15 @@ def read_topology(system: Path = SYSTEM) -> Topology | None:
     return Topology(sockets=len(ordered), cores=sizes.pop(), threads=threads.pop(), order=order)
 
 
-def described(node_conf: str, topology: Topology | None, allowed: AbstractSet[int]) -> str:
+def described(conf: NodeConf, topology: Topology | None, allowed: AbstractSet[int]) -> NodeConf:
     """The node's description with sockets, cores and threads, and without the CPUs that are not for jobs.
 
     `allowed`: the kernel's numbers of those that the container may use. Unchanged where that cannot be told: where the
     stack file gives the node more CPUs than there are, or a part of a core.
     """
-    wanted = re.search(r"\bCPUs=(\d+)", node_conf)
-    if wanted is None or topology is None:
-        return node_conf
-    used = _whole_cores(topology, allowed, int(wanted[1]))
-    if used is None:
-        return node_conf
+    used = _whole_cores(topology, allowed, conf.cpus) if topology is not None else None
+    if topology is None or used is None:
+        return conf
     kept_out = [place for place, number in enumerate(topology.order) if number not in used]
     shape = (
         f"CPUs={len(topology.order)} Sockets={topology.sockets} CoresPerSocket={topology.cores} "
@@ -69,7 +67,7 @@ def described(node_conf: str, topology: Topology | None, allowed: AbstractSet[in
     )
     if kept_out:
         shape += f" CpuSpecList={_ranges(kept_out)}"
-    return node_conf.replace(wanted[0], shape, 1)
+    return replace(conf, layout=shape)
 
 
 def _whole_cores(topology: Topology, allowed: AbstractSet[int], wanted: int) -> frozenset[int] | None:

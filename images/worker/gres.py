@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
 from images.common.gpu_jobs import Gpu, GpuJobs
+from images.common.node_conf import NodeConf
 from images.worker import mig
 from images.worker.confine import NODE
 from images.worker.cpus import Topology, numbers
@@ -24,8 +25,6 @@ from images.worker.cpus import Topology, numbers
 GPUS: Final = Path("/proc/driver/nvidia/gpus")
 """One directory per GPU of the machine, from the kernel's driver."""
 
-_TYPED: Final = re.compile(r"\bGres=gpu:([a-z][a-z0-9_.-]*):(\d+)")
-_TYPES: Final = re.compile(r"\bgpu:([a-z0-9][a-z0-9_.-]*):\d+")
 _AMD: Final = "0x1002"
 """AMD's number as a maker of PCI devices."""
 
@@ -47,23 +46,22 @@ class Device:
     """What exporters of NVIDIA's figures call it."""
 
 
-def fitting_gres(node_conf: str, log: Callable[[str], None], gpus: Path = GPUS) -> str:
+def fitting_gres(conf: NodeConf, log: Callable[[str], None], gpus: Path = GPUS) -> NodeConf:
     """The node's description, without the type of its GPUs where these are called otherwise.
 
     The type comes from the stack file or the name of the cloud's platform. Slurm wants it to be a part of the name that
     the driver gives (`h100` of `nvidia_h100_80gb_hbm3`); if it is not, it drains the node ("count reported lower than
     configured"). Parts of GPUs have no name of the driver's.
     """
-    typed = _TYPED.search(node_conf)
-    names = _names(gpus)
-    if typed is None or mig.is_divided(node_conf) or all(typed[1] in name for name in names):
-        return node_conf
-    log(f"the GPUs are called {', '.join(sorted(set(names)))}, not {typed[1]}: this node offers them without a type")
-    return _TYPED.sub(r"Gres=gpu:\2", node_conf)
+    kind, names = _kind(conf), _names(gpus)
+    if not kind or conf.is_divided or all(kind in name for name in names):
+        return conf
+    log(f"the GPUs are called {', '.join(sorted(set(names)))}, not {kind}: this node offers them without a type")
+    return replace(conf, gres=tuple(replace(one, type="") if one.name == "gpu" else one for one in conf.gres))
 
 
 def write_gres_conf(
-    node_conf: str,
+    conf: NodeConf,
     vendor: str,
     topology: Topology | None,
     *,
@@ -78,9 +76,8 @@ def write_gres_conf(
     `topology`: the machine's; the node may be registered without it. `jobs`: told of the devices.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    wanted = "Gres=" in node_conf
-    devices = find_devices(node_conf, vendor, runner=runner, log=log, root=root) if wanted else []
-    lines = own_lines(node_conf, vendor, topology, devices, log) if wanted else []
+    devices = find_devices(conf, vendor, runner=runner, log=log, root=root) if conf.gres else []
+    lines = own_lines(conf, vendor, topology, devices, log) if conf.gres else []
     if lines:  # a first line with NodeName takes the place of all such lines of the cluster's file (reads.c)
         lines[0] = f"NodeName={socket.gethostname()} {lines[0]}"
     (directory / "gres.conf").write_text("".join(f"{line}\n" for line in lines))
@@ -91,10 +88,10 @@ def write_gres_conf(
 
 
 def find_devices(
-    node_conf: str, vendor: str, *, runner: Runner, log: Callable[[str], None], root: Path = Path("/")
+    conf: NodeConf, vendor: str, *, runner: Runner, log: Callable[[str], None], root: Path = Path("/")
 ) -> list[Device]:
     """The GPUs that the pod has, in the order in which Slurm numbers them."""
-    if mig.is_divided(node_conf):
+    if conf.is_divided:
         near = {minor: (name, cpus) for minor, _, cpus, (name, _) in _nvidia(root)}
         devices = []
         for part in mig.find(runner, log, root):
@@ -102,12 +99,12 @@ def find_devices(
             shown = Gpu(name=f"{name}.{part.instance}", uuid=part.uuid)
             devices.append(Device(files=part.files, cpus=cpus, kind=part.profile, shown=shown))
         # Slurm takes the types in the order in which the node offers them, and those of a type in that of the lines.
-        types = {kind: number for number, kind in enumerate(_TYPES.findall(node_conf))}
+        types = {kind: number for number, kind in enumerate(one.type for one in conf.gpus)}
         devices.sort(key=lambda device: types.get(device.kind, len(types)))
     elif vendor == "amd":
-        devices = _amd(root, _kind(node_conf))
+        devices = _amd(root, _kind(conf))
     else:
-        kind = _kind(node_conf)
+        kind = _kind(conf)
         devices = [
             Device(files=(file,), cpus=cpus, kind=kind, shown=Gpu(name=name, uuid=uuid))
             for _, file, cpus, (name, uuid) in _nvidia(root)
@@ -118,11 +115,11 @@ def find_devices(
 
 
 def own_lines(
-    node_conf: str, vendor: str, topology: Topology | None, devices: Sequence[Device], log: Callable[[str], None]
+    conf: NodeConf, vendor: str, topology: Topology | None, devices: Sequence[Device], log: Callable[[str], None]
 ) -> list[str]:
     """The lines of this node's gres.conf: one where Slurm finds the devices by itself and takes them as they are."""
-    placed = topology if "CoresPerSocket=" in node_conf else None
-    if vendor != "amd" and not mig.is_divided(node_conf):
+    placed = topology if conf.layout else None
+    if vendor != "amd" and not conf.is_divided:
         if all(_whole_socket(device.cpus, topology, placed) for device in devices):
             return ["AutoDetect=nvidia"]  # asks the kernel's driver and needs no library, unlike `nvml`
         log(_NO_SOCKET)
@@ -211,9 +208,9 @@ def _near(device: Path) -> frozenset[int]:
         return frozenset()
 
 
-def _kind(node_conf: str) -> str:
-    typed = _TYPED.search(node_conf)
-    return typed[1] if typed else ""
+def _kind(conf: NodeConf) -> str:
+    """The type of whole GPUs; empty: they have none."""
+    return next((one.type for one in conf.gpus), "")
 
 
 def _names(gpus: Path) -> Iterable[str]:

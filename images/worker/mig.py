@@ -15,7 +15,6 @@ from xml.etree import ElementTree as ET
 
 from images.common.command import Runner
 
-_DIVIDED: Final = re.compile(r"\bGres=gpu:[1-7]g\.\d+gb")
 _MINORS: Final = "proc/driver/nvidia-caps/mig-minors"
 """Minor numbers in /dev/nvidia-caps: `gpu0/gi1/access 12`, `gpu0/gi1/ci0/access 13`."""
 
@@ -39,11 +38,6 @@ class Part:
     """As Slurm knows it: `1g.10gb`, `1g.10gb.me`."""
     files: tuple[str, ...]
     """All that has to be opened to use it."""
-
-
-def is_divided(node_conf: str) -> bool:
-    """Whether the node offers parts of GPUs."""
-    return _DIVIDED.search(node_conf) is not None
 
 
 def find(runner: Runner, log: Callable[[str], None], root: Path = Path("/")) -> list[Part]:

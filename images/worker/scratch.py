@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from images.common.attach import restrict
 from images.common.boundary import keep_only
+from images.common.node_conf import NodeConf
 from images.common.process import CannotGoOnError
 from images.common.remove import remove_tree
 
@@ -29,29 +30,27 @@ LEAST_SHARE: Final = 0.9
 """Of the size that the stack file says: file systems keep some of a disk for themselves."""
 
 _MEBIBYTE: Final = 2**20
-_SIZE: Final = re.compile(r"\bTmpDisk=(\d+)")
 _OF_THE_FILE_SYSTEM: Final = "lost+found"
 _REMOVES: Final = ("DAC_OVERRIDE", "FOWNER")
 
 
 def prepare(
     kind: str,
-    node_conf: str,
+    conf: NodeConf,
     log: Callable[[str], None],
     *,
     directory: Path = TMP,
     size: Callable[[Path], int] | None = None,
     in_background: Callable[[Path, Callable[[str], None]], None] | None = None,
-) -> str:
+) -> NodeConf:
     """Empty it. Returns the node's description with the size that it really has (`TmpDisk=`, MiB).
 
     `kind`: `SCRATCH`, empty where there is none, and then nothing is done. Raises CannotGoOnError where it is smaller
     than the stack file says: most likely the machine's own disk, as nothing is mounted there.
     """
-    wanted = _SIZE.search(node_conf)
-    if not kind or wanted is None:
-        return node_conf
-    says, has = int(wanted[1]), (size or _mebibytes)(directory)
+    if not kind or conf.disk_mib is None:
+        return conf
+    says, has = conf.disk_mib, (size or _mebibytes)(directory)
     if has < LEAST_SHARE * says:
         raise CannotGoOnError(
             f"the pool's scratch has {has} MiB on this machine, and scratch.size says {says} MiB: "
@@ -65,7 +64,7 @@ def prepare(
     left = _set_aside(directory, log)
     if left is not None:
         (in_background or _remove_in_background)(left, log)
-    return _SIZE.sub(f"TmpDisk={min(says, has)}", node_conf)
+    return replace(conf, disk_mib=min(says, has))
 
 
 def forbid_programs_of_others(kind: str, directory: Path = TMP) -> None:

@@ -25,6 +25,7 @@ from images.common.gpu_view import bind_driver
 from images.common.jail_roots import hidden
 from images.common.jail_view import CONF_CACHE, SPOOL, WORKER_BINDS, bind_into_jail, sssd_binds, user_volumes
 from images.common.mountinfo import expect_filesystem
+from images.common.node_conf import NodeConf
 from images.common.process import become, program, required_env
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
 from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, is_ours
@@ -48,14 +49,14 @@ POWER_UP_AGAIN_SECONDS: Final = 0.1
 """slurmctld powers up what jobs wait for once a second (power_save.c)."""
 
 
-def slurmd_command(controller: str, node_conf: str, name: str, confinement: str, mark: str = "") -> list[str]:
+def slurmd_command(controller: str, conf: str, name: str, confinement: str, mark: str = "") -> list[str]:
     """The daemon's command line. `confinement`: what the node says of that. `mark`: of an elastic node's record.
 
     -Z: a dynamic node, which registers itself. -b: reports this start as its boot; a pod would report the host's boot
     time, and a node that Slurm powered on would then never count as started.
     """
     extra = json.dumps({CONFINEMENT: confinement, **({MARK: mark} if mark else {})})
-    command = ["/usr/sbin/slurmd", "-D", "-Z", "-b", "--conf-server", controller, "--conf", node_conf, "-N", name]
+    command = ["/usr/sbin/slurmd", "-D", "-Z", "-b", "--conf-server", controller, "--conf", conf, "-N", name]
     return [*command, "--extra", extra]
 
 
@@ -127,13 +128,13 @@ def await_power_up(node: Node, mark: str, log: Callable[[str], None], clock: Clo
     return mark
 
 
-def prepare_jail(jail: Path, node_conf: str, log: Callable[[str], None]) -> None:
+def prepare_jail(jail: Path, conf: NodeConf, log: Callable[[str], None]) -> None:
     """Everything of the pod that jobs need inside the jail. Raises CannotGoOnError."""
     wait_for_jail(jail, log)
     volumes = user_volumes(os.environ.get("MOUNTS", ""))
     bind_into_jail(jail, (*WORKER_BINDS, *hidden(), *sssd_binds(jail, log), *volumes), log)
     # Jobs bring AMD's libraries along: they go with any driver, and no runtime brings them.
-    if not bind_driver(jail, run, log) and "Gres=gpu" in node_conf and "GPU_VENDOR" not in os.environ:
+    if not bind_driver(jail, run, log) and conf.gpus and "GPU_VENDOR" not in os.environ:
         log(
             "this node offers GPUs, but the container runtime brought no driver libraries into the pod: is NVIDIA's "
             "runtime the default one on this machine?"
@@ -175,28 +176,29 @@ def main() -> None:
     """Entry point."""
     with program("slurmd") as log:
         controller = required_env("CONTROLLER")
-        node_conf, vendor = fitting_gres(required_env("NODE_CONF"), log), os.environ.get("GPU_VENDOR", "nvidia")
+        conf = fitting_gres(NodeConf.parse(required_env("NODE_CONF")), log)
+        vendor = os.environ.get("GPU_VENDOR", "nvidia")
         for directory in (RUN_SLURM, SPOOL, CONF_CACHE):
             own_directory(directory)
         forget_configuration(CONF_CACHE)
         settle_shared()
         kind = os.environ.get("SCRATCH", "")
-        node_conf = scratch.prepare(kind, node_conf, log)
+        conf = scratch.prepare(kind, conf, log)
         wait_for_munge(log)
         jail, name = os.environ.get("JAIL", ""), socket.gethostname()
         if jail:
             scratch.forbid_programs_of_others(kind)
-            prepare_jail(Path(jail), node_conf, log)
+            prepare_jail(Path(jail), conf, log)
         else:
             prepare_own_root()
         wanted = os.environ.get("CONFINEMENT", "auto") if jail else "off"
         own_cpus = os.environ.get("SHARED_CPUS") != "yes"
-        topology = cpus.read_topology() if own_cpus or "Gres=" in node_conf else None
+        topology = cpus.read_topology() if own_cpus or conf.gres else None
         if own_cpus:
-            node_conf = cpus.described(node_conf, topology, cpus.allowed_cpus())
-        found = confine.find(wanted, name, node_conf, run, own_cpus=own_cpus)
+            conf = cpus.described(conf, topology, cpus.allowed_cpus())
+        found = confine.find(wanted, name, conf, run, own_cpus=own_cpus)
         log(f"what holds jobs to what they asked for: {found.said}")
-        write_gres_conf(node_conf, vendor, topology, runner=run, log=log)
+        write_gres_conf(conf, vendor, topology, runner=run, log=log)
         confine.write_slurm_conf(confined=found.confined, own_cpus=own_cpus, in_jail=bool(jail))
         if jail:
             guard_jail(Path(jail), log)
@@ -213,7 +215,6 @@ def main() -> None:
         else:
             forget_elastic(node, log)
         lift_own_drain(node, log, keep_waiting=waits)
-        if waits:
-            node_conf += STARTS_DRAINED
-        command = without_set_up(slurmd_command(controller, node_conf, name, found.said, mark), os.getpid())
+        drained = STARTS_DRAINED if waits else ""
+        command = without_set_up(slurmd_command(controller, conf.text + drained, name, found.said, mark), os.getpid())
         become(command, log, env=environment(confined=found.confined, in_jail=bool(jail)))

@@ -55,9 +55,6 @@ _CONTROLLERS: Final = (
     _number("Jobs pending", "slurm_jobs_pending"),
     _number("Nodes down or drained", "slurm_nodes_down + slurm_nodes_drain + slurm_nodes_draining"),
     _number(
-        "Policy applied, ago", "time() - slurmstack_policy_applied_timestamp_seconds", unit="s", needs="accounting"
-    ),
-    _number(
         "State volume used",
         '1 - slurmstack_volume_free_bytes{volume="state"} / slurmstack_volume_size_bytes{volume="state"}',
         unit="percentunit",

@@ -13,6 +13,7 @@ from tests.bench.figures import Bench
 from tests.e2e.harness import wait_until
 from tests.fakes.gpus import FakeGpus
 from tests.stacks import dev
+from tests.switched_off import switch_off
 
 CHAIN = 20
 """Jobs one after the other on one node, each of which waits for the epilog of the one before."""
@@ -82,7 +83,7 @@ def lost_machine(slurm: Cluster) -> float:
     job = slurm.submit("sleep 300", f"--nodelist={worker}", "--requeue")
     slurm.await_job(job, "RUNNING")
     started = time.monotonic()
-    local_cluster.stop_node(where[worker], PlainReport())
+    switch_off(where[worker])
     try:
         wait_until(lambda: slurm.job_field(job, "Restarts") == "1", f"job {job} is requeued", timeout=180, slowest=0.3)
         taken = time.monotonic() - started

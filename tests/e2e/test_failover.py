@@ -19,8 +19,6 @@ import pytest
 
 from cli.kubectl.client import cluster_labels, in_controller
 from cli.kubectl.client import slurm as ask_controller
-from local import cluster as local_cluster
-from local.report import PlainReport
 from slurm.local_cluster import local_directory
 from slurm.names import ACTIVE
 from tests.e2e.conftest import ENGINES, keep_state
@@ -28,6 +26,7 @@ from tests.e2e.failures import LANE
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
 from tests.nodes import SHOW, is_idle, node_states
 from tests.stacks import dev
+from tests.switched_off import switch_off
 
 pytestmark = pytest.mark.disruptive
 
@@ -259,7 +258,7 @@ def test_the_machine_of_the_active_one_is_lost_with_its_network(pair: SlurmOnKub
     stream = Stream(pair, "lost", at=pair.pods()["login-0"]["status"]["podIP"])
     with stream.running():
         try:
-            local_cluster.stop_node(lost, PlainReport())
+            switch_off(lost)
             off = time.time()
             wait_until(lambda: active(pair) not in {"", before}, "the other one is active")
             acted = time.time() - off

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from images.health.node_tests.results import decode
-from local import cluster as local_cluster
-from local.report import PlainReport
 from tests.e2e.asking_doctor import first
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 from tests.fakes.gpus import FakeGpus
+from tests.stacks import with_change
+from tests.switched_off import switch_off
 
 INTERVAL = 10
 MOVES = 'test -n "$SLURM_RESTART_COUNT" || sleep 300; sleep 15'
@@ -61,7 +61,8 @@ def healthy(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
     """
     before = slurm.sections
     machines = {"requeue_after": 5, "release": "cordon", "release_after": 0}
-    slurm.change("health", {"interval": INTERVAL, "machines": machines})
+    slurm.sections = with_change(before, "slurm.settings.HealthCheckInterval", INTERVAL)
+    slurm.change("health", {"machines": machines})
     slurm.await_idle("default-0", "default-1")
     yield slurm
     for machine in ("node-0", "node-1"):
@@ -209,7 +210,7 @@ def test_a_lost_machine_s_jobs_start_elsewhere(healthy: SlurmOnKubernetes, what:
     machine = _machine(slurm, worker)
     assert machine != _machine(slurm, "controller-0")
     job = _job_on(slurm, worker, "sleep 300")
-    local_cluster.stop_node(machine, PlainReport())
+    switch_off(machine)
     try:
         if "gone" in what:
             slurm.kubectl.run("delete", "node", machine)

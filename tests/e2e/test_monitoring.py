@@ -57,7 +57,6 @@ def test_the_exporter_tells_of_slurm_its_jobs_and_the_certificate(slurm: SlurmOn
         "slurmstack_slurmctld_up 1",
         "slurmstack_slurmdbd_up 1",
         "slurmstack_configuration_refused 0",
-        "slurmstack_policy_failed 0",
         'slurmstack_exporter_up{source="certificates"} 1',
     )
     wait_until(lambda: set(wanted) <= set(figures().splitlines()), f"all of {wanted}")

@@ -28,7 +28,7 @@ POLICY: dict[str, Any] = {
         "few": {"max_submit_jobs": 2},
     },
     "qos": {"high": {"priority": 100}},
-    "priority": {"calc_period": 1},
+    "slurm": {"settings": {**dev()["slurm"]["settings"], "PriorityCalcPeriod": 1}},
 }
 
 USERS = {"alice": ["physics"], "bob": ["biology"], "carol": ["one_cpu", "one_job", "short", "few"]}

@@ -17,7 +17,6 @@ from cli.errors import Failure
 from cli.kubectl.client import Kubectl
 from images.health.contract import Result as Found
 from images.health.contract import Status
-from images.health.nodes import document
 from images.health.report import Report, encode
 from images.health.slurm import Record
 from tests.fakes.kubectl import PlayedKubectl
@@ -51,6 +50,18 @@ def node(
     return Record(name=name, states=frozenset({*(states or ("IDLE",)), "DYNAMIC_NORM"}), reason=reason, comment=comment)
 
 
+def printed(nodes: Sequence[Record]) -> str:
+    """What scontrol prints of them."""
+    entries = [
+        {
+            "name": node.name, "state": sorted(node.states), "reason": node.reason, "comment": node.comment,
+            "reason_changed_at": node.reason_at or 0,
+        }
+        for node in nodes
+    ]  # fmt: skip
+    return json.dumps({"nodes": entries})
+
+
 def pod(name: str, phase: str = "Running", *, ready: bool = True, leaving: bool = False) -> dict[str, Any]:
     """A worker's pod as Kubernetes has it."""
     return {
@@ -82,9 +93,9 @@ class FakeCluster(PlayedKubectl):
         del stdin
         self.asked.append(arguments)
         match arguments:
-            case ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld", "--", program):
-                assert program == "/usr/libexec/slurmstack/health-nodes"
-                return self.controller or answer(json.dumps(document(self.nodes, NOW)))
+            case ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld", "--", "sh", "-c", script):
+                assert script == "date +%s && scontrol show nodes --json"
+                return self.controller or answer(f"{NOW:.0f}\n{printed(self.nodes)}")
             case ("get", "--ignore-not-found", "pod", "-n", "slurm", "-l", selector, "-o", "json"):
                 assert selector == "app.kubernetes.io/component=worker"
                 return answer(json.dumps({"items": list(self.pods)}))

@@ -10,15 +10,16 @@ from typing import Any
 from cli.safety.jobs import (
     JobsTouched,
 )
-from cli.safety.queue import FIELDS, SEPARATOR
+from cli.safety.queue import JOBS
 from config import load_config
 from config.sections.workers import WorkerPool
 from slurm.conf import render
 from slurm.elastic import settings
 from slurm.names import ACTIVE, ELASTIC_SETTINGS
-from slurm.sizing import node_conf
+from slurm.sizing import node_document
 from tests.fakes.kubectl import PlayedKubectl
 from tests.fakes.slurmctld import AWAY
+from tests.fakes.squeue import printed
 
 
 def without(sections: dict[str, Any], section: str, name: str) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def objects(sections: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _pool(name: str, pool: WorkerPool) -> dict[str, Any]:
-    env = [{"name": "NODE_CONF", "value": node_conf(name, pool)}]
+    env = [{"name": "NODE_CONF", "value": json.dumps(node_document(name, pool))}]
     env += [{"name": "PREEMPTIBLE", "value": "yes"}] if pool.gives_back else []
     containers = [{"name": "slurmd", "env": env}]
     template = {"spec": {"terminationGracePeriodSeconds": pool.drain_timeout + 30, "containers": containers}}
@@ -58,13 +59,17 @@ def slurm_conf(sections: dict[str, Any]) -> str:
     return render(load_config(sections))["slurm.conf"]
 
 
+_COLUMNS = {
+    "user": "UserName", "partition": "Partition", "state": "State", "nodes": "NodeList", "left": "TimeLeft",
+    "limit": "TimeLimit", "count": "NumNodes", "cpus": "MinCpus", "memory": "MinMemory", "constraint": "Feature",
+    "wanted": "ReqNodes",
+}  # fmt: skip
+
+
 def job(id_: str = "7", **fields: str) -> str:
-    """A line of squeue: a running job on cpu-3 without a time limit unless said otherwise."""
-    running = {"state": "RUNNING", "nodes": "cpu-3", "left": "UNLIMITED", "limit": "UNLIMITED"}
-    known = {"user": "alice", "partition": "main", **running, "count": "1", "cpus": "1", "memory": "500M"}
-    values = {"id": id_, **known, "constraint": "(null)", "wanted": "", **fields}
-    assert len(values) == len(FIELDS)
-    return SEPARATOR.join(values.values())
+    """What squeue prints of a job: one that runs on cpu-3 without a time limit unless said otherwise."""
+    row = {"JobArrayID": id_, **{_COLUMNS[name]: value for name, value in fields.items()}}
+    return printed(JOBS.shell, [row]).removesuffix("\n")
 
 
 def pending(id_: str = "8", **fields: str) -> str:

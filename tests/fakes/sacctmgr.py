@@ -199,6 +199,8 @@ class FakeSlurm:
     def _delete_qos(self, where: dict[str, str], _: dict[str, str]) -> None:
         self._known(self.qos, where["name"])
         self._refuse_busy(qos=where["name"])
+        if any(values["defaultqos"] == where["name"] for values in self.associations.values()):
+            raise RefusedBySlurmError(f"{where['name']} is somebody's default qos")
         del self.qos[where["name"]]
         for values in [*self.accounts.values(), *self.associations.values()]:
             values["qos"] = tuple(name for name in values["qos"] if name != where["name"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks
@@ -43,13 +41,6 @@ def test_its_container_has_no_rights_no_secret_and_cannot_write_to_its_root() ->
     assert {found["name"] for found in page["volumeMounts"]} == {"config", "run"}
     assert "env" not in page
     assert page["restartPolicy"] == "Always", "a sidecar ends after nginx, whose last requests it answers"
-
-
-@pytest.mark.parametrize(("asked", "most"), [("64Mi", "2Gi"), ("3Gi", "3Gi")])
-def test_its_memory_has_a_limit_which_is_never_below_what_it_asks_for(asked: str, most: str) -> None:
-    found = pod(recorded(dashboard=True, dashboard__memory=asked))
-    (page,) = [one for one in found["initContainers"] if one["name"] == "dashboard"]
-    assert (page["resources"]["requests"]["memory"], page["resources"]["limits"]["memory"]) == (asked, most)
 
 
 def test_nginx_leads_to_it_only_where_it_is_wanted() -> None:

@@ -6,6 +6,7 @@ from cli.kubectl.diff import KINDS
 from cli.program.recording import Recording
 from cli.safety.change import of_recording
 from cli.safety.compare import compare
+from images.common.node_conf import NodeConf
 from images.elastic.pods import SUBDOMAIN
 from images.elastic.server import PORT
 from images.elastic.view import SETTINGS, Pool, pool_of
@@ -36,7 +37,7 @@ def test_the_program_reads_of_the_template_what_the_stack_file_says() -> None:
     assert isinstance(pool, Pool)
     assert (pool.name, pool.least, pool.most, pool.resume_timeout) == ("gpu", 1, 64, 300.0)
     (conf,) = [one["value"] for one in item["template"]["spec"]["containers"][0]["env"] if one["name"] == "NODE_CONF"]
-    assert pool.conf == f"{conf} Weight=1000"
+    assert pool.conf == f"{NodeConf.parse(conf).text} Weight=1000"
     assert (SETTINGS, SUBDOMAIN, PORT) == (ELASTIC_SETTINGS, NODES_SERVICE, ELASTIC_PORT)
 
 

@@ -46,7 +46,7 @@ def test_figures_restart_nothing_but_workers_which_wait_for_their_jobs() -> None
     before = record(with_change(sections(), "monitoring.enabled", False), stack="prod")
     after = record(sections(), stack="prod")
     assert {name for name in differing(before, after) if "exporter" not in name} == {
-        "slurm-controller-role", *(f"slurm-network-policies-{name}" for name in ("controller", "slurmdbd", "worker")),
+        *(f"slurm-network-policies-{name}" for name in ("controller", "slurmdbd", "worker")),
         "slurm-pool-cpu-pods", "slurm-pool-gpu-pods", "slurm-pool-plain-pods",
     }  # fmt: skip
 

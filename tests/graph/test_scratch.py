@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -103,7 +104,7 @@ def test_the_kinds_of_volumes_have_names_of_their_own() -> None:
 def test_slurm_is_told_and_what_remains_on_the_machine_s_disk_stays_bounded(scratch: dict[str, Any]) -> None:
     recording = with_scratch(scratch)
     spec, before = pod(recording, "cpu"), pod(record(stacks.existing(), stack="prod"), "cpu")
-    assert f" TmpDisk={2 * 2**20} " in environment(spec)["NODE_CONF"]
+    assert json.loads(environment(spec)["NODE_CONF"])["disk_mib"] == 2 * 2**20
     assert "tmp" not in {volume["name"] for volume in spec["volumes"]}
     assert spec["containers"][0]["resources"] == before["containers"][0]["resources"]
     for other in ("gpu", "plain"):

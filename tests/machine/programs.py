@@ -49,8 +49,11 @@ class Programs:
 
     @property
     def kernel(self) -> Path:
-        """The guest's kernel."""
-        return self.tools.newest(_KERNEL)
+        """The guest's kernel, the latest: in the tools' tree, else on the host."""
+        for base in filter(None, (self.tools.tree, Path("/"))):
+            if found := list(base.glob(_KERNEL)):
+                return max(found, key=lambda path: path.stat().st_mtime)
+        raise FileNotFoundError(_KERNEL)
 
     def qemu(self) -> list[str]:
         """The beginning of QEMU's command line."""

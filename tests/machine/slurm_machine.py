@@ -9,13 +9,12 @@ from typing import Any, Self
 
 from cli.program.manifests import manifests
 from cli.program.recording import record
-from local.images import rootfs
-from local.report import PlainReport
 from slurm.rights import CAPABILITIES
 from tests import stacks
 from tests.machine.kubelet import Container, Kubelet
 from tests.machine.machine import Machine
 from tests.nodes import SHOW, in_state
+from tests.rootfs import rootfs
 from tests.slurm.login import private_key
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
@@ -74,7 +73,7 @@ class SlurmMachine:
         self.version = version
         roles = ["worker", "controller", "jail"]
         roles += ["database", "accounting"] * accounting + ["login"] * login
-        images = {f"{role}-{version}": rootfs(role, version, PlainReport()) for role in roles}
+        images = {f"{role}-{version}": rootfs(role, version) for role in roles}
         self.machine = Machine(images, machine_mib)
         self._workers = workers
         self._accounting = accounting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Iterator
 from shlex import quote
@@ -52,7 +53,7 @@ def start_worker(slurm: SlurmMachine, name: str = "default-0", *, writable_cgrou
     slurmd["command"] = ["sh", "-c", f"{wait} {slurmd['command'][0]}"]
     for variable in slurmd["env"]:
         if variable["name"] == "NODE_CONF":
-            variable["value"] += " Gres=gpu:2"
+            variable["value"] = json.dumps({**json.loads(variable["value"]), "gres": [{"name": "gpu", "count": 2}]})
     pod = slurm.kubelet.start(name, spec, writable_cgroups=writable_cgroups)
     pid = pod.containers["slurmd"].pid
     make = "; ".join(f"mknod {path} c {number} && chmod 666 {path}" for path, number in DEVICES.items())

@@ -12,7 +12,7 @@ from shlex import quote
 
 import pytest
 
-from cli.efficiency.records import Job, jobs_named, parse_jobs
+from images.common.slurm_runs import Run, parse_runs, runs_named
 from tests.machine.conftest import one_version
 from tests.machine.slurm_machine import SlurmMachine
 from tests.slurm.pod import wait_until
@@ -77,8 +77,8 @@ def test_efficiency_tells_what_a_confined_job_has_used(slurm: SlurmMachine) -> N
     asks = "sbatch --parsable --chdir=/home/alice --acctg-freq=task=1 --mem=400 -n2"
     jobs = [as_alice(slurm, f"{asks} --wrap {quote(f'python3 -c {quote(one)}')}").strip() for one in (burn, file)]
 
-    def found() -> list[Job]:
-        return parse_jobs(slurm.run(" ".join(jobs_named(jobs))).stdout.splitlines())
+    def found() -> list[Run]:
+        return parse_runs(slurm.run(" ".join(runs_named(jobs))).stdout.splitlines())
 
     wait_until(lambda: all(job.end and job.steps for job in found()), lambda: f"{found()}{slurm.logs()}", 180)
     busy, filed = found()

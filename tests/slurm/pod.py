@@ -14,9 +14,8 @@ from pathlib import Path
 
 from components import exporter, rest
 from images.common.install import install_programs, take_users
-from local.images import rootfs
-from local.report import PlainReport
 from slurm.rights import CAPABILITIES, INTO_JAIL, TEMPORARY, WITHOUT_JAIL
+from tests.rootfs import rootfs
 from tests.stacks import ROOT
 
 LIBEXEC = "/usr/libexec/slurmstack"
@@ -78,7 +77,7 @@ LIBRARIES = {"exporter": ("health", "controller"), "database": ("accounting",)}
 def lower(role: str, version: str, work: Path) -> str:
     """The lower directories of a pod's root file system, topmost first, as overlayfs wants them."""
     if not PREBUILT:
-        return str(rootfs(role, version, PlainReport()))
+        return str(rootfs(role, version))
     programs = work / "programs"
     folders = ("common", *MORE_FOLDERS.get(role, ()), role)
     for folder in dict.fromkeys(folder.partition("/")[0] for folder in (*folders, *LIBRARIES.get(role, ()))):

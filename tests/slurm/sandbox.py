@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from images.common import terms
+from tests.fakes.node_conf import document
 from tests.nodes import SHOW, in_state, node_states, run_now
 from tests.slurm.pod import HANG_SECONDS, LIBEXEC, Pod, lower, wait_until
 
@@ -139,6 +140,7 @@ class SlurmSandbox:
         if self._jail:
             own["JAIL"] = "/jail"
         own |= env or {}
+        own["NODE_CONF"] = document(own["NODE_CONF"])
         pod = self.add_pod(name, role, {**({self._jail: "/jail"} if self._jail else {}), **(binds or {})}, env=own)
         before(pod)
         pod.start_program("slurmd", own)

@@ -8,9 +8,8 @@ import pytest
 
 from images.common.install import CALLED, PROGRAMS, SCRIPTS
 from images.common.jail_view import LOGIN_BINDS, WORKER_BINDS
-from local.images import rootfs
-from local.report import PlainReport
 from slurm.images import ROLES
+from tests.rootfs import rootfs
 from tests.slurm.pod import MORE_FOLDERS
 
 pytestmark = pytest.mark.in_gate
@@ -27,7 +26,7 @@ COMPILED = {"controller": {"await-nodes"}}
 @pytest.fixture(scope="module")
 def roots(slurm_version: str) -> dict[str, Path]:
     """The unpacked root file system of each role."""
-    return {role: rootfs(role, slurm_version, PlainReport()) for role in ROLES}
+    return {role: rootfs(role, slurm_version) for role in ROLES}
 
 
 def ids(root: Path) -> dict[str, tuple[str, str]]:

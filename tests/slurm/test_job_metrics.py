@@ -47,7 +47,7 @@ def submit(cluster: AccountingSandbox, asks: str, command: str) -> str:
 
 
 def seff(cluster: AccountingSandbox, job: str) -> str:
-    program = 'import sys; sys.path.insert(0, "/tmp"); import seff; sys.exit(seff.main())'
+    program = 'import sys; sys.path[:0] = ["/tmp", "/usr/lib/slurmstack"]; import seff; sys.exit(seff.main())'
     done = cluster.run(["python3", "-c", program, job])
     return done.stdout + done.stderr
 

@@ -205,10 +205,7 @@ def test_a_limit_that_is_too_small_for_the_jobs_there_are_is_refused(
 
 
 def test_jobs_that_name_several_partitions_outlive_one_that_leaves(cluster: SlurmSandbox, one: dict[str, str]) -> None:
-    """The queue shows a running one only where it runs, but slurmctld would end it with the other partition.
-
-    The last test of this cluster: the partition is kept for as long as slurmctld remembers such jobs, five minutes.
-    """
+    """The queue shows a running one only where it runs, but slurmctld would end it with the other partition."""
     elsewhere = submit_and_wait(cluster, "--partition=main,gpu", "--ntasks=2")
     inside = submit_and_wait(cluster, "--partition=gpu", "--ntasks=2")
     pending = submit(cluster, "--partition=main,gpu", "--ntasks=2")
@@ -230,3 +227,4 @@ def test_jobs_that_name_several_partitions_outlive_one_that_leaves(cluster: Slur
     assert partitions(cluster) == {"main", "gpu"}
     go(cluster)
     wait_for_states(cluster, "COMPLETED", elsewhere, after)
+    wait_until(lambda: partitions(cluster) == {"main"}, cluster.logs)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.health.nodes import parse_nodes
 from images.health.contract import Result, Status
 from images.health.node_tests.results import Record, decode, encode
 from images.health.report import Report
@@ -129,8 +130,8 @@ def test_a_node_that_is_too_slow_twice_is_drained_with_the_figures(cluster: Test
 
 
 def test_it_is_all_shown(cluster: Tested) -> None:
-    nodes = {node["name"]: node for node in json.loads(cluster.run(f"{LIBEXEC}/health-nodes"))["nodes"]}
-    assert nodes["default-1"]["drained_for"] == "cpu-speed"
+    nodes = parse_nodes(cluster.run("scontrol show nodes --json"), time.time()).nodes
+    assert {node.name: node.drained_for for node in nodes}["default-1"] == "cpu-speed"
 
 
 BAD = "default-1"

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from cli.commands.efficiency import read_named
-from cli.efficiency.records import Job, jobs_between, parse_jobs
 from cli.efficiency.totals import summarize as efficiency_of
 from cli.errors import Failure
 from cli.usage.query import ask_sacct, read_runs
-from cli.usage.records import Run
 from cli.usage.totals import Usage, summarize
+from images.common.slurm_runs import Run, parse_runs, runs_between
 from tests.slurm.accounting import AccountingSandbox, kill, sacctmgr, wait_for_accounting
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import accounting_config
@@ -200,7 +199,7 @@ def test_a_running_job_counts_up_to_now(past: AccountingSandbox) -> None:
     wait_until(lambda: bool(runs_of(past, job)), lambda: f"no run of job {job}: {past.logs()}")
     (run,) = runs_of(past, job)
     assert (run.user, run.account, run.cpus, run.gpus) == ("games", "physics", 2, 1)
-    assert run.end <= datetime.now(UTC)
+    assert run.ended <= datetime.now(UTC)
     wait_until(lambda: runs_of(past, job)[0].seconds > run.seconds, "the job's hours to grow")
     past.run(f"scancel {job}")
 
@@ -216,7 +215,7 @@ def test_every_run_of_a_requeued_job_counts(past: AccountingSandbox) -> None:
     past.run(f"scancel {job}")
 
 
-def ended(sandbox: AccountingSandbox, job: str) -> list[Job]:
+def ended(sandbox: AccountingSandbox, job: str) -> list[Run]:
     """The records of a job, or of all tasks of an array, once it has ended and all of it is in the database."""
     kubectl: Any = Controller(sandbox)
     left = f"squeue --noheader --jobs={job}"
@@ -290,7 +289,7 @@ def test_a_user_without_an_account_may_call_it_as_he_likes_and_spoils_no_report(
 def test_what_jobs_asked_for_are_the_hours_of_usage(past: AccountingSandbox) -> None:
     kubectl: Any = Controller(past)
     start, end = MIDNIGHT - timedelta(hours=1), MIDNIGHT + timedelta(hours=1)  # runs cross both
-    jobs = ask_sacct(kubectl, "slurm", jobs_between(start, end), parse_jobs)
+    jobs = ask_sacct(kubectl, "slurm", runs_between(start, end, whole=True), parse_runs)
     found = efficiency_of(jobs, start=start, end=end, now=datetime.now(UTC), by=("account", "user"))
     asked = {row.group: (round(row.cpu_asked, 6), round(row.gpu_asked, 6)) for row in found.rows}
     hours = {row.group: (round(row.cpu_hours, 6), round(row.gpu_hours, 6)) for row in report(past, start, end).rows}

@@ -8,7 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from cli.health.nodes import Node as CheckedNode
-from cli.safety.queue import Job as QueuedJob
+from cli.health.nodes import node_of
+from images.common.slurm_jobs import Job
+from images.health.slurm import Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,69 +105,26 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlurmNode:
+class SlurmNode(Record):
     """A node of Slurm."""
 
-    name: str
-    states: frozenset[str]
-    reason: str = ""
-    reason_by: str = ""
-    reason_at: float = 0.0
-    partitions: tuple[str, ...] = ()
-    cpus: int = 0
-    memory: int = 0
-    """MiB."""
-    gpus: int = 0
-    """Whole ones."""
-    all_gpus: int = 0
-    """Parts of GPUs (MIG), too: a job that names no type may have one."""
-    features: frozenset[str] = frozenset()
-    checked: CheckedNode | None = None
-    """What its health checks say."""
+    now: float = 0.0
+    """When this was read, by the controller's clock."""
+
+    @cached_property
+    def checked(self) -> CheckedNode:
+        """What its health checks say."""
+        return node_of(self, self.now)
 
     @property
-    def is_closed(self) -> bool:
-        """Whether it gets no jobs."""
+    def gets_no_jobs(self) -> bool:
+        """Whether it is closed, or Slurm does not take it as it is."""
         return bool(self.states & {"DRAIN", "DOWN", "FAIL", "ERROR", "INVALID_REG", "INVAL", "UNKNOWN"})
 
     @property
     def state(self) -> str:
         """As `sinfo` would write it, roughly."""
         return "+".join(sorted(self.states - {"DYNAMIC_NORM"})).lower()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A job in the queue, with why it waits."""
-
-    queued: QueuedJob
-    reason: str = ""
-    detail: str = ""
-    """The reason as squeue writes it in full, for example with the names of nodes."""
-    dependency: str = ""
-    restarts: int = 0
-    qos: str = ""
-    account: str = ""
-    reservation: str = ""
-    starts: str = ""
-    """When the scheduler expects to start it; empty if it does not know."""
-    node_gpus: int = 0
-    """That each of its nodes must have at least."""
-    job_gpus: int = 0
-    """On all its nodes together."""
-    licenses: str = ""
-    """As Slurm writes them: `matlab:2,ansys:1`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ending:
-    """A job that has ended, and whose nodes are not free yet."""
-
-    id: str
-    user: str
-    nodes: tuple[str, ...]
-    seconds: float
-    """Since its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +182,8 @@ class Facts:
     """The controller's, in seconds since 1970; 0 if nobody knows."""
     nodes: tuple[SlurmNode, ...] = ()
     jobs: tuple[Job, ...] = ()
-    completing: tuple[Ending, ...] = ()
+    completing: tuple[Job, ...] = ()
+    """Those that have ended, and whose nodes are not free yet."""
     licenses: Mapping[str, int] | None = None
     """Name -> how many there are; None if nobody knows."""
     partitions: Mapping[str, str] = field(default_factory=dict)
@@ -245,12 +205,12 @@ class Facts:
         return not any(part in self.unread for part in parts)
 
     @cached_property
-    def jobs_on(self) -> Mapping[str, Sequence[QueuedJob]]:
+    def jobs_on(self) -> Mapping[str, Sequence[Job]]:
         """Node -> jobs that run there. Looked up for each of a thousand pods, of ten thousand jobs."""
-        found: dict[str, list[QueuedJob]] = {}
+        found: dict[str, list[Job]] = {}
         for job in self.jobs:
-            for node in job.queued.nodes:
-                found.setdefault(node, []).append(job.queued)
+            for node in job.nodes:
+                found.setdefault(node, []).append(job)
         return found
 
     def pod(self, name: str) -> Pod | None:

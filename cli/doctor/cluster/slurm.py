@@ -6,19 +6,16 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from dataclasses import replace
 from typing import Any
 
-from cli.doctor.cluster.facts import Ending, Job, SlurmNode
-from cli.health.nodes import parse_nodes as parse_checked
+from cli.doctor.cluster.facts import SlurmNode
+from cli.health.nodes import in_order
 from cli.kubectl.client import Kubectl, complaint
 from cli.kubectl.questions import put
-from cli.safety.queue import FIELDS, SEPARATOR, parse_jobs
 from cli.status.configuration import STATE_FILE
-from images.common.hostlist import expand
-from images.common.slurm_records import Columns, entries_in, number_of, states_of, text_of
-from images.health.nodes import document
-from images.health.slurm import parse_nodes
+from images.common.slurm_jobs import ENDED, Job, JobList
+from images.common.slurm_records import entries_in, node_records
 
 SECONDS = 3
 """For all answers together. What has answered by then counts."""
@@ -26,14 +23,11 @@ SECONDS = 3
 _EACH = 2
 """Seconds for one question."""
 
-_REASONS = ("JobArrayID", "Reason", "Dependency", "RestartCnt", "QOS", "Account", "Reservation", "StartTime")
-_TRES = ("tres-per-node", "tres-per-job", "tres-per-task", "Licenses")
-_ENDING = ("JobArrayID", "UserName", "NodeList", "EndTime")
-REASONS = Columns((*_REASONS, *_TRES))
-"""An account may be any text, with tabs and line breaks: nobody may write another job's record."""
-
-_WHOLE = "SLURM_BITSTR_LEN=0 squeue --all --noheader"
-"""Without the variable the tasks of an array are cut off after 64 characters."""
+JOBS = JobList(
+    "id", "user", "account", "qos", "reservation", "partitions", "state", "reason", "detail", "dependency", "node_list",
+    "left", "limit", "min_nodes", "min_cpus", "min_memory", "constraint", "gpus_per_node", "gpus_per_task", "gpus",
+    "licenses", "restarts", "start", "end",
+)  # fmt: skip
 
 FIRST = {
     "clock": "date +%s",
@@ -46,11 +40,8 @@ so it is asked itself."""
 
 _THEN = {
     "nodes": "scontrol show nodes --json",
-    "queue": f"{_WHOLE} --format='{SEPARATOR.join(FIELDS)}'",
-    "reasons": f"{_WHOLE} '{REASONS.option}'",
-    "completing": f"{_WHOLE} --states=completing -O '{','.join(f'{name}:{SEPARATOR}' for name in _ENDING)}'",
+    "queue": JOBS.shell,
     "licenses": "scontrol show licenses --oneliner",
-    "details": f"{_WHOLE} --states=pending --format='%i{SEPARATOR}%R'",
     "partitions": "scontrol show partitions --oneliner",
     "statistics": "sdiag",
 }
@@ -59,9 +50,6 @@ _THEN = {
 _PAST = "sacct --noheader --parsable2 -X --format=State,ExitCode,NodeList,Start,End,Reason --jobs="
 _NAMES = {
     "queue": "jobs",
-    "reasons": "jobs",
-    "details": "jobs",
-    "completing": "jobs",
     "statistics": "load",
     "past": "accounting",
 }
@@ -116,49 +104,18 @@ def parse(answers: Mapping[str, tuple[int, str]]) -> tuple[dict[str, Any], dict[
             parts |= parser(text if name != "database" else str(status))
         except Exception:  # noqa: BLE001  whatever it has printed: the other answers count all the same
             unread[_NAMES.get(name, name)] = "the answer is not understood"
-    jobs = parts.pop("queue", None)
-    if jobs is not None:
-        reasons, details = parts.pop("reasons", {}), parts.pop("details", {})
-        parts["jobs"] = tuple(
-            Job(queued=job, detail=details.get(job.id, ""), **reasons.get(job.id, {})) for job in jobs
-        )
-    return {name: value for name, value in parts.items() if name not in {"reasons", "details"}}, unread
+    return parts, unread
 
 
 _LATE = 124
-_KEYS = ("reason", "dependency", "restarts", "qos", "account", "reservation", "starts")
 
 
-def _reasons(text: str) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for row in REASONS.rows(text):
-        plain = {name: "" if value in {"N/A", "None"} else value for name, value in row.items()}
-        id_, *rest = (plain[name] for name in _REASONS)
-        values = dict(zip(_KEYS, rest, strict=True))
-        node, job, task, licenses = (plain[name] for name in _TRES)
-        found[id_] = {
-            **values,
-            "node_gpus": max(_gpus(node), _gpus(task)),
-            "job_gpus": _gpus(job),
-            "licenses": licenses,
-            "restarts": int(values["restarts"]) if values["restarts"].isdecimal() else 0,
-        }
-    return found
-
-
-def _gpus(text: str) -> int:
-    """In a request, `gres/gpu:a100:2,gres/gpu:1`, or a node's `gpu:a100:2(S:0-1)`. A part of a GPU counts as one."""
-    words = [re.sub(r"^gres[/:]", "", word) for word in re.sub(r"\(.*?\)", "", text).split(",")]
-    counts = [re.split(r"[:=]", word)[1:] for word in words if re.fullmatch(r"gpu([:=].*)?", word)]
-    return sum(int(parts[-1]) if parts and parts[-1].isdecimal() else 1 for parts in counts)
-
-
-def _completing(text: str, now: float) -> tuple[Ending, ...]:
-    lines = [line.split(SEPARATOR) for line in text.splitlines()]
-    return tuple(
-        Ending(id=id_, user=user, nodes=expand(nodes), seconds=now - datetime.fromisoformat(end + "Z").timestamp())
-        for id_, user, nodes, end, *_ in lines
-    )
+def _queue(text: str) -> dict[str, tuple[Job, ...]]:
+    found = tuple(JOBS.read(text))
+    return {
+        "jobs": tuple(job for job in found if job.state != ENDED),
+        "completing": tuple(job for job in found if job.state == ENDED),
+    }
 
 
 def _licenses(text: str) -> dict[str, int]:
@@ -166,32 +123,9 @@ def _licenses(text: str) -> dict[str, int]:
     return {name: int(total) for name, total in found}
 
 
-def _details(text: str) -> dict[str, str]:
-    lines = (line.partition(SEPARATOR) for line in text.splitlines())
-    return {id_: detail.strip().removeprefix("(").removesuffix(")") for id_, _, detail in lines}
-
-
 def _nodes(text: str, now: float) -> tuple[SlurmNode, ...]:
-    records = {record.name: record for record in parse_nodes(text)}
-    entries = {text_of(entry.get("name")): entry for entry in entries_in(text, "nodes")}
-    checked = parse_checked(json.dumps(document(records.values(), now)))
-    return tuple(
-        SlurmNode(
-            name=node.name,
-            states=states_of(entries[node.name].get("state")),
-            reason=node.reason,
-            reason_by=text_of(entries[node.name].get("reason_set_by_user")),
-            reason_at=records[node.name].reason_at or 0.0,
-            partitions=records[node.name].partitions,
-            cpus=int(number_of(entries[node.name].get("cpus")) or 0),
-            memory=int(number_of(entries[node.name].get("real_memory")) or 0),
-            gpus=records[node.name].gpus,
-            all_gpus=_gpus(text_of(entries[node.name].get("gres"))),
-            features=frozenset(filter(None, records[node.name].pool.split(","))),
-            checked=node,
-        )
-        for node in checked.nodes
-    )
+    nodes = [replace(node, now=now) for node in node_records(text, SlurmNode)]
+    return tuple(sorted(nodes, key=lambda node: in_order(node.name)))
 
 
 def _partitions(text: str) -> dict[str, str]:
@@ -218,10 +152,7 @@ def _parsers(clock: float) -> dict[str, Callable[[str], dict[str, Any]]]:
         "clock": lambda _: {"clock": clock},
         "configuration": lambda text: {"configuration": dict(json.loads(text))},
         "nodes": lambda text: {"nodes": _nodes(text, clock or time.time())},
-        "queue": lambda text: {"queue": parse_jobs(text)},
-        "reasons": lambda text: {"reasons": _reasons(text)},
-        "details": lambda text: {"details": _details(text)},
-        "completing": lambda text: {"completing": _completing(text, clock or time.time())},
+        "queue": _queue,
         "licenses": lambda text: {"licenses": _licenses(text)},
         "partitions": lambda text: {"partitions": _partitions(text)},
         "statistics": _statistics,

@@ -54,10 +54,10 @@ class TestSlurm(Slurm):
         return None if record is None else self._view(record)
 
     def _view(self, record: Record) -> NodeView:
-        named = self.settings.infiniband | set(self.settings.platforms)
-        pool = next((feature for feature in record.pool.split(",") if feature in named), record.pool)
+        named = sorted(record.features & (self.settings.infiniband | set(self.settings.platforms)))
+        features = frozenset(named[:1]) or record.features
         counts_from = max(record.started_at, since(record.extra))
-        return NodeView(**{**vars(record), "pool": pool}, records=decode(record.extra), since=counts_from)
+        return NodeView(**{**vars(record), "features": features}, records=decode(record.extra), since=counts_from)
 
     def jobs(self) -> list[TestJob]:
         """Tests that wait or run, or have ended. Raises SlurmError."""

@@ -12,6 +12,7 @@ import pytest
 from images.common.process import CannotGoOnError
 from images.common.remove import remove_tree
 from images.worker.scratch import OF_THE_MACHINE, forbid_programs_of_others, give_back, prepare
+from tests.fakes import node_conf
 
 CONF = "CPUs=2 RealMemory=640 TmpDisk=1000 Feature=a"
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -23,7 +24,7 @@ def now(directory: Path, _log: object) -> None:
 
 
 def prepared(directory: Path, has: int = 1000, conf: str = CONF, kind: str = OF_THE_MACHINE) -> str:
-    return prepare(kind, conf, print, directory=directory, size=lambda _: has, in_background=now)
+    return prepare(kind, node_conf.conf(conf), print, directory=directory, size=lambda _: has, in_background=now).text
 
 
 def leave_things(directory: Path) -> Path:
@@ -58,7 +59,7 @@ def test_what_a_crashed_worker_has_left_goes_when_slurmd_starts(volume: Path) ->
 def test_it_is_out_of_the_way_before_it_is_removed(volume: Path) -> None:
     leave_things(volume)
     aside: list[Path] = []
-    prepare("storage_class", CONF, print, directory=volume, size=lambda _: 1000,
+    prepare("storage_class", node_conf.conf(CONF), print, directory=volume, size=lambda _: 1000,
             in_background=lambda path, _: aside.append(path))  # fmt: skip
     assert {path.name for path in volume.iterdir()} == {"lost+found", aside[0].name}
     assert aside[0].stat().st_mode & 0o777 == 0o700

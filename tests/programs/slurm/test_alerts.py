@@ -81,7 +81,6 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {'slurmstack_elastic_pool_set_aside{pool="gpu"}': "1x200"},
         {'slurmstack_elastic_pool_set_aside{pool="gpu"}': "0x200"},
     ),
-    "SlurmPolicyFailed": ({"slurmstack_policy_failed": "1x200"}, {"slurmstack_policy_failed": "0x200"}),
     "ContainerRestartLoop": (
         {'kube_pod_init_container_status_restarts_total{pod="p",container="munged"}': "0+0.2x200"},  # each 5 minutes
         {'kube_pod_container_status_restarts_total{pod="p",container="c"}': "0x50 3x150"},
@@ -137,14 +136,6 @@ def test_backups_that_none_makes_are_told_and_those_that_were_made_are_not(promt
         ("BackupFailed", {**made, BACKUP.format("status_last_successful_time"): "500x200"}, True),
     ]
     assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
-
-
-def test_how_often_backups_are_rehearsed_is_the_stack_s_own(promtool: str, tmp_path: Path) -> None:
-    sections = with_change(existing_full(), "backup.rehearse_every", "7d")
-    rehearsed = {REHEARSED.format("status_last_successful_time"): "-700000x200"}
-    weekly = alerts_of(load_config(sections))
-    assert alerts.wrong(promtool, tmp_path, rules_file(weekly), [("BackupUnrehearsed", rehearsed, True)]) == ""
-    assert alerts.wrong(promtool, tmp_path, rules_file(), [("BackupUnrehearsed", rehearsed, False)]) == ""
 
 
 def test_a_volume_of_homes_that_is_nearly_full_is_told_like_the_jail_s(promtool: str, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from config import load_config
 from tests.stacks import dev, with_change
-from tests.unit.config.messages import complaints
 
 
 def elastic(**more: Any) -> dict[str, Any]:
@@ -23,11 +22,6 @@ def test_a_range_and_a_number_say_how_many_nodes_there_are() -> None:
     assert (fixed.is_elastic, fixed.least, fixed.most) == (False, 2, 2)
 
 
-def test_preemptible_is_for_elastic_pools_where_the_machines_are_somebody_else_s() -> None:
+def test_preemptible_nodes_of_elastic_pools_give_their_jobs_back() -> None:
     assert load_config(elastic(preemptible=True)).worker_nodes["default"].gives_back
     assert not load_config(elastic()).worker_nodes["default"].gives_back
-    (told,) = complaints(with_change(dev(), "worker_nodes.default.preemptible", True))
-    assert told == (
-        "worker_nodes.default.preemptible: does nothing for a pool of a fixed size; write size: {min: 0, max: 2}, or "
-        "remove it"
-    )

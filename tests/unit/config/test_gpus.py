@@ -86,13 +86,11 @@ def test_room_is_what_nvidia_s_places_for_parts_leave() -> None:
             assert has_room(sizes, count) == (asked in possible), (count, sizes)
 
 
-def test_files_on_the_machine_take_a_pod_that_may_have_some_and_a_prolog() -> None:
+def test_files_on_the_machine_take_a_pod_that_may_have_some() -> None:
     shown = {"count": 8, "job_files": True}
     assert load_config(with_gpus(shown)).worker_nodes["gpu"].resources.gpus.job_files
     (told,) = complaints(with_gpus(shown, security="baseline"))
     assert told.startswith("worker_nodes.gpu: has resources.gpus.job_files and security: baseline")
-    (told,) = complaints({**with_gpus(shown), "health": {"enabled": False}})
-    assert told.startswith("worker_nodes.gpu.resources.gpus.job_files: is true, and health.enabled is false")
 
 
 def test_shares_are_known_to_slurm_only_where_there_are_some() -> None:

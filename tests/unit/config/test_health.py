@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from config import load_config
 from config.schema import stack_file_schema
-from config.sections.health import CHECKS, WARN_AND_FAIL, Health
+from config.sections.health import CHECKS, Health
 from images.health.registry import find_checks
 from images.health.watch.program import build
 from slurm.conf import effective_settings
@@ -45,32 +44,6 @@ def test_every_threshold_is_explained() -> None:
             assert f"`{name}`" in text, f"{check}: {name}"
 
 
-@pytest.mark.parametrize(
-    "thresholds",
-    [
-        {"disks": {"warn_percent": 94.5, "fail_percent": 100}},
-        {"infiniband": {"fail_downs_per_hour": 1}},
-        {"gpu-xid": {"warn_seconds": 0, "tell_seconds": 2_592_000}},
-    ],
-    ids=["percent", "the first loss of a link fails", "30 days"],
-)
-def test_thresholds_in_their_order_are_taken(thresholds: dict[str, Any]) -> None:
-    assert load_config(with_health(thresholds=thresholds)).health.thresholds == thresholds
-
-
-def test_the_defaults_of_warnings_and_failures_are_those_of_the_checks() -> None:
-    paired = {
-        check: {name for name in names if name.startswith("fail_")}
-        for check, names in CHECKS.items()
-        if any(name.startswith("fail_") for name in names)
-    }
-    assert paired == {check: {fail for _, (fail, _) in pairs} for check, pairs in WARN_AND_FAIL.items()}
-    for check, pairs in WARN_AND_FAIL.items():
-        module = importlib.import_module(f"images.health.checks.{check}")
-        for name, default in (each for pair in pairs for each in pair):
-            assert getattr(module, name.removesuffix("_per_hour").upper()) == default, f"{check}: {name}"
-
-
 @pytest.mark.parametrize("limit", [0, 3, "0%", "10%", "100%"])
 def test_limits_are_numbers_or_parts(limit: int | str) -> None:
     assert load_config(with_health(max_drained=limit)).health.max_drained == limit
@@ -86,8 +59,8 @@ def test_the_schema_knows_the_section() -> None:
 
 
 def test_slurm_runs_the_programs_of_the_worker_s_image() -> None:
-    keys = effective_settings(load_config(with_health(interval=60)))
-    assert keys["HealthCheckInterval"] == "60"
+    keys = effective_settings(load_config(with_health()))
+    assert keys["HealthCheckInterval"] == "30"
     assert {keys[key].rpartition("/")[2] for key in ("Prolog", "Epilog", "HealthCheckProgram")} == {
         "health-prolog",
         "health-epilog",

@@ -115,14 +115,8 @@ def test_a_stack_file_that_is_missing_or_no_yaml_is_named(tmp_path: Path) -> Non
     broken.write_text("config: [", encoding="utf-8")
     with pytest.raises(ConfigError, match="is not valid YAML"):
         load_stack_file(broken)
-    broken.write_text(f"config: {{size: {'9' * 5000}}}", encoding="utf-8")
-    with pytest.raises(ConfigError, match="has a number of 5000 characters in line 1; 40 at most"):
-        load_stack_file(broken)
     broken.write_text(f"config: {'[' * 3000}", encoding="utf-8")
     with pytest.raises(ConfigError, match="nested too deeply"):
-        load_stack_file(broken)
-    broken.write_text("config: {slurmstack:worker_nodes: &pools {a: *pools}}", encoding="utf-8")
-    with pytest.raises(ConfigError, match="would never end"):
         load_stack_file(broken)
     broken.write_text("hello: 1", encoding="utf-8")
     with pytest.raises(ConfigError, match="has no map 'config:'"):

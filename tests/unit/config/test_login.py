@@ -8,7 +8,7 @@ from config import load_config
 from config.nebius.cloud import NebiusCloud
 from tests import stacks
 from tests.stacks import dev, with_change
-from tests.unit.config.messages import complaints, policy_complaint, with_sections
+from tests.unit.config.messages import complaints, with_sections
 
 
 def test_there_are_two_unless_the_stack_file_says_otherwise() -> None:
@@ -29,13 +29,3 @@ def test_on_nebius_there_is_room_for_all_of_them() -> None:
 def test_a_login_node_may_have_more_memory_than_it_asks_for(memory: str, limit: str | None, expected: str) -> None:
     config = load_config(with_sections(login={"memory": memory, "memory_limit": limit}))
     assert config.login.most_memory == expected
-
-
-def test_a_user_s_share_above_the_login_node_s_memory_is_told() -> None:
-    limits = {"total_memory": "100Gi"}
-    assert policy_complaint(login={"memory": "64Mi", "memory_limit": "64Mi", "user_limits": limits}) == (
-        "login: has user_limits.total_memory: 100Gi for one user, and the login node has 64Mi for all (memory_limit); "
-        "that bounds nothing. Take less, or raise memory_limit"
-    )
-    for fits in ({"memory_limit": "100Gi"}, {"memory": "100Gi"}):
-        assert load_config(with_sections(login={**fits, "user_limits": limits})).login.user_limits.total_memory

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from config import load_config
-from config.rules.circles import circles
 from tests.unit.config.messages import with_sections
 
 TEAMS: dict[str, Any] = {
@@ -28,18 +23,6 @@ def test_a_tree_of_teams_is_accepted() -> None:
     assert config.accounts["physics"].parent == "science"
     assert list(config.users["alice"].accounts) == ["physics", "industry"]
     assert config.users["bob"].accounts["physics"].fairshare == 1
-
-
-@given(st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdef"), max_size=3)))
-def test_circles_are_found_where_there_are_some_and_nowhere_else(graph: dict[str, list[str]]) -> None:
-    found = circles(graph)
-    for circle in found:
-        assert circle[0] == circle[-1]
-        assert all(after in graph[before] for before, after in pairwise(circle))
-    reach = {name: set(following) for name, following in graph.items()}
-    for _ in graph:
-        reach = {name: there.union(*(reach.get(one, set()) for one in there)) for name, there in reach.items()}
-    assert bool(found) == any(name in there for name, there in reach.items())
 
 
 def test_a_budget_may_be_larger_than_32_bits() -> None:

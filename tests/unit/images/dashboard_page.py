@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from images.common.slurm_jobs import Job
 from images.dashboard.slurm import JOB_FIELDS, NODE_FIELDS, Record, Slurm, SlurmAwayError, Token
 
 NOW = 1_800_000_000
@@ -22,19 +23,18 @@ def node(name: str = "cpu-0", **fields: str) -> Record:
     return {**usual, **fields}
 
 
-def job(**fields: str) -> Record:
+def job(**fields: Any) -> Job:
     usual = {
-        "JobArrayID": "7", "UserName": "alice", "Account": "physics", "Partition": "main", "State": "RUNNING",
-        "Reason": "None", "SubmitTime": str(NOW - 600), "EligibleTime": str(NOW - 600), "StartTime": str(NOW - 60),
-        "TimeUsed": "1:00", "TimeLimit": "1-00:00:00", "NumNodes": "1", "NumCPUs": "2", "NodeList": "cpu-0",
-        "Name": "train", "Comment": "(null)",
+        "id": "7", "user": "alice", "account": "physics", "partitions": ("main",), "state": "RUNNING", "reason": "",
+        "submitted": NOW - 600, "eligible": NOW - 600, "start": NOW - 60, "used": 60, "limit": 86_400, "min_nodes": 1,
+        "cpus": 2, "node_list": "cpu-0", "name": "train", "comment": "",
     }  # fmt: skip
     assert tuple(usual) == JOB_FIELDS
-    return {**usual, **fields}
+    return Job(**{**usual, **fields})
 
 
-def pending(**fields: str) -> Record:
-    return job(**{"State": "PENDING", "Reason": "Resources", "NodeList": "", "StartTime": "N/A", **fields})
+def pending(**fields: Any) -> Job:
+    return job(**{"state": "PENDING", "reason": "Resources", "node_list": "", "start": None, **fields})
 
 
 def encoded(claims: str) -> str:
@@ -49,7 +49,7 @@ def made_token(**claims: Any) -> str:
 class Fixed(Slurm):
     """Slurm's answers, given."""
 
-    def __init__(self, config: Path, nodes: list[Record], jobs: list[Record]) -> None:
+    def __init__(self, config: Path, nodes: list[Record], jobs: list[Job]) -> None:
         super().__init__(config)
         self.given = nodes, jobs
         self.away = ""
@@ -59,5 +59,5 @@ class Fixed(Slurm):
             raise SlurmAwayError(self.away)
         return self.given[0]
 
-    def jobs(self, _: Token) -> list[Record]:
+    def jobs(self, _: Token) -> list[Job]:
         return self.given[1]

@@ -25,6 +25,7 @@ from images.common.process import CannotGoOnError
 from images.worker import confine, gres, slurmd
 from slurm.rights import IN_JAIL, WITHOUT_SET_UP
 from tests.fakes.commands import FakeMounts, FakeRunner
+from tests.fakes.node_conf import document
 from tests.stacks import ROOT
 
 
@@ -145,7 +146,7 @@ def test_a_worker_runs_slurms_commands_only_when_it_has_given_that_up(
     for name in ("find", "write_slurm_conf"):
         monkeypatch.setattr(confine, name, partial(getattr(confine, name), directory=own))
     done: list[str] = []
-    environment = {"CONTROLLER": "c:6817", "NODE_CONF": "CPUs=1"}
+    environment = {"CONTROLLER": "c:6817", "NODE_CONF": document("CPUs=1")}
     for name in ("own_directory", "forget_configuration", "settle_shared", "prepare_own_root", "give_up_set_up",
                  "raise_locked_memory", "wait_for_munge", "wait_for_controller", "become"):  # fmt: skip
         monkeypatch.setattr(slurmd, name, lambda *_, name=name, **__: done.append(name))

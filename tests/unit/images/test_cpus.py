@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from images.worker.cpus import Topology, described, read_topology
+from tests.fakes.node_conf import conf
 
 CONF = "CPUs={} RealMemory=1000 Feature=default"
 TWO_SOCKETS = Topology(sockets=2, cores=2, threads=2, order=(0, 4, 2, 6, 1, 5, 3, 7))
@@ -34,24 +35,24 @@ def test_cpus_are_ordered_by_sockets_cores_and_threads(tmp_path: Path) -> None:
 def test_unequal_cores_are_not_described(tmp_path: Path) -> None:
     """Efficiency cores have one thread, the others two: Slurm has no words for that."""
     assert read_topology(machine(tmp_path, (0, [0, 1]), (0, [0, 1]), (0, [2]))) is None
-    assert described(CONF.format(2), None, frozenset({0, 1})) == CONF.format(2)
+    assert described(conf(CONF.format(2)), None, frozenset({0, 1})).text == CONF.format(2)
 
 
 def test_a_worker_that_has_the_machine_has_its_topology() -> None:
-    told = described(CONF.format(8), TWO_SOCKETS, frozenset(range(8)))
+    told = described(conf(CONF.format(8)), TWO_SOCKETS, frozenset(range(8))).text
 
     assert told == "CPUs=8 Sockets=2 CoresPerSocket=2 ThreadsPerCore=2 RealMemory=1000 Feature=default"
 
 
 def test_what_kubernetes_gave_to_other_pods_is_kept_from_jobs() -> None:
     """With kubelet's static policy: the pod has the second core of each socket, CPUs 2, 6, 3 and 7."""
-    told = described(CONF.format(4), TWO_SOCKETS, frozenset({2, 6, 3, 7}))
+    told = described(conf(CONF.format(4)), TWO_SOCKETS, frozenset({2, 6, 3, 7})).text
 
     assert "CPUs=8 Sockets=2 CoresPerSocket=2 ThreadsPerCore=2 CpuSpecList=0-1,4-5 " in told
 
 
 def test_a_worker_smaller_than_its_machine_has_the_first_cores() -> None:
-    assert "CpuSpecList=6-7 " in described(CONF.format(6), TWO_SOCKETS, frozenset(range(8)))
+    assert "CpuSpecList=6-7 " in described(conf(CONF.format(6)), TWO_SOCKETS, frozenset(range(8))).text
 
 
 @pytest.mark.parametrize(
@@ -60,4 +61,4 @@ def test_a_worker_smaller_than_its_machine_has_the_first_cores() -> None:
     ids=["more than there are", "half a core", "too few whole cores", "halves of cores"],
 )
 def test_what_cannot_be_told_stays_as_the_stack_file_has_it(cpus: int, allowed: range | tuple[int, ...]) -> None:
-    assert described(CONF.format(cpus), TWO_SOCKETS, frozenset(allowed)) == CONF.format(cpus)
+    assert described(conf(CONF.format(cpus)), TWO_SOCKETS, frozenset(allowed)).text == CONF.format(cpus)

@@ -9,6 +9,7 @@ import pytest
 from images.common.command import Result
 from images.common.gpu_jobs import Gpu
 from images.worker.gres import find_devices, own_lines
+from tests.fakes import node_conf
 from tests.fakes.commands import FakeRunner
 from tests.stacks import ROOT
 from tests.unit.images.gpu_machines import (
@@ -35,8 +36,8 @@ def lines(
     answers: FakeRunner | None = None,
 ) -> list[str]:
     told = [] if log is None else log
-    devices = find_devices(conf, vendor, runner=answers or FakeRunner(), log=told.append, root=root)
-    return own_lines(conf, vendor, TWO_SOCKETS, devices, told.append)
+    devices = find_devices(node_conf.conf(conf), vendor, runner=answers or FakeRunner(), log=told.append, root=root)
+    return own_lines(node_conf.conf(conf), vendor, TWO_SOCKETS, devices, told.append)
 
 
 @pytest.mark.parametrize("near", [("0,2,4,6", "1,3,5,7"), ("0-7", "0-7"), ()])
@@ -85,7 +86,7 @@ def test_parts_of_gpus_have_all_the_files_that_they_need_and_the_sockets_of_thei
 
 
 def names(root: Path, conf: str, answers: FakeRunner | None = None) -> list[Gpu | None]:
-    devices = find_devices(conf, "nvidia", runner=answers or FakeRunner(), log=print, root=root)
+    devices = find_devices(node_conf.conf(conf), "nvidia", runner=answers or FakeRunner(), log=print, root=root)
     return [device.shown for device in devices]
 
 

@@ -13,7 +13,6 @@ from images.controller.leaving import (
     leaving_partitions,
     without_block,
 )
-from images.controller.leaving_rounds import in_a_list
 from tests.unit.images.leaving_files import BOTH, GPU_NODES, HEAD, MAIN, ONE
 
 
@@ -101,12 +100,3 @@ def test_the_stack_knows_a_version_by_its_own_files_whatever_is_kept() -> None:
     assert without_block(kept) == ONE
     assert stack_part(version_of(kept)) == config_hash(ONE)
     assert version_of(kept) != version_of(ONE) == config_hash(ONE)
-
-
-def test_a_list_of_partitions_is_found_in_the_state_of_slurmctld_and_no_other_string() -> None:
-    """The byte before a string is its length, and may look like a letter."""
-    for text in (b"main,gpu", b"gpu,main", b"x-1,y_2,gpu", b"gpu,a,b"):
-        for before in (b"\0\0\0\x09", b"\0\0\0,", b"\0\0\0A"):
-            assert in_a_list(b"\0\1main\0" + before + text + b"\0\xff", "gpu")
-    for text in (b"gpu", b"main,gpus", b"cpu=2,gres/gpu=1", b"gres:gpu,gres:shard", b"main,cpu"):
-        assert not in_a_list(b"\0\0\0\x09" + text + b"\0\0\0\x05main\0", "gpu")

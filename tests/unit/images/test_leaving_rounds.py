@@ -8,7 +8,7 @@ import pytest
 
 from images.controller.configuration import Files, config_hash
 from images.controller.leaving import leaving_partitions
-from images.controller.leaving_rounds import POLL_SECONDS, LeavingKeeper, in_a_list
+from images.controller.leaving_rounds import POLL_SECONDS, LeavingKeeper
 from tests.fakes.commands import FakeClock
 from tests.unit.images.agents import World
 from tests.unit.images.leaving_files import BOTH, GPU, ONE
@@ -22,7 +22,7 @@ class Controller(World):
         self.looks = FakeClock()
         self.keeper = LeavingKeeper(
             slurmctld=self.slurmctld, published=self.agent.published, drop=self.agent.drop, log=self.log.append,
-            state=self.directory, clock=self.looks,
+            clock=self.looks,
         )  # fmt: skip
 
     @property
@@ -41,17 +41,27 @@ def controller(tmp_path: Path) -> Controller:
     return made
 
 
-def test_what_a_user_writes_into_the_state_of_slurmctld_is_looked_at_once_only() -> None:
-    """A look that goes back at every comma takes minutes for these (measured), and the test would not end."""
-    assert not in_a_list(b"\0" + b"old," * 500_000 + b" \0", "old")
-    assert not in_a_list(b"\0" + b"o" * 2_000_000 + b" \0", "old")
+def test_a_job_that_ran_when_a_partition_left_may_have_named_it_and_keeps_it(controller: Controller) -> None:
+    """Tasks of an array that start later have numbers of their own, and are told by the array's."""
+    controller.slurmctld.queue = "7 R main\n8 PD main,gpu\n9 PD main\n"
+    controller.agent.take(ONE)
+    controller.later()
+    for queue in ("7 R main\n8 R main\n8 PD main,gpu\n", "7 CG main\n8 R gpu\n", "8 R main\n"):
+        controller.slurmctld.queue = queue
+        controller.later()
+        assert leaving_partitions(controller.files) == ("gpu",), queue
+
+    controller.slurmctld.queue = "9 R main\n10 R main\n"
+    controller.later()
+
+    assert controller.files == ONE
 
 
 def test_the_queue_is_asked_only_while_a_partition_leaves_and_not_all_the_time(controller: Controller) -> None:
     controller.later()
     assert controller.slurmctld.asked == 0
 
-    controller.slurmctld.queue = "gpu\n"
+    controller.slurmctld.queue = "7 R gpu\n"
     controller.agent.take(ONE)
     controller.keeper.round()
     controller.keeper.round()
@@ -69,7 +79,7 @@ def test_a_slurmctld_that_does_not_answer_keeps_its_partitions(controller: Contr
 
 def test_a_partition_that_leaves_soon_after_another_is_looked_at_at_once(controller: Controller) -> None:
     three = {"slurm.conf": BOTH["slurm.conf"] + "PartitionName=old Nodes=a State=UP\n"}
-    controller.slurmctld.queue = "gpu\n"
+    controller.slurmctld.queue = "7 PD gpu\n"
     controller.agent.take(three)
     controller.agent.take({"slurm.conf": three["slurm.conf"].replace(GPU, "")})
     controller.keeper.round()
@@ -92,7 +102,7 @@ def test_what_left_while_the_controller_was_down_is_kept_at_its_start(controller
 
 
 def test_a_partition_that_comes_back_while_it_is_kept_is_open_again(controller: Controller) -> None:
-    controller.slurmctld.queue = "gpu\n"
+    controller.slurmctld.queue = "7 R gpu\n"
     controller.agent.take(ONE)
     controller.keeper.round()
 

@@ -49,11 +49,12 @@ def test_a_comment_may_look_like_anything() -> None:
 def test_states_may_be_a_list_or_one_text_and_a_node_without_any_is_not_known() -> None:
     (entry,) = entries_in('{"nodes": [{"name": "w-0"}]}', "nodes")
     for state in (["idle", "DRAIN"], "IDLE+DRAIN"):
-        record = node_of({**entry, "state": state, "reason": "bad memory"})
-        assert record == NodeRecord(name="w-0", states=frozenset({"IDLE", "DRAIN"}), reason="bad memory")
+        record = node_of({**entry, "state": state, "reason": "bad memory"}, NodeRecord)
+        want = NodeRecord(name="w-0", states=frozenset({"IDLE", "DRAIN"}), reason="bad memory", address="w-0")
+        assert record == want
         assert record.is_drained
     for other in (entry, {"name": "w-0", "state": []}, {"name": 7, "state": "IDLE"}):
-        assert node_of(other) is None
+        assert node_of(other, NodeRecord) is None
 
 
 def test_garbage_is_an_error_and_never_an_empty_list() -> None:

@@ -1,21 +1,20 @@
 from __future__ import annotations
 
-import json
-import time
-from collections import Counter
+import datetime as dt
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from local import cluster, controlplane, hostrecord, lock, nodes, paths, processes, status
+from local import cluster, controlplane, lock, nodes, paths, processes, status
+from local.addresses import from_environment
+from local.api import Api
 from local.errors import LocalError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from local.controlplane import Setup
-    from local.report import Report
 
 
 @pytest.fixture(autouse=True)
@@ -43,82 +42,46 @@ def test_the_lock_is_free_again_after_a_failure() -> None:
         pass
 
 
-@pytest.fixture
-def ended_kubelet(monkeypatch: pytest.MonkeyPatch) -> tuple[Setup, list[str]]:
-    """Two nodes, the kubelet of the second of which ends each time, and the list of those started again."""
-    running = {*controlplane.COMPONENTS, *nodes.components("node-0"), *nodes.components("node-1")} - {"kubelet-node-1"}
+SETUP = cast("Setup", SimpleNamespace(nodes=("node-0", "node-1")))
+
+
+def test_a_kubelet_that_has_ended_is_started_again_and_a_containerd_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubelet ends where it asks containerd too early; without containerd nothing of its node goes on."""
+    running = {*controlplane.COMPONENTS, "containerd-node-0", "containerd-node-1"}
     started: list[str] = []
     monkeypatch.setattr(processes, "is_running", running.__contains__)
     monkeypatch.setattr(nodes, "ensure_kubelet", lambda _, name: started.append(name))
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-    processes.log_path("kubelet-node-1").parent.mkdir(parents=True)
-    return cast("Setup", SimpleNamespace(nodes=("node-0", "node-1"), restarts=Counter())), started
+    cluster._require_daemons(SETUP)
+    assert started == ["node-0", "node-1"]
+    running.remove("containerd-node-1")
+    with pytest.raises(LocalError, match="containerd-node-1 ended"):
+        cluster._require_daemons(SETUP)
 
 
-def test_a_kubelet_that_came_too_early_is_started_again_for_as_long_as_it_takes(
-    ended_kubelet: tuple[Setup, list[str]],
+def _pod(name: str, node: str, *began: str, ended: bool = False) -> dict[str, Any]:
+    statuses = [{"state": {"terminated" if ended else "running": {"startedAt": each}}} for each in began]
+    return {
+        "metadata": {"namespace": "slurm", "name": name},
+        "spec": {"nodeName": node},
+        "status": {"initContainerStatuses": statuses[:1], "containerStatuses": statuses[1:]},
+    }
+
+
+def test_pods_of_which_a_container_of_before_the_crash_is_said_to_run_are_untrue(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However late it ends: that it ran a moment ago says nothing."""
-    setup, started = ended_kubelet
-    processes.log_path("kubelet-node-1").write_text("run.go:74] failed: the CRI v1 server is not initialized yet\n")
-    for _ in range(20):
-        cluster._require_daemons(setup)
-    assert started == ["node-1"] * 20
-
-
-def test_a_kubelet_that_ends_for_another_reason_is_started_again_three_times(
-    ended_kubelet: tuple[Setup, list[str]],
-) -> None:
-    setup, started = ended_kubelet
-    processes.log_path("kubelet-node-1").write_text("run.go:74] command failed: no such file\n")
-    for _ in range(3):
-        cluster._require_daemons(setup)
-    with pytest.raises(LocalError, match=r"kubelet-node-1 ended just after its start:\n.*no such file"):
-        cluster._require_daemons(setup)
-    assert started == ["node-1"] * 3
-
-
-@pytest.mark.parametrize("failures", [0, 1, 2])
-def test_a_reset_that_fails_is_tried_once_more(failures: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[str] = []
-
-    def reset(_: Setup, name: str, __: Report) -> None:
-        tried.append(name)
-        if len(tried) <= failures:
-            raise LocalError("containerd of node-1 does not serve", "look at its log")
-
-    said: list[str] = []
-    setup = cast("Setup", SimpleNamespace(restarts=Counter()))
-    monkeypatch.setattr(cluster, "_existing", lambda _: setup)
-    monkeypatch.setattr(cluster, "_require_root", lambda: None)
-    monkeypatch.setattr(cluster, "_reset", reset)
-    report = cast("Report", SimpleNamespace(info=said.append))
-    if failures == 2:
-        with pytest.raises(LocalError, match="containerd of node-1"):
-            cluster.restart_node("node-1", report)
-    else:
-        cluster.restart_node("node-1", report)
-    assert tried == ["node-1"] * min(2, failures + 1)
-    assert said == ["warning: containerd of node-1 does not serve; node-1 is reset once more"] * min(1, failures)
-
-
-def test_a_directory_made_on_the_host_is_removed_again_with_its_parents(directory: Path) -> None:
-    made = directory / "host" / "var" / "kubelet"
-    hostrecord.make_directory(made)
-    assert made.is_dir()
-    hostrecord.remove_directories()
-    assert not (directory / "host").exists()
-
-
-def test_a_directory_that_somebody_uses_meanwhile_stays(directory: Path) -> None:
-    made = directory / "kubelet"
-    hostrecord.make_directory(made)
-    (made / "theirs").touch()
-    hostrecord.remove_directories()
-    assert (made / "theirs").exists()
-
-
-def test_the_first_value_of_forwarding_is_the_one_that_is_put_back() -> None:
-    hostrecord.remember_forwarding("eth0", "0")
-    hostrecord.remember_forwarding("eth0", "1")
-    assert json.loads((paths.cluster() / "host.json").read_text())["forwarding"] == {"eth0": "0"}
+    before, since, after = (
+        "2026-01-01T10:00:00Z",
+        dt.datetime(2026, 1, 1, 11, 0, 0, 900, dt.UTC),
+        "2026-01-01T11:00:00Z",
+    )
+    record = SimpleNamespace(started_at=since.timestamp())
+    monkeypatch.setattr(processes, "record_of", lambda _: record)
+    pods = [
+        _pod("true", "node-0", after, after), _pod("one", "node-1", after, before),
+        _pod("init", "node-0", before, after),
+        _pod("ended", "node-0", before, ended=True), _pod("of another", "node-7", before), _pod("waits", "node-0"),
+    ]  # fmt: skip
+    api = Api(from_environment({}))
+    monkeypatch.setattr(api, "get", lambda _: {"items": pods})
+    assert cluster._untrue_pods(SETUP, api) == ["slurm/init", "slurm/one"]

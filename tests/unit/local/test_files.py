@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local.files import UNFINISHED, whole_directory, write_whole
+from local.files import whole_directory, write_whole
 
 
 def names(directory: Path) -> list[str]:
@@ -60,14 +60,3 @@ def test_another_run_that_was_first_is_believed(tmp_path: Path) -> None:
 
     assert names(tmp_path) == ["key"]
     assert names(tmp_path / "key") == ["theirs"]
-
-
-def test_what_a_killed_run_left_yesterday_is_removed_but_not_one_at_work(tmp_path: Path) -> None:
-    old, young = tmp_path / f"{UNFINISHED}old", tmp_path / f"{UNFINISHED}young"
-    old.mkdir()
-    young.mkdir()
-    os.utime(old, (0, 0))
-    with whole_directory(tmp_path / "key"):
-        pass
-
-    assert names(tmp_path) == [young.name, "key"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from local import controlplane, namespaces, network
+from local import namespaces, network, paths
 from local.errors import LocalError
 
 
@@ -12,12 +12,6 @@ def test_the_hosts_kernel_settings_are_covered_and_not_changed() -> None:
     script = namespaces.node_setup_script(Path("/l/nodes/node-0"), Path("/l/ns"))
     assert "mount --bind /run/sysctl/vm.overcommit_memory /proc/sys/vm/overcommit_memory" in script
     assert "> /proc/sys/vm" not in script
-
-
-def test_a_directory_that_a_node_could_not_see_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", "/run/slurmstack")
-    with pytest.raises(LocalError, match="is below /run"):
-        namespaces.check_place()
 
 
 @pytest.mark.parametrize("before", [None, 0o755, 0o700])
@@ -29,7 +23,7 @@ def test_the_directory_is_closed_to_other_users_of_the_machine(
         (tmp_path / "ours/volumes").mkdir(parents=True)
         (tmp_path / "ours").chmod(before)
 
-    namespaces.check_place()
+    paths.close()
 
     assert (tmp_path / "ours").stat().st_mode & 0o777 == 0o700
 
@@ -42,7 +36,7 @@ def test_a_directory_with_files_of_others_is_not_closed_over_their_heads(
     tmp_path.chmod(0o755)
 
     with pytest.raises(LocalError, match=r"open to all users of this machine, and has thesis\.tex in it"):
-        namespaces.check_place()
+        paths.close()
 
     assert tmp_path.stat().st_mode & 0o777 == 0o755
 
@@ -52,12 +46,3 @@ def test_another_directory_is_another_owner(monkeypatch: pytest.MonkeyPatch) -> 
     first = network.mark()
     monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", "/srv/two")
     assert network.mark() != first
-
-
-def test_a_listening_port_is_told_from_a_connection_to_it() -> None:
-    head = "  sl  local_address rem_address   st tx_queue\n"
-    listening = "   0: 0100007F:094B 00000000:0000 0A 00000000:00000000\n"
-    connected = "   1: 0100007F:094B 0100007F:EE20 01 00000000:00000000\n"
-    assert controlplane.listens(head + listening, 2379)
-    assert not controlplane.listens(head + connected, 2379)
-    assert not controlplane.listens(head + listening, 2380)

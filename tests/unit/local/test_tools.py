@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -77,18 +76,6 @@ def test_where_the_host_has_everything_its_environment_stays_as_it_is() -> None:
 def test_a_program_that_is_nowhere_is_named() -> None:
     with pytest.raises(LocalError, match="no-such-program"):
         tools.Tools(None).path("no-such-program")
-
-
-def test_a_file_may_be_named_by_a_pattern_and_the_newest_is_taken(tmp_path: Path) -> None:
-    (tmp_path / "boot").mkdir()
-    for seconds, name in ((2, "vmlinuz-6.1.0-9-test"), (1, "vmlinuz-6.1.0-10-test"), (3, "config-6.1.0-9-test")):
-        (tmp_path / "boot" / name).touch()
-        os.utime(tmp_path / "boot" / name, (seconds, seconds))
-    found = tools.Tools(tmp_path)
-
-    assert found.newest("boot/vmlinuz-*-test").name == "vmlinuz-6.1.0-9-test"
-    with pytest.raises(LocalError, match="boot/initrd-"):
-        found.newest("boot/initrd-*-test")
 
 
 def test_a_pattern_that_the_host_has_no_file_for_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,21 +29,20 @@ def with_partition(**options: Any) -> dict[str, Any]:
 
 def test_priority_is_made_from_the_stack_file() -> None:
     weights = {"fairshare": 7, "qos": 6, "age": 5, "tres": {"cpu": 4, "gres/gpu": 3}}
-    found = settings(priority={"weights": weights, "decay_half_life": "1-0", "calc_period": 1, "favor_small": True})
+    found = settings(priority={"weights": weights, "decay_half_life": "1-0"})
     assert found["PriorityType"] == "priority/multifactor"
     assert (found["PriorityWeightFairshare"], found["PriorityWeightQOS"], found["PriorityWeightAge"]) == ("7", "6", "5")
     assert found["PriorityWeightTRES"] == "cpu=4,gres/gpu=3"
-    assert (found["PriorityDecayHalfLife"], found["PriorityCalcPeriod"]) == ("1-0", "1")
-    assert found["PriorityFavorSmall"] == "YES"
+    assert found["PriorityDecayHalfLife"] == "1-0"
     assert "PriorityFlags" not in found, "Fair Tree is Slurm's default"
     assert "PriorityWeightTRES" not in settings()
 
 
 def test_a_user_s_own_setting_wins_over_each_section() -> None:
     own = {"priorityweightqos": 1, "JobRequeue": 0}
-    found = settings(slurm={"settings": own}, preemption={"type": "partition"}, priority={"calc_period": 9})
+    found = settings(slurm={"settings": own}, preemption={"type": "partition"}, priority={"max_age": "9-0"})
     assert (found["PriorityWeightQOS"], found["JobRequeue"]) == ("1", "0")
-    assert found["PriorityCalcPeriod"] == "9"
+    assert found["PriorityMaxAge"] == "9-0"
 
 
 QOS = {"low": {}, "high": {"preempt": ["low"]}}

@@ -54,16 +54,11 @@ def test_a_setting_of_the_users_own_wins(plugin: str, setting: str, *, made: boo
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["a b"], "'a b', which is not a label key"),
-        (["a\nb"], "which is not a label key"),
-        (["-a"], "'-a', which is not a label key"),
-        (["x/y/z"], "'x/y/z', which is not a label key"),
-        (["a" * 64], "at most 63 characters"),
-        (["rack", "rack"], "'rack' twice"),
+        (["a b"], "topology.labels.0: 'a b' is not a key that Kubernetes takes"),
+        (["rack", "rack"], 'topology.labels: ["rack", "rack"] has \'rack\' more than once'),
     ],
 )
 def test_labels_that_no_node_can_have_are_refused(labels: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(with_change(stacks.existing(), "topology.labels", labels))
-    assert message in str(caught.value)
-    assert "topology.labels" in str(caught.value)
+    assert str(caught.value).startswith(message)

@@ -26,7 +26,7 @@ def find(facts: Facts) -> Iterator[Finding]:
             severity="note" if leaving else "warning",
             cause=f"partition {name} "
             + ("takes no new jobs: it has left the stack file, or somebody closed it" if leaving else f"is {state}"),
-            evidence=(f"{sum(name in job.queued.partitions for job in facts.jobs)} jobs are in it",),
+            evidence=(f"{sum(name in job.partitions for job in facts.jobs)} jobs are in it",),
             mend=facts.slurm(f"scontrol update partitionname={name} state=up"),
         )
 

@@ -71,7 +71,7 @@ def _checks(facts: Facts) -> Iterator[Finding]:
     full: dict[str, str] = {}
     slow: dict[str, str] = {}
     for node in facts.nodes:
-        for found in node.checked.findings if node.checked and node.checked.fresh else ():
+        for found in node.checked.findings if node.checked.fresh else ():
             if found.status == "fail" and found.check == "disks" and "/jail" in found.message:
                 full[node.name] = found.message
             elif found.check == "filesystem" and (found.status == "fail" or _HANGS.search(found.message)):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from shlex import quote
 
-from cli.doctor.cluster.facts import Facts, Job, SlurmNode
+from cli.doctor.cluster.facts import Facts, SlurmNode
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.doctor.cluster.reasons import Meaning, meaning
 from cli.health.present import plain
+from images.common.slurm_jobs import Job
 from images.common.slurm_records import number_of, states_of, text_of
 
 LOOP = 3
@@ -30,8 +32,8 @@ def find(facts: Facts) -> Iterator[Finding]:
     looping: dict[str, list[Job]] = defaultdict(list)
     for job in facts.jobs:
         if job.restarts >= LOOP:
-            looping[job.queued.user].append(job)
-        if job.queued.waits:
+            looping[job.user].append(job)
+        if job.waits:
             alike = _asked(job)
             said = meanings[alike] = meanings.get(alike) or _meaning(facts, job)  # thousands may wait
             if said.kind == "never" or (said.kind == "held" and job.reason != "JobHeldUser"):
@@ -44,22 +46,22 @@ def find(facts: Facts) -> Iterator[Finding]:
         differ = (
             kind == "never" and len({one.words for one in all_said}) > 1
         )  # each asks for something else that is not there
-        number = f"{len(jobs)} jobs" if len(jobs) > 1 else f"job {first.queued.id} of {first.queued.user}"
+        number = f"{len(jobs)} jobs" if len(jobs) > 1 else f"job {first.id} of {first.user}"
         fate = "never start as they are" if len(jobs) > 1 else "never starts as it is"
         yield Finding(
-            about=f"job {first.queued.id}",
+            about=f"job {first.id}",
             severity="warning",
             cause=f"{number} {fate if kind == 'never' else 'held'}: "
             + (meaning("BadConstraints").words if differ else said.words),
             evidence=(
                 reason,
                 *(
-                    f"{job.queued.id} of {job.queued.user}" + (f": {one.words}" if differ else "")
+                    f"{job.id} of {job.user}" + (f": {one.words}" if differ else "")
                     for job, one in zip(jobs[:_LISTED], all_said, strict=False)
                 ),
             ),
             mend=_mend(facts, first, said),
-            after=tuple(f"partition {name}" for name in first.queued.partitions if kind == "never"),
+            after=tuple(f"partition {name}" for name in first.partitions if kind == "never"),
             weight=len(jobs),
         )
     yield from _no_nodes(facts)
@@ -68,21 +70,21 @@ def find(facts: Facts) -> Iterator[Finding]:
 
 def _asked(job: Job) -> tuple[object, ...]:
     """What `_meaning` looks at: jobs that are alike in it are told the same. One too few, and it is said of others."""
-    queued = job.queued
     return (
-        *(job.reason, job.detail, queued.partitions, queued.min_nodes, queued.min_cpus, queued.min_memory),
-        *(queued.constraint, job.node_gpus, job.job_gpus, job.licenses),
+        *(job.reason, job.detail, job.partitions, job.min_nodes, job.min_cpus, job.min_memory),
+        *(job.constraint, _node_gpus(job), job.gpus, job.licenses),
     )
 
 
 def _stuck(facts: Facts) -> Iterator[Finding]:
     """Jobs that have ended long ago, and whose nodes still wait for processes or an epilog."""
     for job in facts.completing:
-        if job.seconds >= ENDING:
+        seconds = facts.now - job.end if job.end else 0
+        if seconds >= ENDING:
             yield Finding(
                 about=f"job {job.id}",
                 severity="warning",
-                cause=f"job {job.id} of {job.user} has been completing for {job.seconds // 60:.0f} min: "
+                cause=f"job {job.id} of {job.user} has been completing for {seconds // 60:.0f} min: "
                 "processes of it do not end, or its epilog does not, or a node does not answer",
                 evidence=(f"on {', '.join(job.nodes[:_LISTED])}",),
                 mend=f"slurmstack logs --job {job.id}; Slurm drains such a node after UnkillableStepTimeout, "
@@ -97,9 +99,8 @@ def _mend(facts: Facts, job: Job, said: Meaning) -> str:
 
     It is there to be copied into a shell, and users write names: an account may be any text.
     """
-    queued = job.queued
-    id_ = queued.id.partition("_[")[0]  # tasks of an array that wait together go by its number
-    names = {"id": id_, "user": queued.user, "partition": queued.partitions[0]}
+    id_ = job.id.partition("_[")[0]  # tasks of an array that wait together go by its number
+    names = {"id": id_, "user": job.user, "partition": job.partitions[0]}
     names |= {"account": job.account or "ACCOUNT", "qos": job.qos or "QOS"}
     words = said.mend.format(**{key: quote(plain(name)) for key, name in names.items()})
     return _SLURM.sub(facts.slurm(""), words)
@@ -129,55 +130,58 @@ def _no_licenses(facts: Facts, job: Job) -> str:
 
 
 def _no_such_nodes(facts: Facts, job: Job) -> str:
-    queued = job.queued
-    nodes = [node for node in facts.nodes if set(node.partitions) & set(queued.partitions)]
+    nodes = [node for node in facts.nodes if set(node.partitions) & set(job.partitions)]
     if not nodes or not facts.knows("nodes", "slurm", "pods") or len(nodes) < _most_nodes(facts, job):
         return ""  # more may come
     # Anything else than one feature is Slurm's own language.
-    feature = queued.constraint if re.fullmatch(r"[\w.-]+", queued.constraint) else ""
+    feature = job.constraint if re.fullmatch(r"[\w.-]+", job.constraint) else ""
     fitting = [
         n
         for n in nodes
-        if n.cpus >= queued.min_cpus
-        and n.memory >= queued.min_memory
-        and n.all_gpus >= job.node_gpus
+        if n.cpus >= job.min_cpus
+        and n.memory >= job.min_memory
+        and n.all_gpus >= _node_gpus(job)
         and (not feature or not n.features or feature in n.features)
     ]
-    if len(nodes) < queued.min_nodes:
-        return f"asks for {queued.min_nodes} nodes, and its partition has {len(nodes)}"
-    if len(fitting) < max(1, queued.min_nodes):
+    if len(nodes) < job.min_nodes:
+        return f"asks for {job.min_nodes} nodes, and its partition has {len(nodes)}"
+    if len(fitting) < max(1, job.min_nodes):
         return (
             f"asks for {_each(job)}; "
             f"{len(fitting) or 'none'} of {len(nodes)} nodes {'has' if len(fitting) < 2 else 'have'} that"
         )
     gpus = sum(node.all_gpus for node in fitting)
-    return f"asks for {job.job_gpus} GPUs, and its nodes have {gpus or 'none'}" if job.job_gpus > gpus else ""
+    return f"asks for {job.gpus} GPUs, and its nodes have {gpus or 'none'}" if job.gpus > gpus else ""
 
 
 def _most_nodes(facts: Facts, job: Job) -> int:
     """Nodes that its partitions may have in the end; of a partition that is not in the stack file nobody knows less."""
-    pools = {pool for name in job.queued.partitions for pool in facts.partition_pools.get(name, tuple(facts.pools))}
+    pools = {pool for name in job.partitions for pool in facts.partition_pools.get(name, tuple(facts.pools))}
     return sum(pool.size for name, pool in facts.pools.items() if name in pools)
 
 
 def _each(job: Job) -> str:
-    queued = job.queued
-    nodes = f"{queued.min_nodes} node{'s' if queued.min_nodes > 1 else ''}"
-    gpus = f", {job.node_gpus} GPU{'s' if job.node_gpus > 1 else ''}" if job.node_gpus else ""
-    feature = f", feature {queued.constraint}" if queued.constraint else ""
-    return f"{nodes} with {queued.min_cpus} CPUs and {queued.min_memory:.0f} MiB each{gpus}{feature}"
+    nodes = f"{job.min_nodes} node{'s' if job.min_nodes > 1 else ''}"
+    gpus = f", {_node_gpus(job)} GPU{'s' if _node_gpus(job) > 1 else ''}" if _node_gpus(job) else ""
+    feature = f", feature {job.constraint}" if job.constraint else ""
+    return f"{nodes} with {job.min_cpus} CPUs and {job.min_memory:.0f} MiB each{gpus}{feature}"
+
+
+def _node_gpus(job: Job) -> int:
+    """GPUs that each of its nodes must have at least."""
+    return max(job.gpus_per_node, job.gpus_per_task)
 
 
 def _looping(facts: Facts, job: Job, more: int = 0, most: int = 0) -> Finding:
     """`more`: how many others of its user do the same, `most`: how often; a prolog that fails does it to thousands."""
-    id_ = job.queued.id
-    others = f" and {more} more of {job.queued.user} were" if more else f" of {job.queued.user} was"
+    id_ = job.id
+    others = f" and {more} more of {job.user} were" if more else f" of {job.user} was"
     times = f"up to {most} times: they start and fail" if more else f"{job.restarts} times: it starts and fails"
     return Finding(
         about=f"job {id_}",
         severity="warning",
         cause=f"job {id_}{others} requeued {times} again",
-        evidence=(f"now {job.queued.state.lower()}" + (f", {job.detail or job.reason}" if job.queued.waits else ""),),
+        evidence=(f"now {job.state.lower()}" + (f", {job.detail or job.reason}" if job.waits else ""),),
         mend=f"{facts.slurm(f'sacct -j {id_} --duplicates --format=JobID,State,ExitCode,NodeList')}, then "
         f"{facts.slurm(f'scontrol requeuehold {id_}')}",
         weight=1 + more,
@@ -188,12 +192,12 @@ def _no_nodes(facts: Facts) -> Iterator[Finding]:
     """Partitions in which jobs wait, and no node takes one."""
     waiting: dict[str, list[str]] = defaultdict(list)
     for job in facts.jobs:
-        if job.queued.waits and meaning(job.reason, job.detail).kind == "turn":
-            for name in job.queued.partitions:
-                waiting[name].append(job.queued.id)
+        if job.waits and meaning(job.reason, job.detail).kind == "turn":
+            for name in job.partitions:
+                waiting[name].append(job.id)
     for name, ids in waiting.items():
         nodes = [node for node in facts.nodes if name in node.partitions]
-        open_ = [node for node in nodes if not node.is_closed and "NOT_RESPONDING" not in node.states]
+        open_ = [node for node in nodes if not node.gets_no_jobs and "NOT_RESPONDING" not in node.states]
         if facts.knows("slurm", "nodes") and not facts.slurmctld and not open_:
             yield Finding(
                 about=f"queue {name}",
@@ -214,12 +218,12 @@ def _closers(nodes: Iterable[SlurmNode]) -> tuple[str, ...]:
 def explain(facts: Facts, wanted: str) -> Iterator[Finding]:
     """Why the job of this number waits, runs, or has ended. Nothing if nobody knows it."""
     base = re.split(r"[_+]", wanted)[0]
-    queued = [job for job in facts.jobs if job.queued.id == wanted]
-    queued = queued or [job for job in facts.jobs if re.split(r"[_+]", job.queued.id)[0] == base]
+    queued = [job for job in facts.jobs if job.id == wanted]
+    queued = queued or [job for job in facts.jobs if re.split(r"[_+]", job.id)[0] == base]
     for job in queued:
         if job.restarts >= LOOP:
             yield _looping(facts, job)
-        yield _waiting(facts, job) if job.queued.waits else _running(job)
+        yield _waiting(facts, job) if job.waits else _running(job)
     if not queued and facts.job:
         yield _ended(facts, wanted)
     elif not queued and facts.past:
@@ -230,36 +234,42 @@ def explain(facts: Facts, wanted: str) -> Iterator[Finding]:
 
 
 def _waiting(facts: Facts, job: Job) -> Finding:
-    said, queued = _meaning(facts, job), job.queued
-    nodes = [node for node in facts.nodes if set(node.partitions) & set(queued.partitions)]
-    closed = [f"{node.name} {node.state} ({node.reason})" for node in nodes if node.is_closed]
-    limit = f"{queued.limit // 60} min" if queued.limit else "no time limit"
+    said = _meaning(facts, job)
+    nodes = [node for node in facts.nodes if set(node.partitions) & set(job.partitions)]
+    closed = [f"{node.name} {node.state} ({node.reason})" for node in nodes if node.gets_no_jobs]
+    limit = f"{job.limit // 60} min" if job.limit else "no time limit"
     lines = [
         f"Slurm says {job.detail or job.reason}",
-        f"asks for {_each(job)} in {','.join(queued.partitions)}, {limit}",
+        f"asks for {_each(job)} in {','.join(job.partitions)}, {limit}",
         f"depends on {job.dependency}" if job.dependency else "",
         f"reservation {job.reservation}" if job.reservation else "",
         f"nodes of its partition that take no jobs: {', '.join(closed[:4])}" if closed else "",
-        f"the scheduler expects to start it at {job.starts}" if job.starts else "",
+        f"the scheduler expects to start it at {_time(job.start)}" if job.start else "",
     ]
     severities: dict[str, Severity] = {"turn": "note", "limit": "note", "held": "warning", "never": "error"}
     return Finding(
-        about=f"job {queued.id}",
+        about=f"job {job.id}",
         severity=severities.get(said.kind, "warning"),
-        cause=f"job {queued.id} of {queued.user} waits: {said.words}",
+        cause=f"job {job.id} of {job.user} waits: {said.words}",
         evidence=tuple(filter(None, lines)),
         mend=_mend(facts, job, said),
         after=_closers(nodes) if closed and len(closed) == len(nodes) else (),
     )
 
 
+def _time(seconds: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+    except (ValueError, OverflowError):
+        return "a time after the year 9999"
+
+
 def _running(job: Job) -> Finding:
-    queued = job.queued
-    left = f"{queued.left // 60} min are left of its time limit" if queued.left is not None else "it has no time limit"
+    left = f"{job.left // 60} min are left of its time limit" if job.left is not None else "it has no time limit"
     return Finding(
-        about=f"job {queued.id}",
+        about=f"job {job.id}",
         severity="note",
-        cause=f"job {queued.id} of {queued.user} is {queued.state.lower()} on {', '.join(queued.nodes)}",
+        cause=f"job {job.id} of {job.user} is {job.state.lower()} on {', '.join(job.nodes)}",
         evidence=(left,),
         mend="nothing to mend; `slurmstack doctor node NAME` looks at a node",
     )

@@ -106,7 +106,7 @@ def _node(facts: Facts, node: SlurmNode) -> Iterator[Finding]:
         return  # rules.pods tells what it waits for
     if "NOT_RESPONDING" in node.states or "Not responding" in node.reason:
         yield _unheard(facts, node, pod, told)
-    elif node.is_closed:
+    elif node.gets_no_jobs:
         yield _closed(facts, node, words, told)
     elif failing:
         yield _failing(node, failing, told)
@@ -123,7 +123,7 @@ def _made(told: Finding, cause: str, evidence: tuple[str, ...], mend: str, **mor
 def _failures(node: SlurmNode) -> list[Found]:
     """Checks that fail now."""
     checked = node.checked
-    return [found for found in checked.findings if found.status == "fail"] if checked and checked.fresh else []
+    return [found for found in checked.findings if found.status == "fail"] if checked.fresh else []
 
 
 def _resume(facts: Facts, node: SlurmNode) -> str:
@@ -147,7 +147,7 @@ def _closed(facts: Facts, node: SlurmNode, words: dict[str, str], told: Finding)
     by = f"set by {node.reason_by}" if node.reason_by else "nobody knows by whom"
     when = f", {datetime.fromtimestamp(node.reason_at, UTC):%Y-%m-%d %H:%M} UTC" if node.reason_at else ""
     evidence: tuple[str, ...] = (f"{node.state}; reason: {node.reason or 'none given'} ({by}{when})",)
-    if node.checked is not None and node.checked.drained_for is not None:
+    if node.checked.drained_for is not None:
         check = node.checked.drained_for
         shared = (f"jail {check}",) if check == "filesystem" or "/jail" in node.reason else ()
         cause = f"node {node.name} is drained by its health checks: {check}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.efficiency.records import Job, parse_jobs
-from cli.usage.records import DELIMITER
+from images.common.slurm_runs import DELIMITER, Run, parse_runs
 from tests.unit.cli.usage.lines import epoch
 
 MIB, GIB = 2**20, 2**30
@@ -44,7 +43,7 @@ def step_line(cpu: str = "01:00:00", memory: int | None = GIB, **changes: Any) -
     return job_line(**{**values, **changes})
 
 
-def job(*steps: str, **changes: Any) -> Job:
+def job(*steps: str, **changes: Any) -> Run:
     """The job with these steps, or with its usual one."""
-    (found,) = parse_jobs([job_line(**changes), *(steps or (step_line(),))])
+    (found,) = parse_runs([job_line(**changes), *(steps or (step_line(),))])
     return found

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cli.efficiency.records import duration, jobs_between, jobs_named, parse_jobs, size
-from cli.usage.records import UNKNOWN, RecordError
+from images.common.slurm_runs import UNKNOWN, RecordError, parse_runs, runs_between, runs_named
 from tests.unit.cli.efficiency.lines import GIB, MIB, REAL, job, job_line, step_line
 from tests.unit.cli.usage.lines import NOW, START, epoch
 
 
 def test_what_slurm_prints_is_jobs_with_their_steps() -> None:
-    jobs = parse_jobs(REAL.splitlines())
+    jobs = parse_runs(REAL.splitlines())
     assert [(one.job, one.number, len(one.steps)) for one in jobs] == [
         ("10", "10", 2), ("13+0", "13", 2), ("13+1", "14", 1), ("12_[1-3]", "12", 0),
     ]  # fmt: skip
@@ -51,35 +50,24 @@ def test_a_long_step_that_was_not_measured_leaves_the_whole_job_unknown() -> Non
 
 
 def test_a_job_without_steps_or_account_is_no_trouble() -> None:
-    (found,) = parse_jobs([job_line(account="", user="", tres="", seconds="", nodes="")])
+    (found,) = parse_runs([job_line(account="", user="", tres="", seconds="", nodes="")])
     assert (found.user, found.account, found.cpus, found.memory) == (UNKNOWN, UNKNOWN, 2, None)
     assert (found.cpu_seconds, found.memory_used) == (None, None)
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("00:00.026", 0.026), ("01:02", 62), ("01:02:03", 3723), ("2-01:00:00.5", 176400.5), ("", 0), ("INVALID", 0)],
-)
-def test_times_are_read_in_all_their_forms(text: str, seconds: float) -> None:
-    assert duration(text) == pytest.approx(seconds)
-
-
-def test_sizes_are_read_with_and_without_unit() -> None:
-    assert [size(text) for text in ("1843200", "512M", "1.50G", "3K")] == [1843200, 512 * MIB, 3 * GIB // 2, 3072]
-
-
-@pytest.mark.parametrize(
     "lines",
-    [["hello"], [step_line()], [job_line(), step_line("soon")], [job_line(tres="cpu=1,mem=much")]],
+    [["hello"], [step_line()]],
 )
 def test_lines_that_sacct_cannot_have_printed_are_errors(lines: list[str]) -> None:
     with pytest.raises(RecordError, match="sacct printed"):
-        parse_jobs(lines)
+        parse_runs(lines)
 
 
 def test_sacct_is_asked_for_all_runs_of_a_time_and_for_the_last_run_of_a_job() -> None:
-    command = jobs_between(START, NOW)
+    command = runs_between(START, NOW, whole=True)
     assert {"--duplicates", "--allusers", f"--starttime=uts{epoch(0)}"} <= set(command)
     assert not {"--allocations", "--truncate"} & set(command)
-    assert jobs_named(["7", "8_1"])[-1] == "--jobs=7,8_1"
-    assert "--duplicates" not in jobs_named(["7"])
+    assert {"--duplicates", "--allocations", "--truncate"} <= set(runs_between(START, NOW, whole=False))
+    assert runs_named(["7", "8_1"])[-1] == "--jobs=7,8_1"
+    assert "--duplicates" not in runs_named(["7"])

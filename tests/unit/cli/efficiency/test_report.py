@@ -12,13 +12,13 @@ import pytest
 
 from cli.efficiency.advice import advice, clock, unknown
 from cli.efficiency.present import as_csv, as_data, job_as_data, jobs_as_csv, print_job, print_table
-from cli.efficiency.records import Job
 from cli.efficiency.totals import Efficiency, summarize
+from images.common.slurm_runs import Run
 from tests.unit.cli.efficiency.lines import GIB, MIB, job, step_line
 from tests.unit.cli.usage.lines import START, epoch
 
 
-def report(*jobs: Job, hours: float = 24, **changes: Any) -> Efficiency:
+def report(*jobs: Run, hours: float = 24, **changes: Any) -> Efficiency:
     """The report from START on, made at its end."""
     end = START + timedelta(hours=hours)
     return summarize(jobs, **{"start": START, "end": end, "now": end, "by": ("account",), **changes})
@@ -177,7 +177,7 @@ def test_what_is_not_known_of_a_job_is_said_with_the_reason(capsys: pytest.Captu
         (job(step_line("00:30:00", None)), "its memory was never looked at"),
     ],
 )
-def test_each_gap_has_its_own_reason(found: Job, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_gap_has_its_own_reason(found: Run, why: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert unknown(found).startswith(why) if not why else why in unknown(found)
     print_job(found)
     assert "Traceback" not in capsys.readouterr().out
@@ -196,7 +196,7 @@ def test_each_gap_has_its_own_reason(found: Job, why: str, capsys: pytest.Captur
         (job(step_line("00:00:00", None)), []),
     ],
 )
-def test_advice_is_given_where_less_would_do(found: Job, expected: list[str]) -> None:
+def test_advice_is_given_where_less_would_do(found: Run, expected: list[str]) -> None:
     given = advice(found)
     assert len(given) == len(expected)
     assert all(part in line for part, line in zip(expected, given, strict=True))

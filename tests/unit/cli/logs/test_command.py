@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from typer.testing import CliRunner, Result
 from cli.app import app
 from cli.commands import logs as command
 from cli.errors import Failure
-from cli.usage.records import DELIMITER
+from cli.logs.jobs import JOBS
+from images.common.slurm_runs import DELIMITER
+from tests.fakes.squeue import printed
 from tests.fakes.written_cluster import CONTROLLER, FakeCluster, event, pod, worker
 from tests.stacks import ROOT
 
@@ -178,7 +181,9 @@ def test_a_job_whose_records_are_away_is_found_in_the_logs(monkeypatch: pytest.M
 
 
 def test_a_job_that_waits_says_for_what(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = "9\t9\talice\tmain\tPENDING\tResources\t2026-11-25T16:29:00\t2026-11-26T00:00:00\tN/A\t\n"
+    submitted = datetime(2026, 11, 25, 16, 29, tzinfo=UTC).timestamp()
+    waits = {"JobArrayID": "9", "JobID": "9", "State": "PENDING", "Reason": "Resources", "NodeList": ""}
+    job = printed(JOBS.shell, [{**waits, "SubmitTime": f"{submitted:.0f}"}])
     result = logs(monkeypatch, with_(slurm={"sacct": "", "squeue": job}), "--job", "9")
     assert "16:29:00Z     squeue(job/9) job 9 submitted by alice (main)" in result.stdout
     assert re.search(r"Z +squeue\(job/9\) job 9 is PENDING, reason Resources\n", result.stdout)

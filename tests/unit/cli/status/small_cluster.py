@@ -13,6 +13,7 @@ from cli.status.slurm import END
 from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
+from tests.fakes import squeue
 from tests.fakes.kubectl import FakeKubectl, listed
 
 CONFIG = load_config(stacks.dev())
@@ -56,6 +57,8 @@ class Cluster(FakeKubectl):
     """Answers what `read_status` asks. Its Slurm answers questions by their names: exit status and text."""
 
     slurm: dict[str, tuple[int, str]] = field(default_factory=dict)
+    jobs: list[dict[str, str]] = field(default_factory=list)
+    """Columns of squeue that differ from a usual job's."""
     jail: tuple[str, str] = (JAIL, "")
     refused: str = ""
     """What kubectl says of some kinds of objects."""
@@ -67,7 +70,8 @@ class Cluster(FakeKubectl):
             marks = re.search(r"echo ([0-9a-f]{16}) end 0", arguments[-1])
             if marks is None:
                 return subprocess.CompletedProcess(arguments, int(bool(self.jail[1])), *self.jail)
-            said = "".join(f"{marks[1]} {name} {code}\n{text}\n" for name, (code, text) in self.slurm.items())
+            slurm = {**self.slurm, "queue": (0, squeue.printed(arguments[-1], self.jobs))} if self.jobs else self.slurm
+            said = "".join(f"{marks[1]} {name} {code}\n{text}\n" for name, (code, text) in slurm.items())
             return subprocess.CompletedProcess(arguments, 0, said + f"{marks[1]} end 0\n" if said else "", self.refused)
         done = super().run(*arguments, **more)
         return subprocess.CompletedProcess(arguments, int(bool(self.refused)), done.stdout, self.refused)

@@ -13,7 +13,7 @@ from cli.access.addresses import login_address
 from cli.status.pods import Apply, Pod, image_tags, last_apply
 from cli.status.present import print_status
 from cli.status.read import Pool, Status, Versions, Workers, read_status
-from cli.status.slurm import END, Queue, SlurmNode, node_of, queue_of
+from cli.status.slurm import END, Queue, SlurmNode, node_of
 from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
@@ -147,18 +147,18 @@ def test_nodes_are_counted_by_pool_and_those_that_take_no_jobs_are_listed_with_t
 
 def test_the_queue_has_its_reasons_and_its_longest_wait(show: Show) -> None:
     lines = [
-        ("1", "RUNNING", "None", "1970-01-01T00:00:00"),
-        ("2_[1-3%1]", "PENDING", "Resources", "1970-01-01T00:10:00"),
+        ("1", "RUNNING", "None", "0"),
+        ("2_[1-3%1]", "PENDING", "Resources", "600"),
         ("3", "PENDING", "JobHeldUser", "N/A"),
-        ("4", "PENDING", "BeginTime", "2100-01-01T00:00:00"),
-        ("5", "COMPLETING", "None", "1970-01-01T00:00:00"),
+        ("4", "PENDING", "BeginTime", "4102444800"),
+        ("5", "COMPLETING", "None", "0"),
     ]
-    text = "\n".join("\t".join(fields) for fields in lines)
-    reasons = {"Resources": 3, "JobHeldUser": 1, "BeginTime": 1}
-    assert queue_of(text, 1000) == Queue(running=1, pending=5, other=1, reasons=reasons, longest_wait=400)
     busy = cluster(CONTROLLER, *WORKERS)
-    busy.slurm["queue"] = (0, text)
-    shown = show(read_status(busy, CONFIG))
+    busy.jobs.extend(dict(zip(("JobArrayID", "State", "Reason", "EligibleTime"), line, strict=True)) for line in lines)
+    found = read_status(busy, CONFIG)
+    reasons = {"Resources": 3, "JobHeldUser": 1, "BeginTime": 1}
+    assert found.queue == Queue(running=1, pending=5, other=1, reasons=reasons, longest_wait=400)
+    shown = show(found)
     assert "1 running, 5 pending, 1 ending or suspended, longest wait 6 min; waiting for: 3 Resources" in shown
 
 

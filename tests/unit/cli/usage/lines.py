@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cli.usage.records import DELIMITER
+from images.common.slurm_runs import DELIMITER
 
 NOW = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)  # a Saturday
 START = datetime(2026, 11, 20, tzinfo=UTC)
@@ -21,4 +21,5 @@ def line(job: str, who: tuple[str, str], start: float, end: float, tres: str, **
     elapsed = changes.get("elapsed", round((end - start) * 3600))
     cpus = changes.get("cpus", 1)
     user, account = who
-    return DELIMITER.join(map(str, (job, user, epoch(start), epoch(end), elapsed, tres, cpus, account)))
+    values = (job, job, user, "COMPLETED", epoch(start), epoch(end), elapsed, tres, cpus, 1, "00:00:00", "", account)
+    return DELIMITER.join(map(str, values))

@@ -13,19 +13,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.usage.present import as_csv, as_data, print_table
-from cli.usage.records import DELIMITER, UNKNOWN, Run, parse_runs
 from cli.usage.totals import Usage, summarize
-from tests.unit.cli.usage.lines import START, line
+from images.common.slurm_runs import DELIMITER, UNKNOWN, Run, parse_runs
+from tests.unit.cli.usage.lines import START, epoch, line
 
 
 def run(start: float, end: float, *, cpus: int = 1, gpus: int = 0, **changes: Any) -> Run:
     """A run between two hours after START."""
     values: dict[str, Any] = {
         "job": "1",
+        "number": changes.get("job", "1"),
         "user": "alice",
         "account": "ml",
-        "start": START + timedelta(hours=start),
-        "end": START + timedelta(hours=end),
+        "state": "COMPLETED",
+        "nodes": 1,
+        "memory": 512 << 20,
+        "steps": (),
+        "start": epoch(start),
+        "end": epoch(end),
         "seconds": round((end - start) * 3600),
         "cpus": cpus,
         "gpus": gpus,
@@ -68,12 +73,12 @@ def test_gpus_of_all_types_are_counted_once(tres: str, cpus: int, gpus: int) -> 
 
 def test_jobs_that_have_not_run_count_nothing() -> None:
     waiting = [
-        "8|alice|Unknown|Unknown|0||0|ml".replace("|", DELIMITER),
-        "9|alice|None|Unknown|0||0|ml".replace("|", DELIMITER),
+        "8|8|alice|PENDING|Unknown|Unknown|0||0|1|00:00:00||ml".replace("|", DELIMITER),
+        "9|9|alice|PENDING|None|Unknown|0||0|1|00:00:00||ml".replace("|", DELIMITER),
         line("10", ("alice", "ml"), 1, 1, "cpu=4"),
         "",
     ]
-    assert parse_runs(waiting) == []
+    assert not any(run.has_run for run in parse_runs(waiting))
 
 
 def test_a_job_without_account_or_name_is_shown_as_such() -> None:

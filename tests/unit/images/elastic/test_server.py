@@ -9,7 +9,6 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from images.common import http_server
 from images.common.hostlist import expand
 from images.elastic import rounds, server
 from images.elastic.rounds import Ready
@@ -36,8 +35,6 @@ def looks() -> list[None]:
 @pytest.fixture
 def port(ready: Ready, looks: list[None], monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr(server, "MOST_WAITING", 2)
-    monkeypatch.setattr(server, "EACH", 1)
-    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.5)
     monkeypatch.setattr(rounds, "ASKED_SECONDS", 0.05)
     running = server.start(ready, lambda: looks.append(None), port=0)
     yield int(running.server_address[1])
@@ -45,8 +42,8 @@ def port(ready: Ready, looks: list[None], monkeypatch: pytest.MonkeyPatch) -> It
     running.server_close()
 
 
-def ask(port: int, nodes: str = "gpu-0", address: str = "127.0.0.1") -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), timeout=5, source_address=(address, 0))
+def ask(port: int, nodes: str = "gpu-0") -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=5)
     connection.sendall(f"GET /ready?nodes={nodes} HTTP/1.0\r\n\r\n".encode())
     return connection
 
@@ -82,30 +79,6 @@ def test_beyond_a_number_none_waits_and_who_went_away_makes_room(looks: list[Non
     first.close()
     second.close()
     wait_until(lambda: waits_on(ask(port)))
-
-
-def test_who_takes_all_places_leaves_slurmctld_one(ready: Ready, looks: list[None], port: int) -> None:
-    first, second = ask(port, address="127.0.0.2"), ask(port, address="127.0.0.2")
-    wait_until(lambda: len(looks) == 2)
-    assert answer(ask(port, address="127.0.0.2")) == "503 Service Unavailable"
-    waits = ask(port)
-    wait_until(lambda: len(looks) == 3)
-    ready.put({"gpu-0": UP})
-    assert [answer(one) for one in (waits, first, second)] == 3 * ["200 OK"]
-
-
-def test_who_does_not_say_what_it_asks_holds_no_thread(port: int) -> None:
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as slow:
-        slow.sendall(b"GET /ready?nodes=gpu-0 HTTP/1.0\r\nX: ")
-
-        def is_left() -> bool:
-            try:
-                slow.sendall(b"y")
-            except OSError:
-                return True
-            return False
-
-        wait_until(is_left)
 
 
 def test_all_are_let_go_when_nobody_knows_of_any_node(ready: Ready, port: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from images.exporter.records import JOB_FIELDS
+from images.exporter.records import COLUMNS
 
 USUAL = {
     "JobID": "7", "State": "PENDING", "Reason": "Resources", "Partition": "main", "Account": "physics",
@@ -18,6 +18,6 @@ USUAL = {
 
 def row(**changes: str) -> dict[str, str]:
     """A job that waits."""
-    assert tuple(USUAL) == JOB_FIELDS
+    assert tuple(USUAL) == COLUMNS
     assert changes.keys() <= USUAL.keys()
     return {**USUAL, **changes}

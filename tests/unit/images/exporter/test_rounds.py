@@ -13,9 +13,10 @@ import pytest
 
 from images.common.command import Result
 from images.common.slurm_node import ROLLS
+from images.common.slurm_records import node_of
 from images.exporter.names import OURS, SLURMS
 from images.exporter.own_figures import put_drained, put_stuck
-from images.exporter.records import NAME_LENGTH, Job, Node, jobs_of, node_of
+from images.exporter.records import NAME_LENGTH, Job, Node, jobs_of
 from images.exporter.rounds import OLD_SECONDS, Rounds, Wanted
 from images.exporter.slurm_figures import GROUPS, OTHERS
 from images.exporter.sources import Sources
@@ -24,6 +25,12 @@ from slurm.prometheus import LONGEST_VALUE
 from tests.unit.images.exporter.rows import row
 
 NOW = 1_800_000_000.0
+
+
+def read_node(entry: dict[str, Any]) -> Node:
+    found = node_of(entry, Node)
+    assert found
+    return found
 
 
 def jobs(*changes: dict[str, str]) -> list[Job]:
@@ -36,16 +43,16 @@ IDLE = {"name": "n", "state": ["IDLE"], "partitions": ["main"], "cpus": 4, "effe
 
 
 def drained(reason: str, by: str = "root", name: str = "n", *states: str) -> Node:
-    return node_of({"name": name, "state": ["DRAIN", *states], "reason": reason, "reason_set_by_user": by})
+    return read_node({"name": name, "state": ["DRAIN", *states], "reason": reason, "reason_set_by_user": by})
 
 
 OFF = ("IDLE", "POWERED_DOWN", "CLOUD")
 ELASTIC = [
-    node_of({"name": "gpu-0", "state": ["MIXED", "CLOUD"]}),
+    read_node({"name": "gpu-0", "state": ["MIXED", "CLOUD"]}),
     drained("slurmstack/elastic: set aside after 10 starts in vain", "root", "gpu-1", *OFF),
-    node_of({"name": "gpu-2", "state": ["MIXED", "POWERING_UP", "CLOUD"]}),
+    read_node({"name": "gpu-2", "state": ["MIXED", "POWERING_UP", "CLOUD"]}),
     drained("slurmstack/elastic: no capacity, 1 in vain", "root", "far-0", *OFF),
-    node_of({"name": "far-1", "state": ["DOWN", "POWERED_DOWN", "CLOUD"], "reason": "ResumeTimeout reached"}),
+    read_node({"name": "far-1", "state": ["DOWN", "POWERED_DOWN", "CLOUD"], "reason": "ResumeTimeout reached"}),
 ]
 
 SCHEDULER = (
@@ -56,11 +63,10 @@ ANSWERS: dict[str, Any] = {
     "munge": None,
     "scheduler": dict.fromkeys(SCHEDULER, 7),
     "jobs": jobs({}, {"State": "RUNNING"}),
-    "nodes": [node_of(IDLE), drained("broken", "alice"), node_of({"name": "lost", "state": ["DOWN"]}), *ELASTIC],
+    "nodes": [read_node(IDLE), drained("broken", "alice"), read_node({"name": "lost", "state": ["DOWN"]}), *ELASTIC],
     "partitions": ["main"],
     "configuration": {"refused": False, "pending": True, "published": NOW, "free_bytes": 1, "size_bytes": 2},
     "slurmdbd": None,
-    "policy": {"applied": NOW, "failed": 1},
     "certificates": {"rest": NOW},
 }
 """Of a cluster in which there is something to say of everything."""
@@ -126,7 +132,7 @@ def test_a_round_that_never_ends_is_not_told_for_ever() -> None:
     assert rounds.text() == ""
 
 
-@pytest.mark.parametrize("strange", [{"nodes": ValueError("?")}, {"policy": "?"}], ids=["read", "understood"])
+@pytest.mark.parametrize("strange", [{"nodes": ValueError("?")}, {"configuration": "?"}], ids=["read", "understood"])
 def test_what_cannot_be_read_or_understood_takes_away_no_figure_of_another_source(strange: dict[str, Any]) -> None:
     ((source, answer),) = strange.items()
     logged: list[str] = []
@@ -158,7 +164,7 @@ def test_a_job_is_stuck_that_waits_its_turn_while_a_node_that_fits_is_idle() -> 
     cases += [*((job, {}, 0) for job in WAITS_FOR_ELSE), *(({}, node, 0) for node in TAKES_NONE)]
     for job, node, stuck in cases:
         figures = Figures()
-        put_stuck(figures, ["main"], jobs(*[{**job, "JobID": "7"}] * 3), [node_of({**IDLE, **node})], NOW)
+        put_stuck(figures, ["main"], jobs(*[{**job, "JobID": "7"}] * 3), [read_node({**IDLE, **node})], NOW)
         assert f'slurmstack_queue_stuck_jobs{{partition="main"}} {stuck}\n' in figures.text(), (job, node)
 
 

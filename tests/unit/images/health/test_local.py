@@ -9,9 +9,15 @@ import pytest
 from images.health.contract import Node
 from images.health.local import find_local, with_job, with_jobs
 from images.health.proc import jobs_here
+from tests.fakes.node_conf import document
 from tests.unit.images.health.processes import add_process
 
-ENVIRONMENT = {"SLURMD_NODENAME": "h100-3", "JAIL": "/jail", "POOL": "h100", "NODE_CONF": "CPUs=8 Gres=gpu:h100:8 X=1"}
+ENVIRONMENT = {
+    "SLURMD_NODENAME": "h100-3",
+    "JAIL": "/jail",
+    "POOL": "h100",
+    "NODE_CONF": document("CPUs=8 Gres=gpu:h100:8"),
+}
 SETTINGS = """{"thresholds": {"disks": {"used": 0.5}}, "disabled": ["dns"],
                "pools": {"h100": {"infiniband": true, "local_disks": ["/", "/mnt/scratch"]}, "cpu": {"gpus": 1}}}"""
 
@@ -39,10 +45,10 @@ def test_the_node_is_what_the_pod_says(tmp_path: Path) -> None:
 )
 def test_shared_gpus_are_as_many_as_there_are(tmp_path: Path, conf: str, devices: str, gpus: int, shares: bool) -> None:
     """Where Slurm or the device plugin divides them, a job would be refused for the memory of another one."""
-    environment = {"NODE_CONF": f"CPUs=2 Gres={conf}", "NVIDIA_VISIBLE_DEVICES": devices}
+    environment = {"NODE_CONF": document(f"CPUs=2 Gres={conf}"), "NVIDIA_VISIBLE_DEVICES": devices}
     node = find_local(environment, tmp_path / "none").node
     assert (node.gpus, node.shares_gpus) == (gpus, shares)
-    amd = {"NODE_CONF": "CPUs=2 Gres=gpu:8,shard:32", "GPU_VENDOR": "amd"}
+    amd = {"NODE_CONF": document("CPUs=2 Gres=gpu:8,shard:32"), "GPU_VENDOR": "amd"}
     assert find_local(amd, tmp_path / "none").node.gpus == 0, "checks are of NVIDIA's"
 
 

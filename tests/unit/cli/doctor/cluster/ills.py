@@ -182,8 +182,8 @@ def ending(seconds: float) -> Ill:
     """A job that has ended so long ago by the controller's clock, and still holds a node."""
 
     def make(cluster: RecordedCluster) -> None:
-        end = datetime.fromtimestamp(int(cluster.slurm["clock"][1]) - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        cluster.slurm["completing"] = (0, f"12\talice\tdefault-[0-1]\t{end}\t")
+        end = int(cluster.slurm["clock"][1]) - seconds
+        cluster.job("12", "None", state="COMPLETING", nodes="default-[0-1]", end=f"{end:.0f}")
 
     return make
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from cli.doctor.cluster.collect import collect
 from cli.doctor.cluster.facts import Facts
-from cli.doctor.cluster.slurm import REASONS
+from cli.doctor.cluster.slurm import JOBS
 from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
 from tests.fakes.kubectl import PlayedKubectl
+from tests.fakes.squeue import printed
 
 CONFIG = load_config(stacks.dev())
 RECORDED = Path(__file__).with_name("data") / "healthy.json"
@@ -32,17 +33,10 @@ def recorded() -> RecordedCluster:
     slurm |= {
         "job": (1, ""),
         "past": (0, ""),
-        "completing": (0, ""),
         "licenses": (0, "LicenseName=matlab Total=2 Used=0 Free=2 Reserved=0 Remote=no"),
     }
     slurm["configuration"] = (0, json.dumps(active))
     return RecordedCluster(objects=document["objects"], events=document["events"], slurm=slurm)
-
-
-def printed(values: list[str]) -> str:
-    """A record with the marks that this process has asked squeue for."""
-    ends = re.findall(r":0(~.+?[~!])(?:,|$)", REASONS.option)
-    return "".join(value + end for value, end in zip(values, ends, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,14 +128,13 @@ class RecordedCluster(PlayedKubectl):
         """A job in the queue, in the form in which squeue printed real ones."""
         nodes, memory = more.get("nodes", ""), more.get("memory", "512M")
         wanted, cpus, detail = more.get("wanted", "1"), more.get("cpus", "1"), more.get("detail", reason)
-        main = [id_, "alice", more.get("partition", "main"), state, nodes, "10:00", "10:00", wanted, cpus, memory]
-        account = more.get("account", "default")
-        asked = [more.get(name, "N/A") for name in ("node_tres", "job_tres", "task_tres", "licenses")]
-        lines = {
-            "queue": "\t".join([*main, more.get("feature", "(null)"), ""]),
-            "reasons": printed([id_, reason, "(null)", str(restarts), "normal", account, "(null)", "N/A", *asked]),
-            "details": f"{id_}\t({detail})",
-        }
-        for name, line in lines.items():
-            before = self.slurm[name][1]
-            self.slurm[name] = (0, f"{before}\n{line}" if before else line)
+        tres = {"node_tres": "tres-per-node", "job_tres": "tres-per-job", "task_tres": "tres-per-task"}
+        row = {
+            "JobArrayID": id_, "Partition": more.get("partition", "main"), "State": state, "NodeList": nodes,
+            "TimeLeft": "10:00", "TimeLimit": "10:00", "NumNodes": wanted, "MinCpus": cpus, "MinMemory": memory,
+            "Feature": more.get("feature", "(null)"), "Reason": reason, "ReasonList": f"({detail})",
+            "RestartCnt": str(restarts), "Account": more.get("account", "default"), "EndTime": more.get("end", "N/A"),
+            "Licenses": more.get("licenses", "(null)"),
+            **{column: more.get(name, "N/A") for name, column in tres.items()},
+        }  # fmt: skip
+        self.slurm["queue"] = (0, self.slurm["queue"][1] + printed(JOBS.shell, [row]))

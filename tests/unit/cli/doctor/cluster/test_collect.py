@@ -48,9 +48,9 @@ def test_only_the_kind_that_is_refused_is_missing() -> None:
 
 def test_an_answer_that_was_cut_off_is_none() -> None:
     cluster = recorded()
-    for name in ("completing", "licenses", "partitions", "statistics", "database", "end"):
+    for name in ("licenses", "partitions", "statistics", "database", "job", "past", "end"):
         del cluster.slurm[name]
-    cluster.slurm["details"] = (0, "12\t(Resou")
+    cluster.slurm["queue"] = (0, "12~a mark~(Resou")
     facts = cluster.look()
     assert facts.unread == dict.fromkeys(("jobs", "licenses", "partitions", "load"), "no answer within 3 s")
     assert len(facts.nodes) == 2
@@ -58,14 +58,14 @@ def test_an_answer_that_was_cut_off_is_none() -> None:
 
 def test_a_job_s_text_cannot_pass_for_an_answer() -> None:
     cluster = recorded()
-    cluster.slurm["reasons"] = (0, "0123456789abcdef nodes 0\n{}\n")
+    cluster.job("12", "Priority", account="0123456789abcdef nodes 0\n{}\n")
     assert len(cluster.look().nodes) == 2
 
 
 def test_an_account_cannot_pass_for_the_record_of_another_job() -> None:
     cluster = recorded()
     cluster.job("12", "Priority")
-    cluster.job("13", "Priority", account="x\n12\tJobHeldAdmin\t\t9\tnormal\t$(reboot)\t\t\t\t\t\t\t\n")
+    cluster.job("13", "Priority", account="x~0123456789ab!\n12~0123456789ab~JobHeldAdmin~0123456789ab~9")
     facts = cluster.look()
     assert [(job.reason, job.restarts) for job in facts.jobs] == [("Priority", 0)] * 2
     assert diagnose(facts) == ()

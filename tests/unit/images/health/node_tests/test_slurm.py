@@ -52,7 +52,7 @@ def submitted(wish: Submit, **settings: Any) -> list[str]:
 
 
 def node(name: str, gpus: int = 0) -> NodeView:
-    return NodeView(name=name, states=frozenset({"IDLE"}), partitions=("main", "debug"), gpus=gpus)
+    return NodeView(name=name, states=frozenset({"IDLE"}), partitions=("main", "debug"), gres=f"gpu:{gpus}")
 
 
 def test_a_test_is_a_short_job_of_the_lowest_priority_that_has_its_nodes_alone() -> None:

@@ -137,8 +137,8 @@ def test_no_more_than_the_limit_are_drained(nodes: list[NodeView], limit: str, a
     assert count(nodes, limit) == actions
 
 
-IN_A = [replace(view(f"a-{number}"), pool="a") for number in range(20)]
-IN_B = [replace(view(f"b-{number}"), pool="b") for number in range(20)]
+IN_A = [replace(view(f"a-{number}"), features=frozenset("a")) for number in range(20)]
+IN_B = [replace(view(f"b-{number}"), features=frozenset("b")) for number in range(20)]
 
 
 def failing(nodes: list[NodeView], **findings: Result) -> list[NodeView]:

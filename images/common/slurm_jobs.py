@@ -1,0 +1,200 @@
+"""The one reader of Slurm's queue: a `Job` has the columns of squeue that were asked for.
+
+Columns and not JSON, which is up to 8 kB a job: a queue of 10,000 would be 80 MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from images.common.hostlist import expand
+from images.common.slurm_records import Columns
+from images.common.slurm_values import MEBIBYTE, amounts, count, gpus, moment, seconds, size, task_count
+
+RUNNING: Final = "RUNNING"
+PENDING: Final = "PENDING"
+ENDED: Final = "COMPLETING"
+"""Of a job that has ended, and whose nodes are not free yet."""
+
+_MORE_STATES: Final = {
+    **dict.fromkeys(("CONFIGURING", "POWER_UP_NODE", "RECONFIG_FAIL", "RESIZING", "SIGNALING", "STOPPED"), RUNNING),
+    **dict.fromkeys(
+        ("EXPEDITING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"), PENDING
+    ),
+}
+"""squeue shows one of these in place of the state that a job has besides (src/common, `job_state_string`)."""
+
+ENVIRONMENT: Final = {"SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "%s"}
+"""For squeue. Without the first one the tasks of an array are cut off after 64 characters; times are seconds since
+1970."""
+
+_YEAR: Final = 365 * 24 * 3600
+"""Seconds of the limit that the backfill scheduler gives to a job that has none, when it starts it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job that has not ended, or the tasks of an array that wait together. What was not asked for has its default."""
+
+    id: str = ""
+    """As squeue shows it and scancel takes it: `12`, `12_3`, `12_[4-100]`."""
+    number: str = ""
+    """Slurm's own, one for each task that has started."""
+    name: str = ""
+    user: str = ""
+    account: str = ""
+    qos: str = ""
+    reservation: str = ""
+    comment: str = ""
+    partitions: tuple[str, ...] = ()
+    """One that waits may name several."""
+    state: str = ""
+    reason: str = ""
+    """Slurm's word for why it waits; empty where it has none."""
+    detail: str = ""
+    """The reason in full, for example with the names of nodes."""
+    dependency: str = ""
+    node_list: str = ""
+    """Where it runs; empty while it waits."""
+    min_nodes: int = 0
+    cpus: int = 0
+    """On all nodes together."""
+    min_cpus: int = 0
+    """On each node."""
+    min_memory: float = 0.0
+    """MiB on a node at least: its `--mem`, or that of one CPU."""
+    resources: Mapping[str, float] = field(default_factory=dict)
+    """TRES that it has, or waits for; memory in MiB."""
+    gpus_per_node: int = 0
+    gpus_per_task: int = 0
+    gpus: int = 0
+    """On all nodes together, where it has asked so."""
+    constraint: str = ""
+    wanted: str = ""
+    """Nodes that it must have (`--nodelist`)."""
+    licenses: str = ""
+    """As Slurm writes them: `matlab:2,ansys:1`."""
+    restarts: int = 0
+    submitted: float | None = None
+    """Times are in seconds since 1970; None where they have not come, or nobody knows."""
+    eligible: float | None = None
+    start: float | None = None
+    """Of one that waits: when the scheduler expects to start it."""
+    end: float | None = None
+    used: int | None = None
+    """Seconds that it has run."""
+    left: int | None = None
+    """Seconds that its time limit leaves it; None if there is no limit."""
+    limit: int | None = None
+    """Its time limit in seconds; None if there is none."""
+
+    @property
+    def base_state(self) -> str:
+        """`PENDING`, `RUNNING`, ...: what it is besides a state that squeue shows in place of that."""
+        return _MORE_STATES.get(self.state, self.state)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has no nodes yet."""
+        return self.base_state == PENDING
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Where it runs; empty while it waits."""
+        return expand(self.node_list)
+
+    @property
+    def wanted_nodes(self) -> tuple[str, ...]:
+        """Nodes that it must have (`--nodelist`)."""
+        return expand(self.wanted)
+
+    @property
+    def tasks(self) -> int:
+        """How many jobs it stands for."""
+        return task_count(self.id)
+
+
+def _text(value: str) -> str:
+    return "" if value in {"N/A", "None"} else value
+
+
+def _span(value: str) -> int | None:
+    found = seconds(value)
+    return None if found is None else int(found)
+
+
+def _mebibytes(value: str) -> float:
+    return (size(value, MEBIBYTE) or 0.0) / MEBIBYTE
+
+
+_COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "id": ("JobArrayID", str),
+    "number": ("JobID", str),
+    "name": ("Name", str),
+    "user": ("UserName", str),
+    "account": ("Account", _text),
+    "qos": ("QOS", _text),
+    "reservation": ("Reservation", _text),
+    "comment": ("Comment", str),
+    "partitions": ("Partition", lambda text: tuple(text.split(","))),
+    "state": ("State", str),
+    "reason": ("Reason", _text),
+    "detail": ("ReasonList", lambda text: text.strip().removeprefix("(").removesuffix(")")),
+    "dependency": ("Dependency", _text),
+    "node_list": ("NodeList", str),
+    "min_nodes": ("NumNodes", count),
+    "cpus": ("NumCPUs", count),
+    "min_cpus": ("MinCpus", count),
+    "min_memory": ("MinMemory", _mebibytes),
+    "resources": ("tres-alloc", amounts),
+    "gpus_per_node": ("tres-per-node", gpus),
+    "gpus_per_task": ("tres-per-task", gpus),
+    "gpus": ("tres-per-job", gpus),
+    "constraint": ("Feature", _text),
+    "wanted": ("ReqNodes", _text),
+    "licenses": ("Licenses", _text),
+    "restarts": ("RestartCnt", count),
+    "submitted": ("SubmitTime", moment),
+    "eligible": ("EligibleTime", moment),
+    "start": ("StartTime", moment),
+    "end": ("EndTime", moment),
+    "used": ("TimeUsed", _span),
+    "left": ("TimeLeft", _span),
+    "limit": ("TimeLimit", _span),
+}
+"""Field of a job -> column of squeue's `--Format`, and how that is read."""
+
+
+def columns(fields: Iterable[str]) -> tuple[str, ...]:
+    """Of squeue, for these fields."""
+    return tuple(_COLUMNS[name][0] for name in fields)
+
+
+class JobList:
+    """A question for these fields of all jobs, and how its answer is read. Each question has marks of its own."""
+
+    def __init__(self, *fields: str) -> None:
+        self._fields = fields
+        self._columns = Columns(columns(fields))
+        self.command = ("squeue", "--all", "--noheader", "--noconvert", self._columns.option)
+
+    @property
+    def shell(self) -> str:
+        """The command with its environment, for a shell."""
+        *words, option = self.command
+        return " ".join([*(f"{name}={value}" for name, value in ENVIRONMENT.items()), *words, f"'{option}'"])
+
+    def read(self, printed: str) -> Iterator[Job]:
+        """What squeue has printed. Raises NotUnderstoodError."""
+        for row in self._columns.rows(printed):
+            yield Job(**values(row, self._fields))
+
+
+def values(row: Mapping[str, str], fields: Iterable[str]) -> dict[str, Any]:
+    """Fields of a job out of a row of columns."""
+    found = {name: read(row[column]) for name in fields for column, read in (_COLUMNS[name],)}
+    if (found.get("limit") or _YEAR) >= _YEAR:
+        found.update((name, None) for name in ("left", "limit") if name in found)
+    return found
