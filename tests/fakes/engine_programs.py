@@ -32,12 +32,20 @@ def _kubectl(arguments: list[str], place: str) -> int:
         sys.stdout.write("ok")
     elif os.path.exists(f"{place}/queue") and ("get" in arguments or "controller-0" in arguments):
         if "exec" in arguments:
-            sys.stdout.write(_read(f"{place}/queue"))
+            sys.stdout.write(_marked(_read(f"{place}/queue"), " ".join(arguments)))
         elif "json" in arguments:
             sys.stdout.write(_objects(arguments, place))
     elif "--raw" in arguments or "exec" in arguments:
         return 1
     return 0
+
+
+def _marked(queue: str, asked: str) -> str:
+    """With the marks between columns that this question has: each process that asks has its own."""
+    import re
+
+    mark = re.search("~[0-9a-f]{12}(?=[~!])", asked)
+    return re.sub("~[0-9a-f]{12}(?=[~!])", mark[0], queue) if mark else queue
 
 
 def _objects(arguments: list[str], place: str) -> str:

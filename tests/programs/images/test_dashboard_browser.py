@@ -65,7 +65,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     long = "a-reason-without-a-space-" * 8
     states = ("idle", "mixed", "allocated", "drained", "down*", "reserved")
     nodes = [node(f"gpu-h100-{number}", StateLong=states[number % 6], Reason=long, User="root") for number in range(14)]
-    jobs = [job(Name=long, Comment=long), pending(Name="x" * 200, JobArrayID="7_[1-4,9-19:2]")] * 20
+    jobs = [job(name=long, comment=long), pending(name="x" * 200, id="7_[1-4,9-19:2]")] * 20
     app = App(Fixed(directory, nodes, jobs), Figures(), lambda _: None, lambda: NOW)
 
     def serve(environ: dict[str, Any], start: Callable[..., Any]) -> Any:
