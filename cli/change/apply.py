@@ -41,6 +41,9 @@ _PART_OF = "applyset.kubernetes.io/part-of"
 _PART = ("app.kubernetes.io/part-of", "slurmstack")
 """The label that all objects of a cluster have."""
 
+ON_DELETE = {"type": "OnDelete"}
+"""Update strategy of the worker pools: `elastic` replaces a pod when its node is idle."""
+
 RIGHTS_OUTSIDE = "clusterrolebinding,clusterrole,priorityclass"
 """What the stack may have in no namespace, besides the namespace itself and volumes, which are never deleted with an
 apply. An apply set has a namespace, so these are found by their labels."""
@@ -132,6 +135,7 @@ def _compare(
 ) -> Plan:
     objects = manifests(recording)
     live = live_objects(kubectl, objects, inside)
+    _refuse_rolling(objects, live, config.cluster.namespace)
     wanted = {key(item.document): item.document for item in objects}
     outside = kubectl.items(RIGHTS_OUTSIDE, "-l", cluster_labels(config.cluster.namespace))
     return Plan(
@@ -143,6 +147,30 @@ def _compare(
         outside=tuple(item for item in outside if key(item) not in wanted),
         effects=effects(_expected(wanted, live, inside), config, old=map(of_object, inside.values()), way="kubectl"),
     )
+
+
+def _refuse_rolling(
+    objects: Sequence[Manifest], live: Mapping[tuple[str, str], dict[str, Any]], namespace: str
+) -> None:
+    """Raise Failure for pools made before their nodes were replaced as they fall idle (`OnDelete`).
+
+    Server-side apply, which Pulumi's provider uses too, leaves the default `rollingUpdate` of such a StatefulSet beside
+    `OnDelete`, and the API server refuses the two together; `null` in the applied object removes it no more.
+    """
+    names = [
+        item.name
+        for item in objects
+        if item.document.get("spec", {}).get("updateStrategy") == ON_DELETE
+        and "rollingUpdate" in live.get(key(item.document), {}).get("spec", {}).get("updateStrategy", {})
+    ]
+    if names:
+        patch = json.dumps({"spec": {"updateStrategy": {**ON_DELETE, "rollingUpdate": None}}})
+        raise Failure(
+            f"{', '.join(names)}: the StatefulSet was made by a version that let Kubernetes replace its pods, and no "
+            "apply can take that from it",
+            hint=f"patch it once, which touches no pod: kubectl -n {namespace} patch --field-manager={FIELD_MANAGER} "
+            f"statefulset {' '.join(names)} --type=merge -p '{patch}'",
+        )
 
 
 def _expected(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import subprocess
 from dataclasses import dataclass
 from typing import Any
@@ -223,3 +224,13 @@ def test_a_cluster_that_is_half_restored_is_not_started_by_an_apply() -> None:
     kubectl = FakeCluster(items_there=[NAMESPACE, stopped])
     with pytest.raises(Failure, match="a restore of the cluster in namespace 'slurm' was not finished"):
         plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+
+
+def test_a_pool_that_kubernetes_rolls_itself_is_named_with_the_patch_that_no_apply_can_make() -> None:
+    default = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
+    pools = [thing("StatefulSet", "default", spec={"updateStrategy": default})]
+    with pytest.raises(Failure, match="default: the StatefulSet was made by a version") as refused:
+        plan(FakeCluster(items_there=[NAMESPACE, *pools]), load_config(stacks.dev()), stacks.dev(), stack="test")
+    patch = str(refused.value.hint).partition(" -p ")[2].strip("'")
+    assert json.loads(patch) == {"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}}
+    assert "statefulset default --type=merge" in str(refused.value.hint)
