@@ -20,8 +20,8 @@ from components.exporter import Exporter, ExporterArgs
 from components.grafana import GrafanaDashboards, GrafanaDashboardsArgs
 from components.health import Health, HealthArgs
 from components.jail import Jail, JailArgs
+from components.kit import pods
 from components.kit.context import Scope, recommended_labels
-from components.kit.workload import SLURM_NODE_LABEL
 from components.kube_state import KubeState, KubeStateArgs
 from components.log_shipping import LogShipping, LogShippingArgs
 from components.login import Login, LoginArgs
@@ -183,7 +183,7 @@ class SlurmCluster(pulumi.ComponentResource):
             f"{self._name}-nodes",
             metadata=self._scope.metadata(NODES_SERVICE, "nodes"),
             spec=k8s.core.v1.ServiceSpecArgs(
-                cluster_ip="None", publish_not_ready_addresses=True, selector={SLURM_NODE_LABEL: "true"}
+                cluster_ip="None", publish_not_ready_addresses=True, selector={pods.SLURM_NODE_LABEL: "true"}
             ),
             opts=self._inside,
         )

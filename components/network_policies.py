@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.kit import pods
 from components.kit.context import Scope
-from components.kit.workload import SLURM_NODE_LABEL
 from config.cluster import ClusterConfig
 from config.sections.rest import Rest
 from slurm.names import KUBE_STATE, LOGIN, REST, REST_PORT, SSH_PORT, WORKER
@@ -71,7 +71,7 @@ class NetworkPolicies(pulumi.ComponentResource):
 
     def _selector(self, component: str) -> k8s.meta.v1.LabelSelectorArgs:
         if component == NODES:
-            return k8s.meta.v1.LabelSelectorArgs(match_labels={SLURM_NODE_LABEL: "true"})
+            return k8s.meta.v1.LabelSelectorArgs(match_labels={pods.SLURM_NODE_LABEL: "true"})
         return self._scope.label_selector(component)
 
     def _peers(self, components: Iterable[str]) -> list[Peer]:

@@ -9,7 +9,7 @@ import pytest
 
 from cli.program.recording import Recording
 from cli.program.values import reveal
-from components.kit.confinement import ALLOWS_SUDO, SEALED_LATER
+from components.kit.pods import ALLOWS_SUDO, SEALED_LATER
 from slurm.rights import CAPABILITIES, TEMPORARY, WITHOUT_JAIL
 from tests import stacks
 from tests.recordings import pod_template, record

@@ -12,7 +12,7 @@ from cli.change.owner import KEPT, KEPT_OF, refuse_other_kept
 from cli.errors import Refused
 from cli.program.recording import Recording
 from cli.program.values import reveal
-from components.kit.jail_volume import SHARED_DIRECTORY
+from components.kit.volumes import SHARED_DIRECTORY
 from config import load_config
 from slurm.names import HOMES, HOMES_ENV
 from tests import stacks

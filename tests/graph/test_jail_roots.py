@@ -10,7 +10,7 @@ import pytest
 
 from cli.program.recording import Recording
 from cli.program.values import reveal
-from components.kit.jail_volume import SHARED_DIRECTORY
+from components.kit.volumes import SHARED_DIRECTORY
 from config.sections.jail import SHARED
 from images.common import jail_roots
 from slurm.names import JAIL_ROOT, JAIL_ROOTS
