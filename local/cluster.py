@@ -11,6 +11,7 @@ import math
 import os
 import socket
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,16 +39,14 @@ from local import (
     volumes,
 )
 from local import status as status_module
+from local.addresses import Addresses
 from local.api import Api, ApiUnreachableError
 from local.controlplane import Setup
 from local.errors import LocalError
+from local.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from local.addresses import Addresses
     from local.report import Report, Step
-    from local.status import Status
 
 _NODES = nodes.names(2)
 _NODES_READY_S = 120

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import yaml
 
 from local import cgroups, versions
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from local.addresses import Addresses
+from local.addresses import Addresses
 
 CLUSTER_DOMAIN = "cluster.local"
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"

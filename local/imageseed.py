@@ -18,19 +18,15 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from local import imagestore, nodes, paths, processes
+from local.controlplane import Setup
 from local.errors import LocalError
 from local.shell import run
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from local.controlplane import Setup
 
 KEEP_SEEDS = 2
 """Of about 2 GB each: now, and before the last change (or the other Slurm version)."""

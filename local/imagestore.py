@@ -6,15 +6,11 @@ import hashlib
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from local import nodes, paths
+from local.controlplane import Setup
 from local.errors import LocalError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from local.controlplane import Setup
 
 _IMPORT_S = 900
 

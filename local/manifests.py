@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from local import paths, versions
+from local.addresses import Addresses
 from local.configs import CLUSTER_DOMAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from local.addresses import Addresses
 
 
 def system_objects(

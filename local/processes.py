@@ -11,14 +11,11 @@ import json
 import os
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from local import cgroups, files, paths, procstat
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _LOG_LIMIT_BYTES = 20_000_000
 

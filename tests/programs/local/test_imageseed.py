@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from local import imageseed, imagestore, nodes, paths, processes
 from local.errors import LocalError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BLOB = "io.containerd.content.v1.content/blobs/sha256/layer"
 DATABASE = "io.containerd.metadata.v1.bolt/meta.db"

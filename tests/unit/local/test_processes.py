@@ -1,14 +1,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from local import processes, procstat
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _record(pid: int, **changes: object) -> processes.Record:
