@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from local import cgroups, files, paths, procstat
+from local import cgroups, files, paths
 
 _LOG_LIMIT_BYTES = 20_000_000
 
@@ -47,7 +47,7 @@ def start_ticks(pid: int) -> int | None:
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
     try:
-        return procstat.start_ticks(Path(f"/proc/{pid}/stat").read_text())
+        return cgroups.start_ticks(Path(f"/proc/{pid}/stat").read_text())
     except OSError:
         return None
 
