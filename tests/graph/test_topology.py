@@ -12,8 +12,7 @@ from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks
 from tests.graph.diff import Diff
-from tests.graph.objects import changed, inputs, objects, recorded
-from tests.graph.objects import KUBERNETES
+from tests.graph.objects import KUBERNETES, changed, inputs, objects, recorded
 
 
 def with_tree(**more: Any) -> dict[str, Any]:
