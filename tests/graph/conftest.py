@@ -8,14 +8,12 @@ import pytest
 
 from cli.program.recording import Recording
 from tests import stacks
+from tests.graph.nebius_recordings import STACKS
 from tests.graph.objects import everything
 from tests.in_process import pytest_runtest_call, pytest_runtest_setup, pytest_runtest_teardown
 from tests.recordings import record
 
 __all__ = ["pytest_runtest_call", "pytest_runtest_setup", "pytest_runtest_teardown"]
-
-NEBIUS = ("nebius", "nebius_minimum", "nebius_full")
-"""The example, the least and the most."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -26,7 +24,7 @@ def _local_cluster_at_its_usual_place() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", params=["dev", "existing", "existing_full", "everything", *NEBIUS])
+@pytest.fixture(scope="session", params=["dev", "existing", "existing_full", "everything", *STACKS])
 def recording(request: pytest.FixtureRequest) -> Recording:
     """What the program registers for the committed stacks, for some on a foreign cluster, and for all that a cloud can
     be asked for."""
@@ -34,7 +32,7 @@ def recording(request: pytest.FixtureRequest) -> Recording:
     return record(make(), stack=request.param)
 
 
-@pytest.fixture(scope="session", params=NEBIUS)
+@pytest.fixture(scope="session", params=STACKS)
 def made(request: pytest.FixtureRequest) -> Recording:
     """What the program registers for stacks on Nebius."""
     return record(getattr(stacks, request.param)(), stack=request.param)

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from cli.change.change import of_recording
-from cli.change.compare import compare
 from cli.program.recording import Registration
-from cli.program.values import Unknown, printable
+from cli.program.resource import Resource
+from cli.program.values import Unknown
 from components.clouds.nebius.immutable import (
     ACCESS_PERMIT,
     ALLOCATION,
@@ -21,43 +20,15 @@ from components.clouds.nebius.immutable import (
     NODE_GROUP,
 )
 from tests import stacks
+from tests.graph import diff as graphs
 from tests.recordings import record
 from tests.stacks import with_change
 
 CPU_POOL = {"size": 1, "platform": "cpu-d3", "preset": "16vcpu-64gb"}
 
 
-def _key(item: Registration) -> str:
-    return f"{item.type.rsplit(':', 1)[1]} {item.name}"
-
-
-def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    if isinstance(value, dict) and value:
-        below = [_flat(item, f"{path}.{name}" if path else name) for name, item in value.items()]
-        return {key: item for part in below for key, item in part.items()}
-    return {path: value}
-
-
-class Diff:
-    """Two runs of the program compared, by URN."""
-
-    def __init__(self, before: dict[str, Any], after: dict[str, Any], *, preview: bool = False) -> None:
-        first, second = record(before, stack="test"), record(after, stack="test", preview=preview)
-        old, new = first.by_urn(), second.by_urn()
-        self.added = sorted(_key(new[urn]) for urn in new.keys() - old.keys())
-        self.removed = sorted(_key(old[urn]) for urn in old.keys() - new.keys())
-        self.changed: dict[str, list[str]] = {}
-        for urn in old.keys() & new.keys():
-            left, right = (_flat(printable(side[urn].inputs)) for side in (old, new))
-            paths = sorted(path for path in left.keys() | right.keys() if left.get(path) != right.get(path))
-            if paths:
-                self.changed[_key(new[urn])] = paths
-        changes = compare(of_recording(first), of_recording(second))
-        self.replaced = {
-            f"{change.resource.type.rsplit(':', 1)[1]} {change.resource.name}": [item.path for item in change.because]
-            for change in changes
-            if change.action == "replace" and not change.cause
-        }
+class Diff(graphs.Diff):
+    """By kind and name: `Mk8sV1NodeGroup slurm-login`."""
 
     @property
     def machines(self) -> dict[str, list[str]]:
@@ -65,6 +36,9 @@ class Diff:
         return {
             name: paths for name, paths in self.changed.items() if name.startswith(("Mk8s", "Compute", "Vpc", "Iam"))
         }
+
+    def _key(self, item: Registration | Resource) -> str:
+        return f"{item.type.rsplit(':', 1)[1]} {item.name}"
 
 
 def change(path: str, value: Any, base: str = "nebius_minimum") -> Diff:
