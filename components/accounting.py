@@ -63,7 +63,16 @@ class Accounting(pulumi.ComponentResource):
         )
         self.database_volumes = self._database_volumes(args)
         self.database_mounts = _database_mounts(args.accounting)
-        self.service = self._create_service(name, args.scope)
+        self.service = workloads.service(
+            f"{name}-service",
+            args.scope,
+            ACCOUNTING,
+            {"slurmdbd": SLURMDBD_PORT},
+            self._child,
+            called=ACCOUNTING_HOST,
+            only={"statefulset.kubernetes.io/pod-name": ACCOUNTING_HOST},
+            unready=True,
+        )
         self.stateful_set = self._create_stateful_set(name, args)
         self.register_outputs({"service": self.service.metadata})
 
@@ -74,16 +83,6 @@ class Accounting(pulumi.ComponentResource):
             return [conf, password_volume(args.secrets.database.metadata.name, PASSWORD_KEY)]
         tls = _tls_volumes(external.tls) if external.tls is not None else []
         return [conf, password_volume(external.password.name, external.password.key), *tls]
-
-    def _create_service(self, name: str, scope: Scope) -> k8s.core.v1.Service:
-        return workloads.service(
-            f"{name}-service",
-            scope.metadata(ACCOUNTING_HOST, ACCOUNTING),
-            {**scope.selector(ACCOUNTING), "statefulset.kubernetes.io/pod-name": ACCOUNTING_HOST},
-            [workloads.service_port("slurmdbd", SLURMDBD_PORT)],
-            self._child,
-            unready=True,
-        )
 
     def _create_stateful_set(self, name: str, args: AccountingArgs) -> k8s.apps.v1.StatefulSet:
         scope = args.scope

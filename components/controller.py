@@ -104,17 +104,14 @@ class Controller(pulumi.ComponentResource):
         return rbac.account(name, args.scope, CONTROLLER, rules, self._child)
 
     def _create_service(self, name: str, args: ControllerArgs) -> k8s.core.v1.Service:
-        scope = args.scope
-        one = {ACTIVE: "yes"} if args.of_two else {"statefulset.kubernetes.io/pod-name": CONTROLLER_HOST}
         return workloads.service(
             f"{name}-service",
-            scope.metadata(CONTROLLER_HOST, CONTROLLER),
-            {**scope.selector(CONTROLLER), **one},
-            [
-                workloads.service_port("slurmctld", SLURMCTLD_PORT),
-                workloads.service_port("config-agent", AGENT_PORT),
-            ],
+            args.scope,
+            CONTROLLER,
+            {"slurmctld": SLURMCTLD_PORT, "config-agent": AGENT_PORT},
             self._child,
+            called=CONTROLLER_HOST,
+            only={ACTIVE: "yes"} if args.of_two else {"statefulset.kubernetes.io/pod-name": CONTROLLER_HOST},
             # The agent answers before slurmctld does: it is what says why a configuration is not active yet.
             unready=True,
         )

@@ -48,14 +48,8 @@ class Database(pulumi.ComponentResource):
         )  # fmt: skip
         self.claim = self._volume.claim
         # There is only one: to cut slurmdbd off for a slow answer to the probe would help nobody.
-        self.service = workloads.service(
-            f"{name}-service",
-            args.scope.metadata(DATABASE, DATABASE),
-            args.scope.selector(DATABASE),
-            [workloads.service_port("mariadb", DATABASE_PORT)],
-            self._child,
-            unready=True,
-        )
+        ports = {"mariadb": DATABASE_PORT}
+        self.service = workloads.service(f"{name}-service", args.scope, DATABASE, ports, self._child, unready=True)
         self.stateful_set = self._create_stateful_set(name, args)
         self.register_outputs({"service": self.service.metadata})
 

@@ -50,13 +50,7 @@ class Elastic(pulumi.ComponentResource):
         scope = args.scope
         self._account = rbac.account(name, scope, ELASTIC, args.rules, self._child)
         if args.pools:
-            workloads.service(
-                f"{name}-service",
-                scope.metadata(ELASTIC, ELASTIC),
-                scope.selector(ELASTIC),
-                [workloads.service_port("http", ELASTIC_PORT)],
-                self._child,
-            )
+            workloads.service(f"{name}-service", scope, ELASTIC, {"http": ELASTIC_PORT}, self._child)
         self.deployment = self._create_deployment(name, args)
         self.register_outputs({})
 
@@ -78,7 +72,6 @@ class Elastic(pulumi.ComponentResource):
 
 
 def _elastic(args: ElasticArgs) -> k8s.core.v1.ContainerArgs:
-
     of_slurm = [pods.munge_mount(), volumes.mount("config", "/config/slurm", read_only=True)]
     return k8s.core.v1.ContainerArgs(
         name=ELASTIC,

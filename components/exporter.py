@@ -52,13 +52,7 @@ class Exporter(pulumi.ComponentResource):
         super().__init__("slurmstack:index:Exporter", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
         scope = args.scope
-        self.service = workloads.service(
-            f"{name}-service",
-            scope.metadata(EXPORTER, EXPORTER),
-            scope.selector(EXPORTER),
-            [workloads.service_port("metrics", EXPORTER_PORT)],
-            self._child,
-        )
+        self.service = workloads.service(f"{name}-service", scope, EXPORTER, {"metrics": EXPORTER_PORT}, self._child)
         self.deployment = self._create_deployment(name, args)
         self.register_outputs({"service": self.service.metadata})
 

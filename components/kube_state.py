@@ -37,11 +37,10 @@ class KubeState(pulumi.ComponentResource):
         super().__init__("slurmstack:index:KubeState", name, None, opts)
         scope = args.scope
         child = pulumi.ResourceOptions(parent=self)
-        metadata = scope.metadata(KUBE_STATE, KUBE_STATE)
+
         rules = [rbac.rule(kind, "list", "watch", group=group) for kind, group in RESOURCES.items()]
         account = rbac.account(name, scope, KUBE_STATE, rules, child)
-        ports = [workloads.service_port("metrics", KUBE_STATE_PORT)]
-        workloads.service(f"{name}-service", metadata, scope.selector(KUBE_STATE), ports, child)
+        workloads.service(f"{name}-service", scope, KUBE_STATE, {"metrics": KUBE_STATE_PORT}, child)
         pod = k8s.core.v1.PodSpecArgs(
             service_account_name=account.metadata.name,
             termination_grace_period_seconds=5,
@@ -54,7 +53,6 @@ class KubeState(pulumi.ComponentResource):
 
 
 def _container(args: KubeStateArgs) -> k8s.core.v1.ContainerArgs:
-
     return k8s.core.v1.ContainerArgs(
         name=KUBE_STATE,
         image=args.image,

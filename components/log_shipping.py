@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
 from components.kit import pods, volumes
-from components.kit.context import Scope
-from config.cluster import ClusterConfig
+from components.kit.context import ClusterArgs
 from config.sections.logs import Otlp
 from slurm.content_names import content_name
 from slurm.logs import CONFIG_DIR, CONFIG_FILE, POD_LOGS, POSITIONS, collector_file, header_variable
@@ -20,25 +17,18 @@ _HEADER_KEY = "value"
 """Of the Secret with a header's content."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogShippingArgs:
-    """Inputs of `LogShipping`."""
-
-    scope: Scope
-    config: ClusterConfig
-    otlp: Otlp
-
-
 class LogShipping(pulumi.ComponentResource):
     """A DaemonSet with one OpenTelemetry Collector on each machine.
 
     It has no right in Kubernetes and no capability. It is root, whose files kubelet's logs are.
     """
 
-    def __init__(self, name: str, args: LogShippingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:LogShipping", name, None, opts)
         child, scope = pulumi.ResourceOptions(parent=self), args.scope
-        files = {CONFIG_FILE: collector_file(args.config, args.otlp)}
+        otlp = args.config.logs.otlp
+        assert otlp is not None
+        files = {CONFIG_FILE: collector_file(args.config, otlp)}
         config = k8s.core.v1.ConfigMap(
             f"{name}-config",
             metadata=scope.metadata(content_name(LOG_SHIPPER, files), LOG_SHIPPER),
@@ -46,7 +36,7 @@ class LogShipping(pulumi.ComponentResource):
             immutable=True,
             opts=child,
         )
-        pod = _pod(args, config)
+        pod = _pod(otlp, config)
         template = pods.pod_template(scope, LOG_SHIPPER, Placement(), pod)
         # Wherever a pod of the cluster may be, as on machines with GPUs.
         pod.tolerations = [k8s.core.v1.TolerationArgs(operator="Exists")]
@@ -59,11 +49,10 @@ class LogShipping(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _pod(args: LogShippingArgs, config: k8s.core.v1.ConfigMap) -> k8s.core.v1.PodSpecArgs:
-
+def _pod(otlp: Otlp, config: k8s.core.v1.ConfigMap) -> k8s.core.v1.PodSpecArgs:
     return k8s.core.v1.PodSpecArgs(
         termination_grace_period_seconds=30,
-        containers=[_collector(args.otlp)],
+        containers=[_collector(otlp)],
         volumes=[
             volumes.config_volume("config", config.metadata.name),
             volumes.host_directory("logs", POD_LOGS),
@@ -74,7 +63,6 @@ def _pod(args: LogShippingArgs, config: k8s.core.v1.ConfigMap) -> k8s.core.v1.Po
 
 
 def _collector(otlp: Otlp) -> k8s.core.v1.ContainerArgs:
-
     headers = [
         k8s.core.v1.EnvVarArgs(
             name=header_variable(number),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from components.kit import pods, volumes, workloads
-from components.kit.context import STARTING, Scope, waits
-from config.cluster import ClusterConfig
+from components.kit.context import STARTING, ClusterArgs, waits
 from slurm.content_names import content_name
 from slurm.names import ALERTMANAGER, ALERTMANAGER_PORT, PROMETHEUS, PROMETHEUS_PORT
 from slurm.prometheus import (
@@ -38,14 +36,6 @@ _QUESTIONS = ("--query.max-samples=10000000", "--query.max-concurrency=8", "--qu
 and eight at once. Prometheus' own are 50 million samples, 20 at once, and two minutes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MonitoringArgs:
-    """Inputs of `Monitoring`."""
-
-    scope: Scope
-    config: ClusterConfig
-
-
 class Monitoring(pulumi.ComponentResource):
     """A StatefulSet of one pod with both, its claim, and a Service for each.
 
@@ -54,7 +44,7 @@ class Monitoring(pulumi.ComponentResource):
     in place, and Prometheus follows it.
     """
 
-    def __init__(self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Monitoring", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
         self._name, self._scope, self._config = name, args.scope, args.config
@@ -71,8 +61,12 @@ class Monitoring(pulumi.ComponentResource):
             data={TARGETS_FILE: targets_file(args.config)},
             opts=self._child,
         )
-        self._create_service(PROMETHEUS, PROMETHEUS_PORT)
-        self._create_service(ALERTMANAGER, ALERTMANAGER_PORT)
+        for service, port in ((PROMETHEUS, PROMETHEUS_PORT), (ALERTMANAGER, ALERTMANAGER_PORT)):
+            # One of the two that is not ready is no reason to cut off the other.
+            ports = {"http": port}
+            workloads.service(
+                f"{name}-{service}", args.scope, PROMETHEUS, ports, self._child, called=service, unready=True
+            )
         self._create_stateful_set()
         self.register_outputs({})
 
@@ -86,16 +80,6 @@ class Monitoring(pulumi.ComponentResource):
             data=files,
             immutable=True,
             opts=workloads.named_by_content(self._child),
-        )
-
-    def _create_service(self, service: str, port: int) -> None:
-        workloads.service(
-            f"{self._name}-{service}",
-            self._scope.metadata(service, PROMETHEUS),
-            self._scope.selector(PROMETHEUS),
-            [workloads.service_port("http", port)],
-            self._child,
-            unready=True,  # one of the two is no reason to cut off the other
         )
 
     def _create_stateful_set(self) -> None:

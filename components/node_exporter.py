@@ -100,7 +100,6 @@ def _affinity(selectors: Sequence[Mapping[str, str]]) -> k8s.core.v1.AffinityArg
 
 
 def _container(scope: Scope) -> k8s.core.v1.ContainerArgs:
-
     return k8s.core.v1.ContainerArgs(
         name=NODE_EXPORTER,
         image=scope.image("monitoring"),

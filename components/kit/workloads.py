@@ -76,19 +76,28 @@ def never_two() -> k8s.apps.v1.DeploymentStrategyArgs:
 
 def service(
     name: str,
-    metadata: k8s.meta.v1.ObjectMetaArgs,
-    selector: dict[str, str],
-    ports: list[k8s.core.v1.ServicePortArgs],
+    scope: Scope,
+    component: str,
+    ports: dict[str, int],
     opts: pulumi.ResourceOptions,
     *,
+    called: str | None = None,
+    only: dict[str, str] | None = None,
     unready: bool | None = None,
 ) -> k8s.core.v1.Service:
-    """An address inside the cluster, which survives the pods behind it. `unready`: it leads to pods not ready, too."""
+    """An address inside the cluster for a component, which survives the pods behind it.
+
+    `called`: where it is not as the component. `only`: labels of those of its pods that it leads to. `unready`: to pods
+    that are not ready, too.
+    """
     return k8s.core.v1.Service(
         name,
-        metadata=metadata,
+        metadata=scope.metadata(called or component, component),
         spec=k8s.core.v1.ServiceSpecArgs(
-            type="ClusterIP", selector=selector, publish_not_ready_addresses=unready, ports=ports
+            type="ClusterIP",
+            selector={**scope.selector(component), **(only or {})},
+            publish_not_ready_addresses=unready,
+            ports=[service_port(name, port) for name, port in ports.items()],
         ),
         opts=opts,
     )

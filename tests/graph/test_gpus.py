@@ -17,8 +17,8 @@ MIG = {"count": 2, "mig": {"1g.10gb": 7, "3g.40gb+me": 1}}
 
 def pod(gpus: Any) -> dict[str, Any]:
     """A pod of a pool with these GPUs."""
-    required = {"worker_nodes__gpu__confinement": "required"}
-    return pod_of(recorded(worker_nodes__gpu__resources__gpus=gpus, **required), "slurm-pool-gpu-pods")
+    recording = recorded(worker_nodes__gpu__resources__gpus=gpus, worker_nodes__gpu__confinement="required")
+    return pod_of(recording, "slurm-pool-gpu-pods")
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,8 @@ def test_pods_for_users_have_them_beside_the_jail_and_show_them_as_home(homes: R
 
 def test_what_makes_homes_has_them_and_what_fills_roots_only_knows_of_them(homes: Recording) -> None:
     populate, users = (main(homes, name) for name in FILLS)
-    assert (mounts(users, HOMES).keys(), mounts(populate, HOMES)) == ({HERE}, {})
+    assert mounts(users, HOMES).keys() == {HERE}
+    assert not mounts(populate, HOMES)
     assert [*volumes(pod(homes, FILLS[0]))] == ["jail"], "nor does `slurmstack jail`, by its likes"
     assert environment(users)[HOMES_ENV] == environment(populate)[HOMES_ENV] == HERE
 

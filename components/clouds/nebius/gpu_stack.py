@@ -185,15 +185,9 @@ def _plugin_pod(config_map: str) -> k8s.core.v1.PodSpecArgs:
             )
         ],
         volumes=[
-            _host_directory("devices", f"{_KUBELET}/device-plugins"),
-            _host_directory("registry", f"{_KUBELET}/plugins_registry"),
+            volumes.host_directory("devices", f"{_KUBELET}/device-plugins"),
+            volumes.host_directory("registry", f"{_KUBELET}/plugins_registry"),
             volumes.config_volume("config", config_map),
             volumes.empty_dir("tmp", size_limit=pods.DISK),
         ],
-    )
-
-
-def _host_directory(name: str, path: str) -> k8s.core.v1.VolumeArgs:
-    return k8s.core.v1.VolumeArgs(
-        name=name, host_path=k8s.core.v1.HostPathVolumeSourceArgs(path=path, type="Directory")
     )
