@@ -9,29 +9,9 @@ import pulumi_kubernetes as k8s
 
 from components.configuration import Configuration
 from components.database import PASSWORD_KEY, password_mount, password_volume
+from components.kit import pods, volumes, workloads
 from components.kit.context import Scope, waits
-from components.kit.jobs import named_by_content
-from components.kit.workload import (
-    config_volume,
-    empty_dir,
-    env,
-    jwt_mount,
-    jwt_volume,
-    mount,
-    munge_mount,
-    munge_sidecar,
-    munge_volumes,
-    pod_template,
-    program,
-    resources,
-    secret_volume,
-    service_port,
-    starting,
-    stateful_set,
-    tcp_probe,
-)
 from components.secrets import Secrets
-from components.sssd import with_sssd
 from config.sections.accounting import Accounting as AccountingConfig
 from config.sections.accounting import DatabaseTls
 from slurm.conf import SLURMDBD
@@ -79,78 +59,73 @@ class Accounting(pulumi.ComponentResource):
             metadata=args.scope.metadata(content_name(ACCOUNTING, args.conf), ACCOUNTING),
             data={SLURMDBD: args.conf},
             immutable=True,
-            opts=named_by_content(self._child),
+            opts=workloads.named_by_content(self._child),
         )
         self.database_volumes = self._database_volumes(args)
         self.database_mounts = _database_mounts(args.accounting)
-        self.service = self._create_service(name, args.scope)
+        self.service = workloads.service(
+            f"{name}-service",
+            args.scope,
+            ACCOUNTING,
+            {"slurmdbd": SLURMDBD_PORT},
+            self._child,
+            called=ACCOUNTING_HOST,
+            only={"statefulset.kubernetes.io/pod-name": ACCOUNTING_HOST},
+            unready=True,
+        )
         self.stateful_set = self._create_stateful_set(name, args)
         self.register_outputs({"service": self.service.metadata})
 
     def _database_volumes(self, args: AccountingArgs) -> list[k8s.core.v1.VolumeArgs]:
         external = args.accounting.database.external
-        volumes = [config_volume("slurmdbd-conf", self.conf.metadata.name)]
+        conf = volumes.config_volume("slurmdbd-conf", self.conf.metadata.name)
         if external is None:
-            return [*volumes, password_volume(args.secrets.database.metadata.name, PASSWORD_KEY)]
-        volumes.append(password_volume(external.password.name, external.password.key))
-        return [*volumes, *(_tls_volumes(external.tls) if external.tls is not None else [])]
-
-    def _create_service(self, name: str, scope: Scope) -> k8s.core.v1.Service:
-        return k8s.core.v1.Service(
-            f"{name}-service",
-            metadata=scope.metadata(ACCOUNTING_HOST, ACCOUNTING),
-            spec=k8s.core.v1.ServiceSpecArgs(
-                type="ClusterIP",
-                selector={**scope.selector(ACCOUNTING), "statefulset.kubernetes.io/pod-name": ACCOUNTING_HOST},
-                publish_not_ready_addresses=True,
-                ports=[service_port("slurmdbd", SLURMDBD_PORT)],
-            ),
-            opts=self._child,
-        )
+            return [conf, password_volume(args.secrets.database.metadata.name, PASSWORD_KEY)]
+        tls = _tls_volumes(external.tls) if external.tls is not None else []
+        return [conf, password_volume(external.password.name, external.password.key), *tls]
 
     def _create_stateful_set(self, name: str, args: AccountingArgs) -> k8s.apps.v1.StatefulSet:
         scope = args.scope
-        image = scope.image("accounting")
         pod = k8s.core.v1.PodSpecArgs(
             termination_grace_period_seconds=60,
-            init_containers=[munge_sidecar(image)],
+            init_containers=[pods.munge_sidecar(scope.image("accounting"))],
             containers=[_slurmdbd(args, self.database_mounts)],
             volumes=[
-                *munge_volumes(args.secrets.munge.metadata.name),
-                jwt_volume(args.secrets.jwt.metadata.name),
+                *pods.munge_volumes(args.secrets.munge.metadata.name),
+                pods.jwt_volume(args.secrets.jwt.metadata.name),
                 *self.database_volumes,
                 args.configuration.files_as("config"),
-                empty_dir("run", medium="Memory", size_limit="64Mi"),
-                empty_dir("own", medium="Memory", size_limit="64Mi"),
+                volumes.memory_dir("run"),
+                volumes.memory_dir("own"),
             ],
         )
         placement = scope.cloud.placement("controller")
-        return stateful_set(
+        return workloads.stateful_set(
             name,
             scope.metadata_of_slurm(ACCOUNTING, ACCOUNTING),
             scope.label_selector(ACCOUNTING),
-            pod_template(scope, scope.labels(ACCOUNTING), placement, with_sssd(scope, pod, image), stays=True),
+            pods.pod_template(scope, ACCOUNTING, placement, pod, stays=True, knows_users=True),
             self._child.merge(waits(CONVERTING)),
         )
 
 
 def _tls_volumes(tls: DatabaseTls) -> list[k8s.core.v1.VolumeArgs]:
-    volumes = []
+    found = []
     if tls.ca is not None:
-        volumes.append(secret_volume("database-ca", tls.ca.name, files={tls.ca.key: "ca.crt"}))
+        found.append(volumes.secret_volume("database-ca", tls.ca.name, files={tls.ca.key: "ca.crt"}))
     if tls.client is not None:
-        volumes.append(secret_volume("database-client", tls.client))
-    return volumes
+        found.append(volumes.secret_volume("database-client", tls.client))
+    return found
 
 
 def _database_mounts(accounting: AccountingConfig) -> list[k8s.core.v1.VolumeMountArgs]:
     """Where images/accounting/conf.py looks for them."""
-    mounts = [mount("slurmdbd-conf", CONFIG_DIR, read_only=True), password_mount()]
+    mounts = [volumes.mount("slurmdbd-conf", CONFIG_DIR, read_only=True), password_mount()]
     tls = accounting.database.external.tls if accounting.database.external is not None else None
     if tls is not None and tls.ca is not None:
-        mounts.append(mount("database-ca", "/secrets/database-ca", read_only=True))
+        mounts.append(volumes.mount("database-ca", "/secrets/database-ca", read_only=True))
     if tls is not None and tls.client is not None:
-        mounts.append(mount("database-client", "/secrets/database-client", read_only=True))
+        mounts.append(volumes.mount("database-client", "/secrets/database-client", read_only=True))
     return mounts
 
 
@@ -158,21 +133,19 @@ def _slurmdbd(args: AccountingArgs, database: list[k8s.core.v1.VolumeMountArgs])
     return k8s.core.v1.ContainerArgs(
         name="slurmdbd",
         image=args.scope.image("accounting"),
-        command=program("slurmdbd"),
-        ports=[k8s.core.v1.ContainerPortArgs(name="slurmdbd", container_port=SLURMDBD_PORT)],
+        command=pods.program("slurmdbd"),
         # For Slurm's own commands in this container: `kubectl exec slurmdbd-0 -c slurmdbd -- sacctmgr show user`.
-        env=env(SLURM_CONF=f"{SLURM_CONFIG_DIR}/slurm.conf"),
-        readiness_probe=tcp_probe(SLURMDBD_PORT, period=5),
-        startup_probe=starting(tcp_probe(SLURMDBD_PORT, period=5)),
+        env=pods.env(SLURM_CONF=f"{SLURM_CONFIG_DIR}/slurm.conf"),
+        **pods.serving("slurmdbd", SLURMDBD_PORT, pods.tcp_probe(SLURMDBD_PORT, period=5)),
         volume_mounts=[
-            munge_mount(),
-            jwt_mount(),
+            pods.munge_mount(),
+            pods.jwt_mount(),
             *database,
-            mount("config", SLURM_CONFIG_DIR, read_only=True),
-            mount("run", "/run/slurmstack"),
-            mount("own", "/run/slurmdbd"),
+            volumes.mount("config", SLURM_CONFIG_DIR, read_only=True),
+            volumes.mount("run", "/run/slurmstack"),
+            volumes.mount("own", "/run/slurmdbd"),
         ],
-        resources=resources(cpu=args.accounting.cpu, memory=args.accounting.memory),
+        resources=pods.resources(cpu=args.accounting.cpu, memory=args.accounting.memory),
         # What it says at its end, the database's refusal above all, is what a failed update shows.
         termination_message_policy="FallbackToLogsOnError",
     )

@@ -12,18 +12,8 @@ from components.accounting import Accounting
 from components.clouds.base import Placement
 from components.controller import Controller
 from components.jail import Jail
+from components.kit import pods, volumes
 from components.kit.context import Scope
-from components.kit.workload import (
-    claim_volume,
-    empty_dir,
-    env,
-    into_jail,
-    mount,
-    pod_template,
-    program,
-    resources,
-    secret_volume,
-)
 from components.secrets import Secrets
 from components.users import Users
 from config.base import parse_bytes
@@ -73,14 +63,11 @@ class Backup(pulumi.ComponentResource):
         self._name = name
         self._args = args
         backup, placement = args.backup, args.scope.cloud.placement("controller")
+        beside = k8s.core.v1.PodAffinityTermArgs(
+            label_selector=args.scope.label_selector(CONTROLLER), topology_key="kubernetes.io/hostname"
+        )
         near = k8s.core.v1.AffinityArgs(
-            pod_affinity=k8s.core.v1.PodAffinityArgs(
-                required_during_scheduling_ignored_during_execution=[
-                    k8s.core.v1.PodAffinityTermArgs(
-                        label_selector=args.scope.label_selector(CONTROLLER), topology_key="kubernetes.io/hostname"
-                    )
-                ]
-            )
+            pod_affinity=k8s.core.v1.PodAffinityArgs(required_during_scheduling_ignored_during_execution=[beside])
         )
         often, limit = backup.schedule, span_seconds(backup.time_limit)
         self.backup = self._create(BACKUP, self._saving(), placement, affinity=near, schedule=often, limit=limit)
@@ -121,7 +108,7 @@ class Backup(pulumi.ComponentResource):
                         backoff_limit=0,
                         active_deadline_seconds=limit,
                         ttl_seconds_after_finished=_KEPT_SECONDS,
-                        template=pod_template(scope, scope.labels(BACKUP), placement, spec, stays=True),
+                        template=pods.pod_template(scope, BACKUP, placement, spec, stays=True),
                     ),
                 ),
             ),
@@ -132,28 +119,31 @@ class Backup(pulumi.ComponentResource):
         backup, accounting = self._args.backup, self._args.accounting
         parts = ["state", *(["database"] if accounting else []), "jail"]
         keep = [f"{span}={number}" for span, number in backup.keep if number]
-        state = self._container(
-            "backup-state", ["backup", "state"],
-            [
-                self._secret_mount(), mount("stage", "/stage"), mount("state", "/stage/volume", read_only=True),
-                *(mount(secret, f"{KEYS_DIR}/{secret}", read_only=True) for secret in self._keys()),
-            ],
-            PARTS=" ".join(parts), **self._args.controller.volume.env,
-        )  # fmt: skip
+        seen = [
+            self._secret_mount(),
+            volumes.mount("stage", "/stage"),
+            volumes.mount("state", "/stage/volume", read_only=True),
+            *(volumes.mount(secret, f"{KEYS_DIR}/{secret}", read_only=True) for secret in self._keys()),
+        ]
+        state_env = self._args.controller.volume.env
+        state = self._container("backup-state", ["backup", "state"], seen, PARTS=" ".join(parts), **state_env)
         database = self._database_container("backup-database", ["backup", "database"])
         jail = self._jail_container("backup-jail", ["backup", "jail"], read_only=True, KEEP=" ".join(keep))
-        keys = [secret_volume(volume, name) for volume, name in self._keys().items()]
-        kept_seeds = k8s.core.v1.SecretVolumeSourceArgs(secret_name=GENERATED, default_mode=0o400, optional=True)
+
         return k8s.core.v1.PodSpecArgs(
             init_containers=[state, *([database] if database else [])],
             containers=[jail],
             volumes=[
-                *self._volumes(), *[volume for volume in keys if volume.name != GENERATED],
-                k8s.core.v1.VolumeArgs(name=GENERATED, secret=kept_seeds),
-                empty_dir("stage", size_limit=STAGE),
-                self._state_volume(), *self._args.jail.volume.volumes(),
+                *self._volumes(),
+                *(
+                    volumes.secret_volume(volume, secret, optional=True if secret == GENERATED else None)
+                    for volume, secret in self._keys().items()
+                ),
+                volumes.empty_dir("stage", size_limit=STAGE),
+                self._state_volume(),
+                *self._args.jail.volume.volumes(),
             ],
-        )  # fmt: skip
+        )
 
     def _looking(self) -> k8s.core.v1.PodSpecArgs:
         container = self._container("backups", ["backups", "list"], [self._secret_mount()])
@@ -162,10 +152,12 @@ class Backup(pulumi.ComponentResource):
     def _restoring(self) -> k8s.core.v1.PodSpecArgs:
         choose = self._container("restore-choose", ["restore", "choose"], [self._secret_mount()])
         state_env = self._args.controller.volume.env
-        as_is = mount("state", "/stage/volume", read_only=True)
+        as_is = volumes.mount("state", "/stage/volume", read_only=True)
         look = self._container("restore-look", ["restore", "look"], [as_is], **state_env)
         database = self._database_container("restore-database", ["restore", "database"])
-        state = self._container("restore-state", ["restore", "state"], [mount("state", "/stage/volume")], **state_env)
+        state = self._container(
+            "restore-state", ["restore", "state"], [volumes.mount("state", "/stage/volume")], **state_env
+        )
         jail = self._jail_container("restore-jail", ["restore", "jail"])
         # Accounts are files of the jail: those of the stack file, not those of the backup's time.
         users = self._args.users
@@ -182,12 +174,14 @@ class Backup(pulumi.ComponentResource):
         excluded = {"EXCLUDE": json.dumps(list(backup.exclude))} if backup.exclude else {}
         told = {"LARGEST_FILE": str(parse_bytes(backup.largest_file)), **excluded, **self._args.jail.volume.env, **more}
         homes = self._args.jail.volume.of_homes(read_only=read_only)
-        container = self._container(name, command, [mount("jail", "/jail", read_only=read_only), *homes], **told)
-        container.security_context = into_jail(name)
+        container = self._container(
+            name, command, [volumes.mount("jail", "/jail", read_only=read_only), *homes], **told
+        )
+        container.security_context = pods.into_jail(name)
         return container
 
     def _state_volume(self) -> k8s.core.v1.VolumeArgs:
-        return claim_volume("state", self._args.controller.claim.metadata.name)
+        return volumes.claim_volume("state", self._args.controller.claim.metadata.name)
 
     def _keys(self) -> dict[str, pulumi.Input[str]]:
         """Volume, and directory in the backup -> Secret. The last is there where `slurmstack` applies with kubectl."""
@@ -204,7 +198,7 @@ class Backup(pulumi.ComponentResource):
         accounting = self._args.accounting
         if accounting is None:
             return None
-        mounts = [*accounting.database_mounts, mount("run", "/run/slurmstack")]
+        mounts = [*accounting.database_mounts, volumes.mount("run", "/run/slurmstack")]
         return self._container(name, command, mounts, CLUSTER_NAME=self._args.cluster_name)
 
     def _container(
@@ -215,24 +209,20 @@ class Backup(pulumi.ComponentResource):
         return k8s.core.v1.ContainerArgs(
             name=name,
             image=scope.image("database"),  # which has restic, and the programs that dump and load
-            command=program(*command),
-            env=env(**told),
-            volume_mounts=[mount("handover", "/handover"), mount("cache", "/cache"), *mounts],
-            resources=resources(cpu=backup.cpu, memory=backup.memory, disk="40Gi"),
+            command=pods.program(*command),
+            env=pods.env(**told),
+            volume_mounts=[volumes.mount("handover", "/handover"), volumes.mount("cache", "/cache"), *mounts],
+            resources=pods.resources(cpu=backup.cpu, memory=backup.memory, disk="40Gi"),
         )
 
     def _secret_mount(self) -> k8s.core.v1.VolumeMountArgs:
-        return mount("repository", "/secrets/repository", read_only=True)
+        return volumes.mount("repository", "/secrets/repository", read_only=True)
 
     def _volumes(self, *, database: bool = True) -> list[k8s.core.v1.VolumeArgs]:
         accounting = self._args.accounting if database else None
         return [
-            secret_volume("repository", self._args.backup.credentials_secret),
-            empty_dir("handover", medium="Memory", size_limit="64Mi"),
-            empty_dir("cache", size_limit="10Gi"),
-            *(
-                [*accounting.database_volumes, empty_dir("run", medium="Memory", size_limit="64Mi")]
-                if accounting
-                else []
-            ),
+            volumes.secret_volume("repository", self._args.backup.credentials_secret),
+            volumes.memory_dir("handover"),
+            volumes.empty_dir("cache", size_limit="10Gi"),
+            *([*accounting.database_volumes, volumes.memory_dir("run")] if accounting else []),
         ]

@@ -17,21 +17,21 @@ from components.controller import Controller, ControllerArgs
 from components.database import Database, DatabaseArgs
 from components.elastic import Elastic, ElasticArgs
 from components.exporter import Exporter, ExporterArgs
-from components.grafana import GrafanaDashboards, GrafanaDashboardsArgs
+from components.grafana import GrafanaDashboards
 from components.health import Health, HealthArgs
 from components.jail import Jail, JailArgs
-from components.kit.context import Scope, recommended_labels
-from components.kit.workload import SLURM_NODE_LABEL
+from components.kit import pods
+from components.kit.context import ClusterArgs, Scope, recommended_labels
 from components.kube_state import KubeState, KubeStateArgs
-from components.log_shipping import LogShipping, LogShippingArgs
+from components.log_shipping import LogShipping
 from components.login import Login, LoginArgs
-from components.monitoring import Monitoring, MonitoringArgs
+from components.monitoring import Monitoring
 from components.mounts import Mount, MountArgs
-from components.network_policies import NetworkPolicies, NetworkPoliciesArgs
+from components.network_policies import NetworkPolicies
 from components.node_exporter import NodeExporter, NodeExporterArgs
 from components.policy import Policy, PolicyArgs
 from components.priority import FIRST, Priority, PriorityArgs
-from components.prometheus_operator import PrometheusOperator, PrometheusOperatorArgs
+from components.prometheus_operator import PrometheusOperator
 from components.rest import Rest, RestArgs
 from components.secrets import Secrets, SecretsArgs
 from components.topology import Topology, TopologyArgs
@@ -116,12 +116,11 @@ class SlurmCluster(pulumi.ComponentResource):
                 accounting=self.accounting,
             )
             Backup(f"{name}-backup", saved, self._inside)
+        whole = ClusterArgs(scope=scope, config=config)
         if config.logs.otlp is not None:
-            shipping = LogShippingArgs(scope=scope, config=config, otlp=config.logs.otlp)
-            LogShipping(f"{name}-logs", shipping, self._inside)
+            LogShipping(f"{name}-logs", whole, self._inside)
         if config.network_policies.enabled:
-            policies = NetworkPoliciesArgs(scope=scope, config=config)
-            NetworkPolicies(f"{name}-network-policies", policies, self._inside)
+            NetworkPolicies(f"{name}-network-policies", whole, self._inside)
         self.register_outputs(self.outputs)
 
     @property
@@ -183,7 +182,7 @@ class SlurmCluster(pulumi.ComponentResource):
             f"{self._name}-nodes",
             metadata=self._scope.metadata(NODES_SERVICE, "nodes"),
             spec=k8s.core.v1.ServiceSpecArgs(
-                cluster_ip="None", publish_not_ready_addresses=True, selector={SLURM_NODE_LABEL: "true"}
+                cluster_ip="None", publish_not_ready_addresses=True, selector={pods.SLURM_NODE_LABEL: "true"}
             ),
             opts=self._inside,
         )
@@ -275,8 +274,9 @@ class SlurmCluster(pulumi.ComponentResource):
 
     def _create_monitoring(self, config: ClusterConfig) -> None:
         name, scope, monitoring = self._name, self._scope, config.monitoring
+        whole = ClusterArgs(scope=scope, config=config)
         if monitoring.install:
-            Monitoring(f"{name}-monitoring", MonitoringArgs(scope=scope, config=config), self._inside)
+            Monitoring(f"{name}-monitoring", whole, self._inside)
         if monitoring.has_node_exporter:
             cloud = scope.cloud.worker_placement
             placements = [placement_of(pool, cloud(name, pool)) for name, pool in config.worker_nodes.items()]
@@ -285,11 +285,9 @@ class SlurmCluster(pulumi.ComponentResource):
             image = monitoring.kube_state_image or KUBE_STATE_IMAGE
             KubeState(f"{name}-kube-state", KubeStateArgs(scope=scope, image=image), self._inside)
         if monitoring.existing is not None:
-            operated = PrometheusOperatorArgs(scope=scope, config=config, labels=monitoring.existing.labels)
-            PrometheusOperator(f"{name}-prometheus-operator", operated, self._inside)
+            PrometheusOperator(f"{name}-prometheus-operator", whole, self._inside)
         if monitoring.has_dashboards:
-            shown = GrafanaDashboardsArgs(scope=scope, config=config)
-            GrafanaDashboards(f"{name}-grafana", shown, self._inside)
+            GrafanaDashboards(f"{name}-grafana", whole, self._inside)
 
     def _create_pool(self, name: str, pool: WorkerPoolConfig) -> WorkerPool:
         args = WorkerPoolArgs(

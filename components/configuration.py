@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
-from components.kit.jobs import create_job, job_spec
-from components.kit.workload import LIBEXEC, config_volume, env, mount, resources
 from slurm.conf import config_hash
 from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER_HOST
 
@@ -57,7 +56,7 @@ class Configuration(pulumi.ComponentResource):
         It is the same whatever is in the files, and so is a Job that has to wait for them. Its pod has `volume`.
         """
         container = self._container("--mounted", _MOUNTED)
-        container.volume_mounts = [mount(_VOLUME, _MOUNTED, read_only=True)]
+        container.volume_mounts = [volumes.mount(_VOLUME, _MOUNTED, read_only=True)]
         return container
 
     @property
@@ -67,22 +66,22 @@ class Configuration(pulumi.ComponentResource):
 
     def files_as(self, volume: str, *, only: Sequence[str] = ()) -> k8s.core.v1.VolumeArgs:
         """The files as a volume of a pod, or `only` some of them."""
-        return config_volume(volume, self.files.metadata.name, only=only)
+        return volumes.config_volume(volume, self.files.metadata.name, only=only)
 
     def _container(self, *wanted: str) -> k8s.core.v1.ContainerArgs:
         return k8s.core.v1.ContainerArgs(
             name="await-config",
             image=self._image,
-            command=[f"{LIBEXEC}/await-config", *wanted],
-            env=env(AGENT_URL=f"http://{CONTROLLER_HOST}:{AGENT_PORT}"),
-            resources=resources(cpu="10m", memory="32Mi"),
+            command=[f"{pods.LIBEXEC}/await-config", *wanted],
+            env=pods.env(AGENT_URL=f"http://{CONTROLLER_HOST}:{AGENT_PORT}"),
+            resources=pods.resources(cpu="10m", memory="32Mi"),
         )
 
     def _create_job(self, name: str, args: ConfigurationArgs) -> k8s.batch.v1.Job:
-        return create_job(
+        return workloads.create_job(
             f"{name}-active",
             args.scope.metadata("config", "configuration"),
-            job_spec(
+            workloads.job_spec(
                 args.scope,
                 "configuration",
                 args.scope.cloud.placement("system"),

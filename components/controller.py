@@ -9,36 +9,10 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.configuration import Configuration
-from components.kit.confinement import token_mount, token_volume
+from components.kit import pods, rbac, volumes, workloads
 from components.kit.context import STARTING, Scope, apart, children_of
-from components.kit.rbac import allow, rule
-from components.kit.volumes import DataVolume, data_volume
-from components.kit.workload import (
-    LIBEXEC,
-    SMALL,
-    apart_on_machines,
-    claim_volume,
-    disruption_budget,
-    empty_dir,
-    env,
-    field_env,
-    http_probe,
-    jwt_mount,
-    jwt_volume,
-    mount,
-    munge_mount,
-    munge_sidecar,
-    munge_volumes,
-    pod_template,
-    program,
-    resources,
-    service_port,
-    starting,
-    stateful_set,
-    tcp_probe,
-)
+from components.kit.volumes import DataVolume
 from components.secrets import Secrets
-from components.sssd import with_sssd
 from config.sections.services import Controller as ControllerConfig
 from slurm.names import (
     ACTIVE,
@@ -101,7 +75,7 @@ class Controller(pulumi.ComponentResource):
         super().__init__("slurmstack:index:Controller", name, None, apart(opts))
         self._child = children_of(self, opts)
         controller = args.controller
-        self.volume = data_volume(
+        self.volume = volumes.data_volume(
             f"{name}-state", args.scope, STATE_CLAIM, CONTROLLER,
             size=controller.storage, storage_class=controller.storage_class,
             shared=controller.replicas > 1, keeps_mode=True, opts=self._child,
@@ -111,7 +85,7 @@ class Controller(pulumi.ComponentResource):
         self.service = self._create_service(name, args)
         self.stateful_set = self._create_stateful_set(name, args)
         if args.of_two:
-            disruption_budget(name, args.scope, CONTROLLER, self._child)
+            workloads.disruption_budget(name, args.scope, CONTROLLER, self._child)
         self.register_outputs({"service": self.service.metadata})
 
     def _create_account(self, name: str, args: ControllerArgs) -> k8s.core.v1.ServiceAccount:
@@ -120,62 +94,53 @@ class Controller(pulumi.ComponentResource):
         Pods and pools are for node records whose pods are gone for good: it deletes records in Slurm alone.
         The end of slurmctld needs it too, and to know whether the namespace goes.
         """
-        scope = args.scope
-        account = k8s.core.v1.ServiceAccount(
-            f"{name}-account", metadata=scope.metadata(CONTROLLER, CONTROLLER), opts=self._child
-        )
         rules = [
-            rule("configmaps", "get", "list", "watch", only=CONFIG_MAP),
-            rule("pods", "get", "list"),
-            rule("statefulsets", "get", "list", group="apps"),
-            rule("namespaces", "get", only=scope.name),
+            rbac.rule("configmaps", "get", "list", "watch", only=CONFIG_MAP),
+            rbac.rule("pods", "get", "list"),
+            rbac.rule("statefulsets", "get", "list", group="apps"),
+            rbac.rule("namespaces", "get", only=args.scope.name),
             *(_rules_of_two() if args.of_two else []),
         ]
-        allow(name, scope.metadata(CONTROLLER, CONTROLLER), account, rules, self._child)
-        return account
+        return rbac.account(name, args.scope, CONTROLLER, rules, self._child)
 
     def _create_service(self, name: str, args: ControllerArgs) -> k8s.core.v1.Service:
-        scope = args.scope
-        one = {ACTIVE: "yes"} if args.of_two else {"statefulset.kubernetes.io/pod-name": CONTROLLER_HOST}
-        return k8s.core.v1.Service(
+        return workloads.service(
             f"{name}-service",
-            metadata=scope.metadata(CONTROLLER_HOST, CONTROLLER),
-            spec=k8s.core.v1.ServiceSpecArgs(
-                type="ClusterIP",
-                selector={**scope.selector(CONTROLLER), **one},
-                # The agent answers before slurmctld does: it is what says why a configuration is not active yet.
-                publish_not_ready_addresses=True,
-                ports=[service_port("slurmctld", SLURMCTLD_PORT), service_port("config-agent", AGENT_PORT)],
-            ),
-            opts=self._child,
+            args.scope,
+            CONTROLLER,
+            {"slurmctld": SLURMCTLD_PORT, "config-agent": AGENT_PORT},
+            self._child,
+            called=CONTROLLER_HOST,
+            only={ACTIVE: "yes"} if args.of_two else {"statefulset.kubernetes.io/pod-name": CONTROLLER_HOST},
+            # The agent answers before slurmctld does: it is what says why a configuration is not active yet.
+            unready=True,
         )
 
     def _create_stateful_set(self, name: str, args: ControllerArgs) -> k8s.apps.v1.StatefulSet:
         scope = args.scope
-        image = scope.image("controller")
         pod = k8s.core.v1.PodSpecArgs(
             service_account_name=self.account.metadata.name,
             termination_grace_period_seconds=LAST_JOB_SECONDS,
             dns_config=scope.node_dns,
-            affinity=apart_on_machines(scope.label_selector(CONTROLLER)) if args.of_two else None,
-            init_containers=[munge_sidecar(image)],
+            affinity=workloads.apart_on_machines(scope.label_selector(CONTROLLER)) if args.of_two else None,
+            init_containers=[pods.munge_sidecar(scope.image("controller"))],
             containers=[_slurmctld(args, self.volume), _config_agent(args, self.volume)],
             volumes=[
-                *munge_volumes(args.secrets.munge.metadata.name),
-                jwt_volume(args.secrets.jwt.metadata.name),
-                claim_volume("state", self.claim.metadata.name),
-                empty_dir("run", size_limit=SMALL),
-                *([empty_dir("spool", size_limit=SMALL)] if args.of_two else []),
-                token_volume(),
+                *pods.munge_volumes(args.secrets.munge.metadata.name),
+                pods.jwt_volume(args.secrets.jwt.metadata.name),
+                volumes.claim_volume("state", self.claim.metadata.name),
+                volumes.empty_dir("run", size_limit=pods.SMALL),
+                *([volumes.empty_dir("spool", size_limit=pods.SMALL)] if args.of_two else []),
+                pods.token_volume(),
                 args.configuration.files_as("config"),
             ],
         )
         placement = scope.cloud.placement("controller")
-        return stateful_set(
+        return workloads.stateful_set(
             name,
             scope.metadata_of_slurm(CONTROLLER, CONTROLLER),
             scope.label_selector(CONTROLLER),
-            pod_template(scope, scope.labels(CONTROLLER), placement, with_sssd(scope, pod, image), stays=True),
+            pods.pod_template(scope, CONTROLLER, placement, pod, stays=True, knows_users=True),
             pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[*args.after],
@@ -193,41 +158,46 @@ def _rules_of_two() -> list[k8s.rbac.v1.PolicyRuleArgs]:
     """
     leases = "coordination.k8s.io"
     return [
-        rule("leases", "create", group=leases),
-        rule("leases", "get", "patch", group=leases, only=CONTROLLER),
-        *(rule("pods", "patch", only=f"{CONTROLLER}-{ordinal}") for ordinal in range(2)),
+        rbac.rule("leases", "create", group=leases),
+        rbac.rule("leases", "get", "patch", group=leases, only=CONTROLLER),
+        *(rbac.rule("pods", "patch", only=f"{CONTROLLER}-{ordinal}") for ordinal in range(2)),
     ]
 
 
 def _mounts(args: ControllerArgs) -> list[k8s.core.v1.VolumeMountArgs]:
-    state = [mount("state", SHARED_STATE), mount("spool", _SPOOL)] if args.of_two else [mount("state", STATE_DIR)]
-    return [munge_mount(), *state, mount("run", "/run/slurmstack")]
+    state = (
+        [volumes.mount("state", SHARED_STATE), volumes.mount("spool", _SPOOL)]
+        if args.of_two
+        else [volumes.mount("state", STATE_DIR)]
+    )
+    return [pods.munge_mount(), *state, volumes.mount("run", "/run/slurmstack")]
 
 
 def _slurmctld(args: ControllerArgs, state: DataVolume) -> k8s.core.v1.ContainerArgs:
-    leave = k8s.core.v1.ExecActionArgs(command=[f"{LIBEXEC}/leave"])
-    ready = http_probe("/ready", SUPERVISOR_PORT, period=5) if args.of_two else tcp_probe(SLURMCTLD_PORT, period=5)
+    leave = k8s.core.v1.ExecActionArgs(command=[f"{pods.LIBEXEC}/leave"])
+    ready = (
+        pods.http_probe("/ready", SUPERVISOR_PORT, period=5)
+        if args.of_two
+        else pods.tcp_probe(SLURMCTLD_PORT, period=5)
+    )
     return k8s.core.v1.ContainerArgs(
         name="slurmctld",
         image=args.scope.image("controller"),
-        command=program("supervisor" if args.of_two else "slurmctld"),
-        ports=[k8s.core.v1.ContainerPortArgs(name="slurmctld", container_port=SLURMCTLD_PORT)],
+        command=pods.program("supervisor" if args.of_two else "slurmctld"),
         # For Slurm's own commands in this container: `kubectl exec service/controller-0 -c slurmctld -- sinfo`.
-        env=[*env(SLURM_CONF=ACTIVE_CONF), *_env_of_two(args, state)],
+        env=[*pods.env(SLURM_CONF=ACTIVE_CONF), *_env_of_two(args, state)],
         lifecycle=k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=leave)),
-        readiness_probe=ready,
-        startup_probe=starting(ready),
         liveness_probe=_hangs() if args.of_two else None,
+        **pods.serving("slurmctld", SLURMCTLD_PORT, ready),
         # The token is for the preStop hook, and for the supervisor.
-        volume_mounts=[*_mounts(args), jwt_mount(), token_mount()],
-        resources=resources(cpu=args.controller.cpu, memory=args.controller.memory),
+        volume_mounts=[*_mounts(args), pods.jwt_mount(), pods.token_mount()],
+        resources=pods.resources(cpu=args.controller.cpu, memory=args.controller.memory),
     )
 
 
 def _hangs() -> k8s.core.v1.ProbeArgs:
     """A controller that answers nothing for half a minute is started again: the other one has long been active."""
-    probe = http_probe("/live", SUPERVISOR_PORT, period=10)
-    probe.timeout_seconds = 5
+    probe = pods.http_probe("/live", SUPERVISOR_PORT, period=10, timeout=5)
     probe.termination_grace_period_seconds = 5  # the pod's own is for the end of the cluster, and a year
     return probe
 
@@ -239,20 +209,20 @@ def _env_of_two(args: ControllerArgs, state: DataVolume) -> list[k8s.core.v1.Env
     """
     if not args.of_two:
         return []
-    return [field_env("POD_UID", "metadata.uid"), *env(SLURMSTACK_HOST=CONTROLLER_HOST, **state.env)]
+    return [pods.field_env("POD_UID", "metadata.uid"), *pods.env(SLURMSTACK_HOST=CONTROLLER_HOST, **state.env)]
 
 
 def _config_agent(args: ControllerArgs, state: DataVolume) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="config-agent",
         image=args.scope.image("controller"),
-        command=program("config-agent"),
+        command=pods.program("config-agent"),
         env=[
-            field_env("NAMESPACE", "metadata.namespace"),
-            *env(CONFIG_MAP=CONFIG_MAP, **state.env),
-            *(env(SLURMSTACK_HOST=CONTROLLER_HOST) if args.of_two else []),
+            pods.field_env("NAMESPACE", "metadata.namespace"),
+            *pods.env(CONFIG_MAP=CONFIG_MAP, **state.env),
+            *(pods.env(SLURMSTACK_HOST=CONTROLLER_HOST) if args.of_two else []),
         ],
         ports=[k8s.core.v1.ContainerPortArgs(name="config-agent", container_port=AGENT_PORT)],
-        volume_mounts=[*_mounts(args), mount("config", "/config/slurm", read_only=True), token_mount()],
-        resources=resources(cpu="20m", memory="64Mi"),
+        volume_mounts=[*_mounts(args), volumes.mount("config", "/config/slurm", read_only=True), pods.token_mount()],
+        resources=pods.resources(cpu="20m", memory="64Mi"),
     )

@@ -7,21 +7,9 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.kit import pods, volumes, workloads
 from components.kit.context import STARTING, Scope, waits
-from components.kit.volumes import DataVolume, data_volume
-from components.kit.workload import (
-    claim_volume,
-    empty_dir,
-    env,
-    mount,
-    pod_template,
-    program,
-    resources,
-    secret_volume,
-    service_port,
-    starting,
-    stateful_set,
-)
+from components.kit.volumes import DataVolume
 from components.secrets import Secrets
 from config.base import parse_bytes
 from config.sections.accounting import Database as DatabaseConfig
@@ -54,28 +42,16 @@ class Database(pulumi.ComponentResource):
         super().__init__("slurmstack:index:Database", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
         database = args.database
-        self._volume = data_volume(
+        self._volume = volumes.data_volume(
             f"{name}-data", args.scope, DATA_CLAIM, DATABASE,
             size=database.storage, storage_class=database.storage_class, shared=False, opts=self._child,
         )  # fmt: skip
         self.claim = self._volume.claim
-        self.service = self._create_service(name, args.scope)
+        # There is only one: to cut slurmdbd off for a slow answer to the probe would help nobody.
+        ports = {"mariadb": DATABASE_PORT}
+        self.service = workloads.service(f"{name}-service", args.scope, DATABASE, ports, self._child, unready=True)
         self.stateful_set = self._create_stateful_set(name, args)
         self.register_outputs({"service": self.service.metadata})
-
-    def _create_service(self, name: str, scope: Scope) -> k8s.core.v1.Service:
-        return k8s.core.v1.Service(
-            f"{name}-service",
-            metadata=scope.metadata(DATABASE, DATABASE),
-            spec=k8s.core.v1.ServiceSpecArgs(
-                type="ClusterIP",
-                selector=scope.selector(DATABASE),
-                # There is only one: to cut slurmdbd off for a slow answer to the probe would help nobody.
-                publish_not_ready_addresses=True,
-                ports=[service_port("mariadb", DATABASE_PORT)],
-            ),
-            opts=self._child,
-        )
 
     def _create_stateful_set(self, name: str, args: DatabaseArgs) -> k8s.apps.v1.StatefulSet:
         scope = args.scope
@@ -83,46 +59,41 @@ class Database(pulumi.ComponentResource):
             termination_grace_period_seconds=SHUTDOWN_SECONDS,
             containers=[_mariadbd(args, self._volume)],
             volumes=[
-                claim_volume("data", self.claim.metadata.name),
+                volumes.claim_volume("data", self.claim.metadata.name),
                 password_volume(args.secrets.database.metadata.name, PASSWORD_KEY),
-                empty_dir("run", medium="Memory", size_limit="64Mi"),
+                volumes.memory_dir("run"),
             ],
         )
-        return stateful_set(
+        return workloads.stateful_set(
             name,
             scope.metadata(DATABASE, DATABASE),
             scope.label_selector(DATABASE),
-            pod_template(scope, scope.labels(DATABASE), scope.cloud.placement("controller"), pod, stays=True),
+            pods.pod_template(scope, DATABASE, scope.cloud.placement("controller"), pod, stays=True),
             self._child.merge(waits(STARTING)),
         )
 
 
 def password_volume(secret: pulumi.Input[str], key: str) -> k8s.core.v1.VolumeArgs:
     """The password of slurmdbd's user in the database."""
-    return secret_volume("database-password", secret, files={key: PASSWORD_KEY})
+    return volumes.secret_volume("database-password", secret, files={key: PASSWORD_KEY})
 
 
 def password_mount() -> k8s.core.v1.VolumeMountArgs:
     """Where mariadbd, slurmdbd and check-database look for it."""
-    return mount("database-password", PASSWORD_DIR, read_only=True)
+    return volumes.mount("database-password", PASSWORD_DIR, read_only=True)
 
 
 def _mariadbd(args: DatabaseArgs, data: DataVolume) -> k8s.core.v1.ContainerArgs:
     memory = args.database.memory
     # The query of the user that slurmdbd is, over the network, in its database (images/common/mariadbd.py).
     query = ["mariadb", "--defaults-file=/run/mysqld/probe.cnf", "--execute", "SELECT 1"]
-    probe = k8s.core.v1.ProbeArgs(
-        exec_=k8s.core.v1.ExecActionArgs(command=query), period_seconds=5, timeout_seconds=5, failure_threshold=3
-    )
     return k8s.core.v1.ContainerArgs(
         name="mariadbd",
         image=args.scope.image("database"),
-        command=program("mariadbd"),
-        env=env(MEMORY_LIMIT=str(parse_bytes(memory)), **data.env),
-        ports=[k8s.core.v1.ContainerPortArgs(name="mariadb", container_port=DATABASE_PORT)],
-        readiness_probe=probe,
-        startup_probe=starting(probe),
-        volume_mounts=[mount("data", "/var/lib/mysql"), password_mount(), mount("run", "/run/mysqld")],
-        resources=resources(cpu=args.database.cpu, memory=memory, memory_limit=memory, disk="20Gi"),
+        command=pods.program("mariadbd"),
+        env=pods.env(MEMORY_LIMIT=str(parse_bytes(memory)), **data.env),
+        **pods.serving("mariadb", DATABASE_PORT, pods.exec_probe(*query, period=5, timeout=5)),
+        volume_mounts=[volumes.mount("data", "/var/lib/mysql"), password_mount(), volumes.mount("run", "/run/mysqld")],
+        resources=pods.resources(cpu=args.database.cpu, memory=memory, memory_limit=memory, disk="20Gi"),
         termination_message_policy="FallbackToLogsOnError",
     )

@@ -8,20 +8,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.configuration import Configuration
-from components.kit.confinement import token_mount, token_volume
-from components.kit.context import STARTING, Scope, children_of, waits
-from components.kit.rbac import allow, rule
-from components.kit.workload import (
-    env,
-    mount,
-    munge_mount,
-    munge_sidecar,
-    munge_volumes,
-    pod_template,
-    program,
-    resources,
-    service_port,
-)
+from components.kit import pods, rbac, volumes, workloads
+from components.kit.context import Scope, children_of
 from components.secrets import Secrets
 from slurm.names import ELASTIC, ELASTIC_PORT
 
@@ -43,9 +31,9 @@ class ElasticArgs:
     def rules(self) -> list[k8s.rbac.v1.PolicyRuleArgs]:
         """The program's rights."""
         return [
-            rule("pods", "list", "watch", "delete", *(["create"] if self.pools else [])),
-            rule("statefulsets", "list", "watch", group="apps"),
-            *([rule("podtemplates", "list", "watch")] if self.pools else []),
+            rbac.rule("pods", "list", "watch", "delete", *(["create"] if self.pools else [])),
+            rbac.rule("statefulsets", "list", "watch", group="apps"),
+            *([rbac.rule("podtemplates", "list", "watch")] if self.pools else []),
         ]
 
 
@@ -60,62 +48,42 @@ class Elastic(pulumi.ComponentResource):
         super().__init__("slurmstack:index:Elastic", name, None, opts)
         self._child = children_of(self, opts)
         scope = args.scope
-        self._account = k8s.core.v1.ServiceAccount(
-            f"{name}-account", metadata=scope.metadata(ELASTIC, ELASTIC), opts=self._child
-        )
-        allow(name, scope.metadata(ELASTIC, ELASTIC), self._account, args.rules, self._child)
+        self._account = rbac.account(name, scope, ELASTIC, args.rules, self._child)
         if args.pools:
-            k8s.core.v1.Service(
-                f"{name}-service",
-                metadata=scope.metadata(ELASTIC, ELASTIC),
-                spec=k8s.core.v1.ServiceSpecArgs(
-                    type="ClusterIP", selector=scope.selector(ELASTIC), ports=[service_port("http", ELASTIC_PORT)]
-                ),
-                opts=self._child,
-            )
+            workloads.service(f"{name}-service", scope, ELASTIC, {"http": ELASTIC_PORT}, self._child)
         self.deployment = self._create_deployment(name, args)
         self.register_outputs({})
 
     def _create_deployment(self, name: str, args: ElasticArgs) -> k8s.apps.v1.Deployment:
         scope = args.scope
-        of_slurm = [*munge_volumes(args.secrets.munge.metadata.name), args.configuration.files_as("config")]
+        of_slurm = [*pods.munge_volumes(args.secrets.munge.metadata.name), args.configuration.files_as("config")]
         pod = k8s.core.v1.PodSpecArgs(
             service_account_name=self._account.metadata.name,
             termination_grace_period_seconds=10,
             dns_config=scope.node_dns,
-            init_containers=[munge_sidecar(scope.image("controller"))],
+            init_containers=[pods.munge_sidecar(scope.image("controller"))],
             containers=[_elastic(args)],
-            volumes=[*of_slurm, token_volume()],
+            volumes=[*of_slurm, pods.token_volume()],
         )
         placement = scope.cloud.placement("system")
-        return k8s.apps.v1.Deployment(
-            f"{name}-pods",
-            metadata=scope.metadata(ELASTIC, ELASTIC),
-            spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=1,
-                # Never two at a time: each would take what the other has just begun for something that went wrong.
-                strategy=k8s.apps.v1.DeploymentStrategyArgs(type="Recreate"),
-                selector=scope.label_selector(ELASTIC),
-                template=pod_template(scope, scope.labels(ELASTIC), placement, pod, leaves_after=LEAVES_AFTER),
-            ),
-            opts=self._child.merge(waits(STARTING)),
-        )
+        template = pods.pod_template(scope, ELASTIC, placement, pod, leaves_after=LEAVES_AFTER)
+        # Each of two would take what the other has just begun for something that went wrong.
+        return workloads.deployment(name, scope, ELASTIC, template, self._child, strategy=workloads.never_two())
 
 
 def _elastic(args: ElasticArgs) -> k8s.core.v1.ContainerArgs:
-    healthy = k8s.core.v1.HTTPGetActionArgs(port=ELASTIC_PORT, path="/healthz")
-    of_slurm = [munge_mount(), mount("config", "/config/slurm", read_only=True)]
+    of_slurm = [pods.munge_mount(), volumes.mount("config", "/config/slurm", read_only=True)]
     return k8s.core.v1.ContainerArgs(
         name=ELASTIC,
         image=args.scope.image("controller"),
-        command=program(ELASTIC),
-        env=env(
+        command=pods.program(ELASTIC),
+        env=pods.env(
             **({} if args.pools else {"POOLS": "none"}),
             SLURM_CONF="/config/slurm/slurm.conf",
             NAMESPACE=args.scope.name,
         ),
         ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=ELASTIC_PORT)],
-        readiness_probe=k8s.core.v1.ProbeArgs(http_get=healthy, period_seconds=10, failure_threshold=3),
-        volume_mounts=[*of_slurm, token_mount()],
-        resources=resources(cpu="20m", memory="64Mi"),
+        readiness_probe=pods.http_probe("/healthz", ELASTIC_PORT, period=10),
+        volume_mounts=[*of_slurm, pods.token_mount()],
+        resources=pods.resources(cpu="20m", memory="64Mi"),
     )

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.kit.context import Scope
-from config.cluster import ClusterConfig
+from components.kit.context import ClusterArgs
 
 _LABEL = {"grafana_dashboard": "1"}
 """By which the sidecar of Grafana's own chart and of kube-prometheus-stack finds dashboards."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GrafanaDashboardsArgs:
-    """Inputs of `GrafanaDashboards`."""
-
-    scope: Scope
-    config: ClusterConfig
-
-
 class GrafanaDashboards(pulumi.ComponentResource):
     """A ConfigMap with all dashboards, which is changed in place: the sidecar follows it."""
 
-    def __init__(self, name: str, args: GrafanaDashboardsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:GrafanaDashboards", name, None, opts)
         from slurm.dashboards.grafana import dashboard_files  # noqa: PLC0415  a fifth of a second, for those who ask
 

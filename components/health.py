@@ -9,27 +9,13 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.configuration import Configuration
-from components.kit.confinement import token_mount, token_volume
-from components.kit.context import STARTING, Scope, apart, children_of, waits
-from components.kit.rbac import allow, allow_everywhere, rule
-from components.kit.workload import (
-    config_volume,
-    env,
-    mount,
-    munge_mount,
-    munge_sidecar,
-    munge_volumes,
-    pod_template,
-    program,
-    resources,
-)
+from components.kit import pods, rbac, volumes, workloads
+from components.kit.context import Scope, apart, children_of
 from components.secrets import Secrets
 from config.sections.health import Health as HealthConfig
 from slurm.content_names import content_name
 from slurm.health import SETTINGS_DIR, SETTINGS_MAP, TESTER, TESTS_FILE, WATCH, watch_environment
 from slurm.names import CONTROLLER
-
-COMPONENT = WATCH
 
 LEAVES_AFTER = 5
 """Seconds until the watcher is started elsewhere when its own machine is lost. Kubernetes' default, five minutes, is
@@ -63,12 +49,12 @@ class Health(pulumi.ComponentResource):
         # Changed in place: kubelet renews the file in the workers' pods within a minute or two.
         self.settings = k8s.core.v1.ConfigMap(
             f"{name}-settings",
-            metadata=args.scope.metadata(SETTINGS_MAP, COMPONENT),
+            metadata=args.scope.metadata(SETTINGS_MAP, WATCH),
             data=dict(args.settings),
             opts=self._child,
         )
         self._account = k8s.core.v1.ServiceAccount(
-            f"{name}-account", metadata=args.scope.metadata(WATCH, COMPONENT), opts=self._child
+            f"{name}-account", metadata=args.scope.metadata(WATCH, WATCH), opts=self._child
         )
         if args.health.machines.follow:
             self._allow_pods(name, args)
@@ -78,18 +64,18 @@ class Health(pulumi.ComponentResource):
 
     def _allow_pods(self, name: str, args: HealthArgs) -> None:
         """To see where workers run, and to write events about them; to evict them only if that is asked for."""
-        rules = [rule("pods", "list", "watch"), rule("events", "create")]
+        rules = [rbac.rule("pods", "list", "watch"), rbac.rule("events", "create")]
         if args.health.machines.release == "evict":
-            rules.append(rule("pods/eviction", "create"))
-        allow(name, args.scope.metadata(WATCH, COMPONENT), self._account, rules, self._child)
+            rules.append(rbac.rule("pods/eviction", "create"))
+        rbac.allow(name, args.scope.metadata(WATCH, WATCH), self._account, rules, self._child)
 
     def _allow_nodes(self, name: str, args: HealthArgs) -> None:
         """To read the Kubernetes nodes, which are in no namespace; to change them only if that is asked for."""
         machines = args.health.machines
-        rules = [rule("nodes", "list", "watch", *(("get", "patch") if machines.release != "none" else ()))]
+        rules = [rbac.rule("nodes", "list", "watch", *(("get", "patch") if machines.release != "none" else ()))]
         if machines.release != "none" and machines.release_condition is not None:
-            rules.append(rule("nodes/status", "patch"))
-        allow_everywhere(name, args.scope, COMPONENT, self._account, rules, parent=self)
+            rules.append(rbac.rule("nodes/status", "patch"))
+        rbac.allow_everywhere(name, args.scope, WATCH, self._account, rules, parent=self)
 
     def _create_deployment(self, name: str, args: HealthArgs) -> k8s.apps.v1.Deployment:
         scope = args.scope
@@ -99,28 +85,19 @@ class Health(pulumi.ComponentResource):
             affinity=_beside_the_controller(scope),
             termination_grace_period_seconds=10,
             dns_config=scope.node_dns,
-            init_containers=[munge_sidecar(image)],
+            init_containers=[pods.munge_sidecar(image)],
             containers=[_watcher(args), *([_tester(args)] if tests else [])],
             volumes=[
-                *munge_volumes(args.secrets.munge.metadata.name),
+                *pods.munge_volumes(args.secrets.munge.metadata.name),
                 args.configuration.files_as("config"),
-                *([token_volume()] if machines.follow else []),
-                *([config_volume("health", self.settings.metadata.name)] if tests else []),
+                *([pods.token_volume()] if machines.follow else []),
+                *([volumes.config_volume("health", self.settings.metadata.name)] if tests else []),
             ],
         )
         placement = scope.cloud.placement("system")
-        return k8s.apps.v1.Deployment(
-            f"{name}-pods",
-            metadata=scope.metadata(WATCH, COMPONENT),
-            spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=1,
-                # Never two at a time: each would count drains that the other has not made yet.
-                strategy=k8s.apps.v1.DeploymentStrategyArgs(type="Recreate"),
-                selector=scope.label_selector(COMPONENT),
-                template=pod_template(scope, scope.labels(COMPONENT), placement, pod, leaves_after=LEAVES_AFTER),
-            ),
-            opts=self._child.merge(waits(STARTING)),
-        )
+        template = pods.pod_template(scope, WATCH, placement, pod, leaves_after=LEAVES_AFTER)
+        # Each of two would count drains that the other has not made yet.
+        return workloads.deployment(name, scope, WATCH, template, self._child, strategy=workloads.never_two())
 
 
 def _beside_the_controller(scope: Scope) -> k8s.core.v1.AffinityArgs:
@@ -142,15 +119,17 @@ def _watcher(args: HealthArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name=WATCH,
         image=args.scope.image("controller"),
-        command=program(WATCH),
+        command=pods.program(WATCH),
         # What scontrol needs of slurm.conf, the address of slurmctld above all, never changes while the cluster lives.
-        env=env(SLURM_CONF="/config/slurm/slurm.conf", NAMESPACE=args.scope.name, **watch_environment(args.health)),
+        env=pods.env(
+            SLURM_CONF="/config/slurm/slurm.conf", NAMESPACE=args.scope.name, **watch_environment(args.health)
+        ),
         volume_mounts=[
-            munge_mount(),
-            mount("config", "/config/slurm", read_only=True),
-            *([token_mount()] if args.health.machines.follow else []),
+            pods.munge_mount(),
+            volumes.mount("config", "/config/slurm", read_only=True),
+            *([pods.token_mount()] if args.health.machines.follow else []),
         ],
-        resources=resources(cpu="20m", memory="48Mi"),
+        resources=pods.resources(cpu="20m", memory="48Mi"),
     )
 
 
@@ -158,17 +137,17 @@ def _tester(args: HealthArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name=TESTER,
         image=args.scope.image("controller"),
-        command=program(TESTER),
-        env=env(
+        command=pods.program(TESTER),
+        env=pods.env(
             SLURM_CONF="/config/slurm/slurm.conf",
             SETTINGS=f"{SETTINGS_DIR}/{TESTS_FILE}",
             # It reads them once: other settings are another pod.
             SETTINGS_ARE=content_name("tests", args.settings[TESTS_FILE]),
         ),
         volume_mounts=[
-            munge_mount(),
-            mount("config", "/config/slurm", read_only=True),
-            mount("health", SETTINGS_DIR, read_only=True),
+            pods.munge_mount(),
+            volumes.mount("config", "/config/slurm", read_only=True),
+            volumes.mount("health", SETTINGS_DIR, read_only=True),
         ],
-        resources=resources(cpu="10m", memory="48Mi"),
+        resources=pods.resources(cpu="10m", memory="48Mi"),
     )

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
-from components.kit.jail_volume import JailVolume
-from components.kit.jobs import create_job, job_spec
-from components.kit.volumes import DataVolume, data_volume
-from components.kit.workload import LIBEXEC, claim_volume, env, resources
+from components.kit.volumes import DataVolume, JailVolume
 from config.sections.jail import Jail as JailConfig
 from slurm.names import HOMES, JAIL
 
@@ -40,7 +38,7 @@ class Jail(pulumi.ComponentResource):
         super().__init__("slurmstack:index:Jail", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
         jail = args.jail
-        volume = data_volume(
+        volume = volumes.data_volume(
             f"{name}-claim", args.scope, JAIL, "jail",
             size=jail.size, storage_class=jail.storage_class, shared=True, opts=self._child,
         )  # fmt: skip
@@ -55,28 +53,28 @@ class Jail(pulumi.ComponentResource):
         homes = args.jail.homes
         if homes is None:
             return None
-        return data_volume(
+        return volumes.data_volume(
             f"{name}-homes", args.scope, HOMES, "jail",
             size=homes.size, storage_class=homes.storage_class, shared=True, opts=self._child,
         )  # fmt: skip
 
     def _create_populate_job(self, name: str, args: JailArgs) -> k8s.batch.v1.Job:
-        return create_job(
+        return workloads.create_job(
             f"{name}-populate",
             args.scope.metadata("populate-jail", "jail"),
-            job_spec(
+            workloads.job_spec(
                 args.scope,
                 "jail",
                 args.scope.cloud.placement("system"),
                 k8s.core.v1.ContainerArgs(
                     name="populate",
                     image=args.scope.image("jail"),  # its root file system is copied into an empty volume
-                    command=[f"{LIBEXEC}/populate"],
-                    env=env(JAIL_VERSION=args.scope.tags["jail"], **self._told(args), **self.volume.env),
+                    command=[f"{pods.LIBEXEC}/populate"],
+                    env=pods.env(JAIL_VERSION=args.scope.tags["jail"], **self._told(args), **self.volume.env),
                     volume_mounts=[self.volume.whole()],
-                    resources=resources(cpu="100m", memory="64Mi"),
+                    resources=pods.resources(cpu="100m", memory="64Mi"),
                 ),
-                [claim_volume("jail", JAIL)],
+                [volumes.claim_volume("jail", JAIL)],
             ),
             self._child,
             self.claim,

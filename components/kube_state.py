@@ -7,10 +7,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.kit.confinement import token_mount, token_volume
-from components.kit.context import STARTING, Scope, waits
-from components.kit.rbac import allow, rule
-from components.kit.workload import pod_template, resources, service_port, starting
+from components.kit import pods, rbac, workloads
+from components.kit.context import Scope
 from slurm.kube_state import RESOURCES, kube_figures
 from slurm.names import KUBE_STATE, KUBE_STATE_PORT
 
@@ -39,42 +37,22 @@ class KubeState(pulumi.ComponentResource):
         super().__init__("slurmstack:index:KubeState", name, None, opts)
         scope = args.scope
         child = pulumi.ResourceOptions(parent=self)
-        metadata = scope.metadata(KUBE_STATE, KUBE_STATE)
-        account = k8s.core.v1.ServiceAccount(f"{name}-account", metadata=metadata, opts=child)
-        allow(
-            name, metadata, account, [rule(kind, "list", "watch", group=RESOURCES[kind]) for kind in RESOURCES], child
-        )
-        k8s.core.v1.Service(
-            f"{name}-service",
-            metadata=metadata,
-            spec=k8s.core.v1.ServiceSpecArgs(
-                type="ClusterIP",
-                selector=scope.selector(KUBE_STATE),
-                ports=[service_port("metrics", KUBE_STATE_PORT)],
-            ),
-            opts=child,
-        )
+
+        rules = [rbac.rule(kind, "list", "watch", group=group) for kind, group in RESOURCES.items()]
+        account = rbac.account(name, scope, KUBE_STATE, rules, child)
+        workloads.service(f"{name}-service", scope, KUBE_STATE, {"metrics": KUBE_STATE_PORT}, child)
         pod = k8s.core.v1.PodSpecArgs(
             service_account_name=account.metadata.name,
             termination_grace_period_seconds=5,
             containers=[_container(args)],
-            volumes=[token_volume(mode=0o444)],
+            volumes=[pods.token_volume(mode=0o444)],
         )
-        template = pod_template(scope, scope.labels(KUBE_STATE), scope.cloud.placement("system"), pod)
-        k8s.apps.v1.Deployment(
-            f"{name}-pods",
-            metadata=metadata,
-            spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=1, selector=scope.label_selector(KUBE_STATE), template=template
-            ),
-            opts=child.merge(waits(STARTING)),
-        )
+        template = pods.pod_template(scope, KUBE_STATE, scope.cloud.placement("system"), pod)
+        workloads.deployment(name, scope, KUBE_STATE, template, child)
         self.register_outputs({})
 
 
 def _container(args: KubeStateArgs) -> k8s.core.v1.ContainerArgs:
-    healthz = k8s.core.v1.HTTPGetActionArgs(port=KUBE_STATE_PORT, path="/healthz")
-    probe = k8s.core.v1.ProbeArgs(http_get=healthz, period_seconds=30, timeout_seconds=5, failure_threshold=3)
     return k8s.core.v1.ContainerArgs(
         name=KUBE_STATE,
         image=args.image,
@@ -87,11 +65,9 @@ def _container(args: KubeStateArgs) -> k8s.core.v1.ContainerArgs:
             "--telemetry-host=127.0.0.1",
             f"--telemetry-port={_OWN_FIGURES_PORT}",
         ],
-        ports=[k8s.core.v1.ContainerPortArgs(name="metrics", container_port=KUBE_STATE_PORT)],
-        security_context=k8s.core.v1.SecurityContextArgs(run_as_user=UID, run_as_group=UID, run_as_non_root=True),
-        readiness_probe=probe,
-        startup_probe=starting(probe),
-        volume_mounts=[token_mount()],
-        resources=resources(cpu="5m", memory="32Mi", memory_limit="512Mi"),
+        security_context=pods.runs_as(UID),
+        **pods.serving("metrics", KUBE_STATE_PORT, pods.http_probe("/healthz", KUBE_STATE_PORT, period=30, timeout=5)),
+        volume_mounts=[pods.token_mount()],
+        resources=pods.resources(cpu="5m", memory="32Mi", memory_limit="512Mi"),
         termination_message_policy="FallbackToLogsOnError",
     )

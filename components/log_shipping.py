@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.kit.context import Scope
-from components.kit.workload import config_volume, empty_dir, mount, pod_template, resources
-from config.cluster import ClusterConfig
+from components.clouds.base import Placement
+from components.kit import pods, volumes
+from components.kit.context import ClusterArgs
 from config.sections.logs import Otlp
 from slurm.content_names import content_name
 from slurm.logs import CONFIG_DIR, CONFIG_FILE, POD_LOGS, POSITIONS, collector_file, header_variable
@@ -19,25 +17,18 @@ _HEADER_KEY = "value"
 """Of the Secret with a header's content."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogShippingArgs:
-    """Inputs of `LogShipping`."""
-
-    scope: Scope
-    config: ClusterConfig
-    otlp: Otlp
-
-
 class LogShipping(pulumi.ComponentResource):
     """A DaemonSet with one OpenTelemetry Collector on each machine.
 
     It has no right in Kubernetes and no capability. It is root, whose files kubelet's logs are.
     """
 
-    def __init__(self, name: str, args: LogShippingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:LogShipping", name, None, opts)
         child, scope = pulumi.ResourceOptions(parent=self), args.scope
-        files = {CONFIG_FILE: collector_file(args.config, args.otlp)}
+        otlp = args.config.logs.otlp
+        assert otlp is not None
+        files = {CONFIG_FILE: collector_file(args.config, otlp)}
         config = k8s.core.v1.ConfigMap(
             f"{name}-config",
             metadata=scope.metadata(content_name(LOG_SHIPPER, files), LOG_SHIPPER),
@@ -45,11 +36,10 @@ class LogShipping(pulumi.ComponentResource):
             immutable=True,
             opts=child,
         )
-        template = pod_template(scope, scope.labels(LOG_SHIPPER), scope.cloud.placement("system"), _pod(args, config))
-        assert isinstance(template.spec, k8s.core.v1.PodSpecArgs)
+        pod = _pod(otlp, config)
+        template = pods.pod_template(scope, LOG_SHIPPER, Placement(), pod)
         # Wherever a pod of the cluster may be, as on machines with GPUs.
-        template.spec.node_selector = None
-        template.spec.tolerations = [k8s.core.v1.TolerationArgs(operator="Exists")]
+        pod.tolerations = [k8s.core.v1.TolerationArgs(operator="Exists")]
         k8s.apps.v1.DaemonSet(
             f"{name}-pods",
             metadata=scope.metadata(LOG_SHIPPER, LOG_SHIPPER),
@@ -59,22 +49,20 @@ class LogShipping(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _pod(args: LogShippingArgs, config: k8s.core.v1.ConfigMap) -> k8s.core.v1.PodSpecArgs:
-    logs = k8s.core.v1.HostPathVolumeSourceArgs(path=POD_LOGS, type="Directory")
+def _pod(otlp: Otlp, config: k8s.core.v1.ConfigMap) -> k8s.core.v1.PodSpecArgs:
     return k8s.core.v1.PodSpecArgs(
         termination_grace_period_seconds=30,
-        containers=[_collector(args.otlp)],
+        containers=[_collector(otlp)],
         volumes=[
-            config_volume("config", config.metadata.name),
-            k8s.core.v1.VolumeArgs(name="logs", host_path=logs),
+            volumes.config_volume("config", config.metadata.name),
+            volumes.host_directory("logs", POD_LOGS),
             # Of the pod: a new one sends again what kubelet still has. On the machine it would outlive the cluster.
-            empty_dir("positions", size_limit="1Gi"),
+            volumes.empty_dir("positions", size_limit="1Gi"),
         ],
     )
 
 
 def _collector(otlp: Otlp) -> k8s.core.v1.ContainerArgs:
-    where = k8s.core.v1.EnvVarSourceArgs(field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path="spec.nodeName"))
     headers = [
         k8s.core.v1.EnvVarArgs(
             name=header_variable(number),
@@ -88,17 +76,13 @@ def _collector(otlp: Otlp) -> k8s.core.v1.ContainerArgs:
         name=LOG_SHIPPER,
         image=otlp.image,
         args=[f"--config={CONFIG_DIR}/{CONFIG_FILE}"],
-        env=[
-            k8s.core.v1.EnvVarArgs(name="NODE", value_from=where),
-            k8s.core.v1.EnvVarArgs(name="GOMEMLIMIT", value="200MiB"),
-            *headers,
-        ],
+        env=[pods.field_env("NODE", "spec.nodeName"), *pods.env(GOMEMLIMIT="200MiB"), *headers],
         security_context=k8s.core.v1.SecurityContextArgs(run_as_user=0, run_as_group=0),
         volume_mounts=[
-            mount("config", CONFIG_DIR, read_only=True),
-            mount("logs", POD_LOGS, read_only=True),
-            mount("positions", POSITIONS),
+            volumes.mount("config", CONFIG_DIR, read_only=True),
+            volumes.mount("logs", POD_LOGS, read_only=True),
+            volumes.mount("positions", POSITIONS),
         ],
-        resources=resources(cpu="20m", memory="64Mi", memory_limit="256Mi"),
+        resources=pods.resources(cpu="20m", memory="64Mi", memory_limit="256Mi"),
         termination_message_policy="FallbackToLogsOnError",
     )

@@ -8,40 +8,14 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.kit import pods, volumes, workloads
 from components.kit.context import FILLING, Scope, waits
-from components.kit.jail_volume import JailVolume
-from components.kit.workload import (
-    CONTROLLER_ADDRESS,
-    LIBEXEC,
-    SLURM_NODE_LABEL,
-    SMALL,
-    disk_for,
-    disruption_budget,
-    empty_dir,
-    env,
-    into_jail,
-    mount,
-    munge_mount,
-    munge_sidecar,
-    munge_volumes,
-    pod_template,
-    program,
-    resources,
-    secret_volume,
-    service_port,
-    spread,
-    starting,
-    stateful_set,
-    tcp_probe,
-)
+from components.kit.volumes import JailVolume
 from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
 from components.secrets import Secrets
-from components.sssd import with_sssd
 from config.sections.services import Login as LoginConfig
 from slurm.names import JAIL_DIR, LOGIN, SSH_PORT
 from slurm.users import login_limits
-
-COMPONENT = LOGIN
 
 GRACE_SECONDS = 30
 """For sshd itself to end."""
@@ -72,12 +46,12 @@ class Login(pulumi.ComponentResource):
         self.service = self._create_service(name, args)
         self.stateful_set = self._create_stateful_set(name, args)
         if args.login.size > 1:
-            disruption_budget(name, args.scope, COMPONENT, self._child)
+            workloads.disruption_budget(name, args.scope, LOGIN, self._child)
         self.register_outputs({"service": self.service.metadata})
 
     def _create_service(self, name: str, args: LoginArgs) -> k8s.core.v1.Service:
         login = args.login
-        metadata = args.scope.metadata(COMPONENT, COMPONENT)
+        metadata = args.scope.metadata(LOGIN, LOGIN)
         # A login Service without login nodes is allowed, and Pulumi would wait for its endpoints in vain.
         skip = {"pulumi.com/skipAwait": "true"} if login.size == 0 else {}
         # Those in the stack file win over those that the cloud asks for.
@@ -87,75 +61,71 @@ class Login(pulumi.ComponentResource):
             metadata=metadata,
             spec=k8s.core.v1.ServiceSpecArgs(
                 type=login.service_type,
-                selector=args.scope.selector(COMPONENT),
+                selector=args.scope.selector(LOGIN),
                 load_balancer_source_ranges=list(login.source_ranges) or None,
-                ports=[service_port("ssh", SSH_PORT, node_port=login.node_port)],
+                ports=[workloads.service_port("ssh", SSH_PORT, node_port=login.node_port)],
             ),
             opts=self._child,
         )
 
     def _create_stateful_set(self, name: str, args: LoginArgs) -> k8s.apps.v1.StatefulSet:
         scope = args.scope
-        image = scope.image("login")
         pod = k8s.core.v1.PodSpecArgs(
             termination_grace_period_seconds=GRACE_SECONDS,
             dns_config=scope.node_dns,
-            topology_spread_constraints=spread(scope.label_selector(COMPONENT)),
-            init_containers=[munge_sidecar(image, for_jail=True)],
+            topology_spread_constraints=workloads.spread(scope.label_selector(LOGIN)),
+            init_containers=[pods.munge_sidecar(scope.image("login"), for_jail=True)],
             containers=[_sshd(args), _sackd(args)],
             volumes=[
-                *munge_volumes(args.secrets.munge.metadata.name),
+                *pods.munge_volumes(args.secrets.munge.metadata.name),
                 *args.jail.volumes(),
                 *mount_volumes(args.mounts),
-                secret_volume("host-keys", args.secrets.ssh_host_keys.metadata.name),
-                empty_dir("run", size_limit=SMALL),
-                empty_dir("tmp", size_limit=args.login.tmp),
+                volumes.secret_volume("host-keys", args.secrets.ssh_host_keys.metadata.name),
+                volumes.empty_dir("run", size_limit=pods.SMALL),
+                volumes.empty_dir("tmp", size_limit=args.login.tmp),
             ],
         )
-        labels = {**scope.labels(COMPONENT), SLURM_NODE_LABEL: "true"}
-        return stateful_set(
+        template = pods.pod_template(
+            scope, LOGIN, scope.cloud.placement("login"), pod,
+            labels={pods.SLURM_NODE_LABEL: "true"}, stays=True, knows_users=True,
+        )  # fmt: skip
+        return workloads.stateful_set(
             name,
-            scope.metadata_of_slurm(COMPONENT, COMPONENT),
-            scope.label_selector(COMPONENT),
-            pod_template(scope, labels, scope.cloud.placement("login"), with_sssd(scope, pod, image), stays=True),
+            scope.metadata_of_slurm(LOGIN, LOGIN),
+            scope.label_selector(LOGIN),
+            template,
             self._child.merge(waits(FILLING)),
             replicas=args.login.size,
         )
 
 
-def _limits(args: LoginArgs) -> dict[str, str]:
-    limits = login_limits(args.login.user_limits)
-    return {"USER_LIMITS": limits} if limits else {}
-
-
 def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
+    limits = login_limits(args.login.user_limits)
     return k8s.core.v1.ContainerArgs(
         name="sshd",
         image=args.scope.image("login"),
-        command=[f"{LIBEXEC}/sshd"],
-        env=env(
+        command=[f"{pods.LIBEXEC}/sshd"],
+        env=pods.env(
             JAIL=JAIL_DIR,
-            **_limits(args),
+            **({"USER_LIMITS": limits} if limits else {}),
             **args.jail.env,
             **mounts_env(args.mounts, in_jail=True, shared=args.jail.shared()),
         ),
-        ports=[k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT)],
-        readiness_probe=tcp_probe(SSH_PORT, period=10),
-        startup_probe=starting(tcp_probe(SSH_PORT, period=10)),
-        security_context=into_jail("sshd"),
+        **pods.serving("ssh", SSH_PORT, pods.tcp_probe(SSH_PORT, period=10)),
+        security_context=pods.into_jail("sshd"),
         volume_mounts=[
-            munge_mount(),
+            pods.munge_mount(),
             *args.jail.mounts(),
             *container_mounts(args.mounts, in_jail=True),
-            mount("host-keys", "/secrets/ssh", read_only=True),
-            mount("run", "/run/slurm"),
-            mount("tmp", "/tmp"),
+            volumes.mount("host-keys", "/secrets/ssh", read_only=True),
+            volumes.mount("run", "/run/slurm"),
+            volumes.mount("tmp", "/tmp"),
         ],
-        resources=resources(
+        resources=pods.resources(
             cpu=args.login.cpu,
             memory=args.login.memory,
             memory_limit=args.login.most_memory,
-            disk=disk_for(args.login.tmp),
+            disk=pods.disk_for(args.login.tmp),
         ),
     )
 
@@ -164,8 +134,8 @@ def _sackd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="sackd",
         image=args.scope.image("login"),
-        command=program("sackd"),
-        env=env(CONTROLLER=CONTROLLER_ADDRESS),
-        volume_mounts=[munge_mount(), mount("run", "/run/slurm")],
-        resources=resources(cpu="5m", memory="16Mi", memory_limit="128Mi"),
+        command=pods.program("sackd"),
+        env=pods.env(CONTROLLER=pods.CONTROLLER_ADDRESS),
+        volume_mounts=[pods.munge_mount(), volumes.mount("run", "/run/slurm")],
+        resources=pods.resources(cpu="5m", memory="16Mi", memory_limit="128Mi"),
     )

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.kit.context import STARTING, Scope, waits
-from components.kit.jobs import named_by_content
-from components.kit.volumes import data_volume
-from components.kit.workload import (
-    claim_volume,
-    config_volume,
-    mount,
-    pod_template,
-    resources,
-    secret_volume,
-    service_port,
-    starting,
-    stateful_set,
-)
-from config.cluster import ClusterConfig
+from components.kit import pods, volumes, workloads
+from components.kit.context import STARTING, ClusterArgs, waits
 from slurm.content_names import content_name
 from slurm.names import ALERTMANAGER, ALERTMANAGER_PORT, PROMETHEUS, PROMETHEUS_PORT
 from slurm.prometheus import (
@@ -50,14 +36,6 @@ _QUESTIONS = ("--query.max-samples=10000000", "--query.max-concurrency=8", "--qu
 and eight at once. Prometheus' own are 50 million samples, 20 at once, and two minutes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MonitoringArgs:
-    """Inputs of `Monitoring`."""
-
-    scope: Scope
-    config: ClusterConfig
-
-
 class Monitoring(pulumi.ComponentResource):
     """A StatefulSet of one pod with both, its claim, and a Service for each.
 
@@ -66,13 +44,13 @@ class Monitoring(pulumi.ComponentResource):
     in place, and Prometheus follows it.
     """
 
-    def __init__(self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Monitoring", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
         self._name, self._scope, self._config = name, args.scope, args.config
         monitoring = args.config.monitoring
         self._secret = monitoring.alertmanager_secret
-        self._claim = data_volume(
+        self._claim = volumes.data_volume(
             f"{name}-data", args.scope, DATA_CLAIM, PROMETHEUS,
             size=monitoring.storage, storage_class=monitoring.storage_class, shared=False, opts=self._child,
         ).claim  # fmt: skip
@@ -83,8 +61,12 @@ class Monitoring(pulumi.ComponentResource):
             data={TARGETS_FILE: targets_file(args.config)},
             opts=self._child,
         )
-        self._create_service(PROMETHEUS, PROMETHEUS_PORT)
-        self._create_service(ALERTMANAGER, ALERTMANAGER_PORT)
+        for service, port in ((PROMETHEUS, PROMETHEUS_PORT), (ALERTMANAGER, ALERTMANAGER_PORT)):
+            # One of the two that is not ready is no reason to cut off the other.
+            ports = {"http": port}
+            workloads.service(
+                f"{name}-{service}", args.scope, PROMETHEUS, ports, self._child, called=service, unready=True
+            )
         self._create_stateful_set()
         self.register_outputs({})
 
@@ -97,29 +79,15 @@ class Monitoring(pulumi.ComponentResource):
             metadata=self._scope.metadata(content_name(PROMETHEUS, files), PROMETHEUS),
             data=files,
             immutable=True,
-            opts=named_by_content(self._child),
-        )
-
-    def _create_service(self, service: str, port: int) -> None:
-        k8s.core.v1.Service(
-            f"{self._name}-{service}",
-            metadata=self._scope.metadata(service, PROMETHEUS),
-            spec=k8s.core.v1.ServiceSpecArgs(
-                type="ClusterIP",
-                selector=self._scope.selector(PROMETHEUS),
-                # One of the two is no reason to cut off the other.
-                publish_not_ready_addresses=True,
-                ports=[service_port("http", port)],
-            ),
-            opts=self._child,
+            opts=workloads.named_by_content(self._child),
         )
 
     def _create_stateful_set(self) -> None:
         scope, files = self._scope, self._files.metadata.name
         whom = (
-            config_volume(ALERTMANAGER, files, only=[ALERTMANAGER_FILE])
+            volumes.config_volume(ALERTMANAGER, files, only=[ALERTMANAGER_FILE])
             if self._secret is None
-            else secret_volume(ALERTMANAGER, self._secret, mode=0o444)
+            else volumes.secret_volume(ALERTMANAGER, self._secret, mode=0o444)
         )
         pod = k8s.core.v1.PodSpecArgs(
             termination_grace_period_seconds=60,
@@ -127,17 +95,17 @@ class Monitoring(pulumi.ComponentResource):
             init_containers=[self._own_data()],
             containers=[self._prometheus(), self._alertmanager()],
             volumes=[
-                claim_volume("data", self._claim.metadata.name),
-                config_volume("config", files),
-                config_volume("targets", self._targets.metadata.name),
+                volumes.claim_volume("data", self._claim.metadata.name),
+                volumes.config_volume("config", files),
+                volumes.config_volume("targets", self._targets.metadata.name),
                 whom,
             ],
         )
-        stateful_set(
+        workloads.stateful_set(
             self._name,
             scope.metadata(PROMETHEUS, PROMETHEUS),
             scope.label_selector(PROMETHEUS),
-            pod_template(scope, scope.labels(PROMETHEUS), scope.cloud.placement("system"), pod),
+            pods.pod_template(scope, PROMETHEUS, scope.cloud.placement("system"), pod),
             self._child.merge(waits(STARTING)),
         )
 
@@ -147,8 +115,8 @@ class Monitoring(pulumi.ComponentResource):
             name="own-data",
             image=self._scope.image("monitoring"),
             command=["/usr/bin/chown", f"{UID}:{UID}", _DATA],
-            volume_mounts=[mount("data", _DATA)],
-            resources=resources(cpu="5m", memory="16Mi"),
+            volume_mounts=[volumes.mount("data", _DATA)],
+            resources=pods.resources(cpu="5m", memory="16Mi"),
             termination_message_policy="FallbackToLogsOnError",
         )
 
@@ -167,11 +135,11 @@ class Monitoring(pulumi.ComponentResource):
                 *_QUESTIONS,
             ],
             volume_mounts=[
-                mount("data", _DATA),
-                mount("config", CONFIG_DIR, read_only=True),
-                mount("targets", TARGETS_DIR, read_only=True),
+                volumes.mount("data", _DATA),
+                volumes.mount("config", CONFIG_DIR, read_only=True),
+                volumes.mount("targets", TARGETS_DIR, read_only=True),
             ],
-            resources=resources(cpu="50m", memory="256Mi", memory_limit="8Gi"),
+            resources=pods.resources(cpu="50m", memory="256Mi", memory_limit="8Gi"),
             **_serving(PROMETHEUS_PORT),
         )
 
@@ -187,20 +155,16 @@ class Monitoring(pulumi.ComponentResource):
                 # There is no other one to agree with.
                 "--cluster.listen-address=",
             ],
-            volume_mounts=[mount("data", _DATA), mount(ALERTMANAGER, ALERTMANAGER_DIR, read_only=True)],
-            resources=resources(cpu="10m", memory="32Mi", memory_limit="1Gi"),
+            volume_mounts=[volumes.mount("data", _DATA), volumes.mount(ALERTMANAGER, ALERTMANAGER_DIR, read_only=True)],
+            resources=pods.resources(cpu="10m", memory="32Mi", memory_limit="1Gi"),
             **_serving(ALERTMANAGER_PORT),
         )
 
 
 def _serving(port: int) -> dict[str, Any]:
     """What a container has that answers on a port. A configuration that it refuses is what a failed update shows."""
-    ready = k8s.core.v1.HTTPGetActionArgs(port=port, path="/-/ready")
-    probe = k8s.core.v1.ProbeArgs(http_get=ready, period_seconds=10, timeout_seconds=5, failure_threshold=3)
     return {
-        "security_context": k8s.core.v1.SecurityContextArgs(run_as_user=UID, run_as_group=UID, run_as_non_root=True),
-        "ports": [k8s.core.v1.ContainerPortArgs(name=f"port-{port}", container_port=port)],
-        "readiness_probe": probe,
-        "startup_probe": starting(probe),
+        "security_context": pods.runs_as(UID),
+        **pods.serving(f"port-{port}", port, pods.http_probe("/-/ready", port, period=10, timeout=5)),
         "termination_message_policy": "FallbackToLogsOnError",
     }

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.kit import volumes
 from components.kit.context import Scope
-from components.kit.volumes import data_volume
-from components.kit.workload import claim_volume, mount
 from config.sections.storage import Mount as MountConfig
 
 DIRECTORY = "/mounts"
@@ -40,7 +39,7 @@ class Mount(pulumi.ComponentResource):
         self.path = args.mount.path
         self.source = f"{DIRECTORY}/{args.name}"
         mount, child = args.mount, pulumi.ResourceOptions(parent=self)
-        self._volume = data_volume(
+        self._volume = volumes.data_volume(
             f"{name}-claim", args.scope, self.name, "mount",
             size=mount.size, storage_class=mount.storage_class, shared=True, opts=child,
         )  # fmt: skip
@@ -55,12 +54,12 @@ class Mount(pulumi.ComponentResource):
 
 def mount_volumes(mounts: Sequence[Mount]) -> list[k8s.core.v1.VolumeArgs]:
     """The volumes of a pod."""
-    return [claim_volume(each.name, each.claim.metadata.name) for each in mounts]
+    return [volumes.claim_volume(each.name, each.claim.metadata.name) for each in mounts]
 
 
 def container_mounts(mounts: Sequence[Mount], *, in_jail: bool) -> list[k8s.core.v1.VolumeMountArgs]:
     """The volumes in a container: beside the jail, or at the users' own paths where there is no jail."""
-    return [mount(each.name, each.source if in_jail else each.path) for each in mounts]
+    return [volumes.mount(each.name, each.source if in_jail else each.path) for each in mounts]
 
 
 def mounts_env(mounts: Sequence[Mount], *, in_jail: bool, shared: Sequence[Mapping[str, str]] = ()) -> dict[str, str]:

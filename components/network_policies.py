@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.kit.context import Scope
-from components.kit.workload import SLURM_NODE_LABEL
-from config.cluster import ClusterConfig
+from components.kit import pods
+from components.kit.context import ClusterArgs
 from config.sections.rest import Rest
 from slurm.names import KUBE_STATE, LOGIN, REST, REST_PORT, SSH_PORT, WORKER
 from slurm.network import API_PORTS, DNS_PORTS, FREE, NODES, Destination, Link, links, outside, scraped
@@ -24,14 +22,6 @@ _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """Label that Kubernetes gives each namespace."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NetworkPoliciesArgs:
-    """Inputs of `NetworkPolicies`."""
-
-    scope: Scope
-    config: ClusterConfig
-
-
 class NetworkPolicies(pulumi.ComponentResource):
     """Nothing may connect to the cluster's pods, and they to nothing, but what slurm/network.py lists.
 
@@ -39,7 +29,7 @@ class NetworkPolicies(pulumi.ComponentResource):
     connections.
     """
 
-    def __init__(self, name: str, args: NetworkPoliciesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:NetworkPolicies", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
         self._name = name
@@ -71,7 +61,7 @@ class NetworkPolicies(pulumi.ComponentResource):
 
     def _selector(self, component: str) -> k8s.meta.v1.LabelSelectorArgs:
         if component == NODES:
-            return k8s.meta.v1.LabelSelectorArgs(match_labels={SLURM_NODE_LABEL: "true"})
+            return k8s.meta.v1.LabelSelectorArgs(match_labels={pods.SLURM_NODE_LABEL: "true"})
         return self._scope.label_selector(component)
 
     def _peers(self, components: Iterable[str]) -> list[Peer]:

@@ -9,8 +9,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
+from components.kit import pods, volumes, workloads
 from components.kit.context import STARTING, Scope, waits
-from components.kit.workload import empty_dir, mount, pod_template, resources, service_port, starting, tcp_probe
 from slurm.dashboards.boards import MACHINE_INFO
 from slurm.names import NODE_EXPORTER, NODE_EXPORTER_PORT
 
@@ -53,7 +53,7 @@ class NodeExporter(pulumi.ComponentResource):
             spec=k8s.core.v1.ServiceSpecArgs(
                 cluster_ip="None",
                 selector=scope.selector(NODE_EXPORTER),
-                ports=[service_port("metrics", NODE_EXPORTER_PORT)],
+                ports=[workloads.service_port("metrics", NODE_EXPORTER_PORT)],
             ),
             opts=child,
         )
@@ -61,11 +61,14 @@ class NodeExporter(pulumi.ComponentResource):
             termination_grace_period_seconds=5,
             affinity=_affinity([placement.node_selector for placement in args.placements]),
             containers=[_container(scope)],
-            volumes=[_machines_own("proc"), _machines_own("sys"), empty_dir("told", medium="Memory", size_limit="1Mi")],
+            volumes=[
+                volumes.host_directory("proc", "/proc"),
+                volumes.host_directory("sys", "/sys"),
+                volumes.memory_dir("told", size_limit="1Mi"),
+            ],
         )
         tolerations = dict.fromkeys(one for placement in args.placements for one in placement.tolerations)
-        placement = Placement(tolerations=tuple(tolerations))
-        template = pod_template(scope, scope.labels(NODE_EXPORTER), placement, pod)
+        template = pods.pod_template(scope, NODE_EXPORTER, Placement(tolerations=tuple(tolerations)), pod)
         # The kernel maps no ids in a machine's /proc and /sys; this user is nobody on the machine anyway.
         pod.host_users = None
         k8s.apps.v1.DaemonSet(
@@ -96,15 +99,7 @@ def _affinity(selectors: Sequence[Mapping[str, str]]) -> k8s.core.v1.AffinityArg
     )
 
 
-def _machines_own(name: str) -> k8s.core.v1.VolumeArgs:
-    source = k8s.core.v1.HostPathVolumeSourceArgs(path=f"/{name}", type="Directory")
-    return k8s.core.v1.VolumeArgs(name=name, host_path=source)
-
-
 def _container(scope: Scope) -> k8s.core.v1.ContainerArgs:
-    field = k8s.core.v1.ObjectFieldSelectorArgs(field_path="spec.nodeName")
-    machine = k8s.core.v1.EnvVarArgs(name="MACHINE", value_from=k8s.core.v1.EnvVarSourceArgs(field_ref=field))
-    probe = tcp_probe(NODE_EXPORTER_PORT, period=30)
     return k8s.core.v1.ContainerArgs(
         name=NODE_EXPORTER,
         image=scope.image("monitoring"),
@@ -118,16 +113,14 @@ def _container(scope: Scope) -> k8s.core.v1.ContainerArgs:
             "--web.disable-exporter-metrics",
             f"--web.listen-address=:{NODE_EXPORTER_PORT}",
         ],
-        env=[machine],
-        ports=[k8s.core.v1.ContainerPortArgs(name="metrics", container_port=NODE_EXPORTER_PORT)],
-        security_context=k8s.core.v1.SecurityContextArgs(run_as_user=UID, run_as_group=UID, run_as_non_root=True),
-        readiness_probe=probe,
-        startup_probe=starting(probe),
+        env=[pods.field_env("MACHINE", "spec.nodeName")],
+        security_context=pods.runs_as(UID),
+        **pods.serving("metrics", NODE_EXPORTER_PORT, pods.tcp_probe(NODE_EXPORTER_PORT, period=30)),
         volume_mounts=[
-            mount("proc", "/machine/proc", read_only=True),
-            mount("sys", "/machine/sys", read_only=True),
-            mount("told", _TOLD),
+            volumes.mount("proc", "/machine/proc", read_only=True),
+            volumes.mount("sys", "/machine/sys", read_only=True),
+            volumes.mount("told", _TOLD),
         ],
-        resources=resources(cpu="5m", memory="16Mi", memory_limit="128Mi"),
+        resources=pods.resources(cpu="5m", memory="16Mi", memory_limit="128Mi"),
         termination_message_policy="FallbackToLogsOnError",
     )

@@ -10,18 +10,8 @@ import pulumi_kubernetes as k8s
 
 from components.accounting import Accounting
 from components.configuration import Configuration
+from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
-from components.kit.jobs import create_job, job_spec, named_by_content
-from components.kit.workload import (
-    LIBEXEC,
-    config_volume,
-    env,
-    mount,
-    munge_mount,
-    munge_sidecar,
-    munge_volumes,
-    resources,
-)
 from components.secrets import Secrets
 from components.users import Users
 from slurm.content_names import content_name
@@ -69,35 +59,35 @@ class Policy(pulumi.ComponentResource):
             metadata=args.scope.metadata(content_name(COMPONENT, args.document), COMPONENT),
             data={POLICY_FILE: args.document},
             immutable=True,
-            opts=named_by_content(self._child),
+            opts=workloads.named_by_content(self._child),
         )
         self.job = self._create_job(name, args)
         self.register_outputs({"document": self.document.metadata})
 
     def _create_job(self, name: str, args: PolicyArgs) -> k8s.batch.v1.Job:
         image = args.scope.image("accounting")  # it has the program
-        return create_job(
+        return workloads.create_job(
             f"{name}-job",
             args.scope.metadata(COMPONENT, COMPONENT),
-            job_spec(
+            workloads.job_spec(
                 args.scope,
                 COMPONENT,
                 args.scope.cloud.placement("system"),
                 k8s.core.v1.ContainerArgs(
                     name=COMPONENT,
                     image=image,
-                    command=[f"{LIBEXEC}/policy", f"/config/policy/{POLICY_FILE}"],
-                    env=env(**args.environment),
-                    volume_mounts=[munge_mount(), mount("policy", "/config/policy", read_only=True)],
-                    resources=resources(cpu="50m", memory="64Mi"),
+                    command=[f"{pods.LIBEXEC}/policy", f"/config/policy/{POLICY_FILE}"],
+                    env=pods.env(**args.environment),
+                    volume_mounts=[pods.munge_mount(), volumes.mount("policy", "/config/policy", read_only=True)],
+                    resources=pods.resources(cpu="50m", memory="64Mi"),
                 ),
                 [
-                    *munge_volumes(args.secrets.munge.metadata.name),
+                    *pods.munge_volumes(args.secrets.munge.metadata.name),
                     *args.accounting.database_volumes,
-                    config_volume("policy", self.document.metadata.name),
+                    volumes.config_volume("policy", self.document.metadata.name),
                     args.configuration.volume,
                 ],
-                sidecars=[munge_sidecar(image)],
+                sidecars=[pods.munge_sidecar(image)],
                 before=[args.configuration.waiting_container(), self._check_database(args)],
                 deadline=DEADLINE,
             ),
@@ -112,7 +102,7 @@ class Policy(pulumi.ComponentResource):
         return k8s.core.v1.ContainerArgs(
             name="check-database",
             image=args.scope.image("accounting"),
-            command=[f"{LIBEXEC}/check-database", "--wait", str(DATABASE_WAIT)],
+            command=[f"{pods.LIBEXEC}/check-database", "--wait", str(DATABASE_WAIT)],
             volume_mounts=args.accounting.database_mounts,
-            resources=resources(cpu="10m", memory="32Mi"),
+            resources=pods.resources(cpu="10m", memory="32Mi"),
         )

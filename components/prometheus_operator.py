@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 
-from components.kit.context import Scope
-from config.cluster import ClusterConfig
+from components.kit.context import ClusterArgs
 from slurm.monitoring import slurmctld_gives_figures
 from slurm.names import CONTROLLER, EXPORTER, WORKER
 from slurm.prometheus_operator import API, Spec, exporter_monitor, jobs_monitor, rules, slurmctld_monitor
 
 _COMPONENT = "monitoring"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrometheusOperatorArgs:
-    """Inputs of `PrometheusOperator`."""
-
-    scope: Scope
-    config: ClusterConfig
-    labels: Mapping[str, str]
-    """By which the Prometheus selects these objects."""
 
 
 class PrometheusOperator(pulumi.ComponentResource):
@@ -33,7 +19,7 @@ class PrometheusOperator(pulumi.ComponentResource):
     The operator and its API are somebody else's, and must be there before.
     """
 
-    def __init__(self, name: str, args: PrometheusOperatorArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:PrometheusOperator", name, None, opts)
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
@@ -47,7 +33,10 @@ class PrometheusOperator(pulumi.ComponentResource):
 
     def _create(self, kind: str, name: str, spec: Spec) -> None:
         metadata = self._args.scope.metadata(name, _COMPONENT)
-        metadata.labels = {**self._args.scope.labels(_COMPONENT), **self._args.labels}
+        existing = self._args.config.monitoring.existing
+        assert existing is not None
+        # By which the Prometheus selects these objects.
+        metadata.labels = {**self._args.scope.labels(_COMPONENT), **existing.labels}
         CustomResource(
             f"{self._name}-{kind.lower()}-{name}",
             api_version=API,

@@ -11,22 +11,9 @@ import pulumi_kubernetes as k8s
 from pulumi_kubernetes.apiextensions import CustomResource
 
 from components.configuration import Configuration
-from components.kit.context import STARTING, Scope, waits
-from components.kit.workload import (
-    disruption_budget,
-    empty_dir,
-    env,
-    mount,
-    pod_template,
-    program,
-    resources,
-    secret_volume,
-    service_port,
-    spread,
-    starting,
-)
+from components.kit import pods, volumes, workloads
+from components.kit.context import Scope
 from components.secrets import Secrets
-from components.sssd import with_sssd
 from config.sections.rest import Rest as RestConfig
 from slurm.certificates import authority_certificate, certificate_names, is_address, server_certificate
 from slurm.names import PROMETHEUS, PROMETHEUS_PORT, REST, REST_PORT
@@ -91,11 +78,11 @@ class Rest(pulumi.ComponentResource):
         super().__init__("slurmstack:index:Rest", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
         self.authority = None
-        self.certificate = secret = self._create_certificate(name, args)
+        self.certificate = self._create_certificate(name, args)
         self.service = self._create_service(name, args)
-        self.deployment = self._create_deployment(name, args, secret)
+        self.deployment = self._create_deployment(name, args)
         if args.rest.size > 1:
-            disruption_budget(name, args.scope, REST, self._child)
+            workloads.disruption_budget(name, args.scope, REST, self._child)
         self.url = self.service.metadata.apply(lambda made: f"https://{made.name}.{made.namespace}.svc:{REST_PORT}")
         self.register_outputs({"service": self.service.metadata})
 
@@ -150,10 +137,9 @@ class Rest(pulumi.ComponentResource):
 
     def _create_service(self, name: str, args: RestArgs) -> k8s.core.v1.Service:
         rest = args.rest
-        outside = rest.service_type != "ClusterIP"
         metadata = args.scope.metadata(REST, REST)
         metadata.annotations = dict(rest.annotations) or None
-        balancer = rest.service_type == "LoadBalancer"
+        balancer, outside = rest.service_type == "LoadBalancer", rest.service_type != "ClusterIP"
         return k8s.core.v1.Service(
             f"{name}-service",
             metadata=metadata,
@@ -163,46 +149,34 @@ class Rest(pulumi.ComponentResource):
                 load_balancer_source_ranges=(list(rest.source_ranges) or None) if balancer else None,
                 # The network policy compares the client's own address, which another node would replace by its own.
                 external_traffic_policy="Local" if outside and rest.source_ranges else None,
-                ports=[service_port("https", REST_PORT, node_port=rest.node_port)],
+                ports=[workloads.service_port("https", REST_PORT, node_port=rest.node_port)],
             ),
             opts=self._child,
         )
 
-    def _create_deployment(self, name: str, args: RestArgs, secret: pulumi.Input[str]) -> k8s.apps.v1.Deployment:
+    def _create_deployment(self, name: str, args: RestArgs) -> k8s.apps.v1.Deployment:
         scope = args.scope
         pod = k8s.core.v1.PodSpecArgs(
             termination_grace_period_seconds=GRACE_SECONDS,
-            topology_spread_constraints=spread(scope.label_selector(REST)),
+            topology_spread_constraints=workloads.spread(scope.label_selector(REST)),
             security_context=k8s.core.v1.PodSecurityContextArgs(
-                run_as_user=UID,
-                run_as_group=UID,
-                run_as_non_root=True,
-                fs_group=UID,
+                run_as_user=UID, run_as_group=UID, run_as_non_root=True, fs_group=UID
             ),
             # As sidecars they start before nginx and end after it: the last requests still find them.
             init_containers=[_slurmrestd(args), *([_dashboard(args)] if args.dashboard else [])],
             containers=[_proxy(args)],
             volumes=[
                 args.configuration.files_as("config"),
-                secret_volume("tls", secret, mode=0o440),
-                empty_dir("run", medium="Memory", size_limit="64Mi"),
-                empty_dir("nginx", medium="Memory", size_limit="2Gi"),
+                volumes.secret_volume("tls", self.certificate, mode=0o440),
+                volumes.memory_dir("run"),
+                volumes.memory_dir("nginx", size_limit="2Gi"),
             ],
         )
-        pod = with_sssd(scope, pod, scope.image("rest"))
-        return k8s.apps.v1.Deployment(
-            f"{name}-pods",
-            metadata=scope.metadata(REST, REST),
-            spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=args.rest.size,
-                strategy=k8s.apps.v1.DeploymentStrategyArgs(
-                    type="RollingUpdate",
-                    rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(max_unavailable=0, max_surge=1),
-                ),
-                selector=scope.label_selector(REST),
-                template=pod_template(scope, scope.labels(REST), scope.cloud.placement("system"), pod),
-            ),
-            opts=self._child.merge(waits(STARTING)),
+        template = pods.pod_template(scope, REST, scope.cloud.placement("system"), pod, knows_users=True)
+        rolling = k8s.apps.v1.RollingUpdateDeploymentArgs(max_unavailable=0, max_surge=1)
+        strategy = k8s.apps.v1.DeploymentStrategyArgs(type="RollingUpdate", rolling_update=rolling)
+        return workloads.deployment(
+            name, scope, REST, template, self._child, replicas=args.rest.size, strategy=strategy
         )
 
 
@@ -210,11 +184,14 @@ def _slurmrestd(args: RestArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="slurmrestd",
         image=args.scope.image("rest"),
-        command=program("slurmrestd"),
+        command=pods.program("slurmrestd"),
         restart_policy="Always",
-        env=env(THREADS="8", MAX_CONNECTIONS="124"),
-        volume_mounts=[mount("config", "/config/slurm", read_only=True), mount("run", "/run/slurmstack")],
-        resources=resources(cpu=args.rest.cpu, memory=args.rest.memory),
+        env=pods.env(THREADS="8", MAX_CONNECTIONS="124"),
+        volume_mounts=[
+            volumes.mount("config", "/config/slurm", read_only=True),
+            volumes.mount("run", "/run/slurmstack"),
+        ],
+        resources=pods.resources(cpu=args.rest.cpu, memory=args.rest.memory),
     )
 
 
@@ -223,29 +200,29 @@ def _dashboard(args: RestArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="dashboard",
         image=args.scope.image("rest"),
-        command=program("dashboard"),
+        command=pods.program("dashboard"),
         restart_policy="Always",
-        env=env(**plots) or None,
-        volume_mounts=[mount("config", "/config/slurm", read_only=True), mount("run", "/run/slurmstack")],
-        resources=resources(cpu="20m", memory="64Mi", memory_limit=DASHBOARD_MEMORY),
+        env=pods.env(**plots) or None,
+        volume_mounts=[
+            volumes.mount("config", "/config/slurm", read_only=True),
+            volumes.mount("run", "/run/slurmstack"),
+        ],
+        resources=pods.resources(cpu="20m", memory="64Mi", memory_limit=DASHBOARD_MEMORY),
     )
 
 
 def _proxy(args: RestArgs) -> k8s.core.v1.ContainerArgs:
-    healthz = k8s.core.v1.HTTPGetActionArgs(scheme="HTTPS", port=REST_PORT, path="/healthz")
-    probe = k8s.core.v1.ProbeArgs(http_get=healthz, period_seconds=10, timeout_seconds=5, failure_threshold=2)
+    answers = pods.http_probe("/healthz", REST_PORT, scheme="HTTPS", period=10, timeout=5, failures=2)
     return k8s.core.v1.ContainerArgs(
         name="proxy",
         image=args.scope.image("rest"),
-        command=program("rest-proxy"),
-        env=env(DASHBOARD="yes") if args.dashboard else None,
-        ports=[k8s.core.v1.ContainerPortArgs(name="https", container_port=REST_PORT)],
-        readiness_probe=probe,
-        startup_probe=starting(probe),
+        command=pods.program("rest-proxy"),
+        env=pods.env(DASHBOARD="yes") if args.dashboard else None,
+        **pods.serving("https", REST_PORT, answers),
         volume_mounts=[
-            mount("tls", "/secrets/tls", read_only=True),
-            mount("run", "/run/slurmstack"),
-            mount("nginx", "/run/nginx"),
+            volumes.mount("tls", "/secrets/tls", read_only=True),
+            volumes.mount("run", "/run/slurmstack"),
+            volumes.mount("nginx", "/run/nginx"),
         ],
-        resources=resources(cpu="20m", memory="32Mi"),
+        resources=pods.resources(cpu="20m", memory="32Mi"),
     )

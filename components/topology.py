@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.kit import rbac
 from components.kit.context import Scope, apart, children_of
-from components.kit.rbac import allow, allow_everywhere, rule
 from slurm.names import CONTROLLER
 
 COMPONENT = "topology"
@@ -32,6 +32,8 @@ class Topology(pulumi.ComponentResource):
     def __init__(self, name: str, args: TopologyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Topology", name, None, apart(opts))
         metadata = args.scope.metadata(f"{CONTROLLER}-topology", COMPONENT)
-        allow(name, metadata, args.account, [rule("pods", "list", "watch")], children_of(self, opts))
-        allow_everywhere(name, args.scope, COMPONENT, args.account, [rule("nodes", "list", "watch")], parent=self)
+        rbac.allow(name, metadata, args.account, [rbac.rule("pods", "list", "watch")], children_of(self, opts))
+        rbac.allow_everywhere(
+            name, args.scope, COMPONENT, args.account, [rbac.rule("nodes", "list", "watch")], parent=self
+        )
         self.register_outputs({})

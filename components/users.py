@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
-from components.kit.jail_volume import JailVolume
-from components.kit.jobs import create_job, job_spec, named_by_content
-from components.kit.workload import LIBEXEC, config_volume, env, mount, resources
+from components.kit.volumes import JailVolume
 from slurm.content_names import content_name
 
 USERS_FILE = "users.json"
@@ -48,13 +47,15 @@ class Users(pulumi.ComponentResource):
             metadata=args.scope.metadata(object_name, "users"),
             data={USERS_FILE: document},
             immutable=True,
-            opts=named_by_content(self._child),
+            opts=workloads.named_by_content(self._child),
         )
         self._args = args
-        self.job = create_job(
+        self.job = workloads.create_job(
             f"{name}-job",
             args.scope.metadata("users", "users"),
-            job_spec(args.scope, "users", args.scope.cloud.placement("system"), self.container(), self.volumes()),
+            workloads.job_spec(
+                args.scope, "users", args.scope.cloud.placement("system"), self.container(), self.volumes()
+            ),
             self._child,
         )
         self.register_outputs({"accounts": self.accounts.metadata})
@@ -65,15 +66,15 @@ class Users(pulumi.ComponentResource):
         return k8s.core.v1.ContainerArgs(
             name="users",
             image=self._args.scope.image("jail"),
-            command=[f"{LIBEXEC}/users", f"/config/users/{USERS_FILE}"],
-            env=env(**jail.env) or None,
-            volume_mounts=[jail.whole(), *jail.of_homes(), mount("users", "/config/users", read_only=True)],
-            resources=resources(cpu="50m", memory="32Mi"),
+            command=[f"{pods.LIBEXEC}/users", f"/config/users/{USERS_FILE}"],
+            env=pods.env(**jail.env) or None,
+            volume_mounts=[jail.whole(), *jail.of_homes(), volumes.mount("users", "/config/users", read_only=True)],
+            resources=pods.resources(cpu="50m", memory="32Mi"),
         )
 
     def volumes(self) -> list[k8s.core.v1.VolumeArgs]:
         """Those of its pod."""
         return [
             *self._args.jail.volumes(),
-            config_volume("users", self.accounts.metadata.name),
+            volumes.config_volume("users", self.accounts.metadata.name),
         ]

@@ -12,32 +12,11 @@ import pulumi_kubernetes as k8s
 from components.clouds.base import Placement
 from components.configuration import Configuration
 from components.health import Health
+from components.kit import pods, volumes, workloads
 from components.kit.context import Scope, apart
-from components.kit.jail_volume import JailVolume
-from components.kit.workload import (
-    CONTROLLER_ADDRESS,
-    LIBEXEC,
-    SLURM_NODE_LABEL,
-    SMALL,
-    STAY_UNTIL_NOTICE,
-    config_volume,
-    disk_for,
-    empty_dir,
-    env,
-    into_jail,
-    mount,
-    munge_mount,
-    munge_sidecar,
-    munge_volumes,
-    pod_template,
-    resources,
-    spread,
-    stateful_set,
-)
+from components.kit.volumes import JailVolume
 from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
-from components.scratch import scratch_env, temporary_mount, temporary_volume
 from components.secrets import Secrets
-from components.sssd import with_sssd
 from config.base import parse_cpus
 from config.sections.gpus import Gpus
 from config.sections.rolling import Rolling
@@ -62,9 +41,12 @@ DRIVER_CAPABILITIES = "compute,utility,video"
 """What the GPU runtime brings into the container: CUDA and OpenCL, nvidia-smi and NVML, video codecs. Its own default
 has changed with its versions."""
 
-
 JOB_FILES = "/run/slurmstack/gpu-jobs"
 """In the pod and on the machine (images/common/gpu_jobs.py)."""
+
+_CLAIM, _DISK = "scratch", "disk"
+"""Names of the volume of a pool's scratch. One name for both would not do: server-side apply may leave of the old kind
+what Kubernetes itself has added to it, and a volume of two kinds is refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,43 +98,36 @@ class WorkerPool(pulumi.ComponentResource):
             depends_on=[*args.placement.machines],
             custom_timeouts=pulumi.CustomTimeouts(delete=f"{args.pool.drain_timeout + 2 * GRACE_SECONDS}s"),
         )
-        made = self._create_template(name, args) if args.pool.is_elastic else self._create_stateful_set(name, args)
+        made = self._create(name, args)
         self.register_outputs({"elastic" if args.pool.is_elastic else "stateful_set": made.metadata})
 
-    def _create_stateful_set(self, name: str, args: WorkerPoolArgs) -> k8s.apps.v1.StatefulSet:
+    def _create(self, name: str, args: WorkerPoolArgs) -> k8s.apps.v1.StatefulSet | k8s.core.v1.PodTemplate:
+        pool, template = args.pool, _template(args)
+        kind = {ELASTIC_SETTINGS: settings(args.name, pool)} if pool.is_elastic else {"pulumi.com/waitFor": NO_AWAIT}
+        # It goes at once, and its pods stay until their jobs have ended. Where machines go with it, they are deleted
+        # next, so the pods are waited for.
+        deletion = {} if args.placement.machines else {"pulumi.com/deletionPropagationPolicy": "background"}
         metadata = args.scope.metadata(args.name, WORKER, pool=args.name)
-        metadata.annotations = {"pulumi.com/waitFor": NO_AWAIT, **_rolling(args), **_deletion(args.placement)}
+        metadata.annotations = {**kind, MAX_UNAVAILABLE: str(args.rolling.max_unavailable), **deletion}
+        if pool.is_elastic:
+            return k8s.core.v1.PodTemplate(f"{name}-template", metadata=metadata, template=template, opts=self._opts)
         selector = args.scope.label_selector(WORKER, pool=args.name)
-        template = _template(args)
-        return stateful_set(name, metadata, selector, template, self._opts, replicas=args.pool.least, rolled=True)
-
-    def _create_template(self, name: str, args: WorkerPoolArgs) -> k8s.core.v1.PodTemplate:
-        metadata = args.scope.metadata(args.name, WORKER, pool=args.name)
-        told = {ELASTIC_SETTINGS: settings(args.name, args.pool), **_rolling(args)}
-        metadata.annotations = {**told, **_deletion(args.placement)}
-        return k8s.core.v1.PodTemplate(f"{name}-template", metadata=metadata, template=_template(args), opts=self._opts)
+        return workloads.stateful_set(name, metadata, selector, template, self._opts, replicas=pool.least, rolled=True)
 
 
 def _template(args: WorkerPoolArgs) -> k8s.core.v1.PodTemplateSpecArgs:
-    scope = args.scope
-    labels = {**scope.labels(WORKER, pool=args.name), SLURM_NODE_LABEL: "true"}
-    pod = with_sssd(scope, _pod(args), scope.image("worker"))
-    placement = placement_of(args.pool, args.placement)
     gives_back = args.pool.gives_back
-    noted = {**_scraped(args), **(STAY_UNTIL_NOTICE if gives_back else {})}
-    return pod_template(scope, labels, placement, pod, stays=not gives_back, annotations=noted)
-
-
-def _rolling(args: WorkerPoolArgs) -> dict[str, str]:
-    return {MAX_UNAVAILABLE: str(args.rolling.max_unavailable)}
-
-
-def _deletion(placement: Placement) -> dict[str, str]:
-    """How a pool goes: at once, and its pods stay until their jobs have ended.
-
-    Where machines go with it, they are deleted next, so the pods are waited for.
-    """
-    return {} if placement.machines else {"pulumi.com/deletionPropagationPolicy": "background"}
+    scraped = pods.scraped(JOB_METRICS_PORT) if args.job_metrics else {}
+    return pods.pod_template(
+        args.scope,
+        WORKER,
+        placement_of(args.pool, args.placement),
+        _pod(args),
+        stays=not gives_back,
+        knows_users=True,
+        labels={**args.scope.labels(WORKER, pool=args.name), pods.SLURM_NODE_LABEL: "true"},
+        annotations={**scraped, **(pods.STAY_UNTIL_NOTICE if gives_back else {})},
+    )
 
 
 def placement_of(pool: WorkerPoolConfig, cloud: Placement) -> Placement:
@@ -165,68 +140,46 @@ def placement_of(pool: WorkerPoolConfig, cloud: Placement) -> Placement:
     )
 
 
-def _scraped(args: WorkerPoolArgs) -> dict[str, str]:
-    """Annotations by which many a Prometheus finds what to read."""
-    if not args.job_metrics:
-        return {}
-    return {
-        "prometheus.io/scrape": "true",
-        "prometheus.io/port": f"{JOB_METRICS_PORT}",
-        "prometheus.io/path": "/metrics",
-    }
-
-
 def _pod(args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
     pool = args.pool
-    root = args.jail.volumes() if args.in_jail else [_users_volume(args)]
-    shm = empty_dir("shm", medium="Memory", size_limit=shared_memory(pool))
+    gpus = pool.resources.gpus
+    # Without a jail to look users up in: the declared ones, as slurmctld has them. Not by Slurm's own way, with the job
+    # (`enable_send_gids`): no user whom only the jail knows could start a job then.
+    root = args.jail.volumes() if args.in_jail else [args.configuration.files_as("users", only=FILES)]
     return k8s.core.v1.PodSpecArgs(
         # The `preStop` hook waits for jobs; the rest is for slurmd itself to end.
         termination_grace_period_seconds=pool.drain_timeout + GRACE_SECONDS,
         priority_class_name=pool.priority_class,
         dns_config=args.scope.node_dns,
-        topology_spread_constraints=spread(args.scope.label_selector(WORKER, pool=args.name)),
-        init_containers=[munge_sidecar(args.scope.image("worker"), for_jail=True)],
+        topology_spread_constraints=workloads.spread(args.scope.label_selector(WORKER, pool=args.name)),
+        init_containers=[pods.munge_sidecar(args.scope.image("worker"), for_jail=True)],
         containers=[_slurmd(args)],
         volumes=[
-            *munge_volumes(args.secrets.munge.metadata.name),
+            *pods.munge_volumes(args.secrets.munge.metadata.name),
             *root,
             *mount_volumes(args.mounts),
-            *([] if args.health is None else [config_volume("health", args.health.settings.metadata.name)]),
-            shm,
+            *([] if args.health is None else [volumes.config_volume("health", args.health.settings.metadata.name)]),
+            volumes.memory_dir("shm", size_limit=shared_memory(pool)),
             # Users can write there too, by PMIx: kubelet would evict all jobs of the node for 4 GiB of one.
-            empty_dir("spool", size_limit=pool.tmp),
-            temporary_volume(args.scope, args.name, pool),
-            empty_dir("run", size_limit=SMALL),
-            *([_job_files()] if pool.resources.gpus.job_files else []),
+            volumes.empty_dir("spool", size_limit=pool.tmp),
+            _temporary_volume(args.scope, args.name, pool),
+            volumes.empty_dir("run", size_limit=pods.SMALL),
+            # Its exporter of GPUs' figures is in another pod, and not ours. The machine's next boot finds it empty.
+            *([volumes.host_directory("gpu-jobs", JOB_FILES, kind="DirectoryOrCreate")] if gpus.job_files else []),
         ],
     )
 
 
-def _job_files() -> k8s.core.v1.VolumeArgs:
-    """Of the machine: its exporter of GPUs' figures is in another pod, and not ours. The next boot finds it empty."""
-    source = k8s.core.v1.HostPathVolumeSourceArgs(path=JOB_FILES, type="DirectoryOrCreate")
-    return k8s.core.v1.VolumeArgs(name="gpu-jobs", host_path=source)
-
-
-def _users_volume(args: WorkerPoolArgs) -> k8s.core.v1.VolumeArgs:
-    """The declared users, as slurmctld has them, for slurmd and jobs that have no jail to look them up in.
-
-    Not by Slurm's own way, with the job (`enable_send_gids`): no user whom only the jail knows could start a job then.
-    """
-    return args.configuration.files_as("users", only=FILES)
-
-
 def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
     pool = args.pool
-    leave = k8s.core.v1.ExecActionArgs(command=[*WITHOUT_SET_UP, f"{LIBEXEC}/leave"])
+    leave = k8s.core.v1.ExecActionArgs(command=[*WITHOUT_SET_UP, f"{pods.LIBEXEC}/leave"])
     return k8s.core.v1.ContainerArgs(
         name="slurmd",
         image=args.scope.image("worker"),
-        command=[f"{LIBEXEC}/slurmd"],
+        command=[f"{pods.LIBEXEC}/slurmd"],
         env=[
-            *env(
-                CONTROLLER=CONTROLLER_ADDRESS,
+            *pods.env(
+                CONTROLLER=pods.CONTROLLER_ADDRESS,
                 POOL=args.name,
                 NODE_CONF=json.dumps(node_document(args.name, pool)),
                 JAIL=JAIL_DIR if args.in_jail else "",
@@ -238,7 +191,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
                 **mounts_env(args.mounts, in_jail=args.in_jail, shared=args.jail.shared()),
                 **_gpu_env(pool.resources.gpus),
             ),
-            *scratch_env(pool),
+            *_scratch_env(pool),
         ],
         ports=[
             k8s.core.v1.ContainerPortArgs(name="slurmd", container_port=SLURMD_PORT),
@@ -249,27 +202,68 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             ),
         ],
         lifecycle=k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=leave)),
-        readiness_probe=_has_configuration(),
+        # When it has fetched its configuration from slurmctld. Not a TCP probe: slurmd logs two errors for each
+        # connection that says nothing.
+        readiness_probe=pods.exec_probe("test", "-e", "/run/slurm/conf/slurm.conf", period=10),
         security_context=_security_context(args),
         volume_mounts=[
-            munge_mount(),
-            *(args.jail.mounts() if args.in_jail else [mount("users", EXTRAUSERS, read_only=True)]),
+            pods.munge_mount(),
+            *(args.jail.mounts() if args.in_jail else [volumes.mount("users", EXTRAUSERS, read_only=True)]),
             *container_mounts(args.mounts, in_jail=args.in_jail),
-            *([mount("health", SETTINGS_DIR, read_only=True)] if args.health is not None else []),
-            mount("shm", "/dev/shm"),
-            mount("spool", "/var/spool/slurmd"),
-            temporary_mount(args.scope, pool),
-            mount("run", "/run/slurm"),
-            *([mount("gpu-jobs", JOB_FILES)] if pool.resources.gpus.job_files else []),
+            *([volumes.mount("health", SETTINGS_DIR, read_only=True)] if args.health is not None else []),
+            volumes.mount("shm", "/dev/shm"),
+            volumes.mount("spool", "/var/spool/slurmd"),
+            _temporary_mount(args.scope, pool),
+            volumes.mount("run", "/run/slurm"),
+            *([volumes.mount("gpu-jobs", JOB_FILES)] if pool.resources.gpus.job_files else []),
         ],
-        resources=resources(
+        resources=pods.resources(
             cpu=cpu_request(args),
             memory=pool.resources.memory,
             memory_limit=pool.resources.memory,
-            disk=disk_for(pool.tmp),
+            disk=pods.disk_for(pool.tmp),
             devices={**extended_resources(pool.resources.gpus), **args.placement.devices},
         ),
     )
+
+
+def _temporary_volume(scope: Scope, name: str, pool: WorkerPoolConfig) -> k8s.core.v1.VolumeArgs:
+    """The volume of /tmp in a worker of the pool of this name; without scratch a directory of the machine's disk."""
+    scratch = pool.scratch
+    if scratch is None:
+        return volumes.empty_dir("tmp", size_limit=pool.tmp)
+    if scratch.storage_class is None:
+        assert scratch.host_path is not None
+        # Never made: where the disk is not mounted, the pod must not start on the disk below.
+        return volumes.host_directory(_DISK, scratch.host_path)
+    template = k8s.core.v1.PersistentVolumeClaimTemplateArgs(
+        metadata=k8s.meta.v1.ObjectMetaArgs(labels=scope.labels(WORKER, pool=name)),
+        spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
+            access_modes=["ReadWriteOnce"],
+            storage_class_name=scratch.storage_class,
+            resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": scratch.size}),
+        ),
+    )
+    source = k8s.core.v1.EphemeralVolumeSourceArgs(volume_claim_template=template)
+    return k8s.core.v1.VolumeArgs(name=_CLAIM, ephemeral=source)
+
+
+def _temporary_mount(scope: Scope, pool: WorkerPoolConfig) -> k8s.core.v1.VolumeMountArgs:
+    """It at /tmp. Of a directory of the machine each pod sees its own part, also beside those of other clusters."""
+    if pool.scratch is None:
+        return volumes.mount("tmp", "/tmp")
+    if pool.scratch.host_path is None:
+        return volumes.mount(_CLAIM, "/tmp")
+    return k8s.core.v1.VolumeMountArgs(name=_DISK, mount_path="/tmp", sub_path_expr=f"{scope.name}/$(POD_NAME)")
+
+
+def _scratch_env(pool: WorkerPoolConfig) -> list[k8s.core.v1.EnvVarArgs]:
+    """What the worker's programs are told of it (images/worker/scratch.py)."""
+    if pool.scratch is None:
+        return []
+    if pool.scratch.host_path is None:
+        return pods.env(SCRATCH="storage_class")
+    return [*pods.env(SCRATCH="host_path"), pods.field_env("POD_NAME", "metadata.name")]
 
 
 def _confinement(args: WorkerPoolArgs) -> dict[str, str]:
@@ -313,16 +307,7 @@ def _security_context(args: WorkerPoolArgs) -> k8s.core.v1.SecurityContextArgs:
     nvidia = args.pool.resources.gpus.count and args.pool.resources.gpus.vendor == "nvidia"
     more += ["SYSLOG"] if nvidia and args.health is not None else []
     if args.in_jail:
-        return into_jail("slurmd", *more)
+        return pods.into_jail("slurmd", *more)
     return k8s.core.v1.SecurityContextArgs(
         capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"], add=[*WITHOUT_JAIL, *more])
     )
-
-
-def _has_configuration() -> k8s.core.v1.ProbeArgs:
-    """Ready when slurmd has fetched its configuration from slurmctld.
-
-    Not a TCP probe: slurmd logs two errors for each connection that says nothing.
-    """
-    fetched = k8s.core.v1.ExecActionArgs(command=["test", "-e", "/run/slurm/conf/slurm.conf"])
-    return k8s.core.v1.ProbeArgs(exec_=fetched, period_seconds=10, failure_threshold=3)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from local.errors import LocalError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 BRIDGE = "slurmstack0"
 """The bridge on the host that joins the nodes, the control plane and the host."""

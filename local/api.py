@@ -6,13 +6,11 @@ import datetime as dt
 import http.client
 import json
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from local import paths
+from local.addresses import Addresses
 from local.errors import LocalError
-
-if TYPE_CHECKING:
-    from local.addresses import Addresses
 
 
 class ApiUnreachableError(Exception):

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local import build, files, images, paths, versions
+from local.build import Binaries
 from slurm.local_cluster import KUBE_STATE_IMAGE
 
 if TYPE_CHECKING:
-    from local.build import Binaries
     from local.buildah import Buildah
     from local.report import Report
 

@@ -12,6 +12,7 @@ import platform
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +22,6 @@ from local.errors import LocalError
 from local.shell import follow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from local.report import Report, Step
 
 _KUBERNETES_PROGRAMS = (

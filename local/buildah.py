@@ -10,17 +10,13 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from local.errors import LocalError
 from local.shell import follow
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from local.tools import Tools
+from local.tools import Tools
 
 SHARED_CACHE = Path("/var/lib/containers")
 """buildah's libraries keep what they know of compressed layers here, without a setting: each call finds ours there."""

@@ -13,7 +13,7 @@ import signal
 import time
 from pathlib import Path
 
-from local import paths, procstat
+from local import paths
 
 _MOUNT = Path("/sys/fs/cgroup")
 _TRACKING = ("pids", "freezer", "systemd")  # v1: the hierarchy in which daemons are put, the first that exists
@@ -117,7 +117,7 @@ def _living(pids: set[int]) -> set[int]:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
         with contextlib.suppress(OSError):
-            if not procstat.has_ended(Path(f"/proc/{pid}/stat").read_text()):
+            if not has_ended(Path(f"/proc/{pid}/stat").read_text()):
                 living.add(pid)
     return living
 
@@ -139,3 +139,22 @@ def remove(*relative: str) -> list[str]:
                         failed.append(f"{directory}: {error.strerror}")
                     time.sleep(0.02)
     return failed
+
+
+def _fields(stat: str) -> list[str]:
+    """Give what `/proc/PID/stat` has behind the name, which may itself have spaces and the parentheses it is in."""
+    return stat.rpartition(")")[2].split()
+
+
+def has_ended(stat: str) -> bool:
+    """Tell whether nothing is left but an entry for its parent.
+
+    A zombie with other threads is still ending: its files and ports are taken until the last of them has gone.
+    """
+    state, threads = _fields(stat)[0], int(_fields(stat)[17])
+    return state == "X" or (state == "Z" and threads <= 1)
+
+
+def start_ticks(stat: str) -> int | None:
+    """Read when it was started, in clock ticks since boot; None when it has ended."""
+    return None if has_ended(stat) else int(_fields(stat)[19])

@@ -11,6 +11,7 @@ import math
 import os
 import socket
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,10 +23,8 @@ from local import (
     configs,
     controlplane,
     files,
-    imageseed,
     imagestore,
     lock,
-    manifests,
     namespaces,
     network,
     nodes,
@@ -38,16 +37,14 @@ from local import (
     volumes,
 )
 from local import status as status_module
+from local.addresses import Addresses
 from local.api import Api, ApiUnreachableError
 from local.controlplane import Setup
 from local.errors import LocalError
+from local.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from local.addresses import Addresses
     from local.report import Report, Step
-    from local.status import Status
 
 _NODES = nodes.names(2)
 _NODES_READY_S = 120
@@ -127,7 +124,7 @@ def restart_node(name: str, report: Report) -> None:
 
 def load_archive(path: Path) -> bool:
     """Import an image archive on every node; False when all of them had it already."""
-    return bool(imagestore.load(_existing(), path))
+    return imagestore.load(_existing(), path)
 
 
 def kubectl_path() -> Path:
@@ -205,7 +202,7 @@ def _start(setup: Setup, step: Step, archive: Path) -> None:
         for name in setup.nodes:
             nodes.ensure_machine(setup, name)
         everything = [*archives.places(setup.binaries).values(), archive]
-        furnished = pool.submit(imageseed.furnish, setup, setup.nodes, everything)
+        furnished = pool.submit(imagestore.furnish, setup, setup.nodes, everything)
         api = Api(setup.addresses)
         step.progress(1, 3, "API server")
         controlplane.wait_ready(api)
@@ -220,7 +217,7 @@ def _settle(setup: Setup, step: Step) -> None:
     """Apply the cluster's own objects, and wait until nodes and DNS answer."""
     api = Api(setup.addresses)
     hosts = configs.host_names(Path("/etc/hosts").read_text())
-    objects = {"kind": "List", "items": manifests.system_objects(setup.addresses, nodes.upstream_servers(), hosts)}
+    objects = {"kind": "List", "items": configs.system_objects(setup.addresses, nodes.upstream_servers(), hosts)}
     kubectl = [str(kubectl_path()), f"--kubeconfig={paths.kubeconfig()}", f"--cache-dir={paths.cluster()}/kubectl"]
     # Server-side: an object that is as it should be is not changed.
     options = ["--server-side", "--force-conflicts", "--field-manager=slurmstack-local"]

@@ -1,19 +1,22 @@
-"""Configuration files and command lines of the Kubernetes components, as pure functions of the addresses."""
+"""Configuration files and command lines of the Kubernetes components, and the cluster's own objects: CoreDNS.
+
+Pure functions of the addresses.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+from typing import Any
 
 import yaml
 
-from local import cgroups, versions
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from local.addresses import Addresses
+from local import cgroups, paths, versions
+from local.addresses import Addresses
 
 CLUSTER_DOMAIN = "cluster.local"
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
@@ -266,3 +269,42 @@ def host_names(hosts: str) -> list[tuple[str, list[str]]]:
     """Pick the entries of `/etc/hosts` that mean something in a pod too: what is not loopback and not link-local."""
     rows = [line.partition("#")[0].split() for line in hosts.splitlines()]
     return [(row[0], row[1:]) for row in rows if len(row) > 1 and re.match(r"(?!127\.|169\.254\.)\d+\.", row[0])]
+
+
+def system_objects(
+    addresses: Addresses, upstream: Sequence[str], hosts: Sequence[tuple[str, Sequence[str]]] = ()
+) -> list[dict[str, Any]]:
+    """List the objects in the order in which they are applied."""
+    corefile = corefile_text(upstream, hosts)
+    text = Template((paths.SOURCES / "coredns" / "objects.yaml").read_text(encoding="utf-8")).substitute(
+        corefile=json.dumps(corefile),
+        digest=hashlib.sha256(corefile.encode()).hexdigest()[:16],
+        image=versions.COREDNS_IMAGE,
+        address=addresses.dns_service,
+    )
+    return list(yaml.safe_load_all(text))
+
+
+def corefile_text(upstream: Sequence[str], hosts: Sequence[tuple[str, Sequence[str]]] = ()) -> str:
+    """Write CoreDNS's configuration. Answers live 5 s: a pod that moved is found again soon."""
+    lines = [
+        ".:53 {",
+        "    errors",
+        "    health {",
+        "        lameduck 2s",
+        "    }",
+        "    ready",
+        f"    kubernetes {CLUSTER_DOMAIN} in-addr.arpa {{",
+        "        pods insecure",
+        "        fallthrough in-addr.arpa",
+        "        ttl 5",
+        "    }",
+    ]
+    if hosts:
+        lines += ["    hosts {", "        ttl 60"]
+        lines += [f"        {address} {' '.join(names)}" for address, names in hosts]
+        lines += ["        fallthrough", "    }"]
+    if upstream:
+        lines += [f"    forward . {' '.join(upstream)}"]
+    lines += ["    cache 30", "    loop", "}"]
+    return "\n".join(lines) + "\n"

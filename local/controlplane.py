@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from local import configs, namespaces, network, paths, processes
+from local.addresses import Addresses
+from local.api import Api
+from local.build import Binaries
 from local.errors import LocalError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from local.addresses import Addresses
-    from local.api import Api
-    from local.build import Binaries
-    from local.tools import Tools
+from local.tools import Tools
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _READY_S = 90

@@ -15,16 +15,12 @@ import ssl
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from local.errors import LocalError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from local.tools import Tools
+from local.tools import Tools
 
 MIRROR_VARIABLE = "SLURMSTACK_DEBIAN_MIRROR"
 SECURITY_VARIABLE = "SLURMSTACK_DEBIAN_SECURITY_MIRROR"

@@ -10,17 +10,13 @@ there, accept rules for our bridge alone are put in front, marked by a comment, 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import subprocess
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from local.addresses import BRIDGE
+from local.addresses import BRIDGE, Addresses
 from local.errors import LocalError
 from local.shell import run
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterable, Sequence
-
-    from local.addresses import Addresses
 
 _TABLE = "slurmstack"
 

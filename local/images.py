@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local import debian, files, lock, paths, sbom, shell
@@ -22,9 +24,6 @@ from local.tools import ensure_tools
 from slurm.images import DEBIAN_SUITES, DEFAULT_REGISTRY, NO_EXTRAS, ROLES, JailExtras, image_reference, image_tag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from local.report import Report
 
 SOURCES = paths.SOURCES.parent / "images"

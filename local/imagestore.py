@@ -1,29 +1,50 @@
-"""Image archives into every node's containerd, each once."""
+"""Image archives into every node's containerd, each once; and a seed from which the containerd of new nodes begins.
+
+An import unpacks and hashes 1.5 GB, for each node of each new cluster: half a minute on two cores. The first node of a
+set of archives imports them once; its containerd's directory is then kept, and later nodes get hard links to what is in
+it, in about a second. That is safe: containerd never writes into a blob or a committed snapshot, and containers write
+into layers of their own. Its databases, which it does write into, are copied.
+
+    cache/containerd/<key>/containerd/    the directory, as a containerd that was stopped left it
+    cache/containerd/<key>/images/        markers: these archives are in it
+    cache/containerd/<key>/sizes.json     what its blobs and databases measured: a damaged seed is made anew
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from pathlib import Path
 
-from local import nodes, paths
+from local import nodes, paths, processes
+from local.controlplane import Setup
 from local.errors import LocalError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from local.controlplane import Setup
+from local.shell import run
 
 _IMPORT_S = 900
+KEEP_SEEDS = 2
+"""Of about 2 GB each: now, and before the last change (or the other Slurm version)."""
+
+_STOP_S = 30
+_COPY_S = 300
+_UNFINISHED = ".unfinished-"
+_SIZES = "sizes.json"
+_BLOBS = "*content*/blobs/*/*"
+_DATABASES = "*/*.db"
+_STALE_S = 3600
 
 
-def load(setup: Setup, archive: Path) -> list[str]:
-    """Import an archive (docker or OCI) on all nodes that do not have it; returns the nodes that took it."""
+def load(setup: Setup, archive: Path) -> bool:
+    """Import an archive (docker or OCI) on all nodes that do not have it; False when all of them had it already."""
     with ThreadPoolExecutor(len(setup.nodes)) as pool:
-        taken = list(pool.map(lambda name: load_on(setup, name, archive), setup.nodes))
-    return [name for name, new in zip(setup.nodes, taken, strict=True) if new]
+        return any(list(pool.map(lambda name: load_on(setup, name, archive), setup.nodes)))
 
 
 def load_on(setup: Setup, node: str, archive: Path) -> bool:
@@ -57,3 +78,117 @@ def _stat(archive: Path) -> dict[str, int]:
     """Name the content of an archive without reading it all: one that was only touched is imported once more."""
     found = archive.stat()
     return {"size": found.st_size, "mtime_ns": found.st_mtime_ns}
+
+
+def furnish(setup: Setup, names: Sequence[str], archives: Sequence[Path]) -> None:
+    """See that the containerd of each of these nodes runs and has these images. No kubelet of theirs may run yet.
+
+    Only nodes whose containerd has never run begin from a seed; others import what they lack.
+    """
+    new = [name for name in names if _is_new(name)]
+    if new and archives:
+        # Without hard links, on a full disk, with something odd in the cache: each node imports.
+        with suppress(OSError, LocalError):
+            _sow(setup, new, archives)
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(lambda name: _import(setup, name, archives), names))
+
+
+def _sow(setup: Setup, names: Sequence[str], archives: Sequence[Path]) -> None:
+    """Make the seed of these archives if there is none, and let new nodes begin from it."""
+    seed = seed_of(setup, archives)
+    first, *others = names
+    if _is_whole(seed):
+        others = [first, *others]
+    else:
+        shutil.rmtree(seed, ignore_errors=True)
+        _make(setup, first, archives, seed)
+    for name in others:
+        _plant(seed, name)
+    _forget_old()
+
+
+def seed_of(setup: Setup, archives: Sequence[Path]) -> Path:
+    """Name a seed by the containerd that made it and by the archives that are in it."""
+    parts = [_identity(Path(setup.tools.path("containerd"))), *sorted(_identity(archive) for archive in archives)]
+    return paths.cache() / "containerd" / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def _identity(path: Path) -> str:
+    found = path.stat()
+    return f"{path.resolve()} {found.st_size} {found.st_mtime_ns}"
+
+
+def _is_new(name: str) -> bool:
+    data = paths.node(name) / "containerd"
+    return not any(data.iterdir()) if data.is_dir() else True
+
+
+def _import(setup: Setup, name: str, archives: Sequence[Path]) -> None:
+    nodes.ensure_containerd(setup, name)
+    for archive in archives:
+        load_on(setup, name, archive)
+
+
+def _make(setup: Setup, name: str, archives: Sequence[Path], seed: Path) -> None:
+    """Import into a node, then keep what its containerd has made of it. Raises OSError and LocalError."""
+    _import(setup, name, archives)
+    if not processes.stop(nodes.components(name)[0], grace_s=_STOP_S):
+        raise LocalError(f"containerd of {name} did not end by itself: its databases may not be whole")
+    seed.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=seed.parent) as directory:
+        work = Path(directory) / "seed"
+        work.mkdir()
+        _link(paths.node(name) / "containerd", work / "containerd")
+        shutil.copytree(paths.node(name) / "images", work / "images")
+        (work / _SIZES).write_text(json.dumps(_sizes(work)))
+        os.sync()  # after a power cut a seed must not have empty files
+        work.rename(seed)
+
+
+def _is_whole(seed: Path) -> bool:
+    """Whether a seed is there with all blobs and databases that it was made with, each of its size."""
+    try:
+        return not seed.is_symlink() and bool(json.loads((seed / _SIZES).read_text()) == _sizes(seed))
+    except (OSError, ValueError):
+        return False
+
+
+def _sizes(seed: Path) -> dict[str, int]:
+    files = [path for pattern in (_BLOBS, _DATABASES) for path in (seed / "containerd").glob(pattern)]
+    return {str(path.relative_to(seed)): path.stat().st_size for path in files if path.is_file()}
+
+
+def _plant(seed: Path, name: str) -> None:
+    """Give a new node what the seed has: all of it or nothing. Raises OSError and LocalError."""
+    target = paths.node(name)
+    work = target / f"{_UNFINISHED}containerd"
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        _link(seed / "containerd", work)
+        (target / "containerd").rmdir()
+        work.rename(target / "containerd")
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        (target / "containerd").mkdir(exist_ok=True)
+    os.sync()
+    shutil.copytree(seed / "images", target / "images", dirs_exist_ok=True)
+    os.utime(seed)
+
+
+def _link(source: Path, target: Path) -> None:
+    """Make a tree of hard links, with owners, modes and attributes of the directories; databases become copies."""
+    run(["cp", "--archive", "--link", str(source), str(target)], timeout_s=_COPY_S)
+    for database in (path for path in source.glob(_DATABASES) if path.is_file()):
+        copy = target / database.relative_to(source)
+        copy.unlink()
+        shutil.copy2(database, copy)
+
+
+def _forget_old() -> None:
+    """Remove seeds beyond the last few used, and what an interrupted run has left."""
+    by_use = sorted((paths.cache() / "containerd").iterdir(), key=lambda path: path.lstat().st_mtime, reverse=True)
+    seeds = [path for path in by_use if not path.name.startswith(_UNFINISHED)]
+    left = [path for path in by_use if path not in seeds and time.time() - path.lstat().st_mtime > _STALE_S]
+    for path in [*seeds[KEEP_SEEDS:], *left]:
+        shutil.rmtree(path, ignore_errors=True)

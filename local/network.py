@@ -7,19 +7,15 @@ to somebody else and is not touched.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from local import files, firewall, namespaces, paths
-from local.addresses import BRIDGE, overlaps
+from local.addresses import BRIDGE, Addresses, overlaps
 from local.errors import LocalError
 from local.shell import run
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from local.addresses import Addresses
 
 _CONF = Path("/proc/sys/net/ipv4/conf")
 _RECORD = "host.json"

@@ -6,20 +6,16 @@ namespaces are made anew, and it starts with the disk it had.
 
 from __future__ import annotations
 
+import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from local import cgroups, configs, namespaces, network, paths, processes
+from local.controlplane import Setup
 from local.errors import LocalError
 from local.shell import run
 from local.tools import CNI_PLUGINS
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Sequence
-
-    from local.controlplane import Setup
 
 _CONTAINERD_S = 30
 

@@ -9,7 +9,7 @@ import base64
 import datetime as dt
 import ipaddress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import yaml
 from cryptography import x509
@@ -18,11 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from local import files, paths
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from local.addresses import Addresses
+from local.addresses import Addresses
 
 CONTEXT = "slurmstack-local"
 _YEARS = 10

@@ -11,14 +11,11 @@ import json
 import os
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from local import cgroups, files, paths, procstat
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from local import cgroups, files, paths
 
 _LOG_LIMIT_BYTES = 20_000_000
 
@@ -50,7 +47,7 @@ def start_ticks(pid: int) -> int | None:
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
     try:
-        return procstat.start_ticks(Path(f"/proc/{pid}/stat").read_text())
+        return cgroups.start_ticks(Path(f"/proc/{pid}/stat").read_text())
     except OSError:
         return None
 

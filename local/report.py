@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Protocol, TextIO
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Protocol, TextIO
 
 from rich.console import Console
 from rich.markup import escape
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
 
 _PLAIN_INTERVAL_S = 5.0
 _PLAIN_GROWTH = 1.25

@@ -9,14 +9,11 @@ import signal
 import subprocess
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from local.errors import LocalError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 LAST_LINES = 30
 """How many lines of a long command are kept for a message."""

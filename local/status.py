@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from local import controlplane, nodes, paths, processes
 from local.addresses import Addresses
 from local.api import Api, ApiUnreachableError
 from local.errors import LocalError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,13 +9,10 @@ from __future__ import annotations
 import contextlib
 import secrets
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from local import buildah, cgroups, mounts, namespaces, network, paths
 from local.errors import LocalError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def stop_everything() -> None:

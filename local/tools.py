@@ -12,7 +12,9 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,9 +24,6 @@ from local.errors import LocalError
 from local.shell import run
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterable, Mapping, Sequence
-
     from local.report import Report, Step
 
 CNI_PLUGINS = "usr/lib/cni"

@@ -1,10 +1,9 @@
-"""The small protocol behind which every cloud stands."""
+"""What every cloud gives a cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -39,54 +38,42 @@ class StaticVolumeArgs:
     protect: bool
 
 
-class CloudResources(Protocol):
-    """What a cluster needs of the cloud that it runs on."""
+class CloudResources:
+    """What a cluster needs of the cloud that it runs on, as most Kubernetes clusters that are there give it."""
 
-    @property
-    def provider(self) -> k8s.Provider:
-        """The provider that every Kubernetes object is made with."""
-        ...
+    provider: k8s.Provider
+    """That every Kubernetes object is made with."""
+    login_keys: tuple[str, ...] = ()
+    """SSH public keys of the machine's owner, which every declared user accepts besides their own."""
+    login_annotations: Mapping[str, pulumi.Input[str]] = {}
+    """Of the login Service, for the cloud's load balancer."""
+    volume_filesystem: str | None = None
+    """Type of the file system that static volumes are mounted from (`virtiofs`); None: whatever it is.
 
-    @property
-    def login_keys(self) -> tuple[str, ...]:
-        """SSH public keys of the machine's owner, which every declared user accepts besides their own."""
-        ...
+    Without the mount, a pod would write to the machine's own disk."""
+    exports: Mapping[str, pulumi.Input[str]] = {}
+    """Outputs of the stack, without secrets."""
 
     def static_volume(
         self, args: StaticVolumeArgs, opts: pulumi.ResourceOptions
     ) -> k8s.core.v1.PersistentVolume | None:
-        """A volume for one claim, or None where claims are served by a storage class."""
-        ...
+        """A volume for one claim; None where claims are served by a storage class."""
+        del args, opts
+        return None
 
     def worker_cpu_request(self, cpus: int) -> str:
-        """CPU that a worker with so many CPUs asks Kubernetes for."""
-        ...
+        """CPU that a worker with so many CPUs asks Kubernetes for: all of them, it has them to itself."""
+        return str(cpus)
 
     def placement(self, role: Role) -> Placement:
-        """Where the pods of a role go."""
-        ...
+        """Where the pods of a role go: anywhere."""
+        del role
+        return Placement()
 
     def worker_placement(self, pool_name: str, pool: WorkerPool) -> Placement:
         """Where the workers of a pool go, besides what the pool itself says."""
-        ...
-
-    @property
-    def login_annotations(self) -> Mapping[str, pulumi.Input[str]]:
-        """Annotations of the login Service, for the cloud's load balancer."""
-        ...
-
-    @property
-    def volume_filesystem(self) -> str | None:
-        """Type of the file system that static volumes are mounted from (`virtiofs`); None: whatever it is.
-
-        Without the mount, a pod would write to the machine's own disk.
-        """
-        ...
-
-    @property
-    def exports(self) -> Mapping[str, pulumi.Input[str]]:
-        """Outputs of the stack, without secrets."""
-        ...
+        del pool_name, pool
+        return Placement()
 
 
 def kubernetes_provider(

@@ -16,7 +16,7 @@ def connect(config: ClusterConfig) -> CloudResources:
     if isinstance(cloud, NebiusCloud):
         # Its provider takes half a second to load, which only those wait for who use it.
         from components.clouds.nebius import cloud as nebius  # noqa: PLC0415
-        from components.clouds.nebius.credentials import create_provider  # noqa: PLC0415
+        from components.clouds.nebius.resources import create_provider  # noqa: PLC0415
 
         opts = pulumi.ResourceOptions(providers=[create_provider(cloud.project_id)])
         args = nebius.NebiusCloudArgs(config=config, cloud=cloud)

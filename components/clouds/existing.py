@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import Placement, StaticVolumeArgs, host_volume, kubernetes_provider
-from config.nebius.cloud import Role
+from components.clouds.base import CloudResources, StaticVolumeArgs, host_volume, kubernetes_provider
 from config.sections.cloud import ExistingCloud
-from config.sections.workers import WorkerPool
 from slurm.local_cluster import LOCAL_CONTEXT, kubeconfig, local_directory, login_key
 
 
-class ExistingCluster:
+class ExistingCluster(CloudResources):
     """Objects go to the named context; claims are served by the cluster's storage classes."""
-
-    login_keys: tuple[str, ...] = ()
-    login_annotations: Mapping[str, pulumi.Input[str]] = {}
-    volume_filesystem: str | None = None
-    exports: Mapping[str, pulumi.Input[str]] = {}
 
     def __init__(self, cloud: ExistingCloud) -> None:
         context = cloud.context or LOCAL_CONTEXT
@@ -29,27 +21,6 @@ class ExistingCluster:
 
     def _kubeconfig(self, cloud: ExistingCloud) -> str | None:
         return os.path.expanduser(cloud.kubeconfig) if cloud.kubeconfig else None  # noqa: PTH111  stays a plain string
-
-    def static_volume(
-        self, args: StaticVolumeArgs, opts: pulumi.ResourceOptions
-    ) -> k8s.core.v1.PersistentVolume | None:
-        """None: an existing cluster has storage classes."""
-        del args, opts
-        return None
-
-    def worker_cpu_request(self, cpus: int) -> str:
-        """All of them: one worker has its CPUs to itself."""
-        return str(cpus)
-
-    def placement(self, role: Role) -> Placement:
-        """Anywhere."""
-        del role
-        return Placement()
-
-    def worker_placement(self, pool_name: str, pool: WorkerPool) -> Placement:
-        """Wherever the pool's own selector and tolerations say."""
-        del pool_name, pool
-        return Placement()
 
 
 class LocalCluster(ExistingCluster):

@@ -10,6 +10,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import CloudResources
+from config.cluster import ClusterConfig
 from config.sections.services import ImageRole, Images
 from config.sections.sssd import Sssd
 from slurm.images import DEFAULT_REGISTRY, image_reference
@@ -99,6 +100,14 @@ class Scope:
     def node_dns(self) -> k8s.core.v1.PodDNSConfigArgs:
         """Lets a bare node name such as `default-0` resolve in a pod."""
         return k8s.core.v1.PodDNSConfigArgs(searches=[f"{NODES_SERVICE}.{self.name}.svc.{self.cluster_domain}"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterArgs:
+    """Inputs of components that are made of the whole configuration."""
+
+    scope: Scope
+    config: ClusterConfig
 
 
 def apart(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions | None:

@@ -16,6 +16,20 @@ def rule(resource: str, *verbs: str, group: str = "", only: str | None = None) -
     return k8s.rbac.v1.PolicyRuleArgs(api_groups=[group], resources=[resource], resource_names=names, verbs=list(verbs))
 
 
+def account(
+    name: str,
+    scope: Scope,
+    component: str,
+    rules: Sequence[k8s.rbac.v1.PolicyRuleArgs],
+    opts: pulumi.ResourceOptions,
+) -> k8s.core.v1.ServiceAccount:
+    """An account of a component's own, with rights in the namespace."""
+    metadata = scope.metadata(component, component)
+    made = k8s.core.v1.ServiceAccount(f"{name}-account", metadata=metadata, opts=opts)
+    allow(name, metadata, made, rules, opts)
+    return made
+
+
 def allow(
     name: str,
     metadata: k8s.meta.v1.ObjectMetaArgs,

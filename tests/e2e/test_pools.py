@@ -70,7 +70,7 @@ SHOWN = {
 SCRATCH_SHOWN = {
     "size": SHOWN["scratch"],
     "host_path": SHOWN["scratch"],
-    "storage_class": "tests/graph/test_scratch.py",  # the local cluster has no storage class
+    "storage_class": "tests/graph/test_workers.py",  # the local cluster has no storage class
 }
 """What a scratch says -> the test that shows it; the rest of it: tests/slurm/test_scratch.py."""
 

@@ -9,6 +9,7 @@ import pytest
 from cli.program.recording import Recording
 from tests import stacks
 from tests.graph.nebius_recordings import STACKS
+from tests.graph.objects import everything
 from tests.in_process import pytest_runtest_call, pytest_runtest_setup, pytest_runtest_teardown
 from tests.recordings import record
 
@@ -23,16 +24,17 @@ def _local_cluster_at_its_usual_place() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", params=["dev", "existing", "existing_full", "nebius", "nebius_minimum", "nebius_full"])
+@pytest.fixture(scope="session", params=["dev", "existing", "existing_full", "everything", *STACKS])
 def recording(request: pytest.FixtureRequest) -> Recording:
-    """What the program registers for the committed stacks, for one on a foreign cluster, and for all that a cloud can
+    """What the program registers for the committed stacks, for some on a foreign cluster, and for all that a cloud can
     be asked for."""
-    return record(getattr(stacks, request.param)(), stack=request.param)
+    make = everything if request.param == "everything" else getattr(stacks, request.param)
+    return record(make(), stack=request.param)
 
 
 @pytest.fixture(scope="session", params=STACKS)
 def made(request: pytest.FixtureRequest) -> Recording:
-    """What the program registers for stacks on Nebius: the example, the least and the most."""
+    """What the program registers for stacks on Nebius."""
     return record(getattr(stacks, request.param)(), stack=request.param)
 
 

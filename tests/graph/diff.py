@@ -4,61 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.program.values import reveal
+from cli.change.change import of_recording
+from cli.change.compare import compare
+from cli.program.recording import Registration
+from cli.program.resource import Resource
+from cli.program.values import printable, reveal
 from tests.recordings import record
-
-FORCES_REPLACEMENT: dict[str, tuple[str, ...]] = {
-    "StatefulSet": (
-        "metadata.name",
-        "metadata.namespace",
-        "spec.selector",
-        "spec.serviceName",
-        "spec.podManagementPolicy",
-    ),
-    "PersistentVolumeClaim": (
-        "metadata.name",
-        "metadata.namespace",
-        "spec.accessModes",
-        "spec.storageClassName",
-        "spec.volumeName",
-    ),
-    "PersistentVolume": ("metadata.name", "spec.hostPath"),
-    "Job": ("metadata.name", "metadata.namespace", "spec.template", "spec.selector"),
-    "RoleBinding": ("metadata.name", "metadata.namespace", "roleRef"),
-    "RandomBytes": ("length", "keepers"),
-}
-"""Input properties whose change makes the provider replace the object, as the provider itself lists them."""
-
-
-_NAME_AND_PLACE = ("metadata.name", "metadata.namespace")
 
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:
     if isinstance(value, dict) and value:
-        return {
-            key: item
-            for name, below in value.items()
-            for key, item in _flat(below, f"{path}.{name}" if path else name).items()
-        }
+        below = [_flat(item, f"{path}.{name}" if path else name) for name, item in value.items()]
+        return {key: item for part in below for key, item in part.items()}
     return {path: value}
 
 
 class Diff:
-    """Two runs of the program compared, by URN."""
+    """Two runs of the program compared, by URN; what is replaced, with the paths because of which it is."""
 
-    def __init__(self, before: dict[str, Any], after: dict[str, Any]) -> None:
-        old = {item.urn: item for item in record(before, stack="test")}
-        new = {item.urn: item for item in record(after, stack="test")}
-        self.added = sorted(new[urn].name for urn in new.keys() - old.keys())
-        self.removed = sorted(old[urn].name for urn in old.keys() - new.keys())
+    def __init__(self, before: dict[str, Any], after: dict[str, Any], *, preview: bool = False) -> None:
+        first, second = record(before, stack="test"), record(after, stack="test", preview=preview)
+        old, new = first.by_urn(), second.by_urn()
+        self.added = sorted(self._key(new[urn]) for urn in new.keys() - old.keys())
+        self.removed = sorted(self._key(old[urn]) for urn in old.keys() - new.keys())
         self.changed: dict[str, list[str]] = {}
-        self.replaced: list[str] = []
         for urn in old.keys() & new.keys():
-            first, second = _flat(reveal(old[urn].inputs)), _flat(reveal(new[urn].inputs))
-            paths = sorted(path for path in first.keys() | second.keys() if first.get(path) != second.get(path))
+            left, right = (_flat(printable(reveal(side[urn].inputs))) for side in (old, new))
+            paths = sorted(path for path in left.keys() | right.keys() if left.get(path) != right.get(path))
             if paths:
-                self.changed[new[urn].name] = paths
-                forcing = FORCES_REPLACEMENT.get(new[urn].type.rsplit(":", 1)[1], _NAME_AND_PLACE)
-                if any(path == force or path.startswith(f"{force}.") for path in paths for force in forcing):
-                    self.replaced.append(new[urn].name)
-        self.replaced.sort()
+                self.changed[self._key(new[urn])] = paths
+        self.replaced = {
+            self._key(new[change.resource.urn]): [item.path for item in change.because]
+            for change in compare(of_recording(first), of_recording(second))
+            if change.action == "replace" and not change.cause
+        }
+
+    def _key(self, item: Registration | Resource) -> str:
+        """By what a resource is told in all of these."""
+        return item.name

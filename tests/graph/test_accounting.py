@@ -1,91 +1,108 @@
-"""slurmdbd and its database in the graph."""
+"""slurmdbd, its database, and the policy's Job in the graph."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from cli.program.recording import Recording, Registration
-from cli.program.values import reveal
+from cli.program.recording import Recording
 from tests import stacks
-from tests.recordings import record
+from tests.graph.objects import changed, containers, environment, inputs, mounts, named, objects, pod, recorded, volumes
 
 EXTERNAL = {
     "host": "db.example",
     "password": {"name": "db", "key": "secret"},
     "tls": {"ca": {"name": "db-ca", "key": "pem"}, "client": "db-client"},
 }
-
-
-def _named(recording: Recording, kind: str, name: str) -> list[Registration]:
-    found = [item for item in recording if item.type.endswith(f":{kind}")]
-    return [item for item in found if reveal(item.inputs)["metadata"]["name"] == name]
-
-
-def _pod(recording: Recording, name: str) -> dict[str, Any]:
-    (item,) = _named(recording, "StatefulSet", name)
-    spec: dict[str, Any] = reveal(item.inputs)["spec"]["template"]["spec"]
-    return spec
+SLURMDBD, DATABASE, JOB = "slurm-accounting-pods", "slurm-database-pods", "slurm-policy-job"
 
 
 @pytest.fixture(scope="module")
 def own() -> Recording:
-    return record(stacks.existing(), stack="test")
-
-
-@pytest.fixture(scope="module")
-def external() -> Recording:
-    return record(stacks.existing() | {"accounting": {"database": {"external": EXTERNAL}}}, stack="test")
+    return recorded()
 
 
 def test_the_records_are_protected_as_the_queue_is(own: Recording) -> None:
-    (claim,) = _named(own, "PersistentVolumeClaim", "database-data")
-    (state,) = _named(own, "PersistentVolumeClaim", "controller-state")
-    assert claim.protect is state.protect is True
+    protects = {item.name: item.protect for item in own if item.type.endswith(":PersistentVolumeClaim")}
+    assert protects["slurm-database-data"] is protects["slurm-controller-state"] is True
 
 
 def test_mariadb_knows_its_limit_and_has_time_to_end(own: Recording) -> None:
-    pod = _pod(own, "database")
-    (container,) = pod["containers"]
+    spec = pod(own, DATABASE)
+    (container,) = spec["containers"]
     assert container["resources"]["limits"]["memory"] == "512Mi"
-    assert {"name": "MEMORY_LIMIT", "value": str(512 * 2**20)} in container["env"]
-    assert pod["terminationGracePeriodSeconds"] >= 60
+    assert environment(container)["MEMORY_LIMIT"] == str(512 * 2**20)
+    assert spec["terminationGracePeriodSeconds"] >= 60
 
 
-def test_an_external_database_leaves_no_object_of_ours_for_one(external: Recording) -> None:
+def test_an_external_database_leaves_no_object_of_ours_for_one() -> None:
+    external = recorded(accounting={"database": {"external": EXTERNAL}})
     for kind in ("StatefulSet", "Service", "PersistentVolumeClaim"):
-        assert not [item for item in external if item.name.startswith("slurm-database") and item.type.endswith(kind)]
-    volumes = {volume["name"]: volume for volume in _pod(external, "slurmdbd")["volumes"]}
-    assert volumes["database-password"]["secret"]["secretName"] == "db"
-    assert volumes["database-password"]["secret"]["items"] == [{"key": "secret", "path": "password"}]
-    assert volumes["database-ca"]["secret"]["items"] == [{"key": "pem", "path": "ca.crt"}]
-    (container,) = _pod(external, "slurmdbd")["containers"]
-    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-    assert mounts["database-client"] == "/secrets/database-client"
+        assert not [name for name in objects(external, kind) if name.startswith("database")]
+    spec = pod(external, SLURMDBD)
+    secrets = {name: volume["secret"] for name, volume in volumes(spec).items() if "secret" in volume}
+    assert secrets["database-password"]["secretName"] == "db"
+    assert secrets["database-password"]["items"] == [{"key": "secret", "path": "password"}]
+    assert secrets["database-ca"]["items"] == [{"key": "pem", "path": "ca.crt"}]
+    assert mounts(spec["containers"][0], "database-client").keys() == {"/secrets/database-client"}
 
 
 def test_another_slurmdbd_conf_is_another_pod_and_no_password_is_in_it(own: Recording) -> None:
-    changed = record(stacks.existing() | {"accounting": {"settings": {"DebugLevel": "debug"}}}, stack="test")
-
-    def config(recording: Recording) -> str:
-        volumes = {volume["name"]: volume for volume in _pod(recording, "slurmdbd")["volumes"]}
-        return str(volumes["slurmdbd-conf"]["configMap"]["name"])
-
-    assert config(own) != config(changed)
-    (item,) = _named(own, "ConfigMap", config(own))
-    assert "StoragePass=" not in reveal(item.inputs)["data"]["slurmdbd.conf"]
+    other = recorded(accounting={"settings": {"DebugLevel": "debug"}})
+    first, second = (volumes(pod(one, SLURMDBD))["slurmdbd-conf"]["configMap"]["name"] for one in (own, other))
+    assert first != second
+    assert "StoragePass=" not in objects(own, "ConfigMap")[first]["data"]["slurmdbd.conf"]
 
 
-def test_no_probe_ends_a_slurmdbd_that_converts_the_records_of_years() -> None:
+def test_no_probe_ends_a_slurmdbd_that_converts_the_records_of_years(own: Recording) -> None:
     """It opens its port afterwards. Nor does an update give up before."""
-    (slurmdbd,) = _pod(record(stacks.existing(), stack="test"), "slurmdbd")["containers"]
+    (slurmdbd,) = pod(own, SLURMDBD)["containers"]
     startup = slurmdbd["startupProbe"]
     assert startup["periodSeconds"] * startup["failureThreshold"] >= 7 * 86_400
     assert "livenessProbe" not in slurmdbd, "it may be busy, and no restart makes it faster"
 
 
 def test_without_accounting_there_is_neither_and_no_policy() -> None:
-    recording = record(stacks.existing() | {"accounting": {"enabled": False}}, stack="test")
-    names = {item.name for item in recording}
-    assert not [name for name in names if name.startswith(("slurm-database", "slurm-accounting", "slurm-policy-"))]
+    recording = recorded(accounting={"enabled": False})
+    for part in ("slurm-database", "slurm-accounting", "slurm-policy-"):
+        assert not [name for name in named(recording, part) if name.startswith(part)]
+
+
+# The policy
+
+
+def test_its_job_comes_after_the_users_the_configuration_and_slurmdbd_and_looks_before_it_changes(
+    recording: Recording,
+) -> None:
+    (job,) = [item for item in recording if item.name == JOB]
+    needed = {urn.rpartition("::")[2] for urn in job.dependencies}
+    assert {"slurm-configuration-active", "slurm-users-job", SLURMDBD} <= needed
+    spec = inputs(recording, JOB)["spec"]
+    assert [*containers(spec["template"]["spec"])] == ["munged", "await-config", "check-database", "policy"]
+    rules = spec["podFailurePolicy"]["rules"]
+    counted = [rule["onExitCodes"]["containerName"] for rule in rules if "onExitCodes" in rule]
+    assert counted == ["await-config", "check-database", "policy"], "munged's end says nothing about the work"
+    told = environment(containers(spec["template"]["spec"])["policy"])
+    assert told.keys() == {"CLUSTER_NAME", "CONTROLLER", "ACCOUNTING", "AUTH_TYPE"}, "no secret"
+
+
+def test_the_document_of_many_users_fits_into_a_config_map() -> None:
+    users = {
+        f"u{n:04}": {"uid": 10000 + n, "accounts": {f"t{n % 50:02}": {"fairshare": 2, "grp_tres": {"cpu": 8}}}}
+        for n in range(3000)
+    }
+    accounts: dict[str, dict[str, int]] = {f"t{n:02}": {} for n in range(50)}
+    recording = recorded(stacks.dev(), users=users, accounts=accounts)
+    text = inputs(recording, "slurm-policy-document")["data"]["policy.json"]
+    assert len(text) < 900_000
+    assert json.loads(text)["users"]["u2999"]["associations"] == {"t49": {"fairshare": 2, "grp_tres": {"cpu": 8}}}
+
+
+def test_another_configuration_of_slurm_is_no_reason_to_run_again() -> None:
+    def names(settings: dict[str, Any]) -> list[str]:
+        recording = recorded(changed(stacks.dev(), slurm={"settings": settings}))
+        return [inputs(recording, name)["metadata"]["name"] for name in (JOB, "slurm-policy-document")]
+
+    assert names({}) == names({"MessageTimeout": 40})

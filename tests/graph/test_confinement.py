@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from cli.program.recording import Recording
-from cli.program.values import reveal
-from components.kit.confinement import ALLOWS_SUDO, SEALED_LATER
+from components.kit.pods import ALLOWS_SUDO, SEALED_LATER
 from slurm.rights import CAPABILITIES, TEMPORARY, WITHOUT_JAIL
 from tests import stacks
-from tests.recordings import pod_template, record
+from tests.graph.objects import containers, mounts, recorded, templates
 from tests.security import pod_table
-from tests.stacks import ROOT, with_change
+from tests.stacks import ROOT
 
-NOT_OURS = {"slurm-gpu-stack-rdma-plugin"}
-"""NVIDIA's device plugin: what it needs beyond root was not tried, as that takes a machine with InfiniBand."""
-
-TOKENS = {"slurmctld", "config-agent", "health-watch", "elastic"}
+TOKENS = {"slurmctld", "config-agent", "health-watch", "elastic", "kube-state"}
 """Containers that talk to the API server. slurmctld's preStop hook waits for the workers to leave."""
 
 OPENS_JAIL = {"sshd", "slurmd"}
@@ -27,29 +22,26 @@ MOUNTS = {*OPENS_JAIL, "backup-jail", "restore-jail"}
 """Containers with SYS_ADMIN, which they give up."""
 
 
-def pods(recording: Recording) -> Iterator[tuple[str, dict[str, Any]]]:
-    for item in recording:
-        template = pod_template(reveal(item.inputs)) if item.type.startswith("kubernetes:") else None
-        if template:
-            yield item.name, template["spec"]
+NOT_OURS = "slurm-gpu-stack-rdma-plugin"
+"""NVIDIA's device plugin: what it needs beyond root was not tried, as that takes a machine with InfiniBand."""
 
 
-def containers(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    return [*spec.get("initContainers", []), *spec["containers"]]
+def pods(recording: Recording, *, of_machines: bool = False) -> list[tuple[str, dict[str, Any]]]:
+    return [(name, template["spec"]) for name, template in templates(recording, of_machines=of_machines).items()]
 
 
 def test_no_pod_makes_calls_that_the_runtime_forbids_or_has_a_token_by_itself(recording: Recording) -> None:
-    for owner, spec in pods(recording):
+    for owner, spec in pods(recording, of_machines=True):
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, owner
         assert spec["automountServiceAccountToken"] is False, owner
         for setting in ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"):
-            assert not spec.get(setting) or owner in NOT_OURS, owner
+            assert not spec.get(setting) or owner == NOT_OURS, owner
 
 
 def test_containers_have_the_capabilities_that_are_written_down_and_no_others(recording: Recording) -> None:
     for owner, spec in pods(recording):
-        for container in containers(spec) if owner not in NOT_OURS else ():
-            name, context = container["name"], container["securityContext"]
+        for name, container in containers(spec).items():
+            context = container["securityContext"]
             in_jail = any(volume["name"] == "jail" for volume in spec.get("volumes", []))
             expected = list(WITHOUT_JAIL if name == "slurmd" and not in_jail else CAPABILITIES.get(name, ()))
             limits = container["resources"].get("limits", {})
@@ -65,29 +57,26 @@ def test_containers_have_the_capabilities_that_are_written_down_and_no_others(re
 
 def test_containers_neither_write_their_root_nor_gain_rights_by_executing(recording: Recording) -> None:
     for owner, spec in pods(recording):
-        for container in containers(spec) if owner not in NOT_OURS else ():
-            name, context = container["name"], container["securityContext"]
+        for name, container in containers(spec).items():
+            context = container["securityContext"]
             assert context.get("readOnlyRootFilesystem", False) is (name not in SEALED_LATER), (owner, name)
             assert context.get("allowPrivilegeEscalation", True) is (name in {*ALLOWS_SUDO, *MOUNTS}), (owner, name)
-            mounted = {mount["mountPath"] for mount in container.get("volumeMounts", [])}
-            assert ("/tmp" in mounted) == (name in {*TEMPORARY, *OPENS_JAIL}), (owner, name)
+            assert ("/tmp" in mounts(container)) == (name in {*TEMPORARY, *OPENS_JAIL}), (owner, name)
 
 
 def test_tokens_are_where_they_are_used(recording: Recording) -> None:
     for owner, spec in pods(recording):
-        for container in containers(spec):
-            mounted = {mount["mountPath"] for mount in container.get("volumeMounts", [])}
-            has_token = "/var/run/secrets/kubernetes.io/serviceaccount" in mounted
-            assert has_token is (container["name"] in TOKENS), (owner, container["name"])
+        for name, container in containers(spec).items():
+            has_token = "/var/run/secrets/kubernetes.io/serviceaccount" in mounts(container)
+            assert has_token is (name in TOKENS), (owner, name)
         for volume in spec.get("volumes", []):
-            assert volume["name"] != "token" or volume["projected"]["defaultMode"] == 0o400, "a daemon is not root"
+            if volume["name"] == "token" and owner != "slurm-kube-state-pods":  # of its own user, and alone in its pod
+                assert volume["projected"]["defaultMode"] == 0o400, "a daemon is not root"
 
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_root_in_a_pod_is_nobody_on_the_machine_if_that_is_asked_for(asked: bool) -> None:
-    sections = with_change(stacks.existing_full(), "cluster", {"user_namespaces": asked})
-
-    found = [spec for _, spec in pods(record(sections, stack="prod"))]
+    found = [spec for _, spec in pods(recorded(stacks.existing_full(), cluster={"user_namespaces": asked}))]
 
     assert {spec.get("hostUsers") for spec in found} == ({False} if asked else {None})
     users = [spec for spec in found if {one["name"] for one in spec["containers"]} & {*ALLOWS_SUDO}]

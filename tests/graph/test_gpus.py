@@ -6,73 +6,55 @@ from typing import Any
 
 import pytest
 
-from cli.program.values import reveal
 from images.common.gpu_jobs import SHOWN
 from tests import stacks
-from tests.recordings import record
-from tests.stacks import with_change
+from tests.graph.objects import environment, inputs, mounts, recorded
+from tests.graph.objects import pod as pod_of
+
+AMD = {"count": 8, "vendor": "amd", "type": "mi300x"}
+MIG = {"count": 2, "mig": {"1g.10gb": 7, "3g.40gb+me": 1}}
 
 
 def pod(gpus: Any) -> dict[str, Any]:
     """A pod of a pool with these GPUs."""
-    sections = with_change(stacks.existing(), "worker_nodes.gpu.resources.gpus", gpus)
-    sections = with_change(sections, "worker_nodes.gpu.confinement", "required")
-    (pool,) = [item for item in record(sections, stack="prod") if item.name == "slurm-pool-gpu-pods"]
-    return dict(reveal(pool.inputs)["spec"]["template"]["spec"])
-
-
-def slurmd(gpus: Any) -> dict[str, Any]:
-    """Its container."""
-    return dict(pod(gpus)["containers"][0])
+    recording = recorded(worker_nodes__gpu__resources__gpus=gpus, worker_nodes__gpu__confinement="required")
+    return pod_of(recording, "slurm-pool-gpu-pods")
 
 
 @pytest.mark.parametrize(
-    ("gpus", "extended"),
+    ("gpus", "extended", "told", "reads_the_kernel_s_log"),
     [
-        ({"count": 8, "vendor": "amd", "type": "mi300x"}, {"amd.com/gpu": "8"}),
-        ({"count": 8, "type": "h100", "shard": 32}, {"nvidia.com/gpu": "8"}),
+        (AMD, {"amd.com/gpu": "8"}, {"GPU_VENDOR": "amd"}, False),
         (
-            {"count": 2, "mig": {"1g.10gb": 7, "3g.40gb+me": 1}},
-            {"nvidia.com/mig-1g.10gb": "7", "nvidia.com/mig-3g.40gb.me": "1"},
-        ),
-    ],
-)
-def test_a_pod_asks_for_its_gpus_in_their_vendor_s_words(gpus: Any, extended: dict[str, str]) -> None:
-    resources = slurmd(gpus)["resources"]
-    for part in ("requests", "limits"):
-        assert {name: count for name, count in resources[part].items() if ".com/" in name} == extended
-
-
-@pytest.mark.parametrize(
-    ("gpus", "given", "others"),
-    [
-        ({"count": 8, "vendor": "amd"}, {"GPU_VENDOR": "amd"}, "NVIDIA_DRIVER_CAPABILITIES"),
-        (
-            {"count": 1, "mig": {"1g.10gb": 7}},
+            {"count": 8, "type": "h100", "shard": 32},
+            {"nvidia.com/gpu": "8"},
             {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility,video"},
-            "GPU_VENDOR",
+            True,
+        ),
+        (
+            MIG,
+            {"nvidia.com/mig-1g.10gb": "7", "nvidia.com/mig-3g.40gb.me": "1"},
+            {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility,video"},
+            True,
         ),
     ],
 )
-def test_slurmd_s_start_is_told_whose_gpus_they_are(gpus: Any, given: dict[str, str], others: str) -> None:
-    env = {variable["name"]: variable.get("value") for variable in slurmd(gpus)["env"]}
-    assert given.items() <= env.items()
-    assert others not in env
-
-
-@pytest.mark.parametrize(
-    ("gpus", "reads"), [({"count": 8, "vendor": "amd"}, False), ({"count": 1, "mig": {"1g.10gb": 7}}, True), (8, True)]
-)
-def test_the_kernel_s_log_is_read_for_nvidia_s_gpus_only(gpus: Any, reads: bool) -> None:
-    assert ("SYSLOG" in slurmd(gpus)["securityContext"]["capabilities"]["add"]) is reads
+def test_a_pod_asks_for_its_gpus_in_their_vendor_s_words_and_slurmd_is_told_whose_they_are(
+    gpus: Any, extended: dict[str, str], told: dict[str, str], reads_the_kernel_s_log: bool
+) -> None:
+    (slurmd,) = pod(gpus)["containers"]
+    for part in ("requests", "limits"):
+        assert {name: count for name, count in slurmd["resources"][part].items() if ".com/" in name} == extended
+    found = environment(slurmd)
+    assert {name: found[name] for name in ("GPU_VENDOR", "NVIDIA_DRIVER_CAPABILITIES") if name in found} == told
+    assert ("SYSLOG" in slurmd["securityContext"]["capabilities"]["add"]) is reads_the_kernel_s_log
 
 
 def test_only_where_it_is_asked_for_exporters_of_the_machine_are_shown_the_jobs() -> None:
     spec = pod({"count": 8, "job_files": True})
     (volume,) = [one for one in spec["volumes"] if "hostPath" in one]
     assert volume["hostPath"] == {"path": str(SHOWN), "type": "DirectoryOrCreate"}
-    (mount,) = [one for one in spec["containers"][0]["volumeMounts"] if one["name"] == volume["name"]]
-    assert mount["mountPath"] == str(SHOWN)
+    assert mounts(spec["containers"][0], volume["name"]).keys() == {str(SHOWN)}
     assert not [one for one in pod(8)["volumes"] if "hostPath" in one]
 
 
@@ -80,8 +62,7 @@ def test_only_where_it_is_asked_for_exporters_of_the_machine_are_shown_the_jobs(
     ("gpus", "strategy"), [({"mig": {"1g.10gb": 56}}, {"strategy": "mixed"}), ({"shard": 8}, None)]
 )
 def test_nvidia_s_operator_offers_parts_by_their_profiles(gpus: Any, strategy: Any) -> None:
-    sections = with_change(stacks.nebius_minimum(), "cloud.gpu_stack", "operators")
-    sections = with_change(sections, "worker_nodes.default.resources", {"gpus": gpus})
-    sections = with_change(sections, "worker_nodes.default.confinement", "required")
-    (release,) = [item for item in record(sections, stack="prod") if item.name.endswith("-gpu-operator")]
-    assert reveal(release.inputs)["values"].get("mig") == strategy
+    pool = {"worker_nodes__default__resources": {"gpus": gpus}, "worker_nodes__default__confinement": "required"}
+    recording = recorded(stacks.nebius_minimum(), cloud__gpu_stack="operators", **pool)
+    (operator,) = [item.name for item in recording if item.name.endswith("-gpu-operator")]
+    assert inputs(recording, operator)["values"].get("mig") == strategy

@@ -8,141 +8,115 @@ from typing import Any
 import pytest
 
 from cli.program.recording import Recording
-from cli.program.values import reveal
 from slurm.rights import INTO_JAIL
 from tests import stacks
-from tests.recordings import record
-from tests.stacks import with_change
+from tests.graph import objects
+from tests.graph.objects import COMPONENT, containers, differing, inputs, mounts, named, pod, templates, volumes
+
+PODS = "slurm-health-pods"
 
 
 def recorded(**health: Any) -> Recording:
-    return record(with_change(stacks.existing(), "health", health), stack="prod")
+    return objects.recorded(health=health)
 
 
-def named(recording: Recording, name: str) -> dict[str, Any]:
-    (found,) = [item for item in recording if item.name == name]
-    return dict(reveal(found.inputs))
+def rights(recording: Recording) -> dict[str, list[str]]:
+    """Verbs by kind, in the namespace and beyond."""
+    roles = [name for name in named(recording, "slurm-health") if name.endswith("-role")]
+    rules = [rule for name in roles for rule in inputs(recording, name)["rules"]]
+    return {kind: rule["verbs"] for rule in rules for kind in rule["resources"]}
 
 
-def rules(recording: Recording, name: str) -> list[tuple[list[str], list[str]]]:
-    return [(rule["resources"], rule["verbs"]) for rule in named(recording, name)["rules"]]
+WATCHES = {"pods": ["list", "watch"], "events": ["create"], "nodes": ["list", "watch"]}
+CHANGES_NODES = {**WATCHES, "nodes": ["list", "watch", "get", "patch"]}
 
 
-def differing(before: Recording, after: Recording) -> set[str]:
-    """Names of resources whose inputs differ, or that only one of them has."""
-
-    def inputs(recording: Recording) -> dict[str, str]:
-        return {item.name: json.dumps(reveal(item.inputs), sort_keys=True, default=str) for item in recording}
-
-    one, two = inputs(before), inputs(after)
-    return {name for name in one.keys() | two.keys() if one.get(name) != two.get(name)}
-
-
-def test_by_default_the_watcher_may_read_and_write_events_only() -> None:
-    recording = recorded()
-    assert rules(recording, "slurm-health-role") == [(["pods"], ["list", "watch"]), (["events"], ["create"])]
-    assert rules(recording, "slurm-health-cluster-role") == [(["nodes"], ["list", "watch"])]
-
-
-def test_machines_are_released_with_rights_for_that_alone() -> None:
-    recording = recorded(machines={"release": "cordon"})
-    assert rules(recording, "slurm-health-cluster-role") == [(["nodes"], ["list", "watch", "get", "patch"])]
-    assert (["pods/eviction"], ["create"]) not in rules(recording, "slurm-health-role")
-    recording = recorded(machines={"release": "evict", "release_condition": "HardwareIssuesSuspected"})
-    assert (["nodes/status"], ["patch"]) in rules(recording, "slurm-health-cluster-role")
-    assert (["pods/eviction"], ["create"]) in rules(recording, "slurm-health-role")
-
-
-def test_a_watcher_that_does_not_follow_machines_has_no_right_at_all() -> None:
-    recording = recorded(machines={"follow": False})
-    assert not [item.name for item in recording if item.name.startswith("slurm-health") and "role" in item.name]
-    spec = named(recording, "slurm-health-pods")["spec"]["template"]["spec"]
-    assert not [volume for volume in spec["volumes"] if "projected" in volume]
-
-
-def test_its_rights_go_to_its_own_account() -> None:
-    recording = recorded()
-    for name in ("slurm-health-role-binding", "slurm-health-cluster-role-binding"):
-        (subject,) = named(recording, name)["subjects"]
+@pytest.mark.parametrize(
+    ("machines", "expected"),
+    [
+        ({}, WATCHES),
+        ({"release": "cordon"}, CHANGES_NODES),
+        (
+            {"release": "evict", "release_condition": "HardwareIssuesSuspected"},
+            {**CHANGES_NODES, "nodes/status": ["patch"], "pods/eviction": ["create"]},
+        ),
+        ({"follow": False}, {}),
+    ],
+)
+def test_the_watcher_has_the_rights_that_following_and_releasing_machines_take(
+    machines: dict[str, Any], expected: dict[str, list[str]]
+) -> None:
+    recording = recorded(machines=machines)
+    assert rights(recording) == expected
+    for binding in (name for name in named(recording, "slurm-health") if name.endswith("-binding")):
+        (subject,) = inputs(recording, binding)["subjects"]
         assert subject == {"kind": "ServiceAccount", "name": "health-watch", "namespace": "slurm"}
+    assert any("projected" in volume for volume in pod(recording, PODS)["volumes"]) is bool(expected)
 
 
-def test_there_is_never_more_than_one_watcher() -> None:
-    spec = named(recorded(), "slurm-health-pods")["spec"]
+def test_there_is_never_more_than_one_watcher_beside_the_controller_and_not_on_a_lost_machine() -> None:
+    recording = recorded()
+    spec = inputs(recording, PODS)["spec"]
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
-
-
-def test_the_watcher_does_not_stay_on_a_lost_machine() -> None:
-    tolerations = named(recorded(), "slurm-health-pods")["spec"]["template"]["spec"]["tolerations"]
-    assert {(each["key"], each.get("tolerationSeconds")) for each in tolerations} >= {
+    watcher = spec["template"]["spec"]
+    assert {(each["key"], each.get("tolerationSeconds")) for each in watcher["tolerations"]} >= {
         ("node.kubernetes.io/unreachable", 5),
         ("node.kubernetes.io/not-ready", 5),
     }
-
-
-def test_the_watcher_would_rather_be_where_the_controller_is() -> None:
-    recording = recorded()
-    pod = named(recording, "slurm-health-pods")["spec"]["template"]
-    (wish,) = pod["spec"]["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    (wish,) = watcher["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert wish["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
-    wanted = wish["podAffinityTerm"]["labelSelector"]["matchLabels"]
-    pods = {
-        item.name: reveal(item.inputs)["spec"]["template"]
-        for item in recording
-        if item.type.startswith("kubernetes:apps")
-    }
-    chosen = [name for name, pod in pods.items() if wanted.items() <= pod["metadata"]["labels"].items()]
-    assert chosen == ["slurm-controller-pods"]
+    wanted = wish["podAffinityTerm"]["labelSelector"]["matchLabels"].items()
+    chosen = [one["metadata"]["labels"] for one in templates(recording).values()]
+    assert [labels[COMPONENT] for labels in chosen if wanted <= labels.items()] == ["controller"]
 
 
 @pytest.mark.parametrize(
     ("health", "changed"),
     [
-        ({"max_drained": 3}, {"slurm-health-pods"}),
-        ({"machines": {"requeue_after": 60}}, {"slurm-health-pods"}),
-        ({"report_only": ["disks"]}, {"slurm-health-pods", "slurm-health-settings"}),
-        ({"disabled": ["dns"]}, {"slurm-health-pods", "slurm-health-settings"}),
+        ({"max_drained": 3}, {PODS}),
+        ({"machines": {"requeue_after": 60}}, {PODS}),
+        ({"report_only": ["disks"]}, {PODS, "slurm-health-settings"}),
+        ({"disabled": ["dns"]}, {PODS, "slurm-health-settings"}),
+        ({"thresholds": {"disks": {"fail_percent": 97}}}, {"slurm-health-settings"}),
     ],
-    ids=["max_drained", "requeue_after", "report_only", "disabled"],
 )
-def test_a_change_of_what_follows_restarts_the_watcher_alone(health: dict[str, Any], changed: set[str]) -> None:
+def test_a_change_of_what_follows_restarts_the_watcher_alone_and_one_of_thresholds_nothing(
+    health: dict[str, Any], changed: set[str]
+) -> None:
     assert differing(recorded(), recorded(**health)) == changed
-
-
-def test_a_change_of_thresholds_restarts_nothing() -> None:
-    assert differing(recorded(), recorded(thresholds={"disks": {"fail_percent": 97}})) == {"slurm-health-settings"}
 
 
 def test_workers_have_the_settings_and_those_with_gpus_may_read_the_kernel_s_log() -> None:
     recording = recorded()
     for pool, more in (("gpu", {"SYSLOG"}), ("cpu", set())):
-        spec = named(recording, f"slurm-pool-{pool}-pods")["spec"]["template"]["spec"]
-        assert {"name": "health", "configMap": {"name": "health-settings"}} in spec["volumes"]
-        (slurmd,) = [container for container in spec["containers"] if container["name"] == "slurmd"]
-        assert {"name": "health", "mountPath": "/config/health", "readOnly": True} in slurmd["volumeMounts"]
+        spec = pod(recording, f"slurm-pool-{pool}-pods")
+        assert volumes(spec)["health"]["configMap"] == {"name": "health-settings"}
+        slurmd = containers(spec)["slurmd"]
+        assert mounts(slurmd)["/config/health"] == {"name": "health", "mountPath": "/config/health", "readOnly": True}
         assert {*slurmd["securityContext"]["capabilities"]["add"]} - {*INTO_JAIL} == more
 
 
-def test_pools_with_rdma_devices_should_have_infiniband() -> None:
-    for sections, pools in ((stacks.nebius(), {"default": {"infiniband": True}}), (stacks.existing(), {})):
-        settings = named(record(sections, stack="prod"), "slurm-health-settings")["data"]["settings.json"]
-        assert json.loads(settings)["pools"] == pools
+@pytest.mark.parametrize(
+    ("sections", "pools"), [(stacks.nebius(), {"default": {"infiniband": True}}), (stacks.existing(), {})]
+)
+def test_pools_with_rdma_devices_should_have_infiniband(sections: dict[str, Any], pools: dict[str, Any]) -> None:
+    settings = inputs(objects.recorded(sections), "slurm-health-settings")["data"]["settings.json"]
+    assert json.loads(settings)["pools"] == pools
 
 
 def test_turned_off_there_is_nothing_of_it() -> None:
     recording = recorded(enabled=False)
-    assert not [item.name for item in recording if item.name.startswith("slurm-health")]
-    spec = named(recording, "slurm-pool-gpu-pods")["spec"]["template"]["spec"]
-    assert "health" not in {volume["name"] for volume in spec["volumes"]}
-    assert "SYSLOG" not in spec["containers"][0]["securityContext"]["capabilities"]["add"]
+    assert not named(recording, "slurm-health")
+    spec = pod(recording, "slurm-pool-gpu-pods")
+    assert "health" not in volumes(spec)
+    assert "SYSLOG" not in containers(spec)["slurmd"]["securityContext"]["capabilities"]["add"]
 
 
 def test_tests_of_nodes_run_beside_the_watcher_and_start_anew_with_their_settings() -> None:
-    def containers(**tests: Any) -> dict[str, Any]:
-        spec = named(recorded(tests=tests), "slurm-health-pods")["spec"]["template"]["spec"]
-        return {container["name"]: container for container in spec["containers"]}
-
-    assert set(containers()) == {"health-watch"}
-    tester = containers(enabled=True)["health-tests"]
-    assert {"name": "health", "mountPath": "/config/health", "readOnly": True} in tester["volumeMounts"]
-    assert containers(enabled=True, max_under_test=1)["health-tests"]["env"] != tester["env"]
+    without, with_tests, fewer = (
+        containers(pod(recorded(tests=tests), PODS))
+        for tests in ({}, {"enabled": True}, {"enabled": True, "max_under_test": 1})
+    )
+    assert without.keys() == {"munged", "health-watch"}
+    assert mounts(with_tests["health-tests"])["/config/health"]["readOnly"]
+    assert fewer["health-tests"]["env"] != with_tests["health-tests"]["env"]

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from cli.program.recording import Recording
-from cli.program.values import reveal
 from tests import stacks
+from tests.graph import objects
+from tests.graph.objects import environment, inputs, mounts, named, templates
+from tests.graph.objects import pod as pod_of
 from tests.graph.reachability import network
-from tests.recordings import record
-from tests.stacks import with_change
 
 OTLP = {
     "endpoint": "https://loki.example.com/otlp",
@@ -24,56 +24,45 @@ OTLP = {
 
 
 def recorded(**otlp: Any) -> Recording:
-    return record(with_change(stacks.existing_full(), "logs", {"otlp": {**OTLP, **otlp}}), stack="prod")
-
-
-def inputs(recording: Recording, name: str) -> dict[str, Any]:
-    (found,) = [item for item in recording if item.name == name]
-    return dict(reveal(found.inputs))
+    return objects.recorded(stacks.existing_full(), logs={"otlp": {**OTLP, **otlp}})
 
 
 def pod() -> dict[str, Any]:
-    return dict(inputs(recorded(), "slurm-logs-pods")["spec"]["template"]["spec"])
+    return pod_of(recorded(), "slurm-logs-pods")
+
+
+@pytest.fixture(scope="module")
+def config() -> dict[str, Any]:
+    """The collector's."""
+    found: dict[str, Any] = json.loads(inputs(recorded(), "slurm-logs-config")["data"]["collector.yaml"])
+    return found
 
 
 def test_by_default_there_is_none() -> None:
-    found = record(stacks.existing_full(), stack="prod")
-    assert not [item.name for item in found if "slurm-logs" in item.name]
+    assert not named(objects.recorded(stacks.existing_full()), "slurm-logs")
 
 
-def test_it_reads_the_machine_s_logs_of_pods_and_has_no_other_part_of_it() -> None:
+def test_it_reads_the_machine_s_logs_of_pods_and_is_wherever_a_pod_may_be() -> None:
     spec = pod()
     (container,) = spec["containers"]
     machine = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
     assert machine == {"logs": "/var/log/pods"}
-    mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
-    assert mounts["logs"]["readOnly"] is True
-    context = container["securityContext"]
-    assert context["capabilities"] == {"drop": ["ALL"]}
-    assert (context["allowPrivilegeEscalation"], context["readOnlyRootFilesystem"]) == (False, True)
-    assert spec["automountServiceAccountToken"] is False
+    assert [mount["readOnly"] for mount in mounts(container, "logs").values()] == [True]
     assert "ports" not in container
-
-
-def test_it_is_on_every_machine_where_a_pod_may_be() -> None:
-    spec = pod()
     assert spec["tolerations"] == [{"operator": "Exists"}]
     assert "nodeSelector" not in spec
 
 
-def test_contents_of_headers_are_known_to_their_secrets_alone() -> None:
-    found = recorded()
-    (files,) = [item for item in found if item.name == "slurm-logs-config"]
-    config = json.loads(reveal(files.inputs)["data"]["collector.yaml"])
-    headers = config["exporters"]["otlphttp"]["headers"]
-    assert headers == {"Authorization": "${env:HEADER_0}", "X-Scope-OrgID": "${env:HEADER_1}"}
-    env = {one["name"]: one for one in pod()["containers"][0]["env"]}
-    secrets = [env[f"HEADER_{number}"]["valueFrom"]["secretKeyRef"] for number in range(2)]
+def test_contents_of_headers_are_known_to_their_secrets_alone(config: dict[str, Any]) -> None:
+    exporter = config["exporters"]["otlphttp"]
+    assert exporter["endpoint"] == OTLP["endpoint"]
+    assert exporter["headers"] == {"Authorization": "${env:HEADER_0}", "X-Scope-OrgID": "${env:HEADER_1}"}
+    env = environment(pod()["containers"][0])
+    secrets = [env[f"HEADER_{number}"]["secretKeyRef"] for number in range(2)]
     assert secrets == [{"name": "loki-token", "key": "value"}, {"name": "loki-tenant", "key": "value"}]
 
 
-def test_it_reads_the_namespace_s_pods_but_not_itself() -> None:
-    config = json.loads(inputs(recorded(), "slurm-logs-config")["data"]["collector.yaml"])
+def test_it_reads_the_namespace_s_pods_but_not_itself(config: dict[str, Any]) -> None:
     receiver = config["receivers"]["filelog"]
     places = {
         "slurm_controller-0_uid/slurmctld": True,
@@ -88,13 +77,11 @@ def test_it_reads_the_namespace_s_pods_but_not_itself() -> None:
         return any(path.match(pattern) for pattern in receiver[key])
 
     assert {place: is_in(place, "include") and not is_in(place, "exclude") for place in places} == places
-    assert config["exporters"]["otlphttp"]["endpoint"] == OTLP["endpoint"]
 
 
 def test_no_other_pod_has_a_container_of_its_name() -> None:
-    specs = [reveal(item.inputs).get("spec") or {} for item in recorded()]
-    pods = [spec["template"]["spec"] for spec in specs if "spec" in spec.get("template", {})]
-    names = [one["name"] for one_pod in pods for one in (*one_pod.get("initContainers", []), *one_pod["containers"])]
+    specs = [template["spec"] for template in templates(recorded()).values()]
+    names = [name for spec in specs for name in objects.containers(spec)]
     assert names.count(pod()["containers"][0]["name"]) == 1
 
 
@@ -108,21 +95,21 @@ def test_no_other_pod_has_a_container_of_its_name() -> None:
         ("2026-11-26  1:04:24 0 [Note] InnoDB: ready", {}),
     ],
 )
-def test_a_line_s_program_level_and_job_are_told_where_it_has_them(text: str, known: dict[str, str]) -> None:
-    config = json.loads(inputs(recorded(), "slurm-logs-config")["data"]["collector.yaml"])
-    operators = config["receivers"]["filelog"]["operators"]
+def test_a_line_s_program_level_and_job_are_told_where_it_has_them(
+    config: dict[str, Any], text: str, known: dict[str, str]
+) -> None:
     found: dict[str, str] = {}
-    for operator in operators:
+    for operator in config["receivers"]["filelog"]["operators"]:
         match = re.search(operator["regex"], text) if "regex" in operator else None
         found |= match.groupdict() if match else {}
     assert found == known
 
 
 def test_another_configuration_gives_new_pods() -> None:
-    def name(**otlp: Any) -> str:
-        return str(inputs(recorded(**otlp), "slurm-logs-config")["metadata"]["name"])
-
-    assert name() != name(endpoint="https://other.example.com/otlp")
+    one, other = recorded(), recorded(endpoint="https://other.example.com/otlp")
+    assert (
+        inputs(one, "slurm-logs-config")["metadata"]["name"] != inputs(other, "slurm-logs-config")["metadata"]["name"]
+    )
 
 
 @pytest.mark.parametrize(

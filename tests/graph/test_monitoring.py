@@ -1,4 +1,7 @@
-"""Prometheus and Alertmanager in the graph: what they are made of, what they may do, and what changes them."""
+"""Prometheus with Alertmanager, and its exporters of machines and of Kubernetes: what they may do, what changes them.
+
+That none has a capability, a token or a root that it can write to, test_confinement.py says of all pods.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,19 @@ from typing import Any
 import pytest
 
 from cli.program.recording import Recording
-from cli.program.values import reveal
+from slurm.local_cluster import KUBE_STATE_IMAGE
+from slurm.network import METADATA as METADATA_RANGES
 from tests import stacks
+from tests.graph.objects import changed, containers, inputs, mounts, named, objects, pod, recorded, volumes
 from tests.graph.reachability import Network, network
-from tests.recordings import record
-from tests.stacks import with_change
+
+METADATA = [cidr.partition("/")[0] for cidr in METADATA_RANGES]
+KUBE_STATE = {"kube_state": True, "kube_state_image": "registry.example.com/kube-state-metrics:v2.15.0"}
+PODS = "slurm-monitoring-pods"
 
 
 def sections(**monitoring: Any) -> dict[str, Any]:
-    return with_change(stacks.existing_full(), "monitoring", {"install": True, **monitoring})
-
-
-def recorded(given: dict[str, Any]) -> Recording:
-    return record(given, stack="prod")
+    return changed(stacks.existing_full(), monitoring={"install": True, **monitoring})
 
 
 @pytest.fixture(scope="module")
@@ -28,125 +31,61 @@ def installed() -> Recording:
     return recorded(sections())
 
 
-def pod(recording: Recording) -> dict[str, Any]:
-    (found,) = [item for item in recording if item.name == "slurm-monitoring-pods"]
-    return dict(reveal(found.inputs)["spec"]["template"]["spec"])
+def command(recording: Recording) -> list[str]:
+    return list(containers(pod(recording, PODS))["prometheus"]["command"])
 
 
-def container(recording: Recording, name: str) -> dict[str, Any]:
-    spec = pod(recording)
-    (found,) = [one for one in (*spec["containers"], *spec["initContainers"]) if one["name"] == name]
-    return dict(found)
-
-
-def files(recording: Recording) -> dict[str, Any]:
-    (found,) = [item for item in recording if item.name == "slurm-monitoring-files"]
-    return dict(reveal(found.inputs))
-
-
-def test_a_stack_without_it_has_no_part_of_it_and_the_figures_alone_make_none() -> None:
-    for monitoring in ({}, {"enabled": True}):
-        found = recorded(with_change(stacks.existing_full(), "monitoring", monitoring))
-        assert not [item.name for item in found if "slurm-monitoring" in item.name]
+@pytest.mark.parametrize("monitoring", [{}, {"enabled": True}])
+def test_a_stack_without_it_has_no_part_of_it_and_the_figures_alone_make_none(monitoring: dict[str, Any]) -> None:
+    assert not named(recorded(stacks.existing_full(), monitoring=monitoring), "slurm-monitoring")
 
 
 def test_it_is_one_pod_two_services_a_claim_and_its_files_and_has_no_right(installed: Recording) -> None:
     made = sorted(
-        (item.type.rpartition(":")[2], reveal(item.inputs)["metadata"]["name"])
+        (item.type.rpartition(":")[2], item.name.removeprefix("slurm-monitoring-"))
         for item in installed
         if "slurm-monitoring" in item.name and item.type.startswith("kubernetes:")
     )
-    config_map = files(installed)["metadata"]["name"]
     assert made == [
-        ("ConfigMap", config_map), ("ConfigMap", "prometheus-targets"), ("PersistentVolumeClaim", "prometheus-data"),
-        ("Service", "alertmanager"), ("Service", "prometheus"), ("StatefulSet", "prometheus"),
+        ("ConfigMap", "files"), ("ConfigMap", "targets"), ("PersistentVolumeClaim", "data"),
+        ("Service", "alertmanager"), ("Service", "prometheus"), ("StatefulSet", "pods"),
     ]  # fmt: skip
-    assert pod(installed)["automountServiceAccountToken"] is False
-    assert "serviceAccountName" not in pod(installed)
-
-
-@pytest.mark.parametrize("name", ["prometheus", "alertmanager"])
-def test_both_are_a_user_without_capabilities_on_a_file_system_that_is_read_only(
-    installed: Recording, name: str
-) -> None:
-    context = container(installed, name)["securityContext"]
-    assert (context["runAsUser"], context["runAsNonRoot"], context["readOnlyRootFilesystem"]) == (954, True, True)
-    assert context["capabilities"] == {"drop": ["ALL"]}
-    assert context["allowPrivilegeEscalation"] is False
-
-
-def test_what_gives_them_the_volume_may_do_nothing_else(installed: Recording) -> None:
-    context = container(installed, "own-data")["securityContext"]
-    assert context["capabilities"] == {"drop": ["ALL"], "add": ["CHOWN"]}
-
-
-def test_the_figures_are_protected_as_the_records_are(installed: Recording) -> None:
+    assert "serviceAccountName" not in pod(installed, PODS)
     protects = {item.name: item.protect for item in installed if item.type.endswith(":PersistentVolumeClaim")}
     assert protects["slurm-monitoring-data"] is protects["slurm-database-data"] is True
 
 
-def test_size_class_and_age_are_those_of_the_stack_file() -> None:
+def test_size_class_and_age_are_those_of_the_stack_file_and_one_who_asks_much_does_not_take_all_memory() -> None:
     found = recorded(sections(storage="50Gi", storage_class="fast", retention=90))
-    (claim,) = [reveal(item.inputs)["spec"] for item in found if item.name == "slurm-monitoring-data"]
+    claim = inputs(found, "slurm-monitoring-data")["spec"]
     assert (claim["resources"]["requests"], claim["storageClassName"]) == ({"storage": "50Gi"}, "fast")
-    assert "--storage.tsdb.retention.time=90d" in container(found, "prometheus")["command"]
+    bounds = {"--query.max-samples=10000000", "--query.max-concurrency=8", "--query.timeout=30s"}
+    assert {"--storage.tsdb.retention.time=90d", *bounds} <= set(command(found))
 
 
 def test_another_configuration_is_another_pod_and_more_workers_are_not(installed: Recording) -> None:
-    more = recorded(with_change(sections(), "worker_nodes.cpu.size", 5))
-    assert pod(more) == pod(installed)
-    (targets,) = [reveal(item.inputs) for item in more if item.name == "slurm-monitoring-targets"]
-    assert "cpu-4:9306" in json.loads(targets["data"]["nodes.json"])[0]["targets"]
-    renamed = recorded(with_change(sections(), "slurm.cluster_name", "other"))
-    assert pod(renamed) != pod(installed)
+    more = recorded(sections(), worker_nodes__cpu__size=5)
+    assert pod(more, PODS) == pod(installed, PODS)
+    targets = inputs(more, "slurm-monitoring-targets")["data"]["nodes.json"]
+    assert "cpu-4:9306" in json.loads(targets)[0]["targets"]
+    assert pod(recorded(sections(), slurm__cluster_name="other"), PODS) != pod(installed, PODS)
 
 
 def test_whom_alertmanager_tells_is_in_the_secret_of_the_stack_file_or_nowhere(installed: Recording) -> None:
-    def source(recording: Recording) -> dict[str, Any]:
-        (found,) = [volume for volume in pod(recording)["volumes"] if volume["name"] == "alertmanager"]
-        return dict(found)
-
-    assert source(installed)["configMap"]["name"] == files(installed)["metadata"]["name"]
+    files = inputs(installed, "slurm-monitoring-files")
+    assert volumes(pod(installed, PODS))["alertmanager"]["configMap"]["name"] == files["metadata"]["name"]
     told = recorded(sections(alertmanager_secret="pager"))
-    assert source(told)["secret"]["secretName"] == "pager"
-    assert "alertmanager.yml" not in files(told)["data"]
+    assert volumes(pod(told, PODS))["alertmanager"]["secret"]["secretName"] == "pager"
+    assert "alertmanager.yml" not in inputs(told, "slurm-monitoring-files")["data"]
+
+
+# Connections
 
 
 def reached(given: dict[str, Any]) -> Network:
-    return network(recorded(given))
-
-
-def test_prometheus_reaches_what_it_reads_and_users_do_not_reach_it() -> None:
-    own = with_change(sections(), "network_policies.egress", [])
-    found = Network(reached(own).pods, _plain(reached(own)))
-    assert found.allows("prometheus", "exporter", 9341)
-    assert found.allows("prometheus", "worker", 9306)
-    assert not found.allows("prometheus", "controller", 6817)
-    assert not any(found.allows(user, "prometheus", port) for user in ("worker", "login") for port in (9090, 9093))
-    assert not found.allows("prometheus", "203.0.113.7", 443)
-    newer = reached(with_change(own, "slurm.version", "26.05"))
-    assert Network(newer.pods, _plain(newer)).allows("prometheus", "controller", 6817)
-    told = reached(sections(alertmanager_secret="pager"))
-    assert Network(told.pods, _plain(told)).allows("prometheus", "203.0.113.7", 587)
-    assert not Network(told.pods, _plain(told)).allows("prometheus", "169.254.169.254", 80)
-
-
-def test_prometheus_alone_reaches_the_node_exporters() -> None:
-    given = reached(sections(nodes=True))
-    found = Network(given.pods, _plain(given))
-    assert found.allows("prometheus", "node-exporter", 9100)
-    assert not any(found.allows(user, "node-exporter", 9100) for user in ("worker", "login", "rest", "exporter"))
-    assert not found.allows("node-exporter", "prometheus", 9090)
-
-
-def test_one_who_asks_much_does_not_take_all_memory(installed: Recording) -> None:
-    command = container(installed, "prometheus")["command"]
-    assert {"--query.max-samples=10000000", "--query.max-concurrency=8", "--query.timeout=30s"} <= set(command)
-
-
-def _plain(found: Network) -> list[Any]:
-    """The policies without what opens ports to other namespaces, which decides nothing between pods of this one."""
-    return [
+    """Without what opens ports to other namespaces, which decides nothing between pods of this one."""
+    found = network(recorded(given))
+    policies = [
         {
             **spec,
             "ingress": [
@@ -157,3 +96,155 @@ def _plain(found: Network) -> list[Any]:
         }
         for spec in found.policies
     ]
+    return Network(found.pods, policies)
+
+
+def test_prometheus_reaches_what_it_reads_and_users_do_not_reach_it() -> None:
+    own = changed(sections(nodes=True, **KUBE_STATE), network_policies__egress=[])
+    found = reached(own)
+    for exporter, port in (("exporter", 9341), ("worker", 9306), ("node-exporter", 9100), ("kube-state", 8080)):
+        assert found.allows("prometheus", exporter, port)
+        if exporter not in {"worker", "exporter"}:
+            assert not any(found.allows(one, exporter, port) for one in ("worker", "login", "rest", "exporter"))
+    assert not found.allows("prometheus", "controller", 6817)
+    assert not any(found.allows(user, "prometheus", port) for user in ("worker", "login") for port in (9090, 9093))
+    assert not found.allows("node-exporter", "prometheus", 9090)
+    assert not found.allows("kube-state", "slurmdbd", 6819)
+    assert not found.allows("prometheus", "203.0.113.7", 443)
+    assert reached(changed(own, slurm__version="26.05")).allows("prometheus", "controller", 6817)
+    told = reached(sections(alertmanager_secret="pager"))
+    assert told.allows("prometheus", "203.0.113.7", 587)
+    assert not told.allows("prometheus", "169.254.169.254", 80)
+
+
+def test_kube_state_reaches_the_api_server_wherever_that_is() -> None:
+    found = network(recorded(sections(**KUBE_STATE)))
+    assert found.allows("kube-state", "10.96.0.1", 443)
+    assert found.allows("kube-state", "203.0.113.7", 16443)
+    assert not any(found.allows("kube-state", address, 80) for address in METADATA)
+
+
+# kube-state-metrics
+
+
+def test_it_lists_pods_claims_and_what_makes_pods_in_its_namespace_and_nothing_else() -> None:
+    recording = recorded(sections(**KUBE_STATE))
+    rules = inputs(recording, "slurm-kube-state-role")["rules"]
+    allowed = {(group, kind) for rule in rules for group in rule["apiGroups"] for kind in rule["resources"]}
+    assert allowed == {
+        ("", "pods"), ("", "persistentvolumeclaims"), ("apps", "statefulsets"), ("apps", "deployments"),
+        ("apps", "daemonsets"), ("batch", "cronjobs"),
+    }  # fmt: skip
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"list", "watch"}
+    assert not [item.name for item in recording if "ClusterRole" in item.kind and "kube-state" in item.name]
+    (container,) = pod(recording, "slurm-kube-state-pods")["containers"]
+    assert container["image"] == KUBE_STATE["kube_state_image"]
+    given = dict(argument.removeprefix("--").split("=") for argument in container["args"])
+    assert given["namespaces"] == "slurm"
+    assert set(given["resources"].split(",")) == {kind for _, kind in allowed}
+    assert "kube_pod_container_status_restarts_total" in given["metric-allowlist"].split(",")
+
+
+def test_on_the_local_cluster_its_image_is_the_one_that_is_built_there() -> None:
+    spec = pod(recorded(stacks.dev(), monitoring={"install": True, "kube_state": True}), "slurm-kube-state-pods")
+    assert [container["image"] for container in spec["containers"]] == [KUBE_STATE_IMAGE]
+
+
+# The node exporter
+
+
+def test_it_sees_the_machine_s_figures_and_nothing_else_of_it() -> None:
+    spec = pod(recorded(sections(nodes=True)), "slurm-node-exporter-pods")
+    (container,) = spec["containers"]
+    machine = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
+    assert machine == {"proc": "/proc", "sys": "/sys"}
+    assert all(mount["readOnly"] for mount in mounts(container).values() if mount["name"] in machine)
+
+
+def test_in_a_cluster_with_user_namespaces_it_has_none_as_no_ids_are_mapped_in_proc() -> None:
+    recording = recorded(sections(nodes=True), cluster__user_namespaces=True)
+    assert "hostUsers" not in pod(recording, "slurm-node-exporter-pods")
+    assert pod(recording, "slurm-exporter-pods")["hostUsers"] is False
+
+
+def test_it_goes_where_workers_may_go() -> None:
+    everywhere = pod(recorded(sections(nodes=True)), "slurm-node-exporter-pods")
+    assert "affinity" not in everywhere, "the pool `cpu` may be on any machine"
+    assert {toleration["key"] for toleration in everywhere["tolerations"]} == {"nvidia.com/gpu"}
+    pools = {name: pool for name, pool in stacks.existing()["worker_nodes"].items() if name != "plain"}
+    pools["cpu"]["node_selector"] = {"pool": "cpu", "zone": "a"}
+    chosen = pod(recorded(sections(nodes=True), worker_nodes=pools), "slurm-node-exporter-pods")
+    required = chosen["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms = [
+        {wanted["key"]: wanted["values"] for wanted in term["matchExpressions"]}
+        for term in required["nodeSelectorTerms"]
+    ]
+    assert terms == [{"pool": ["cpu"], "zone": ["a"]}, {"pool": ["gpu"]}]
+
+
+# A Prometheus that is there already
+
+
+def operated(version: str = "24.11", **more: Any) -> Recording:
+    existing = {"namespace": "monitoring", "labels": {"release": "kube-prometheus-stack"}}
+    return recorded(stacks.existing_full(), slurm__version=version, monitoring={"existing": existing, **more})
+
+
+def operators_objects(recording: Recording) -> list[dict[str, Any]]:
+    return [inputs(recording, item.name) for item in recording if ":monitoring.coreos.com/" in item.type]
+
+
+def test_its_objects_carry_the_labels_that_it_selects_by_and_nothing_runs_for_it() -> None:
+    recording = operated()
+    found = operators_objects(recording)
+    assert {document["metadata"]["name"] for document in found} == {"exporter", "workers", "slurm"}
+    for document in found:
+        assert document["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+        assert document["metadata"]["labels"]["app.kubernetes.io/instance"] == "slurm"
+    assert not named(recording, "slurm-monitoring") + named(recording, "node-exporter")
+    newer = operators_objects(operated("26.05"))
+    assert {document["metadata"]["name"] for document in newer} == {"exporter", "workers", "slurm", "controller"}
+
+
+def test_selectors_and_ports_are_those_of_the_services_and_pods_that_there_are() -> None:
+    recording = operated("26.05")
+    workloads = [*objects(recording, "StatefulSet").values(), *objects(recording, "Deployment").values()]
+    pods = [workload["spec"]["template"] for workload in workloads]
+    services = list(objects(recording, "Service").values())
+
+    def chosen(candidates: list[dict[str, Any]], spec: dict[str, Any]) -> list[dict[str, Any]]:
+        wanted = spec["selector"]["matchLabels"].items()
+        return [one for one in candidates if wanted <= one["metadata"]["labels"].items()]
+
+    for spec in (document["spec"] for document in operators_objects(recording)):
+        for endpoint in spec.get("endpoints", ()):
+            (service,) = chosen(services, spec)
+            assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+        for endpoint in spec.get("podMetricsEndpoints", ()):
+            found = chosen(pods, spec)
+            assert len(found) == 3
+            for one in found:
+                ports = (port for container in one["spec"]["containers"] for port in container.get("ports", ()))
+                assert endpoint["port"] in {port.get("name") for port in ports}
+
+
+def test_the_namespace_of_that_prometheus_is_let_in_and_no_other() -> None:
+    let_in = {
+        (name, rule["ports"][0]["port"]): peer["namespaceSelector"]
+        for name, policy in objects(operated("26.05"), "NetworkPolicy").items()
+        for rule in policy["spec"].get("ingress") or ()
+        for peer in rule.get("from") or ()
+        if "namespaceSelector" in peer
+    }
+    only = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+    assert let_in == {("exporter", 9341): only, ("worker", 9306): only, ("controller", 6817): only}
+
+
+def test_dashboards_come_with_it_and_can_be_left_away() -> None:
+    found = inputs(operated(), "slurm-grafana-files")
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert sorted(found["data"]) == ["slurm-slurm-cluster.json", "slurm-slurm-jobs.json", "slurm-slurm-nodes.json"]
+    assert sum(map(len, found["data"].values())) < 500_000, "of the 1 MiB that a ConfigMap may have"
+    assert not named(operated(dashboards=False), "slurm-grafana-files")
+    assert not named(recorded(sections()), "slurm-grafana-files")
+    assert named(recorded(sections(dashboards=True)), "slurm-grafana-files")

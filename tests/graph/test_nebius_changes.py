@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from cli.change.change import of_recording
-from cli.change.compare import compare
 from cli.program.recording import Registration
-from cli.program.values import Unknown, printable
+from cli.program.resource import Resource
+from cli.program.values import Unknown
 from components.clouds.nebius.immutable import (
     ACCESS_PERMIT,
     ALLOCATION,
@@ -21,43 +20,15 @@ from components.clouds.nebius.immutable import (
     NODE_GROUP,
 )
 from tests import stacks
+from tests.graph import diff as graphs
 from tests.recordings import record
 from tests.stacks import with_change
 
 CPU_POOL = {"size": 1, "platform": "cpu-d3", "preset": "16vcpu-64gb"}
 
 
-def _key(item: Registration) -> str:
-    return f"{item.type.rsplit(':', 1)[1]} {item.name}"
-
-
-def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    if isinstance(value, dict) and value:
-        below = [_flat(item, f"{path}.{name}" if path else name) for name, item in value.items()]
-        return {key: item for part in below for key, item in part.items()}
-    return {path: value}
-
-
-class Diff:
-    """Two runs of the program compared, by URN."""
-
-    def __init__(self, before: dict[str, Any], after: dict[str, Any], *, preview: bool = False) -> None:
-        first, second = record(before, stack="test"), record(after, stack="test", preview=preview)
-        old, new = first.by_urn(), second.by_urn()
-        self.added = sorted(_key(new[urn]) for urn in new.keys() - old.keys())
-        self.removed = sorted(_key(old[urn]) for urn in old.keys() - new.keys())
-        self.changed: dict[str, list[str]] = {}
-        for urn in old.keys() & new.keys():
-            left, right = (_flat(printable(side[urn].inputs)) for side in (old, new))
-            paths = sorted(path for path in left.keys() | right.keys() if left.get(path) != right.get(path))
-            if paths:
-                self.changed[_key(new[urn])] = paths
-        changes = compare(of_recording(first), of_recording(second))
-        self.replaced = {
-            f"{change.resource.type.rsplit(':', 1)[1]} {change.resource.name}": [item.path for item in change.because]
-            for change in changes
-            if change.action == "replace" and not change.cause
-        }
+class Diff(graphs.Diff):
+    """By kind and name: `Mk8sV1NodeGroup slurm-login`."""
 
     @property
     def machines(self) -> dict[str, list[str]]:
@@ -66,68 +37,86 @@ class Diff:
             name: paths for name, paths in self.changed.items() if name.startswith(("Mk8s", "Compute", "Vpc", "Iam"))
         }
 
+    def _key(self, item: Registration | Resource) -> str:
+        return f"{item.type.rsplit(':', 1)[1]} {item.name}"
+
 
 def change(path: str, value: Any, base: str = "nebius_minimum") -> Diff:
     sections = getattr(stacks, base)()
     return Diff(sections, with_change(sections, path, value))
 
 
-# Sizes
+# Sizes, pools and mounts
+
+GROUP, REPLICAS = "Mk8sV1NodeGroup", {"StatefulSet slurm-pool-default-pods": ["spec.replicas"]}
+BIG = {**stacks.nebius_full()["worker_nodes"]["big"], "size": 120}
+MOUNTS = ["template.cloudInitUserData", "template.filesystems"]
 
 
-@pytest.mark.parametrize("size", [1, 100])
-def test_a_size_changes_one_property_of_one_resource(size: int) -> None:
-    diff = change("worker_nodes.default.size", size)
-    assert diff.changed == {"StatefulSet slurm-pool-default-pods": ["spec.replicas"]}
-    assert not diff.added
-    assert not diff.removed
-
-
-def test_the_hundred_and_first_machine_adds_a_group_and_moves_nothing() -> None:
-    diff = change("worker_nodes.default.size", 101)
-    assert diff.added == ["Mk8sV1NodeGroup slurm-default-1"]
-    assert diff.changed == {"StatefulSet slurm-pool-default-pods": ["spec.replicas"]}
-    assert not diff.removed
-
-
-def test_fewer_hundreds_remove_groups_from_the_end() -> None:
-    diff = change("worker_nodes.big.size", 120, "nebius_full")
-    assert diff.removed == ["Mk8sV1NodeGroup full-big-2"]
-    assert diff.changed == {"StatefulSet slurm-pool-big-pods": ["spec.replicas"]}
-
-
-def test_a_smaller_pool_keeps_the_groups_that_it_is_told_to() -> None:
-    big = stacks.nebius_full()["worker_nodes"]["big"]
-    diff = change("worker_nodes.big", {**big, "size": 120, "autoscaling": {"groups": 3}}, "nebius_full")
-    assert not diff.removed
-
-
-def test_a_pool_that_comes_to_rest_gives_its_last_machine_back() -> None:
-    diff = change("worker_nodes.default.size", 0)
-    assert diff.machines == {"Mk8sV1NodeGroup slurm-default-0": ["autoscaling.minNodeCount"]}
-    assert not diff.removed
-
-
-# Pools
-
-
-def test_another_pool_touches_no_machine_of_the_others() -> None:
-    diff = change("worker_nodes.another", CPU_POOL)
-    assert "Mk8sV1NodeGroup slurm-another-0" in diff.added
-    assert not diff.removed
-    assert not diff.machines
-    assert set(diff.changed) == {"ConfigMap slurm-configuration-files", "Job slurm-configuration-active"}
+@pytest.mark.parametrize(
+    ("base", "path", "value", "groups", "machines"),
+    [
+        ("nebius_minimum", "worker_nodes.default.size", 1, ([], []), {}),
+        ("nebius_minimum", "worker_nodes.default.size", 100, ([], []), {}),
+        ("nebius_minimum", "worker_nodes.default.size", 101, ([f"{GROUP} slurm-default-1"], []), {}),
+        # A pool that comes to rest gives its last machine back.
+        (
+            "nebius_minimum",
+            "worker_nodes.default.size",
+            0,
+            ([], []),
+            {f"{GROUP} slurm-default-0": ["autoscaling.minNodeCount"]},
+        ),
+        # Groups go from the end, unless they are to be kept.
+        ("nebius_full", "worker_nodes.big", BIG, ([], [f"{GROUP} full-big-2"]), {}),
+        ("nebius_full", "worker_nodes.big", {**BIG, "autoscaling": {"groups": 3}}, ([], []), {}),
+        ("nebius_minimum", "worker_nodes.another", CPU_POOL, ([f"{GROUP} slurm-another-0"], []), {}),
+        (
+            "nebius_full",
+            "worker_nodes.spot.boot_disk",
+            {"size": "512Gi"},
+            ([], []),
+            {f"{GROUP} full-spot-0": ["template.bootDisk.sizeGibibytes"]},
+        ),
+        # The machines that see a mount, and no others.
+        (
+            "nebius_minimum",
+            "mounts",
+            {"data": {"path": "/data"}},
+            (["ComputeV1Filesystem slurm-mount-data"], []),
+            {f"{GROUP} slurm-default-0": MOUNTS, f"{GROUP} slurm-login": MOUNTS},
+        ),
+        # Another fabric is another GPU cluster by another name.
+        (
+            "nebius_minimum",
+            "worker_nodes.default.gpu_cluster",
+            {"infiniband_fabric": "fabric-7"},
+            (["ComputeV1GpuCluster slurm-fabric-7"], ["ComputeV1GpuCluster slurm-fabric-6"]),
+            {f"{GROUP} slurm-default-0": ["template.gpuCluster.id"]},
+        ),
+    ],
+)
+def test_a_change_touches_no_more_machines_than_it_has_to(
+    base: str, path: str, value: Any, groups: tuple[list[str], list[str]], machines: dict[str, list[str]]
+) -> None:
+    """`groups`: and file systems, those that are added and those that are removed."""
+    diff = change(path, value, base)
+    of_the_cloud = ("Mk8s", "Compute", "Vpc", "Iam")
+    found = ([name for name in names if name.startswith(of_the_cloud)] for names in (diff.added, diff.removed))
+    assert tuple(found) == groups
+    assert diff.machines == machines
+    assert not [name for name in diff.replaced if "V1" in name]
+    if path == "worker_nodes.default.size":
+        assert {name: paths for name, paths in diff.changed.items() if name not in machines} == REPLICAS
+    if path == "worker_nodes.another":
+        assert set(diff.changed) == {"ConfigMap slurm-configuration-files", "Job slurm-configuration-active"}
 
 
 def test_a_pool_that_goes_takes_only_its_own_machines_along() -> None:
     sections = stacks.nebius_full()
     del sections["worker_nodes"]["spot"]
     diff = Diff(stacks.nebius_full(), sections)
-    assert diff.removed == [
-        "Mk8sV1NodeGroup full-spot-0",
-        "StatefulSet slurm-pool-spot-pods",
-        "WorkerPool slurm-pool-spot",
-    ]
+    assert diff.removed == [f"{GROUP} full-spot-0", "StatefulSet slurm-pool-spot-pods", "WorkerPool slurm-pool-spot"]
     assert not diff.added
     assert not diff.machines
 
@@ -137,25 +126,8 @@ def test_the_order_of_pools_and_mounts_is_nothing_to_the_cloud() -> None:
     for section in ("worker_nodes", "mounts"):
         sections[section] = dict(reversed(sections[section].items()))
     diff = Diff(stacks.nebius_full(), sections)
-    assert not diff.added
-    assert not diff.removed
-    assert not diff.machines
+    assert not {*diff.added, *diff.removed, *diff.machines}
     assert not [name for name in diff.replaced if "V1" in name]
-
-
-def test_other_machines_for_a_pool_change_only_its_own_template() -> None:
-    diff = change("worker_nodes.spot.boot_disk", {"size": "512Gi"}, "nebius_full")
-    assert diff.machines == {"Mk8sV1NodeGroup full-spot-0": ["template.bootDisk.sizeGibibytes"]}
-    assert not diff.replaced
-
-
-def test_a_new_mount_reaches_the_machines_that_see_it_and_no_others() -> None:
-    diff = change("mounts", {"data": {"path": "/data"}})
-    assert "ComputeV1Filesystem slurm-mount-data" in diff.added
-    assert diff.machines == {
-        name: ["template.cloudInitUserData", "template.filesystems"]
-        for name in ("Mk8sV1NodeGroup slurm-default-0", "Mk8sV1NodeGroup slurm-login")
-    }
 
 
 # What can never change
@@ -194,13 +166,6 @@ def test_what_can_never_change_makes_exactly_that_resource_anew(
     }
     for type_, paths in expected.items():
         assert set(paths) <= set(IMMUTABLE[type_])
-
-
-def test_another_fabric_is_another_gpu_cluster_by_another_name() -> None:
-    diff = change("worker_nodes.default.gpu_cluster", {"infiniband_fabric": "fabric-7"})
-    assert diff.added == ["ComputeV1GpuCluster slurm-fabric-7"]
-    assert diff.removed == ["ComputeV1GpuCluster slurm-fabric-6"]
-    assert diff.machines == {"Mk8sV1NodeGroup slurm-default-0": ["template.gpuCluster.id"]}
 
 
 def test_another_project_makes_everything_in_the_cloud_anew() -> None:

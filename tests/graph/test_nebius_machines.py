@@ -10,7 +10,7 @@ import yaml
 
 from cli.program.recording import Recording
 from cli.program.values import reveal
-from components.clouds.nebius.cloud_init import mount_unit
+from components.clouds.nebius.node_groups import mount_unit
 from tests import stacks
 from tests.graph import nebius_api
 from tests.graph.nebius_recordings import groups, minimum, one

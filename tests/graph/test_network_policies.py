@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tests import stacks
+from tests.graph.objects import objects, recorded
 from tests.graph.reachability import Network, network
-from tests.recordings import record
-from tests.stacks import with_change
 
 PORTS = {"ssh": 22, "database": 3306, "slurmctld": 6817, "slurmd": 6818, "slurmdbd": 6819, "rest": 6820, "agent": 8817}
 USERS = ("login", "worker")
@@ -41,10 +40,7 @@ PUBLIC = ("151.101.0.223", "2a04:4e42::223")
 
 
 def stack(**changes: Any) -> Network:
-    sections = stacks.existing_full()
-    for path, value in changes.items():
-        sections = with_change(sections, path.replace("__", "."), value)
-    return network(record(sections, stack="prod"))
+    return network(recorded(stacks.existing_full(), **changes))
 
 
 @pytest.fixture(scope="module")
@@ -156,14 +152,13 @@ def test_the_rest_api_is_open_to_whom_the_stack_names(rest: dict[str, Any], outs
 
 
 def test_there_is_no_policy_for_what_a_stack_does_not_have() -> None:
-    bare = record(with_change(stacks.existing(), "accounting.enabled", value=False), stack="prod")
-    names = {item.name.removeprefix("slurm-network-policies-") for item in bare if item.type.endswith(":NetworkPolicy")}
+    names = objects(recorded(accounting__enabled=False), "NetworkPolicy").keys()
     assert names == {"configuration", "controller", "default-deny", "elastic", "health-watch", "login", "slurm-nodes"}
 
 
 def test_ssh_is_open_to_the_world_and_slurmctld_asks_for_nodes_where_there_are_elastic_pools() -> None:
     for size in (2, {"max": 2}):
-        found = network(record(with_change(stacks.existing_full(), "worker_nodes.gpu.size", size), stack="prod"))
+        found = stack(worker_nodes__gpu__size=size)
         assert found.allows("203.0.113.7", "login", 22)
         assert not found.allows("203.0.113.7", "login", 8819)
         assert not found.allows("elastic", "login", 8819)

@@ -1,4 +1,4 @@
-"""Which machines the pods go to, as the cloud and the stack file say."""
+"""Which machines the pods go to, as the cloud and the stack file say; what workers find there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from cli.program.recording import Recording, record
-from cli.program.values import reveal
 from components.clouds.base import Placement
 from components.clouds.existing import ExistingCluster
 from components.workers import placement_of
@@ -17,7 +16,19 @@ from config.sections.machines import Taint
 from config.sections.workers import Resources, Toleration, WorkerPool
 from slurm.rights import INTO_JAIL, WITHOUT_JAIL
 from tests import stacks
-from tests.stacks import with_change
+from tests.graph.objects import (
+    COMPONENT,
+    changed,
+    containers,
+    environment,
+    everything,
+    inputs,
+    mounts,
+    pod,
+    templates,
+    volumes,
+)
+from tests.recordings import record as recorded
 
 SAFE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
 
@@ -37,75 +48,46 @@ def _of_workers(pool_name: str, pool: WorkerPool) -> Placement:
     )
 
 
+Cloud = Callable[..., Recording]
+
+
 @pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cloud that makes machines: it wants each role and each pool on its own."""
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    """What is registered in a cloud that makes machines: it wants each role and each pool on its own."""
     monkeypatch.setattr(ExistingCluster, "placement", lambda _, role: _of_role(role))
     monkeypatch.setattr(ExistingCluster, "worker_placement", lambda _, name, pool: _of_workers(name, pool))
     annotations = {"cloud/address": "allocation-1", "cloud/type": "external"}
     monkeypatch.setattr(ExistingCluster, "login_annotations", annotations)
+    return lambda **changes: record(changed(**changes), stack="prod")
 
 
-def template(recording: Recording, name: str) -> dict[str, Any]:
-    (found,) = [item for item in recording if item.name == name]
-    pod: dict[str, Any] = reveal(found.inputs)["spec"]["template"]
-    return pod
+def slurmd(recording: Recording, pool: str) -> dict[str, Any]:
+    return containers(pod(recording, f"slurm-pool-{pool}-pods"))["slurmd"]
 
 
-def slurmd(pod: dict[str, Any]) -> dict[str, Any]:
-    (container,) = [item for item in pod["spec"]["containers"] if item["name"] == "slurmd"]
-    return dict(container)
+def added(container: dict[str, Any]) -> set[str]:
+    """Its capabilities."""
+    return {*container["securityContext"]["capabilities"]["add"]}
 
 
-@pytest.mark.usefixtures("cloud")
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [
+def test_each_role_and_each_pool_goes_to_its_own_machines(cloud: Cloud) -> None:
+    recording = cloud()
+    for name, role in (
         ("slurm-controller-pods", "controller"),
         ("slurm-login-pods", "login"),
         ("slurm-jail-populate", "system"),
         ("slurm-users-job", "system"),
         ("slurm-configuration-active", "system"),
-    ],
-)
-def test_each_role_goes_to_its_own_machines(name: str, role: str) -> None:
-    spec = template(record(stacks.existing(), stack="prod"), name)["spec"]
-    assert spec["nodeSelector"] == {"slurmstack/role": role}
-    taint = {"key": "slurmstack/role", "operator": "Equal", "value": role, "effect": "NoSchedule"}
-    assert spec.get("tolerations", []) == ([] if role == "system" else [taint])
+    ):
+        spec = pod(recording, name)
+        assert spec["nodeSelector"] == {"slurmstack/role": role}
+        taint = {"key": "slurmstack/role", "operator": "Equal", "value": role, "effect": "NoSchedule"}
+        assert spec.get("tolerations", []) == ([] if role == "system" else [taint])
+    assert pod(recording, "slurm-pool-cpu-pods")["nodeSelector"] == {"slurmstack/pool": "cpu", "disk": "any"}
 
 
-@pytest.mark.usefixtures("cloud")
-def test_workers_go_to_the_machines_of_their_pool_and_keep_them_while_they_are_busy() -> None:
-    pod = template(record(stacks.existing(), stack="prod"), "slurm-pool-cpu-pods")
-    assert pod["spec"]["nodeSelector"] == {"slurmstack/pool": "cpu", "disk": "any"}
-    assert pod["metadata"]["annotations"] == SAFE
-
-
-def _with_all() -> dict[str, Any]:
-    """With everything that has pods, and an elastic pool."""
-    sections = with_change(stacks.existing_full(), "monitoring", {"install": True, "nodes": True})
-    return with_change(sections, "worker_nodes.gpu.size", {"max": 64})
-
-
-@pytest.mark.parametrize("sections", [stacks.dev, _with_all, stacks.nebius_full])
-def test_no_autoscaler_takes_the_machine_of_jobs_sessions_and_slurm_s_service(sections: Callable[[], Any]) -> None:
-    """Of all others it may: they are started elsewhere, and nobody sees it."""
-    for item in record(sections(), stack="test"):
-        inputs = reveal(item.inputs) if item.type.startswith("kubernetes:") else {}
-        pod = inputs.get("template") or (inputs.get("spec") or {}).get("template")
-        if not isinstance(pod, dict) or item.name.startswith("slurm-gpu-stack"):
-            continue
-        component = pod["metadata"]["labels"]["app.kubernetes.io/component"]
-        stays = component in {"worker", "login", "controller", "slurmdbd", "database"} or item.type.endswith(":Job")
-        noted = pod["metadata"].get("annotations") or {}
-        assert {key: noted.get(key) for key in SAFE} == (SAFE if stays else dict.fromkeys(SAFE)), item.name
-
-
-@pytest.mark.usefixtures("cloud")
-def test_a_pool_s_own_selector_and_tolerations_come_first() -> None:
-    sections = with_change(stacks.existing(), "worker_nodes.gpu.node_selector", {"disk": "nvme"})
-    spec = template(record(sections, stack="prod"), "slurm-pool-gpu-pods")["spec"]
+def test_a_pool_s_own_selector_and_tolerations_come_first(cloud: Cloud) -> None:
+    spec = pod(cloud(worker_nodes__gpu__node_selector={"disk": "nvme"}), "slurm-pool-gpu-pods")
     assert spec["nodeSelector"] == {"slurmstack/pool": "gpu", "disk": "nvme"}
     assert spec["tolerations"] == [
         {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
@@ -116,79 +98,70 @@ def test_a_pool_s_own_selector_and_tolerations_come_first() -> None:
 def test_a_pool_s_taints_are_tolerated_once() -> None:
     taint = Taint(key="team", value="a", effect="NoExecute")
     toleration = Toleration(key="team", value="a", effect="NoExecute")
-    resources = Resources(cpus=2, memory="4Gi")
-    pool = WorkerPool(size=1, resources=resources, taints=(taint,))
+    pool = WorkerPool(size=1, resources=Resources(cpus=2, memory="4Gi"), taints=(taint,))
     assert placement_of(pool, Placement(tolerations=(toleration,))).tolerations == (toleration,)
 
 
-@pytest.mark.usefixtures("cloud")
-def test_rdma_devices_come_with_the_permission_to_raise_the_limit_of_locked_memory() -> None:
-    recording = record(stacks.existing(), stack="prod")
-    gpu, cpu = (slurmd(template(recording, f"slurm-pool-{pool}-pods")) for pool in ("gpu", "cpu"))
+@pytest.mark.parametrize(("security", "usual"), [("confined", INTO_JAIL), ("baseline", WITHOUT_JAIL)])
+def test_devices_come_with_the_permission_to_raise_the_limit_of_locked_memory_and_nothing_more(
+    cloud: Cloud, security: str, usual: tuple[str, ...]
+) -> None:
+    recording = cloud(worker_nodes__gpu__security=security)
+    gpu, cpu = slurmd(recording, "gpu"), slurmd(recording, "cpu")
     assert gpu["resources"]["requests"]["rdma/ib"] == gpu["resources"]["limits"]["rdma/ib"] == "1"
-    assert {*gpu["securityContext"]["capabilities"]["add"]} - {*INTO_JAIL} == {"SYS_RESOURCE", "SYSLOG"}
+    assert added(gpu) - {*usual} == {"SYS_RESOURCE", "SYSLOG"}
     assert "rdma/ib" not in cpu["resources"]["requests"]
-    assert {*cpu["securityContext"]["capabilities"]["add"]} == {*INTO_JAIL}
+    assert added(cpu) == {*INTO_JAIL}
 
 
-@pytest.mark.usefixtures("cloud")
-def test_a_baseline_pool_gets_nothing_but_the_limit_for_its_devices_and_the_kernel_s_log() -> None:
-    sections = with_change(stacks.existing(), "worker_nodes.gpu.security", "baseline")
-    container = slurmd(template(record(sections, stack="prod"), "slurm-pool-gpu-pods"))
-    assert {*container["securityContext"]["capabilities"]["add"]} - {*WITHOUT_JAIL} == {"SYS_RESOURCE", "SYSLOG"}
-
-
-def test_a_pool_without_the_jail_has_the_users_whom_slurmctld_knows_and_no_more_of_its_configuration() -> None:
-    recording = record(stacks.existing(), stack="prod")
-    plain, cpu = (template(recording, f"slurm-pool-{pool}-pods") for pool in ("plain", "cpu"))
-
-    volumes = {volume["name"]: volume for volume in plain["spec"]["volumes"]}
-    items = [{"key": name, "path": name} for name in ("passwd", "group")]
-    assert volumes["users"]["configMap"] == {"name": "slurm-config", "items": items}
-    users = {"name": "users", "mountPath": "/var/lib/extrausers", "readOnly": True}
-    assert users in slurmd(plain)["volumeMounts"]
-    assert "jail" not in volumes
-    assert users not in slurmd(cpu)["volumeMounts"]
-    (published,) = [
-        item
-        for item in recording
-        if item.type == "kubernetes:core/v1:ConfigMap" and reveal(item.inputs)["metadata"]["name"] == "slurm-config"
-    ]
-    assert reveal(published.inputs)["data"]["passwd"].startswith("alice:x:10001:")
-
-
-@pytest.mark.usefixtures("cloud")
-def test_the_user_s_annotations_of_the_login_service_win_over_the_cloud_s() -> None:
-    sections = with_change(stacks.existing(), "login.annotations", {"cloud/type": "internal", "mine": "yes"})
-    (service,) = [item for item in record(sections, stack="prod") if item.name == "slurm-login-service"]
-    assert reveal(service.inputs)["metadata"]["annotations"] == {
+def test_the_user_s_annotations_of_the_login_service_win_over_the_cloud_s(cloud: Cloud) -> None:
+    recording = cloud(login__annotations={"cloud/type": "internal", "mine": "yes"})
+    assert inputs(recording, "slurm-login-service")["metadata"]["annotations"] == {
         "cloud/address": "allocation-1",
         "cloud/type": "internal",
         "mine": "yes",
     }
 
 
+@pytest.mark.parametrize("sections", [stacks.dev(), everything(), stacks.nebius_full()])
+def test_no_autoscaler_takes_the_machine_of_jobs_sessions_and_slurm_s_service(sections: dict[str, Any]) -> None:
+    """Of all others it may: they are started elsewhere, and nobody sees it."""
+    recording = recorded(sections, stack="test")
+    jobs = {item.name for item in recording if item.type.endswith((":Job", ":CronJob"))}
+    for name, made in templates(recording).items():
+        component = made["metadata"]["labels"][COMPONENT]
+        stays = component in {"worker", "login", "controller", "slurmdbd", "database"} or name in jobs
+        noted = made["metadata"].get("annotations") or {}
+        assert {key: noted.get(key) for key in SAFE} == (SAFE if stays else dict.fromkeys(SAFE)), name
+
+
 def test_on_a_cluster_that_is_there_pods_go_where_the_stack_file_says_and_carry_nothing_else() -> None:
-    for item in record(stacks.dev(), stack="dev"):
-        pod = reveal(item.inputs).get("spec", {}).get("template") if item.type.startswith("kubernetes:") else None
-        if pod:
-            # The watcher's are about the controller's machine, and both say how long they stay on a lost one.
-            stays = {"slurm-health-pods": {"affinity", "tolerations"}, "slurm-elastic-pods": {"tolerations"}}
-            more = {"affinity", "tolerations"} - stays.get(item.name, set())
-            assert not {"nodeSelector", *more} & pod["spec"].keys(), item.name
-            assert pod["spec"].get("affinity", {}).keys() <= {"podAffinity"}, item.name
-            assert (pod["metadata"].get("annotations") or {}).keys() <= SAFE.keys(), item.name
-            names = {
-                variable["name"] for container in pod["spec"]["containers"] for variable in container.get("env", [])
-            }
-            assert not {"MOUNTS", "EXPECT_FILESYSTEM", "NVIDIA_DRIVER_CAPABILITIES"} & names, item.name
+    # The watcher's are about the controller's machine, and both say how long they stay on a lost one.
+    stays = {"slurm-health-pods": {"affinity", "tolerations"}, "slurm-elastic-pods": {"tolerations"}}
+    for name, made in templates(recorded(stacks.dev(), stack="dev")).items():
+        spec = made["spec"]
+        assert not {"nodeSelector", *({"affinity", "tolerations"} - stays.get(name, set()))} & spec.keys(), name
+        assert spec.get("affinity", {}).keys() <= {"podAffinity"}, name
+        assert (made["metadata"].get("annotations") or {}).keys() <= SAFE.keys(), name
+        told = {variable for container in spec["containers"] for variable in environment(container)}
+        assert not {"MOUNTS", "EXPECT_FILESYSTEM", "NVIDIA_DRIVER_CAPABILITIES"} & told, name
+
+
+def test_a_pool_without_the_jail_has_the_users_whom_slurmctld_knows_and_no_more_of_its_configuration() -> None:
+    recording = recorded(stacks.existing(), stack="prod")
+    found = volumes(pod(recording, "slurm-pool-plain-pods"))
+    items = [{"key": name, "path": name} for name in ("passwd", "group")]
+    assert found["users"]["configMap"] == {"name": "slurm-config", "items": items}
+    users = {"name": "users", "mountPath": "/var/lib/extrausers", "readOnly": True}
+    assert mounts(slurmd(recording, "plain"))["/var/lib/extrausers"] == users
+    assert "jail" not in found
+    assert "/var/lib/extrausers" not in mounts(slurmd(recording, "cpu"))
+    assert inputs(recording, "slurm-configuration-files")["data"]["passwd"].startswith("alice:x:10001:")
 
 
 def test_images_are_taken_by_digest_where_one_is_given() -> None:
     digest = f"sha256:{'7' * 64}"
-    recording = record(with_change(stacks.existing(), "images.digests", {"worker": digest}), stack="prod")
-    assert slurmd(template(recording, "slurm-pool-cpu-pods"))["image"] == (
-        f"registry.example/slurmstack/worker@{digest}"
-    )
-    (populate,) = template(recording, "slurm-jail-populate")["spec"]["containers"]
+    recording = recorded(changed(images__digests={"worker": digest}), stack="prod")
+    assert slurmd(recording, "cpu")["image"] == f"registry.example/slurmstack/worker@{digest}"
+    (populate,) = pod(recording, "slurm-jail-populate")["containers"]
     assert populate["image"].startswith("registry.example/slurmstack/jail:24.11-")

@@ -1,4 +1,4 @@
-"""Service accounts, and the one thing that each of them may do."""
+"""Service accounts, and the one thing that each of them may do: pull images, or write backups to their bucket."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_nebius as nebius
 
-from components.clouds.nebius.scope import CloudScope
+from components.clouds.nebius.resources import CloudScope
+from config.nebius.cloud import Backups
 
 PULL_ROLE = "viewer"
 """Lets machines pull images. There is no narrower role for registries (docs.nebius.com, IAM, roles); it is granted for
 the one registry only."""
 
 _REGISTRY = re.compile(r"^cr\.[a-z0-9-]+\.nebius\.cloud/(?:registry-)?([a-z0-9-]+)(?:/|$)")
+
+WRITE_ROLE = "storage.object-editor"
+"""Reads, writes and deletes objects, but cannot change the bucket (docs.nebius.com, IAM, roles)."""
+
+KEPT_DAYS = 30
+"""Days that an object can still be had after it was deleted or overwritten, by mistake or by a thief of the key."""
+
+UPLOAD_DAYS = 7
+"""Days until the parts of an upload that never ended are thrown away."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,15 +44,8 @@ def create_service_account(
     tenant's groups whose roles reach everywhere.
     """
     name = scope.name(suffix)
-    account = nebius.IamV1ServiceAccount(
-        name,
-        name=name,
-        parent_id=scope.project,
-        description=description,
-        labels=scope.labels,
-        opts=scope.options,
-    )
-    group = nebius.IamV1Group(name, name=name, parent_id=scope.project, labels=scope.labels, opts=scope.options)
+    account = nebius.IamV1ServiceAccount(**scope.named(suffix), description=description)
+    group = nebius.IamV1Group(**scope.named(suffix))
     nebius.IamV1GroupMembership(name, name=name, parent_id=group.id, member_id=account.id, opts=scope.options)
     nebius.IamV1AccessPermit(
         name, name=name, parent_id=group.id, resource_id=grant.resource_id, role=grant.role, opts=scope.options
@@ -69,3 +72,48 @@ def create_node_account(scope: CloudScope, registry: str | None) -> nebius.IamV1
         return None
     description = "Pulls container images to the machines"
     return create_service_account(scope, "nodes", description, Grant(role=PULL_ROLE, resource_id=resource))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupBucket:
+    """What a backup program needs. The key's secret half is kept by MysteryBox and never comes into Pulumi's state."""
+
+    bucket: pulumi.Output[str]
+    endpoint: pulumi.Output[str]
+    """Host that speaks S3."""
+    access_key_id: pulumi.Output[str]
+    secret_reference: pulumi.Output[str]
+    """Id of the MysteryBox secret with the key's secret half."""
+
+
+def create_backups(scope: CloudScope, backups: Backups) -> BackupBucket:
+    """Bucket, service account and key."""
+    bucket = _create_bucket(scope, backups.bucket or scope.name(f"backups-{scope.project.removeprefix('project-')}"))
+    account = create_service_account(scope, "backups", "Writes backups", Grant(role=WRITE_ROLE, resource_id=bucket.id))
+    key = nebius.IamV2AccessKey(
+        **scope.named("backups"),
+        account={"service_account": {"id": account.id}},
+        description="Writes backups",
+        secret_delivery_mode="MYSTERY_BOX",  # noqa: S106  where the secret is put, not the secret
+    )
+    return BackupBucket(
+        bucket=bucket.name,
+        endpoint=bucket.status.domain_name,
+        access_key_id=key.status.aws_access_key_id,
+        secret_reference=key.status.secret_reference_id,
+    )
+
+
+def _create_bucket(scope: CloudScope, name: str) -> nebius.StorageV1Bucket:
+    """A bucket that keeps what was overwritten for a while. It is never deleted with backups in it."""
+    rule: nebius.StorageV1BucketLifecycleConfigurationRuleArgsDict = {
+        "id": "old-versions",
+        "status": "ENABLED",
+        "noncurrent_version_expiration": {"noncurrent_days": KEPT_DAYS},
+        "abort_incomplete_multipart_upload": {"days_after_initiation": UPLOAD_DAYS},
+    }
+    return nebius.StorageV1Bucket(
+        **{**scope.named("backups", scope.data_options()), "name": name},
+        versioning_policy="ENABLED",
+        lifecycle_configuration={"rules": [rule]},
+    )

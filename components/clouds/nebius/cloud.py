@@ -8,23 +8,12 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import Placement, StaticVolumeArgs, host_volume, kubernetes_provider
-from components.clouds.nebius.access import create_node_account
-from components.clouds.nebius.backups import create_backups
-from components.clouds.nebius.cluster import create_cluster
-from components.clouds.nebius.filesystems import create_filesystems, mount_path
-from components.clouds.nebius.gpu_clusters import create_gpu_clusters
+from components.clouds.base import CloudResources, Placement, StaticVolumeArgs, host_volume, kubernetes_provider
+from components.clouds.nebius import resources
+from components.clouds.nebius.access import create_backups, create_node_account
 from components.clouds.nebius.gpu_stack import GpuStack, GpuStackArgs
-from components.clouds.nebius.kubernetes import kubeconfig
-from components.clouds.nebius.network import (
-    ALLOCATION_ANNOTATION,
-    address_of,
-    create_login_address,
-    create_subnet,
-)
 from components.clouds.nebius.node_groups import NodeGroupsArgs, create_role_groups, create_worker_groups
 from components.clouds.nebius.placement import role_placement, worker_placement
-from components.clouds.nebius.scope import CloudScope
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud as CloudConfig
 from config.nebius.cloud import Role
@@ -41,42 +30,40 @@ class NebiusCloudArgs:
     """The section of it that is this cloud's."""
 
 
-class NebiusCloud(pulumi.ComponentResource):
+class NebiusCloud(pulumi.ComponentResource, CloudResources):
     """Network, Managed Kubernetes, node groups, GPU clusters, shared file systems and addresses in one project.
 
     The number of resources depends on the number of pools and of file systems, and on the number of nodes only by one
     node group for each hundred.
     """
 
-    provider: k8s.Provider
-    login_keys: tuple[str, ...] = ()
     volume_filesystem: str | None = "virtiofs"
 
     def __init__(self, name: str, args: NebiusCloudArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:NebiusCloud", name, None, opts)
         self._config, self._cloud = config, cloud = args.config, args.cloud
-        self._exports: dict[str, pulumi.Input[str]] = {}
-        self._scope = CloudScope(
+        self.exports: dict[str, pulumi.Input[str]] = {}
+        self._scope = resources.CloudScope(
             component=self,
             project=cloud.project_id,
             prefix=cloud.prefix(config.cluster.namespace),
             protects_data=config.protects_data and not cloud.allow_replacement,
         )
-        self._subnet = cloud.subnet_id or create_subnet(self._scope).id
-        self._cluster = create_cluster(self._scope, cloud.kubernetes, self._subnet)
+        self._subnet = cloud.subnet_id or resources.create_subnet(self._scope).id
+        self._cluster = resources.create_cluster(self._scope, cloud.kubernetes, self._subnet)
         self._filesystems = self._create_filesystems()
         self._groups = self._create_node_groups()
         self.provider = self._create_kubernetes_provider()
         self._create_gpu_stack()
         self.login_annotations = self._create_login_address()
         self._create_backups()
-        self.register_outputs({**self._exports})
+        self.register_outputs({**self.exports})
 
     def _create_filesystems(self) -> Mapping[str, pulumi.Input[str]]:
         # Where a storage class is named, claims are served by it and the cloud's own file system is not needed.
         wanted = [item for item in filesystems_of(self._config) if item.storage_class is None]
-        made = create_filesystems(self._scope, wanted, allow_replacement=self._cloud.allow_replacement)
-        self._exports |= {f"filesystem_{tag.replace('-', '_')}": id_ for tag, id_ in made.items()}
+        made = resources.create_filesystems(self._scope, wanted, allow_replacement=self._cloud.allow_replacement)
+        self.exports |= {f"filesystem_{tag.replace('-', '_')}": id_ for tag, id_ in made.items()}
         return made
 
     def _create_node_groups(self) -> Mapping[str, list[pulumi.Resource]]:
@@ -89,7 +76,7 @@ class NebiusCloud(pulumi.ComponentResource):
             subnet_id=self._subnet,
             service_account_id=account.id if account else None,
             filesystems=self._filesystems,
-            gpu_clusters=create_gpu_clusters(self._scope, pools),
+            gpu_clusters=resources.create_gpu_clusters(self._scope, pools),
             saves_jail=self._config.backup is not None,
         )
         groups: dict[str, list[pulumi.Resource]] = {"": [*create_role_groups(self._scope, args)]}
@@ -99,8 +86,8 @@ class NebiusCloud(pulumi.ComponentResource):
 
     def _create_kubernetes_provider(self) -> k8s.Provider:
         cloud, prefix = self._cloud, self._scope.prefix
-        config = kubeconfig(self._cluster, cloud, prefix)
-        self._exports |= {"cluster_id": self._cluster.id, "kubeconfig": config}
+        config = resources.kubeconfig(self._cluster, cloud, prefix)
+        self.exports |= {"cluster_id": self._cluster.id, "kubeconfig": config}
         # What can never change of a cluster: with another value it is another cluster, without our objects.
         identity = (cloud.project_id, prefix, cloud.subnet_id or "own", cloud.kubernetes.service_cidr or "default")
         # Objects need our own machines to start and, when all is destroyed, to end in order and give back their disks
@@ -127,22 +114,22 @@ class NebiusCloud(pulumi.ComponentResource):
         login = self._config.login
         if login.service_type != "LoadBalancer":
             return {}
-        address = create_login_address(self._scope, self._subnet, login.annotations)
-        self._exports["login_address"] = address_of(address)
-        return {ALLOCATION_ANNOTATION: address.id}
+        address = resources.create_login_address(self._scope, self._subnet, login.annotations)
+        self.exports["login_address"] = resources.address_of(address)
+        return {resources.ALLOCATION_ANNOTATION: address.id}
 
     def _create_backups(self) -> None:
         if not self._cloud.backups.enabled:
             return
         made = create_backups(self._scope, self._cloud.backups)
-        self._exports |= {
+        self.exports |= {
             "backups_bucket": made.bucket,
             "backups_endpoint": made.endpoint,
             "backups_key_id": made.access_key_id,
             "backups_secret": made.secret_reference,
         }
 
-    # What a cluster needs of its cloud (components/clouds/base.py)
+    # What a cluster needs of its cloud (components/clouds/base.py), where it differs from that of most
 
     def static_volume(
         self, args: StaticVolumeArgs, opts: pulumi.ResourceOptions
@@ -151,11 +138,7 @@ class NebiusCloud(pulumi.ComponentResource):
         if args.claim not in self._filesystems:
             return None
         # The directory is the mount point; it must be there already, or the machine is not set up.
-        return host_volume(args, mount_path(args.claim), opts, kind="Directory")
-
-    def worker_cpu_request(self, cpus: int) -> str:
-        """All of them: one worker fills one machine."""
-        return str(cpus)
+        return host_volume(args, resources.mount_path(args.claim), opts, kind="Directory")
 
     def placement(self, role: Role) -> Placement:
         """On the machines of the role."""
@@ -165,8 +148,3 @@ class NebiusCloud(pulumi.ComponentResource):
         """On the machines of the pool, with InfiniBand devices where these have them."""
         devices = {self._cloud.rdma_resource: "1"}
         return worker_placement(pool_name, pool, devices, machines=self._groups[pool_name])
-
-    @property
-    def exports(self) -> Mapping[str, pulumi.Input[str]]:
-        """Outputs of the stack, without secrets."""
-        return self._exports

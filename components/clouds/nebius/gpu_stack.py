@@ -13,8 +13,8 @@ import pulumi_kubernetes as k8s
 import yaml
 
 from components.clouds.nebius.placement import RDMA_LABEL
+from components.kit import pods, volumes
 from components.kit.context import recommended_labels
-from components.kit.workload import DISK, config_volume, empty_dir, mount, resources
 from slurm.content_names import content_name
 
 _CHARTS = Path(__file__).resolve().parent / "charts.yaml"
@@ -176,24 +176,18 @@ def _plugin_pod(config_map: str) -> k8s.core.v1.PodSpecArgs:
                 image=f"{image['repository']}/{image['image']}:{image['version']}",
                 security_context=k8s.core.v1.SecurityContextArgs(allow_privilege_escalation=False, run_as_user=0),
                 volume_mounts=[
-                    mount("devices", f"{_KUBELET}/device-plugins"),
-                    mount("registry", f"{_KUBELET}/plugins_registry"),
-                    mount("config", "/k8s-rdma-shared-dev-plugin", read_only=True),
-                    mount("tmp", "/tmp"),
+                    volumes.mount("devices", f"{_KUBELET}/device-plugins"),
+                    volumes.mount("registry", f"{_KUBELET}/plugins_registry"),
+                    volumes.mount("config", "/k8s-rdma-shared-dev-plugin", read_only=True),
+                    volumes.mount("tmp", "/tmp"),
                 ],
-                resources=resources(cpu="10m", memory="32Mi", memory_limit="128Mi"),
+                resources=pods.resources(cpu="10m", memory="32Mi", memory_limit="128Mi"),
             )
         ],
         volumes=[
-            _host_directory("devices", f"{_KUBELET}/device-plugins"),
-            _host_directory("registry", f"{_KUBELET}/plugins_registry"),
-            config_volume("config", config_map),
-            empty_dir("tmp", size_limit=DISK),
+            volumes.host_directory("devices", f"{_KUBELET}/device-plugins"),
+            volumes.host_directory("registry", f"{_KUBELET}/plugins_registry"),
+            volumes.config_volume("config", config_map),
+            volumes.empty_dir("tmp", size_limit=pods.DISK),
         ],
-    )
-
-
-def _host_directory(name: str, path: str) -> k8s.core.v1.VolumeArgs:
-    return k8s.core.v1.VolumeArgs(
-        name=name, host_path=k8s.core.v1.HostPathVolumeSourceArgs(path=path, type="Directory")
     )

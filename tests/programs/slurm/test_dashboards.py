@@ -62,7 +62,7 @@ def is_of_checks(name: str) -> bool:
 
 
 def test_each_figure_that_is_asked_for_is_given_by_somebody(node_exporter: str) -> None:
-    """What a node exporter gives of any machine is seen where it runs (tests/graph/test_node_exporter.py)."""
+    """What a node exporter gives of any machine is seen where it runs (tests/programs/graph/test_node_exporter.py)."""
     machines = Path(node_exporter).read_bytes()
     for board in BOARDS:
         for panel in board.panels():

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -9,9 +9,6 @@ from local import build, paths, versions
 from local.errors import LocalError
 from local.report import PlainReport
 from slurm.local_cluster import KUBE_STATE_IMAGE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_pinned_versions_are_those_of_the_go_modules() -> None:

@@ -1,20 +1,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from local import cluster, controlplane, lock, nodes, paths, processes, status
 from local.addresses import from_environment
 from local.api import Api
+from local.controlplane import Setup
 from local.errors import LocalError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from local.controlplane import Setup
 
 
 @pytest.fixture(autouse=True)

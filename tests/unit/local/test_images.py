@@ -1,8 +1,11 @@
-"""Builds are named by their inputs, and a second one has nothing to do."""
+"""Builds are named by their inputs, a second one has nothing to do, and what is in an image is written down."""
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
+import subprocess
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from local import debian, images
+from local import debian, images, sbom
+from local.buildah import Buildah, parse_version
 from local.errors import LocalError
 from local.report import PlainReport
+from local.tools import Tools
 from slurm.images import JailExtras
 
 APT = debian.AptSettings(mirror="http://mirror.example/debian")
@@ -135,3 +140,89 @@ def test_a_failed_build_leaves_no_archive_and_nothing_beside_it(
         images.ensure_images(report)
 
     assert not list((tmp_path / "cache/images").iterdir())
+
+
+STATUS = """\
+Package: libssl3
+Status: install ok installed
+Source: openssl (3.5.1-1)
+Architecture: amd64
+Version: 1:3.5.1-1+deb13u1
+Description: a library
+ with: something that looks like a field
+
+Package: nano
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 8.4-1
+"""
+
+
+@pytest.fixture
+def bill(tmp_path: Path) -> dict[str, dict[str, object]]:
+    """Components of an image by name."""
+    for path, text in {"var/lib/dpkg/status": STATUS, "usr/lib/slurmstack/jail.so": "code"}.items():
+        (tmp_path / "image" / path).parent.mkdir(parents=True)
+        (tmp_path / "image" / path).write_text(text)
+    target = tmp_path / "bill.json"
+    sbom.write(tmp_path / "image", target, name="localhost/slurmstack/worker:24.11-abc", suite="trixie")
+    document = json.loads(target.read_text())
+    assert document["metadata"]["component"]["version"] == "24.11-abc"
+    return {component["name"]: component for component in document["components"]}
+
+
+def test_a_package_is_named_as_scanners_look_it_up(bill: dict[str, dict[str, object]]) -> None:
+    assert bill["libssl3"]["purl"] == "pkg:deb/debian/libssl3@1%3A3.5.1-1%2Bdeb13u1?arch=amd64&distro=trixie"
+    assert bill["libssl3"]["properties"] == [{"name": "debian:source", "value": "openssl"}]
+
+
+def test_a_package_that_was_removed_is_not_in_it(bill: dict[str, dict[str, object]]) -> None:
+    assert set(bill) == {"debian", "libssl3", "/usr/lib/slurmstack/jail.so"}
+
+
+def test_our_programs_are_in_it_by_their_content(bill: dict[str, dict[str, object]]) -> None:
+    digest = hashlib.sha256(b"code").hexdigest()
+    assert bill["/usr/lib/slurmstack/jail.so"]["hashes"] == [{"alg": "SHA-256", "content": digest}]
+
+
+def prepared(directory: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> Buildah:
+    buildah = Buildah(tools=Tools(tree=None), directory=directory)
+    printed = subprocess.CompletedProcess([], 0, f"buildah version {version} (image-spec 1.1.0)", "")
+    monkeypatch.setattr(Buildah, "_run", lambda *_arguments, **_options: printed)
+    buildah.prepare()
+    return buildah
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("buildah version 1.28.2 (image-spec 1.0.2)", (1, 28)), ("buildah version 1.39.3", (1, 39)), ("", (0, 0))],
+)
+def test_it_reads_the_release(text: str, version: tuple[int, int]) -> None:
+    assert parse_version(text) == version
+
+
+def test_newer_releases_find_the_network_program_that_they_never_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buildah = prepared(tmp_path, "1.39.3", monkeypatch)
+    assert (tmp_path / "helpers" / "netavark").exists()
+    settings = Path(buildah.environment()["CONTAINERS_CONF"]).read_text(encoding="utf-8")
+    assert f'helper_binaries_dir = ["{tmp_path}/helpers"]' in settings
+    assert f'network_config_dir = "{tmp_path}/networks"' in settings
+
+
+def test_older_releases_do_not_see_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared(tmp_path, "1.39.3", monkeypatch)
+    assert "CONTAINERS_CONF" not in prepared(tmp_path, "1.28.2", monkeypatch).environment()
+
+
+def test_a_full_disk_is_called_so_while_images_are_packed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    buildah = prepared(tmp_path, "1.28.2", monkeypatch)
+    monkeypatch.setattr("local.buildah._name_for_containerd", lambda _: None)
+    full = (2, ["tar: images.tar: Cannot write: No space left on device"])
+    monkeypatch.setattr("local.buildah.follow", lambda *_, **__: full)
+
+    with pytest.raises(LocalError, match="the disk is full"):
+        buildah.save(["localhost/x/a:1"], tmp_path / "images.tar", lambda _: None)
+
+    assert not list(tmp_path.glob(".layout-*"))

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
 
 from local import addresses, paths, pki
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RANGES = addresses.from_environment({})
 

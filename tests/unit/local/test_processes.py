@@ -1,14 +1,13 @@
+"""Records of daemons: nothing of somebody else is ever taken for ours."""
+
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from local import processes, procstat
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from local import cgroups, processes
 
 
 def _record(pid: int, **changes: object) -> processes.Record:
@@ -41,13 +40,13 @@ def _stat(state: str, *, threads: int, name: str = "true") -> str:
 
 
 def test_the_start_time_is_read_behind_a_name_with_parentheses() -> None:
-    assert procstat.start_ticks(_stat("S", threads=1, name="a) b")) == 22
+    assert cgroups.start_ticks(_stat("S", threads=1, name="a) b")) == 22
 
 
 def test_a_zombie_has_ended_when_the_last_of_its_threads_has() -> None:
     """Until then its ports are taken: what is started in its place would find them in use."""
-    assert procstat.start_ticks(_stat("Z", threads=1)) is None
-    assert procstat.start_ticks(_stat("Z", threads=2)) == 22
+    assert cgroups.start_ticks(_stat("Z", threads=1)) is None
+    assert cgroups.start_ticks(_stat("Z", threads=2)) == 22
 
 
 def test_a_half_written_record_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,3 +56,15 @@ def test_a_half_written_record_counts_as_none(tmp_path: Path, monkeypatch: pytes
     record.write_text('{"pid": 1')
     assert processes.record_of("etcd") is None
     assert not processes.is_running("etcd")
+
+
+def test_down_in_another_directory_cannot_reach_this_clusters_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", "/srv/one")
+    first = cgroups.root_name()
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", "/srv/two")
+    assert cgroups.root_name() != first
+
+
+def test_the_default_directory_has_the_plain_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURMSTACK_LOCAL_DIR", raising=False)
+    assert cgroups.node_cgroup("node-0") == "/slurmstack/node-0"

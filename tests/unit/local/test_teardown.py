@@ -1,4 +1,4 @@
-"""What `down` deletes, also when it is cut short."""
+"""What `down` and `destroy` delete, also when they are cut short: nothing else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from local import cluster, paths, teardown
+from local import cluster, mounts, paths, teardown
 from local.errors import LocalError
 
 
@@ -45,3 +45,21 @@ def test_files_of_a_cluster_without_its_record_are_not_built_upon(
         monkeypatch.setattr(f"local.cluster.{name}", lambda *_: type("Found", (), {"env": dict})())
     with pytest.raises(LocalError, match="remains of a cluster"):
         cluster._prepare(None, lambda: pytest.fail("nothing is built"))  # type: ignore[arg-type]
+
+
+MOUNTINFO = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+40 27 254:0 /var /var/lib/slurmstack/cluster/ns rw - ext4 /dev/vda rw
+41 40 0:4 net:[4026] /var/lib/slurmstack/cluster/ns/control.net rw - nsfs nsfs rw
+42 27 0:9 / /var/lib/slurmstack-of-another rw - tmpfs tmpfs rw
+43 27 0:9 / /var/lib/slurmstack/with\040space rw - tmpfs tmpfs rw
+"""
+
+
+def test_only_mounts_below_the_directory_and_not_beside_it_are_found_the_last_first() -> None:
+    found = mounts.below(mounts.mount_points(MOUNTINFO), Path("/var/lib/slurmstack"))
+    assert found == [
+        "/var/lib/slurmstack/with space",
+        "/var/lib/slurmstack/cluster/ns/control.net",
+        "/var/lib/slurmstack/cluster/ns",
+    ]

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from local import tools
 from local.errors import LocalError
 from local.report import PlainReport
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SIMULATION = """NOTE: This is only a simulation!
 Inst passwd [1:4.13+dfsg1-1+deb12u1] (1:4.13+dfsg1-1+deb12u2 Debian:12.15/oldstable [amd64])

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from local import imageseed, imagestore, nodes, paths, processes
+from local import imagestore, nodes, paths, processes
 from local.errors import LocalError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BLOB = "io.containerd.content.v1.content/blobs/sha256/layer"
 DATABASE = "io.containerd.metadata.v1.bolt/meta.db"
@@ -74,41 +72,41 @@ def inode(node: str, path: str) -> int:
 
 def test_the_first_node_imports_and_the_second_is_linked(setup: Any, archive: Path, imports: list[str]) -> None:
     fresh(*NAMES)
-    imageseed.furnish(setup, NAMES, [archive])
+    imagestore.furnish(setup, NAMES, [archive])
     assert imports == ["node-0", "containerd-node-0 ended 30"]
     assert inode("node-0", BLOB) == inode("node-1", BLOB)
 
 
 def test_what_containerd_writes_into_is_never_shared(setup: Any, archive: Path, imports: list[str]) -> None:
     fresh(*NAMES)
-    imageseed.furnish(setup, NAMES, [archive])
-    kept = (imageseed.seed_of(setup, [archive]) / "containerd" / DATABASE).stat().st_ino
+    imagestore.furnish(setup, NAMES, [archive])
+    kept = (imagestore.seed_of(setup, [archive]) / "containerd" / DATABASE).stat().st_ino
     assert len({inode("node-0", DATABASE), inode("node-1", DATABASE), kept}) == 3
 
 
 def test_a_later_cluster_imports_nothing(setup: Any, archive: Path, imports: list[str]) -> None:
     fresh("node-0")
-    imageseed.furnish(setup, ["node-0"], [archive])
+    imagestore.furnish(setup, ["node-0"], [archive])
     imports.clear()
     fresh("node-1", "node-2")
-    imageseed.furnish(setup, ["node-1", "node-2"], [archive])
+    imagestore.furnish(setup, ["node-1", "node-2"], [archive])
     assert imports == []
 
 
 def test_other_images_are_another_seed(setup: Any, archive: Path, imports: list[str], tmp_path: Path) -> None:
     fresh(*NAMES)
-    imageseed.furnish(setup, ["node-0"], [archive])
+    imagestore.furnish(setup, ["node-0"], [archive])
     archive.write_text("another layer")
-    imageseed.furnish(setup, ["node-1"], [archive])
+    imagestore.furnish(setup, ["node-1"], [archive])
     assert "node-1" in imports
     assert len(list((paths.cache() / "containerd").iterdir())) == 2
 
 
 def test_a_node_that_has_run_imports_what_it_lacks(setup: Any, archive: Path, imports: list[str]) -> None:
     fresh(*NAMES)
-    imageseed.furnish(setup, ["node-0"], [archive])
+    imagestore.furnish(setup, ["node-0"], [archive])
     (paths.node("node-1") / "containerd" / "of a container").touch()
-    imageseed.furnish(setup, NAMES, [archive])
+    imagestore.furnish(setup, NAMES, [archive])
     assert imports[-1] == "node-1"
 
 
@@ -128,12 +126,12 @@ def damage(seed: Path, how: str) -> None:
 @pytest.mark.parametrize("how", ["a blob is gone", "a blob is cut short", "the markers are gone"])
 def test_a_damaged_seed_is_made_anew(setup: Any, archive: Path, imports: list[str], how: str) -> None:
     fresh(*NAMES)
-    imageseed.furnish(setup, ["node-0"], [archive])
-    damage(imageseed.seed_of(setup, [archive]), how)
+    imagestore.furnish(setup, ["node-0"], [archive])
+    damage(imagestore.seed_of(setup, [archive]), how)
     imports.clear()
-    imageseed.furnish(setup, ["node-1"], [archive])
+    imagestore.furnish(setup, ["node-1"], [archive])
     fresh("node-2")
-    imageseed.furnish(setup, ["node-2"], [archive])
+    imagestore.furnish(setup, ["node-2"], [archive])
     assert [node for node in imports if node.startswith("node")] == ["node-1"]
     assert (paths.node("node-2") / "containerd" / BLOB).read_text() == "layer"
 
@@ -154,7 +152,7 @@ def test_something_odd_in_the_cache_keeps_no_node_from_its_images(
             place.mkdir(parents=True)
             (place / "odd").symlink_to("nowhere")
     fresh(*NAMES)
-    imageseed.furnish(setup, NAMES, [archive])
+    imagestore.furnish(setup, NAMES, [archive])
     assert all((paths.node(name) / "containerd" / BLOB).exists() for name in NAMES)
 
 
@@ -163,9 +161,9 @@ def test_what_a_killed_containerd_has_left_is_not_kept(
 ) -> None:
     monkeypatch.setattr(processes, "stop", lambda _component, grace_s: grace_s < 0)
     fresh(*NAMES)
-    imageseed.furnish(setup, NAMES, [archive])
+    imagestore.furnish(setup, NAMES, [archive])
     assert imports == NAMES
-    assert not imageseed.seed_of(setup, [archive]).exists()
+    assert not imagestore.seed_of(setup, [archive]).exists()
 
 
 def test_where_links_cannot_be_made_every_node_imports(
@@ -174,9 +172,9 @@ def test_where_links_cannot_be_made_every_node_imports(
     def refuse(*_arguments: Any, **_options: Any) -> None:
         raise LocalError("Invalid cross-device link")
 
-    monkeypatch.setattr(imageseed, "run", refuse)
+    monkeypatch.setattr(imagestore, "run", refuse)
     fresh(*NAMES)
-    imageseed.furnish(setup, NAMES, [archive])
+    imagestore.furnish(setup, NAMES, [archive])
     assert [node for node in imports if node in NAMES] == NAMES
     assert list((paths.cache() / "containerd").iterdir()) == []
 
@@ -184,9 +182,9 @@ def test_where_links_cannot_be_made_every_node_imports(
 def test_only_the_last_seeds_stay(setup: Any, archive: Path, imports: list[str]) -> None:
     for number, content in enumerate(("first", "second", "third layer")):
         archive.write_text(content)
-        imageseed.furnish(setup, fresh_one(str(number)), [archive])
-    assert len(list((paths.cache() / "containerd").iterdir())) == imageseed.KEEP_SEEDS
-    assert imageseed.seed_of(setup, [archive]).is_dir()
+        imagestore.furnish(setup, fresh_one(str(number)), [archive])
+    assert len(list((paths.cache() / "containerd").iterdir())) == imagestore.KEEP_SEEDS
+    assert imagestore.seed_of(setup, [archive]).is_dir()
 
 
 def fresh_one(name: str) -> list[str]:

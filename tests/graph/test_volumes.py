@@ -1,0 +1,295 @@
+"""Shared volumes: the jail with its roots, homes of their own, `slurmstack:mounts`: who mounts which, and where."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+import pytest
+
+from cli.change.owner import KEPT, KEPT_OF, refuse_other_kept
+from cli.errors import Refused
+from cli.program.recording import Recording, record
+from cli.program.values import reveal
+from components.clouds.base import StaticVolumeArgs, host_volume
+from components.clouds.existing import ExistingCluster
+from components.clouds.nebius.immutable import FILESYSTEM, NODE_GROUP
+from components.kit.volumes import SHARED_DIRECTORY
+from config import load_config
+from config.sections.jail import SHARED
+from images.common import jail_roots
+from slurm.names import HOMES, HOMES_ENV, JAIL_ROOT, JAIL_ROOTS
+from tests import stacks
+from tests.graph.diff import Diff
+from tests.graph.objects import changed, containers, differing, environment, inputs, mounts, pod, recorded, volumes
+from tests.graph.state import compare_files
+
+FOR_USERS = ("slurm-login-pods", "slurm-pool-cpu-pods")
+FILLS = ("slurm-jail-populate", "slurm-users-job")
+
+
+def shown(recording: Recording, name: str) -> list[dict[str, str]]:
+    """What a pod for users is told to show in the jail."""
+    found: list[dict[str, str]] = json.loads(environment(main(recording, name))["MOUNTS"])
+    return found
+
+
+def main(recording: Recording, name: str) -> dict[str, Any]:
+    return dict(pod(recording, name)["containers"][0])
+
+
+def refusals(tmp_path: Path, old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    return [item.refused for item in compare_files(tmp_path, old, new).effects if item.refused]
+
+
+# Mounts
+
+MOUNTS = {"data": {"path": "/data", "size": "2Ti", "storage_class": "shared"}, "models": {"path": "/opt/models"}}
+
+
+@pytest.fixture
+def filesystems(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cloud whose machines mount its shared file systems."""
+
+    def static_volume(
+        _: ExistingCluster, args: StaticVolumeArgs, opts: pulumi.ResourceOptions
+    ) -> k8s.core.v1.PersistentVolume:
+        return host_volume(args, f"/mnt/slurmstack/{args.claim}", opts, kind="Directory")
+
+    monkeypatch.setattr(ExistingCluster, "static_volume", static_volume)
+    monkeypatch.setattr(ExistingCluster, "volume_filesystem", "virtiofs")
+
+
+def with_mounts(**changes: Any) -> dict[str, Any]:
+    return changed(mounts=MOUNTS, **changes)
+
+
+def test_a_mount_is_a_claim_at_the_path_where_each_pod_for_users_looks_and_touches_no_other_pod() -> None:
+    recording = recorded(with_mounts())
+    for name in FOR_USERS:
+        assert volumes(pod(recording, name))["mount-data"]["persistentVolumeClaim"] == {"claimName": "mount-data"}
+        assert mounts(main(recording, name), "mount-data").keys() == {"/mounts/data"}
+        assert shown(recording, name) == [
+            {"source": "/mounts/data", "path": "/data"},
+            {"source": "/mounts/models", "path": "/opt/models"},
+        ]
+    assert mounts(main(recording, "slurm-pool-plain-pods"), "mount-data").keys() == {"/data"}, "it has no jail"
+    assert shown(recording, "slurm-pool-plain-pods")[0] == {"source": "/data", "path": "/data"}
+    assert {name for name in differing(recorded(), recording) if "mount" not in name} == {
+        *FOR_USERS, "slurm-pool-gpu-pods", "slurm-pool-plain-pods",
+    }  # fmt: skip
+
+
+def test_the_order_of_mounts_in_the_stack_file_changes_nothing() -> None:
+    reordered = recorded(mounts=dict(reversed(MOUNTS.items())))
+    assert not differing(recorded(with_mounts()), reordered)
+
+
+@pytest.mark.usefixtures("filesystems")
+def test_a_file_system_of_the_cloud_grows_without_a_change_of_its_claim() -> None:
+    small, large = (record(with_mounts(mounts__models__size=size), stack="prod") for size in ("2Ti", "3Ti"))
+    assert inputs(small, "slurm-mount-models-claim")["spec"] == inputs(large, "slurm-mount-models-claim")["spec"]
+    assert inputs(large, "slurm-mount-models")["spec"]["capacity"] == {"storage": "3Ti"}
+    assert inputs(large, "slurm-mount-models-claim")["metadata"]["annotations"] == {"slurmstack/size": "3Ti"}
+
+
+@pytest.mark.usefixtures("filesystems")
+def test_pods_are_told_which_file_system_their_volumes_must_be() -> None:
+    sections = with_mounts()
+    of_a_class = record(sections, stack="prod")
+    assert "EXPECT_FILESYSTEM" not in environment(main(of_a_class, "slurm-jail-populate")), "it may be any"
+    del sections["jail"]["storage_class"]
+    recording = record(sections, stack="prod")
+    agent = containers(pod(recording, "slurm-controller-pods"))["config-agent"]
+    for container in (agent, *(main(recording, name) for name in (*FOR_USERS, *FILLS))):
+        assert environment(container)["EXPECT_FILESYSTEM"] == "virtiofs", container["name"]
+    assert "EXPECT_FILESYSTEM" not in environment(main(recording, "slurm-pool-plain-pods"))
+    for name in ("slurm-login-pods", "slurm-pool-plain-pods"):
+        expected = {entry["path"]: entry.get("filesystem") for entry in shown(recording, name)}
+        assert list(expected.values()) == [None, "virtiofs"], "/data is served by a storage class"
+
+
+# Homes on a volume of their own
+
+HERE = f"{SHARED_DIRECTORY}/home"
+SAVED = {"endpoint": "https://s3.example.com", "bucket": "site-backups", "credentials_secret": "backup"}
+
+
+def with_homes(**jail: Any) -> dict[str, Any]:
+    stack = changed(backup=SAVED)
+    return stack | {"jail": {**stack["jail"], "homes": {"size": "2Ti", "storage_class": "shared"}, **jail}}
+
+
+@pytest.fixture(scope="module", params=[{}, {"root": "blue"}], ids=["first root", "named root"])
+def homes(request: pytest.FixtureRequest) -> Recording:
+    return recorded(with_homes(**request.param))
+
+
+@pytest.mark.parametrize("claim", ["slurm-jail-homes", "slurm-mount-data-claim"])
+def test_homes_and_mounts_are_protected_claims_that_many_pods_may_write(claim: str) -> None:
+    recording = recorded(with_homes(), mounts=MOUNTS)
+    assert inputs(recording, claim)["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "shared",
+        "resources": {"requests": {"storage": "2Ti"}},
+    }
+    assert all(item.protect for item in recording if item.name == claim)
+
+
+@pytest.mark.parametrize("name", FOR_USERS)
+def test_pods_for_users_have_them_beside_the_jail_and_show_them_as_home(homes: Recording, name: str) -> None:
+    container = main(homes, name)
+    assert volumes(pod(homes, name))[HOMES]["persistentVolumeClaim"] == {"claimName": HOMES}
+    assert [one["mountPath"] for one in container["volumeMounts"]].count(HERE) == 1
+    assert mounts(container, HOMES) == {HERE: {"name": HOMES, "mountPath": HERE}}
+    assert [item for item in shown(homes, name) if item["path"] == "/home"] == [{"source": HERE, "path": "/home"}]
+    assert environment(container)[HOMES_ENV] == HERE
+    assert HOMES not in json.dumps(pod(homes, "slurm-pool-plain-pods")), "a pool without the jail has none"
+
+
+def test_what_makes_homes_has_them_and_what_fills_roots_only_knows_of_them(homes: Recording) -> None:
+    populate, users = (main(homes, name) for name in FILLS)
+    assert mounts(users, HOMES).keys() == {HERE}
+    assert not mounts(populate, HOMES)
+    assert [*volumes(pod(homes, FILLS[0]))] == ["jail"], "nor does `slurmstack jail`, by its likes"
+    assert environment(users)[HOMES_ENV] == environment(populate)[HOMES_ENV] == HERE
+
+
+def test_backups_read_homes_with_the_jail_and_restores_write_them(homes: Recording) -> None:
+    saving, restoring = (pod(homes, f"slurm-backup-{name}") for name in ("backup", "restore"))
+    (reading,) = saving["containers"]
+    assert mounts(reading, HOMES) == {HERE: {"name": HOMES, "mountPath": HERE, "readOnly": True}}
+    writing = {name: one for name, one in containers(restoring).items() if mounts(one, HOMES)}
+    assert set(writing) == {"restore-jail", "users"}
+    assert {environment(container)[HOMES_ENV] for container in (reading, *writing.values())} == {HERE}
+    for spec in (saving, restoring):
+        assert volumes(spec)[HOMES]["persistentVolumeClaim"] == {"claimName": HOMES}
+
+
+def test_homes_are_neither_added_to_a_cluster_nor_taken_from_one_by_a_change(tmp_path: Path) -> None:
+    without = changed(backup=SAVED)
+    (added,) = refusals(tmp_path, without, with_homes())
+    assert added.startswith("jail.homes: homes of this cluster are in the jail's volume, and pods would show users an")
+    assert "Remove this key" in added
+    removed = refusals(tmp_path, with_homes(), without)
+    assert any("homes of this cluster are on a volume of their own" in text for text in removed)
+    assert any("Put it back" in text for text in removed)
+    assert not refusals(tmp_path, with_homes(), with_homes(root="blue"))
+    diff = Diff(with_homes(), with_homes(root="blue"))
+    assert "slurm-jail-homes" not in {*diff.changed, *diff.replaced}
+
+
+def test_their_size_is_told_by_its_key_and_may_grow(tmp_path: Path) -> None:
+    (small,) = refusals(tmp_path, with_homes(), changed(with_homes(), jail__homes__size="1Ti"))
+    assert small.startswith("jail.homes.size: 1Ti is less than the 2Ti that it has")
+    assert not refusals(tmp_path, with_homes(), changed(with_homes(), jail__homes__size="3Ti"))
+
+
+@pytest.mark.parametrize(("was", "fits"), [(True, True), (False, False), (None, True)])
+def test_data_that_destroy_has_kept_is_taken_up_with_homes_where_they_are(was: bool | None, fits: bool) -> None:
+    told = {"cluster_name": "slurm", "slurm": "24.11", "root": ""} | ({} if was is None else {"homes": was})
+    kept = {"name": "slurm", "labels": {KEPT: "true"}, "annotations": {KEPT_OF: json.dumps(told)}}
+    config = load_config(changed(with_homes(), slurm__cluster_name="slurm"))
+    if fits:
+        refuse_other_kept({"metadata": kept}, config)
+        return
+    with pytest.raises(
+        Refused, match=r"the data that `destroy` has kept. jail.homes: homes of this cluster are in the"
+    ):
+        refuse_other_kept({"metadata": kept}, config)
+
+
+def test_on_the_local_cluster_homes_and_mounts_are_directories() -> None:
+    sections = changed(stacks.dev(), jail__homes={"size": "1Gi"}, mounts={"data": {"path": "/data", "size": "1Gi"}})
+    recording = recorded(sections)
+    for claim in (HOMES, "mount-data"):
+        volume = inputs(recording, f"slurm-{claim}")["spec"]
+        assert volume["hostPath"]["path"].endswith(f"/volumes/slurm/{claim}")
+        assert volume["claimRef"] == {"namespace": "slurm", "name": claim}
+    claim_of_it = inputs(recording, "slurm-mount-data-claim")["spec"]
+    assert (claim_of_it["volumeName"], claim_of_it["storageClassName"]) == ("slurm-mount-data", "")
+
+
+def test_on_nebius_homes_are_a_file_system_of_the_machines_that_need_it() -> None:
+    recording = recorded(stacks.nebius(), jail__homes={"size": "512Gi"}, backup=SAVED)
+    (size,) = [item.inputs["sizeGibibytes"] for item in recording.of_type(FILESYSTEM) if item.name == f"slurm-{HOMES}"]
+    assert size == 512
+    groups = [json.dumps(reveal(item.inputs)["template"]) for item in recording.of_type(NODE_GROUP)]
+    assert len(groups) >= 4
+    assert all(f"/mnt/slurmstack/{HOMES}" in told for told in groups), "each has a pod that needs it"
+    assert inputs(recording, "slurm-jail-homes")["metadata"]["annotations"] == {"slurmstack/size": "512Gi"}
+    assert {"source": HERE, "path": "/home", "filesystem": "virtiofs"} in shown(recording, "slurm-login-pods")
+
+
+# Named roots in the jail's volume
+
+INSIDE = ".slurmstack-roots/blue/root"
+
+
+def rooted(**more: Any) -> dict[str, Any]:
+    stack = stacks.existing()
+    return stack | {"jail": {**stack["jail"], "root": "blue", **more}}
+
+
+@pytest.fixture(scope="module")
+def blue() -> Recording:
+    return recorded(rooted(carry=["/opt", "/usr/local"], carry_from="green"))
+
+
+def of_jail(container: dict[str, Any]) -> dict[str, str]:
+    """Path -> directory of the jail's volume."""
+    return {path: mount.get("subPath", "") for path, mount in mounts(container, "jail").items()}
+
+
+def test_pods_for_users_lead_into_the_root_and_share_homes(blue: Recording) -> None:
+    for name in FOR_USERS:
+        container = main(blue, name)
+        assert of_jail(container) == {"/jail": INSIDE, "/shared/home": "home", "/shared/srv": "srv"}
+        assert environment(container)[JAIL_ROOT] == "blue"
+        assert shown(blue, name)[:2] == [
+            {"path": "/home", "source": "/shared/home"},
+            {"path": "/srv", "source": "/shared/srv"},
+        ]
+    with_both = main(recorded(with_homes(root="blue")), "slurm-login-pods")
+    assert of_jail(with_both) == {"/jail": INSIDE, "/shared/srv": "srv"}, "homes are not the jail's"
+
+
+def test_what_fills_roots_and_writes_accounts_to_all_of_them_has_the_whole_volume(blue: Recording) -> None:
+    for name in FILLS:
+        assert of_jail(main(blue, name)) == {"/jail": ""}
+        assert environment(main(blue, name))[JAIL_ROOT] == "blue"
+    told = environment(main(blue, "slurm-jail-populate"))
+    assert (told["SLURM_RELEASE"], told["CARRY"], told["CARRY_FROM"]) == ("24.11", '["/opt", "/usr/local"]', "green")
+
+
+def test_a_mount_at_a_shared_path_wins() -> None:
+    found = shown(recorded(rooted(), mounts={"homes": {"path": "/home", "storage_class": "x"}}), "slurm-login-pods")
+    assert [(item["path"], item["source"]) for item in found] == [("/srv", "/shared/srv"), ("/home", "/mounts/homes")]
+
+
+def test_another_root_rolls_what_leads_into_it_and_keeps_keys_claims_and_the_controller() -> None:
+    baseline = changed(worker_nodes__gpu__security="baseline")
+    diff = Diff(baseline, {**baseline, "jail": rooted()["jail"]})
+    assert set(diff.replaced) == {*FILLS}
+    assert {*FOR_USERS} <= set(diff.changed)
+    assert not [name for name in diff.changed if "controller" in name or "accounting" in name]
+    assert "slurm-pool-gpu-pods" not in diff.changed, "it has no jail"
+
+
+def test_names_are_the_same_on_both_sides() -> None:
+    assert (JAIL_ROOTS, SHARED) == (jail_roots.ROOTS, jail_roots.SHARED)
+    assert SHARED_DIRECTORY not in {f"/{name}" for name in SHARED}
+
+
+def test_another_release_of_slurm_needs_another_root(tmp_path: Path) -> None:
+    old, newer = rooted(), changed(rooted(), slurm__version="26.05")
+    (same,) = refusals(tmp_path, old, newer)
+    assert same.startswith("slurm.version: the root 'blue' was filled with Slurm 24.11, and daemons of 26.05 would not")
+    assert same.endswith("jail: {root: slurm-26.05}")
+    assert not refusals(tmp_path, old, changed(newer, jail__root="green"))
+    assert not refusals(tmp_path, stacks.existing(), newer), "from the first root to a named one"
+    (back,) = refusals(tmp_path, newer, changed(old, jail__root="green"))
+    assert back.startswith("slurm.version: the cluster's state is that of Slurm 26.05")

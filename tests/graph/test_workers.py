@@ -1,0 +1,131 @@
+"""What a worker's pod is told and given: how jobs are held, what is served of them, and its scratch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cli.change.change import of_recording
+from cli.change.compare import compare
+from cli.program.recording import Recording
+from images.worker.job_metrics.server import PORT
+from slurm.names import JOB_METRICS_PORT
+from tests import stacks
+from tests.graph.objects import environment, mounts, pod, recorded, template, volumes
+
+
+@pytest.mark.parametrize(
+    ("sections", "pool", "fields", "told"),
+    [
+        (stacks.existing(), "cpu", {}, {}),
+        (stacks.existing(), "cpu", {"confinement": "required"}, {"CONFINEMENT": "required"}),
+        (stacks.existing(), "cpu", {"confinement": "off"}, {"CONFINEMENT": "off"}),
+        (stacks.existing(), "cpu", {"containers": True}, {"CONTAINERS": "yes"}),
+        (stacks.existing(), "cpu", {"containers": False}, {}),
+        # Two local workers share two CPUs: both would bind their first job to the first one.
+        (stacks.dev(), "default", {}, {"SHARED_CPUS": "yes"}),
+    ],
+)
+def test_a_worker_is_told_of_holding_jobs_what_differs_from_its_defaults(
+    sections: dict[str, Any], pool: str, fields: dict[str, Any], told: dict[str, str]
+) -> None:
+    changes = {f"worker_nodes__{pool}__{field}": value for field, value in fields.items()}
+    (slurmd,) = pod(recorded(sections, **changes), f"slurm-pool-{pool}-pods")["containers"]
+    found = environment(slurmd)
+    assert {name: found[name] for name in ("CONFINEMENT", "CONTAINERS", "SHARED_CPUS") if name in found} == told
+
+
+@pytest.mark.parametrize(("monitoring", "serves"), [({"enabled": True}, True), ({"install": True}, True), ({}, False)])
+def test_workers_serve_figures_of_jobs_where_prometheus_looks_for_them_if_monitoring_is_on(
+    monitoring: dict[str, Any], serves: bool
+) -> None:
+    made = template(recorded(monitoring=monitoring), "slurm-pool-cpu-pods")
+    (slurmd,) = made["spec"]["containers"]
+    assert ("JOB_METRICS" in environment(slurmd)) is serves
+    assert ({"name": "job-metrics", "containerPort": PORT} in slurmd["ports"]) is serves
+    noted = {key: value for key, value in made["metadata"]["annotations"].items() if key.startswith("prometheus.io/")}
+    places = {"prometheus.io/port": str(JOB_METRICS_PORT), "prometheus.io/path": "/metrics"}
+    assert noted == ({"prometheus.io/scrape": "true", **places} if serves else {})
+
+
+# Scratch: the volume that is /tmp
+
+CLAIM = {"size": "2Ti", "storage_class": "fast"}
+DIRECTORY = {"size": "2Ti", "host_path": "/mnt/nvme"}
+
+
+def with_scratch(scratch: dict[str, Any] | None, pool: str = "cpu") -> Recording:
+    return recorded(**({f"worker_nodes__{pool}__scratch": scratch} if scratch else {}))
+
+
+def at_tmp(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The mount of /tmp, and its volume."""
+    mount = mounts(spec["containers"][0])["/tmp"]
+    return mount, volumes(spec)[mount["name"]]
+
+
+@pytest.mark.parametrize("pool", ["cpu", "plain"])
+def test_a_claim_comes_and_goes_with_each_pod(pool: str) -> None:
+    spec = pod(with_scratch(CLAIM, pool), f"slurm-pool-{pool}-pods")
+    mount, volume = at_tmp(spec)
+    claim = volume["ephemeral"]["volumeClaimTemplate"]
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "2Ti"}},
+    }
+    assert claim["metadata"]["labels"]["slurmstack/pool"] == pool
+    assert mount.keys() == {"name", "mountPath"}
+    assert environment(spec["containers"][0])["SCRATCH"] == "storage_class"
+
+
+def test_of_a_machine_s_directory_each_pod_sees_its_own_part_alone() -> None:
+    spec = pod(with_scratch(DIRECTORY), "slurm-pool-cpu-pods")
+    mount, volume = at_tmp(spec)
+    assert volume["hostPath"] == {"path": "/mnt/nvme", "type": "Directory"}, "never made where no disk is mounted"
+    assert mount["subPathExpr"] == "slurm/$(POD_NAME)", "the pods of two clusters may have the same names"
+    told = environment(spec["containers"][0])
+    assert (told["POD_NAME"], told["SCRATCH"]) == ({"fieldRef": {"fieldPath": "metadata.name"}}, "host_path")
+    for other in (*spec["initContainers"], *spec["containers"]):
+        assert len(mounts(other, volume["name"])) == (other["name"] == "slurmd")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, CLAIM),
+        (None, DIRECTORY),
+        (CLAIM, None),
+        (DIRECTORY, None),
+        (CLAIM, DIRECTORY),
+        (CLAIM, CLAIM | {"size": "1Ti"}),
+        (CLAIM, CLAIM | {"storage_class": "other"}),
+        (DIRECTORY, DIRECTORY | {"host_path": "/mnt/other"}),
+    ],
+)
+def test_any_change_of_it_gives_the_pool_new_pods_and_replaces_nothing(
+    before: dict[str, Any] | None, after: dict[str, Any] | None
+) -> None:
+    """A StatefulSet's own `volumeClaimTemplates` could not change in place: the claim is a part of the pod."""
+    (change,) = compare(of_recording(with_scratch(before)), of_recording(with_scratch(after)))
+    assert (change.action, change.name) == ("update", "cpu")
+    assert {path.path.partition("spec.template.spec.")[1] for path in change.properties} == {"spec.template.spec."}
+
+
+def test_the_kinds_of_volumes_have_names_of_their_own() -> None:
+    """Where one took the other's place under its name, server-side apply could leave a volume of two kinds."""
+    kinds = (None, CLAIM, DIRECTORY)
+    assert len({at_tmp(pod(with_scratch(one), "slurm-pool-cpu-pods"))[1]["name"] for one in kinds}) == 3
+
+
+@pytest.mark.parametrize("scratch", [CLAIM, DIRECTORY])
+def test_slurm_is_told_and_what_remains_on_the_machine_s_disk_stays_bounded(scratch: dict[str, Any]) -> None:
+    after, before = with_scratch(scratch), with_scratch(None)
+    spec, usual = (pod(one, "slurm-pool-cpu-pods") for one in (after, before))
+    assert json.loads(environment(spec["containers"][0])["NODE_CONF"])["disk_mib"] == 2 * 2**20
+    assert "tmp" not in volumes(spec)
+    assert spec["containers"][0]["resources"] == usual["containers"][0]["resources"]
+    for other in ("slurm-pool-gpu-pods", "slurm-pool-plain-pods"):
+        assert pod(after, other) == pod(before, other)
