@@ -7,11 +7,11 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from config.base import span_seconds
 from config.cluster import ClusterConfig
-from config.sections.gpus import dotted
+from config.sections.machines import dotted
 from config.sections.windows import Window, days_of, minutes_of
 from config.sections.workers import MAX_POOL_SIZE, Range, WorkerPool
-from config.times import span_seconds
 from slurm.sizing import node_conf
 
 POOLS_FILE: Final = "elastic.pools"

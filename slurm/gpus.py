@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from config.sections.gpus import Gpus, dotted
+from config.sections.machines import Gpus, dotted
 from config.sections.workers import WorkerPool
 
 _RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from config.cluster import ClusterConfig
-from config.sections.partitions import Partition
-from config.sections.scheduling import Preemption
+from config.sections.scheduling import Partition, Preemption
 from config.sections.slurm import folded, merge
 from slurm.sizing import default_memory_per_cpu_mib
 

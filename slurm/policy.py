@@ -22,12 +22,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from config.base import seconds
 from config.cluster import ClusterConfig
 from config.rules.reservations import FOREVER
-from config.sections.policy import Account, Association, Qos
+from config.sections.accounting import Account, Association, Qos
 from config.sections.scheduling import Reservation
 from config.sections.users import User
-from config.times import seconds
 from slurm.conf import effective_settings, enforcement
 from slurm.names import ACCOUNTING_HOST, CONTROLLER_HOST, SLURMCTLD_PORT, SLURMDBD_PORT
 

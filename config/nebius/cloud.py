@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
-from config.base import Quantity, Section, check_dns_label
+from config.base import Quantity, Section
+from config.names import Cidr, dns_label
 from config.sections.machines import BootDisk
-from config.sections.services import Cidr
 from config.sections.users import SshPublicKey
 
 Role = Literal["system", "controller", "login"]
 """Kinds of machines besides the worker pools: `system` is for short jobs of ours and for the cluster's own pods."""
-
-
-def _cloud_name(name: str) -> str:
-    return check_dns_label(name, longest=32)
 
 
 class SystemNodes(Section):
@@ -34,11 +30,9 @@ class SystemNodes(Section):
     max_size: int = Field(default=3, ge=1, le=100, strict=True)
     """Machines at most."""
 
-    @model_validator(mode="after")
-    def _in_order(self) -> SystemNodes:
-        if self.min_size > self.max_size:
-            raise ValueError(f"min_size {self.min_size} is more than max_size {self.max_size}")
-        return self
+    def _problem(self) -> str | None:
+        above = self.min_size > self.max_size
+        return f"min_size {self.min_size} is more than max_size {self.max_size}" if above else None
 
 
 class Kubernetes(Section):
@@ -123,7 +117,7 @@ class NebiusCloud(Section):
     subnet_id: str | None = Field(default=None, pattern=r"^vpcsubnet-[a-z0-9-]+$")
     """Subnet for machines, pods and addresses. Default: a network and a subnet of our own."""
 
-    name: Annotated[str, AfterValidator(_cloud_name)] | None = None
+    name: Annotated[str, dns_label(longest=32)] | None = None
     """Prefix of all names in the cloud. Default: the cluster's namespace."""
 
     kubernetes: Kubernetes = Field(default_factory=Kubernetes)

@@ -13,10 +13,9 @@ from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud, Role
 from config.nebius.platforms import Preset, nebius_catalogue
 from config.sections.accounting import Accounting, Database
-from config.sections.jail import Jail
 from config.sections.machines import CountOrPercent
 from config.sections.services import Controller
-from config.sections.storage import Filesystem, Homes, Mount
+from config.sections.storage import Filesystem, Homes, Jail, Mount
 from config.sections.workers import WorkerPool
 
 ROLE_MAX_PODS = 110

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from config.cluster import Sections
 from config.errors import Problem
 from config.nebius.cloud import NebiusCloud
-from config.rules.stack_file import Sections
 from config.sections.cloud import Cloud
 from config.sections.services import Controller
 from config.sections.slurm import Slurm, folded

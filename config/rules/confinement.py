@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from config.base import parse_cpus
+from config.cluster import Sections
 from config.errors import Problem
-from config.rules.stack_file import Sections
 from config.sections.cloud import Cloud
 
 

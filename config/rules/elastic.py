@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from config.base import span_seconds
+from config.cluster import Sections
 from config.errors import Problem
-from config.rules.stack_file import Sections
-from config.sections.partitions import Partition
+from config.sections.scheduling import Partition
 from config.sections.slurm import SettingValue, Slurm, folded
 from config.sections.workers import WorkerPool
-from config.times import span_seconds
 
 _HIDDEN: Final = "elastic-"
 """What the names of the hidden partitions begin with (slurm/elastic.py)."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from config.cluster import Sections
 from config.errors import Problem, nearest, unknown_name
-from config.reserved_names import BASE_GROUPS, PACKAGE_GROUPS
-from config.rules.stack_file import Sections
+from config.names import BASE_GROUPS, PACKAGE_GROUPS
 from config.sections.users import Group, User
 
 SSSD_VERSIONS = ("24.11",)

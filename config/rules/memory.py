@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from config.base import parse_bytes
+from config.cluster import Sections
 from config.errors import Problem
-from config.rules.stack_file import Sections
-from config.sections.partitions import Partition
+from config.sections.scheduling import Partition
 from config.sections.slurm import SettingValue, Slurm, folded
 from config.sections.workers import WorkerPool
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
+from config.cluster import Sections
 from config.errors import Problem, unknown_name
-from config.rules.stack_file import Sections
-from config.sections.partitions import Partition
-from config.sections.policy import Account, Association, Qos
+from config.sections.accounting import Account, Association, Qos
+from config.sections.scheduling import Partition
 from config.sections.users import User
 
 DEFAULT_QOS = "normal"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from config.base import seconds
+from config.cluster import Sections
 from config.errors import Problem
-from config.rules.stack_file import Sections
-from config.sections.partitions import Partition
-from config.sections.policy import Qos
-from config.sections.scheduling import Preemption, Priority
-from config.times import seconds
+from config.sections.accounting import Qos
+from config.sections.scheduling import Partition, Preemption, Priority
 
 _TIME_SLICING = (
     "suspend is not for preemption.type qos: Slurm does not stop jobs of the same partition then, victim and preemptor "

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
+from config.base import seconds
+from config.cluster import Sections
 from config.errors import Problem, unknown_name
-from config.rules.stack_file import Sections
 from config.sections.scheduling import Reservation
 from config.sections.workers import WorkerPool
-from config.times import seconds
 
 FOREVER = timedelta(days=365)
 """What Slurm makes of an unlimited duration (slurmctld/reservation.c)."""

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from config.base import parse_bytes
+from config.base import longer, parse_bytes
+from config.cluster import Sections
 from config.errors import Problem, unknown_name
 from config.rules.settings import has_gpus, has_shards, named_resources, slurmdbd_setting_problems
-from config.rules.stack_file import Sections
 from config.sections.accounting import Accounting
 from config.sections.cloud import Cloud
-from config.sections.dashboard import Dashboard
-from config.sections.jail import Jail
 from config.sections.monitoring import Monitoring
-from config.sections.network_policies import NetworkPolicies
-from config.sections.rest import Rest
 from config.sections.scheduling import JobSubmit
-from config.sections.services import CUDA_VERSIONS, LEAST_WITH_CUDA, NO_CUDA, Cluster, Images
+from config.sections.services import (
+    CUDA_VERSIONS,
+    LEAST_WITH_CUDA,
+    NO_CUDA,
+    Cluster,
+    Dashboard,
+    Images,
+    NetworkPolicies,
+    Rest,
+)
 from config.sections.slurm import Slurm
-from config.times import longer
+from config.sections.storage import Jail
 
 _PROMETHEUS = "prometheus"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from config.cluster import Sections
 from config.errors import Problem
-from config.rules.stack_file import Sections
 from config.sections.accounting import Accounting
 from config.sections.scheduling import JobSubmit, Priority
 from config.sections.slurm import Slurm, folded

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from config.base import MAX_NODES
+from config.cluster import Sections
 from config.errors import Problem, unknown_name
-from config.limits import MAX_NODES
 from config.nebius.cloud import NebiusCloud
 from config.nebius.rules import nebius_problems
 from config.rules.availability import availability_problems
@@ -30,11 +31,10 @@ from config.rules.services import (
     submit_problems,
 )
 from config.rules.settings import setting_problems
-from config.rules.stack_file import Sections
 from config.rules.volumes import filesystem_problems, mount_problems, shared_memory_problems
 from config.sections.cloud import Cloud
 from config.sections.health import Health
-from config.sections.partitions import Partition
+from config.sections.scheduling import Partition
 from config.sections.services import Cluster, Login
 from config.sections.workers import WorkerPool
 

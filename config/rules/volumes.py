@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from config.base import parse_bytes
+from config.cluster import Sections
 from config.errors import Problem
-from config.rules.stack_file import Sections
 from config.sections.accounting import Accounting
-from config.sections.jail import Jail
-from config.sections.storage import Mount
+from config.sections.storage import Jail, Mount
 from config.sections.workers import WorkerPool
 
 

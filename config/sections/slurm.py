@@ -11,8 +11,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictF
 
 from config.base import Section
 
-_KEY = re.compile(r"^[A-Za-z][A-Za-z0-9]*$")
-
 _LINES_OF_OTHER_SECTIONS = {
     "nodename": "worker_nodes",
     "nodeset": "worker_nodes",
@@ -74,7 +72,7 @@ def _settings(settings: dict[str, SettingValue]) -> dict[str, SettingValue]:
     wrong: list[str] = []
     for key, value in settings.items():
         section = _LINES_OF_OTHER_SECTIONS.get(key.lower())
-        if not _KEY.fullmatch(key):
+        if not re.fullmatch("[A-Za-z][A-Za-z0-9]*", key):
             wrong.append(f"has the key {key!r}, which cannot be a key of slurm.conf: letters and digits only")
         elif key.lower() in _KEYS_OF_THE_PODS:
             wrong.append(f"has the key {key!r}, which is bound to how the pods are made and cannot be changed")

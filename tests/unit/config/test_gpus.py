@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from config import load_config
-from config.sections.gpus import Gpus, has_room
+from config.sections.machines import Gpus, has_room
 from slurm.conf import render, tracked_resources
 from slurm.gpus import extended_resources
 from slurm.sizing import node_conf

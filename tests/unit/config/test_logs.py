@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from config import load_config
-from config.sections.logs import Otlp
+from config.sections.monitoring import Otlp
 from tests import stacks
 from tests.stacks import with_change
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config import load_config
+from config.base import longer, seconds
 from config.rules.reservations import window
 from config.rules.together import cross_check
 from config.sections.scheduling import Reservation
-from config.times import longer, seconds
 from tests.unit.config.messages import policy_complaint, with_sections
 
 COURSE: dict[str, Any] = {"start": "2999-01-01T08:00", "duration": "4:00:00", "nodes": ["gpu-0"], "users": ["alice"]}
