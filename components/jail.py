@@ -13,7 +13,7 @@ from components.kit.jail_volume import JailVolume
 from components.kit.jobs import create_job, job_spec
 from components.kit.volumes import DataVolume, data_volume
 from components.kit.workload import LIBEXEC, claim_volume, env, resources
-from config.sections.jail import Jail as JailConfig
+from config.sections.storage import Jail as JailConfig
 from slurm.names import HOMES, JAIL
 
 

@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 from components.kit.context import Scope
 from components.kit.workload import config_volume, empty_dir, mount, pod_template, resources
 from config.cluster import ClusterConfig
-from config.sections.logs import Otlp
+from config.sections.monitoring import Otlp
 from slurm.content_names import content_name
 from slurm.logs import CONFIG_DIR, CONFIG_FILE, POD_LOGS, POSITIONS, collector_file, header_variable
 from slurm.names import LOG_SHIPPER

@@ -27,7 +27,7 @@ from components.kit.workload import (
 )
 from components.secrets import Secrets
 from components.sssd import with_sssd
-from config.sections.rest import Rest as RestConfig
+from config.sections.services import Rest as RestConfig
 from slurm.certificates import authority_certificate, certificate_names, is_address, server_certificate
 from slurm.names import PROMETHEUS, PROMETHEUS_PORT, REST, REST_PORT
 

@@ -39,8 +39,8 @@ from components.scratch import scratch_env, temporary_mount, temporary_volume
 from components.secrets import Secrets
 from components.sssd import with_sssd
 from config.base import parse_cpus
-from config.sections.gpus import Gpus
-from config.sections.rolling import Rolling
+from config.sections.machines import Gpus
+from config.sections.services import Rolling
 from config.sections.workers import Toleration
 from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.elastic import mark, settings

@@ -8,7 +8,7 @@ import pulumi_kubernetes as k8s
 
 from components.kit.volumes import DataVolume
 from components.kit.workload import claim_volume, mount
-from config.sections.jail import SHARED
+from config.sections.storage import SHARED
 from slurm.names import HOMES, HOMES_ENV, JAIL_DIR, JAIL_ROOT, JAIL_ROOTS
 
 SHARED_DIRECTORY = "/shared"

@@ -11,7 +11,7 @@ import pytest
 from cli.program.recording import Recording
 from cli.program.values import reveal
 from components.kit.jail_volume import SHARED_DIRECTORY
-from config.sections.jail import SHARED
+from config.sections.storage import SHARED
 from images.common import jail_roots
 from slurm.names import JAIL_ROOT, JAIL_ROOTS
 from tests import stacks
