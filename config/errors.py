@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Final, Union, get_args, get_origin
@@ -30,6 +30,10 @@ class ConfigError(ValueError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+Found = Iterator[tuple[str, str]]
+"""What a rule yields: places in the stack file (`Problem.where`), and what is wrong with each."""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:

@@ -24,7 +24,7 @@ from typing import Any
 
 from config.base import seconds
 from config.cluster import ClusterConfig
-from config.rules.reservations import FOREVER
+from config.rules.jobs import FOREVER
 from config.sections.accounting import Account, Association, Qos
 from config.sections.scheduling import Reservation
 from config.sections.users import User

@@ -33,6 +33,11 @@ class Platform:
     regions: tuple[str, ...]
     presets: Mapping[str, Preset]
 
+    @property
+    def has_gpus(self) -> bool:
+        """Whether some of its machines have GPUs."""
+        return any(preset.gpus for preset in self.presets.values())
+
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:

@@ -118,6 +118,11 @@ class User(Section):
     admin_level: Literal["none", "operator", "administrator"] = "none"
     """Rights in Slurm itself, as sacctmgr(1) has them."""
 
+    @property
+    def own_gid(self) -> int:
+        """Number of the user's first group."""
+        return self.uid if self.gid is None else self.gid
+
 
 class Group(Section):
     """A group in the jail."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from config import load_config
 from config.base import longer, seconds
-from config.rules.reservations import window
+from config.rules.jobs import window
 from config.rules.together import cross_check
 from config.sections.scheduling import Reservation
 from tests.unit.config.messages import policy_complaint, with_sections
