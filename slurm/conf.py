@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
@@ -12,15 +13,12 @@ import jinja2
 
 from config.cluster import ClusterConfig
 from config.rules.settings import named_resources
+from config.sections.scheduling import Partition, Preemption
 from config.sections.slurm import folded, merge
 from slurm import names
 from slurm.elastic import devices_of_nodes_that_are_off, elastic_files, elastic_pools, kept_up
-from slurm.gpus import has_shards
-from slurm.job_submit import script_values
 from slurm.monitoring import slurmctld_gives_figures
-from slurm.partitions import partition_lines
-from slurm.sizing import default_memory_per_cpu_mib, max_node_count, most_memory_mib
-from slurm.topology import topology_files, wants_tree
+from slurm.sizing import default_memory_per_cpu_mib, has_shards, max_node_count, most_memory_mib
 from slurm.users import identity_files
 
 FILES = ("slurm.conf", "cgroup.conf", "gres.conf", "plugstack.conf")
@@ -167,3 +165,158 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         trim_blocks=True,
     )
+
+
+_DEFAULT_MEMORY = frozenset({"defmempercpu", "defmempernode", "defmempergpu"})
+"""Keys that say what memory a job has that asks for none; one at a time holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionLine:
+    """One `PartitionName` line of slurm.conf."""
+
+    name: str
+    node_sets: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        options = " ".join(f"{key}={value}" for key, value in self.options)
+        return f"PartitionName={self.name} Nodes={','.join(self.node_sets)} {options}"
+
+    def option(self, key: str) -> str:
+        """Value of an option, empty where it is not set. Slurm's keys do not depend on case."""
+        return next((value for name, value in self.options if name.lower() == key.lower()), "")
+
+
+def partition_lines(config: ClusterConfig) -> list[PartitionLine]:
+    """The partitions as written, or the one partition `main` with all pools if none is written.
+
+    A partition that is alone is the default one, so that `sbatch` without `--partition` always works there.
+    """
+    declared = config.partitions or {"main": Partition(pools=tuple(config.worker_nodes))}
+    return [_line(config, name, partition, alone=len(declared) == 1) for name, partition in declared.items()]
+
+
+def _line(config: ClusterConfig, name: str, partition: Partition, *, alone: bool) -> PartitionLine:
+    options = {"MaxTime": partition.max_time, "State": "UP"}
+    if partition.default or alone:
+        options["Default"] = "YES"
+    # The common one is an option of partitions and no rule at submission: a job that names several partitions gets the
+    # time of the one in which it starts.
+    default_time = partition.default_time or config.job_submit.default_time
+    if default_time is not None:
+        options["DefaultTime"] = default_time
+    options |= _default_memory(config, partition)
+    options |= _access(partition)
+    options |= _preemption(config.preemption, partition)
+    options = merge(options, partition.settings)
+    return PartitionLine(name=name, node_sets=partition.pools, options=tuple(options.items()))
+
+
+def _default_memory(config: ClusterConfig, partition: Partition) -> dict[str, str]:
+    """A job's memory if it asks for none: the share of a CPU in these pools, where it is not what all pools have.
+
+    What the stack file says of that, for the cluster or for the partition, stands alone. A job that names several
+    partitions has the memory of the one in which it starts (tests/slurm/test_memory.py).
+    """
+    if _DEFAULT_MEMORY & (folded(config.slurm.settings).keys() | folded(partition.settings).keys()):
+        return {}
+    everywhere = default_memory_per_cpu_mib(config.worker_nodes.values())
+    here = default_memory_per_cpu_mib(config.worker_nodes[name] for name in partition.pools)
+    return {"DefMemPerCPU": str(here)} if here != everywhere else {}
+
+
+def _access(partition: Partition) -> dict[str, str]:
+    """Who may run jobs in it, and how they stand against those of other partitions."""
+    lists = {
+        "AllowAccounts": partition.allow_accounts,
+        "DenyAccounts": partition.deny_accounts,
+        "AllowGroups": partition.allow_groups,
+        "AllowQos": partition.allow_qos,
+        "DenyQos": partition.deny_qos,
+    }
+    values = {
+        "QOS": partition.qos,
+        "PriorityTier": partition.priority_tier,
+        "PriorityJobFactor": partition.priority_job_factor,
+    }
+    return {
+        **{key: _quoted(",".join(names)) for key, names in lists.items() if names},
+        **{key: str(value) for key, value in values.items() if value is not None},
+    }
+
+
+def _quoted(value: str) -> str:
+    """As Slurm reads a value with a blank, such as that of a directory's group."""
+    return f'"{value}"' if " " in value else value
+
+
+def _preemption(preemption: Preemption, partition: Partition) -> dict[str, str]:
+    """Whether its jobs give way otherwise than all others do."""
+    if preemption.type != "partition":
+        return {}
+    options = {}
+    if partition.preempt_mode is not None:
+        options["PreemptMode"] = partition.preempt_mode.upper()
+    if (partition.preempt_mode or preemption.mode) == "suspend":
+        # With OverSubscribe=NO nothing in the partition is suspended (slurm.conf(5)). FORCE:1 still gives a CPU to one
+        # running job only.
+        options["OverSubscribe"] = "FORCE:1"
+    return options
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuPartition:
+    """What the rule about GPUs must know of a partition."""
+
+    name: str
+    some: bool
+    """Whether a node of it may have GPUs."""
+    every: bool
+    """Whether a job that asks for none would keep others from them."""
+
+
+def script_values(config: ClusterConfig, lines: Iterable[PartitionLine]) -> dict[str, object]:
+    """What the template of the script needs."""
+    lines = list(lines)
+    partitions = [_gpu_partition(config, line) for line in lines]
+    return {
+        "rules": config.job_submit,
+        "default_partition": next((line.name for line in lines if line.option("Default").upper() == "YES"), None),
+        "gpu_partitions": partitions,
+        "with_gpus": " or ".join(partition.name for partition in partitions if partition.some),
+        "without_gpus": " or ".join(partition.name for partition in partitions if not partition.every),
+    }
+
+
+def _gpu_partition(config: ClusterConfig, line: PartitionLine) -> GpuPartition:
+    gpus = [config.worker_nodes[pool].resources.gpus.count > 0 for pool in line.node_sets]
+    # Where every job gets whole nodes, it gets their GPUs too and need not ask.
+    whole_nodes = line.option("OverSubscribe").upper() == "EXCLUSIVE"
+    return GpuPartition(name=line.name, some=any(gpus), every=all(gpus) and not whole_nodes)
+
+
+LABELS_FILE = "topology.labels"
+"""Beside Slurm's own files: the labels that name a node's switches, one a line. Where it is, the agent makes
+topology.conf."""
+
+TREE = "topology/tree"
+
+
+def wants_tree(config: ClusterConfig) -> bool:
+    """Whether the stack file asks for a tree, or has pools on a fabric. Without one all nodes are alike to Slurm."""
+    if config.topology.plugin is not None:
+        return config.topology.plugin == "tree"
+    return any(pool.gpu_cluster for pool in config.worker_nodes.values())
+
+
+def uses_tree(settings: Mapping[str, str]) -> bool:
+    """Whether slurm.conf with these settings, the user's own included, asks for a tree."""
+    return any(key.lower() == "topologyplugin" and value.lower() == TREE for key, value in settings.items())
+
+
+def topology_files(config: ClusterConfig, settings: Mapping[str, str]) -> dict[str, str]:
+    """The file for the configuration agent, where there is a tree to make."""
+    if not uses_tree(settings):
+        return {}
+    return {LABELS_FILE: "".join(f"{label}\n" for label in config.topology.labels)}

@@ -23,8 +23,7 @@ from grafana_foundation_sdk.models.dashboard import (
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from config.cluster import ClusterConfig
-from slurm.dashboards.boards import BOARDS
-from slurm.dashboards.panels import NEEDS, Board, Panel
+from slurm.dashboards.boards import BOARDS, NEEDS, Board, Panel
 from slurm.monitoring import of_cluster
 
 _SOURCE: Final = DataSourceRef(type_val="prometheus", uid="${datasource}")
