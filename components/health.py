@@ -25,9 +25,8 @@ from components.kit.workload import (
 )
 from components.secrets import Secrets
 from config.sections.health import Health as HealthConfig
-from slurm.content_names import content_name
 from slurm.health import SETTINGS_DIR, SETTINGS_MAP, TESTER, TESTS_FILE, WATCH, watch_environment
-from slurm.names import CONTROLLER
+from slurm.names import CONTROLLER, content_name
 
 COMPONENT = WATCH
 

@@ -11,8 +11,8 @@ from components.kit.confinement import token_mount, token_volume
 from components.kit.context import STARTING, Scope, waits
 from components.kit.rbac import allow, rule
 from components.kit.workload import pod_template, resources, service_port, starting
-from slurm.kube_state import RESOURCES, kube_figures
 from slurm.names import KUBE_STATE, KUBE_STATE_PORT
+from slurm.prometheus import RESOURCES, kube_figures
 
 UID = 65534
 """Nobody, as upstream's image has it."""

@@ -23,8 +23,7 @@ from components.kit.workload import (
     stateful_set,
 )
 from config.cluster import ClusterConfig
-from slurm.content_names import content_name
-from slurm.names import ALERTMANAGER, ALERTMANAGER_PORT, PROMETHEUS, PROMETHEUS_PORT
+from slurm.names import ALERTMANAGER, ALERTMANAGER_PORT, PROMETHEUS, PROMETHEUS_PORT, content_name
 from slurm.prometheus import (
     ALERTMANAGER_DIR,
     ALERTMANAGER_FILE,

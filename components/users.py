@@ -13,7 +13,7 @@ from components.kit.context import Scope
 from components.kit.jail_volume import JailVolume
 from components.kit.jobs import create_job, job_spec, named_by_content
 from components.kit.workload import LIBEXEC, config_volume, env, mount, resources
-from slurm.content_names import content_name
+from slurm.names import content_name
 
 USERS_FILE = "users.json"
 

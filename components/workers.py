@@ -44,11 +44,10 @@ from config.sections.services import Rolling
 from config.sections.workers import Toleration
 from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.elastic import mark, settings
-from slurm.gpus import extended_resources
 from slurm.health import SETTINGS_DIR
 from slurm.names import ELASTIC_SETTINGS, JAIL_DIR, JOB_METRICS_PORT, MAX_UNAVAILABLE, SLURMD_PORT, WORKER
 from slurm.rights import WITHOUT_JAIL, WITHOUT_SET_UP
-from slurm.sizing import node_document, shared_memory
+from slurm.sizing import extended_resources, node_document, shared_memory
 from slurm.users import EXTRAUSERS, FILES
 
 NO_AWAIT = "jsonpath={.status.observedGeneration}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from config import load_config
 from slurm.alerts import ALERTS
-from slurm.prometheus_operator import rules
+from slurm.prometheus import rules
 from tests import alerts, stacks
 from tests.stacks import with_change
 

@@ -11,8 +11,7 @@ import pytest
 from config import load_config
 from config.sections.machines import Gpus, has_room
 from slurm.conf import render, tracked_resources
-from slurm.gpus import extended_resources
-from slurm.sizing import node_conf
+from slurm.sizing import extended_resources, node_conf
 from tests import stacks
 from tests.stacks import with_change
 from tests.unit.config.messages import complaints, minimum, policy_complaint

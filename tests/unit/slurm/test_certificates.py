@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from slurm.certificates import CERTIFICATE_SEED_BYTES, authority_certificate, certificate_names, server_certificate
+from slurm.certificates import SEED_BYTES, authority_certificate, certificate_names, server_certificate
 
-SEED = base64.b64encode(bytes(range(CERTIFICATE_SEED_BYTES))).decode()
-OTHER = base64.b64encode(bytes(CERTIFICATE_SEED_BYTES)).decode()
+SEED = base64.b64encode(bytes(range(SEED_BYTES))).decode()
+OTHER = base64.b64encode(bytes(SEED_BYTES)).decode()
 NAMES = ["rest", "rest.slurm.svc", "10.0.0.1"]
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from config import load_config
 from config.base import parse_bytes
-from slurm.conf import effective_settings
-from slurm.partitions import partition_lines
+from slurm.conf import effective_settings, partition_lines
 from slurm.sizing import node_conf
 from tests import stacks
 from tests.stacks import with_change

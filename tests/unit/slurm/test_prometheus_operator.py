@@ -10,8 +10,7 @@ import pytest
 from config import load_config
 from config.cluster import ClusterConfig
 from slurm.monitoring import PATHS, of_cluster
-from slurm.prometheus import prometheus_files
-from slurm.prometheus_operator import exporter_monitor, jobs_monitor, rules, slurmctld_monitor
+from slurm.prometheus import exporter_monitor, jobs_monitor, prometheus_files, rules, slurmctld_monitor
 from tests import stacks
 from tests.stacks import with_change
 

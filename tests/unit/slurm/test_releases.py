@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from config.sections.slurm import Slurm
-from slurm.releases import RELEASES, obstacle
+from slurm.names import RELEASES, obstacle
 
 
 def test_ours_are_known_and_the_newer_may_follow_the_older() -> None:

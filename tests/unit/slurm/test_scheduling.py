@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from config import load_config
-from slurm.conf import effective_settings, render
-from slurm.partitions import partition_lines
+from slurm.conf import effective_settings, partition_lines, render
 from tests import stacks
 
 

@@ -9,8 +9,7 @@ import pytest
 from config import load_config
 from config.errors import ConfigError
 from config.sections.machines import GpuCluster
-from slurm.conf import render
-from slurm.topology import LABELS_FILE, TREE
+from slurm.conf import LABELS_FILE, TREE, render
 from tests import stacks
 from tests.stacks import with_change
 
