@@ -39,94 +39,64 @@ class ClusterConfig(Section):
 
     cloud: Cloud = Field(default_factory=ExistingCloud)
     """Where the cluster runs."""
-
     cluster: Cluster = Field(default_factory=Cluster)
     """Names of the whole."""
-
     worker_nodes: dict[PoolName, WorkerPool]
     """Pools of compute nodes, by name."""
-
     partitions: dict[PartitionName, Partition] = Field(default_factory=dict)
     """Slurm's queues, by name. Left out: one partition `main` with all pools."""
-
     controller: Controller = Field(default_factory=Controller)
     """slurmctld and its state."""
-
     login: Login = Field(default_factory=Login)
     """Login nodes."""
-
     jail: Jail = Field(default_factory=Jail)
     """The shared root file system."""
-
     mounts: dict[MountName, Mount] = Field(default_factory=dict)
     """Shared volumes besides the jail, by name."""
-
     topology: Topology = Field(default_factory=Topology)
     """Which nodes are near to each other."""
-
     users: dict[UserName, User] = Field(default_factory=dict)
     """People who may log in, by name."""
-
     groups: dict[GroupName, Group] = Field(default_factory=dict)
     """Groups in the jail, by name."""
-
     sssd: Sssd | None = None
     """Users from LDAP, Active Directory or FreeIPA."""
-
     accounting: Accounting = Field(default_factory=Accounting)
     """slurmdbd and its database."""
-
     accounts: dict[AccountName, Account] = Field(default_factory=dict)
     """Slurm's accounts, by name: a tree with shares and limits."""
-
     qos: dict[QosName, Qos] = Field(default_factory=dict)
     """Qualities of service, by name. `normal` is there in any case."""
-
     priority: Priority = Field(default_factory=Priority)
     """What makes up a job's priority."""
-
     preemption: Preemption = Field(default_factory=Preemption)
     """Which jobs give way to others."""
-
     reservations: dict[ReservationName, Reservation] = Field(default_factory=dict)
     """Nodes that are kept for somebody at a time, by name."""
-
     licenses: dict[LicenseName, Annotated[int, Field(ge=1, le=4_000_000, strict=True)]] = Field(default_factory=dict)
     """Licenses that jobs may ask for (`--licenses`), and how many there are."""
-
     job_submit: JobSubmit = Field(default_factory=JobSubmit)
     """Rules for every job at its submission."""
-
     rest: Rest = Field(default_factory=Rest)
     """Slurm's REST API."""
-
     health: Health = Field(default_factory=Health)
     """Checks on the nodes, and the drains that follow."""
-
     slurm: Slurm = Field(default_factory=Slurm)
     """Version and settings of Slurm."""
-
     images: Images = Field(default_factory=Images)
     """Where the container images come from."""
-
     rolling: Rolling = Field(default_factory=Rolling)
     """How worker nodes get new pods."""
-
     monitoring: Monitoring = Field(default_factory=Monitoring)
     """Figures for Prometheus."""
-
     logs: Logs = Field(default_factory=Logs)
     """Where logs go besides Kubernetes' own files."""
-
     dashboard: Dashboard = Field(default_factory=Dashboard)
     """A page for people, behind the REST API's TLS."""
-
     network_policies: NetworkPolicies = Field(default_factory=NetworkPolicies)
     """Who may connect to what."""
-
     backup: Backup | None = None
     """Backups to an S3 store. Default: none."""
-
     protect: bool | None = Field(default=None, strict=True)
     """Whether Pulumi refuses to delete what holds data. Default: yes, but not on the local cluster."""
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from config.cluster import Sections
 from config.errors import Found, unknown_name
 from config.sections.accounting import Accounting
-from config.sections.scheduling import JobSubmit, Partition, Priority
+from config.sections.scheduling import JobSubmit, Partition, Priority, Weights
 from config.sections.slurm import SettingValue, Slurm, folded
 from config.sections.workers import WorkerPool
 
@@ -22,13 +22,11 @@ Pools = Mapping[str, WorkerPool]
 
 _ALWAYS_OURS = {
     "accountingstoragetype": "accounting.enabled",
-    "accountingstoragehost": "accounting (slurmdbd runs in the cluster)",
-    "accountingstoragebackuphost": "accounting (slurmdbd runs in the cluster)",
-    "accountingstorageport": "accounting (slurmdbd runs in the cluster)",
-    "accountingstoragepass": "accounting (slurmdbd runs in the cluster)",
-    "accountingstorageuser": "accounting (slurmdbd runs in the cluster)",
-    "authalttypes": "rest (its key is made and configured in any case)",
-    "authaltparameters": "rest (its key is made and configured in any case)",
+    **{
+        f"accountingstorage{what}": "accounting (slurmdbd runs in the cluster)"
+        for what in ("host", "backuphost", "port", "pass", "user")
+    },
+    **dict.fromkeys(("authalttypes", "authaltparameters"), "rest (its key is made and configured in any case)"),
 }
 """Keys that belong to pods, Services and keys of ours, and the section that decides about them."""
 
@@ -42,13 +40,8 @@ _SAME = {
     "prioritydecayhalflife": "priority.decay_half_life",
     "priorityusageresetperiod": "priority.usage_reset_period",
     "prioritymaxage": "priority.max_age",
-    "priorityweightfairshare": "priority.weights.fairshare",
-    "priorityweightqos": "priority.weights.qos",
-    "priorityweightpartition": "priority.weights.partition",
-    "priorityweightage": "priority.weights.age",
-    "priorityweightjobsize": "priority.weights.job_size",
     "priorityweightassoc": "priority.weights.association",
-    "priorityweighttres": "priority.weights.tres",
+    **{f"priorityweight{field.replace('_', '')}": f"priority.weights.{field}" for field in Weights.model_fields},
 }
 """Keys of slurm.conf and the fields that write them."""
 
@@ -56,16 +49,9 @@ _OF_THE_WORKER = ("proctracktype", "taskplugin", "jobacctgathertype")
 """Keys that each worker decides about by its machine, where it holds jobs to what they asked for."""
 
 _DBD_KEYS = {
-    "dbdhost": "slurmdbd's Service",
-    "dbdaddr": "slurmdbd's Service",
-    "dbdbackuphost": "slurmdbd's Service",
-    "dbdport": "slurmdbd's Service",
-    "slurmuser": "the image",
-    "pidfile": "the image",
-    "authtype": "the cluster's keys",
-    "authinfo": "the cluster's keys",
-    "authalttypes": "the cluster's keys",
-    "authaltparameters": "the cluster's keys",
+    **dict.fromkeys(("dbdhost", "dbdaddr", "dbdbackuphost", "dbdport"), "slurmdbd's Service"),
+    **dict.fromkeys(("slurmuser", "pidfile"), "the image"),
+    **dict.fromkeys(("authtype", "authinfo", "authalttypes", "authaltparameters"), "the cluster's keys"),
     "storagetype": "accounting.database",
     "storagehost": "accounting.database.external.host",
     "storagebackuphost": "accounting.database.external.host",
@@ -77,18 +63,7 @@ _DBD_KEYS = {
 
 _SAME_IN_PARTITIONS = {
     "nodes": "pools",
-    "default": "default",
-    "maxtime": "max_time",
-    "defaulttime": "default_time",
-    "allowaccounts": "allow_accounts",
-    "denyaccounts": "deny_accounts",
-    "allowgroups": "allow_groups",
-    "allowqos": "allow_qos",
-    "denyqos": "deny_qos",
-    "qos": "qos",
-    "prioritytier": "priority_tier",
-    "priorityjobfactor": "priority_job_factor",
-    "preemptmode": "preempt_mode",
+    **{field.replace("_", ""): field for field in Partition.model_fields if field not in {"pools", "settings"}},
 }
 """Options of a `PartitionName` line and the fields that write them."""
 

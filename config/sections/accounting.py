@@ -32,7 +32,6 @@ class SecretKey(Section):
 
     name: SecretName
     """Name of the Secret."""
-
     key: str = Field(pattern=r"^[-._a-zA-Z0-9]{1,253}$")
     """Key of the value in it."""
 
@@ -42,7 +41,6 @@ class DatabaseTls(Section):
 
     ca: SecretKey | None = None
     """Certificate (PEM) that signed the database's own. Default: the authorities that the operating system trusts."""
-
     client: SecretName | None = None
     """Secret of the type `kubernetes.io/tls` with the certificate that slurmdbd shows. Default: none."""
 
@@ -52,19 +50,14 @@ class ExternalDatabase(Section):
 
     host: Host
     """Host name or address."""
-
     port: int = Field(default=3306, ge=1, le=65535, strict=True)
     """TCP port."""
-
     user: str = Field(default="slurm", pattern=r"^[A-Za-z0-9_.@-]{1,80}$")
     """User with all privileges on the database."""
-
     name: str = Field(default="slurm_acct_db", pattern=r"^[A-Za-z0-9_]{1,64}$")
     """Name of the database (`StorageLoc`). slurmdbd makes it if the user may."""
-
     password: SecretKey
     """Where the user's password is."""
-
     tls: DatabaseTls | None = None
     """Default: no TLS. Write `tls: {}` for TLS with the authorities that the operating system trusts."""
 
@@ -74,20 +67,15 @@ class Database(Section):
 
     storage: Volume = "10Gi"
     """Size of the volume of the cluster's own MariaDB; at least 100Mi. A million jobs need about 1 GiB."""
-
     storage_class: StorageClassName | None = None
     """Storage class of that volume. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
-
     filesystem: Filesystem | None = None
     """A shared file system of the cloud for the database. Default: a disk of the cluster's storage class."""
-
     cpu: Cpu = "100m"
     """CPU that MariaDB asks Kubernetes for."""
-
     memory: Annotated[Quantity, at_least("256Mi", "MariaDB")] = "512Mi"
     """Memory of the MariaDB pod, as request and limit; at least 256Mi. Half of it becomes InnoDB's buffer pool."""
-
     external: ExternalDatabase | None = None
     """A server of your own instead of a MariaDB in the cluster."""
 
@@ -101,10 +89,8 @@ class Retention(Section):
 
     jobs: Age | None = "24months"
     """Jobs (`PurgeJobAfter`). null: for ever, here and below."""
-
     steps: Age | None = "6months"
     """Job steps (`PurgeStepAfter`)."""
-
     usage: Age | None = None
     """Summed usage (`PurgeUsageAfter`). It is small, and fair share and reports are made from it."""
 
@@ -114,32 +100,24 @@ class Accounting(Section):
 
     enabled: bool = Field(default=True, strict=True)
     """Whether jobs are recorded. Without it there are no accounts, QOS, fair share and limits."""
-
     database: Database = Field(default_factory=Database)
     """Where the records are."""
-
     retention: Retention = Field(default_factory=Retention)
     """How long records are kept."""
-
     enforce: tuple[Enforce, ...] | None = None
     """What a job must have to be accepted (`AccountingStorageEnforce`). Default: associations, limits, qos and safe
     once `accounts` are declared; nothing before, so that everybody may run jobs."""
-
     max_submit_jobs: int = Field(default=20_000, ge=1, le=2_000_000_000, strict=True)
     """Jobs that a user may have queued and running in an account, unless it or one above has a `max_submit_jobs`. The
     tasks of an array count. It holds where limits are enforced, so by default once `accounts` are declared. The whole
     cluster takes 100,000 jobs at a time (`MaxJobCount`)."""
-
     prune: bool = Field(default=False, strict=True)
     """Whether accounts, QOS, associations and reservations that were made by hand are removed. Default: they are
     reported and stay."""
-
     cpu: Cpu = "50m"
     """CPU that slurmdbd asks Kubernetes for."""
-
     memory: Memory = "128Mi"
     """Memory that slurmdbd asks Kubernetes for; at least 32Mi. There is no limit: a large report must not kill it."""
-
     settings: Settings = Field(default_factory=dict)
     """Any key of slurmdbd.conf; it wins over our default."""
 

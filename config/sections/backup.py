@@ -39,13 +39,10 @@ class Keep(Section):
 
     last: int = Field(default=3, ge=0, le=10_000, strict=True)
     """The last ones, whenever they were made."""
-
     daily: int = Field(default=7, ge=0, le=10_000, strict=True)
     """The last one of a day, for so many days."""
-
     weekly: int = Field(default=5, ge=0, le=10_000, strict=True)
     """The last one of a week, for so many weeks."""
-
     monthly: int = Field(default=12, ge=0, le=10_000, strict=True)
     """The last one of a month, for so many months."""
 
@@ -67,7 +64,6 @@ class Backup(Section):
     ]
     """The S3 store, for example `https://storage.example.com`. `http://` sends what is encrypted anyway, but the
     signatures of the access key too."""
-
     bucket: Annotated[
         str,
         Matching(
@@ -76,7 +72,6 @@ class Backup(Section):
         ),
     ]
     """The bucket. Where there is none, it is made, if the access key may."""
-
     prefix: (
         Annotated[
             str,
@@ -89,21 +84,16 @@ class Backup(Section):
         | None
     ) = None
     """Folder in the bucket, which no other cluster may have. Default: the namespace's name."""
-
     region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]{1,64}$")
     """Region that the store expects in signatures."""
-
     credentials_secret: SecretName
     """Secret in the namespace, which you make, with the keys `access-key-id`, `secret-access-key` and `password`. The
     last encrypts the backups: without it nobody can read them, so keep it outside of the cluster too. `ca.crt`, where
     the store's certificate is of an authority of your own."""
-
     schedule: Annotated[str, AfterValidator(_schedule)] = "0 2 * * *"
     """When a backup is made, as cron has it, in UTC."""
-
     keep: Keep = Field(default_factory=Keep)
     """Backups that are kept."""
-
     exclude: Annotated[
         tuple[
             Annotated[
@@ -118,16 +108,12 @@ class Backup(Section):
         AfterValidator(once),
     ] = ()
     """Paths in the jail that are left out. `/tmp`, `/var/tmp` and `/run` always are."""
-
     largest_file: Quantity = "1Ti"
     """Files of the jail that are larger are left out. A file of mere holes, which takes no room, has a size too."""
-
     time_limit: Annotated[Span, span_of(60, 7 * 86_400)] = "12h"
     """How long a backup may take before it is given up."""
-
     cpu: Cpu = "100m"
     """CPU that a backup asks Kubernetes for."""
-
     memory: Memory = "256Mi"
     """Memory that a backup asks Kubernetes for. There is no limit: a million files take about 1 GiB."""
 

@@ -37,10 +37,8 @@ class BootDisk(Section):
 
     type: DiskType = "NETWORK_SSD"
     """Kind of disk. NETWORK_SSD_NON_REPLICATED and NETWORK_SSD_IO_M3 come in steps of 93Gi."""
-
     size: Annotated[Quantity, AfterValidator(_boot_disk_size)] = "128Gi"
     """Capacity; at least 64Gi."""
-
     block_size: BlockSize = "4Ki"
     """Block size: a power of two from 4Ki to 128Ki. It can never change."""
 
@@ -56,7 +54,6 @@ class GpuCluster(Section):
 
     infiniband_fabric: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)
     """Fabric as the cloud names it, for example `fabric-6`. Pools that name the same one share one GPU cluster."""
-
     id: str | None = Field(default=None, pattern=r"^computegpucluster-[a-z0-9-]+$")
     """An existing GPU cluster instead of a new one."""
 
@@ -71,7 +68,6 @@ class Reservation(Section):
 
     policy: Literal["AUTO", "STRICT", "FORBID"] = "AUTO"
     """AUTO: reserved capacity first, then other; STRICT: reserved only; FORBID: never reserved."""
-
     ids: tuple[Annotated[str, Field(pattern=r"^[a-z0-9]+-[a-z0-9-]+$")], ...] = ()
     """Capacity block groups to take from, in this order. None: any that fits."""
 
@@ -85,10 +81,8 @@ class Autoscaling(Section):
 
     min_size: int = Field(default=0, ge=0, le=MAX_GROUP_SIZE, strict=True)
     """Machines that each node group keeps even without pods."""
-
     max_size: int = Field(default=MAX_GROUP_SIZE, ge=1, le=MAX_GROUP_SIZE, strict=True)
     """Machines of each node group at most."""
-
     groups: int = Field(default=1, ge=1, le=50, strict=True)
     """Node groups at least; a pool has one for each hundred of `size` anyway. A group that goes takes its machines away
     whatever runs on them: keep the number when `size` falls below a hundred, and lower it when no worker is there."""
@@ -109,11 +103,9 @@ class UpdateStrategy(Section):
 
     max_unavailable: CountOrPercent = 1
     """Machines that may be away at once: a number or a percentage (rounded down)."""
-
     max_surge: CountOrPercent = 0
     """Machines that may exist beyond the size meanwhile: a number or a percentage (rounded up). More than zero needs
     quota for them, or the update hangs."""
-
     drain_timeout: int | None = Field(default=None, ge=60, le=365 * 24 * 3600, strict=True)
     """Seconds that a machine may wait for its pods to leave. Default: the pool's `drain_timeout`. So an update
     kills no job."""
@@ -148,48 +140,35 @@ class Machines(Section):
 
     platform: str | None = Field(default=None, max_length=64)
     """Kind of machine, for example `gpu-h100-sxm`. Required with the kind `nebius`."""
-
     preset: str | None = Field(default=None, max_length=64)
     """Size of the machine, for example `8gpu-128vcpu-1600gb`. Required with the kind `nebius`. `resources` are
     computed from it."""
-
     gpu_cluster: GpuCluster | None = None
     """InfiniBand fabric of the machines. A GPU pool of several machines needs one."""
-
     boot_disk: BootDisk = Field(default_factory=BootDisk)
     """Disk that each machine starts from."""
-
     preemptible: bool = Field(default=False, strict=True)
     """Machines that the cloud may take back at any time. Where the cloud makes them, it is asked for such cheaper ones.
     In an elastic pool, on every cloud: when the pod of a node is told to go, its batch jobs go back to the queue at
     once, and start elsewhere. Others run on until the machine goes."""
-
     reservation: Reservation | None = None
     """Reserved capacity. Default: the service's own rule."""
-
     local_disks: LocalDisks | None = None
     """NVMe disks of platforms that have them. Default: unused."""
-
     autoscaling: Autoscaling = Field(default_factory=Autoscaling)
     """Bounds of the node groups, which follow the worker pods."""
-
     max_pods: int = Field(default=32, ge=8, le=256, strict=True)
     """Pods on one machine at most. Each machine takes twice as many addresses, rounded up to a power of two, out of the
     subnet."""
-
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
     """Labels of the Kubernetes nodes. A change does not reach machines that exist."""
-
     taints: tuple[Taint, ...] = Field(default=(), max_length=64)
     """Further taints of the Kubernetes nodes; the pool's workers tolerate them. A change does not reach machines that
     exist."""
-
     drivers_preset: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9.]*$")
     """Preinstalled GPU drivers, for example `cuda13.0`. Default: by platform and Kubernetes version."""
-
     update_strategy: UpdateStrategy = Field(default_factory=UpdateStrategy)
     """How machines are replaced when their template changes."""
-
     allow_replacement: bool = Field(default=False, strict=True)
     """Whether a change that makes the pool's machines anew is allowed. Set it for that one change."""
 
@@ -264,22 +243,17 @@ class Gpus(Section):
     count: int = Field(ge=0, le=MAX_GPUS, strict=True)
     """GPUs of one node, divided or not (`Gres=gpu:N`, Kubernetes resource `nvidia.com/gpu` or `amd.com/gpu`). Default
     where the cloud makes the machines: those of the preset."""
-
     vendor: Literal["nvidia", "amd"] = "nvidia"
     """Whose they are. Those of AMD have no health checks."""
-
     type: GpuType | None = None
     """Their type in Slurm, for `--gpus=h100:1`; of NVIDIA's a part of the name that the driver gives. Default: what the
     platform's name tells, where the cloud makes the machines, else none."""
-
     mig: dict[MigProfile, Annotated[int, Field(ge=1, le=SLICES * MAX_GPUS, strict=True)]] = Field(default_factory=dict)
     """Profile -> instances of one node, where NVIDIA's GPUs are divided (MIG): `{1g.10gb: 56}`. All of them have to be,
     before the worker starts, and the device plugin to offer each profile by its name (its strategy `mixed`)."""
-
     shard: int | None = Field(default=None, ge=1, le=4096, strict=True)
     """Shares of the node's GPUs for jobs that ask for a part of one (`--gres=shard:1`), the same number for each GPU.
     Slurm counts them; nothing keeps the jobs of a GPU apart. Default: no shares."""
-
     job_files: bool = Field(default=False, strict=True)
     """Whether the files that say which job has which GPU of NVIDIA's lie on the machine. An exporter of
     its figures can read them in /run/slurmstack/gpu-jobs. Not with `security: baseline`; takes `health`, which is on by

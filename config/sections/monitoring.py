@@ -91,7 +91,6 @@ class Monitoring(Section):
     """Secret in the cluster's namespace with the key `alertmanager.yml`, which you make yourself. It says whom
     Alertmanager tells, and how. It is read at the start of the pod. Default: nobody is told; alerts are shown. Needs
     `install`."""
-
     runbooks: PageUrl | None = None
     """URL at which people who are told find docs/runbooks.md:
     `https://git.example.com/slurmstack/blob/main/docs/runbooks.md`. Alerts have it as `runbook_url`, with their section
@@ -160,11 +159,9 @@ class Otlp(Section):
 
     endpoint: Endpoint
     """Its address without `/v1/logs`, which is added."""
-
     image: Image
     """Full name of an image of the OpenTelemetry Collector with `filelog`, `file_storage` and `otlphttp`. The
     distribution `contrib` has them. None of ours: it is pulled as it is."""
-
     headers: dict[Header, SecretName] = Field(default_factory=dict, max_length=16)
     """Header of each request -> Secret in the cluster's namespace, which you make yourself, with its content in the key
     `value`: `{authorization: loki-token}`."""

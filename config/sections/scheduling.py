@@ -155,43 +155,30 @@ class Partition(Section):
 
     pools: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(once)]
     """Names of the pools whose nodes belong to it."""
-
     default: bool = Field(default=False, strict=True)
     """Whether jobs without `--partition` go here. A single partition is always the default."""
-
     max_time: Annotated[TimeLimit, AfterValidator(_some_time)] = "UNLIMITED"
     """Longest time limit that a job may ask for; not zero."""
-
     default_time: TimeLimit | None = None
     """Time limit of jobs that ask for none. Default: `max_time`."""
-
     allow_accounts: tuple[str, ...] = ()
     """Accounts whose jobs may run here, with all accounts below them. Default: all."""
-
     deny_accounts: tuple[str, ...] = ()
     """Accounts whose jobs may not run here, with all accounts below them. Not together with `allow_accounts`."""
-
     allow_groups: tuple[DirectoryGroup, ...] = ()
     """Groups whose members may run jobs here: names in `slurmstack:groups`, or a user's own. Default: all."""
-
     allow_qos: tuple[str, ...] = ()
     """QOS that jobs here may have. Default: all."""
-
     deny_qos: tuple[str, ...] = ()
     """QOS that jobs here may not have. Not together with `allow_qos`."""
-
     qos: str | None = None
     """QOS whose limits hold for all jobs of the partition."""
-
     priority_tier: int | None = Field(default=None, ge=0, le=65533, strict=True)
     """Jobs of a partition with a higher tier are looked at first, and with `preemption.type: partition` preempt."""
-
     priority_job_factor: int | None = Field(default=None, ge=0, le=65533, strict=True)
     """Weighed by `priority.weights.partition`."""
-
     preempt_mode: Literal["off", "requeue", "cancel", "suspend"] | None = None
     """What happens to jobs that give way here, with `preemption.type: partition`. Default: `preemption.mode`."""
-
     settings: Settings = Field(default_factory=dict)
     """Further options of the `PartitionName` line in slurm.conf, for example `PriorityTier: 10`."""
 
@@ -202,7 +189,6 @@ class Topology(Section):
     plugin: Literal["none", "tree"] | None = None
     """`tree`: a tree of switches from labels of the Kubernetes nodes. `none`: all nodes are alike. Default: `tree`
     where a pool has a `gpu_cluster`, else `none`."""
-
     labels: Annotated[tuple[LabelKey, ...], AfterValidator(once)] = Field(
         default=("topology.nebius.com/tier-0", "topology.nebius.com/tier-1", "topology.nebius.com/tier-2"),
         min_length=1,

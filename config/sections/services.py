@@ -45,11 +45,9 @@ class Cluster(Section):
 
     namespace: Annotated[str, dns_label(longest=63), AfterValidator(_namespace)] = "slurm"
     """Kubernetes namespace that holds every object of this cluster, and nothing else."""
-
     user_namespaces: bool = Field(default=False, strict=True)
     """Whether root in a pod is nobody on its machine (`hostUsers: false`). The file systems of all volumes must take
     idmapped mounts: NFS does not, and virtiofs only with recent kernels."""
-
     priority_class: PriorityClassName | None = None
     """PriorityClass of all pods but those of pools that name their own. It says which pods Kubernetes ends for others
     where machines are full, and must be there. Default: for Slurm's daemons and login nodes
@@ -63,20 +61,15 @@ class Controller(Section):
     replicas: int = Field(default=1, ge=1, le=2, strict=True)
     """How many controllers there are. With 2 the second one stands by on another machine and goes on within seconds
     where the first one is lost or hangs (docs/availability.md). Both need the volume of the state at the same time."""
-
     storage: Volume = "10Gi"
     """Size of the volume with the job queue and Slurm's other state; at least 100Mi."""
-
     storage_class: StorageClassName | None = None
     """Storage class of that volume. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
-
     filesystem: Filesystem | None = None
     """A shared file system of the cloud for the state. Default: a disk of the cluster's storage class."""
-
     cpu: Cpu = "100m"
     """CPU that slurmctld asks Kubernetes for."""
-
     memory: Memory = "256Mi"
     """Memory that slurmctld asks Kubernetes for; at least 32Mi. There is no limit: a queue of 100,000 jobs must not
     kill it."""
@@ -116,32 +109,23 @@ class Login(Section):
 
     user_limits: UserLimits = Field(default_factory=UserLimits)
     """What one user may take of a login node."""
-
     size: Annotated[int, BeforeValidator(_no_range)] = Field(default=2, ge=0, le=100, strict=True)
     """Number of login nodes behind the one Service; a connection goes to a random one."""
-
     service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     """Type of the Kubernetes Service for SSH."""
-
     node_port: int | None = Field(default=None, ge=1024, le=65535, strict=True)
     """Port on every Kubernetes node, with `service_type: NodePort`. Default: chosen by Kubernetes."""
-
     source_ranges: tuple[Cidr, ...] = ()
     """Address ranges that may connect, with `service_type: LoadBalancer`. Default: all."""
-
     annotations: dict[LabelKey, str] = Field(default_factory=dict)
     """Annotations of the Service, for the cloud's load balancer."""
-
     cpu: Cpu = "50m"
     """CPU that a login node asks Kubernetes for."""
-
     memory: Memory = "128Mi"
     """Memory that a login node asks Kubernetes for; at least 32Mi."""
-
     memory_limit: Quantity | None = None
     """Memory of a login node at most, for all of its users together. Beyond it the kernel ends the largest process.
     Default: 8Gi, or `memory` where that is more."""
-
     tmp: Volume = "20Gi"
     """Size of `/tmp` of a login node; at least 100Mi. Kubernetes ends a pod that has more in it, and starts it with an
     empty one."""
@@ -187,7 +171,6 @@ class JailImage(Section):
 
     packages: Annotated[tuple[Package, ...], AfterValidator(once)] = ()
     """Further packages of Debian."""
-
     cuda: bool = Field(default=False, strict=True)
     """Whether CUDA and NCCL are in it, of Debian's components non-free and contrib: about 5.4 GB. Debian has them for
     Slurm 24.11 only. The GPU driver stays that of each machine."""
@@ -199,16 +182,12 @@ class Images(Section):
     registry: Registry | None = None
     """Prefix of the images' names: a host, with a port where it needs one, and a path. Default: images built on this
     machine."""
-
     tag: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
     """Tag of all images. Default: computed from the content of `images/`."""
-
     digests: dict[ImageRole, Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]] = Field(default_factory=dict)
     """Exact content of the image of each role, as `slurmstack images push` prints it. It wins over the tag."""
-
     pull_secret: str | None = Field(default=None, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
     """Name of a Secret in the namespace with credentials for the registry."""
-
     jail: JailImage = Field(default_factory=JailImage)
     """What the jail's image has besides: packages of Debian, CUDA."""
 
@@ -330,7 +309,6 @@ class NetworkPolicies(Section):
 
     enabled: bool = Field(default=True, strict=True)
     """Whether NetworkPolicy objects are made. They have effect only where the cluster's network enforces them."""
-
     egress: tuple[Egress, ...] = (Egress(to=INTERNET),)
     """What login nodes and jobs may connect to outside, besides DNS. Default: the Internet, and so no private address
     of machines, kubelets and Kubernetes' API. A list of your own replaces it; `[]` closes everything."""

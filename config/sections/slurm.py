@@ -131,10 +131,8 @@ class Slurm(Section):
 
     version: Annotated[Literal["24.11", "26.05"], BeforeValidator(_unquoted_version)] = "24.11"
     """Release of Slurm. 24.11 comes from Debian trixie (with PMIx), 26.05 from Debian forky (without PMIx)."""
-
     cluster_name: str = Field(default="slurm", pattern=r"^[a-z0-9]([-a-z0-9_]{0,38}[a-z0-9])?$")
     """`ClusterName`. It must not change in the life of a cluster: job state and accounting are bound to it."""
-
     settings: Settings = Field(default_factory=dict)
     """Any key of slurm.conf; it wins over our default. A wrong one is rejected by Slurm itself when it is applied,
     and the old configuration goes on."""

@@ -36,13 +36,10 @@ class Filesystem(Section):
 
     id: str | None = Field(default=None, pattern=r"^computefilesystem-[a-z0-9-]+$")
     """An existing file system instead of a new one. It is used as it is and never deleted."""
-
     type: FilesystemType = "NETWORK_SSD"
     """Kind of file system. It can never change."""
-
     block_size: BlockSize | None = None
     """Block size: a power of two from 4Ki to 128Ki. It can never change. Default: the service's (4Ki). Not for WEKA."""
-
     forbid_deletion: bool = Field(default=True, strict=True)
     """Whether the cloud itself refuses to delete it."""
 
@@ -56,14 +53,11 @@ class Mount(Section):
 
     path: Annotated[str, AfterValidator(_mount_path)]
     """Where users and jobs see it, for example `/data`."""
-
     size: Volume = "1Ti"
     """Capacity; at least 100Mi. It can grow but never shrink."""
-
     storage_class: StorageClassName | None = None
     """Storage class that offers ReadWriteMany. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
-
     filesystem: Filesystem = Field(default_factory=Filesystem)
     """The cloud's file system behind it."""
 
@@ -73,11 +67,9 @@ class Homes(Section):
 
     size: Volume = "100Gi"
     """Capacity; at least 100Mi. It can grow but never shrink."""
-
     storage_class: StorageClassName | None = None
     """Storage class that offers ReadWriteMany. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
-
     filesystem: Filesystem = Field(default_factory=Filesystem)
     """The cloud's file system behind it."""
 
@@ -145,25 +137,19 @@ class Jail(Section):
 
     size: Volume = "20Gi"
     """Size of the shared volume; at least 100Mi. It can grow but never shrink."""
-
     storage_class: StorageClassName | None = None
     """Storage class that offers ReadWriteMany. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
-
     filesystem: Filesystem = Field(default_factory=Filesystem)
     """The cloud's file system behind it."""
-
     root: RootName | None = None
     """Name of the root file system that pods lead into. One that is not there yet is filled from the jail's image,
     beside the others; homes (`/home`) and `/srv` are the same in all of them. Default: the first one, which is the
     volume itself (docs/jail.md)."""
-
     carry: Annotated[tuple[CarriedPath, ...], AfterValidator(once), AfterValidator(_apart)] = ()
     """Paths that are copied into a new root when it is filled, for example `/opt` and `/usr/local`."""
-
     carry_from: RootName | None = None
     """The root that they are copied from. Default: the first one."""
-
     homes: Homes | None = None
     """A volume of their own for homes (`/home`). To be chosen before the first `up`: a cluster whose homes are in the
     jail already does not get one, nor does it lose one (docs/jail.md). Default: homes are in the jail's volume."""

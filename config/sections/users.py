@@ -80,14 +80,11 @@ class User(Section):
 
     uid: int = Field(ge=FIRST_UID, le=LAST_UID, strict=True)
     """Numeric user id, the same on all nodes and for ever: files belong to the number."""
-
     gid: int | None = Field(default=None, ge=FIRST_UID, le=LAST_UID, strict=True)
     """Numeric id of the user's primary group. Default: the uid, as a group of the user's own. The gid of a group in
     `slurmstack:groups` makes that group the primary one."""
-
     ssh_authorized_keys: tuple[SshPublicKey, ...] = ()
     """Public keys, each a line as in `~/.ssh/authorized_keys`. The user may add more in the own home."""
-
     shell: Annotated[
         str,
         Matching(
@@ -96,14 +93,11 @@ class User(Section):
         ),
     ] = "/bin/bash"
     """Login shell, a path inside the jail. Who has one that is not there cannot log in, until it is installed."""
-
     sudo: bool = Field(default=False, strict=True)
     """Whether the user may become root in the jail (`sudo`), for example to install packages for everyone."""
-
     groups: tuple[GroupName, ...] = ()
     """Further groups of the user: names in `slurmstack:groups`, or those of Debian and its usual packages, which are in
     the jail already (`video`, `docker`)."""
-
     accounts: Annotated[
         dict[AccountName, Association],
         BeforeValidator(
@@ -111,10 +105,8 @@ class User(Section):
         ),
     ] = Field(default_factory=dict)
     """Accounts that the user's jobs may be booked on, with shares and limits: `{ml: {fairshare: 2}}`. Short: `[ml]`."""
-
     default_account: AccountName | None = None
     """Account of jobs that name none. Default: the first one."""
-
     admin_level: Literal["none", "operator", "administrator"] = "none"
     """Rights in Slurm itself, as sacctmgr(1) has them."""
 
@@ -137,6 +129,5 @@ class Sssd(Section):
     secret: SecretName
     """Secret in the cluster's namespace with the key `sssd.conf`, and files that it names below /etc/sssd/secrets (each
     further key is one). It is read at the start of a pod."""
-
     memory: Memory = "64Mi"
     """Memory that each SSSD asks Kubernetes for; at least 32Mi."""

@@ -77,13 +77,10 @@ class Window(Section):
 
     days: Annotated[str, BeforeValidator(_days), Field(json_schema_extra={"pattern": _DAYS})] = "mon-sun"
     """Days on which it begins: `mon-fri`, `mon wed fri`, `sun`. Default: every day."""
-
     hours: Annotated[str, BeforeValidator(_hours), Field(json_schema_extra={"pattern": _HOURS})] = "00:00-24:00"
     """From when to when, on the clock of `timezone`: `08:00-19:00`; `22:00-06:00` ends the next day."""
-
     min: int | None = Field(default=None, ge=0, strict=True)
     """Nodes that are kept meanwhile even while no job is there. Default: `size.min`."""
-
     max: int | None = Field(default=None, ge=0, strict=True)
     """Nodes at most meanwhile, no more than `size.max`. Default: `size.max`. Those beyond it leave after their jobs;
     jobs that need more wait."""

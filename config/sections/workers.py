@@ -65,14 +65,11 @@ class Resources(Section):
 
     cpus: int = Field(ge=1, le=4096, strict=True)
     """CPUs of one node, as Slurm counts them (`CPUs=`). Required with the kind `existing`."""
-
     memory: Annotated[Quantity, at_least(MIN_WORKER_MEMORY, "slurmd and a job")]
     """Memory of one worker pod. Required with the kind `existing`. Slurm gets what is left after slurmd's own need
     (`RealMemory=`)."""
-
     gpus: GpusOfNode = Gpus(count=0)
     """GPUs of one node: how many, or a map that also says whose they are and how they are divided."""
-
     cpu_request: Cpu | None = None
     """CPU that the pod asks Kubernetes for, for example `500m`; at most twice `cpus`. Default: `cpus`; on the local
     cluster, whose nodes share one machine, a twentieth of it."""
@@ -119,10 +116,8 @@ class Scratch(Section):
     size: Annotated[Quantity, at_least("1Gi", "a file system of its own")]
     """Size of the volume of one worker. Of a directory of the machine: what there is at least. A worker that finds less
     does not start, and nothing keeps it from using more."""
-
     storage_class: StorageClassName | None = None
     """Class of a volume that is made for each pod and deleted with it."""
-
     host_path: Annotated[str, AfterValidator(_machine_path)] | None = None
     """Directory of the machine, where its disk is mounted; each pod has a directory of its own in it. It must be there.
     Not with `security: baseline`."""
@@ -141,7 +136,6 @@ class Range(Section):
 
     min: int = Field(default=0, ge=0, le=MAX_POOL_SIZE, strict=True)
     """Nodes that are kept even while no job is there."""
-
     max: int = Field(ge=1, le=MAX_POOL_SIZE, strict=True)
     """Nodes at most. Users see all of them: those that are off are `idle~` in sinfo, and take jobs."""
 
@@ -169,64 +163,48 @@ class WorkerPool(Machines):
     ]
     """Number of nodes: changing it and applying is the whole scaling procedure; zero is allowed. Or `{min, max}` for an
     elastic pool, whose nodes Slurm starts when jobs need them and ends when they are idle."""
-
     idle_timeout: Annotated[Span, span_of(10, 30 * 86400)] = "10m"
     """Of an elastic pool: how long a node stays when its last job has ended."""
-
     resume_timeout: Annotated[Span, span_of(20, 2 * 3600)] = "15m"
     """Of an elastic pool: how long a node may take to be there. It counts from the machine's start to
     slurmd's. After it the job goes back to the queue, the node is given up, and the pool pauses: for 30 seconds at
     first, up to ten minutes."""
-
     windows: Windows = ()
     """Of an elastic pool: hours of the week with another `min` or `max`. An example:
     `[{days: mon-fri, hours: 08:00-19:00, min: 4}]`. No two at the same time."""
-
     timezone: Zone = "UTC"
     """Of an elastic pool: time zone of its windows' clock, for example `Europe/Berlin`."""
-
     resources: Resources
     """What one node has. Required with the kind `existing`. Default where the cloud makes the machines: what `preset`
     leaves beside the system's need."""
-
     features: tuple[Feature, ...] = ()
     """Slurm features of the nodes, for `sbatch --constraint`. The pool's name is always one of them."""
-
     drain_timeout: int = Field(default=7 * 24 * 3600, ge=30, le=365 * 24 * 3600, strict=True)
     """Seconds that a leaving node may wait for its jobs to end before Kubernetes kills it. Default: 7 days."""
-
     security: Literal["confined", "baseline"] = "confined"
     """`confined`: jobs run in the jail, for which the pod has CAP_SYS_ADMIN. `baseline`: no jail and no capability for
     it; jobs see the worker's image and the shared volumes of `mounts`, and no homes."""
-
     confinement: Literal["auto", "required", "off"] = "auto"
     """Whether a job is held to the cores, memory and devices that it asked for, by cgroups of its own. `auto`: where
     the machine lets the pod do so, which takes version 2 of cgroups; `slurmstack status` says which workers do.
     `required`: a worker that cannot does not start, and says why; its pod has to ask Kubernetes for all its CPUs.
     `off`: Slurm counts, and nothing holds."""
-
     containers: bool = Field(default=False, strict=True)
     """Whether jobs may start containers. With `srun --user-namespace` their tasks can make user namespaces, which the
     kernel otherwise makes for nobody in the jail. It opens more of the machine's kernel to users: what the root of a
     user namespace may ask of it. Takes `security: confined`, and a machine whose settings let users have them."""
-
     shared_memory: Quantity | None = None
     """Size of `/dev/shm`, of the pod and of each job in it; counted in the memory. Default: half of the memory."""
-
     tmp: Volume = "100Gi"
     """Size of `/tmp` of one worker, on its machine's disk; at least 100Mi. Kubernetes ends a pod that has more in
     it, with its jobs: give pools whose jobs keep much there what their machines have. With `scratch`: of slurmd's own
     directory alone, which has this size in any case."""
-
     scratch: Scratch | None = None
     """A volume for jobs' `/tmp` (`$TMPDIR`), such as a local NVMe disk. Default: the machine's disk, see `tmp`."""
-
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels that a Kubernetes node must have to carry these workers."""
-
     tolerations: tuple[Toleration, ...] = ()
     """Taints of the Kubernetes nodes that these workers may ignore."""
-
     priority_class: PriorityClassName | None = None
     """PriorityClass of the workers. It says which pods Kubernetes ends for others where machines are full, and must be
     there. Default: `cluster.priority_class`."""
