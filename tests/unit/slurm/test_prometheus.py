@@ -16,7 +16,6 @@ from slurm.monitoring import PATHS
 from slurm.prometheus import keeps, prometheus_files, targets_file
 from tests import stacks
 from tests.stacks import with_change
-from tests.unit.config.messages import complaints
 
 KUBE_STATE: dict[str, Any] = {"kube_state": True, "kube_state_image": "registry.example.com/kube-state-metrics:v2.15.0"}
 
@@ -114,37 +113,3 @@ def test_without_the_address_of_the_page_rules_have_none() -> None:
 
 def test_figures_leave_before_the_volume_is_full() -> None:
     assert keeps(config(storage="10Gi", retention=30)) == {"time": "30d", "size": "8589MB"}
-
-
-@pytest.mark.parametrize(
-    ("monitoring", "complaint"),
-    [
-        ({"existing": True}, "monitoring.existing: true does not say which; write the namespace of its pods"),
-        ({"existing": {"namespace": "Mon"}}, "monitoring.existing.namespace: 'Mon' is not the name of a namespace"),
-        ({"existing": {"namespace": "slurm"}}, "monitoring.existing.namespace: is 'slurm', this cluster's own"),
-        ({"existing": {"namespace": "m"}, "install": True}, "monitoring: has both install and existing"),
-        (
-            {"existing": {"namespace": "m", "labels": {"app.kubernetes.io/part-of": "monitoring"}}},
-            "monitoring.existing.labels: has app.kubernetes.io/part-of, by which slurmstack knows its own objects",
-        ),
-        ({"install": True, "kube_state": True}, "monitoring.kube_state_image: is required with kube_state on this"),
-        ({"install": True, "runbooks": "docs/runbooks"}, "monitoring.runbooks: 'docs/runbooks' is not where a page is"),
-        (
-            {"install": True, "runbooks": "https://git.example.com/{{ $labels.node }}"},
-            "monitoring.runbooks: 'https://git.example.com/{{ $labels.node }}' is not where a page is",
-        ),
-        ({"install": True, "retention": 0}, "monitoring.retention: "),
-        ({"install": True, "storage": "1k"}, "monitoring.storage: '1k' is too little"),
-    ],
-)
-def test_what_cannot_work_is_refused(monitoring: dict[str, Any], complaint: str) -> None:
-    (found,) = complaints(with_change(stacks.existing(), "monitoring", monitoring))
-    assert found.startswith(complaint)
-
-
-def test_no_pool_takes_the_name_of_prometheus_own_pods() -> None:
-    pool = {"size": 1, "resources": {"cpus": 1, "memory": "1Gi"}}
-    sections = with_change(stacks.existing(), "worker_nodes.prometheus", pool)
-    load_config(sections)
-    (found,) = complaints(with_change(sections, "monitoring", {"install": True}))
-    assert found.startswith("worker_nodes.prometheus: is the name of Prometheus' own pods")

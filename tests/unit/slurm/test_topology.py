@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from config import load_config
-from config.errors import ConfigError
 from config.sections.machines import GpuCluster
 from slurm.conf import LABELS_FILE, TREE, render
 from tests import stacks
@@ -48,16 +47,3 @@ def test_a_setting_of_the_users_own_wins(plugin: str, setting: str, *, made: boo
     files = _files(with_change(sections, "slurm.settings.topologyplugin", setting))
     assert f"TopologyPlugin={setting}\n" in files["slurm.conf"].replace("topologyplugin", "TopologyPlugin")
     assert (LABELS_FILE in files) is made
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (["a b"], "topology.labels.0: 'a b' is not a key that Kubernetes takes"),
-        (["rack", "rack"], 'topology.labels: ["rack", "rack"] has \'rack\' more than once'),
-    ],
-)
-def test_labels_that_no_node_can_have_are_refused(labels: list[str], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_config(with_change(stacks.existing(), "topology.labels", labels))
-    assert str(caught.value).startswith(message)
