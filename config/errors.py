@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -198,9 +199,7 @@ GONE: Final = {
 
 def what_became(where: str) -> str | None:
     """Of a section or key that there was once; None for any other."""
-    parts = where.split(".")
     for place, said in GONE.items():
-        words = place.split(".")
-        if len(words) == len(parts) and all(word in ("*", part) for word, part in zip(words, parts, strict=True)):
+        if re.fullmatch(place.replace(".", "[.]").replace("*", "[^.]+"), where):
             return said
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from config.rules.settings import named_resources
 from config.sections.scheduling import Partition, Preemption
 from config.sections.slurm import folded, merge
 from slurm import names
-from slurm.elastic import devices_of_nodes_that_are_off, elastic_files, elastic_pools, kept_up
+from slurm.elastic import POOLS_FILE, devices_of_nodes_that_are_off, elastic_pools, kept_up
 from slurm.monitoring import slurmctld_gives_figures
 from slurm.sizing import default_memory_per_cpu_mib, has_shards, max_node_count, most_memory_mib
 from slurm.users import identity_files
@@ -31,6 +31,12 @@ JOB_SUBMIT = "job_submit.lua"
 """Rules for every job. slurmctld looks for it beside slurm.conf, and it alone: workers do not get it."""
 
 SLURMDBD = "slurmdbd.conf"
+
+LABELS_FILE = "topology.labels"
+"""Beside Slurm's own files: the labels that name a node's switches, one a line. Where it is, the agent makes
+topology.conf: which node runs on which machine is known in the cluster only (images/controller/topology.py)."""
+
+TREE = "topology/tree"
 
 _CONFIGLESS = "enable_configless"
 """The one of SlurmctldParameters that no setting can take away: without it no worker would find its configuration."""
@@ -60,9 +66,12 @@ def render(config: ClusterConfig) -> dict[str, str]:
     }
     files = {FILES[0]: slurm_conf(config), **{name: _template(name).render(values) for name in wanted}}
     if config.job_submit.needs_script:
-        files[JOB_SUBMIT] = _template(JOB_SUBMIT).render(script_values(config, partition_lines(config)))
-    more = topology_files(config, settings_of(files[FILES[0]])) | elastic_files(config)
-    return files | more | identity_files(config)
+        files[JOB_SUBMIT] = _job_submit(config)
+    if uses_tree(settings_of(files[FILES[0]])):
+        files[LABELS_FILE] = "".join(f"{label}\n" for label in config.topology.labels)
+    if pools := elastic_pools(config):
+        files[POOLS_FILE] = "".join(f"{pool.name}\n" for pool in pools)
+    return files | identity_files(config)
 
 
 def slurm_conf(config: ClusterConfig) -> str:
@@ -228,27 +237,19 @@ def _default_memory(config: ClusterConfig, partition: Partition) -> dict[str, st
 
 def _access(partition: Partition) -> dict[str, str]:
     """Who may run jobs in it, and how they stand against those of other partitions."""
-    lists = {
-        "AllowAccounts": partition.allow_accounts,
-        "DenyAccounts": partition.deny_accounts,
-        "AllowGroups": partition.allow_groups,
-        "AllowQos": partition.allow_qos,
-        "DenyQos": partition.deny_qos,
-    }
     values = {
+        "AllowAccounts": ",".join(partition.allow_accounts),
+        "DenyAccounts": ",".join(partition.deny_accounts),
+        "AllowGroups": ",".join(partition.allow_groups),
+        "AllowQos": ",".join(partition.allow_qos),
+        "DenyQos": ",".join(partition.deny_qos),
         "QOS": partition.qos,
         "PriorityTier": partition.priority_tier,
         "PriorityJobFactor": partition.priority_job_factor,
     }
-    return {
-        **{key: _quoted(",".join(names)) for key, names in lists.items() if names},
-        **{key: str(value) for key, value in values.items() if value is not None},
-    }
-
-
-def _quoted(value: str) -> str:
-    """As Slurm reads a value with a blank, such as that of a directory's group."""
-    return f'"{value}"' if " " in value else value
+    given = {key: str(value) for key, value in values.items() if value not in (None, "")}
+    # In quotes what has a blank, as a directory's group may.
+    return {key: f'"{value}"' if " " in value else value for key, value in given.items()}
 
 
 def _preemption(preemption: Preemption, partition: Partition) -> dict[str, str]:
@@ -265,42 +266,25 @@ def _preemption(preemption: Preemption, partition: Partition) -> dict[str, str]:
     return options
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuPartition:
-    """What the rule about GPUs must know of a partition."""
+def _job_submit(config: ClusterConfig) -> str:
+    """The script of rules for every job.
 
-    name: str
-    some: bool
-    """Whether a node of it may have GPUs."""
-    every: bool
-    """Whether a job that asks for none would keep others from them."""
-
-
-def script_values(config: ClusterConfig, lines: Iterable[PartitionLine]) -> dict[str, object]:
-    """What the template of the script needs."""
-    lines = list(lines)
-    partitions = [_gpu_partition(config, line) for line in lines]
-    return {
-        "rules": config.job_submit,
-        "default_partition": next((line.name for line in lines if line.option("Default").upper() == "YES"), None),
-        "gpu_partitions": partitions,
-        "with_gpus": " or ".join(partition.name for partition in partitions if partition.some),
-        "without_gpus": " or ".join(partition.name for partition in partitions if not partition.every),
-    }
-
-
-def _gpu_partition(config: ClusterConfig, line: PartitionLine) -> GpuPartition:
-    gpus = [config.worker_nodes[pool].resources.gpus.count > 0 for pool in line.node_sets]
-    # Where every job gets whole nodes, it gets their GPUs too and need not ask.
-    whole_nodes = line.option("OverSubscribe").upper() == "EXCLUSIVE"
-    return GpuPartition(name=line.name, some=any(gpus), every=all(gpus) and not whole_nodes)
-
-
-LABELS_FILE = "topology.labels"
-"""Beside Slurm's own files: the labels that name a node's switches, one a line. Where it is, the agent makes
-topology.conf."""
-
-TREE = "topology/tree"
+    Of a partition it knows whether a node may have GPUs (`some`), and whether a job without would keep others from
+    them (`every`).
+    """
+    lines, partitions = partition_lines(config), []
+    for line in lines:
+        gpus = [config.worker_nodes[pool].resources.gpus.count > 0 for pool in line.node_sets]
+        # Where every job gets whole nodes, it gets their GPUs too and need not ask.
+        whole_nodes = line.option("OverSubscribe").upper() == "EXCLUSIVE"
+        partitions.append({"name": line.name, "some": any(gpus), "every": all(gpus) and not whole_nodes})
+    return _template(JOB_SUBMIT).render(
+        rules=config.job_submit,
+        default_partition=next((line.name for line in lines if line.option("Default").upper() == "YES"), None),
+        gpu_partitions=partitions,
+        with_gpus=" or ".join(str(one["name"]) for one in partitions if one["some"]),
+        without_gpus=" or ".join(str(one["name"]) for one in partitions if not one["every"]),
+    )
 
 
 def wants_tree(config: ClusterConfig) -> bool:
@@ -313,10 +297,3 @@ def wants_tree(config: ClusterConfig) -> bool:
 def uses_tree(settings: Mapping[str, str]) -> bool:
     """Whether slurm.conf with these settings, the user's own included, asks for a tree."""
     return any(key.lower() == "topologyplugin" and value.lower() == TREE for key, value in settings.items())
-
-
-def topology_files(config: ClusterConfig, settings: Mapping[str, str]) -> dict[str, str]:
-    """The file for the configuration agent, where there is a tree to make."""
-    if not uses_tree(settings):
-        return {}
-    return {LABELS_FILE: "".join(f"{label}\n" for label in config.topology.labels)}

@@ -84,12 +84,6 @@ def devices_of_nodes_that_are_off(config: ClusterConfig) -> list[str]:
     return lines
 
 
-def elastic_files(config: ClusterConfig) -> dict[str, str]:
-    """The file for await-nodes, where there are elastic pools."""
-    names = [pool.name for pool in elastic_pools(config)]
-    return {POOLS_FILE: "".join(f"{name}\n" for name in names)} if names else {}
-
-
 def mark(name: str, pool: WorkerPool) -> str:
     """What records of its nodes say: another one is of an older configuration."""
     return hashlib.sha256(_conf(name, pool).encode()).hexdigest()[:12]
