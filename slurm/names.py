@@ -1,4 +1,4 @@
-"""Names and ports that the parts of a cluster know each other by."""
+"""Names and ports that the parts of a cluster know each other by, and the releases of Slurm in their order."""
 
 from __future__ import annotations
 

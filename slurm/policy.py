@@ -6,9 +6,9 @@ A JSON object. Limits that are not set are left out, so that the document of som
 - `prune`: whether what was made by hand goes.
 - `accounts`: by name, parents before their children. `parent`, `description`, `organization` and what an association
   has.
-- `qos`: by name; the fields of `config.sections.policy.Qos`.
+- `qos`: by name; the fields of `config.sections.accounting.Qos`.
 - `users`: by name. `default_account`, `admin_level` and `associations`: account -> fields of
-  `config.sections.policy.Association`.
+  `config.sections.accounting.Association`.
 - `reservations`: by name. `start` in seconds since 1970, `duration` in seconds, and the other fields of
   `config.sections.scheduling.Reservation`.
 

@@ -1,4 +1,4 @@
-"""What of a worker pod Slurm may give to jobs."""
+"""What of a worker pod Slurm may give to jobs: memory, CPUs and GPUs, in Slurm's words and in those of Kubernetes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`slurmstack:accounting`: slurmdbd, its database, and how strictly the declared policy holds."""
+"""`slurmstack:accounting`, `accounts`, `qos`: slurmdbd and its database, who may use how much, and who goes first."""
 
 from __future__ import annotations
 
@@ -164,6 +164,9 @@ Fairshare = Annotated[
     Annotated[int, Field(ge=0, le=MOST_SHARES, strict=True)] | Literal["parent"], BeforeValidator(_fairshare)
 ]
 """Shares relative to the siblings in the tree; 0 goes last, `parent` takes part in the parent's share."""
+
+
+# Fields of what follows have the names of sacctmgr's own options, so that its manual explains them further.
 
 
 class Limits(Section):

@@ -1,4 +1,4 @@
-"""`slurmstack:health`: what is looked at on the nodes, and what follows from it."""
+"""`slurmstack:health`: what is looked at on the nodes, what follows from it, and tests of idle nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`slurmstack:monitoring`: what is measured, who collects it, and where people look at it."""
+"""`slurmstack:monitoring`, `logs`: what is measured, who collects it, and where logs go."""
 
 from __future__ import annotations
 

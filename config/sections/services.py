@@ -98,7 +98,7 @@ class UserLimits(Section):
 
 
 def _no_range(value: object) -> object:
-    if isinstance(value, Mapping):  # of earlier versions; config/gone.py has the keys that went with it
+    if isinstance(value, Mapping):  # of earlier versions; config/errors.py has the keys that went with it
         message = "login nodes follow their sessions no longer: write how many there are, for example 2"
         raise ValueError(message)  # noqa: TRY004  it is told as the others are
     return value

@@ -1,4 +1,4 @@
-"""Shared file systems: the cloud's own, and what is mounted from them."""
+"""`slurmstack:jail`, `mounts`: shared volumes, the file systems of a cloud behind them, and the jail's roots."""
 
 from __future__ import annotations
 

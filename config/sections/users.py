@@ -1,4 +1,4 @@
-"""`slurmstack:users`: people who may log in."""
+"""`slurmstack:users`, `groups`, `sssd`: people who may log in."""
 
 from __future__ import annotations
 

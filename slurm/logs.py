@@ -1,0 +1,92 @@
+"""What the OpenTelemetry Collector is told: which logs it reads, what it makes of a line, and where it sends them.
+
+JSON, which any reader of YAML takes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from config.sections.monitoring import Otlp
+
+from config.cluster import ClusterConfig
+from slurm.names import LOG_SHIPPER
+
+CONFIG_DIR: Final = "/config/collector"
+CONFIG_FILE: Final = "collector.yaml"
+POD_LOGS: Final = "/var/log/pods"
+"""Where kubelet keeps the logs of a machine's pods: NAMESPACE_POD_UID/CONTAINER/RESTARTS.log."""
+POSITIONS: Final = "/positions"
+
+_LEVELS: Final = r"fatal|error|warning|notice|info|verbose|debug"
+_PROGRAM: Final = r"^(?P<program>[\w.-]+): "
+"""As Slurm's daemons and our programs begin a line (docs/diagnose.md)."""
+_LEVEL: Final = rf"^[\w.-]+: (?P<level>(?i:{_LEVELS}))\d?: "
+_JOB: Final = r"(?:\b(?:JobId|StepId)=|\bjob |\[)(?P<job>\d+)"
+_SEVERITY: Final = {"fatal": "fatal", "error": "error", "warn": "warning", "info": ["info", "notice"], "debug": "debug"}
+
+
+def header_variable(number: int) -> str:
+    """Environment variable with the content of a header."""
+    return f"HEADER_{number}"
+
+
+def collector_file(config: ClusterConfig, otlp: Otlp) -> str:
+    """The collector's configuration."""
+    namespace = config.cluster.namespace
+    headers = {name: f"${{env:{header_variable(number)}}}" for number, name in enumerate(otlp.headers)}
+    document = {
+        "extensions": {"file_storage": {"directory": POSITIONS}},
+        "receivers": {
+            "filelog": {
+                "include": [f"{POD_LOGS}/{namespace}_*/*/*.log"],
+                # What it complains about itself would be the next to be sent. By its container, which no other pod has:
+                # pools may be called as they like, `log-shipper-gpu` too.
+                "exclude": [f"{POD_LOGS}/{namespace}_*/{LOG_SHIPPER}/*.log"],
+                "include_file_path": True,
+                "include_file_name": False,
+                "start_at": "beginning",
+                "storage": "file_storage",
+                "resource": {
+                    "k8s.node.name": "${env:NODE}",
+                    "k8s.cluster.name": config.slurm.cluster_name,
+                    "service.namespace": namespace,
+                },
+                "operators": _operators(),
+            }
+        },
+        "exporters": {
+            "otlphttp": {
+                "endpoint": otlp.endpoint,
+                **({"headers": headers} if headers else {}),
+                # A server that is away for a day gets all that Kubernetes has kept until then: nothing is given up, and
+                # nothing is read meanwhile.
+                "retry_on_failure": {"max_elapsed_time": "0s"},
+                "sending_queue": {"storage": "file_storage", "block_on_overflow": True, "queue_size": 1000},
+            }
+        },
+        "service": {
+            "extensions": ["file_storage"],
+            "pipelines": {"logs": {"receivers": ["filelog"], "exporters": ["otlphttp"]}},
+            # It would open a port for its own figures.
+            "telemetry": {"metrics": {"level": "none"}},
+        },
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _operators() -> list[dict[str, Any]]:
+    """Pod and container from the path, time and text from the runtime's line; level and job from the text."""
+    return [
+        {"type": "container", "format": "containerd", "add_metadata_from_filepath": True},
+        {"type": "copy", "from": 'resource["k8s.container.name"]', "to": 'resource["service.name"]'},
+        _from_text(_PROGRAM),
+        {**_from_text(_LEVEL), "severity": {"parse_from": "attributes.level", "mapping": _SEVERITY}},
+        _from_text(_JOB),
+    ]
+
+
+def _from_text(regex: str) -> dict[str, Any]:
+    """Attributes by the names of the groups, of a line that has them."""
+    return {"type": "regex_parser", "regex": regex, "parse_from": "body", "on_error": "send_quiet"}
