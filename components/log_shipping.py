@@ -11,7 +11,7 @@ from components.kit.context import Scope
 from components.kit.workload import config_volume, empty_dir, mount, pod_template, resources
 from config.cluster import ClusterConfig
 from config.sections.monitoring import Otlp
-from slurm.monitoring import CONFIG_DIR, CONFIG_FILE, POD_LOGS, POSITIONS, collector_file, header_variable
+from slurm.logs import CONFIG_DIR, CONFIG_FILE, POD_LOGS, POSITIONS, collector_file, header_variable
 from slurm.names import LOG_SHIPPER, content_name
 
 _HEADER_KEY = "value"
