@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from config.sections.monitoring import Otlp
-
 from config.cluster import ClusterConfig
+from config.sections.monitoring import Otlp
 from slurm.names import LOG_SHIPPER
 
 CONFIG_DIR: Final = "/config/collector"

@@ -67,32 +67,21 @@ def environment(config: ClusterConfig) -> dict[str, str]:
 def policy(config: ClusterConfig) -> dict[str, Any]:
     """The document as plain values."""
     declared = config.accounts or {DEFAULT_ACCOUNT: Account(description="everybody")}
-    testers = _testers(config)
-    declared = {name: Account(description="tests of nodes") for name in testers if name not in declared} | declared
+    users = {name: _user(config.users[name], everybody=not config.accounts) for name in sorted(config.users)}
+    users = {name: entry for name, entry in users.items() if entry["associations"]}
+    tests = config.health.tests
+    if config.health.enabled and tests.enabled:  # `slurm`, who submits them, may be nobody without an account
+        declared = {tests.account: Account(description="tests of nodes")} | declared
+        own = {"default_account": tests.account, "admin_level": "none", "associations": {tests.account: {}}}
+        users[SLURM_USER] = own
     return {
         "version": VERSION,
         "prune": config.accounting.prune,
         "accounts": {name: _account(name, declared, config) for name in parents_first(declared)},
         "qos": {name: _qos(name, config.qos[name]) for name in sorted(config.qos)},
-        "users": {
-            name: entry
-            for name in sorted(config.users)
-            if (entry := _user(config.users[name], everybody=not config.accounts))["associations"]
-        }
-        | _tester(testers),
+        "users": users,
         "reservations": {name: _reservation(config.reservations[name]) for name in sorted(config.reservations)},
     }
-
-
-def _testers(config: ClusterConfig) -> list[str]:
-    """The account of the tests of nodes, where there are any: `slurm`, who submits them, may be nobody without one."""
-    tests = config.health.tests
-    return [tests.account] if config.health.enabled and tests.enabled else []
-
-
-def _tester(accounts: list[str]) -> dict[str, Any]:
-    own = {"default_account": "".join(accounts), "admin_level": "none", "associations": {name: {} for name in accounts}}
-    return {SLURM_USER: own} if accounts else {}
 
 
 def parents_first(accounts: Mapping[str, Account]) -> list[str]:

@@ -85,18 +85,6 @@ def test_the_checks_settings() -> None:
 
 
 def test_the_watcher_s_settings() -> None:
-    assert watch_environment(Health()) == {
-        "MAX_DRAINED": "10%",
-        "REPORT_ONLY": "",
-        "MEASURE_NEW": "no",
-        "MACHINES": "yes",
-        "DRAIN_CONDITIONS": "",
-        "REQUEUE_AFTER": "",
-        "RELEASE": "no",
-        "RELEASE_AFTER": "600",
-        "RELEASE_CONDITION": "",
-        "MAX_UNAVAILABLE": "1",
-    }
     machines = {"drain_conditions": ["Maintenance"], "requeue_after": 60}
     machines |= {"release": "evict", "release_after": 0, "release_condition": "Suspected", "max_unavailable": "5%"}
     health = Health.model_validate(
