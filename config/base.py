@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 
 class Section(BaseModel):
@@ -18,11 +18,10 @@ class Section(BaseModel):
         """What is wrong with keys that are right one by one; None if they go together."""
         return None
 
-    @model_validator(mode="after")
-    def _goes_together(self) -> Self:
+    def model_post_init(self, _context: Any) -> None:
+        """Refuse keys that do not go together, as pydantic refuses a key."""
         if (problem := self._problem()) is not None:
             raise ValueError(problem)
-        return self
 
 
 @dataclass(frozen=True)
