@@ -67,28 +67,21 @@ class Panel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """Panels below a heading."""
-
-    title: str
-    panels: tuple[Panel, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Board:
     """One dashboard."""
 
     name: str
     """In file names and in its address."""
     title: str
-    rows: tuple[Row, ...]
+    rows: dict[str, tuple[Panel, ...]]
+    """Heading -> the panels below it."""
     variables: dict[str, str] = field(default_factory=dict)
     """Name of a variable -> figure and label whose values it has: `slurm_node_cpus, node`."""
 
     def panels(self) -> Iterator[Panel]:
         """All, from top to bottom."""
-        for row in self.rows:
-            yield from row.panels
+        for panels in self.rows.values():
+            yield from panels
 
 
 MACHINE_INFO: Final = "slurmstack_machine_info"
@@ -225,14 +218,14 @@ _KUBERNETES: Final = (
 CLUSTER: Final = Board(
     name="cluster",
     title="Slurm cluster",
-    rows=(
-        Row(title="Controllers", panels=_CONTROLLERS),
-        Row(title="Pools", panels=_POOLS),
-        Row(title="Queue", panels=_QUEUE),
-        Row(title="Waiting", panels=_WAITING),
-        Row(title="Scheduler", panels=_SCHEDULER),
-        Row(title="Kubernetes", panels=_KUBERNETES),
-    ),
+    rows={
+        "Controllers": _CONTROLLERS,
+        "Pools": _POOLS,
+        "Queue": _QUEUE,
+        "Waiting": _WAITING,
+        "Scheduler": _SCHEDULER,
+        "Kubernetes": _KUBERNETES,
+    },
 )
 
 _NODES: Final = (
@@ -242,19 +235,16 @@ _NODES: Final = (
         "reason_kind and by: who drained it, and for what kind of reason. Empty if none is.",
     ),
     _plot(
-        "CPUs in use",
-        'slurm_node_cpus_alloc{node=~"$node"} / slurm_node_cpus{node=~"$node"}',
-        "{{node}}",
+        "CPUs in use", 'slurm_node_cpus_alloc{node=~"$node"} / slurm_node_cpus{node=~"$node"}', "{{node}}",
         "percentunit",
     ),
     _plot(
         "Memory given to jobs",
-        'slurm_node_memory_alloc_bytes{node=~"$node"} / slurm_node_memory_bytes{node=~"$node"}',
-        "{{node}}",
+        'slurm_node_memory_alloc_bytes{node=~"$node"} / slurm_node_memory_bytes{node=~"$node"}', "{{node}}",
         "percentunit",
     ),
     _plot("GPUs in use", 'slurm_node_gpus_alloc{node=~"$node"}', "{{node}}", needs="gpus"),
-)
+)  # fmt: skip
 
 _OF_NODE = '{instance=~"$node:.*"}'
 _STATUS = 'sum by (check) (slurmstack_health_check_status{{status="{}",instance=~"$node:.*"}})'
@@ -307,12 +297,12 @@ NODES: Final = Board(
     name="nodes",
     title="Slurm nodes and their health",
     variables={"node": "slurm_node_cpus, node"},
-    rows=(
-        Row(title="Nodes", panels=_NODES),
-        Row(title="Health checks", panels=_HEALTH),
-        Row(title="Machines", panels=_MACHINES),
-        Row(title="GPUs", panels=_GPUS),
-    ),
+    rows={
+        "Nodes": _NODES,
+        "Health checks": _HEALTH,
+        "Machines": _MACHINES,
+        "GPUs": _GPUS,
+    },
 )
 
 _OF_JOB = '{jobid=~"$job"}'
@@ -338,17 +328,12 @@ JOBS: Final = Board(
     name="jobs",
     title="Slurm jobs",
     variables={"job": "cgroup_uid, jobid"},
-    rows=(
-        Row(title="What running jobs use", panels=_USED),
-        Row(
-            title="Where they run",
-            panels=(
-                _table(
-                    "Jobs", f"cgroup_uid{_OF_JOB}", "Value: number of the user. instance: the node.", needs="cgroups"
-                ),
-            ),
+    rows={
+        "What running jobs use": _USED,
+        "Where they run": (
+            _table("Jobs", f"cgroup_uid{_OF_JOB}", "Value: number of the user. instance: the node.", needs="cgroups"),
         ),
-    ),
+    },
 )
 
 BOARDS: Final = (CLUSTER, NODES, JOBS)

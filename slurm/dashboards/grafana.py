@@ -75,9 +75,9 @@ def _json(board: Board, config: ClusterConfig) -> str:
     for name, values in board.variables.items():
         page.with_variable(_variable(name, of_cluster(values, config)))
     number = count(1)
-    for row in board.rows:
-        page.with_row(dashboard.Row(row.title).id(next(number)))
-        for panel in row.panels:
+    for title, panels in board.rows.items():
+        page.with_row(dashboard.Row(title).id(next(number)))
+        for panel in panels:
             page.with_panel(_panel(panel, config).id(next(number)))
     return JSONEncoder(sort_keys=True, indent=1).encode(page.build()) + "\n"
 
