@@ -60,7 +60,7 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
         # With the field's own constraints: `bool | None` alone would take "off" for no.
         annotation: Any = _cloud_model(value) if name == "cloud" else Annotated[field.annotation, field]
         try:
-            valid[name] = _adapter(annotation).validate_python(_lists_to_tuples(value))
+            valid[name] = _adapter(annotation).validate_python(value)
         except ValidationError as error:
             problems.extend(problems_of(error, annotation, name))
             if isinstance(value, Mapping) and get_origin(field.annotation) is dict:
@@ -277,7 +277,7 @@ def _readable_items(annotation: Any, items: Mapping[Any, Any]) -> dict[str, Any]
     readable: dict[str, Any] = {}
     for key, item in items.items():
         with suppress(ValidationError):
-            readable |= _adapter(annotation).validate_python({key: _lists_to_tuples(item)})
+            readable |= _adapter(annotation).validate_python({key: item})
     return readable
 
 
@@ -310,12 +310,3 @@ class _AnyCloud(Section):
     """Only good for saying which kinds there are."""
 
     kind: Literal["existing", "nebius"]
-
-
-def _lists_to_tuples(value: Any) -> Any:
-    """YAML and JSON have lists where the frozen models have tuples; nothing else is converted."""
-    if isinstance(value, dict):
-        return {key: _lists_to_tuples(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return tuple(_lists_to_tuples(item) for item in value)
-    return value
