@@ -38,23 +38,20 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
     Raises ConfigError with everything that is wrong: each section is checked by itself, then what holds between
     sections, as far as the sections could be read.
     """
-    problems: list[Problem] = []
-    valid: dict[str, Any] = {}
-    encrypted = [place for name, value in sections.items() for place in _encrypted(value, name)]
-    if encrypted:
+    if encrypted := [place for name, value in sections.items() for place in _encrypted(value, name)]:
         raise ConfigError(encrypted_problem(place) for place in encrypted)
-    nameless = list(_nameless(sections))
-    if nameless:
+    if nameless := list(_nameless(sections)):
         raise ConfigError(nameless)
-    unknown = {name: value for name, value in sections.items() if name not in ClusterConfig.model_fields}
+    fields, valid = ClusterConfig.model_fields, dict[str, Any]()
+    unknown = {name: value for name, value in sections.items() if name not in fields}
     # Misspelt sections count as written, under the names that were surely meant: nothing is said to be missing.
-    meant = {guess: value for name, value in unknown.items() if (guess := nearest(name, ClusterConfig.model_fields))}
+    meant = {guess: value for name, value in unknown.items() if (guess := nearest(name, fields))}
     written = with_resources({**meant, **sections})
+    problems: list[Problem] = []
     for name in sections:
-        value = written[name]
-        field = ClusterConfig.model_fields.get(name)
+        value, field = written[name], fields.get(name)
         if field is None:
-            message = what_became(name) or unknown_name(name, ClusterConfig.model_fields, what="a known section")
+            message = what_became(name) or unknown_name(name, fields, what="a known section")
             problems.append(Problem(f"{PROJECT}:{name}", message))
             continue
         # With the field's own constraints: `bool | None` alone would take "off" for no.
@@ -65,12 +62,9 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
             problems.extend(problems_of(error, annotation, name))
             if isinstance(value, Mapping) and get_origin(field.annotation) is dict:
                 valid[name] = _readable_items(annotation, value)
-    problems.extend(
-        Problem(name, "is required but not set")
-        for name, field in ClusterConfig.model_fields.items()
-        if field.is_required() and name not in written
-    )
-    problems.extend(cross_check(valid, written))
+    missing = [name for name, field in fields.items() if field.is_required() and name not in written]
+    problems += [Problem(name, "is required but not set") for name in missing]
+    problems += cross_check(valid, written)
     if problems:
         raise ConfigError(problems)
     return ClusterConfig.model_validate(valid)
