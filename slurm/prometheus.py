@@ -45,17 +45,10 @@ READ_EVERY: Final = "30s"
 _JUDGE_EVERY: Final = "15s"
 """Between two evaluations of the rules: so much later than the figures an alert begins, and is over."""
 
-MOST_SAMPLES: Final = 200_000
-MOST_BYTES: Final = "64MB"
 LONGEST_VALUE: Final = 300
+_BOUNDS: Final = {"sample_limit": 200_000, "body_size_limit": "64MB", "label_value_length_limit": LONGEST_VALUE}
 """Of one reading, which counts as failed beyond them. Users write names into figures (accounts), and Prometheus' memory
 and volume are for all. A thousand nodes and as many groups are 60,000 samples."""
-
-_BOUNDS: Final = {
-    "sample_limit": MOST_SAMPLES,
-    "body_size_limit": MOST_BYTES,
-    "label_value_length_limit": LONGEST_VALUE,
-}
 
 READS_EXPORTER: Final = "slurmstack-exporter"
 READS_JOBS: Final = "slurmstack-jobs"
@@ -63,11 +56,6 @@ READS_SLURMCTLD: Final = "slurmctld"
 _READS_MACHINES: Final = "slurmstack-machines"
 _READS_OBJECTS: Final = "slurmstack-kubernetes"
 """Names of what is read, in the label `job`, by which alerts know it."""
-
-_CPU_TIMES: Final = "node_cpu_seconds_total"
-
-_SHARE: Final = 0.8
-"""Of the volume for what is kept. The rest: what is being compacted, and Alertmanager's silences."""
 
 
 def prometheus_files(config: ClusterConfig) -> dict[str, str]:
@@ -97,8 +85,11 @@ def alertmanager_file() -> str:
 
 
 def keeps(config: ClusterConfig) -> dict[str, str]:
-    """How long Prometheus keeps what it has read, and how much at most: a full volume would end all."""
-    size = int(parse_bytes(config.monitoring.storage) * _SHARE) // 10**6
+    """How long Prometheus keeps what it has read, and how much at most: a full volume would end all.
+
+    The rest is for what is being compacted, and for Alertmanager's silences.
+    """
+    size = int(parse_bytes(config.monitoring.storage) * 0.8) // 10**6
     return {"time": f"{config.monitoring.retention}d", "size": f"{size}MB"}
 
 
@@ -147,7 +138,7 @@ def _machines() -> dict[str, Any]:
     What no dashboard shows is not kept: of the times of each CPU, eight kinds, they show one.
     """
     found = {"names": [NODE_EXPORTER], "type": "A", "port": NODE_EXPORTER_PORT}
-    shown = [f"{name};{'idle' if name == _CPU_TIMES else ''}" for name in machine_figures()]
+    shown = [f"{name};{'idle' if name == 'node_cpu_seconds_total' else ''}" for name in machine_figures()]
     kept = {"source_labels": ["__name__", "mode"], "regex": "|".join(shown), "action": "keep"}
     return {"dns_sd_configs": [found], "metric_relabel_configs": [kept]}
 
@@ -170,11 +161,9 @@ API: Final = "monitoring.coreos.com/v1"
 
 Spec = Mapping[str, Any]
 
-_OPERATOR_BOUNDS: Final = {
-    "sampleLimit": MOST_SAMPLES,
-    "bodySizeLimit": MOST_BYTES,
-    "labelValueLengthLimit": LONGEST_VALUE,
-}
+_OPERATOR_BOUNDS: Final = dict(
+    zip(("sampleLimit", "bodySizeLimit", "labelValueLengthLimit"), _BOUNDS.values(), strict=True)
+)
 
 
 def exporter_monitor(config: ClusterConfig, labels: Mapping[str, str]) -> Spec:
@@ -224,11 +213,8 @@ def _constant(label: str, value: str) -> dict[str, Any]:
 
 
 RESOURCES: Final = {
-    "pods": "",
-    "persistentvolumeclaims": "",
-    "statefulsets": "apps",
-    "deployments": "apps",
-    "daemonsets": "apps",
+    **dict.fromkeys(("pods", "persistentvolumeclaims"), ""),
+    **dict.fromkeys(("statefulsets", "deployments", "daemonsets"), "apps"),
     "cronjobs": "batch",
 }
 """What kube-state-metrics lists and watches, with the API group of each."""
