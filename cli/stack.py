@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from config import ClusterConfig, ConfigError, Problem, load_config
-from config.keys import check_keys
-from config.load import PROJECT, encrypted_problem, plain, read_document, sections_of
+from config.load import PROJECT, check_keys, encrypted_problem, plain, read_document, sections_of
 
 _PACKAGES = Path(__file__).resolve().parent.parent
 

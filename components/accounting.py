@@ -15,8 +15,7 @@ from components.secrets import Secrets
 from config.sections.accounting import Accounting as AccountingConfig
 from config.sections.accounting import DatabaseTls
 from slurm.conf import SLURMDBD
-from slurm.content_names import content_name
-from slurm.names import ACCOUNTING, ACCOUNTING_HOST, SLURMDBD_PORT
+from slurm.names import ACCOUNTING, ACCOUNTING_HOST, SLURMDBD_PORT, content_name
 
 CONFIG_DIR = "/config/slurmdbd"
 SLURM_CONFIG_DIR = "/config/slurm"

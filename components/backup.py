@@ -16,9 +16,8 @@ from components.kit import pods, volumes
 from components.kit.context import Scope
 from components.secrets import Secrets
 from components.users import Users
-from config.base import parse_bytes
+from config.base import parse_bytes, span_seconds
 from config.sections.backup import Backup as BackupConfig
-from config.times import span_seconds
 from slurm.names import BACKUP, BACKUPS, CONTROLLER, GENERATED, RESTORE
 
 KEYS_DIR = "/secrets/keys"

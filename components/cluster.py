@@ -40,14 +40,13 @@ from components.workers import WorkerPool, WorkerPoolArgs, placement_of
 from config.cluster import ClusterConfig
 from config.sections.storage import Mount as MountConfig
 from config.sections.workers import WorkerPool as WorkerPoolConfig
-from slurm.conf import effective_settings, render, slurmdbd_conf
+from slurm.conf import effective_settings, render, slurmdbd_conf, uses_tree
 from slurm.health import SETTINGS_FILE, TESTS_FILE, check_settings, node_test_settings
 from slurm.images import image_tags
 from slurm.local_cluster import KUBE_STATE_IMAGE
 from slurm.monitoring import is_private, names_people, slurmctld_gives_figures
 from slurm.names import NODES_SERVICE, STACK
 from slurm.policy import environment, policy_document
-from slurm.topology import uses_tree
 from slurm.users import accounts, group_numbers
 
 

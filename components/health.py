@@ -13,9 +13,8 @@ from components.kit import pods, rbac, volumes, workloads
 from components.kit.context import Scope, apart, children_of
 from components.secrets import Secrets
 from config.sections.health import Health as HealthConfig
-from slurm.content_names import content_name
 from slurm.health import SETTINGS_DIR, SETTINGS_MAP, TESTER, TESTS_FILE, WATCH, watch_environment
-from slurm.names import CONTROLLER
+from slurm.names import CONTROLLER, content_name
 
 LEAVES_AFTER = 5
 """Seconds until the watcher is started elsewhere when its own machine is lost. Kubernetes' default, five minutes, is

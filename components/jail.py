@@ -11,7 +11,7 @@ import pulumi_kubernetes as k8s
 from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
 from components.kit.volumes import DataVolume, JailVolume
-from config.sections.jail import Jail as JailConfig
+from config.sections.storage import Jail as JailConfig
 from slurm.names import HOMES, JAIL
 
 

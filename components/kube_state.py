@@ -9,8 +9,8 @@ import pulumi_kubernetes as k8s
 
 from components.kit import pods, rbac, workloads
 from components.kit.context import Scope
-from slurm.kube_state import RESOURCES, kube_figures
 from slurm.names import KUBE_STATE, KUBE_STATE_PORT
+from slurm.prometheus import RESOURCES, kube_figures
 
 UID = 65534
 """Nobody, as upstream's image has it."""

@@ -8,10 +8,9 @@ import pulumi_kubernetes as k8s
 from components.clouds.base import Placement
 from components.kit import pods, volumes
 from components.kit.context import ClusterArgs
-from config.sections.logs import Otlp
-from slurm.content_names import content_name
+from config.sections.monitoring import Otlp
 from slurm.logs import CONFIG_DIR, CONFIG_FILE, POD_LOGS, POSITIONS, collector_file, header_variable
-from slurm.names import LOG_SHIPPER
+from slurm.names import LOG_SHIPPER, content_name
 
 _HEADER_KEY = "value"
 """Of the Secret with a header's content."""

@@ -8,9 +8,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.kit import pods, volumes, workloads
-from components.kit.context import STARTING, ClusterArgs, waits
-from slurm.content_names import content_name
-from slurm.names import ALERTMANAGER, ALERTMANAGER_PORT, PROMETHEUS, PROMETHEUS_PORT
+from components.kit.context import ClusterArgs, STARTING, waits
+from slurm.names import ALERTMANAGER, ALERTMANAGER_PORT, PROMETHEUS, PROMETHEUS_PORT, content_name
 from slurm.prometheus import (
     ALERTMANAGER_DIR,
     ALERTMANAGER_FILE,

@@ -9,7 +9,7 @@ import pulumi_kubernetes as k8s
 
 from components.kit import pods
 from components.kit.context import ClusterArgs
-from config.sections.rest import Rest
+from config.sections.services import Rest
 from slurm.names import KUBE_STATE, LOGIN, REST, REST_PORT, SSH_PORT, WORKER
 from slurm.network import API_PORTS, DNS_PORTS, FREE, NODES, Destination, Link, links, outside, scraped
 

@@ -14,7 +14,7 @@ from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
 from components.secrets import Secrets
 from components.users import Users
-from slurm.content_names import content_name
+from slurm.names import content_name
 from slurm.policy import COMPONENT, POLICY_FILE
 
 DATABASE_WAIT = 600

@@ -8,7 +8,7 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from components.kit.context import ClusterArgs
 from slurm.monitoring import slurmctld_gives_figures
 from slurm.names import CONTROLLER, EXPORTER, WORKER
-from slurm.prometheus_operator import API, Spec, exporter_monitor, jobs_monitor, rules, slurmctld_monitor
+from slurm.prometheus import API, Spec, exporter_monitor, jobs_monitor, rules, slurmctld_monitor
 
 _COMPONENT = "monitoring"
 

@@ -14,7 +14,7 @@ from components.configuration import Configuration
 from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
 from components.secrets import Secrets
-from config.sections.rest import Rest as RestConfig
+from config.sections.services import Rest as RestConfig
 from slurm.certificates import authority_certificate, certificate_names, is_address, server_certificate
 from slurm.names import PROMETHEUS, PROMETHEUS_PORT, REST, REST_PORT
 

@@ -9,8 +9,7 @@ import pulumi_kubernetes as k8s
 import pulumi_random as random
 
 from components.kit.context import Scope
-from slurm.certificates import CERTIFICATE_SEED_BYTES
-from slurm.hostkeys import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
+from slurm.certificates import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
 
 MUNGE_KEY_BYTES = 128
 """munge(7) accepts 32 to 1024 bytes; 128 is what its own `mungekey` makes."""
@@ -53,7 +52,7 @@ class Secrets(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self)
         munge_key = random.RandomBytes(f"{name}-munge", length=MUNGE_KEY_BYTES, opts=self._random)
         jwt_key = random.RandomBytes(f"{name}-jwt", length=JWT_KEY_BYTES, opts=self._random)
-        rest_seed = random.RandomBytes(f"{name}-rest-seed", length=CERTIFICATE_SEED_BYTES, opts=self._random)
+        rest_seed = random.RandomBytes(f"{name}-rest-seed", length=SEED_BYTES, opts=self._random)
         host_seed = random.RandomBytes(f"{name}-host-seed", length=SEED_BYTES, opts=self._random)
         self.munge = self._create_secret(name, "munge-key", args.scope, data={"munge.key": munge_key.base64})
         self.jwt = self._create_secret(name, "jwt-key", args.scope, data={"jwt_hs256.key": jwt_key.base64})

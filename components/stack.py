@@ -6,8 +6,7 @@ import pulumi
 from pulumi.runtime.config import CONFIG, get_config_env, is_config_secret
 
 from config import ClusterConfig, ConfigError, load_config
-from config.keys import check_keys
-from config.load import PROJECT, encrypted_problem, plain
+from config.load import PROJECT, check_keys, encrypted_problem, plain
 
 
 def stack_config() -> ClusterConfig:

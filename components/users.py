@@ -12,7 +12,7 @@ import pulumi_kubernetes as k8s
 from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
 from components.kit.volumes import JailVolume
-from slurm.content_names import content_name
+from slurm.names import content_name
 
 USERS_FILE = "users.json"
 

@@ -18,16 +18,15 @@ from components.kit.volumes import JailVolume
 from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
 from components.secrets import Secrets
 from config.base import parse_cpus
-from config.sections.gpus import Gpus
-from config.sections.rolling import Rolling
+from config.sections.machines import Gpus
+from config.sections.services import Rolling
 from config.sections.workers import Toleration
 from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.elastic import mark, settings
-from slurm.gpus import extended_resources
 from slurm.health import SETTINGS_DIR
 from slurm.names import ELASTIC_SETTINGS, JAIL_DIR, JOB_METRICS_PORT, MAX_UNAVAILABLE, SLURMD_PORT, WORKER
 from slurm.rights import WITHOUT_JAIL, WITHOUT_SET_UP
-from slurm.sizing import node_document, shared_memory
+from slurm.sizing import extended_resources, node_document, shared_memory
 from slurm.users import EXTRAUSERS, FILES
 
 NO_AWAIT = "jsonpath={.status.observedGeneration}"

@@ -1,19 +1,50 @@
-"""What all sections of the stack file have in common, and the small value types they share."""
+"""What all sections of the stack file have in common, and values of many: sizes, CPUs, times, parts of all nodes."""
 
 from __future__ import annotations
 
-import contextlib
 import re
-from ipaddress import ip_address
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 
 class Section(BaseModel):
     """A part of the stack file: frozen, and a key that it does not know is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def _problem(self) -> str | None:
+        """What is wrong with keys that are right one by one; None if they go together."""
+        return None
+
+    def model_post_init(self, _context: Any) -> None:
+        """Refuse keys that do not go together, as pydantic refuses a key."""
+        if (problem := self._problem()) is not None:
+            raise ValueError(problem)
+
+
+@dataclass(frozen=True)
+class Matching:
+    """A check of a text: the whole of it is as the pattern says."""
+
+    pattern: str
+    why: str
+    """What is wrong with others, and how they are."""
+    in_schema: bool = True
+    """Whether editors learn of the pattern, too."""
+
+    def check(self, text: str) -> str:
+        """The text, or ValueError."""
+        if not re.fullmatch(self.pattern, text):
+            raise ValueError(self.why)
+        return text
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return AfterValidator(self.check).__get_pydantic_core_schema__(source, handler)
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
+        return {**handler(core), **({"pattern": self.pattern} if self.in_schema else {})}
 
 
 def once(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -26,21 +57,15 @@ def once(names: tuple[str, ...]) -> tuple[str, ...]:
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
-_QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)$")
-
+_QUANTITY = r"^([0-9]+(?:\.[0-9]+)?)(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)$"
 _NO_SIZE = "is not a size: write a number with a unit, for example 512Mi, 20Gi or 1Ti"
 
-_HOST_LABEL = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?$")
-
-_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
-"""What programs take for a part of an address of IPv4."""
-
-_DNS_LABEL = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
+GIBIBYTE = 2**30
 
 
 def parse_bytes(quantity: str) -> int:
     """Bytes of a Kubernetes quantity such as `512Mi` or `1.5Ti`. Raises ValueError if it is none."""
-    match = _QUANTITY.fullmatch(quantity)
+    match = re.fullmatch(_QUANTITY, quantity)
     if match is None:
         raise ValueError(_NO_SIZE)
     number, unit = match.groups()
@@ -48,69 +73,25 @@ def parse_bytes(quantity: str) -> int:
     return int(min(float(number) * (_BINARY | _DECIMAL)[unit], 1e30))
 
 
-def _with_unit(quantity: object) -> object:
-    if isinstance(quantity, str):
-        return quantity
-    raise ValueError(_NO_SIZE)
-
-
-def _positive_quantity(quantity: str) -> str:
-    if parse_bytes(quantity) <= 0:
-        raise ValueError("must be more than nothing")
-    if parse_bytes(quantity) > _BINARY["Pi"] * 100:
-        raise ValueError("is more than 100Pi, which is surely a slip")
-    return quantity
-
-
-GIBIBYTE = 2**30
-
-
 def gibibytes(quantity: str) -> int:
     """A size in whole GiB, rounded up."""
     return -(-parse_bytes(quantity) // GIBIBYTE)
 
 
+def _quantity(given: object) -> str:
+    if not isinstance(given, str):
+        raise ValueError(_NO_SIZE)  # noqa: TRY004 - pydantic tells of no other
+    if parse_bytes(given) <= 0:
+        raise ValueError("must be more than nothing")
+    if parse_bytes(given) > _BINARY["Pi"] * 100:
+        raise ValueError("is more than 100Pi, which is surely a slip")
+    return given
+
+
 Quantity = Annotated[
-    str,
-    BeforeValidator(_with_unit),
-    AfterValidator(_positive_quantity),
-    Field(json_schema_extra={"pattern": _QUANTITY.pattern, "examples": ["10Gi"]}),
+    str, BeforeValidator(_quantity), Field(json_schema_extra={"pattern": _QUANTITY, "examples": ["10Gi"]})
 ]
 """A size in bytes with a unit: `512Mi`, `20Gi`, `1.5Ti` (binary) or `20G` (decimal)."""
-
-
-_CPUS = re.compile(r"^([0-9]+(\.[0-9]+)?|[0-9]+m)$")
-
-MOST_CPUS = 100_000
-"""CPUs that one pod may ask for: more than any machine has, and less than what Kubernetes cannot count."""
-
-
-def parse_cpus(quantity: str) -> float:
-    """CPUs of a Kubernetes quantity such as `500m` or `2`."""
-    return float(quantity[:-1]) / 1000 if quantity.endswith("m") else float(quantity)
-
-
-def _cpus(quantity: str) -> str:
-    if not _CPUS.fullmatch(quantity):
-        raise ValueError("is not a number of CPUs: write it as '2', '0.5' or 500m")
-    if parse_cpus(quantity) > MOST_CPUS:
-        raise ValueError(f"is more than {MOST_CPUS:,} CPUs, which is surely a slip")
-    return quantity
-
-
-Cpu = Annotated[str, AfterValidator(_cpus), Field(json_schema_extra={"pattern": _CPUS.pattern})]
-"""CPUs as Kubernetes has them: `2`, `0.5` or `500m`."""
-
-
-def matching(pattern: re.Pattern[str], why: str) -> AfterValidator:
-    """A check of a text: the whole of it is as the pattern says. `why`: what is wrong with others, and how they are."""
-
-    def check(text: str) -> str:
-        if not pattern.fullmatch(text):
-            raise ValueError(why)
-        return text
-
-    return AfterValidator(check)
 
 
 def at_least(minimum: str, why: str) -> AfterValidator:
@@ -130,35 +111,113 @@ Memory = Annotated[Quantity, at_least("32Mi", "a daemon")]
 Volume = Annotated[Quantity, at_least("100Mi", "what is kept there")]
 """Size of a volume; below the least that anything of ours fits into."""
 
-
-def check_host(host: str) -> str:
-    """The host if it can be the name of one (RFC 1123) or is an address, else ValueError.
-
-    What ends in a number is an address, or nothing: no top-level domain is a number, and programs read it as one, also
-    0x7f000001.
-    """
-    with contextlib.suppress(ValueError):
-        if ip_address(host) and "%" not in host:  # which begins an interface of one machine, and takes any text
-            return host
-    labels = host.split(".")
-    if _NUMBER.fullmatch(labels[-1]):
-        raise ValueError(f"has the host {host!r}, which is no address: four numbers of 0 to 255, such as 10.0.0.30")
-    if len(host) > 253 or not all(_HOST_LABEL.fullmatch(label) for label in labels):
-        raise ValueError(
-            f"has the host {host!r}, which no host can be called: parts of 1 to 63 letters, digits and '-', with a "
-            f"letter or digit at both ends, and a point between two of them"
-        )
-    return host
+MOST_CPUS = 100_000
+"""CPUs that one pod may ask for: more than any machine has, and less than what Kubernetes cannot count."""
 
 
-def check_dns_label(name: str, *, longest: int) -> str:
-    """The name if it is a DNS label of at most `longest` characters that begins with a letter, else ValueError."""
-    if not _DNS_LABEL.fullmatch(name):
-        raise ValueError(
-            "is not a DNS label: use small letters, digits and '-', begin with a letter and do not end with '-'"
-        )
-    if len(name) > longest:
-        raise ValueError(
-            f"has {len(name)} characters; {longest} at most, since longer names would be cut and could collide"
-        )
-    return name
+def parse_cpus(quantity: str) -> float:
+    """CPUs of a Kubernetes quantity such as `500m` or `2`."""
+    return float(quantity[:-1]) / 1000 if quantity.endswith("m") else float(quantity)
+
+
+def _not_too_many(quantity: str) -> str:
+    if parse_cpus(quantity) > MOST_CPUS:
+        raise ValueError(f"is more than {MOST_CPUS:,} CPUs, which is surely a slip")
+    return quantity
+
+
+Cpu = Annotated[
+    str,
+    Matching(r"^([0-9]+(\.[0-9]+)?|[0-9]+m)$", "is not a number of CPUs: write it as '2', '0.5' or 500m"),
+    AfterValidator(_not_too_many),
+]
+"""CPUs as Kubernetes has them: `2`, `0.5` or `500m`."""
+
+TimeLimit = Annotated[
+    str,
+    Matching(
+        (
+            r"^(\d{1,9}|\d{1,9}:\d\d|\d{1,9}:\d\d:\d\d|\d{1,6}-\d{1,9}|\d{1,6}-\d{1,9}:\d\d|\d{1,6}-\d{1,9}:\d\d:\d\d"
+            r"|[Uu][Nn][Ll][Ii][Mm][Ii][Tt][Ee][Dd]|[Ii][Nn][Ff][Ii][Nn][Ii][Tt][Ee])$"
+        ).replace(r"\d", "[0-9]"),  # digits of other scripts are none to Slurm
+        "is not a Slurm time: minutes, [hours:]minutes:seconds, days-hours[:minutes[:seconds]] or UNLIMITED",
+    ),
+]
+"""Slurm's notation: `30` (minutes), `1:30:00`, `1-00:00:00` (days-hours:minutes:seconds), `UNLIMITED`."""
+
+
+def seconds(limit: str) -> int | None:
+    """Seconds of a TimeLimit; None if there is no limit."""
+    if limit.upper() in {"INFINITE", "UNLIMITED"}:
+        return None
+    days, dash, rest = limit.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    if dash:  # days-hours[:minutes[:seconds]]
+        hours, minutes, secs = (*parts, 0, 0)[:3]
+    elif len(parts) == 3:
+        hours, minutes, secs = parts
+    else:  # minutes[:seconds]
+        hours, (minutes, secs) = 0, (*parts, 0)[:2]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + secs
+
+
+def longer(limit: str, other: str) -> bool:
+    """Whether one TimeLimit is longer than another."""
+    most, span = seconds(other), seconds(limit)
+    return most is not None and (span is None or span > most)
+
+
+_SPAN = r"^[1-9][0-9]{0,6}[smhd]$"
+
+
+def _span(value: object) -> object:
+    if isinstance(value, str) and re.fullmatch(_SPAN, value):
+        return value
+    raise ValueError("is not a span of time: a number with a unit, such as 90s, 10m or 2h")
+
+
+Span = Annotated[str, BeforeValidator(_span), Field(json_schema_extra={"pattern": _SPAN})]
+"""A span of time as Prometheus and Kubernetes write it: `90s`, `10m`, `2h`, `1d`."""
+
+
+def span_seconds(span: str) -> int:
+    """Seconds of a Span."""
+    return int(span[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[span[-1]]
+
+
+def span_of(shortest: int, longest: int) -> AfterValidator:
+    """Bounds of a Span in seconds."""
+
+    def check(span: str) -> str:
+        if not shortest <= span_seconds(span) <= longest:
+            raise ValueError(f"is out of range: {shortest}s to {longest}s")
+        return span
+
+    return AfterValidator(check)
+
+
+MAX_NODES: Final = 10_000
+"""Nodes of one cluster at most: far above what Kubernetes is tested to, low enough to catch a slip of the keyboard."""
+
+_PERCENT: Final = r"(100|[1-9]?[0-9])%"
+
+PART_SCHEMA: Final = WithJsonSchema(
+    {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": f"^{_PERCENT}$"}]}
+)
+
+
+def amount_or_part(what: str, *, most: int, least: int = 0) -> BeforeValidator:
+    """A check of a number of something, or a part of all, before pydantic tells of each of the two types."""
+
+    def check(amount: object) -> object:
+        number = isinstance(amount, int) and not isinstance(amount, bool) and least <= amount <= most
+        part = isinstance(amount, str) and re.fullmatch(_PERCENT, amount) and int(amount[:-1]) >= least
+        if not number and not part:
+            raise ValueError(f"is neither a number of {what} from {least} to {most} nor a part of them such as 10%")
+        return amount
+
+    return BeforeValidator(check)
+
+
+Limit = Annotated[int | str, amount_or_part("nodes", most=MAX_NODES), PART_SCHEMA]
+"""A number of nodes, or a part of all: `3`, `10%`."""

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from config.base import Section
+from config.base import Section, gibibytes
 from config.names import AccountName, GroupName, QosName
-from config.sections.accounting import Accounting
+from config.sections.accounting import Account, Accounting, Qos
 from config.sections.backup import Backup
 from config.sections.cloud import Cloud, ExistingCloud
-from config.sections.dashboard import Dashboard
 from config.sections.health import Health
-from config.sections.jail import Jail
-from config.sections.logs import Logs
-from config.sections.monitoring import Monitoring
-from config.sections.network_policies import NetworkPolicies
-from config.sections.partitions import Partition, PartitionName
-from config.sections.policy import Account, Qos
-from config.sections.rest import Rest
-from config.sections.rolling import Rolling
-from config.sections.scheduling import JobSubmit, LicenseName, Preemption, Priority, Reservation, ReservationName
-from config.sections.services import Cluster, Controller, Images, Login
+from config.sections.monitoring import Logs, Monitoring
+from config.sections.scheduling import (
+    JobSubmit,
+    LicenseName,
+    Partition,
+    PartitionName,
+    Preemption,
+    Priority,
+    Reservation,
+    ReservationName,
+    Topology,
+)
+from config.sections.services import Cluster, Controller, Dashboard, Images, Login, NetworkPolicies, Rest, Rolling
 from config.sections.slurm import Slurm
-from config.sections.sssd import Sssd
-from config.sections.storage import Mount, MountName
-from config.sections.topology import Topology
-from config.sections.users import Group, User, UserName
+from config.sections.storage import Filesystem, Jail, Mount, MountName
+from config.sections.users import Group, Sssd, User, UserName
 from config.sections.workers import PoolName, WorkerPool
 
 
@@ -36,94 +39,64 @@ class ClusterConfig(Section):
 
     cloud: Cloud = Field(default_factory=ExistingCloud)
     """Where the cluster runs."""
-
     cluster: Cluster = Field(default_factory=Cluster)
     """Names of the whole."""
-
     worker_nodes: dict[PoolName, WorkerPool]
     """Pools of compute nodes, by name."""
-
     partitions: dict[PartitionName, Partition] = Field(default_factory=dict)
     """Slurm's queues, by name. Left out: one partition `main` with all pools."""
-
     controller: Controller = Field(default_factory=Controller)
     """slurmctld and its state."""
-
     login: Login = Field(default_factory=Login)
     """Login nodes."""
-
     jail: Jail = Field(default_factory=Jail)
     """The shared root file system."""
-
     mounts: dict[MountName, Mount] = Field(default_factory=dict)
     """Shared volumes besides the jail, by name."""
-
     topology: Topology = Field(default_factory=Topology)
     """Which nodes are near to each other."""
-
     users: dict[UserName, User] = Field(default_factory=dict)
     """People who may log in, by name."""
-
     groups: dict[GroupName, Group] = Field(default_factory=dict)
     """Groups in the jail, by name."""
-
     sssd: Sssd | None = None
     """Users from LDAP, Active Directory or FreeIPA."""
-
     accounting: Accounting = Field(default_factory=Accounting)
     """slurmdbd and its database."""
-
     accounts: dict[AccountName, Account] = Field(default_factory=dict)
     """Slurm's accounts, by name: a tree with shares and limits."""
-
     qos: dict[QosName, Qos] = Field(default_factory=dict)
     """Qualities of service, by name. `normal` is there in any case."""
-
     priority: Priority = Field(default_factory=Priority)
     """What makes up a job's priority."""
-
     preemption: Preemption = Field(default_factory=Preemption)
     """Which jobs give way to others."""
-
     reservations: dict[ReservationName, Reservation] = Field(default_factory=dict)
     """Nodes that are kept for somebody at a time, by name."""
-
     licenses: dict[LicenseName, Annotated[int, Field(ge=1, le=4_000_000, strict=True)]] = Field(default_factory=dict)
     """Licenses that jobs may ask for (`--licenses`), and how many there are."""
-
     job_submit: JobSubmit = Field(default_factory=JobSubmit)
     """Rules for every job at its submission."""
-
     rest: Rest = Field(default_factory=Rest)
     """Slurm's REST API."""
-
     health: Health = Field(default_factory=Health)
     """Checks on the nodes, and the drains that follow."""
-
     slurm: Slurm = Field(default_factory=Slurm)
     """Version and settings of Slurm."""
-
     images: Images = Field(default_factory=Images)
     """Where the container images come from."""
-
     rolling: Rolling = Field(default_factory=Rolling)
     """How worker nodes get new pods."""
-
     monitoring: Monitoring = Field(default_factory=Monitoring)
     """Figures for Prometheus."""
-
     logs: Logs = Field(default_factory=Logs)
     """Where logs go besides Kubernetes' own files."""
-
     dashboard: Dashboard = Field(default_factory=Dashboard)
     """A page for people, behind the REST API's TLS."""
-
     network_policies: NetworkPolicies = Field(default_factory=NetworkPolicies)
     """Who may connect to what."""
-
     backup: Backup | None = None
     """Backups to an S3 store. Default: none."""
-
     protect: bool | None = Field(default=None, strict=True)
     """Whether Pulumi refuses to delete what holds data. Default: yes, but not on the local cluster."""
 
@@ -141,3 +114,63 @@ class ClusterConfig(Section):
     def queue_outlives_destroy(self) -> bool:
         """Whether slurmctld's state is in a directory that stays: the next `up` goes on with the same queue."""
         return self.cloud.is_local and self.controller.storage_class is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataVolume:
+    """A volume as its section describes it."""
+
+    name: str
+    """Key in the stack file: `jail`, `jail.homes`, `controller`, `accounting.database`, `monitoring`, or
+    `mounts.<name>`."""
+    size_gib: int
+    """Capacity in GiB, rounded up."""
+    storage_class: str | None
+    filesystem: Filesystem | None
+    """The shared file system behind it, on a cloud that has them. None: a disk."""
+
+
+def data_volumes(config: ClusterConfig) -> Iterator[DataVolume]:
+    """All of them, in the order in which people are told of them."""
+    jail, controller, database = config.jail, config.controller, config.accounting.own_database
+    yield _volume("jail", jail.size, jail.storage_class, jail.filesystem)
+    if jail.homes is not None:
+        yield _volume("jail.homes", jail.homes.size, jail.homes.storage_class, jail.homes.filesystem)
+    yield _volume("controller", controller.storage, controller.storage_class, controller.filesystem)
+    if database is not None:
+        yield _volume("accounting.database", database.storage, database.storage_class, database.filesystem)
+    if config.monitoring.install:
+        yield _volume("monitoring", config.monitoring.storage, config.monitoring.storage_class, None)
+    for name, mount in config.mounts.items():
+        yield _volume(f"mounts.{name}", mount.size, mount.storage_class, mount.filesystem)
+
+
+def _volume(name: str, size: str, storage_class: str | None, filesystem: Filesystem | None) -> DataVolume:
+    return DataVolume(name=name, size_gib=gibibytes(size), storage_class=storage_class, filesystem=filesystem)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sections:
+    """`valid` has the sections that could be read, `written` all of them as written."""
+
+    valid: Mapping[str, Any]
+    written: Mapping[str, Any]
+    now: datetime
+    """What reservations are compared with; with a time zone."""
+
+    def get(self, name: str) -> Any:
+        """A section, or its default where none is written. One that is wrong itself has no default: None.
+
+        Of a section of named things, those that are right by themselves.
+        """
+        field = ClusterConfig.model_fields[name]
+        if name in self.valid:
+            return self.valid[name]
+        if name not in self.written and not field.is_required():
+            return field.get_default(call_default_factory=True)
+        return {} if str(field.annotation).startswith("dict[") else None
+
+    def names(self, name: str) -> list[str]:
+        """All names in a section of named things, also of those that are wrong otherwise."""
+        section = self.written.get(name)
+        return [str(key) for key in section] if isinstance(section, Mapping) else []

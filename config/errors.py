@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
-
-from config.gone import what_became
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,10 @@ class ConfigError(ValueError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+Found = Iterator[tuple[str, str]]
+"""What a rule yields: places in the stack file (`Problem.where`), and what is wrong with each."""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
@@ -161,3 +164,42 @@ def _unwrap(annotation: Any) -> Any:
             return next((form for form in forms if isinstance(form, type) and issubclass(form, BaseModel)), forms[0])
         else:
             return annotation
+
+
+_FOLLOWED: Final = "this key is gone, as login nodes follow their sessions no longer: remove it"
+_AS_SETTING: Final = "this key is gone: write it as {}.settings.{}, or remove it"
+
+GONE: Final = {
+    "health.machines.conditions": "this key is gone: remove it. `release: cordon` with `release_condition` sets a "
+    "condition of your choice on machines that are drained for a hardware fault and free of jobs",
+    "accounting.retention.events": _AS_SETTING.format("accounting", "PurgeEventAfter"),
+    "accounting.retention.reservations": _AS_SETTING.format("accounting", "PurgeResvAfter"),
+    "accounting.retention.suspends": _AS_SETTING.format("accounting", "PurgeSuspendAfter"),
+    "accounting.retention.transactions": _AS_SETTING.format("accounting", "PurgeTXNAfter"),
+    "backup.rehearse_every": "this key is gone: remove it. The alert BackupUnrehearsed fires after 30 days",
+    "dashboard.cpu": "this key is gone: remove it. The page asks for 20m",
+    "dashboard.memory": "this key is gone: remove it. The page asks for 64Mi, and has up to 2Gi",
+    "health.interval": _AS_SETTING.format("slurm", "HealthCheckInterval"),
+    "priority.calc_period": _AS_SETTING.format("slurm", "PriorityCalcPeriod"),
+    "priority.favor_small": _AS_SETTING.format("slurm", "PriorityFavorSmall"),
+    "rest.max_connections": "this key is gone: remove it. slurmrestd takes 124 at a time; `rest.size` adds pods",
+    "rest.threads": "this key is gone: remove it. slurmrestd has 8; `rest.size` adds pods",
+    "prices": "this section is gone, and so is `slurmstack cost`: remove it. Your provider's own price list and "
+    "calculator serve instead",
+    "worker_nodes.*.launch": "this key is gone: remove it. Where a node of a job does not come, its others are always "
+    "ended at once",
+    "worker_nodes.*.warm_machines": "this key is gone: remove it. `size.min` keeps nodes, and so their machines, in "
+    "`windows` too",
+    "login.sessions_per_node": _FOLLOWED,
+    "login.idle_timeout": _FOLLOWED,
+    "login.drain_timeout": _FOLLOWED,
+}
+"""By their places in a stack file; `*` is a name of the user's."""
+
+
+def what_became(where: str) -> str | None:
+    """Of a section or key that there was once; None for any other."""
+    for place, said in GONE.items():
+        if re.fullmatch(place.replace(".", "[.]").replace("*", "[^.]+"), where):
+            return said
+    return None

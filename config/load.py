@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -13,17 +14,22 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from config import keys
 from config.base import Section
 from config.cluster import ClusterConfig
-from config.errors import ConfigError, Problem, fields_of, nearest, problems_of, unknown_name
-from config.gone import what_became
-from config.nebius.presets import with_resources
+from config.errors import ConfigError, Problem, fields_of, nearest, problems_of, unknown_name, what_became
+from config.nebius.platforms import with_resources
 from config.rules.together import cross_check
 from config.sections.cloud import CLOUDS
 
-PROJECT = keys.PROJECT
+PROJECT = "slurmstack"
 """Prefix of our keys in a stack file: the name of the Pulumi project."""
+
+_OTHERS = frozenset({"pulumi", "kubernetes", "nebius", "random"})
+"""Pulumi itself and the providers of this program, whose keys may be named like sections of ours (`kubernetes:cluster`
+chooses a cluster of the kubeconfig)."""
+
+_NEAR = 0.7
+"""Likeness from which a prefix is ours misspelt: `slurmstck` has 0.95, `localstack`, the nearest real one, 0.6."""
 
 
 def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
@@ -32,39 +38,33 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
     Raises ConfigError with everything that is wrong: each section is checked by itself, then what holds between
     sections, as far as the sections could be read.
     """
-    problems: list[Problem] = []
-    valid: dict[str, Any] = {}
-    encrypted = [place for name, value in sections.items() for place in _encrypted(value, name)]
-    if encrypted:
+    if encrypted := [place for name, value in sections.items() for place in _encrypted(value, name)]:
         raise ConfigError(encrypted_problem(place) for place in encrypted)
-    nameless = list(_nameless(sections))
-    if nameless:
+    if nameless := list(_nameless(sections)):
         raise ConfigError(nameless)
-    unknown = {name: value for name, value in sections.items() if name not in ClusterConfig.model_fields}
+    fields, valid = ClusterConfig.model_fields, dict[str, Any]()
+    unknown = {name: value for name, value in sections.items() if name not in fields}
     # Misspelt sections count as written, under the names that were surely meant: nothing is said to be missing.
-    meant = {guess: value for name, value in unknown.items() if (guess := nearest(name, ClusterConfig.model_fields))}
+    meant = {guess: value for name, value in unknown.items() if (guess := nearest(name, fields))}
     written = with_resources({**meant, **sections})
+    problems: list[Problem] = []
     for name in sections:
-        value = written[name]
-        field = ClusterConfig.model_fields.get(name)
+        value, field = written[name], fields.get(name)
         if field is None:
-            message = what_became(name) or unknown_name(name, ClusterConfig.model_fields, what="a known section")
+            message = what_became(name) or unknown_name(name, fields, what="a known section")
             problems.append(Problem(f"{PROJECT}:{name}", message))
             continue
         # With the field's own constraints: `bool | None` alone would take "off" for no.
         annotation: Any = _cloud_model(value) if name == "cloud" else Annotated[field.annotation, field]
         try:
-            valid[name] = _adapter(annotation).validate_python(_lists_to_tuples(value))
+            valid[name] = _adapter(annotation).validate_python(value)
         except ValidationError as error:
             problems.extend(problems_of(error, annotation, name))
             if isinstance(value, Mapping) and get_origin(field.annotation) is dict:
                 valid[name] = _readable_items(annotation, value)
-    problems.extend(
-        Problem(name, "is required but not set")
-        for name, field in ClusterConfig.model_fields.items()
-        if field.is_required() and name not in written
-    )
-    problems.extend(cross_check(valid, written))
+    missing = [name for name, field in fields.items() if field.is_required() and name not in written]
+    problems += [Problem(name, "is required but not set") for name in missing]
+    problems += cross_check(valid, written)
     if problems:
         raise ConfigError(problems)
     return ClusterConfig.model_validate(valid)
@@ -114,10 +114,63 @@ def sections_of(document: Any, *, where: Path) -> dict[str, Any]:
     config = document.get("config") if isinstance(document, dict) else None
     if not isinstance(config, dict):
         raise ConfigError([Problem(str(where), f"has no map 'config:' with keys such as '{PROJECT}:worker_nodes'")])
-    keys.check_keys(config, beside_config=document)
+    check_keys(config, beside_config=document)
     prefix = f"{PROJECT}:"
     ours = {str(key): value for key, value in config.items() if str(key).startswith(prefix)}
     return {key[len(prefix) :]: plain(value) for key, value in ours.items()}
+
+
+def check_keys(keys: Iterable[object], *, beside_config: Iterable[object] = ()) -> None:
+    """Raise ConfigError if a key was surely meant for us and would be ignored, as if its section were not there.
+
+    `keys` are those below `config:`, `beside_config` those at the margin of the stack file.
+    """
+    problems = [*_below_config(keys), *_at_the_margin(beside_config)]
+    if problems:
+        raise ConfigError(problems)
+
+
+def _below_config(keys: Iterable[object]) -> Iterator[Problem]:
+    for key in map(str, keys):
+        prefix, colon, rest = key.partition(":")
+        if colon and (prefix == PROJECT or prefix in _OTHERS):
+            continue
+        if not colon:
+            message = f"has no prefix and would be overlooked: {_instead(key)}"
+        elif _is_near(prefix):
+            message = f"{prefix!r} is not {PROJECT!r}: {_instead(rest)}"
+        elif rest in ClusterConfig.model_fields:
+            message = f"is a section of {PROJECT} with another prefix: {_instead(rest)}"
+        else:
+            continue
+        yield Problem(key, message)
+
+
+def _at_the_margin(keys: Iterable[object]) -> Iterator[Problem]:
+    for key in map(str, keys):
+        if key in ClusterConfig.model_fields or _is_near(key.partition(":")[0]):
+            message = f"stands beside `config:`, and would be overlooked; indent it below that: {_instead(key)}"
+            yield Problem(key, message)
+
+
+def _is_near(prefix: str) -> bool:
+    folded = prefix.strip().lower()
+    return folded.startswith("slurm") or difflib.SequenceMatcher(None, folded, PROJECT).ratio() >= _NEAR
+
+
+def _instead(key: str) -> str:
+    """What to write for a key or the rest of one, as far as it can be guessed."""
+    name = key.strip()
+    if name.lower().startswith(PROJECT):
+        name = name[len(PROJECT) :].lstrip(":./_- ")
+        if not name:
+            return f"give each section a key of its own, for example `{PROJECT}:worker_nodes:`"
+    if name in ClusterConfig.model_fields:
+        return f"write `{PROJECT}:{name}:`"
+    guess = nearest(name, ClusterConfig.model_fields)
+    if guess is None:
+        return f"write `{PROJECT}:` and the name of a section, or the provider's name before it if it is for a provider"
+    return f"did you mean `{PROJECT}:{guess}:`? (a key for a provider begins with the provider's name)"
 
 
 def plain(value: Any) -> Any:
@@ -218,7 +271,7 @@ def _readable_items(annotation: Any, items: Mapping[Any, Any]) -> dict[str, Any]
     readable: dict[str, Any] = {}
     for key, item in items.items():
         with suppress(ValidationError):
-            readable |= _adapter(annotation).validate_python({key: _lists_to_tuples(item)})
+            readable |= _adapter(annotation).validate_python({key: item})
     return readable
 
 
@@ -251,12 +304,3 @@ class _AnyCloud(Section):
     """Only good for saying which kinds there are."""
 
     kind: Literal["existing", "nebius"]
-
-
-def _lists_to_tuples(value: Any) -> Any:
-    """YAML and JSON have lists where the frozen models have tuples; nothing else is converted."""
-    if isinstance(value, dict):
-        return {key: _lists_to_tuples(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return tuple(_lists_to_tuples(item) for item in value)
-    return value

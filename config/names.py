@@ -1,96 +1,93 @@
-"""Names that several sections refer to."""
+"""Names that a stack file may have: objects of Kubernetes, users and groups, hosts, images."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+from ipaddress import ip_address, ip_network
 from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, Field
 
-from config.base import check_dns_label, matching
+from config.base import Matching
 
 _NAMES = "[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 """Of DNS, with dots between them: names of objects, and what stands before those of labels."""
 
-LABEL_KEY = re.compile(rf"^((?=[^/]{{1,253}}/){_NAMES}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?$")
-"""Key of a label, an annotation or a taint of Kubernetes."""
-
-LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")
-"""Value of a label or a taint of Kubernetes; it may be empty."""
-
+LABEL_VALUE = r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$"
 
 LabelKey = Annotated[
     str,
-    matching(
-        LABEL_KEY,
+    Matching(
+        rf"^((?=[^/]{{1,253}}/){_NAMES}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?$",
         "is not a key that Kubernetes takes: [prefix/]name, the name of at most 63 letters, digits, '-', '_' and '.', "
         "with a letter or digit at both ends",
     ),
-    Field(json_schema_extra={"pattern": LABEL_KEY.pattern}),
 ]
+"""Key of a label, an annotation or a taint of Kubernetes."""
 
 LabelValue = Annotated[
     str,
-    matching(
+    Matching(
         LABEL_VALUE,
         "is not a value that Kubernetes takes: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at "
         "both ends",
     ),
-    Field(json_schema_extra={"pattern": LABEL_VALUE.pattern}),
 ]
+"""Value of a label or a taint of Kubernetes; it may be empty."""
 
-_SECRET = re.compile(rf"^(?=.{{1,253}}$){_NAMES}$")
-_NAMESPACE = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
-_ACCOUNT = re.compile(r"^[a-z0-9_][a-z0-9_.-]{0,62}$")
-
-
-_PERSON = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,254}$")
-_GROUP = re.compile(
-    r"""^[^\s\x00-\x1f\x7f,="'#\\]([^\x00-\x1f\x7f-\x9f\u2028\u2029,="'#\\]{0,253}[^\s\x00-\x1f\x7f,="'#\\])?$"""
-)
-
-
-DirectoryUser = Annotated[
-    str,
-    matching(_PERSON, "is not the name of a user: letters, digits, '_', '.', '@' and '-'"),
-    Field(json_schema_extra={"pattern": _PERSON.pattern}),
-]
-"""Somebody who may be of a directory, which has names that a stack file could not declare."""
-
-DirectoryGroup = Annotated[
-    str,
-    matching(_GROUP, "is not the name of a group: without control characters, commas, quotes, '=', '#' and '\\'"),
-    Field(json_schema_extra={"pattern": _GROUP.pattern}),
-]
-"""A group that may be of a directory: `domain users`."""
+_OBJECT = rf"^(?=.{{1,253}}$){_NAMES}$"
 
 SecretName = Annotated[
     str,
-    matching(_SECRET, "is not the name of a Secret: small letters, digits and '-', with '.' between them, at most 253"),
-    Field(json_schema_extra={"pattern": _SECRET.pattern}),
+    Matching(_OBJECT, "is not the name of a Secret: small letters, digits and '-', with '.' between them, at most 253"),
 ]
 """Name of a Secret in the cluster's namespace."""
 
 PriorityClassName = Annotated[
-    str,
-    matching(_SECRET, "is not the name of a PriorityClass: small letters, digits, '-' and '.', at most 253"),
-    Field(json_schema_extra={"pattern": _SECRET.pattern}),
+    str, Matching(_OBJECT, "is not the name of a PriorityClass: small letters, digits, '-' and '.', at most 253")
 ]
 """Name of a PriorityClass that others have made."""
 
 StorageClassName = Annotated[
-    str,
-    matching(_SECRET, "is not the name of a StorageClass: small letters, digits, '-' and '.', at most 253"),
-    Field(json_schema_extra={"pattern": _SECRET.pattern}),
+    str, Matching(_OBJECT, "is not the name of a StorageClass: small letters, digits, '-' and '.', at most 253")
 ]
 """Name of a StorageClass that others have made."""
 
 NamespaceName = Annotated[
     str,
-    matching(_NAMESPACE, "is not the name of a namespace: small letters, digits and '-', at most 63"),
-    Field(json_schema_extra={"pattern": _NAMESPACE.pattern}),
+    Matching(
+        r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+        "is not the name of a namespace: small letters, digits and '-', at most 63",
+    ),
 ]
 """Name of a namespace that others have made."""
+
+DirectoryUser = Annotated[
+    str,
+    Matching(
+        r"^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,254}$", "is not the name of a user: letters, digits, '_', '.', '@' and '-'"
+    ),
+]
+"""Somebody who may be of a directory, which has names that a stack file could not declare."""
+
+DirectoryGroup = Annotated[
+    str,
+    Matching(
+        r"""^[^\s\x00-\x1f\x7f,="'#\\]([^\x00-\x1f\x7f-\x9f\u2028\u2029,="'#\\]{0,253}[^\s\x00-\x1f\x7f,="'#\\])?$""",
+        "is not the name of a group: without control characters, commas, quotes, '=', '#' and '\\'",
+    ),
+]
+"""A group that may be of a directory: `domain users`."""
+
+QosName = Annotated[
+    str,
+    Matching(
+        r"^[a-z0-9_][a-z0-9_.-]{0,62}$",
+        "is no name that Slurm keeps as it is: small letters, digits, '_', '.' and '-', at most 63",
+    ),
+]
 
 
 def _not_root(name: str) -> str:
@@ -99,17 +96,151 @@ def _not_root(name: str) -> str:
     return name
 
 
-QosName = Annotated[
-    str,
-    matching(_ACCOUNT, "is no name that Slurm keeps as it is: small letters, digits, '_', '.' and '-', at most 63"),
-    Field(json_schema_extra={"pattern": _ACCOUNT.pattern}),
-]
 AccountName = Annotated[QosName, AfterValidator(_not_root)]
 
 
-def _group_name(name: str) -> str:
-    check_dns_label(name.replace("_", "-"), longest=32)
+def dns_label(*, longest: int, also: str = "-") -> AfterValidator:
+    """A check of a DNS label of at most `longest` characters that begins with a letter. `also`: as good as a `-`."""
+
+    def check(name: str) -> str:
+        if not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name.replace(also, "-")):
+            raise ValueError(
+                "is not a DNS label: use small letters, digits and '-', begin with a letter and do not end with '-'"
+            )
+        if len(name) > longest:
+            raise ValueError(
+                f"has {len(name)} characters; {longest} at most, since longer names would be cut and could collide"
+            )
+        return name
+
+    return AfterValidator(check)
+
+
+GroupName = Annotated[str, dns_label(longest=32, also="_")]
+
+
+def check_host(host: str) -> str:
+    """The host if it can be the name of one (RFC 1123) or is an address, else ValueError.
+
+    What ends in a number is an address, or nothing: no top-level domain is a number, and programs read it as one, also
+    0x7f000001.
+    """
+    with contextlib.suppress(ValueError):
+        if ip_address(host) and "%" not in host:  # which begins an interface of one machine, and takes any text
+            return host
+    labels = host.split(".")
+    if re.fullmatch(r"[0-9]+|0[xX][0-9A-Fa-f]*", labels[-1]):
+        raise ValueError(f"has the host {host!r}, which is no address: four numbers of 0 to 255, such as 10.0.0.30")
+    one = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
+    if len(host) > 253 or not all(one.fullmatch(label) for label in labels):
+        raise ValueError(
+            f"has the host {host!r}, which no host can be called: parts of 1 to 63 letters, digits and '-', with a "
+            f"letter or digit at both ends, and a point between two of them"
+        )
+    return host
+
+
+Host = Annotated[str, AfterValidator(check_host), Field(json_schema_extra={"pattern": r"^[A-Za-z0-9.:-]{1,253}$"})]
+"""Name of a host, or an address."""
+
+
+def check_server(url: str) -> SplitResult:
+    """A URL's parts if a server can be there, else ValueError: what no host can be called, no port."""
+    address = urlsplit(url)
+    _, _, behind = address.netloc.rpartition("]")  # an IPv6 address has colons of its own
+    _, colon, port = behind.partition(":")
+    if colon and not (port.isascii() and port.isdecimal() and len(port) < 6 and 1 <= int(port) <= 65535):
+        raise ValueError(f"has the port {port or '(none)'}, which there is not: 1 to 65535")
+    check_host(address.hostname or "")
+    return address
+
+
+def port_of(url: str) -> int:
+    """TCP port of a server: as written, else that of the scheme."""
+    address = urlsplit(url)
+    return address.port or (443 if address.scheme == "https" else 80)
+
+
+def address_range(value: str) -> str:
+    """A range as Kubernetes takes it: without the name of an interface. Raises ValueError."""
+    if "%" in value:
+        raise ValueError(f"{value!r} has the name of an interface")
+    return str(ip_network(value))
+
+
+def _cidr(value: str) -> str:
+    try:
+        return address_range(value)
+    except ValueError as error:
+        raise ValueError(f"is not an address range such as 203.0.113.0/24: {error}") from None
+
+
+Cidr = Annotated[str, AfterValidator(_cidr)]
+"""An address range such as `203.0.113.0/24`."""
+
+_REGISTRY = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?"
+_PART = r"/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*"
+"""Of an image's path, as all registries take it (the grammar of `distribution/reference`)."""
+
+_LONGEST = 255
+"""Characters of an image's name without tag and digest (`distribution/reference`)."""
+
+
+def _of_a_registry(name: str) -> str:
+    check_server(f"//{name}")
     return name
 
 
-GroupName = Annotated[str, AfterValidator(_group_name)]
+def _fixed(image: str) -> str:
+    name, _, digest = image.partition("@")
+    folder, _, last = name.rpartition("/")
+    last, _, tag = last.partition(":")
+    if len(f"{folder}/{last}") > _LONGEST:
+        raise ValueError(f"is longer than the {_LONGEST} characters that the name of an image may have")
+    if not tag and not digest:
+        raise ValueError("has neither tag nor digest, and so could be another one tomorrow; write NAME:TAG")
+    return image
+
+
+Registry = Annotated[
+    str,
+    Matching(
+        rf"^{_REGISTRY}({_PART})*$",
+        "is not how an image's name begins: a host, with :PORT and /PATH if need be, without https://",
+    ),
+    AfterValidator(_of_a_registry),
+]
+
+Image = Annotated[
+    str,
+    Matching(
+        rf"^{_REGISTRY}({_PART})+(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?$",
+        "is not the full name of an image: HOST/PATH/NAME:TAG, all but the tag in small letters",
+    ),
+    AfterValidator(_of_a_registry),
+    AfterValidator(_fixed),
+]
+"""Full name of an image that is used as it is."""
+
+SYSTEM_USERS = frozenset({
+    # Debian's base-passwd
+    "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "www-data",
+    "backup", "list", "irc", "_apt", "nobody",
+    # packages and programs in our images
+    "slurm", "slurmrestd", "munge", "mysql", "sshd", "sssd", "messagebus", "systemd-network", "systemd-timesync",
+})  # fmt: skip
+"""Names that no person can have."""
+
+BASE_GROUPS = frozenset({
+    "root", "daemon", "bin", "sys", "adm", "tty", "disk", "lp", "mail", "news", "uucp", "man", "proxy", "kmem",
+    "dialout", "fax", "voice", "cdrom", "floppy", "tape", "sudo", "audio", "dip", "www-data", "backup", "operator",
+    "list", "irc", "src", "shadow", "utmp", "video", "sasl", "plugdev", "staff", "games", "users", "nogroup",
+    "slurm", "slurmrestd", "munge", "mysql", "sssd", "messagebus",
+})  # fmt: skip
+"""Groups of Debian's base-passwd and of our images: their numbers are below 1000, and nobody can declare them."""
+
+PACKAGE_GROUPS = frozenset({
+    "docker", "fuse", "i2c", "incus", "input", "kvm", "libvirt", "lxd", "netdev", "podman", "render", "sgx",
+    "systemd-journal", "ssl-cert", "wireshark",
+})  # fmt: skip
+"""Groups that well-known Debian packages make in the jail when they are installed there, with numbers below 1000."""

@@ -17,7 +17,7 @@ END_DAYS: Final = 14
 """Days before a certificate's end at which somebody is told."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Alert:
     """One rule of Prometheus."""
 
@@ -27,16 +27,10 @@ class Alert:
     """PromQL. What it gives is what is wrong: nothing where all is well."""
     wait: str
     """How long it must hold before somebody is told (`for`), as a duration of Prometheus."""
-    severity: Literal["critical", "warning"]
-    """critical: no job can start, or data may be lost. warning: to look at in working hours."""
     summary: str
     """In plain words; may have Prometheus' templates."""
-
-
-def _alert(
-    name: str, expression: str, wait: str, summary: str, severity: Literal["critical", "warning"] = "warning"
-) -> Alert:
-    return Alert(name=name, expression=expression, wait=wait, severity=severity, summary=summary)
+    severity: Literal["critical", "warning"] = "warning"
+    """critical: no job can start, or data may be lost. warning: to look at in working hours."""
 
 
 _NODE = "{{ $labels.node }}"
@@ -55,7 +49,7 @@ def _backup(figure: str, cronjob: str = BACKUP) -> str:
 def _nearly_full(*, homes: bool) -> Alert:
     """Each worker says it of the same volumes. `homes`: whether they have one of their own."""
     what = "the volume at {{ $labels.path }}" if homes else "the jail's volume"
-    return _alert(
+    return Alert(
         "JailNearlyFull",
         f'max by (path) ({_DISK}{{path=~"/jail(/home)?"}}) > 0.9' if homes else f'max({_DISK}{{path="/jail"}}) > 0.9',
         "10m",
@@ -64,9 +58,9 @@ def _nearly_full(*, homes: bool) -> Alert:
 
 
 ALERTS: Final = (
-    _alert("SlurmctldDown", "slurmstack_slurmctld_up == 0", "2m", "slurmctld does not answer", "critical"),
-    _alert("SlurmdbdDown", "slurmstack_slurmdbd_up == 0", "5m", "slurmdbd or its database does not answer", "critical"),
-    _alert(
+    Alert("SlurmctldDown", "slurmstack_slurmctld_up == 0", "2m", "slurmctld does not answer", "critical"),
+    Alert("SlurmdbdDown", "slurmstack_slurmdbd_up == 0", "5m", "slurmdbd or its database does not answer", "critical"),
+    Alert(
         # slurmdbd has its own alert, and so has a slurmctld that gives no figures because it is down.
         "SlurmFiguresMissing",
         "absent(slurmstack_slurmctld_up) or "
@@ -76,7 +70,7 @@ ALERTS: Final = (
         "Figures of Slurm are missing{{ with $labels.source }} ({{ . }}){{ end }}: alerts that need them cannot fire",
         "critical",
     ),
-    _alert(
+    Alert(
         # Of a node that is down SlurmNodesDown tells: its worker has no figures either, and slurmctld knows of it after
         # SlurmdTimeout (120 s), before the time here is over. Prometheus' own job is named `prometheus`.
         # kube-state-metrics without its rights answers, with a page that has no figures: of pods and of the claims, one
@@ -90,14 +84,14 @@ ALERTS: Final = (
         "Prometheus has no figures of {{ $labels.instance }}",
     ),
     # Not slurm_nodes_down: it has nodes of an elastic pool for which no machine came, which stay down while it pauses.
-    _alert("SlurmNodesDown", "count(slurmstack_node_down == 1)", "10m", "{{ $value }} nodes are down"),
-    _alert(
+    Alert("SlurmNodesDown", "count(slurmstack_node_down == 1)", "10m", "{{ $value }} nodes are down"),
+    Alert(
         "SlurmNodeDrained",
         "slurmstack_node_drained == 1",
         "30m",
         f"Node {_NODE} is drained ({{{{ $labels.reason_kind }}}})",
     ),
-    _alert(
+    Alert(
         "SlurmManyNodesDrained",
         # New machines wait for their first test together, and nothing is wrong with them.
         'count by (check) (slurmstack_node_drained{reason_kind="health", check!="new-machine"} == 1) >= 3',
@@ -105,13 +99,13 @@ ALERTS: Final = (
         "The check {{ $labels.check }} has drained {{ $value }} nodes: rather one common cause than as many faults",
         "critical",
     ),
-    _alert(
+    Alert(
         "SlurmPrologFailed",
         'slurmstack_node_drained{reason_kind=~"prolog|epilog"} == 1',
         "1m",
         f"The {{{{ $labels.reason_kind }}}} has failed on node {_NODE}",
     ),
-    _alert(
+    Alert(
         # A pool that pauses tries again by itself.
         "ElasticPoolSetAside",
         "slurmstack_elastic_pool_set_aside == 1",
@@ -119,19 +113,19 @@ ALERTS: Final = (
         "There were no machines for the elastic pool {{ $labels.pool }}: it starts no node until somebody says so",
         "critical",
     ),
-    _alert(
+    Alert(
         "SlurmQueueStuck",
         "slurmstack_queue_stuck_jobs > 0",
         "30m",
         "{{ $value }} jobs wait in {{ $labels.partition }} though idle nodes fit",
     ),
-    _alert(
+    Alert(
         "SlurmJobRequeueLoop",
         "slurmstack_job_requeues_max >= 5",
         "1m",
         "A job in {{ $labels.partition }} has been requeued {{ $value }} times",
     ),
-    _alert(
+    Alert(
         # Microseconds, as in sdiag. By itself slurmctld tries no more jobs in a cycle when the clock has gone on by two
         # seconds (max_sched_time), so one that comes to this end lasts hardly more than 1 to 2 s
         # (src/slurmctld/job_scheduler.c).
@@ -140,7 +134,7 @@ ALERTS: Final = (
         "15m",
         "The scheduler's main cycle takes longer than 1 s",
     ),
-    _alert(
+    Alert(
         # The check writes, syncs, renames and lists one small file: tens of milliseconds where all is well.
         "JailSlow",
         # A check that hangs is ended after 9 s, and then not begun until its process has gone: it takes no time then.
@@ -151,26 +145,26 @@ ALERTS: Final = (
         "The jail answers slowly on node {{ $labels.instance }}",
     ),
     _nearly_full(homes=False),
-    _alert(
+    Alert(
         "StateVolumeNearlyFull",
         'slurmstack_volume_free_bytes{volume="state"} / slurmstack_volume_size_bytes{volume="state"} < 0.1',
         "5m",
         "Less than a tenth of slurmctld's state volume is free",
         "critical",
     ),
-    _alert(
+    Alert(
         "CertificateNearItsEnd",
         f"slurmstack_certificate_not_after_timestamp_seconds - time() < {END_DAYS} * 86400",
         "1h",
         f"{{{{ $labels.name }}}} ends within {END_DAYS} days",
     ),
-    _alert(
+    Alert(
         "SlurmConfigurationRefused",
         "slurmstack_configuration_refused == 1",
         "5m",
         "The configuration agent refuses the new files; slurmctld goes on with the old ones",
     ),
-    _alert(
+    Alert(
         # Kubernetes waits ever longer, at last 5 minutes between two starts.
         "ContainerRestartLoop",
         # munged is an init container that stays (a native sidecar), which has a figure of its own.
@@ -179,7 +173,7 @@ ALERTS: Final = (
         "5m",
         "The container {{ $labels.container }} of {{ $labels.pod }} is started again and again",
     ),
-    _alert(
+    Alert(
         "ClaimNotBound",
         # A worker's scratch comes with its machine, and its pod is told of by others.
         'kube_persistentvolumeclaim_status_phase{phase=~"Pending|Lost",persistentvolumeclaim!~".+-scratch"} == 1',
@@ -187,7 +181,7 @@ ALERTS: Final = (
         "The claim {{ $labels.persistentvolumeclaim }} has no volume ({{ $labels.phase }})",
         "critical",
     ),
-    _alert(
+    Alert(
         # One that hangs ends at its time limit. That none was due yet is no fault.
         "BackupFailed",
         f"{_backup('spec_suspend')} == 1 or {_backup('status_active')} == 0 and on (namespace, cronjob) "
@@ -196,7 +190,7 @@ ALERTS: Final = (
         "30m",
         "The last backup that was due has failed, or none is made since a restore that was not finished",
     ),
-    _alert(
+    Alert(
         # `slurmstack backup rehearse` writes the time into the CronJob that its Jobs are made from (cli/backup).
         "BackupUnrehearsed",
         f"time() - ({_backup('status_last_successful_time', BACKUPS)} or on (namespace, cronjob) "
@@ -204,7 +198,7 @@ ALERTS: Final = (
         "1h",
         "Nobody has seen for 30 days whether a cluster starts from the backups",
     ),
-    _alert(
+    Alert(
         # The exporter writes the error and its text, and perhaps the job, into labels (err_code, err_msg, hpc_job), so
         # that each is a series of its own, which never changes. `hostname`: as it is called after 4.5.3.
         "GpuErrors",
@@ -246,27 +240,29 @@ INHIBITIONS: Final = (
 """Alertmanager's `inhibit_rules`: of what follows from something that is told itself, nobody is told."""
 
 
-def rules_file(
-    alerts: Iterable[Alert] = ALERTS, *, runbooks: str | None = None, labels: Mapping[str, str] | None = None
-) -> str:
-    """A file of rules for Prometheus, also the `spec` of a PrometheusRule: JSON, which any reader of YAML takes.
+def rule_groups(
+    alerts: Iterable[Alert], *, runbooks: str | None = None, labels: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What a file of rules for Prometheus has, and the `spec` of a PrometheusRule.
 
     `runbooks`: URL of the page of runbooks; None: nowhere but in the repository. `labels`: more for each.
     """
-
-    def annotations(alert: Alert) -> dict[str, str]:
+    rules = []
+    for alert in alerts:
         section = alert.name.lower()  # as GitHub, GitLab and Gitea make it of the heading
         url = {} if runbooks is None else {"runbook_url": f"{runbooks}#{section}"}
-        return {"summary": alert.summary, "runbook": f"{RUNBOOKS}#{section}", **url}
+        rules.append(
+            {
+                "alert": alert.name,
+                "expr": alert.expression,
+                "for": alert.wait,
+                "labels": {**(labels or {}), "severity": alert.severity},
+                "annotations": {"summary": alert.summary, "runbook": f"{RUNBOOKS}#{section}", **url},
+            }
+        )
+    return {"groups": [{"name": "slurmstack", "rules": rules}]}
 
-    rules: list[dict[str, Any]] = [
-        {
-            "alert": alert.name,
-            "expr": alert.expression,
-            "for": alert.wait,
-            "labels": {**(labels or {}), "severity": alert.severity},
-            "annotations": annotations(alert),
-        }
-        for alert in alerts
-    ]
-    return json.dumps({"groups": [{"name": "slurmstack", "rules": rules}]}, indent=2) + "\n"
+
+def rules_file(alerts: Iterable[Alert] = ALERTS, *, runbooks: str | None = None) -> str:
+    """A file of rules for Prometheus: JSON, which any reader of YAML takes."""
+    return json.dumps(rule_groups(alerts, runbooks=runbooks), indent=2) + "\n"

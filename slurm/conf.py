@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
@@ -12,15 +13,12 @@ import jinja2
 
 from config.cluster import ClusterConfig
 from config.rules.settings import named_resources
+from config.sections.scheduling import Partition, Preemption
 from config.sections.slurm import folded, merge
 from slurm import names
-from slurm.elastic import devices_of_nodes_that_are_off, elastic_files, elastic_pools, kept_up
-from slurm.gpus import has_shards
-from slurm.job_submit import script_values
+from slurm.elastic import POOLS_FILE, devices_of_nodes_that_are_off, elastic_pools, kept_up
 from slurm.monitoring import slurmctld_gives_figures
-from slurm.partitions import partition_lines
-from slurm.sizing import default_memory_per_cpu_mib, max_node_count, most_memory_mib
-from slurm.topology import topology_files, wants_tree
+from slurm.sizing import default_memory_per_cpu_mib, has_shards, max_node_count, most_memory_mib
 from slurm.users import identity_files
 
 FILES = ("slurm.conf", "cgroup.conf", "gres.conf", "plugstack.conf")
@@ -33,6 +31,12 @@ JOB_SUBMIT = "job_submit.lua"
 """Rules for every job. slurmctld looks for it beside slurm.conf, and it alone: workers do not get it."""
 
 SLURMDBD = "slurmdbd.conf"
+
+LABELS_FILE = "topology.labels"
+"""Beside Slurm's own files: the labels that name a node's switches, one a line. Where it is, the agent makes
+topology.conf: which node runs on which machine is known in the cluster only (images/controller/topology.py)."""
+
+TREE = "topology/tree"
 
 _CONFIGLESS = "enable_configless"
 """The one of SlurmctldParameters that no setting can take away: without it no worker would find its configuration."""
@@ -62,9 +66,12 @@ def render(config: ClusterConfig) -> dict[str, str]:
     }
     files = {FILES[0]: slurm_conf(config), **{name: _template(name).render(values) for name in wanted}}
     if config.job_submit.needs_script:
-        files[JOB_SUBMIT] = _template(JOB_SUBMIT).render(script_values(config, partition_lines(config)))
-    more = topology_files(config, settings_of(files[FILES[0]])) | elastic_files(config)
-    return files | more | identity_files(config)
+        files[JOB_SUBMIT] = _job_submit(config)
+    if uses_tree(settings_of(files[FILES[0]])):
+        files[LABELS_FILE] = "".join(f"{label}\n" for label in config.topology.labels)
+    if pools := elastic_pools(config):
+        files[POOLS_FILE] = "".join(f"{pool.name}\n" for pool in pools)
+    return files | identity_files(config)
 
 
 def slurm_conf(config: ClusterConfig) -> str:
@@ -167,3 +174,126 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         trim_blocks=True,
     )
+
+
+_DEFAULT_MEMORY = frozenset({"defmempercpu", "defmempernode", "defmempergpu"})
+"""Keys that say what memory a job has that asks for none; one at a time holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionLine:
+    """One `PartitionName` line of slurm.conf."""
+
+    name: str
+    node_sets: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        options = " ".join(f"{key}={value}" for key, value in self.options)
+        return f"PartitionName={self.name} Nodes={','.join(self.node_sets)} {options}"
+
+    def option(self, key: str) -> str:
+        """Value of an option, empty where it is not set. Slurm's keys do not depend on case."""
+        return next((value for name, value in self.options if name.lower() == key.lower()), "")
+
+
+def partition_lines(config: ClusterConfig) -> list[PartitionLine]:
+    """The partitions as written, or the one partition `main` with all pools if none is written.
+
+    A partition that is alone is the default one, so that `sbatch` without `--partition` always works there.
+    """
+    declared = config.partitions or {"main": Partition(pools=tuple(config.worker_nodes))}
+    return [_line(config, name, partition, alone=len(declared) == 1) for name, partition in declared.items()]
+
+
+def _line(config: ClusterConfig, name: str, partition: Partition, *, alone: bool) -> PartitionLine:
+    options = {"MaxTime": partition.max_time, "State": "UP"}
+    if partition.default or alone:
+        options["Default"] = "YES"
+    # The common one is an option of partitions and no rule at submission: a job that names several partitions gets the
+    # time of the one in which it starts.
+    default_time = partition.default_time or config.job_submit.default_time
+    if default_time is not None:
+        options["DefaultTime"] = default_time
+    options |= _default_memory(config, partition)
+    options |= _access(partition)
+    options |= _preemption(config.preemption, partition)
+    options = merge(options, partition.settings)
+    return PartitionLine(name=name, node_sets=partition.pools, options=tuple(options.items()))
+
+
+def _default_memory(config: ClusterConfig, partition: Partition) -> dict[str, str]:
+    """A job's memory if it asks for none: the share of a CPU in these pools, where it is not what all pools have.
+
+    What the stack file says of that, for the cluster or for the partition, stands alone. A job that names several
+    partitions has the memory of the one in which it starts (tests/slurm/test_memory.py).
+    """
+    if _DEFAULT_MEMORY & (folded(config.slurm.settings).keys() | folded(partition.settings).keys()):
+        return {}
+    everywhere = default_memory_per_cpu_mib(config.worker_nodes.values())
+    here = default_memory_per_cpu_mib(config.worker_nodes[name] for name in partition.pools)
+    return {"DefMemPerCPU": str(here)} if here != everywhere else {}
+
+
+def _access(partition: Partition) -> dict[str, str]:
+    """Who may run jobs in it, and how they stand against those of other partitions."""
+    values = {
+        "AllowAccounts": ",".join(partition.allow_accounts),
+        "DenyAccounts": ",".join(partition.deny_accounts),
+        "AllowGroups": ",".join(partition.allow_groups),
+        "AllowQos": ",".join(partition.allow_qos),
+        "DenyQos": ",".join(partition.deny_qos),
+        "QOS": partition.qos,
+        "PriorityTier": partition.priority_tier,
+        "PriorityJobFactor": partition.priority_job_factor,
+    }
+    given = {key: str(value) for key, value in values.items() if value not in (None, "")}
+    # In quotes what has a blank, as a directory's group may.
+    return {key: f'"{value}"' if " " in value else value for key, value in given.items()}
+
+
+def _preemption(preemption: Preemption, partition: Partition) -> dict[str, str]:
+    """Whether its jobs give way otherwise than all others do."""
+    if preemption.type != "partition":
+        return {}
+    options = {}
+    if partition.preempt_mode is not None:
+        options["PreemptMode"] = partition.preempt_mode.upper()
+    if (partition.preempt_mode or preemption.mode) == "suspend":
+        # With OverSubscribe=NO nothing in the partition is suspended (slurm.conf(5)). FORCE:1 still gives a CPU to one
+        # running job only.
+        options["OverSubscribe"] = "FORCE:1"
+    return options
+
+
+def _job_submit(config: ClusterConfig) -> str:
+    """The script of rules for every job.
+
+    Of a partition it knows whether a node may have GPUs (`some`), and whether a job without would keep others from
+    them (`every`).
+    """
+    lines, partitions = partition_lines(config), []
+    for line in lines:
+        gpus = [config.worker_nodes[pool].resources.gpus.count > 0 for pool in line.node_sets]
+        # Where every job gets whole nodes, it gets their GPUs too and need not ask.
+        whole_nodes = line.option("OverSubscribe").upper() == "EXCLUSIVE"
+        partitions.append({"name": line.name, "some": any(gpus), "every": all(gpus) and not whole_nodes})
+    return _template(JOB_SUBMIT).render(
+        rules=config.job_submit,
+        default_partition=next((line.name for line in lines if line.option("Default").upper() == "YES"), None),
+        gpu_partitions=partitions,
+        with_gpus=" or ".join(str(one["name"]) for one in partitions if one["some"]),
+        without_gpus=" or ".join(str(one["name"]) for one in partitions if not one["every"]),
+    )
+
+
+def wants_tree(config: ClusterConfig) -> bool:
+    """Whether the stack file asks for a tree, or has pools on a fabric. Without one all nodes are alike to Slurm."""
+    if config.topology.plugin is not None:
+        return config.topology.plugin == "tree"
+    return any(pool.gpu_cluster for pool in config.worker_nodes.values())
+
+
+def uses_tree(settings: Mapping[str, str]) -> bool:
+    """Whether slurm.conf with these settings, the user's own included, asks for a tree."""
+    return any(key.lower() == "topologyplugin" and value.lower() == TREE for key, value in settings.items())

@@ -7,11 +7,11 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from config.base import span_seconds
 from config.cluster import ClusterConfig
-from config.sections.gpus import dotted
+from config.sections.machines import dotted
 from config.sections.windows import Window, days_of, minutes_of
 from config.sections.workers import MAX_POOL_SIZE, Range, WorkerPool
-from config.times import span_seconds
 from slurm.sizing import node_conf
 
 POOLS_FILE: Final = "elastic.pools"
@@ -82,12 +82,6 @@ def devices_of_nodes_that_are_off(config: ClusterConfig) -> list[str]:
                     lines.append(f"NodeName={name}-[0-{MAX_POOL_SIZE - 1}] Name=gpu{typed} {files}")
                     first += count
     return lines
-
-
-def elastic_files(config: ClusterConfig) -> dict[str, str]:
-    """The file for await-nodes, where there are elastic pools."""
-    names = [pool.name for pool in elastic_pools(config)]
-    return {POOLS_FILE: "".join(f"{name}\n" for name in names)} if names else {}
 
 
 def mark(name: str, pool: WorkerPool) -> str:

@@ -39,11 +39,13 @@ def check_settings(health: Health, infiniband: Iterable[str]) -> str:
 def watch_environment(health: Health) -> Mapping[str, str]:
     """The watcher's settings (images/health/watch/program.py)."""
     machines = health.machines
+    # A drain for a check that nobody makes any more would else stay for ever.
+    draining_nothing = {*health.report_only, *health.disabled, *(() if machines.follow else (KUBERNETES,))}
     return {
         "MAX_DRAINED": str(health.max_drained),
-        "REPORT_ONLY": ",".join(sorted(_draining_nothing(health))),
-        "MEASURE_NEW": _flag(health.tests.enabled),
-        "MACHINES": _flag(machines.follow),
+        "REPORT_ONLY": ",".join(sorted(draining_nothing)),
+        "MEASURE_NEW": "yes" if health.tests.enabled else "no",
+        "MACHINES": "yes" if machines.follow else "no",
         "DRAIN_CONDITIONS": ",".join(sorted(machines.drain_conditions)),
         "REQUEUE_AFTER": "" if machines.requeue_after is None else str(machines.requeue_after),
         "RELEASE": "no" if machines.release == "none" else machines.release,
@@ -72,13 +74,3 @@ def node_test_settings(config: ClusterConfig, infiniband: Iterable[str]) -> str:
         "partition": tests.partition or "",
     }
     return json.dumps(settings, indent=2, sort_keys=True) + "\n"
-
-
-def _draining_nothing(health: Health) -> set[str]:
-    """A drain for a check that nobody makes any more would else stay for ever."""
-    unfollowed = set() if health.machines.follow else {KUBERNETES}
-    return {*health.report_only, *health.disabled} | unfollowed
-
-
-def _flag(value: bool) -> str:
-    return "yes" if value else "no"

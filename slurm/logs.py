@@ -9,7 +9,7 @@ import json
 from typing import Any, Final
 
 from config.cluster import ClusterConfig
-from config.sections.logs import Otlp
+from config.sections.monitoring import Otlp
 from slurm.names import LOG_SHIPPER
 
 CONFIG_DIR: Final = "/config/collector"

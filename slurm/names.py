@@ -1,6 +1,10 @@
-"""Names and ports that the parts of a cluster know each other by."""
+"""Names and ports that the parts of a cluster know each other by, and the releases of Slurm in their order."""
 
 from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final
 
 CONTROLLER = "controller"
 """Name of the controller's StatefulSet."""
@@ -161,3 +165,32 @@ def node_name(pool: str, ordinal: int) -> str:
 
 CONFINEMENT = "confinement"
 """Key of a node's `Extra`, which says to what its jobs are held (images/worker/slurmd.py)."""
+
+
+def content_name(stem: str, content: Any) -> str:
+    """`<stem>-<8 hex>`: another content gives another name, and so a new object beside the old one.
+
+    `content` is anything that JSON can hold; the order of keys does not matter.
+    """
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return f"{stem}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
+
+
+RELEASES: Final = ("23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
+"""From the oldest that can become one of ours. A major release is a month; what follows it only mends."""
+
+WINDOW: Final = 3
+"""Major releases that slurmdbd and slurmctld read back: states, tables and messages of older ones they refuse."""
+
+
+def obstacle(old: str, new: str) -> str | None:
+    """Why a cluster of the release `old` cannot become one of `new`, in words that follow `24.11 to 26.05`; or None."""
+    before, after = RELEASES.index(old), RELEASES.index(new)
+    if after == before:
+        return "is no upgrade: that release runs already"
+    if after < before:
+        return "goes back: slurmdbd and slurmctld never read what a newer one has left"
+    if after - before > WINDOW:
+        between = RELEASES[before + WINDOW]
+        return f"is more than {WINDOW} releases: go by way of {between}"
+    return None

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from config.cluster import ClusterConfig
-from config.sections.logs import Logs
-from config.sections.network_policies import INTERNET, Egress
+from config.sections.monitoring import Logs
+from config.sections.services import INTERNET, Egress
 from slurm.health import WATCH
 from slurm.monitoring import slurmctld_gives_figures
 from slurm.names import (

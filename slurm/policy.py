@@ -6,9 +6,9 @@ A JSON object. Limits that are not set are left out, so that the document of som
 - `prune`: whether what was made by hand goes.
 - `accounts`: by name, parents before their children. `parent`, `description`, `organization` and what an association
   has.
-- `qos`: by name; the fields of `config.sections.policy.Qos`.
+- `qos`: by name; the fields of `config.sections.accounting.Qos`.
 - `users`: by name. `default_account`, `admin_level` and `associations`: account -> fields of
-  `config.sections.policy.Association`.
+  `config.sections.accounting.Association`.
 - `reservations`: by name. `start` in seconds since 1970, `duration` in seconds, and the other fields of
   `config.sections.scheduling.Reservation`.
 
@@ -22,12 +22,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from config.base import seconds
 from config.cluster import ClusterConfig
-from config.rules.reservations import FOREVER
-from config.sections.policy import Account, Association, Qos
+from config.rules.jobs import FOREVER
+from config.sections.accounting import Account, Association, Qos
 from config.sections.scheduling import Reservation
 from config.sections.users import User
-from config.times import seconds
 from slurm.conf import effective_settings, enforcement
 from slurm.names import ACCOUNTING_HOST, CONTROLLER_HOST, SLURMCTLD_PORT, SLURMDBD_PORT
 
@@ -67,32 +67,21 @@ def environment(config: ClusterConfig) -> dict[str, str]:
 def policy(config: ClusterConfig) -> dict[str, Any]:
     """The document as plain values."""
     declared = config.accounts or {DEFAULT_ACCOUNT: Account(description="everybody")}
-    testers = _testers(config)
-    declared = {name: Account(description="tests of nodes") for name in testers if name not in declared} | declared
+    users = {name: _user(config.users[name], everybody=not config.accounts) for name in sorted(config.users)}
+    users = {name: entry for name, entry in users.items() if entry["associations"]}
+    tests = config.health.tests
+    if config.health.enabled and tests.enabled:  # `slurm`, who submits them, may be nobody without an account
+        declared = {tests.account: Account(description="tests of nodes")} | declared
+        own = {"default_account": tests.account, "admin_level": "none", "associations": {tests.account: {}}}
+        users[SLURM_USER] = own
     return {
         "version": VERSION,
         "prune": config.accounting.prune,
         "accounts": {name: _account(name, declared, config) for name in parents_first(declared)},
         "qos": {name: _qos(name, config.qos[name]) for name in sorted(config.qos)},
-        "users": {
-            name: entry
-            for name in sorted(config.users)
-            if (entry := _user(config.users[name], everybody=not config.accounts))["associations"]
-        }
-        | _tester(testers),
+        "users": users,
         "reservations": {name: _reservation(config.reservations[name]) for name in sorted(config.reservations)},
     }
-
-
-def _testers(config: ClusterConfig) -> list[str]:
-    """The account of the tests of nodes, where there are any: `slurm`, who submits them, may be nobody without one."""
-    tests = config.health.tests
-    return [tests.account] if config.health.enabled and tests.enabled else []
-
-
-def _tester(accounts: list[str]) -> dict[str, Any]:
-    own = {"default_account": "".join(accounts), "admin_level": "none", "associations": {name: {} for name in accounts}}
-    return {SLURM_USER: own} if accounts else {}
 
 
 def parents_first(accounts: Mapping[str, Account]) -> list[str]:

@@ -1,19 +1,21 @@
 """What Prometheus and Alertmanager are told: what to read, which rules hold, and where alerts go.
 
-JSON, which any reader of YAML takes.
+For our own in JSON, which any reader of YAML takes; for an existing Prometheus as objects of its operator's API.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
-from slurm.alerts import GROUP_BY, INHIBITIONS, alerts_of, rules_file
-from slurm.dashboards.boards import machine_figures
-from slurm.monitoring import PATHS, slurmctld_gives_figures
+from slurm.alerts import ALERTS, GROUP_BY, INHIBITIONS, alerts_of, rule_groups, rules_file
+from slurm.dashboards.boards import figures, machine_figures
+from slurm.monitoring import PATHS, of_cluster, slurmctld_gives_figures
 from slurm.names import (
     ALERTMANAGER_PORT,
     CONTROLLER_HOST,
@@ -43,17 +45,10 @@ READ_EVERY: Final = "30s"
 _JUDGE_EVERY: Final = "15s"
 """Between two evaluations of the rules: so much later than the figures an alert begins, and is over."""
 
-MOST_SAMPLES: Final = 200_000
-MOST_BYTES: Final = "64MB"
 LONGEST_VALUE: Final = 300
+_BOUNDS: Final = {"sample_limit": 200_000, "body_size_limit": "64MB", "label_value_length_limit": LONGEST_VALUE}
 """Of one reading, which counts as failed beyond them. Users write names into figures (accounts), and Prometheus' memory
 and volume are for all. A thousand nodes and as many groups are 60,000 samples."""
-
-_BOUNDS: Final = {
-    "sample_limit": MOST_SAMPLES,
-    "body_size_limit": MOST_BYTES,
-    "label_value_length_limit": LONGEST_VALUE,
-}
 
 READS_EXPORTER: Final = "slurmstack-exporter"
 READS_JOBS: Final = "slurmstack-jobs"
@@ -61,11 +56,6 @@ READS_SLURMCTLD: Final = "slurmctld"
 _READS_MACHINES: Final = "slurmstack-machines"
 _READS_OBJECTS: Final = "slurmstack-kubernetes"
 """Names of what is read, in the label `job`, by which alerts know it."""
-
-_CPU_TIMES: Final = "node_cpu_seconds_total"
-
-_SHARE: Final = 0.8
-"""Of the volume for what is kept. The rest: what is being compacted, and Alertmanager's silences."""
 
 
 def prometheus_files(config: ClusterConfig) -> dict[str, str]:
@@ -95,8 +85,11 @@ def alertmanager_file() -> str:
 
 
 def keeps(config: ClusterConfig) -> dict[str, str]:
-    """How long Prometheus keeps what it has read, and how much at most: a full volume would end all."""
-    size = int(parse_bytes(config.monitoring.storage) * _SHARE) // 10**6
+    """How long Prometheus keeps what it has read, and how much at most: a full volume would end all.
+
+    The rest is for what is being compacted, and for Alertmanager's silences.
+    """
+    size = int(parse_bytes(config.monitoring.storage) * 0.8) // 10**6
     return {"time": f"{config.monitoring.retention}d", "size": f"{size}MB"}
 
 
@@ -145,7 +138,7 @@ def _machines() -> dict[str, Any]:
     What no dashboard shows is not kept: of the times of each CPU, eight kinds, they show one.
     """
     found = {"names": [NODE_EXPORTER], "type": "A", "port": NODE_EXPORTER_PORT}
-    shown = [f"{name};{'idle' if name == _CPU_TIMES else ''}" for name in machine_figures()]
+    shown = [f"{name};{'idle' if name == 'node_cpu_seconds_total' else ''}" for name in machine_figures()]
     kept = {"source_labels": ["__name__", "mode"], "regex": "|".join(shown), "action": "keep"}
     return {"dns_sd_configs": [found], "metric_relabel_configs": [kept]}
 
@@ -162,3 +155,72 @@ def _slurmctld() -> dict[str, Any]:
 
 def _text(content: Any) -> str:
     return json.dumps(content, indent=2) + "\n"
+
+
+API: Final = "monitoring.coreos.com/v1"
+
+Spec = Mapping[str, Any]
+
+_OPERATOR_BOUNDS: Final = dict(
+    zip(("sampleLimit", "bodySizeLimit", "labelValueLengthLimit"), _BOUNDS.values(), strict=True)
+)
+
+
+def exporter_monitor(config: ClusterConfig, labels: Mapping[str, str]) -> Spec:
+    """ServiceMonitor of the exporter. `labels`: of its Service."""
+    return _monitor("endpoints", labels, [_endpoint(config, "metrics", READS_EXPORTER)])
+
+
+def jobs_monitor(config: ClusterConfig, labels: Mapping[str, str]) -> Spec:
+    """PodMonitor of the workers. `instance` is the node's name and the port, as jobstats and people look for it."""
+    named = _constant("instance", f"$1:{JOB_METRICS_PORT}") | {"sourceLabels": ["__meta_kubernetes_pod_name"]}
+    return _monitor("podMetricsEndpoints", labels, [_endpoint(config, "job-metrics", READS_JOBS, named)])
+
+
+def slurmctld_monitor(config: ClusterConfig, labels: Mapping[str, str]) -> Spec:
+    """ServiceMonitor of slurmctld, where it gives figures itself: several paths, which `instance` tells apart."""
+    address = f"{CONTROLLER_HOST}:{SLURMCTLD_PORT}"
+    named = {path: _constant("instance", f"{address}{path}") for path in PATHS}
+    endpoints = [
+        {"path": path, **_endpoint(config, "slurmctld", READS_SLURMCTLD, instance)} for path, instance in named.items()
+    ]
+    # slurmctld says no version of the format; the operator tells only a Prometheus that knows this (3 and later).
+    return {**_monitor("endpoints", labels, endpoints), "fallbackScrapeProtocol": "PrometheusText0.0.4"}
+
+
+def rules(config: ClusterConfig) -> Spec:
+    """PrometheusRule with all alerts, each for this cluster's figures alone, and saying whose it is.
+
+    Sums and counts have lost these labels, by which Alertmanager knows what follows from what.
+    """
+    own = [replace(alert, expression=of_cluster(alert.expression, config)) for alert in alerts_of(config)]
+    labels = {"cluster": config.slurm.cluster_name, "namespace": config.cluster.namespace}
+    return rule_groups(own, runbooks=config.monitoring.runbooks, labels=labels)
+
+
+def _monitor(key: str, labels: Mapping[str, str], endpoints: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"selector": {"matchLabels": dict(labels)}, key: endpoints, **_OPERATOR_BOUNDS}
+
+
+def _endpoint(config: ClusterConfig, port: str, job: str, *relabelings: dict[str, Any]) -> dict[str, Any]:
+    """`cluster`: Slurm's name of it, by which jobstats asks. `job`: as in a Prometheus of the cluster's own."""
+    named = [_constant("cluster", config.slurm.cluster_name), _constant("job", job)]
+    return {"port": port, "interval": READ_EVERY, "relabelings": [*relabelings, *named]}
+
+
+def _constant(label: str, value: str) -> dict[str, Any]:
+    return {"targetLabel": label, "replacement": value}
+
+
+RESOURCES: Final = {
+    **dict.fromkeys(("pods", "persistentvolumeclaims"), ""),
+    **dict.fromkeys(("statefulsets", "deployments", "daemonsets"), "apps"),
+    "cronjobs": "batch",
+}
+"""What kube-state-metrics lists and watches, with the API group of each."""
+
+
+def kube_figures() -> tuple[str, ...]:
+    """What dashboards and alerts ask it for. It makes no others: of each pod it knows some sixty."""
+    shown = {name for name in figures() if name.startswith("kube_")}
+    return tuple(sorted(shown.union(*(re.findall(r"\bkube_\w+", alert.expression) for alert in ALERTS))))

@@ -23,7 +23,7 @@ def accounts(users: Mapping[str, User], *, extra_keys: Sequence[str]) -> dict[st
     return {
         name: {
             "uid": user.uid,
-            "gid": own_gid(user),
+            "gid": user.own_gid,
             "groups": list(user.groups),
             "shell": user.shell,
             "ssh_authorized_keys": list(dict.fromkeys((*user.ssh_authorized_keys, *extra_keys))),
@@ -38,11 +38,6 @@ def group_numbers(groups: Mapping[str, Group]) -> dict[str, dict[str, object]]:
     return {name: {"gid": group.gid} for name, group in groups.items()}
 
 
-def own_gid(user: User) -> int:
-    """Number of the user's first group."""
-    return user.uid if user.gid is None else user.gid
-
-
 def identity_files(config: ClusterConfig) -> dict[str, str]:
     """`passwd` and `group` with the declared users and groups: slurmctld, slurmdbd and slurmrestd know these.
 
@@ -54,7 +49,7 @@ def identity_files(config: ClusterConfig) -> dict[str, str]:
 
 def _passwd(users: Mapping[str, User]) -> str:
     return "".join(
-        f"{name}:x:{user.uid}:{own_gid(user)}::/home/{name}:{user.shell}\n" for name, user in sorted(users.items())
+        f"{name}:x:{user.uid}:{user.own_gid}::/home/{name}:{user.shell}\n" for name, user in sorted(users.items())
     )
 
 
@@ -66,8 +61,8 @@ def _group(users: Mapping[str, User], groups: Mapping[str, Group]) -> str:
         for name, group in groups.items()
     }
     for name, user in users.items():
-        if own_gid(user) not in declared:
-            lines[name] = (own_gid(user), [])
+        if user.own_gid not in declared:
+            lines[name] = (user.own_gid, [])
     return "".join(f"{name}:x:{gid}:{','.join(members)}\n" for name, (gid, members) in sorted(lines.items()))
 
 

@@ -8,8 +8,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from slurm.dashboards.boards import BOARDS
-from slurm.dashboards.panels import RATE, Query
+from slurm.dashboards.boards import BOARDS, RATE, Query
 
 _SERIES = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)")
 

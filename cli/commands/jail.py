@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from cli.jail import roots
 from cli.jail.pods import FIRST
 from cli.kubectl.client import Kubectl
 from cli.stack import Stack, open_stack
-from config.sections.jail import ROOT_NAME
+from config.sections.storage import ROOT_NAME
 from local.report import PlainReport
 
 app = typer.Typer()
@@ -50,7 +51,7 @@ def _named(name: str) -> str:
     """An empty name for the first root. Raises Failure."""
     if name == FIRST:
         return ""
-    if not ROOT_NAME.fullmatch(name):
+    if not re.fullmatch(ROOT_NAME, name):
         raise Failure(f"{name!r} is no name of a root; `slurmstack jail list` shows them", code=USAGE)
     return name
 

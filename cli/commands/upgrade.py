@@ -19,7 +19,7 @@ from cli.stack import open_stack
 from config import load_config
 from config.sections.slurm import Slurm
 from local.report import PlainReport
-from slurm.releases import obstacle
+from slurm.names import obstacle
 
 app = typer.Typer()
 

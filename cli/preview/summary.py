@@ -10,10 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from cli.change.effects import Effect
-from config.cluster import ClusterConfig
+from config.cluster import ClusterConfig, data_volumes
 from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import needs
-from config.volumes import data_volumes
 
 
 @dataclass(frozen=True, kw_only=True)

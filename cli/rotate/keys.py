@@ -19,7 +19,7 @@ from cli.change.owner import ROTATING
 from cli.errors import Failure, Refused
 from cli.kubectl.client import FIELD_MANAGER, Kubectl
 from components.secrets import DATABASE_PASSWORD_BYTES, JWT_KEY_BYTES, MUNGE_KEY_BYTES
-from slurm.hostkeys import SEED_BYTES, ed25519_private_key_pem
+from slurm.certificates import SEED_BYTES, ed25519_private_key_pem
 from slurm.names import GENERATED
 
 

@@ -15,7 +15,7 @@ from config.cluster import ClusterConfig
 from images.common.mariadbd import PROBE, SOCKET, probe_options, statements
 from images.common.secret_files import HOST_KEY
 from local.report import Report
-from slurm.hostkeys import ed25519_public_key
+from slurm.certificates import ed25519_public_key
 
 _MUNGED_COPY = "/run/munged/munge.key"
 """What a munged has read at its start."""

@@ -12,7 +12,7 @@ import pulumi_kubernetes as k8s
 from components.clouds.base import CloudResources
 from config.cluster import ClusterConfig
 from config.sections.services import ImageRole, Images
-from config.sections.sssd import Sssd
+from config.sections.users import Sssd
 from slurm.images import DEFAULT_REGISTRY, image_reference
 from slurm.names import NODES_SERVICE, RELEASE_ANNOTATION
 

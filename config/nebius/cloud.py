@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
-from config.base import Quantity, Section, check_dns_label
+from config.base import Quantity, Section
+from config.names import Cidr, dns_label
 from config.sections.machines import BootDisk
-from config.sections.services import Cidr
 from config.sections.users import SshPublicKey
 
 Role = Literal["system", "controller", "login"]
 """Kinds of machines besides the worker pools: `system` is for short jobs of ours and for the cluster's own pods."""
-
-
-def _cloud_name(name: str) -> str:
-    return check_dns_label(name, longest=32)
 
 
 class SystemNodes(Section):
@@ -34,11 +30,9 @@ class SystemNodes(Section):
     max_size: int = Field(default=3, ge=1, le=100, strict=True)
     """Machines at most."""
 
-    @model_validator(mode="after")
-    def _in_order(self) -> SystemNodes:
-        if self.min_size > self.max_size:
-            raise ValueError(f"min_size {self.min_size} is more than max_size {self.max_size}")
-        return self
+    def _problem(self) -> str | None:
+        above = self.min_size > self.max_size
+        return f"min_size {self.min_size} is more than max_size {self.max_size}" if above else None
 
 
 class Kubernetes(Section):
@@ -46,22 +40,16 @@ class Kubernetes(Section):
 
     version: str = Field(default="1.36", pattern=r"^1\.[0-9]{2}$")
     """Kubernetes version. It can go up by one minor version at a time."""
-
     node_version: str | None = Field(default=None, pattern=r"^1\.[0-9]{2}(-nebius-node\.[1-9][0-9]*)?$")
     """Version of the machines' system, for example `1.36-nebius-node.75`. Default: the newest of `version`."""
-
     control_plane_size: Literal[1, 3] = 3
     """etcd members. 3 survive the loss of one."""
-
     public_endpoint: bool = Field(default=True, strict=True)
     """Whether the API can be reached from outside the subnet."""
-
     allowed_cidrs: tuple[Cidr, ...] = Field(default=(), max_length=100)
     """Address ranges that may reach the public endpoint. None: everybody who has credentials."""
-
     audit_logs: bool = Field(default=False, strict=True)
     """Whether the service keeps the API's audit log."""
-
     service_cidr: Cidr | None = None
     """Range of Service addresses, /12 to /28. It can never change. Default: the service's."""
 
@@ -71,7 +59,6 @@ class Backups(Section):
 
     enabled: bool = Field(default=False, strict=True)
     """Whether bucket, service account and key are made."""
-
     bucket: str | None = Field(default=None, pattern=r"^[a-z0-9]([a-z0-9.-]{1,61}[a-z0-9])$")
     """Name of the bucket, unique in the region. Default: `<name>-backups-<project>`."""
 
@@ -87,16 +74,12 @@ class Quotas(Section):
 
     gpus: dict[str, Count] = Field(default_factory=dict)
     """GPUs by platform, for example `gpu-h100-sxm: 64`. Those of pools with reservation policy STRICT do not count."""
-
     nodes: Count | None = None
     """Virtual machines."""
-
     vcpus: Count | None = None
     """Virtual CPUs of machines without GPUs."""
-
     filesystem_size: Quantity | None = None
     """Capacity of shared file systems that the stack makes, in all."""
-
     disk_size: Quantity | None = None
     """Capacity of boot disks, in all."""
 
@@ -113,56 +96,40 @@ class NebiusCloud(Section):
 
     kind: Literal["nebius"] = "nebius"
     """`nebius`: everything below Slurm is made in one project of the Nebius cloud."""
-
     project_id: str = Field(pattern=r"^project-[a-z0-9-]+$", max_length=63)
     """Project that holds everything."""
-
     region: str = Field(max_length=32)
     """Region of the project, for example `eu-north1`."""
-
     subnet_id: str | None = Field(default=None, pattern=r"^vpcsubnet-[a-z0-9-]+$")
     """Subnet for machines, pods and addresses. Default: a network and a subnet of our own."""
-
-    name: Annotated[str, AfterValidator(_cloud_name)] | None = None
+    name: Annotated[str, dns_label(longest=32)] | None = None
     """Prefix of all names in the cloud. Default: the cluster's namespace."""
-
     kubernetes: Kubernetes = Field(default_factory=Kubernetes)
     """The managed Kubernetes cluster."""
-
     system_nodes: SystemNodes = Field(default_factory=lambda: SystemNodes(min_size=1, max_size=3))
     """Machines for Kubernetes' own pods and for jobs of ours that prepare the cluster."""
-
     controller_nodes: SystemNodes = Field(
         default_factory=lambda: SystemNodes(preset="8vcpu-32gb", min_size=1, max_size=1)
     )
     """Machines for slurmctld and what belongs to it."""
-
     login_nodes: SystemNodes = Field(default_factory=lambda: SystemNodes(min_size=0, max_size=10))
     """Machines for login nodes."""
-
     gpu_stack: Literal["preinstalled", "operators"] = "preinstalled"
     """`preinstalled`: machine images with GPU and network drivers. `operators`: NVIDIA's GPU and network operators as
     Helm releases."""
-
     rdma_resource: str = Field(default="rdma/ib", pattern=r"^[a-z0-9.-]+/[A-Za-z0-9_.-]+$")
     """Kubernetes resource through which a pod gets the machine's InfiniBand devices."""
-
     credentials: Literal["cli", "sdk"] = "cli"
     """How kubectl and Pulumi get a token each time: `cli` runs the vendor's `nebius` command, `sdk` runs
     `slurmstack kube-token`, which needs only the Python SDK."""
-
     ssh_keys: tuple[SshPublicKey, ...] = ()
     """SSH public keys of administrators of the machines themselves (user `admin`). Default: nobody can log in there."""
-
     backups: Backups = Field(default_factory=Backups)
     """Bucket for backups."""
-
     quotas: Quotas = Field(default_factory=Quotas)
     """Limits of the project, for checks without the service. Default: none are known."""
-
     cluster_domain: Literal["cluster.local"] = "cluster.local"
     """DNS domain of the Kubernetes cluster; the service has no other."""
-
     allow_replacement: bool = Field(default=False, strict=True)
     """Whether a change that makes the Kubernetes cluster or a file system anew is allowed. For that one change only."""
 

@@ -13,10 +13,9 @@ from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud, Role
 from config.nebius.platforms import Preset, nebius_catalogue
 from config.sections.accounting import Accounting, Database
-from config.sections.jail import Jail
 from config.sections.machines import CountOrPercent
 from config.sections.services import Controller
-from config.sections.storage import Filesystem, Homes, Mount
+from config.sections.storage import Filesystem, Homes, Jail, Mount
 from config.sections.workers import WorkerPool
 
 ROLE_MAX_PODS = 110
@@ -65,8 +64,8 @@ class NodeNeed:
 
     @property
     def addresses(self) -> int:
-        """Addresses that one machine takes of the subnet for its pods."""
-        return pod_addresses(self.max_pods)
+        """Addresses of one machine's pod range: twice its pods, rounded up to a power of two (110 pods: a /24)."""
+        return 1 << (2 * self.max_pods - 1).bit_length()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +111,6 @@ class Needs:
     """Disks that Kubernetes makes for volumes: GiB by kind of disk, in all."""
     fabrics: Mapping[str, tuple[str, ...]]
     """New GPU clusters: platforms of the pools, by InfiniBand fabric."""
-    gpu_clusters: Mapping[str, tuple[str, ...]]
-    """Existing GPU clusters: platforms of the pools, by id."""
     load_balancers: int = 0
     """Addresses for Services."""
     public_addresses: int = 0
@@ -125,16 +122,6 @@ class Needs:
         return sum(node.count for node in self.nodes)
 
     @property
-    def gpus(self) -> Mapping[str, int]:
-        """GPUs by platform; platforms without any are left out."""
-        return _sums((node.platform, node.count * node.size.gpus) for node in self.nodes)
-
-    @property
-    def vcpus(self) -> int:
-        """Virtual CPUs of all machines."""
-        return sum(node.count * node.size.vcpus for node in self.nodes)
-
-    @property
     def filesystem_gib(self) -> Mapping[str, int]:
         """GiB of new file systems by kind; existing ones take nothing more."""
         return _sums((item.type, item.size_gib) for item in self.filesystems if item.existing_id is None)
@@ -143,15 +130,18 @@ class Needs:
 def needs(config: ClusterConfig) -> Needs:
     """What the stack takes of its cloud. Nothing, where the cluster is already there."""
     if not isinstance(config.cloud, NebiusCloud):
-        return Needs(volume_gib={}, fabrics={}, gpu_clusters={})
-    pools = config.worker_nodes
+        return Needs(volume_gib={}, fabrics={})
+    fabrics: dict[str, list[str]] = {}
+    for pool in config.worker_nodes.values():
+        fabric = pool.gpu_cluster and pool.gpu_cluster.infiniband_fabric
+        if fabric and pool.platform not in fabrics.setdefault(fabric, []):
+            fabrics[fabric].append(str(pool.platform))
     balanced = config.login.service_type == "LoadBalancer"
     return Needs(
-        nodes=tuple(node_needs(config.cloud, pools, config.login.size, config.controller.replicas)),
+        nodes=tuple(node_needs(config.cloud, config.worker_nodes, config.login.size, config.controller.replicas)),
         filesystems=tuple(filesystems_of(config)),
         volume_gib=_sums((STATE_DISK_TYPE, gibibytes(size)) for size in _disks(config)),
-        fabrics=_platforms_by(pools, "infiniband_fabric"),
-        gpu_clusters=_platforms_by(pools, "id"),
+        fabrics={fabric: tuple(platforms) for fabric, platforms in fabrics.items()},
         load_balancers=int(balanced),
         public_addresses=int(balanced and not is_internal(config.login.annotations)),
     )
@@ -160,11 +150,6 @@ def needs(config: ClusterConfig) -> Needs:
 def is_internal(annotations: Mapping[str, str]) -> bool:
     """Whether a Service with these annotations can be reached from the network only."""
     return annotations.get(_TYPE_ANNOTATION) == "internal"
-
-
-def pod_addresses(max_pods: int) -> int:
-    """Addresses of one machine's pod range: twice its pods, rounded up to a power of two (110 pods: a /24)."""
-    return 1 << (2 * max_pods - 1).bit_length()
 
 
 def node_needs(
@@ -258,17 +243,6 @@ def _disks(config: ClusterConfig) -> Iterator[str]:
             yield volume.storage
     if config.monitoring.install and config.monitoring.storage_class is None:
         yield config.monitoring.storage
-
-
-def _platforms_by(
-    pools: Mapping[str, WorkerPool], field: Literal["infiniband_fabric", "id"]
-) -> dict[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
-    for pool in pools.values():
-        key = getattr(pool.gpu_cluster, field, None)
-        if key is not None and pool.platform not in found.setdefault(key, []):
-            found[key].append(str(pool.platform))
-    return {key: tuple(platforms) for key, platforms in found.items()}
 
 
 def _machines(amount: CountOrPercent, *, of: int) -> int:

@@ -33,6 +33,11 @@ class Platform:
     regions: tuple[str, ...]
     presets: Mapping[str, Preset]
 
+    @property
+    def has_gpus(self) -> bool:
+        """Whether some of its machines have GPUs."""
+        return any(preset.gpus for preset in self.presets.values())
+
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
@@ -101,3 +106,29 @@ def worker_resources(preset: Preset) -> dict[str, Any]:
         "memory": f"{max(1, int(preset.memory_gib * 0.95 - 2))}Gi",
         "gpus": preset.gpus,
     }
+
+
+def with_resources(sections: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The sections with `resources` of each pool computed from its preset, where the cloud makes the machines.
+
+    What the pool itself says in `resources` wins, key by key. An unknown platform or preset is left alone here; the
+    check of the whole names it.
+    """
+    cloud, pools = sections.get("cloud"), sections.get("worker_nodes")
+    if not (isinstance(cloud, Mapping) and cloud.get("kind") == "nebius" and isinstance(pools, Mapping)):
+        return sections
+    return {**sections, "worker_nodes": {name: _filled(pool) for name, pool in pools.items()}}
+
+
+def _filled(pool: Any) -> Any:
+    if not isinstance(pool, Mapping):
+        return pool
+    preset = nebius_catalogue().preset(str(pool.get("platform")), str(pool.get("preset")))
+    written = pool.get("resources", {})
+    if not isinstance(written, Mapping):
+        return pool
+    # A placeholder keeps the one message about the platform from being joined by others about resources.
+    computed = worker_resources(preset) if preset else {"cpus": 4096, "memory": "1Pi", "gpus": 0}
+    gpus = written.get("gpus")
+    counted = {"gpus": {"count": computed["gpus"], **gpus}} if isinstance(gpus, Mapping) else {}
+    return {**pool, "resources": {**computed, **written, **counted}}

@@ -1,195 +1,203 @@
-"""What must hold for accounting, the REST API, images and the rules at submission."""
+"""What must hold for services and volumes: accounting, REST API, monitoring, images, mounts, two controllers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
 
 from config.base import parse_bytes
-from config.errors import Problem, unknown_name
-from config.rules.settings import has_gpus, has_shards, named_resources, slurmdbd_setting_problems
-from config.rules.stack_file import Sections
+from config.cluster import Sections
+from config.errors import Found
+from config.nebius.cloud import NebiusCloud
+from config.rules.settings import slurmdbd_settings
 from config.sections.accounting import Accounting
 from config.sections.cloud import Cloud
-from config.sections.dashboard import Dashboard
-from config.sections.jail import Jail
 from config.sections.monitoring import Monitoring
-from config.sections.network_policies import NetworkPolicies
-from config.sections.rest import Rest
-from config.sections.scheduling import JobSubmit
-from config.sections.services import CUDA_VERSIONS, LEAST_WITH_CUDA, NO_CUDA, Cluster, Images
-from config.sections.slurm import Slurm
-from config.times import longer
+from config.sections.scheduling import Partition, Preemption
+from config.sections.services import (
+    CUDA_VERSIONS,
+    LEAST_WITH_CUDA,
+    NO_CUDA,
+    Cluster,
+    Controller,
+    Dashboard,
+    Images,
+    Login,
+    NetworkPolicies,
+    Rest,
+)
+from config.sections.slurm import Slurm, folded
+from config.sections.storage import Jail, Mount
 
 _PROMETHEUS = "prometheus"
+_QUEUE = "enable_rpc_queue"
+_NO_POLICIES = "has no effect: only network policies could enforce it, and network_policies.enabled is false"
 
-_OFF = "needs accounting, and accounting.enabled is false; set it to true, or remove this"
+
+def login(login: Login) -> Found:
+    """Ranges that nothing would hold to."""
+    if login.source_ranges and login.service_type != "LoadBalancer":
+        yield "login.source_ranges", "is only for service_type LoadBalancer"
 
 
-def accounting_problems(sections: Sections) -> Iterator[Problem]:
+def accounting(
+    sections: Sections, accounting: Accounting, partitions: Mapping[str, Partition], preemption: Preemption | None
+) -> Found:
     """Policy without accounting, accounting without policy."""
-    accounting: Accounting | None = sections.get("accounting")
-    if accounting is None:
-        return
     if not accounting.enabled:
-        yield from _without_accounting(sections)
+        yield from _without_accounting(sections, preemption)
     elif accounting.enforce is not None:
-        yield from _enforcement(accounting, sections)
-    yield from slurmdbd_setting_problems(accounting)
+        yield from _enforcement(set(accounting.enforce), sections.names("accounts"), partitions)
+    yield from slurmdbd_settings(accounting)
 
 
-def _without_accounting(sections: Sections) -> Iterator[Problem]:
+def _without_accounting(sections: Sections, preemption: Preemption | None) -> Found:
     """Limits and access that nothing would hold to."""
+    off = "needs accounting, and accounting.enabled is false; set it to true, or remove this"
     for section in ("accounts", "qos", "reservations"):
         if sections.names(section):
-            yield Problem(section, _OFF)
+            yield section, off
     for section, fields in (
         ("users", ("accounts", "default_account")),
         ("partitions", ("allow_accounts", "deny_accounts", "allow_qos", "deny_qos", "qos")),
     ):
         for name, one in sections.get(section).items():
-            yield from (Problem(f"{section}.{name}.{field}", _OFF) for field in fields if getattr(one, field))
-    preemption = sections.get("preemption")
+            yield from ((f"{section}.{name}.{field}", off) for field in fields if getattr(one, field))
     if preemption is not None and preemption.type == "qos":
-        yield Problem("preemption.type", f"qos {_OFF}")
+        yield "preemption.type", f"qos {off}"
 
 
-def _enforcement(accounting: Accounting, sections: Sections) -> Iterator[Problem]:
+def _enforcement(wanted: set[str], accounts: list[str], partitions: Mapping[str, Partition]) -> Found:
     """slurm.conf(5): limits, qos and safe bring associations with them, and safe brings limits."""
-    wanted = set(accounting.enforce or ())
-    where = "accounting.enforce"
     needs = sorted(wanted & {"associations", "limits", "qos", "safe", "wckeys"})
-    if needs and not sections.names("accounts"):
+    if needs and not accounts:
         message = (
             f"has {', '.join(needs)}, but no accounts are declared, so that nobody could run a job; declare them in "
             f"slurmstack:accounts, or leave enforce out"
         )
-        yield Problem(where, message)
+        yield "accounting.enforce", message
     if not needs:
-        for name, partition in sections.get("partitions").items():
+        for name, partition in partitions.items():
             for field in ("allow_accounts", "deny_accounts"):
                 if getattr(partition, field):
-                    message = f"has no effect, as {where} lacks associations; add it there, or remove this"
-                    yield Problem(f"partitions.{name}.{field}", message)
+                    message = "has no effect, as accounting.enforce lacks associations; add it there, or remove this"
+                    yield f"partitions.{name}.{field}", message
 
 
-def submit_problems(sections: Sections) -> Iterator[Problem]:
-    """Default times that are longer than the longest, and a rule that refuses everything."""
-    rules: JobSubmit = sections.get("job_submit") or JobSubmit()
-    for name, partition in sections.get("partitions").items():
-        default = partition.default_time or rules.default_time
-        if default is not None and longer(default, partition.max_time):
-            where = f"partitions.{name}.default_time" if partition.default_time else "job_submit.default_time"
-            message = f"{default} is longer than the max_time of the partition {name!r}, {partition.max_time}; take "
-            yield Problem(where, message + f"less, or set partitions.{name}.default_time")
-    if rules.require_account and not sections.names("accounts"):
-        message = "is set, but no accounts are declared that a job could name; declare them in slurmstack:accounts"
-        yield Problem("job_submit.require_account", message)
-
-
-def rest_problems(sections: Sections) -> Iterator[Problem]:
+def rest(rest: Rest, accounting: Accounting | None, network_policies: NetworkPolicies | None) -> Found:
     """What the API needs, and ranges that nothing would hold to."""
-    rest: Rest | None = sections.get("rest")
-    if rest is None:
-        return
-    accounting: Accounting | None = sections.get("accounting")
     if rest.enabled and accounting is not None and not accounting.enabled:
         # Measured with 24.11.5 and 26.05.5: the thread waits for itself in assoc_mgr_get_admin_level_locked.
         message = (
-            "needs accounting.enabled: without accounting, Slurm stops for good when somebody cancels another's job"
+            "needs accounting.enabled: without accounting, Slurm stops for good when somebody cancels another's job "
+            "through the API"
         )
-        yield Problem("rest.enabled", f"{message} through the API")
-    policies: NetworkPolicies | None = sections.get("network_policies")
-    if rest.source_ranges and rest.service_type != "LoadBalancer" and policies is not None and not policies.enabled:
-        message = "has no effect: only network policies could enforce it, and network_policies.enabled is false"
-        yield Problem("rest.source_ranges", message)
+        yield "rest.enabled", message
+    unheld = network_policies is not None and not network_policies.enabled
+    if rest.source_ranges and rest.service_type != "LoadBalancer" and unheld:
+        yield "rest.source_ranges", _NO_POLICIES
 
 
-def dashboard_problems(sections: Sections) -> Iterator[Problem]:
+def dashboard(dashboard: Dashboard, rest: Rest) -> Found:
     """The page has neither a certificate nor an address of its own."""
-    dashboard: Dashboard | None = sections.get("dashboard")
-    rest: Rest | None = sections.get("rest")
-    if dashboard is not None and dashboard.enabled and rest is not None and not rest.enabled:
+    if dashboard.enabled and not rest.enabled:
         message = (
             "needs the REST API, behind whose TLS it is, and rest.enabled is false; set it to true, or remove this"
         )
-        yield Problem("dashboard.enabled", message)
+        yield "dashboard.enabled", message
 
 
-def monitoring_problems(sections: Sections) -> Iterator[Problem]:
+def monitoring(sections: Sections, monitoring: Monitoring, cloud: Cloud | None, cluster: Cluster | None) -> Found:
     """Prometheus' StatefulSet and its pod have the names that a pool of its name would have.
 
     A Prometheus of the operator's is apart from the users' programs.
     """
-    monitoring: Monitoring | None = sections.get("monitoring")
-    if monitoring is None:
-        return
     if monitoring.install and _PROMETHEUS in sections.names("worker_nodes"):
         message = "is the name of Prometheus' own pods with monitoring.install; take another one"
-        yield Problem(f"worker_nodes.{_PROMETHEUS}", message)
-    cloud: Cloud | None = sections.get("cloud")
+        yield f"worker_nodes.{_PROMETHEUS}", message
     if monitoring.has_kube_state and monitoring.kube_state_image is None and cloud is not None and not cloud.is_local:
         message = "is required with kube_state on this cluster: only the local cluster builds an image by itself"
-        yield Problem("monitoring.kube_state_image", message)
-    cluster: Cluster | None = sections.get("cluster")
+        yield "monitoring.kube_state_image", message
     if monitoring.existing is not None and cluster is not None and monitoring.existing.namespace == cluster.namespace:
         message = (
             f"is {cluster.namespace!r}, this cluster's own namespace, where users' programs run, too; name that of the "
             f"Prometheus"
         )
-        yield Problem("monitoring.existing.namespace", message)
+        yield "monitoring.existing.namespace", message
 
 
-def network_problems(sections: Sections) -> Iterator[Problem]:
+def network(network_policies: NetworkPolicies) -> Found:
     """What only network policies could hold to."""
-    policies: NetworkPolicies | None = sections.get("network_policies")
-    if policies is not None and not policies.enabled and "egress" in policies.model_fields_set:
-        message = "has no effect: only network policies could enforce it, and network_policies.enabled is false"
-        yield Problem("network_policies.egress", message)
+    if not network_policies.enabled and "egress" in network_policies.model_fields_set:
+        yield "network_policies.egress", _NO_POLICIES
 
 
-def image_problems(sections: Sections) -> Iterator[Problem]:
+def images(images: Images, slurm: Slurm | None, jail: Jail | None) -> Found:
     """What is in the jail's image."""
-    images: Images | None = sections.get("images")
-    slurm: Slurm | None = sections.get("slurm")
-    if images is not None and slurm is not None and images.jail.cuda and slurm.version not in CUDA_VERSIONS:
-        yield Problem("images.jail.cuda", NO_CUDA.format(version=slurm.version))
-    jail: Jail | None = sections.get("jail")
-    if images is not None and images.jail.cuda and jail and parse_bytes(jail.size) < parse_bytes(LEAST_WITH_CUDA):
-        yield Problem("jail.size", f"{jail.size} is too small for a jail with CUDA (images.jail.cuda), which has 6.2 "
-                      f"GB before anybody has written a file; at least {LEAST_WITH_CUDA}")  # fmt: skip
+    if slurm is not None and images.jail.cuda and slurm.version not in CUDA_VERSIONS:
+        yield "images.jail.cuda", NO_CUDA.format(version=slurm.version)
+    if images.jail.cuda and jail and parse_bytes(jail.size) < parse_bytes(LEAST_WITH_CUDA):
+        message = (
+            f"{jail.size} is too small for a jail with CUDA (images.jail.cuda), which has 6.2 GB before anybody has "
+            f"written a file; at least {LEAST_WITH_CUDA}"
+        )
+        yield "jail.size", message
 
 
-def limit_problems(sections: Sections) -> Iterator[Problem]:
-    """Limits of what the cluster does not have."""
-    licenses = sections.names("licenses")
-    unknown = "worker_nodes" not in sections.valid
-    there = {"gpu": has_gpus(sections) or unknown, "shard": has_shards(sections) or unknown}
-    pools = [pool for pool in sections.get("worker_nodes").values() if pool.resources.gpus.count]
-    types = frozenset(kind for pool in pools for kind in pool.gpu_types)
-    if unknown or not all(pool.gpu_types for pool in pools):
-        types = frozenset()
-    for where, resource in named_resources(sections.get):
-        yield from _resource(where, resource, licenses, there, types)
+def mounts(mounts: Mapping[str, Mount], jail: Jail | None) -> Found:
+    """Mounts at one path, and mounts inside other mounts, which would hide what is below them."""
+    paths = {name: PurePosixPath(mount.path) for name, mount in mounts.items()}
+    for name, path in paths.items():
+        where = f"mounts.{name}.path"
+        if jail is not None and jail.homes is not None and path == PurePosixPath("/home"):
+            yield where, "/home is the path of jail.homes; remove one of the two"
+        for other, parent in paths.items():
+            if path == parent and name > other:
+                yield where, f"{path} is the path of the mount {other!r} already"
+            elif parent in path.parents:
+                yield where, f"{path} is inside {parent}, the path of the mount {other!r}; mounts cannot be nested"
 
 
-_GENERIC = {
-    "gpu": "no pool has GPUs",
-    "shard": "no pool has shares of GPUs (worker_nodes.<pool>.resources.gpus.shard)",
-}
-"""Generic resource -> what is said where no node has it."""
+def filesystems(sections: Sections) -> Found:
+    """File systems of a cloud, in a stack on a cluster that is already there: the data would lie elsewhere."""
+    accounting, jail = sections.get("accounting"), sections.get("jail")
+    volumes: dict[str, Any] = {
+        "jail": jail,
+        "jail.homes": jail and jail.homes,
+        "controller": sections.get("controller"),
+    }
+    volumes["accounting.database"] = accounting and accounting.database
+    volumes |= {f"mounts.{name}": mount for name, mount in sections.get("mounts").items()}
+    for where, volume in volumes.items():
+        if volume is not None and "filesystem" in volume.model_fields_set and volume.filesystem is not None:
+            message = (
+                "is for clouds with file systems of their own, and this cluster is already there; remove it "
+                "(storage_class chooses the storage)"
+            )
+            yield f"{where}.filesystem", message
 
 
-def _resource(
-    where: str, resource: str, licenses: list[str], there: Mapping[str, bool], types: frozenset[str]
-) -> Iterator[Problem]:
-    """`types`: of the GPUs; none where some have no type that the stack file tells."""
-    kind, _, name = resource.partition("/")
-    if kind == "license" and name not in licenses:
-        message = f"names {resource!r}, and slurmstack:licenses has no {name!r}; add it there, or remove this"
-        yield Problem(where, message)
-    generic, _, type_ = name.partition(":")
-    if generic == "gpu" and type_ and types and type_ not in types:
-        yield Problem(where, f"names {resource!r}: {unknown_name(type_, types, what='a type of GPU of any pool')}")
-    elif kind == "gres" and not there.get(generic, False):
-        what = _GENERIC.get(generic, "nodes have no generic resource but gpu and shard")
-        yield Problem(where, f"names {resource!r}, and {what}; remove it")
+def availability(controller: Controller, cloud: Cloud | None, slurm: Slurm | None) -> Found:
+    """Two controllers write to one volume, and answer only what is saved."""
+    if controller.replicas == 1:
+        return
+    both = "is 2, and both need the volume of the state at the same time, which a disk cannot give"
+    if isinstance(cloud, NebiusCloud):
+        if controller.filesystem is None:
+            yield "controller.replicas", f"{both}: set controller.filesystem: {{}} for a shared file system"
+        if cloud.controller_nodes.max_size < 2:
+            message = (
+                "is 1, and with controller.replicas: 2 each runs on a machine of its own; set min_size and max_size "
+                "to 2"
+            )
+            yield "cloud.controller_nodes.max_size", message
+    elif cloud is not None and not cloud.is_local and controller.storage_class is None:
+        remedy = "name one in controller.storage_class whose volumes can be ReadWriteMany (docs/availability.md)"
+        yield "controller.replicas", f"{both}: {remedy}"
+    if slurm is not None and _QUEUE in str(folded(slurm.settings).get("slurmctldparameters", "")).lower():
+        message = (
+            f"has {_QUEUE} in SlurmctldParameters, with which slurmctld answers while it holds what it would have to "
+            "save first; with controller.replicas: 2 remove it"
+        )
+        yield "slurm.settings", message

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import re
 from typing import Annotated
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from config.base import Cpu, Memory, Quantity, Section, matching, once
-from config.names import SecretName
-from config.servers import check_server
-from config.times import Span, span_of
+from config.base import Cpu, Matching, Memory, Quantity, Section, Span, once, span_of
+from config.names import SecretName, check_server, port_of
 
 _MOST = (59, 23, 31, 12, 6)
 """In the fields of a schedule. Kubernetes knows Sunday as 0 alone."""
 
 _PART = r"(\*|[0-9]{1,2}(-[0-9]{1,2})?)(/[1-9][0-9]?)?"
-_FIELD = re.compile(rf"{_PART}(,{_PART})*")
-_BUCKET = re.compile(r"^(?!.*[.]{2})(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
-_PREFIX = re.compile(r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$")
-_ENDPOINT = re.compile(r"^https?://[A-Za-z0-9.:\[\]-]+$")
-_PATH = re.compile(r"^(/(?![.]{1,2}(/|$))[^/*?\[\]\\\x00-\x1f\x7f]+)+$")
+_FIELD = rf"{_PART}(,{_PART})*"
 
 
 def _schedule(text: str) -> str:
     fields = text.split()
     for field, most in zip(fields, _MOST, strict=False):
-        if not _FIELD.fullmatch(field) or any(int(number) > most for number in re.findall("[0-9]+", field)):
+        if not re.fullmatch(_FIELD, field) or any(int(number) > most for number in re.findall("[0-9]+", field)):
             raise ValueError(
                 f"has {field!r} where a number from 0 to {most} belongs, '*', or 1-5, each also with /STEP"
             )
@@ -46,21 +39,16 @@ class Keep(Section):
 
     last: int = Field(default=3, ge=0, le=10_000, strict=True)
     """The last ones, whenever they were made."""
-
     daily: int = Field(default=7, ge=0, le=10_000, strict=True)
     """The last one of a day, for so many days."""
-
     weekly: int = Field(default=5, ge=0, le=10_000, strict=True)
     """The last one of a week, for so many weeks."""
-
     monthly: int = Field(default=12, ge=0, le=10_000, strict=True)
     """The last one of a month, for so many months."""
 
-    @model_validator(mode="after")
-    def _something(self) -> Keep:
-        if not self.last and not self.daily and not self.weekly and not self.monthly:
-            raise ValueError("keeps nothing; remove backup where no backup is wanted")
-        return self
+    def _problem(self) -> str | None:
+        kept = self.last or self.daily or self.weekly or self.monthly
+        return None if kept else "keeps nothing; remove backup where no backup is wanted"
 
 
 class Backup(Section):
@@ -68,76 +56,71 @@ class Backup(Section):
 
     endpoint: Annotated[
         str,
-        matching(_ENDPOINT, "is not the address of an S3 store: https://HOST or https://HOST:PORT, without a path"),
+        Matching(
+            r"^https?://[A-Za-z0-9.:\[\]-]+$",
+            "is not the address of an S3 store: https://HOST or https://HOST:PORT, without a path",
+        ),
         AfterValidator(_server),
-        Field(json_schema_extra={"pattern": _ENDPOINT.pattern}),
     ]
     """The S3 store, for example `https://storage.example.com`. `http://` sends what is encrypted anyway, but the
     signatures of the access key too."""
-
     bucket: Annotated[
         str,
-        matching(
-            _BUCKET, "is not the name of a bucket: 3 to 63 small letters, digits, '-' and single '.', and no address"
+        Matching(
+            r"^(?!.*[.]{2})(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$",
+            "is not the name of a bucket: 3 to 63 small letters, digits, '-' and single '.', and no address",
         ),
-        Field(json_schema_extra={"pattern": _BUCKET.pattern}),
     ]
     """The bucket. Where there is none, it is made, if the access key may."""
-
     prefix: (
         Annotated[
             str,
-            matching(_PREFIX, "is not a folder in a bucket: letters, digits, '_', '.' and '-', with '/' between names"),
-            Field(max_length=200, json_schema_extra={"pattern": _PREFIX.pattern}),
+            Matching(
+                r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$",
+                "is not a folder in a bucket: letters, digits, '_', '.' and '-', with '/' between names",
+            ),
+            Field(max_length=200),
         ]
         | None
     ) = None
     """Folder in the bucket, which no other cluster may have. Default: the namespace's name."""
-
     region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]{1,64}$")
     """Region that the store expects in signatures."""
-
     credentials_secret: SecretName
     """Secret in the namespace, which you make, with the keys `access-key-id`, `secret-access-key` and `password`. The
     last encrypts the backups: without it nobody can read them, so keep it outside of the cluster too. `ca.crt`, where
     the store's certificate is of an authority of your own."""
-
     schedule: Annotated[str, AfterValidator(_schedule)] = "0 2 * * *"
     """When a backup is made, as cron has it, in UTC."""
-
     keep: Keep = Field(default_factory=Keep)
     """Backups that are kept."""
-
     exclude: Annotated[
         tuple[
             Annotated[
                 str,
-                matching(_PATH, "is not a path such as /scratch, without wildcards, '..' and a '/' at its end"),
-                Field(json_schema_extra={"pattern": _PATH.pattern}),
+                Matching(
+                    r"^(/(?![.]{1,2}(/|$))[^/*?\[\]\\\x00-\x1f\x7f]+)+$",
+                    "is not a path such as /scratch, without wildcards, '..' and a '/' at its end",
+                ),
             ],
             ...,
         ],
         AfterValidator(once),
     ] = ()
     """Paths in the jail that are left out. `/tmp`, `/var/tmp` and `/run` always are."""
-
     largest_file: Quantity = "1Ti"
     """Files of the jail that are larger are left out. A file of mere holes, which takes no room, has a size too."""
-
     time_limit: Annotated[Span, span_of(60, 7 * 86_400)] = "12h"
     """How long a backup may take before it is given up."""
-
     cpu: Cpu = "100m"
     """CPU that a backup asks Kubernetes for."""
-
     memory: Memory = "256Mi"
     """Memory that a backup asks Kubernetes for. There is no limit: a million files take about 1 GiB."""
 
     @property
     def port(self) -> int:
         """TCP port of the store."""
-        address = urlsplit(self.endpoint)
-        return address.port or (443 if address.scheme == "https" else 80)
+        return port_of(self.endpoint)
 
     def repository(self, namespace: str) -> str:
         """URL of the repository of a cluster in this namespace."""

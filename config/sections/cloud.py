@@ -16,13 +16,10 @@ class ExistingCloud(Section):
 
     kind: Literal["existing"] = "existing"
     """`existing`: a cluster that somebody else made, named by a kubeconfig context."""
-
     context: str | None = Field(default=None, min_length=1)
     """Context in the kubeconfig. Left out: the local cluster that `slurmstack local up` starts."""
-
     kubeconfig: str | None = Field(default=None, min_length=1)
     """Path of the kubeconfig file that has the context. Default: `$KUBECONFIG`, else `~/.kube/config`."""
-
     cluster_domain: str = Field(default="cluster.local", pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=128)
     """DNS domain of the Kubernetes cluster."""
 

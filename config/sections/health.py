@@ -1,16 +1,94 @@
-"""`slurmstack:health`: what is looked at on the nodes, and what follows from it."""
+"""`slurmstack:health`: what is looked at on the nodes, what follows from it, and tests of idle nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
-from config.base import Section, once
+from config.base import Limit, Section, once
 from config.errors import unknown_name
-from config.limits import Limit
-from config.sections.node_tests import TESTS, NodeTests
+from config.names import AccountName, QosName
+
+TESTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "cpu-speed": ("events",),
+    "memory-bandwidth": ("write",),
+    "filesystem-throughput": ("read", "write"),
+    "nccl-node": ("busbw",),
+    "nccl-pair": ("busbw",),
+    "dcgm-r1": ("passed",),
+    "dcgm-r2": ("passed",),
+    "dcgm-r3": ("passed",),
+}
+"""Test -> the figures that it measures (images/health/node_tests)."""
+
+DEFAULT: Final = tuple(name for name in TESTS if name != "dcgm-r3")
+"""What runs unless the stack file names others. The third level of dcgmi takes three quarters of an hour."""
+
+
+def _test(name: str) -> str:
+    if name not in TESTS:
+        raise ValueError(unknown_name(name, TESTS, what="a test").removeprefix(f"{name!r} "))
+    return name
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool):  # which counts as 1 or 0 otherwise
+        raise ValueError("is not a number")  # noqa: TRY004 - pydantic tells of no other
+    return value
+
+
+def _expected(expected: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[str, dict[str, float]]]:
+    for platform, tests in expected.items():
+        for test, figures in tests.items():
+            if test not in TESTS:
+                raise ValueError(f"of {platform}: {unknown_name(test, TESTS, what='a test')}")
+            for figure in figures:
+                if figure not in TESTS[test]:
+                    raise ValueError(f"of {platform}: {unknown_name(figure, TESTS[test], what=f'a figure of {test}')}")
+    return expected
+
+
+TestName = Annotated[str, AfterValidator(_test)]
+Minimum = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_number)]
+
+
+class NodeTests(Section):
+    """Tests that measure nodes and compare them with what is expected of their kind."""
+
+    enabled: bool = Field(default=False, strict=True)
+    """Whether there are any."""
+    run: Annotated[tuple[TestName, ...], AfterValidator(once)] = DEFAULT
+    """Which."""
+    intervals: dict[TestName, Annotated[int, Field(ge=600, le=31_536_000, strict=True)]] = Field(default_factory=dict)
+    """Seconds between two runs of a test on a node, where that is not the test's own."""
+    max_under_test: Limit = "10%"
+    """How many nodes may be under test at a time: a number, or a part of all such as `10%`."""
+    expected: Annotated[dict[str, dict[str, dict[str, Minimum]]], AfterValidator(_expected)] = Field(
+        default_factory=dict
+    )
+    """The least that is expected, by platform, test and figure. Of what is not known here or in our own table
+    (images/health/node_tests/expected.json) figures are told and nothing follows."""
+    platforms: dict[str, str] = Field(default_factory=dict)
+    """Pool -> its name in `expected`, where that is not what its GPUs say of themselves (`8x NVIDIA H200`)."""
+    directory: Annotated[str, Field(pattern=r"^/[A-Za-z0-9._/-]*$")] = "/var/tmp"
+    """Where the throughput of the file system is measured, in the jail."""
+    nccl_tests: Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]+$")] = "all_reduce_perf"
+    """The program of nccl-tests in the jail, with its path where that is not in PATH."""
+    account: AccountName = "health"
+    """On whose account tests run. It is made where accounting is on and the stack file does not declare it."""
+    qos: QosName | None = None
+    """Quality of service of the tests. Default: the account's."""
+    partition: str | None = None
+    """Where tests run. Default: the first partition of each node."""
+
+    def _problem(self) -> str | None:
+        nothing = self.enabled and not self.run
+        return (
+            "has enabled: true, but run: [] leaves nothing to test; leave run out, or name tests" if nothing else None
+        )
+
 
 CHECKS: Final[Mapping[str, frozenset[str]]] = {
     "disks": frozenset(
@@ -37,11 +115,8 @@ def _known(names: Iterable[str], allowed: Iterable[str], what: str) -> None:
     allowed = sorted(allowed)
     for name in names:
         if name not in allowed:
-            raise ValueError(_no_check(name) if name in GONE else unknown_name(name, allowed, what=what))
-
-
-def _no_check(name: str) -> str:
-    return f"{name!r} is a check that is gone: remove it (docs/health.md says what serves instead)"
+            gone = f"{name!r} is a check that is gone: remove it (docs/health.md says what serves instead)"
+            raise ValueError(gone if name in GONE else unknown_name(name, allowed, what=what))
 
 
 def _thresholds(thresholds: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
@@ -61,34 +136,26 @@ class Machines(Section):
     follow: bool = Field(default=True, strict=True)
     """Whether they are looked at: a node whose machine is cordoned, not ready or gone is drained, and its jobs are
     requeued when it is gone. Needs the right to read all nodes of the Kubernetes cluster."""
-
     drain_conditions: tuple[Annotated[str, Field(pattern=CONDITION)], ...] = ()
     """Types of node conditions that are to be drained for while they are True."""
-
     requeue_after: int | None = Field(default=None, ge=0, le=604_800, strict=True)
     """Seconds that jobs may go on when their machine is wanted free (cordoned, not ready, one of `drain_conditions`, or
     to be released for a hardware fault); then they are requeued. Default: to their end."""
-
     release: Literal["none", "cordon", "evict"] = "none"
     """What becomes of a machine with a hardware fault, or with one of `drain_conditions`, that is drained and free of
     jobs. `cordon`: its Kubernetes node is cordoned and annotated, for a cloud's controller or a person to replace it.
     `evict`: its workers leave it too. Needs the right to change all nodes of the Kubernetes cluster."""
-
     release_after: int = Field(default=600, ge=0, le=604_800, strict=True)
     """Seconds that the drain has to stand before a machine is released: a fault that goes away is not worth one."""
-
     release_condition: Annotated[str, Field(pattern=CONDITION)] | None = None
     """Type of a condition that is set on the Kubernetes node of a released machine, for a cloud's own repair.
     `HardwareIssuesSuspected` for Nebius."""
-
     max_unavailable: Limit = 1
     """How many machines may be released, or not ready, at a time: a number, or a part of all such as `5%`."""
 
-    @model_validator(mode="after")
-    def _followed(self) -> Machines:
-        if self.release != "none" and not self.follow:
-            raise ValueError("has follow: false, but follow: true is needed for release")
-        return self
+    def _problem(self) -> str | None:
+        wanted = self.release != "none" and not self.follow
+        return "has follow: false, but follow: true is needed for release" if wanted else None
 
 
 class Program(Section):
@@ -97,13 +164,10 @@ class Program(Section):
     command: tuple[str, ...] = Field(min_length=1)
     """The program's path in the jail, and its arguments, for example `[/usr/sbin/nhc, -v]`. In pools without the jail:
     in the worker's image."""
-
     seconds: int = Field(default=10, ge=1, le=30, strict=True)
     """How long it may take; what takes longer is `not checked`. All checks of a node together have 40 s."""
-
     fault: Literal["user", "node", "hardware"] = "node"
     """What is at fault where it fails: what a job has left, the node's software, or the machine."""
-
     gpus: bool = Field(default=False, strict=True)
     """Whether it runs only in pools with GPUs of NVIDIA's."""
 
@@ -120,38 +184,30 @@ class Health(Section):
 
     enabled: bool = Field(default=True, strict=True)
     """Whether there are any."""
-
     programs: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")], Program] = Field(default_factory=dict)
     """Checks of your own, by their names: LBNL's NHC, NVIDIA's DCGM, a script."""
-
     disabled: Annotated[tuple[str, ...], AfterValidator(once)] = ()
     """Checks that do not run."""
-
     report_only: Annotated[tuple[str, ...], AfterValidator(once)] = ()
     """Checks whose failure is told but drains nothing and refuses no job. `kubernetes` stands for what is found about
     machines."""
-
     thresholds: Annotated[
         dict[str, dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]]], AfterValidator(_thresholds)
     ] = Field(default_factory=dict)
     """Limits of the checks that differ from their defaults: `{disks: {fail_percent: 97}}`."""
-
     max_drained: Limit = "10%"
     """How many nodes may be drained for checks at a time: a number, or a part of all nodes such as `10%`, which is at
     least one node. The last node that takes jobs is never drained."""
-
     tests: NodeTests = Field(default_factory=NodeTests)
     """Tests of nodes that run as Slurm jobs."""
-
     machines: Machines = Field(default_factory=Machines)
     """What is known about the Kubernetes nodes below the workers."""
 
-    @model_validator(mode="after")
-    def _names_are_known(self) -> Health:
+    def _problem(self) -> str | None:
         for name in self.programs:
             if name in CHECKS or name in TESTS or name == KUBERNETES:
-                raise ValueError(f"has programs.{name}, and a check of ours has this name; take another one")
+                return f"has programs.{name}, and a check of ours has this name; take another one"
         known = [*CHECKS, *self.programs]
         _known(self.disabled, known, "a check, in disabled")
         _known(self.report_only, [*known, KUBERNETES], "a check, in report_only")
-        return self
+        return None

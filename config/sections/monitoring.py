@@ -1,20 +1,18 @@
-"""`slurmstack:monitoring`: what is measured, who collects it, and where people look at it."""
+"""`slurmstack:monitoring`, `logs`: what is measured, who collects it, and where logs go."""
 
 from __future__ import annotations
 
-import re
+from ipaddress import ip_address
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator
 
-from config.base import Section, Volume, matching
-from config.names import LabelKey, LabelValue, NamespaceName, SecretName, StorageClassName
-from config.servers import Image
+from config.base import Matching, Section, Volume
+from config.names import Image, LabelKey, LabelValue, NamespaceName, SecretName, StorageClassName, check_server, port_of
 
 _OURS = {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component", "part-of")}
 """Labels that every object of the cluster carries (components/kit/context.py)."""
-
-_PAGE = re.compile(r"^https?://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~%@+:-]+)*/?$")
 
 
 def _runbooks(url: str) -> str:
@@ -24,13 +22,12 @@ def _runbooks(url: str) -> str:
 
 PageUrl = Annotated[
     str,
-    matching(
-        _PAGE,
+    Matching(
+        r"^https?://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~%@+:-]+)*/?$",
         "is not where a page is found: http:// or https://, a host, perhaps a port and a path, and no user, question "
         "mark or space, such as https://git.example.com/slurmstack/blob/main/docs/runbooks.md",
     ),
     AfterValidator(_runbooks),
-    Field(json_schema_extra={"pattern": _PAGE.pattern}),
 ]
 """A URL to which `#name` is added."""
 
@@ -94,7 +91,6 @@ class Monitoring(Section):
     """Secret in the cluster's namespace with the key `alertmanager.yml`, which you make yourself. It says whom
     Alertmanager tells, and how. It is read at the start of the pod. Default: nobody is told; alerts are shown. Needs
     `install`."""
-
     runbooks: PageUrl | None = None
     """URL at which people who are told find docs/runbooks.md:
     `https://git.example.com/slurmstack/blob/main/docs/runbooks.md`. Alerts have it as `runbook_url`, with their section
@@ -128,8 +124,66 @@ class Monitoring(Section):
             raise ValueError("does not say which; write the namespace of its pods: existing: {namespace: monitoring}")
         return None if given is False else given
 
-    @model_validator(mode="after")
-    def _what_goes_together(self) -> Monitoring:
-        if self.install and self.existing is not None:
-            raise ValueError("has both install and existing: one Prometheus reads the figures; remove one of them")
-        return self
+    def _problem(self) -> str | None:
+        both = self.install and self.existing is not None
+        return "has both install and existing: one Prometheus reads the figures; remove one of them" if both else None
+
+
+def _of_a_server(endpoint: str) -> str:
+    address = check_server(endpoint)
+    if address.path.rstrip("/").endswith("/v1/logs"):
+        raise ValueError("ends with /v1/logs, which is added; leave that out")
+    return endpoint
+
+
+Endpoint = Annotated[
+    str,
+    Matching(
+        r"^https?://([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?$",
+        "is not where OTLP is taken: http:// or https://, a host in small letters, perhaps a port and a path, and no "
+        "user or question mark, such as https://loki.example.com/otlp",
+    ),
+    AfterValidator(_of_a_server),
+]
+
+Header = Annotated[
+    str,
+    Matching(
+        r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$", "is not the name of an HTTP header: letters, digits and '-', at most 64"
+    ),
+]
+
+
+class Otlp(Section):
+    """Logs go to a server that takes OTLP by HTTP: Loki 3 and later at `/otlp`, or any OpenTelemetry endpoint."""
+
+    endpoint: Endpoint
+    """Its address without `/v1/logs`, which is added."""
+    image: Image
+    """Full name of an image of the OpenTelemetry Collector with `filelog`, `file_storage` and `otlphttp`. The
+    distribution `contrib` has them. None of ours: it is pulled as it is."""
+    headers: dict[Header, SecretName] = Field(default_factory=dict, max_length=16)
+    """Header of each request -> Secret in the cluster's namespace, which you make yourself, with its content in the key
+    `value`: `{authorization: loki-token}`."""
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return port_of(self.endpoint)
+
+    @property
+    def address(self) -> str | None:
+        """Its range of one address, where the stack file names no host but a number."""
+        host = urlsplit(self.endpoint).hostname or ""
+        try:
+            number = ip_address(host)
+        except ValueError:
+            return None
+        return f"{number}/{number.max_prefixlen}"
+
+
+class Logs(Section):
+    """What becomes of logs. Without anything they are where Kubernetes keeps them."""
+
+    otlp: Otlp | None = None
+    """Ships the logs of the namespace's pods to a server. Default: nowhere."""

@@ -1,4 +1,4 @@
-"""`slurmstack:priority`, `preemption`, `reservations`, `licenses`, `job_submit`: who goes first, what is refused."""
+"""`slurmstack:partitions`, `topology`, `priority`, `preemption`, `reservations`, `job_submit`: which job runs where."""
 
 from __future__ import annotations
 
@@ -8,21 +8,82 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from config.base import Section, matching
-from config.names import AccountName, DirectoryUser
-from config.sections.partitions import PartitionName
-from config.sections.policy import TresName
-from config.times import TimeLimit
+from config.base import Matching, Section, TimeLimit, once, seconds
+from config.names import AccountName, DirectoryGroup, DirectoryUser, LabelKey
+from config.sections.accounting import TresName
+from config.sections.slurm import Settings
+
+_PARTITION = r"^[A-Za-z][A-Za-z0-9_-]{0,62}$"
+
+
+def _partition_name(name: str) -> str:
+    if not re.fullmatch(_PARTITION, name) or name.upper() in {"ALL", "DEFAULT"}:
+        raise ValueError(
+            "is not a partition name: letters, digits, '_' and '-', beginning with a letter; not ALL or DEFAULT"
+        )
+    return name
+
+
+PartitionName = Annotated[str, AfterValidator(_partition_name), Field(json_schema_extra={"pattern": _PARTITION})]
+
+
+def _some_time(limit: str) -> str:
+    if seconds(limit) == 0:
+        raise ValueError("is no time at all, so that no job could run; leave it out for no limit")
+    return limit
+
+
+class Partition(Section):
+    """A queue over one or more pools."""
+
+    pools: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(once)]
+    """Names of the pools whose nodes belong to it."""
+    default: bool = Field(default=False, strict=True)
+    """Whether jobs without `--partition` go here. A single partition is always the default."""
+    max_time: Annotated[TimeLimit, AfterValidator(_some_time)] = "UNLIMITED"
+    """Longest time limit that a job may ask for; not zero."""
+    default_time: TimeLimit | None = None
+    """Time limit of jobs that ask for none. Default: `max_time`."""
+    allow_accounts: tuple[str, ...] = ()
+    """Accounts whose jobs may run here, with all accounts below them. Default: all."""
+    deny_accounts: tuple[str, ...] = ()
+    """Accounts whose jobs may not run here, with all accounts below them. Not together with `allow_accounts`."""
+    allow_groups: tuple[DirectoryGroup, ...] = ()
+    """Groups whose members may run jobs here: names in `slurmstack:groups`, or a user's own. Default: all."""
+    allow_qos: tuple[str, ...] = ()
+    """QOS that jobs here may have. Default: all."""
+    deny_qos: tuple[str, ...] = ()
+    """QOS that jobs here may not have. Not together with `allow_qos`."""
+    qos: str | None = None
+    """QOS whose limits hold for all jobs of the partition."""
+    priority_tier: int | None = Field(default=None, ge=0, le=65533, strict=True)
+    """Jobs of a partition with a higher tier are looked at first, and with `preemption.type: partition` preempt."""
+    priority_job_factor: int | None = Field(default=None, ge=0, le=65533, strict=True)
+    """Weighed by `priority.weights.partition`."""
+    preempt_mode: Literal["off", "requeue", "cancel", "suspend"] | None = None
+    """What happens to jobs that give way here, with `preemption.type: partition`. Default: `preemption.mode`."""
+    settings: Settings = Field(default_factory=dict)
+    """Further options of the `PartitionName` line in slurm.conf, for example `PriorityTier: 10`."""
+
+
+class Topology(Section):
+    """Where Slurm learns how the network connects the nodes, so that it places a job's nodes close together."""
+
+    plugin: Literal["none", "tree"] | None = None
+    """`tree`: a tree of switches from labels of the Kubernetes nodes. `none`: all nodes are alike. Default: `tree`
+    where a pool has a `gpu_cluster`, else `none`."""
+    labels: Annotated[tuple[LabelKey, ...], AfterValidator(once)] = Field(
+        default=("topology.nebius.com/tier-0", "topology.nebius.com/tier-1", "topology.nebius.com/tier-2"),
+        min_length=1,
+        max_length=8,
+    )
+    """Labels of the Kubernetes nodes that name their switches, from the core to the nodes."""
+
 
 Weight = Annotated[int, Field(ge=0, le=1_000_000_000, strict=True)]
 
-_TIMESTAMP = re.compile(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?$")
-_POLICY_NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$")
-
 
 def _timestamp(value: str) -> str:
-    if not _TIMESTAMP.fullmatch(value):
-        raise ValueError("is not a time such as 2026-12-01T08:00:00 (UTC, the time zone of the pods)")
     try:
         datetime.fromisoformat(value)
     except ValueError as error:
@@ -30,14 +91,20 @@ def _timestamp(value: str) -> str:
     return value
 
 
-Timestamp = Annotated[str, AfterValidator(_timestamp), Field(json_schema_extra={"pattern": _TIMESTAMP.pattern})]
+Timestamp = Annotated[
+    str,
+    Matching(
+        r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?$",
+        "is not a time such as 2026-12-01T08:00:00 (UTC, the time zone of the pods)",
+    ),
+    AfterValidator(_timestamp),
+]
 """A time in UTC: `2026-12-01T08:00:00`."""
 
 
 ReservationName = Annotated[
     str,
-    matching(_POLICY_NAME, "is not a name: letters, digits, '_', '.' and '-', at most 63"),
-    Field(json_schema_extra={"pattern": _POLICY_NAME.pattern}),
+    Matching(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$", "is not a name: letters, digits, '_', '.' and '-', at most 63"),
 ]
 LicenseName = ReservationName
 

@@ -1,58 +1,53 @@
-"""The sections that describe one Kubernetes workload or volume each: controller, login, jail, images, cluster."""
+"""The sections of services and of what reaches them: cluster, controller, login, images, REST API, networks."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from config.base import (
+    PART_SCHEMA,
     Cpu,
+    Matching,
     Memory,
     Quantity,
     Section,
     Volume,
+    amount_or_part,
     at_least,
-    check_dns_label,
-    matching,
     once,
     parse_bytes,
 )
-from config.names import LabelKey, PriorityClassName, StorageClassName
+from config.names import (
+    Cidr,
+    LabelKey,
+    PriorityClassName,
+    Registry,
+    SecretName,
+    StorageClassName,
+    address_range,
+    check_host,
+    dns_label,
+)
 from config.sections.storage import Filesystem
-from config.servers import Registry, address_range
 
 
 def _namespace(name: str) -> str:
-    check_dns_label(name, longest=63)
     if name == "default" or name.startswith("kube-"):
         raise ValueError("belongs to Kubernetes itself; name a namespace that only this cluster uses")
     return name
 
 
-def _cidr(value: str) -> str:
-    try:
-        return address_range(value)
-    except ValueError as error:
-        raise ValueError(f"is not an address range such as 203.0.113.0/24: {error}") from None
-
-
-Cidr = Annotated[str, AfterValidator(_cidr)]
-"""An address range such as `203.0.113.0/24`."""
-
-
 class Cluster(Section):
     """Names of the whole."""
 
-    namespace: Annotated[str, AfterValidator(_namespace)] = "slurm"
+    namespace: Annotated[str, dns_label(longest=63), AfterValidator(_namespace)] = "slurm"
     """Kubernetes namespace that holds every object of this cluster, and nothing else."""
-
     user_namespaces: bool = Field(default=False, strict=True)
     """Whether root in a pod is nobody on its machine (`hostUsers: false`). The file systems of all volumes must take
     idmapped mounts: NFS does not, and virtiofs only with recent kernels."""
-
     priority_class: PriorityClassName | None = None
     """PriorityClass of all pods but those of pools that name their own. It says which pods Kubernetes ends for others
     where machines are full, and must be there. Default: for Slurm's daemons and login nodes
@@ -66,20 +61,15 @@ class Controller(Section):
     replicas: int = Field(default=1, ge=1, le=2, strict=True)
     """How many controllers there are. With 2 the second one stands by on another machine and goes on within seconds
     where the first one is lost or hangs (docs/availability.md). Both need the volume of the state at the same time."""
-
     storage: Volume = "10Gi"
     """Size of the volume with the job queue and Slurm's other state; at least 100Mi."""
-
     storage_class: StorageClassName | None = None
     """Storage class of that volume. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
-
     filesystem: Filesystem | None = None
     """A shared file system of the cloud for the state. Default: a disk of the cluster's storage class."""
-
     cpu: Cpu = "100m"
     """CPU that slurmctld asks Kubernetes for."""
-
     memory: Memory = "256Mi"
     """Memory that slurmctld asks Kubernetes for; at least 32Mi. There is no limit: a queue of 100,000 jobs must not
     kill it."""
@@ -108,7 +98,7 @@ class UserLimits(Section):
 
 
 def _no_range(value: object) -> object:
-    if isinstance(value, Mapping):  # of earlier versions; config/gone.py has the keys that went with it
+    if isinstance(value, Mapping):  # of earlier versions; config/errors.py has the keys that went with it
         message = "login nodes follow their sessions no longer: write how many there are, for example 2"
         raise ValueError(message)  # noqa: TRY004  it is told as the others are
     return value
@@ -119,32 +109,23 @@ class Login(Section):
 
     user_limits: UserLimits = Field(default_factory=UserLimits)
     """What one user may take of a login node."""
-
     size: Annotated[int, BeforeValidator(_no_range)] = Field(default=2, ge=0, le=100, strict=True)
     """Number of login nodes behind the one Service; a connection goes to a random one."""
-
     service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     """Type of the Kubernetes Service for SSH."""
-
     node_port: int | None = Field(default=None, ge=1024, le=65535, strict=True)
     """Port on every Kubernetes node, with `service_type: NodePort`. Default: chosen by Kubernetes."""
-
     source_ranges: tuple[Cidr, ...] = ()
     """Address ranges that may connect, with `service_type: LoadBalancer`. Default: all."""
-
     annotations: dict[LabelKey, str] = Field(default_factory=dict)
     """Annotations of the Service, for the cloud's load balancer."""
-
     cpu: Cpu = "50m"
     """CPU that a login node asks Kubernetes for."""
-
     memory: Memory = "128Mi"
     """Memory that a login node asks Kubernetes for; at least 32Mi."""
-
     memory_limit: Quantity | None = None
     """Memory of a login node at most, for all of its users together. Beyond it the kernel ends the largest process.
     Default: 8Gi, or `memory` where that is more."""
-
     tmp: Volume = "20Gi"
     """Size of `/tmp` of a login node; at least 100Mi. Kubernetes ends a pod that has more in it, and starts it with an
     empty one."""
@@ -154,23 +135,22 @@ class Login(Section):
         """The memory limit in force."""
         return self.memory_limit or max("8Gi", self.memory, key=parse_bytes)
 
-    @model_validator(mode="after")
-    def _limit_above_request(self) -> Login:
+    def _problem(self) -> str | None:
         if parse_bytes(self.most_memory) < parse_bytes(self.memory):
-            raise ValueError(f"has a memory_limit of {self.memory_limit}, which is less than its memory, {self.memory}")
-        return self
+            return f"has a memory_limit of {self.memory_limit}, which is less than its memory, {self.memory}"
+        return None
 
 
 ImageRole = Literal["controller", "worker", "login", "jail", "accounting", "database", "rest", "exporter", "monitoring"]
 
 
-_PACKAGE = re.compile(r"^[a-z0-9][a-z0-9+.-]*[a-z0-9+.]$")
-"""Debian's policy, but for a dash at the end: no package has one, and to apt it means to remove the rest."""
-
 Package = Annotated[
     str,
-    matching(_PACKAGE, "is not the name of a Debian package: two or more small letters, digits, '+', '-' and '.'"),
-    Field(json_schema_extra={"pattern": _PACKAGE.pattern}),
+    # Debian's policy, but for a dash at the end: no package has one, and to apt it means to remove the rest.
+    Matching(
+        r"^[a-z0-9][a-z0-9+.-]*[a-z0-9+.]$",
+        "is not the name of a Debian package: two or more small letters, digits, '+', '-' and '.'",
+    ),
 ]
 """The name of a Debian package, for example `libopenblas-dev`."""
 
@@ -191,7 +171,6 @@ class JailImage(Section):
 
     packages: Annotated[tuple[Package, ...], AfterValidator(once)] = ()
     """Further packages of Debian."""
-
     cuda: bool = Field(default=False, strict=True)
     """Whether CUDA and NCCL are in it, of Debian's components non-free and contrib: about 5.4 GB. Debian has them for
     Slurm 24.11 only. The GPU driver stays that of each machine."""
@@ -203,21 +182,133 @@ class Images(Section):
     registry: Registry | None = None
     """Prefix of the images' names: a host, with a port where it needs one, and a path. Default: images built on this
     machine."""
-
     tag: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
     """Tag of all images. Default: computed from the content of `images/`."""
-
     digests: dict[ImageRole, Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]] = Field(default_factory=dict)
     """Exact content of the image of each role, as `slurmstack images push` prints it. It wins over the tag."""
-
     pull_secret: str | None = Field(default=None, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
     """Name of a Secret in the namespace with credentials for the registry."""
-
     jail: JailImage = Field(default_factory=JailImage)
     """What the jail's image has besides: packages of Debian, CUDA."""
 
-    @model_validator(mode="after")
-    def _digests_belong_to_a_registry(self) -> Images:
-        if self.digests and self.registry is None:
-            raise ValueError("digests are those of a registry: set registry, too")
-        return self
+    def _problem(self) -> str | None:
+        lost = self.digests and self.registry is None
+        return "digests are those of a registry: set registry, too" if lost else None
+
+
+HostName = Annotated[
+    str,
+    Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$", max_length=253),
+    AfterValidator(check_host),
+]
+"""A DNS name in small letters."""
+
+
+class Issuer(Section):
+    """An issuer of cert-manager, which must be in the Kubernetes cluster."""
+
+    name: str = Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
+    """Name of the issuer."""
+    kind: Literal["Issuer", "ClusterIssuer"] = "ClusterIssuer"
+    """Whether it is one of the namespace or one of the whole cluster."""
+
+
+class RestTls(Section):
+    """The certificate of the REST API."""
+
+    secret: SecretName | None = None
+    """Secret of the type `kubernetes.io/tls` with your own certificate. Default: one that is made for the cluster; the
+    stack exports its authority."""
+    issuer: Issuer | None = None
+    """Let cert-manager make and renew it."""
+    names: tuple[HostName, ...] = ()
+    """Host names (or IPv4 addresses) that the certificate is for, besides those inside the cluster."""
+
+    def _problem(self) -> str | None:
+        both = self.secret is not None and self.issuer is not None
+        return "has both secret and issuer: the certificate comes from one of them" if both else None
+
+
+class Rest(Section):
+    """slurmrestd behind TLS. Tokens come from `scontrol token`; without one nothing is answered."""
+
+    enabled: bool = Field(default=False, strict=True)
+    """Whether there is a REST API."""
+    size: int = Field(default=1, ge=1, le=20, strict=True)
+    """Pods behind the one Service."""
+    service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
+    """Type of the Kubernetes Service. ClusterIP: closed to the outside."""
+    node_port: int | None = Field(default=None, ge=1024, le=65535, strict=True)
+    """Port on every Kubernetes node, with `service_type: NodePort`. Default: chosen by Kubernetes."""
+    source_ranges: tuple[Cidr, ...] = ()
+    """Address ranges that may connect, besides the pods of this cluster. Default: none with `ClusterIP`, all with the
+    other types."""
+    annotations: dict[LabelKey, str] = Field(default_factory=dict)
+    """Annotations of the Service, for the cloud's load balancer."""
+    tls: RestTls = Field(default_factory=RestTls)
+    """The certificate."""
+    max_token_lifespan: int = Field(default=86_400, ge=60, le=315_360_000, strict=True)
+    """Seconds for which a user's token may be good at most; a minute to ten years. Slurm refuses to make a longer one,
+    with and without `enabled`. Not for root and `slurm`."""
+    token_creation: bool = Field(default=True, strict=True)
+    """Whether users make tokens for themselves; false: only root and `slurm` do. With and without `enabled`."""
+    cpu: Cpu = "50m"
+    """CPU that a pod asks Kubernetes for."""
+    memory: Memory = "128Mi"
+    """Memory that a pod asks Kubernetes for; at least 32Mi."""
+
+
+class Dashboard(Section):
+    """A page that shows nodes, queue, use and jobs; it changes nothing. Its users log in with a token of Slurm's."""
+
+    enabled: bool = Field(default=False, strict=True)
+    """Whether there is a page, at `/dashboard/` of the REST API, which must be there too (`rest.enabled`)."""
+
+
+class Rolling(Section):
+    """New pods for worker nodes, as these fall idle: idle nodes first, then those whose jobs end soonest."""
+
+    max_unavailable: Annotated[int | str, amount_or_part("nodes", least=1, most=5000), PART_SCHEMA] = "10%"
+    """Nodes of a pool that may be away or kept from jobs for it at once: a number, or a percentage of the pool, rounded
+    up. Nodes that are away for another reason count, and so do new pods that do not become ready."""
+
+
+INTERNET: Final = "internet"
+
+
+def _target(value: str) -> str:
+    if value == INTERNET:
+        return value
+    try:
+        return address_range(value)
+    except ValueError as error:
+        raise ValueError(
+            f"is neither {INTERNET!r} nor an address range such as 10.3.0.0/24 or 10.3.0.7/32: {error}"
+        ) from None
+
+
+class Egress(Section):
+    """Something outside that login nodes and jobs may connect to."""
+
+    to: Annotated[str, AfterValidator(_target)]
+    """An address range such as `10.3.0.0/24`, or `internet`: all public addresses. Where clouds hand out credentials to
+    their machines (169.254.169.254 and the like) stays closed, unless exactly that address is the range."""
+    ports: tuple[Annotated[int, Field(ge=1, le=65535, strict=True)], ...] = ()
+    """Ports. Default: all, of all protocols."""
+    protocol: Literal["TCP", "UDP"] = "TCP"
+    """Protocol of the ports."""
+
+    def _problem(self) -> str | None:
+        if "protocol" in self.model_fields_set and not self.ports:
+            return "has a protocol but no ports; list the ports, or remove the protocol to allow all"
+        return None
+
+
+class NetworkPolicies(Section):
+    """Who may connect to what: pods of the namespace to each other, and login nodes and jobs to what is outside."""
+
+    enabled: bool = Field(default=True, strict=True)
+    """Whether NetworkPolicy objects are made. They have effect only where the cluster's network enforces them."""
+    egress: tuple[Egress, ...] = (Egress(to=INTERNET),)
+    """What login nodes and jobs may connect to outside, besides DNS. Default: the Internet, and so no private address
+    of machines, kubelets and Kubernetes' API. A list of your own replaces it; `[]` closes everything."""

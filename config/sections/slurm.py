@@ -11,8 +11,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictF
 
 from config.base import Section
 
-_KEY = re.compile(r"^[A-Za-z][A-Za-z0-9]*$")
-
 _LINES_OF_OTHER_SECTIONS = {
     "nodename": "worker_nodes",
     "nodeset": "worker_nodes",
@@ -74,7 +72,7 @@ def _settings(settings: dict[str, SettingValue]) -> dict[str, SettingValue]:
     wrong: list[str] = []
     for key, value in settings.items():
         section = _LINES_OF_OTHER_SECTIONS.get(key.lower())
-        if not _KEY.fullmatch(key):
+        if not re.fullmatch("[A-Za-z][A-Za-z0-9]*", key):
             wrong.append(f"has the key {key!r}, which cannot be a key of slurm.conf: letters and digits only")
         elif key.lower() in _KEYS_OF_THE_PODS:
             wrong.append(f"has the key {key!r}, which is bound to how the pods are made and cannot be changed")
@@ -133,10 +131,8 @@ class Slurm(Section):
 
     version: Annotated[Literal["24.11", "26.05"], BeforeValidator(_unquoted_version)] = "24.11"
     """Release of Slurm. 24.11 comes from Debian trixie (with PMIx), 26.05 from Debian forky (without PMIx)."""
-
     cluster_name: str = Field(default="slurm", pattern=r"^[a-z0-9]([-a-z0-9_]{0,38}[a-z0-9])?$")
     """`ClusterName`. It must not change in the life of a cluster: job state and accounting are bound to it."""
-
     settings: Settings = Field(default_factory=dict)
     """Any key of slurm.conf; it wins over our default. A wrong one is rejected by Slurm itself when it is applied,
     and the old configuration goes on."""

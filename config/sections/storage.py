@@ -1,14 +1,15 @@
-"""Shared file systems: the cloud's own, and what is mounted from them."""
+"""`slurmstack:jail`, `mounts`: shared volumes, the file systems of a cloud behind them, and the jail's roots."""
 
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from config.base import Section, Volume, check_dns_label
-from config.names import StorageClassName
+from config.base import Matching, Section, Volume, once
+from config.names import StorageClassName, dns_label
 from config.sections.machines import BlockSize
 
 FilesystemType = Literal["NETWORK_SSD", "NETWORK_HDD", "WEKA", "VAST"]
@@ -19,10 +20,6 @@ _TAKEN_PATHS = (
 )  # fmt: skip
 
 
-def _mount_name(name: str) -> str:
-    return check_dns_label(name, longest=40)
-
-
 def _mount_path(path: str) -> str:
     if not re.fullmatch(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+", path):
         raise ValueError("is not an absolute path such as /data")
@@ -31,7 +28,7 @@ def _mount_path(path: str) -> str:
     return path
 
 
-MountName = Annotated[str, AfterValidator(_mount_name)]
+MountName = Annotated[str, dns_label(longest=40)]
 
 
 class Filesystem(Section):
@@ -39,21 +36,16 @@ class Filesystem(Section):
 
     id: str | None = Field(default=None, pattern=r"^computefilesystem-[a-z0-9-]+$")
     """An existing file system instead of a new one. It is used as it is and never deleted."""
-
     type: FilesystemType = "NETWORK_SSD"
     """Kind of file system. It can never change."""
-
     block_size: BlockSize | None = None
     """Block size: a power of two from 4Ki to 128Ki. It can never change. Default: the service's (4Ki). Not for WEKA."""
-
     forbid_deletion: bool = Field(default=True, strict=True)
     """Whether the cloud itself refuses to delete it."""
 
-    @model_validator(mode="after")
-    def _weka_has_no_blocks(self) -> Filesystem:
-        if self.type == "WEKA" and self.block_size is not None:
-            raise ValueError("block_size cannot be chosen for a file system of type WEKA")
-        return self
+    def _problem(self) -> str | None:
+        chosen = self.type == "WEKA" and self.block_size is not None
+        return "block_size cannot be chosen for a file system of type WEKA" if chosen else None
 
 
 class Mount(Section):
@@ -61,14 +53,11 @@ class Mount(Section):
 
     path: Annotated[str, AfterValidator(_mount_path)]
     """Where users and jobs see it, for example `/data`."""
-
     size: Volume = "1Ti"
     """Capacity; at least 100Mi. It can grow but never shrink."""
-
     storage_class: StorageClassName | None = None
     """Storage class that offers ReadWriteMany. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
-
     filesystem: Filesystem = Field(default_factory=Filesystem)
     """The cloud's file system behind it."""
 
@@ -78,10 +67,89 @@ class Homes(Section):
 
     size: Volume = "100Gi"
     """Capacity; at least 100Mi. It can grow but never shrink."""
-
     storage_class: StorageClassName | None = None
     """Storage class that offers ReadWriteMany. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
-
     filesystem: Filesystem = Field(default_factory=Filesystem)
     """The cloud's file system behind it."""
+
+
+ROOT_NAME = r"^[a-z0-9]([a-z0-9.-]{0,38}[a-z0-9])?$"
+_RESERVED = ("top", "first", "root", "roots", "none", "all")
+"""Names that people would take for something else: in the output of `slurmstack jail list` and in its options."""
+
+SHARED = ("home", "srv")
+"""Directories at the volume's top that all roots share. images/common/jail_roots.py has the same."""
+
+_OF_THE_SYSTEM = (
+    "bin", "boot", "dev", "etc", "home", "jail", "lib", "lib32", "lib64", "libx32", "media", "mnt", "proc", "root",
+    "run", "sbin", "srv", "sys", "tmp", "usr", "var",
+)  # fmt: skip
+"""At a root's top: what it has from its image, what pods bind over it, what all roots share, accounts and sudo."""
+
+_OF_THE_SITE = ("/usr/local", "/etc/profile.d", "/etc/modulefiles", "/etc/environment-modules", "/etc/lmod")
+"""Within these, what sites add."""
+
+
+def _root_name(name: str) -> str:
+    if name in _RESERVED:
+        raise ValueError(f"is {name!r}, which would be taken for something else; take another name")
+    return name
+
+
+RootName = Annotated[
+    str,
+    Matching(
+        ROOT_NAME,
+        "is no name for a root: at most 40 small letters, digits, '.' and '-', none of the last two at either end",
+    ),
+    AfterValidator(_root_name),
+]
+"""Name of a root file system in the jail's volume."""
+
+
+def _carried(path: str) -> str:
+    if not re.fullmatch(r"(/[A-Za-z0-9_][A-Za-z0-9_.+@-]*)+", path):
+        raise ValueError("is not a path that can be carried: /opt, /usr/local, /etc/profile.d")
+    ours = any(PurePosixPath(path).is_relative_to(place) for place in _OF_THE_SITE)
+    if path.split("/")[1] in _OF_THE_SYSTEM and not ours:
+        raise ValueError(
+            "is of the system, of accounts, or shared by all roots: carry what the site has made, such as /opt, or is "
+            f"in {', '.join(_OF_THE_SITE)}; install packages in the new root"
+        )
+    return path
+
+
+def _apart(paths: tuple[str, ...]) -> tuple[str, ...]:
+    for path in paths:
+        for other in paths:
+            if PurePosixPath(other) in PurePosixPath(path).parents:
+                raise ValueError(f"has {path!r}, which is within {other!r} already; remove it")
+    return paths
+
+
+CarriedPath = Annotated[str, AfterValidator(_carried)]
+"""A path that is copied from one root into a new one."""
+
+
+class Jail(Section):
+    """The root file system that all login nodes and all jobs share."""
+
+    size: Volume = "20Gi"
+    """Size of the shared volume; at least 100Mi. It can grow but never shrink."""
+    storage_class: StorageClassName | None = None
+    """Storage class that offers ReadWriteMany. Default: a static volume of the cloud or
+    the local cluster, else the Kubernetes cluster's default class."""
+    filesystem: Filesystem = Field(default_factory=Filesystem)
+    """The cloud's file system behind it."""
+    root: RootName | None = None
+    """Name of the root file system that pods lead into. One that is not there yet is filled from the jail's image,
+    beside the others; homes (`/home`) and `/srv` are the same in all of them. Default: the first one, which is the
+    volume itself (docs/jail.md)."""
+    carry: Annotated[tuple[CarriedPath, ...], AfterValidator(once), AfterValidator(_apart)] = ()
+    """Paths that are copied into a new root when it is filled, for example `/opt` and `/usr/local`."""
+    carry_from: RootName | None = None
+    """The root that they are copied from. Default: the first one."""
+    homes: Homes | None = None
+    """A volume of their own for homes (`/home`). To be chosen before the first `up`: a cluster whose homes are in the
+    jail already does not get one, nor does it lose one (docs/jail.md). Default: homes are in the jail's volume."""

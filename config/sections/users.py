@@ -1,19 +1,15 @@
-"""`slurmstack:users`: people who may log in."""
+"""`slurmstack:users`, `groups`, `sssd`: people who may log in."""
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from config.base import Section, matching
-from config.names import AccountName, GroupName
-from config.reserved_names import SYSTEM_USERS
-from config.sections.policy import Association
+from config.base import Matching, Memory, Section
+from config.names import SYSTEM_USERS, AccountName, GroupName, SecretName
+from config.sections.accounting import Association
 
-_NAME = re.compile(r"^[a-z_][a-z0-9_-]{0,31}$")
-_SHELL = re.compile(r"^(/(?!\.\.?(/|$))[A-Za-z0-9._-]+)+$")
 _KEY_TYPES = (
     "ssh-ed25519",
     "sk-ssh-ed25519@openssh.com",
@@ -31,10 +27,6 @@ LAST_UID = 59999
 
 
 def _user_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise ValueError(
-            "is not a user name: small letters, digits, '_' and '-', at most 32, beginning with a letter or '_'"
-        )
     if name in SYSTEM_USERS:
         raise ValueError("is a user of the system; take another name")
     return name
@@ -63,7 +55,14 @@ def _ssh_public_key(line: str) -> str:
     return line.strip()
 
 
-UserName = Annotated[str, AfterValidator(_user_name), Field(json_schema_extra={"pattern": _NAME.pattern})]
+UserName = Annotated[
+    str,
+    Matching(
+        r"^[a-z_][a-z0-9_-]{0,31}$",
+        "is not a user name: small letters, digits, '_' and '-', at most 32, beginning with a letter or '_'",
+    ),
+    AfterValidator(_user_name),
+]
 SshPublicKey = Annotated[str, AfterValidator(_ssh_public_key)]
 
 
@@ -81,28 +80,24 @@ class User(Section):
 
     uid: int = Field(ge=FIRST_UID, le=LAST_UID, strict=True)
     """Numeric user id, the same on all nodes and for ever: files belong to the number."""
-
     gid: int | None = Field(default=None, ge=FIRST_UID, le=LAST_UID, strict=True)
     """Numeric id of the user's primary group. Default: the uid, as a group of the user's own. The gid of a group in
     `slurmstack:groups` makes that group the primary one."""
-
     ssh_authorized_keys: tuple[SshPublicKey, ...] = ()
     """Public keys, each a line as in `~/.ssh/authorized_keys`. The user may add more in the own home."""
-
     shell: Annotated[
         str,
-        matching(_SHELL, "is not the path of a program: write it from '/' on and without '..', for example /bin/zsh"),
-        Field(json_schema_extra={"pattern": _SHELL.pattern}),
+        Matching(
+            r"^(/(?!\.\.?(/|$))[A-Za-z0-9._-]+)+$",
+            "is not the path of a program: write it from '/' on and without '..', for example /bin/zsh",
+        ),
     ] = "/bin/bash"
     """Login shell, a path inside the jail. Who has one that is not there cannot log in, until it is installed."""
-
     sudo: bool = Field(default=False, strict=True)
     """Whether the user may become root in the jail (`sudo`), for example to install packages for everyone."""
-
     groups: tuple[GroupName, ...] = ()
     """Further groups of the user: names in `slurmstack:groups`, or those of Debian and its usual packages, which are in
     the jail already (`video`, `docker`)."""
-
     accounts: Annotated[
         dict[AccountName, Association],
         BeforeValidator(
@@ -110,12 +105,15 @@ class User(Section):
         ),
     ] = Field(default_factory=dict)
     """Accounts that the user's jobs may be booked on, with shares and limits: `{ml: {fairshare: 2}}`. Short: `[ml]`."""
-
     default_account: AccountName | None = None
     """Account of jobs that name none. Default: the first one."""
-
     admin_level: Literal["none", "operator", "administrator"] = "none"
     """Rights in Slurm itself, as sacctmgr(1) has them."""
+
+    @property
+    def own_gid(self) -> int:
+        """Number of the user's first group."""
+        return self.uid if self.gid is None else self.gid
 
 
 class Group(Section):
@@ -123,3 +121,13 @@ class Group(Section):
 
     gid: int = Field(ge=FIRST_UID, le=LAST_UID, strict=True)
     """Numeric id, the same on all nodes and for ever: files belong to the number."""
+
+
+class Sssd(Section):
+    """SSSD in all pods that have to know users, with the same configuration."""
+
+    secret: SecretName
+    """Secret in the cluster's namespace with the key `sssd.conf`, and files that it names below /etc/sssd/secrets (each
+    further key is one). It is read at the start of a pod."""
+    memory: Memory = "64Mi"
+    """Memory that each SSSD asks Kubernetes for; at least 32Mi."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated
 from zoneinfo import available_timezones
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from config.base import Section
 
@@ -18,19 +18,18 @@ WEEK = 7 * 24 * 60
 
 _DAY = 24 * 60
 _RANGE = rf"({'|'.join(DAYS)})(-({'|'.join(DAYS)}))?"
-_DAYS = re.compile(rf"{_RANGE}( {_RANGE})*")
-_PATTERN = r"^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
-_HOURS = re.compile(_PATTERN)
+_DAYS = rf"^{_RANGE}( {_RANGE})*$"
+_HOURS = r"^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
 
 
 def _days(given: object) -> object:
-    if isinstance(given, str) and _DAYS.fullmatch(given):
+    if isinstance(given, str) and re.fullmatch(_DAYS, given):
         return given
     raise ValueError(f"is no days of the week: write mon-fri, or mon wed fri; they are {', '.join(DAYS)}")
 
 
 def _hours(given: object) -> object:
-    if not isinstance(given, str) or not _HOURS.fullmatch(given):
+    if not isinstance(given, str) or not re.fullmatch(_HOURS, given):
         raise ValueError("is no hours of a day: write 08:00-19:00, with two digits each; 22:00-06:00 ends the next day")
     begin, end = minutes_of(given)
     if begin == end:
@@ -76,24 +75,19 @@ def minutes_of(written: str) -> tuple[int, int]:
 class Window(Section):
     """Hours on some days of the week."""
 
-    days: Annotated[str, BeforeValidator(_days), Field(json_schema_extra={"pattern": f"^{_DAYS.pattern}$"})] = "mon-sun"
+    days: Annotated[str, BeforeValidator(_days), Field(json_schema_extra={"pattern": _DAYS})] = "mon-sun"
     """Days on which it begins: `mon-fri`, `mon wed fri`, `sun`. Default: every day."""
-
-    hours: Annotated[str, BeforeValidator(_hours), Field(json_schema_extra={"pattern": _PATTERN})] = "00:00-24:00"
+    hours: Annotated[str, BeforeValidator(_hours), Field(json_schema_extra={"pattern": _HOURS})] = "00:00-24:00"
     """From when to when, on the clock of `timezone`: `08:00-19:00`; `22:00-06:00` ends the next day."""
-
     min: int | None = Field(default=None, ge=0, strict=True)
     """Nodes that are kept meanwhile even while no job is there. Default: `size.min`."""
-
     max: int | None = Field(default=None, ge=0, strict=True)
     """Nodes at most meanwhile, no more than `size.max`. Default: `size.max`. Those beyond it leave after their jobs;
     jobs that need more wait."""
 
-    @model_validator(mode="after")
-    def _says_something(self) -> Window:
-        if self.min is None and self.max is None:
-            raise ValueError("has neither min nor max, so nothing would be different in it")
-        return self
+    def _problem(self) -> str | None:
+        neither = self.min is None and self.max is None
+        return "has neither min nor max, so nothing would be different in it" if neither else None
 
     @property
     def name(self) -> str:

@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag
 
-from config.base import Cpu, Quantity, Section, Volume, at_least, check_dns_label, matching, parse_cpus
-from config.names import LabelKey, LabelValue, PriorityClassName, StorageClassName
-from config.sections.gpus import Gpus, GpusOfNode, dotted
-from config.sections.machines import MAX_GROUP_SIZE, Machines
+from config.base import Cpu, Matching, Quantity, Section, Span, Volume, at_least, parse_cpus, span_of
+from config.names import LabelKey, LabelValue, PriorityClassName, StorageClassName, dns_label
+from config.sections.machines import MAX_GROUP_SIZE, Gpus, GpusOfNode, Machines, dotted
 from config.sections.windows import WEEK, Window, Windows, Zone, by_minutes
-from config.times import Span, span_of
 
 MAX_POOL_SIZE = 5000
 """Nodes in one pool at most: the size that Kubernetes itself is tested to (5,000 nodes in a cluster)."""
@@ -25,22 +23,23 @@ MIN_WORKER_MEMORY = "256Mi"
 RESERVED_POOL_NAMES = frozenset({"controller", "login", "nodes", "all", "slurmdbd", "database", "rest"})
 """Names of our own workloads and Services, and `ALL`, which Slurm reads as every node."""
 
-_FEATURE = re.compile(r"^[A-Za-z][A-Za-z0-9_.-]*$")
 
-
-def _pool_name(name: str) -> str:
-    check_dns_label(name, longest=40)
+def _not_ours(name: str) -> str:
     if name in RESERVED_POOL_NAMES:
         raise ValueError(f"is reserved; these names are taken: {', '.join(sorted(RESERVED_POOL_NAMES))}")
     return name
 
 
-PoolName = Annotated[str, AfterValidator(_pool_name)]
+PoolName = Annotated[str, dns_label(longest=40), AfterValidator(_not_ours)]
 """A DNS label of at most 40 characters: with `-<number>` it is the name of a node, a pod and a host."""
 
 Feature = Annotated[
     str,
-    matching(_FEATURE, "is not a Slurm feature name: letters, digits, '_', '.' and '-', beginning with a letter"),
+    Matching(
+        r"[A-Za-z][A-Za-z0-9_.-]*",
+        "is not a Slurm feature name: letters, digits, '_', '.' and '-', beginning with a letter",
+        in_schema=False,
+    ),
     Field(max_length=64),
 ]
 
@@ -66,28 +65,24 @@ class Resources(Section):
 
     cpus: int = Field(ge=1, le=4096, strict=True)
     """CPUs of one node, as Slurm counts them (`CPUs=`). Required with the kind `existing`."""
-
     memory: Annotated[Quantity, at_least(MIN_WORKER_MEMORY, "slurmd and a job")]
     """Memory of one worker pod. Required with the kind `existing`. Slurm gets what is left after slurmd's own need
     (`RealMemory=`)."""
-
     gpus: GpusOfNode = Gpus(count=0)
     """GPUs of one node: how many, or a map that also says whose they are and how they are divided."""
-
     cpu_request: Cpu | None = None
     """CPU that the pod asks Kubernetes for, for example `500m`; at most twice `cpus`. Default: `cpus`; on the local
     cluster, whose nodes share one machine, a twentieth of it."""
 
-    @model_validator(mode="after")
-    def _request_within_the_node(self) -> Resources:
+    def _problem(self) -> str | None:
         # Twice: where Slurm counts cores, each is two threads for Kubernetes. Beyond it jobs could not use any, and the
         # pod would wait for a machine that has them.
         if self.cpu_request is not None and parse_cpus(self.cpu_request) > 2 * self.cpus:
-            raise ValueError(
+            return (
                 f"has a cpu_request of {self.cpu_request}, which is more than twice its cpus, {self.cpus}; lower the "
                 "request, or raise cpus"
             )
-        return self
+        return None
 
 
 class Toleration(Section):
@@ -103,11 +98,10 @@ class Toleration(Section):
 
 _SYSTEM_PATHS = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr")
 _OF_KUBERNETES = ("/var/lib/kubelet", "/var/lib/containerd", "/var/lib/containers", "/var/lib/etcd", "/var/log")
-_PATH = re.compile(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
 
 
 def _machine_path(path: str) -> str:
-    if not _PATH.fullmatch(path):
+    if not re.fullmatch(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+", path):
         raise ValueError("is not an absolute path of plain names, without `..`, such as /mnt/nvme")
     if taken := [one for one in _OF_KUBERNETES if f"{path}/".startswith(f"{one}/") or one.startswith(f"{path}/")]:
         raise ValueError(f"has {taken[0]} in it or is inside: what jobs write there would fill what the machine needs")
@@ -122,22 +116,19 @@ class Scratch(Section):
     size: Annotated[Quantity, at_least("1Gi", "a file system of its own")]
     """Size of the volume of one worker. Of a directory of the machine: what there is at least. A worker that finds less
     does not start, and nothing keeps it from using more."""
-
     storage_class: StorageClassName | None = None
     """Class of a volume that is made for each pod and deleted with it."""
-
     host_path: Annotated[str, AfterValidator(_machine_path)] | None = None
     """Directory of the machine, where its disk is mounted; each pod has a directory of its own in it. It must be there.
     Not with `security: baseline`."""
 
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Scratch:
+    def _problem(self) -> str | None:
         if (self.storage_class is None) == (self.host_path is None):
-            raise ValueError(
+            return (
                 "must have exactly one of storage_class, for a volume that comes and goes with its pod, and host_path, "
                 "for a directory of the machine"
             )
-        return self
+        return None
 
 
 class Range(Section):
@@ -145,15 +136,11 @@ class Range(Section):
 
     min: int = Field(default=0, ge=0, le=MAX_POOL_SIZE, strict=True)
     """Nodes that are kept even while no job is there."""
-
     max: int = Field(ge=1, le=MAX_POOL_SIZE, strict=True)
     """Nodes at most. Users see all of them: those that are off are `idle~` in sinfo, and take jobs."""
 
-    @model_validator(mode="after")
-    def _in_order(self) -> Range:
-        if self.min > self.max:
-            raise ValueError(f"has min {self.min}, which is more than its max, {self.max}")
-        return self
+    def _problem(self) -> str | None:
+        return f"has min {self.min}, which is more than its max, {self.max}" if self.min > self.max else None
 
 
 def _form(given: object) -> str:
@@ -176,141 +163,106 @@ class WorkerPool(Machines):
     ]
     """Number of nodes: changing it and applying is the whole scaling procedure; zero is allowed. Or `{min, max}` for an
     elastic pool, whose nodes Slurm starts when jobs need them and ends when they are idle."""
-
     idle_timeout: Annotated[Span, span_of(10, 30 * 86400)] = "10m"
     """Of an elastic pool: how long a node stays when its last job has ended."""
-
     resume_timeout: Annotated[Span, span_of(20, 2 * 3600)] = "15m"
     """Of an elastic pool: how long a node may take to be there. It counts from the machine's start to
     slurmd's. After it the job goes back to the queue, the node is given up, and the pool pauses: for 30 seconds at
     first, up to ten minutes."""
-
     windows: Windows = ()
     """Of an elastic pool: hours of the week with another `min` or `max`. An example:
     `[{days: mon-fri, hours: 08:00-19:00, min: 4}]`. No two at the same time."""
-
     timezone: Zone = "UTC"
     """Of an elastic pool: time zone of its windows' clock, for example `Europe/Berlin`."""
-
     resources: Resources
     """What one node has. Required with the kind `existing`. Default where the cloud makes the machines: what `preset`
     leaves beside the system's need."""
-
     features: tuple[Feature, ...] = ()
     """Slurm features of the nodes, for `sbatch --constraint`. The pool's name is always one of them."""
-
     drain_timeout: int = Field(default=7 * 24 * 3600, ge=30, le=365 * 24 * 3600, strict=True)
     """Seconds that a leaving node may wait for its jobs to end before Kubernetes kills it. Default: 7 days."""
-
     security: Literal["confined", "baseline"] = "confined"
     """`confined`: jobs run in the jail, for which the pod has CAP_SYS_ADMIN. `baseline`: no jail and no capability for
     it; jobs see the worker's image and the shared volumes of `mounts`, and no homes."""
-
     confinement: Literal["auto", "required", "off"] = "auto"
     """Whether a job is held to the cores, memory and devices that it asked for, by cgroups of its own. `auto`: where
     the machine lets the pod do so, which takes version 2 of cgroups; `slurmstack status` says which workers do.
     `required`: a worker that cannot does not start, and says why; its pod has to ask Kubernetes for all its CPUs.
     `off`: Slurm counts, and nothing holds."""
-
     containers: bool = Field(default=False, strict=True)
     """Whether jobs may start containers. With `srun --user-namespace` their tasks can make user namespaces, which the
     kernel otherwise makes for nobody in the jail. It opens more of the machine's kernel to users: what the root of a
     user namespace may ask of it. Takes `security: confined`, and a machine whose settings let users have them."""
-
     shared_memory: Quantity | None = None
     """Size of `/dev/shm`, of the pod and of each job in it; counted in the memory. Default: half of the memory."""
-
     tmp: Volume = "100Gi"
     """Size of `/tmp` of one worker, on its machine's disk; at least 100Mi. Kubernetes ends a pod that has more in
     it, with its jobs: give pools whose jobs keep much there what their machines have. With `scratch`: of slurmd's own
     directory alone, which has this size in any case."""
-
     scratch: Scratch | None = None
     """A volume for jobs' `/tmp` (`$TMPDIR`), such as a local NVMe disk. Default: the machine's disk, see `tmp`."""
-
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels that a Kubernetes node must have to carry these workers."""
-
     tolerations: tuple[Toleration, ...] = ()
     """Taints of the Kubernetes nodes that these workers may ignore."""
-
     priority_class: PriorityClassName | None = None
     """PriorityClass of the workers. It says which pods Kubernetes ends for others where machines are full, and must be
     there. Default: `cluster.priority_class`."""
 
-    @model_validator(mode="after")
-    def _confined_in_the_jail(self) -> WorkerPool:
-        if self.confinement == "required" and self.security == "baseline":
-            raise ValueError(
-                "has confinement: required and security: baseline, whose pods may not touch their cgroups; use "
-                "security: confined, or confinement: auto"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _containers_in_the_jail(self) -> WorkerPool:
-        if self.containers and self.security == "baseline":
-            raise ValueError(
-                "has containers: true and security: baseline, whose pods may not make what a container is started in; "
-                "use security: confined, or containers: false"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _parts_of_gpus_are_held(self) -> WorkerPool:
-        # Slurm names a job's GPUs by number. Only a job that can open no other part finds its own under the first one.
-        if self.resources.gpus.mig and self.confinement != "required":
-            raise ValueError(
+    def _problem(self) -> str | None:
+        found = self._without_the_jail() if self.security == "baseline" else None
+        if found is None and self.resources.gpus.mig and self.confinement != "required":
+            # Slurm names a job's GPUs by number. Only a job that can open no other part finds its own under the first.
+            return (
                 f"has resources.gpus.mig and confinement: {self.confinement}; jobs find their part of a GPU only where "
                 "they cannot open the others. Set confinement: required"
             )
-        return self
+        return found or self._problem_of_size()
 
-    @model_validator(mode="after")
-    def _no_machine_path_without_the_jail(self) -> WorkerPool:
-        if self.scratch is not None and self.scratch.host_path is not None and self.security == "baseline":
-            raise ValueError(
+    def _without_the_jail(self) -> str | None:
+        """What pods with `security: baseline` cannot have."""
+        if self.confinement == "required":
+            return (
+                "has confinement: required and security: baseline, whose pods may not touch their cgroups; use "
+                "security: confined, or confinement: auto"
+            )
+        if self.containers:
+            return (
+                "has containers: true and security: baseline, whose pods may not make what a container is started in; "
+                "use security: confined, or containers: false"
+            )
+        if self.scratch is not None and self.scratch.host_path is not None:
+            return (
                 "has scratch.host_path and security: baseline, and pods of that level have nothing of the machine; use "
                 "scratch.storage_class, or security: confined"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _no_job_files_without_the_jail(self) -> WorkerPool:
-        if self.resources.gpus.job_files and self.security == "baseline":
-            raise ValueError(
+        if self.resources.gpus.job_files:
+            return (
                 "has resources.gpus.job_files and security: baseline, and pods of that level have nothing of the "
                 "machine; use security: confined, or leave job_files out"
             )
-        return self
+        return None
 
-    @model_validator(mode="after")
-    def _times_of_elastic_pools(self) -> WorkerPool:
-        given = [name for name in _ELASTIC_ALONE if name in self.model_fields_set]
-        if given and not self.is_elastic:
-            raise ValueError(
-                f"has {given[0]}, which is for elastic pools; write size: {{min: 0, max: {self.most or 1}}}, or leave "
-                "it out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _windows_within_the_size(self) -> WorkerPool:
+    def _problem_of_size(self) -> str | None:
         if not isinstance(self.size, Range):
-            return self
+            given = [name for name in _ELASTIC_ALONE if name in self.model_fields_set]
+            elastic = f"{{min: 0, max: {self.most or 1}}}"
+            return (
+                f"has {given[0]}, which is for elastic pools; write size: {elastic}, or leave it out" if given else None
+            )
         for window in self.windows:
             least, most = self.bounds_in(window)
             if most > self.size.max:
-                raise ValueError(
+                return (
                     f"has the window {window.name!r} with max {most}, and size.max is {self.size.max}, which no window "
                     "exceeds: raise size.max, and give a window a smaller max for the other hours"
                 )
             if least > most:
-                raise ValueError(
+                return (
                     f"has the window {window.name!r} with min {least} and max {most}; what it does not say itself is "
                     "that of size. Write a min of at most max"
                 )
-        return self
+        return None
 
     def bounds_in(self, window: Window) -> tuple[int, int]:
         """Nodes that are kept in a window, and at most."""

@@ -166,7 +166,7 @@ def conflicts(
     `elsewhere`: groups that other roots have. In a new one they appear when what makes them is installed there, for
     which somebody has to log in first.
 
-    Names and numbers by themselves were checked when they were written (config/rules/identities.py). Here they become
+    Names and numbers by themselves were checked when they were written (config/rules/people.py). Here they become
     lines of the files that say who is root, so they are looked at once more.
     """
     found = _unusable("group", "gid", {name: group.gid for name, group in declared.groups.items()})

@@ -1,10 +1,88 @@
-"""The dashboards themselves: the cluster, its nodes, its jobs."""
+"""The dashboards: what one is made of, and the three for the cluster, its nodes and its jobs."""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
-from slurm.dashboards.panels import RATE, Board, Kind, Needs, Panel, Query, Row
+Kind = Literal["line", "stack", "number", "state", "table"]
+"""line and stack: over time, side by side or on each other. number: the latest. state: 1 and 0 as words. table: the
+latest, a row a series."""
+
+Needs = Literal["accounting", "gpus", "dcgm", "machines", "infiniband", "kube_state", "cgroups"]
+"""What a cluster must have, or its Prometheus must read, or else a panel is empty."""
+
+NEEDS: Final[dict[Needs, str]] = {
+    "accounting": "Only with accounting.",
+    "gpus": "Only with GPUs.",
+    "dcgm": "From NVIDIA's DCGM exporter, which this Prometheus has to read, too.",
+    "machines": "From node exporters: of monitoring.nodes, or those that this Prometheus reads besides.",
+    "kube_state": "From kube-state-metrics: of monitoring.kube_state, or one that this Prometheus reads besides.",
+    "infiniband": "From node exporters, on machines with InfiniBand.",
+    "cgroups": "From workers whose machines have version 2 of cgroups.",
+}
+"""The same in words, for who looks at the panel."""
+
+RATE: Final = "$__rate_interval"
+"""The range of a rate, which Grafana puts in."""
+
+_STRING = re.compile(r'"[^"]*"')
+_SELECTED = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\b(?:by|on|without|ignoring|group_left|group_right)\s*\([^)]*\)")
+_NAME = re.compile(r"\b[a-zA-Z_]\w*\b(?!\s*\()")
+_WORDS = frozenset({"and", "or", "unless", "bool", "by", "on", "offset"})
+
+
+@dataclass(frozen=True)
+class Query:
+    """One question to Prometheus."""
+
+    expression: str
+    """PromQL, perhaps with variables of the dashboard (`$node`) and `RATE`."""
+    legend: str = ""
+    """Name of each series, with its labels as `{{label}}`."""
+
+    @property
+    def figures(self) -> frozenset[str]:
+        """Names of the figures that it asks for."""
+        bare = _SELECTED.sub(" ", _STRING.sub("", self.expression))
+        return frozenset(name for name in _NAME.findall(bare) if name not in _WORDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One picture."""
+
+    title: str
+    queries: tuple[Query, ...]
+    kind: Kind = "line"
+    unit: str = "short"
+    """As Grafana calls it."""
+    width: int = 8
+    """Of 24 columns."""
+    needs: Needs | None = None
+    explained: str = ""
+    """What is good to know, also when it is empty although all is well."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """One dashboard."""
+
+    name: str
+    """In file names and in its address."""
+    title: str
+    rows: dict[str, tuple[Panel, ...]]
+    """Heading -> the panels below it."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """Name of a variable -> figure and label whose values it has: `slurm_node_cpus, node`."""
+
+    def panels(self) -> Iterator[Panel]:
+        """All, from top to bottom."""
+        for panels in self.rows.values():
+            yield from panels
+
 
 MACHINE_INFO: Final = "slurmstack_machine_info"
 """Beside the figures of a node exporter of ours: `machine`, the name of the Kubernetes node."""
@@ -140,14 +218,14 @@ _KUBERNETES: Final = (
 CLUSTER: Final = Board(
     name="cluster",
     title="Slurm cluster",
-    rows=(
-        Row(title="Controllers", panels=_CONTROLLERS),
-        Row(title="Pools", panels=_POOLS),
-        Row(title="Queue", panels=_QUEUE),
-        Row(title="Waiting", panels=_WAITING),
-        Row(title="Scheduler", panels=_SCHEDULER),
-        Row(title="Kubernetes", panels=_KUBERNETES),
-    ),
+    rows={
+        "Controllers": _CONTROLLERS,
+        "Pools": _POOLS,
+        "Queue": _QUEUE,
+        "Waiting": _WAITING,
+        "Scheduler": _SCHEDULER,
+        "Kubernetes": _KUBERNETES,
+    },
 )
 
 _NODES: Final = (
@@ -157,19 +235,16 @@ _NODES: Final = (
         "reason_kind and by: who drained it, and for what kind of reason. Empty if none is.",
     ),
     _plot(
-        "CPUs in use",
-        'slurm_node_cpus_alloc{node=~"$node"} / slurm_node_cpus{node=~"$node"}',
-        "{{node}}",
+        "CPUs in use", 'slurm_node_cpus_alloc{node=~"$node"} / slurm_node_cpus{node=~"$node"}', "{{node}}",
         "percentunit",
     ),
     _plot(
         "Memory given to jobs",
-        'slurm_node_memory_alloc_bytes{node=~"$node"} / slurm_node_memory_bytes{node=~"$node"}',
-        "{{node}}",
+        'slurm_node_memory_alloc_bytes{node=~"$node"} / slurm_node_memory_bytes{node=~"$node"}', "{{node}}",
         "percentunit",
     ),
     _plot("GPUs in use", 'slurm_node_gpus_alloc{node=~"$node"}', "{{node}}", needs="gpus"),
-)
+)  # fmt: skip
 
 _OF_NODE = '{instance=~"$node:.*"}'
 _STATUS = 'sum by (check) (slurmstack_health_check_status{{status="{}",instance=~"$node:.*"}})'
@@ -222,12 +297,12 @@ NODES: Final = Board(
     name="nodes",
     title="Slurm nodes and their health",
     variables={"node": "slurm_node_cpus, node"},
-    rows=(
-        Row(title="Nodes", panels=_NODES),
-        Row(title="Health checks", panels=_HEALTH),
-        Row(title="Machines", panels=_MACHINES),
-        Row(title="GPUs", panels=_GPUS),
-    ),
+    rows={
+        "Nodes": _NODES,
+        "Health checks": _HEALTH,
+        "Machines": _MACHINES,
+        "GPUs": _GPUS,
+    },
 )
 
 _OF_JOB = '{jobid=~"$job"}'
@@ -253,25 +328,22 @@ JOBS: Final = Board(
     name="jobs",
     title="Slurm jobs",
     variables={"job": "cgroup_uid, jobid"},
-    rows=(
-        Row(title="What running jobs use", panels=_USED),
-        Row(
-            title="Where they run",
-            panels=(
-                _table(
-                    "Jobs", f"cgroup_uid{_OF_JOB}", "Value: number of the user. instance: the node.", needs="cgroups"
-                ),
-            ),
+    rows={
+        "What running jobs use": _USED,
+        "Where they run": (
+            _table("Jobs", f"cgroup_uid{_OF_JOB}", "Value: number of the user. instance: the node.", needs="cgroups"),
         ),
-    ),
+    },
 )
 
 BOARDS: Final = (CLUSTER, NODES, JOBS)
 
 
+def figures() -> set[str]:
+    """What the dashboards ask for."""
+    return {name for board in BOARDS for panel in board.panels() for query in panel.queries for name in query.figures}
+
+
 def machine_figures() -> tuple[str, ...]:
     """What the dashboards ask node exporters for; nothing else is kept of them."""
-    figures = {
-        name for board in BOARDS for panel in board.panels() for query in panel.queries for name in query.figures
-    }
-    return tuple(sorted(name for name in figures if name.startswith("node_") or name == MACHINE_INFO))
+    return tuple(sorted(name for name in figures() if name.startswith("node_") or name == MACHINE_INFO))

@@ -15,7 +15,6 @@ from grafana_foundation_sdk.models.dashboard import (
     DataSourceRef,
     DataTransformerConfig,
     ValueMap,
-    ValueMapping,
     ValueMappingResult,
     VariableOption,
     VariableRefresh,
@@ -23,8 +22,7 @@ from grafana_foundation_sdk.models.dashboard import (
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from config.cluster import ClusterConfig
-from slurm.dashboards.boards import BOARDS
-from slurm.dashboards.panels import NEEDS, Board, Panel
+from slurm.dashboards.boards import BOARDS, NEEDS, Board, Panel
 from slurm.monitoring import of_cluster
 
 _SOURCE: Final = DataSourceRef(type_val="prometheus", uid="${datasource}")
@@ -34,6 +32,12 @@ _READ_EVERY: Final = "30s"
 """Least distance of points, and what Grafana makes the range of rates from: figures are read as often."""
 
 _HEIGHT, _LOW = 8, 4
+_STATES: Final = ValueMap(
+    options={
+        "1": ValueMappingResult(text="up", color="green"),
+        "0": ValueMappingResult(text="down", color="red"),
+    }
+)
 _ALL: Final = VariableOption(selected=True, text="All", value="$__all")
 
 AnyPanel = timeseries.Panel | stat.Panel | table.Panel
@@ -71,9 +75,9 @@ def _json(board: Board, config: ClusterConfig) -> str:
     for name, values in board.variables.items():
         page.with_variable(_variable(name, of_cluster(values, config)))
     number = count(1)
-    for row in board.rows:
-        page.with_row(dashboard.Row(row.title).id(next(number)))
-        for panel in row.panels:
+    for title, panels in board.rows.items():
+        page.with_row(dashboard.Row(title).id(next(number)))
+        for panel in panels:
             page.with_panel(_panel(panel, config).id(next(number)))
     return JSONEncoder(sort_keys=True, indent=1).encode(page.build()) + "\n"
 
@@ -97,7 +101,7 @@ def _panel(panel: Panel, config: ClusterConfig) -> AnyPanel:
         case "table":
             made = table.Panel().with_transformation(_tidied())
         case "number" | "state":
-            made = stat.Panel().mappings(_words() if panel.kind == "state" else [])
+            made = stat.Panel().mappings([_STATES] if panel.kind == "state" else [])
         case _:
             made = timeseries.Panel().min(0)
     made.title(panel.title).datasource(_SOURCE).unit(panel.unit).span(panel.width)
@@ -120,25 +124,9 @@ def _queries(panel: Panel, config: ClusterConfig) -> Iterator[prometheus.Dataque
             yield asked.range().interval(_READ_EVERY)
 
 
-def _words() -> list[ValueMapping]:
-    results = {"1": ("up", "green"), "0": ("down", "red")}
-    options = {value: ValueMappingResult(text=text, color=color) for value, (text, color) in results.items()}
-    return [ValueMap(options=options)]
-
-
 def _tidied() -> DataTransformerConfig:
     """Without what each row has alike."""
     names = (
-        "Time",
-        "__name__",
-        "cluster",
-        "container",
-        "endpoint",
-        "job",
-        "namespace",
-        "pod",
-        "service",
-        "step",
-        "task",
-    )
+        "Time", "__name__", "cluster", "container", "endpoint", "job", "namespace", "pod", "service", "step", "task",
+    )  # fmt: skip
     return DataTransformerConfig(id_val="organize", options={"excludeByName": dict.fromkeys(names, True)})

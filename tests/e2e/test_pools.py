@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from config.sections.gpus import Gpus
-from config.sections.machines import Machines
+from config.sections.machines import Gpus, Machines
 from config.sections.workers import Resources, Scratch, Toleration, WorkerPool
 from slurm.local_cluster import local_directory
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until

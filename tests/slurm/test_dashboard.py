@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from slurm.certificates import CERTIFICATE_SEED_BYTES, server_certificate
+from slurm.certificates import SEED_BYTES, server_certificate
 from tests.slurm.accounting import AccountingSandbox, sacctmgr
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import wait_until
 
-SEED = base64.b64encode(bytes(range(CERTIFICATE_SEED_BYTES))).decode()
+SEED = base64.b64encode(bytes(range(SEED_BYTES))).decode()
 USERS = {"alice": 10001, "bob": 10002, "olga": 10003}
 HOSTILE = "</td><script>alert(1)</script>\n~x~ \u202e&"
 COOKIE = "__Secure-slurm-token"

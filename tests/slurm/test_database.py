@@ -12,7 +12,7 @@ import pytest
 from images.accounting.check_database import KNOWN_SCHEMAS
 from images.common.command import Result
 from images.exporter.sources import SourceError, Sources
-from slurm.certificates import CERTIFICATE_SEED_BYTES, authority_certificate, server_certificate
+from slurm.certificates import SEED_BYTES, authority_certificate, server_certificate
 from tests.slurm.accounting import (
     MEMORY_LIMIT,
     AccountingSandbox,
@@ -223,7 +223,7 @@ def test_data_of_an_older_mariadb_are_upgraded_and_those_of_a_newer_one_refused(
 
 def test_tls_with_an_authority_of_ones_own(alone: SlurmSandbox) -> None:
     """As with an external server: it accepts nothing but TLS, with a certificate that names its host."""
-    ours, other = (b64encode(bytes([number]) * CERTIFICATE_SEED_BYTES).decode() for number in (1, 2))
+    ours, other = (b64encode(bytes([number]) * SEED_BYTES).decode() for number in (1, 2))
     server_cert = server_certificate(ours, "external", ["database"])
     pod = start_database(alone)
     kill(pod, "mariadbd")

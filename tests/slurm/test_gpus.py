@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from config import load_config
-from config.sections.gpus import Gpus
+from config.sections.machines import Gpus
 from slurm.conf import render
 from slurm.sizing import node_conf
 from tests import stacks

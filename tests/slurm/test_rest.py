@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from slurm.certificates import CERTIFICATE_SEED_BYTES, server_certificate
+from slurm.certificates import SEED_BYTES, server_certificate
 from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import IMPATIENT
@@ -26,7 +26,7 @@ from tests.slurm.sandbox import SlurmSandbox
 
 API = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
 """The newest version of the API that each Slurm has."""
-SEED = base64.b64encode(bytes(range(CERTIFICATE_SEED_BYTES))).decode()
+SEED = base64.b64encode(bytes(range(SEED_BYTES))).decode()
 USERS = {"alice": 10001, "bob": 10002}
 CURL = ("curl", "--silent", "--show-error", "--cacert", "/root/ca.pem", "--max-time", "60")
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from config import load_config
-from config.sections.rest import Rest
+from config.sections.services import Rest
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.configuring import change

@@ -15,7 +15,7 @@ import yaml
 from components.clouds.nebius.placement import RDMA_LABEL
 from components.kit import pods, volumes
 from components.kit.context import recommended_labels
-from slurm.content_names import content_name
+from slurm.names import content_name
 
 _CHARTS = Path(__file__).resolve().parent / "charts.yaml"
 

@@ -1,6 +1,6 @@
 """What a site says of the tests: a JSON file, of which every key may be left out.
 
-It was checked when it was written (config/sections/node_tests.py). What a newer one has beyond this is passed over.
+It was checked when it was written (config/sections/health.py). What a newer one has beyond this is passed over.
 """
 
 from __future__ import annotations

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from config import load_config
 from slurm.alerts import ALERTS, alerts_of, rules_file
-from tests import alerts
+from slurm.prometheus import CONFIG_DIR, prometheus_files
+from tests import alerts, stacks
 from tests.stacks import existing_full, with_change
 
 UP = {"slurmstack_slurmctld_up": "1x200"}
@@ -126,16 +128,41 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 }
 
 
-def test_backups_that_none_makes_are_told_and_those_that_were_made_are_not(promtool: str, tmp_path: Path) -> None:
-    times = {BACKUP.format("status_last_schedule_time"): "600x200", BACKUP.format("created"): "0x200"}
-    made = {**times, BACKUP.format("status_active"): "0x200", BACKUP.format("status_last_successful_time"): "700x200"}
-    other = {'kube_cronjob_spec_suspend{namespace="slurm",cronjob="restore"}': "1x200"}
-    cases = [
-        ("BackupFailed", {BACKUP.format("spec_suspend"): "1x200"}, True),
-        ("BackupFailed", {**made, **other}, False),
-        ("BackupFailed", {**made, BACKUP.format("status_last_successful_time"): "500x200"}, True),
-    ]
-    assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
+_DUE = {BACKUP.format("status_last_schedule_time"): "600x200", BACKUP.format("created"): "0x200"}
+_MADE = {**_DUE, BACKUP.format("status_active"): "0x200", BACKUP.format("status_last_successful_time"): "700x200"}
+_NO_JOBS = {EXPORTER.format("jobs"): "0x200"}
+_TOOK = JAIL.format('check_seconds{check="filesystem', 0)
+_STATUS = JAIL.format('check_status{status="not checked",check="filesystem', 0)
+_WORKER = 'up{{job="slurmstack-jobs",instance="n{0}:9306"}}'
+_DOWN = {'slurmstack_node_down{node="n0"}': "_x10 1x200"}  # slurmctld says it later
+_KUBE = 'instance="kube-state:8080",job="slurmstack-kubernetes"'
+_PODS = f'kube_pod_container_status_restarts_total{{{_KUBE},pod="p"}}'
+_CLAIMS = f'kube_persistentvolumeclaim_status_phase{{{_KUBE},phase="Bound"}}'
+# There for the first quarter of an hour, as after a start of kube-state-metrics without its rights.
+_LOST, _THERE = "0x15 _x185", "0x200"
+
+MORE: tuple[alerts.Case, ...] = (
+    # Backups that none makes are told, and those that were made are not.
+    ("BackupFailed", {BACKUP.format("spec_suspend"): "1x200"}, True),
+    ("BackupFailed", {**_MADE, 'kube_cronjob_spec_suspend{namespace="slurm",cronjob="restore"}': "1x200"}, False),
+    ("BackupFailed", {**_MADE, BACKUP.format("status_last_successful_time"): "500x200"}, True),
+    # A source that cannot be read is told, unless slurmctld is down.
+    ("SlurmFiguresMissing", {**UP, **_NO_JOBS}, True),
+    ("SlurmFiguresMissing", {"slurmstack_slurmctld_up": "0x200", **_NO_JOBS}, False),
+    # A jail that hangs is told, though its check takes no time then.
+    ("JailSlow", {_TOOK: "9 0x199", _STATUS: "0 0x199"}, False),
+    ("JailSlow", {_TOOK: "9 0x199", _STATUS: "0 1x199"}, True),
+    # A worker whose node is down is not told twice.
+    ("SlurmTargetDown", {_WORKER.format(0): "0x200", **_DOWN}, False),
+    ("SlurmTargetDown", {_WORKER.format(1): "0x200", **_DOWN}, True),
+    # kube-state-metrics that answers without figures is told.
+    *(
+        ("SlurmTargetDown", {f"up{{{_KUBE}}}": "1x200", _PODS: pods, _CLAIMS: claims}, _LOST in (pods, claims))
+        for pods in (_LOST, _THERE)
+        for claims in (_LOST, _THERE)
+    ),
+)
+"""Further cases: name, figures, and whether the alert fires."""
 
 
 def test_a_volume_of_homes_that_is_nearly_full_is_told_like_the_jail_s(promtool: str, tmp_path: Path) -> None:
@@ -149,27 +176,7 @@ def test_a_volume_of_homes_that_is_nearly_full_is_told_like_the_jail_s(promtool:
 def test_each_alert_fires_where_it_should_and_not_where_all_is_well(promtool: str, tmp_path: Path) -> None:
     assert CASES.keys() == {alert.name for alert in ALERTS}
     ill, well = ([(name, figures[number], not number) for name, figures in CASES.items()] for number in (0, 1))
-    assert alerts.wrong(promtool, tmp_path, rules_file(), [*ill, *well]) == ""
-
-
-def test_a_source_that_cannot_be_read_is_told_unless_slurmctld_is_down(promtool: str, tmp_path: Path) -> None:
-    jobs, down = {EXPORTER.format("jobs"): "0x200"}, {"slurmstack_slurmctld_up": "0x200"}
-    cases = [("SlurmFiguresMissing", {**UP, **jobs}, True), ("SlurmFiguresMissing", {**down, **jobs}, False)]
-    assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
-
-
-def test_a_jail_that_hangs_is_told_though_its_check_takes_no_time_then(promtool: str, tmp_path: Path) -> None:
-    took = JAIL.format('check_seconds{check="filesystem', 0)
-    status = JAIL.format('check_status{status="not checked",check="filesystem', 0)
-    cases = [("JailSlow", {took: "9 0x199", status: f"0 {hangs}x199"}, bool(hangs)) for hangs in (0, 1)]
-    assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
-
-
-def test_a_worker_whose_node_is_down_is_not_told_twice(promtool: str, tmp_path: Path) -> None:
-    worker = 'up{{job="slurmstack-jobs",instance="n{0}:9306"}}'
-    known = {'slurmstack_node_down{node="n0"}': "_x10 1x200"}  # slurmctld says it later
-    cases = [("SlurmTargetDown", {worker.format(number): "0x200", **known}, bool(number)) for number in (0, 1)]
-    assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
+    assert alerts.wrong(promtool, tmp_path, rules_file(), [*ill, *well, *MORE]) == ""
 
 
 def test_errors_of_memory_and_the_newer_name_of_the_machine_are_told_too(promtool: str, tmp_path: Path) -> None:
@@ -187,14 +194,12 @@ def test_what_is_missing_is_named_where_it_is_known(promtool: str, tmp_path: Pat
     assert summary == f"Figures of Slurm are missing{which}: alerts that need them cannot fire"
 
 
-@pytest.mark.parametrize("lost", [{"pod"}, {"claim"}, {"pod", "claim"}, set()], ids=lambda lost: "+".join(sorted(lost)))
-def test_kube_state_metrics_that_answers_without_figures_is_told(promtool: str, tmp_path: Path, lost: set[str]) -> None:
-    labels = 'instance="kube-state:8080",job="slurmstack-kubernetes"'
-    given = {
-        "pod": f'kube_pod_container_status_restarts_total{{{labels},pod="p"}}',
-        "claim": f'kube_persistentvolumeclaim_status_phase{{{labels},phase="Bound"}}',
-    }
-    # They were there for the first quarter of an hour, as after a start of it without its rights.
-    figures = {name: "0x15 _x185" if kind in lost else "0x200" for kind, name in given.items()}
-    cases = [("SlurmTargetDown", {f"up{{{labels}}}": "1x200", **figures}, bool(lost))]
-    assert alerts.wrong(promtool, tmp_path, rules_file(), cases) == ""
+def test_promtool_takes_the_configuration_and_its_rules(promtool: str, tmp_path: Path) -> None:
+    monitoring = {"install": True, "nodes": True, "kube_state": True, "kube_state_image": "r.example.com/metrics:v2"}
+    config = load_config(with_change(stacks.existing(), "monitoring", monitoring))
+    for name, text in prometheus_files(config).items():
+        (tmp_path / name).write_text(text.replace(CONFIG_DIR, str(tmp_path)))
+    command = [promtool, "check", "config", str(tmp_path / "prometheus.yml")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rules found" in done.stdout

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from config import load_config
 from slurm.alerts import ALERTS
-from slurm.prometheus_operator import rules
+from slurm.prometheus import rules
 from tests import alerts, stacks
 from tests.stacks import with_change
 
-CONFIG = load_config(with_change(stacks.existing(), "monitoring", {"existing": {"namespace": "monitoring"}}))
+EXISTING = load_config(with_change(stacks.existing(), "monitoring", {"existing": {"namespace": "monitoring"}}))
 
 OWN, FOREIGN = 'namespace="slurm"', 'namespace="other"'
 
@@ -25,7 +25,7 @@ SERIES = (
 
 def wrong(promtool: str, place: Path, *cases: alerts.Case) -> str:
     """What promtool says of the cases that are otherwise; see `alerts`."""
-    return alerts.wrong(promtool, place, json.dumps(rules(CONFIG)), cases)
+    return alerts.wrong(promtool, place, json.dumps(rules(EXISTING)), cases)
 
 
 def test_an_alert_is_about_this_cluster_and_not_about_another(promtool: str, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_only_of_a_node_of_this_cluster_that_is_down_nobody_is_told_twice(promto
 
 
 def test_all_alerts_are_there_and_promtool_takes_them(promtool: str, tmp_path: Path) -> None:
-    (tmp_path / "rules.yml").write_text(json.dumps(rules(CONFIG)))
+    (tmp_path / "rules.yml").write_text(json.dumps(rules(EXISTING)))
     command = [promtool, "check", "rules", "rules.yml"]
     done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -47,3 +47,8 @@ def policy_complaint(**sections: Any) -> str:
     """The one problem of that stack with these sections."""
     (complaint,) = complaints(with_sections(**sections))
     return complaint
+
+
+def document(sections: dict[str, Any]) -> dict[str, Any]:
+    """A whole stack file with these sections."""
+    return {"config": {f"slurmstack:{name}": section for name, section in sections.items()}}

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from config import load_config
-from config.sections.gpus import Gpus, has_room
+from config.sections.machines import Gpus, has_room
 from slurm.conf import render, tracked_resources
-from slurm.gpus import extended_resources
-from slurm.sizing import node_conf
+from slurm.sizing import extended_resources, node_conf
 from tests import stacks
 from tests.stacks import with_change
-from tests.unit.config.messages import complaints, minimum, policy_complaint
+from tests.unit.config.messages import minimum
 
 GPUS = "worker_nodes.gpu.resources.gpus"
 
@@ -86,13 +85,6 @@ def test_room_is_what_nvidia_s_places_for_parts_leave() -> None:
             assert has_room(sizes, count) == (asked in possible), (count, sizes)
 
 
-def test_files_on_the_machine_take_a_pod_that_may_have_some() -> None:
-    shown = {"count": 8, "job_files": True}
-    assert load_config(with_gpus(shown)).worker_nodes["gpu"].resources.gpus.job_files
-    (told,) = complaints(with_gpus(shown, security="baseline"))
-    assert told.startswith("worker_nodes.gpu: has resources.gpus.job_files and security: baseline")
-
-
 def test_shares_are_known_to_slurm_only_where_there_are_some() -> None:
     with_shares, without = load_config(with_gpus({"count": 8, "shard": 32})), load_config(stacks.existing())
     assert "\nGresTypes=gpu,shard\n" in render(with_shares)["slurm.conf"]
@@ -108,17 +100,17 @@ def test_what_gpus_there_are_changes_nothing_for_workers_that_leave_and_nodes_th
     assert render(load_config(with_gpus(gpus)))["gres.conf"] == after
 
 
-def test_limits_of_shares_and_types_name_what_there_is() -> None:
-    def told(resource: str, gpus: Any) -> str:
-        return policy_complaint(**with_gpus(gpus), accounts={"a": {"grp_tres": {resource: 1}}})
-
-    typed = {"count": 8, "type": "h100"}
-    where = "accounts.a.grp_tres: names"
-    assert told("gres/shard", typed).startswith(f"{where} 'gres/shard', and no pool has shares of GPUs")
-    assert told("gres/gpu:h200", typed).startswith(f"{where} 'gres/gpu:h200': 'h200' is not a type of GPU of any pool")
-    for gpus, resource in (({**typed, "shard": 8}, "gres/shard"), (typed, "gres/gpu:h100"), (8, "gres/gpu:h200")):
-        config = load_config({**with_gpus(gpus), "accounts": {"a": {"grp_tres": {resource: 1}}}})
-        assert resource in tracked_resources(config)
+@pytest.mark.parametrize(
+    ("gpus", "resource"),
+    [
+        ({"count": 8, "type": "h100", "shard": 8}, "gres/shard"),
+        ({"count": 8, "type": "h100"}, "gres/gpu:h100"),
+        (8, "gres/gpu:h200"),
+    ],
+)
+def test_limits_may_name_what_there_is(gpus: Any, resource: str) -> None:
+    config = load_config({**with_gpus(gpus), "accounts": {"a": {"grp_tres": {resource: 1}}}})
+    assert resource in tracked_resources(config)
 
 
 def test_the_preset_counts_the_gpus_that_a_map_does_not() -> None:

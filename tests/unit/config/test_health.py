@@ -1,4 +1,4 @@
-"""The section on health: names of checks and thresholds, limits, and the files made of them."""
+"""Health: checks, the watcher and tests of nodes are told what the stack file says."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import json
 import re
 from typing import Any
 
-import jsonschema
 import pytest
 
 from config import load_config
-from config.schema import stack_file_schema
-from config.sections.health import CHECKS, Health
+from config.sections.health import CHECKS, DEFAULT, TESTS, Health
+from images.health.node_tests.catalog import TESTS as CATALOG
+from images.health.node_tests.settings import parse
 from images.health.registry import find_checks
 from images.health.watch.program import build
 from slurm.conf import effective_settings
-from slurm.health import check_settings, watch_environment
+from slurm.health import check_settings, node_test_settings, watch_environment
+from slurm.policy import policy
 from tests import stacks
 from tests.stacks import ROOT, with_change
 
@@ -47,15 +48,6 @@ def test_every_threshold_is_explained() -> None:
 @pytest.mark.parametrize("limit", [0, 3, "0%", "10%", "100%"])
 def test_limits_are_numbers_or_parts(limit: int | str) -> None:
     assert load_config(with_health(max_drained=limit)).health.max_drained == limit
-
-
-def test_the_schema_knows_the_section() -> None:
-    schema = stack_file_schema()
-    document = {f"slurmstack:{key}": value for key, value in with_health(max_drained="5%").items()}
-    jsonschema.validate({"config": document}, schema)
-    document["slurmstack:health"] = {"max_drained": "105%"}
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"config": document}, schema)
 
 
 def test_slurm_runs_the_programs_of_the_worker_s_image() -> None:
@@ -93,18 +85,6 @@ def test_the_checks_settings() -> None:
 
 
 def test_the_watcher_s_settings() -> None:
-    assert watch_environment(Health()) == {
-        "MAX_DRAINED": "10%",
-        "REPORT_ONLY": "",
-        "MEASURE_NEW": "no",
-        "MACHINES": "yes",
-        "DRAIN_CONDITIONS": "",
-        "REQUEUE_AFTER": "",
-        "RELEASE": "no",
-        "RELEASE_AFTER": "600",
-        "RELEASE_CONDITION": "",
-        "MAX_UNAVAILABLE": "1",
-    }
     machines = {"drain_conditions": ["Maintenance"], "requeue_after": 60}
     machines |= {"release": "evict", "release_after": 0, "release_condition": "Suspected", "max_unavailable": "5%"}
     health = Health.model_validate(
@@ -156,3 +136,60 @@ def test_the_watcher_understands_its_settings(health: dict[str, Any]) -> None:
     environment = watch_environment(load_config(with_health(**health)).health)
     build(environment, said.append, dry_run=True)  # raises ValueError for what it does not understand
     assert "watched by Slurm's records alone" in said[0]  # as this is no pod
+
+
+def with_tests(**tests: Any) -> dict[str, Any]:
+    return with_change(stacks.dev(), "health", {"tests": {"enabled": True, **tests}})
+
+
+def test_tests_and_figures_are_those_of_the_images() -> None:
+    assert {name: tuple(sorted(test.figures)) for name, test in CATALOG.items()} == {
+        name: tuple(sorted(figures)) for name, figures in TESTS.items()
+    }
+    assert tuple(name for name, test in CATALOG.items() if test.default) == DEFAULT
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        {},
+        {
+            "run": ["cpu-speed"],
+            "intervals": {"cpu-speed": 3600},
+            "max_under_test": 3,
+            "expected": {"fast": {"cpu-speed": {"events": 5000}}},
+            "platforms": {"default": "fast"},
+            "directory": "/scratch",
+            "nccl_tests": "/opt/nccl-tests/all_reduce_perf",
+            "qos": "low",
+            "partition": "main",
+        },
+    ],
+    ids=["default", "all"],
+)
+def test_the_program_understands_the_file(tests: dict[str, Any]) -> None:
+    settings = parse(json.loads(node_test_settings(load_config(with_tests(**tests)), ["default"])))
+    assert [test.name for test in settings.tests] == list(tests.get("run", DEFAULT))
+    assert settings.infiniband == {"default"}
+    assert settings.account == "health"
+    assert settings.directory == tests.get("directory", "/var/tmp")
+
+
+def test_who_submits_them_has_an_account_of_its_own() -> None:
+    assert "slurm" not in policy(load_config(stacks.dev()))["users"]
+    declared = policy(load_config(with_tests()))
+    assert declared["users"]["slurm"]["associations"] == {"health": {}}
+    assert set(declared["accounts"]) == {"default", "health"}
+
+
+def test_an_account_that_is_declared_stays_as_it_is() -> None:
+    sections = with_change(with_tests(account="ops"), "accounts", {"ops": {"fairshare": 7}})
+    sections = with_change(sections, "users.alice.accounts", ["ops"])
+    declared = policy(load_config(sections))
+    assert declared["accounts"]["ops"]["fairshare"] == 7
+    assert declared["users"]["slurm"]["default_account"] == "ops"
+
+
+def test_without_accounting_there_is_no_account() -> None:
+    sections = with_change(with_tests(), "accounting", {"enabled": False})
+    assert json.loads(node_test_settings(load_config(sections), []))["account"] == ""

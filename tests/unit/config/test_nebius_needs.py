@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from config import load_config
-from config.nebius.needs import Needs, needs, pod_addresses
+from config.nebius.needs import Needs, NodeNeed, needs
 from tests import stacks
 from tests.stacks import with_change
 
@@ -27,6 +27,7 @@ def _stack(**pool: Any) -> dict[str, Any]:
         "worker_nodes": {"default": default | pool},
         "jail": {"size": "2Ti"},
         "login": {"service_type": "LoadBalancer"},
+        "topology": {"plugin": "none"},
     }
 
 
@@ -34,80 +35,60 @@ def _needs(sections: dict[str, Any]) -> Needs:
     return needs(load_config(sections))
 
 
-def test_the_example_of_two_machines_takes_sixteen_gpus_and_three_machines_for_ourselves() -> None:
+def _workers(**pool: Any) -> NodeNeed:
+    return next(node for node in _needs(_stack(**pool)).nodes if node.role == "worker")
+
+
+def test_the_example_takes_two_machines_with_gpus_and_three_for_ourselves() -> None:
     found = _needs(_stack())
-    assert found.gpus == {H100: 16}
     assert found.machines == 2 + 3
-    assert found.vcpus == 2 * 128 + 16 + 8 + 16, "workers, system, controller, login"
+    assert (_workers().count, _workers().size.gpus, _workers().platform) == (2, 8, H100)
     assert sum(node.count * node.disk_gib for node in found.nodes) == 2 * 512 + 3 * 128
+    assert sum(node.count * node.addresses for node in found.nodes) == 2 * 64 + 3 * 256
     assert found.volume_gib == {"NETWORK_SSD": 10 + 10}, "the controller's state, and the database"
     assert found.filesystem_gib == {"NETWORK_SSD": 2048}
     assert found.fabrics == {"fabric-6": (H100,)}
-    assert found.load_balancers == 1
+    assert (found.load_balancers, found.public_addresses) == (1, 1)
 
 
 def test_a_cluster_that_is_already_there_takes_nothing_of_a_cloud() -> None:
     found = _needs(stacks.existing())
-    assert (found.machines, found.vcpus, found.filesystems) == (0, 0, ())
+    assert (found.machines, found.filesystems) == (0, ())
 
 
-@pytest.mark.parametrize(("size", "groups"), [(0, 1), (1, 1), (100, 1), (101, 2), (250, 3)])
-def test_a_hundred_machines_go_into_one_node_group(size: int, groups: int) -> None:
-    assert next(node for node in _needs(_stack(size=size)).nodes if node.role == "worker").groups == groups
-
-
-def test_a_pool_keeps_the_node_groups_that_it_is_told_to() -> None:
-    found = _needs(_stack(size=3, autoscaling={"groups": 2}))
-    assert next(node for node in found.nodes if node.role == "worker").groups == 2
-
-
-def test_machines_that_autoscaling_keeps_without_workers_count_too() -> None:
-    found = _needs(_stack(size=0, autoscaling={"min_size": 3}))
-    assert found.gpus == {H100: 24}
-
-
-def test_each_node_group_on_a_fabric_keeps_the_machine_that_the_autoscaler_learns_from() -> None:
-    sections = with_change(_stack(size={"min": 0, "max": 250}), "topology", {"plugin": "none"})
-    (workers,) = (node for node in _needs(sections).nodes if node.role == "worker")
-    assert (workers.groups, workers.count, workers.most) == (3, 3, 250)
-    assert _needs(_stack(size=0)).gpus == {}, "and none where the pool has no workers"
-
-
-def _elastic(**more: Any) -> tuple[int, int]:
-    """Machines that an elastic pool begins with, and those that it may come to."""
-    found = _needs({**_stack(**{"size": {"min": 0, "max": 150}, **more}), "topology": {"plugin": "none"}})
-    (node,) = [node for node in found.nodes if node.role == "worker"]
-    return node.count, node.most
-
-
-def test_an_elastic_pool_begins_with_its_least_and_may_come_to_its_most() -> None:
-    assert _elastic(size={"min": 3, "max": 150}) == (3, 150)
-    assert _elastic() == (2, 150), "one machine in each group on a fabric"
+@pytest.mark.parametrize(
+    ("pool", "groups", "count", "most"),
+    [
+        ({"size": 0}, 1, 0, 0),  # and no machine to learn from where there are no workers
+        ({"size": 1}, 1, 1, 1),
+        ({"size": 100}, 1, 100, 100),
+        ({"size": 101}, 2, 101, 101),
+        ({"size": 3, "autoscaling": {"groups": 2}}, 2, 3, 3),
+        ({"size": 0, "autoscaling": {"min_size": 3}}, 1, 3, 3),
+        ({"size": {"min": 3, "max": 150}}, 2, 3, 150),
+        # On a fabric each group keeps the machine that the autoscaler learns from.
+        ({"size": {"min": 0, "max": 250}}, 3, 3, 250),
+    ],
+)
+def test_a_hundred_machines_go_into_one_node_group(pool: dict[str, Any], groups: int, count: int, most: int) -> None:
+    found = _workers(**pool)
+    assert (found.groups, found.count, found.most) == (groups, count, most)
 
 
 @pytest.mark.parametrize(("surge", "machines"), [(0, 0), (2, 2 * 2), ("25%", 2 * 19)])
 def test_an_update_with_surge_takes_more_machines_in_each_group(surge: int | str, machines: int) -> None:
-    found = _needs(_stack(size=150, update_strategy={"max_surge": surge}))
-    assert next(node for node in found.nodes if node.role == "worker").surge == machines
+    assert _workers(size=150, update_strategy={"max_surge": surge}).surge == machines
 
 
 @pytest.mark.parametrize(("max_pods", "addresses"), [(8, 16), (32, 64), (33, 128), (64, 128), (110, 256), (256, 512)])
 def test_a_machine_takes_twice_its_pods_rounded_up_to_a_power_of_two(max_pods: int, addresses: int) -> None:
-    assert pod_addresses(max_pods) == addresses
+    assert _workers(max_pods=max_pods).addresses == addresses
 
 
-def test_all_machines_take_addresses_for_their_pods() -> None:
-    nodes = _needs(_stack(size=10)).nodes
-    assert sum(node.count * node.addresses for node in nodes) == 10 * 64 + 3 * 256
-
-
-def test_login_machines_follow_the_login_nodes() -> None:
-    by_size = {size: _needs(with_change(_stack(), "login.size", size)) for size in (0, 5, 50)}
-    login = {
-        size: next((node.count, node.most) for node in found.nodes if node.role == "login")
-        for size, found in by_size.items()
-    }
-    assert login == {0: (0, 0), 5: (1, 5), 50: (1, 10)}, "10: login_nodes.max_size"
+@pytest.mark.parametrize(("size", "count", "most"), [(0, 0, 0), (5, 1, 5), (50, 1, 10)])
+def test_login_machines_follow_the_login_nodes_up_to_their_own_limit(size: int, count: int, most: int) -> None:
+    found = _needs(with_change(_stack(), "login.size", size))
+    assert [(node.count, node.most) for node in found.nodes if node.role == "login"] == [(count, most)]
 
 
 def test_an_existing_file_system_takes_nothing_new_but_is_named() -> None:
@@ -128,26 +109,22 @@ def test_an_existing_file_system_takes_nothing_new_but_is_named() -> None:
     assert found.volume_gib == {}, "state and records lie on file systems"
 
 
-def test_a_disk_of_another_storage_class_is_not_counted_as_one_of_the_default_kind() -> None:
-    faster = with_change(_stack(), "controller.storage_class", "fast")
-    assert _needs(faster).volume_gib == {"NETWORK_SSD": 10}, "the database's"
-    assert _needs(with_change(faster, "accounting.database.storage_class", "fast")).volume_gib == {}
-
-
 @pytest.mark.parametrize(
-    "accounting",
-    [{"enabled": False}, {"database": {"external": {"host": "db.example", "password": {"name": "db", "key": "p"}}}}],
+    ("path", "value"),
+    [
+        ("controller.storage_class", "fast"),
+        ("accounting.database.storage_class", "fast"),
+        ("accounting.enabled", False),
+        ("accounting.database.external", {"host": "db.example", "password": {"name": "db", "key": "p"}}),
+    ],
 )
-def test_without_a_database_of_its_own_a_stack_takes_no_disk_for_one(accounting: dict[str, Any]) -> None:
-    assert _needs(_stack() | {"accounting": accounting}).volume_gib == {"NETWORK_SSD": 10}
+def test_a_disk_that_is_not_there_or_of_another_storage_class_is_not_counted(path: str, value: Any) -> None:
+    assert _needs(with_change(_stack(), path, value)).volume_gib == {"NETWORK_SSD": 10}, "the other one"
 
 
 def test_an_internal_load_balancer_takes_no_public_address() -> None:
-    internal = with_change(_stack(), "login.annotations", {"nebius.com/load-balancer-type": "internal"})
-    assert [(found.load_balancers, found.public_addresses) for found in (_needs(_stack()), _needs(internal))] == [
-        (1, 1),
-        (1, 0),
-    ]
+    found = _needs(with_change(_stack(), "login.annotations", {"nebius.com/load-balancer-type": "internal"}))
+    assert (found.load_balancers, found.public_addresses) == (1, 0)
 
 
 def test_pools_on_one_fabric_share_its_gpu_cluster() -> None:
@@ -155,6 +132,4 @@ def test_pools_on_one_fabric_share_its_gpu_cluster() -> None:
     pools = sections["worker_nodes"]
     pools["more"] = pools["default"]
     pools["old"] = pools["default"] | {"gpu_cluster": {"id": "computegpucluster-e00a"}}
-    found = _needs(sections)
-    assert found.fabrics == {"fabric-6": (H100,)}
-    assert found.gpu_clusters == {"computegpucluster-e00a": (H100,)}
+    assert _needs(sections).fabrics == {"fabric-6": (H100,)}

@@ -19,7 +19,7 @@ from config.load import read_sections
 from config.nebius.cloud import NebiusCloud
 from tests import stacks
 from tests.stacks import with_change
-from tests.unit.config.messages import complaints, policy_complaint
+from tests.unit.config.messages import complaints
 
 WRONG: dict[type, tuple[Any, ...]] = {bool: ("off", "true", 1, 0), int: ("4", True, 4.0)}
 """What Python or YAML might take for a value of a type."""
@@ -139,9 +139,3 @@ def test_the_engine_s_own_table_is_searched_for_misspelt_prefixes() -> None:
             stack_config()
     finally:
         pulumi.runtime.set_all_config({}, [])
-
-
-def test_a_password_in_the_stack_file_is_refused() -> None:
-    complaint = policy_complaint(accounting={"settings": {"StoragePass": "secret"}})
-    assert "a password never belongs into a stack file" in complaint
-    assert "'secret'" not in complaint

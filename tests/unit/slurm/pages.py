@@ -8,8 +8,8 @@ from typing import Any
 
 from config import load_config
 from config.cluster import ClusterConfig
+from slurm.dashboards.boards import RATE
 from slurm.dashboards.grafana import dashboard_files
-from slurm.dashboards.panels import RATE
 from tests import stacks
 from tests.stacks import with_change
 

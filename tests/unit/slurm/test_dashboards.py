@@ -9,8 +9,7 @@ import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from slurm.dashboards.boards import BOARDS
-from slurm.dashboards.panels import NEEDS, Query
+from slurm.dashboards.boards import BOARDS, NEEDS, Query
 from tests.unit.slurm.pages import MODES, asked, config, pages
 
 

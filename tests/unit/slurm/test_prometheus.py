@@ -1,22 +1,36 @@
-"""What Prometheus reads: the right targets under the right names."""
+"""What Prometheus reads, a Prometheus of ours and an existing one: targets under the right names, rules, alerts."""
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from config import load_config
 from config.cluster import ClusterConfig
-from slurm.alerts import ALERTS
+from images.common.health.contract import Thresholds
+from images.exporter.names import OURS, SLURMS
+from images.health.checks import disks, filesystem
+from images.health.metrics import metrics
+from images.health.runner import Outcome
+from images.health.verdict import ok
+from slurm.alerts import ALERTS, RUNBOOKS, rules_file
 from slurm.dashboards.boards import BOARDS
-from slurm.monitoring import PATHS
-from slurm.prometheus import keeps, prometheus_files, targets_file
+from slurm.monitoring import PATHS, of_cluster
+from slurm.prometheus import (
+    exporter_monitor,
+    jobs_monitor,
+    keeps,
+    prometheus_files,
+    rules,
+    slurmctld_monitor,
+    targets_file,
+)
 from tests import stacks
 from tests.stacks import with_change
-from tests.unit.config.messages import complaints
 
 KUBE_STATE: dict[str, Any] = {"kube_state": True, "kube_state_image": "registry.example.com/kube-state-metrics:v2.15.0"}
 
@@ -116,35 +130,90 @@ def test_figures_leave_before_the_volume_is_full() -> None:
     assert keeps(config(storage="10Gi", retention=30)) == {"time": "30d", "size": "8589MB"}
 
 
-@pytest.mark.parametrize(
-    ("monitoring", "complaint"),
-    [
-        ({"existing": True}, "monitoring.existing: true does not say which; write the namespace of its pods"),
-        ({"existing": {"namespace": "Mon"}}, "monitoring.existing.namespace: 'Mon' is not the name of a namespace"),
-        ({"existing": {"namespace": "slurm"}}, "monitoring.existing.namespace: is 'slurm', this cluster's own"),
-        ({"existing": {"namespace": "m"}, "install": True}, "monitoring: has both install and existing"),
-        (
-            {"existing": {"namespace": "m", "labels": {"app.kubernetes.io/part-of": "monitoring"}}},
-            "monitoring.existing.labels: has app.kubernetes.io/part-of, by which slurmstack knows its own objects",
-        ),
-        ({"install": True, "kube_state": True}, "monitoring.kube_state_image: is required with kube_state on this"),
-        ({"install": True, "runbooks": "docs/runbooks"}, "monitoring.runbooks: 'docs/runbooks' is not where a page is"),
-        (
-            {"install": True, "runbooks": "https://git.example.com/{{ $labels.node }}"},
-            "monitoring.runbooks: 'https://git.example.com/{{ $labels.node }}' is not where a page is",
-        ),
-        ({"install": True, "retention": 0}, "monitoring.retention: "),
-        ({"install": True, "storage": "1k"}, "monitoring.storage: '1k' is too little"),
-    ],
-)
-def test_what_cannot_work_is_refused(monitoring: dict[str, Any], complaint: str) -> None:
-    (found,) = complaints(with_change(stacks.existing(), "monitoring", monitoring))
-    assert found.startswith(complaint)
+LABELS = {"app": "x"}
 
 
-def test_no_pool_takes_the_name_of_prometheus_own_pods() -> None:
-    pool = {"size": 1, "resources": {"cpus": 1, "memory": "1Gi"}}
-    sections = with_change(stacks.existing(), "worker_nodes.prometheus", pool)
-    load_config(sections)
-    (found,) = complaints(with_change(sections, "monitoring", {"install": True}))
-    assert found.startswith("worker_nodes.prometheus: is the name of Prometheus' own pods")
+def operated(**changes: Any) -> ClusterConfig:
+    sections = with_change(stacks.existing(), "monitoring", {"existing": {"namespace": "monitoring"}})
+    for path, value in changes.items():
+        sections = with_change(sections, path.replace("__", "."), value)
+    return load_config(sections)
+
+
+def test_each_alert_says_whose_it_is_and_where_its_runbook_is() -> None:
+    url = "https://git.example.com/runbooks.md"
+    given = operated(slurm__cluster_name="tiger", monitoring__existing__namespace="m", monitoring__runbooks=url)
+    (group,) = rules(given)["groups"]
+    for rule in group["rules"]:
+        assert (rule["labels"]["cluster"], rule["labels"]["namespace"]) == ("tiger", "slurm")
+        assert rule["annotations"]["runbook_url"] == f"{url}#{rule['alert'].lower()}"
+
+
+def labelled(endpoint: dict[str, Any]) -> dict[str, str]:
+    return {item["targetLabel"]: item["replacement"] for item in endpoint["relabelings"]}
+
+
+def test_targets_have_the_labels_that_jobstats_asks_for() -> None:
+    named = operated(slurm__cluster_name="tiger")
+    (job,) = jobs_monitor(named, LABELS)["podMetricsEndpoints"]
+    assert labelled(job) == {"instance": "$1:9306", "cluster": "tiger", "job": "slurmstack-jobs"}
+    assert job["relabelings"][0]["sourceLabels"] == ["__meta_kubernetes_pod_name"]
+    (exporter,) = exporter_monitor(named, LABELS)["endpoints"]
+    assert labelled(exporter) == {"cluster": "tiger", "job": "slurmstack-exporter"}
+
+
+def test_each_path_of_slurmctld_is_a_series_of_its_own() -> None:
+    endpoints = slurmctld_monitor(operated(slurm__version="26.05"), LABELS)["endpoints"]
+    assert tuple(endpoint["path"] for endpoint in endpoints) == PATHS
+    assert len({labelled(endpoint)["instance"] for endpoint in endpoints}) == len(PATHS)
+
+
+@pytest.mark.parametrize("version", ["24.11", "26.05"])
+def test_targets_have_the_names_by_which_alerts_know_those_of_the_cluster_s_own_prometheus(version: str) -> None:
+    given = operated(slurm__version=version)
+    specs = [exporter_monitor(given, LABELS), jobs_monitor(given, LABELS)]
+    specs += [slurmctld_monitor(given, LABELS)] if version == "26.05" else []
+    endpoints = [one for spec in specs for key in ("endpoints", "podMetricsEndpoints") for one in spec.get(key, ())]
+    own = operated(slurm__version=version, monitoring={"install": True})
+    read = json.loads(prometheus_files(own)["prometheus.yml"])["scrape_configs"]
+    assert {labelled(one)["job"] for one in endpoints} == {job["job_name"] for job in read} - {"prometheus"}
+
+
+def test_whether_targets_are_read_is_asked_of_this_cluster_alone() -> None:
+    assert of_cluster('up{job=~"slurm.+"} == 0', operated()) == 'up{namespace="slurm",job=~"slurm.+"} == 0'
+    assert of_cluster("absent(slurm_nodes) or slurm_jobs{} > 0", operated()) == (
+        'absent(slurm_nodes{namespace="slurm"}) or slurm_jobs{namespace="slurm",} > 0'
+    )
+
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize("runbooks", [None, "https://git.example.com/docs/runbooks.md"])
+def test_each_alert_says_where_its_section_is_and_where_people_find_it(runbooks: str | None) -> None:
+    for rule in json.loads(rules_file(runbooks=runbooks))["groups"][0]["rules"]:
+        annotations = rule["annotations"]
+        page, _, section = annotations["runbook"].partition("#")
+        assert f"\n## {rule['alert']}\n" in (ROOT / page).read_text(encoding="utf-8")
+        assert section == rule["alert"].lower()
+        assert annotations.get("runbook_url") == (runbooks and f"{runbooks}#{section}")
+
+
+def test_each_alert_has_its_section_and_each_section_its_alert() -> None:
+    sections = re.findall(r"^## (.*)$", (ROOT / RUNBOOKS).read_text(encoding="utf-8"), re.MULTILINE)
+    assert sections == [alert.name for alert in ALERTS]
+
+
+def test_each_figure_in_an_alert_is_one_that_a_program_of_ours_gives() -> None:
+    """Of GPUs, DCGM's: nothing here reads them (docs/monitoring.md). The jail is at /jail in each worker."""
+    room = disks.read_room(ROOT)
+    outcomes = {
+        disks.NAME: Outcome(result=disks.judge(Path("/jail"), room, Thresholds())),
+        filesystem.NAME: Outcome(result=ok()),
+    }
+    health = metrics(outcomes, 0)
+    given = {*OURS, *SLURMS, *re.findall(r"^slurmstack_\w+", health, re.MULTILINE)}
+    expressions = " ".join(alert.expression for alert in ALERTS)
+    assert set(re.findall(r"\bslurm(?:stack)?_\w+", expressions)) <= given
+    for series in re.findall(r"\bslurmstack_health_\w+{[^}]*}", expressions):
+        assert f"\n{series} " in health

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from config import load_config
 from config.sections.services import Images
 from config.sections.slurm import merge
-from slurm.conf import config_hash, effective_settings, render, settings_of
-from slurm.hostkeys import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
+from slurm.certificates import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
+from slurm.conf import config_hash, effective_settings, partition_lines, render, settings_of
 from slurm.images import ROLES, JailExtras, content_hash, image_reference, image_tag, image_tags
-from slurm.partitions import partition_lines
 from slurm.sizing import max_node_count, node_conf, real_memory_mib, shared_memory
 from tests import stacks
 from tests.stacks import with_change

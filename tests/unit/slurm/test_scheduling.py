@@ -1,15 +1,19 @@
-"""Priority, preemption, licenses, access to partitions and rules at submission, as they stand in Slurm's files."""
+"""Priority, preemption, partitions, memory and topology, as slurm.conf has them."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from config import load_config
-from slurm.conf import effective_settings, render
-from slurm.partitions import partition_lines
+from config.base import parse_bytes
+from config.sections.machines import GpuCluster
+from slurm.conf import LABELS_FILE, TREE, effective_settings, partition_lines, render
+from slurm.sizing import node_conf
 from tests import stacks
+from tests.stacks import with_change
 
 
 def settings(**sections: Any) -> dict[str, str]:
@@ -45,12 +49,13 @@ def test_a_user_s_own_setting_wins_over_each_section() -> None:
     assert found["PriorityMaxAge"] == "9-0"
 
 
-QOS = {"low": {}, "high": {"preempt": ["low"]}}
+RANKS = {"low": {}, "high": {"preempt": ["low"]}}
 
 
 @pytest.mark.parametrize("mode", ["requeue", "cancel"])
 @pytest.mark.parametrize(
-    ("kind", "plugin", "sections"), [("qos", "preempt/qos", {"qos": QOS}), ("partition", "preempt/partition_prio", {})]
+    ("kind", "plugin", "sections"),
+    [("qos", "preempt/qos", {"qos": RANKS}), ("partition", "preempt/partition_prio", {})],
 )
 def test_jobs_give_way_by_qos_or_by_partition(kind: str, plugin: str, sections: dict[str, Any], mode: str) -> None:
     sections = {**sections, "preemption": {"type": kind, "mode": mode, "exempt_time": "10"}}
@@ -149,3 +154,121 @@ def test_the_default_partition_may_be_named_by_a_setting() -> None:
     partitions = {"a": {"pools": ["cpu"]}, "b": {"pools": ["gpu"], "settings": {"default": True}}}
     assert 'DEFAULT_PARTITION = "b"' in script(partitions=partitions)
     assert 'DEFAULT_PARTITION = ""' in script(partitions={"a": {"pools": ["cpu"]}, "b": {"pools": ["gpu"]}})
+
+
+def pools_apart() -> dict[str, Any]:
+    """Pools of other shares than each other's, in all combinations."""
+    sections = stacks.existing()
+    sections["slurm"] = {"version": "24.11"}
+    sections["partitions"] = {
+        "main": {"pools": ["cpu", "gpu"], "default": True},
+        "gpu": {"pools": ["gpu"]},
+        "plain": {"pools": ["plain"]},
+        "every": {"pools": ["cpu", "gpu", "plain"]},
+    }
+    return sections
+
+
+def without_settings(sections: dict[str, Any]) -> dict[str, Any]:
+    """The stack with our own defaults for all of Slurm."""
+    return {name: section for name, section in sections.items() if name != "slurm"}
+
+
+EXAMPLES = {
+    "dev": without_settings(stacks.dev()),
+    "existing": without_settings(stacks.existing_full()),
+    "nebius": without_settings(stacks.nebius()),
+    "full": without_settings(stacks.nebius_full()),
+    "apart": pools_apart(),
+}
+
+
+def real_memory(sections: dict[str, Any]) -> dict[str, int]:
+    """MiB that each pool's nodes register with."""
+    pools = load_config(sections).worker_nodes
+    found = {name: re.search(r"RealMemory=(\d+)", node_conf(name, pool)) for name, pool in pools.items()}
+    return {name: int(match[1]) for name, match in found.items() if match}
+
+
+def defaults(sections: dict[str, Any]) -> dict[str, int]:
+    """MiB for each CPU of a job that asks for none, by partition."""
+    config = load_config(sections)
+    everywhere = effective_settings(config)["DefMemPerCPU"]
+    return {line.name: int(line.option("DefMemPerCPU") or everywhere) for line in partition_lines(config)}
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_a_node_holds_a_job_of_one_cpu_on_each_of_its_cpus(example: str) -> None:
+    sections = EXAMPLES[example]
+    config, memory = load_config(sections), real_memory(sections)
+    for line in partition_lines(config):
+        share = defaults(sections)[line.name]
+        assert all(share * config.worker_nodes[pool].resources.cpus <= memory[pool] for pool in line.node_sets)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_most_that_a_job_can_ask_for_is_what_the_largest_node_has(example: str) -> None:
+    sections = EXAMPLES[example]
+    config, memory = load_config(sections), real_memory(sections)
+    assert int(effective_settings(config)["MaxMemPerNode"]) == max(memory.values())
+    assert not [line for line in partition_lines(config) if line.option("MaxMemPerNode")]
+    for name, pool in config.worker_nodes.items():
+        assert memory[name] * 2**20 <= parse_bytes(pool.resources.memory) - 128 * 2**20
+
+
+def test_a_partition_whose_pools_have_more_for_a_cpu_says_so() -> None:
+    memory = real_memory(pools_apart())
+    assert defaults(pools_apart()) == {
+        "main": memory["cpu"] // 16,
+        "gpu": memory["gpu"] // 128,
+        "plain": memory["plain"] // 2,
+        "every": memory["plain"] // 2,
+    }
+    lines = {line.name: str(line) for line in partition_lines(load_config(pools_apart()))}
+    assert [name for name, line in lines.items() if "DefMemPerCPU" in line] == ["main", "gpu"], "the others as written"
+
+
+@pytest.mark.parametrize("key", ["DefMemPerCPU", "defmempernode", "DefMemPerGPU"])
+def test_what_the_stack_file_says_of_it_stands_alone(key: str) -> None:
+    everywhere = partition_lines(load_config(with_change(pools_apart(), "slurm.settings", {key: 300})))
+    assert not [line for line in everywhere if line.option("DefMemPerCPU")]
+    here = partition_lines(load_config(with_change(pools_apart(), "partitions.gpu.settings", {key: 300})))
+    found = {line.name: re.findall(r"(?i)defmem\w+=\d+", str(line)) for line in here}
+    assert found["gpu"] == [f"{key}=300"]
+    assert found["main"] == [f"DefMemPerCPU={real_memory(pools_apart())['cpu'] // 16}"]
+
+
+def _files(sections: dict[str, Any]) -> dict[str, str]:
+    return render(load_config(sections))
+
+
+def test_without_a_fabric_slurms_files_say_nothing_of_topology() -> None:
+    files = _files(stacks.existing())
+    assert LABELS_FILE not in files
+    assert "topology" not in "".join(files.values()).lower()
+
+
+def test_a_tree_that_is_asked_for_names_its_labels_for_the_agent() -> None:
+    files = _files(with_change(stacks.existing(), "topology", {"plugin": "tree", "labels": ["example/core", "rack"]}))
+    assert f"TopologyPlugin={TREE}\nTopologyParam=SwitchAsNodeRank\n" in files["slurm.conf"]
+    assert files[LABELS_FILE] == "example/core\nrack\n"
+
+
+def test_a_pool_on_a_fabric_brings_the_tree() -> None:
+    config = load_config(stacks.dev())
+    fabric = GpuCluster(infiniband_fabric="fabric-6")
+    pool = config.worker_nodes["default"].model_copy(update={"gpu_cluster": fabric})
+    with_fabric = config.model_copy(update={"worker_nodes": {"default": pool}})
+    assert f"TopologyPlugin={TREE}\n" in render(with_fabric)["slurm.conf"]
+    without = with_fabric.model_copy(update={"topology": config.topology.model_copy(update={"plugin": "none"})})
+    assert LABELS_FILE not in render(without)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "setting", "made"), [("none", "topology/tree", True), ("tree", "topology/flat", False)]
+)
+def test_a_setting_of_the_users_own_wins(plugin: str, setting: str, *, made: bool) -> None:
+    sections = with_change(stacks.existing(), "topology.plugin", plugin)
+    files = _files(with_change(sections, "slurm.settings.topologyplugin", setting))
+    assert f"TopologyPlugin={setting}\n" in files["slurm.conf"].replace("topologyplugin", "TopologyPlugin")
+    assert (LABELS_FILE in files) is made

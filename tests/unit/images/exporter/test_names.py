@@ -7,8 +7,7 @@ import re
 from images.dashboard.plots import _USE
 from images.exporter.names import OURS, SLURMS
 from slurm.alerts import ALERTS
-from slurm.dashboards.boards import BOARDS
-from slurm.dashboards.panels import Query
+from slurm.dashboards.boards import BOARDS, Query
 from tests.stacks import ROOT
 
 

@@ -1,4 +1,4 @@
-"""The policy document that the program in the cluster gets."""
+"""Accounts, users and what slurmdbd is told of them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import pytest
 
 from config import load_config
 from images.common.policy.document import load
-from slurm.conf import tracked_resources
+from slurm import conf
+from slurm.conf import config_hash, render, settings_of, tracked_resources
 from slurm.policy import policy, policy_document
+from slurm.users import accounts, identity_files
 from tests import stacks
+from tests.stacks import ALICE_KEY, with_change
 
 USERS = {"bob": {"uid": 10002}, "alice": {"uid": 10001}}
 
@@ -138,3 +141,103 @@ def test_slurm_tracks_every_resource_that_a_limit_names() -> None:
     )
 
     assert tracked_resources(config) == ["gres/gpu", "gres/gpu:h100", "license/matlab"]
+
+
+SYSTEM = "SSL_CA=/etc/ssl/certs/ca-certificates.crt"
+EXTERNAL = {"host": "db.example", "password": {"name": "db", "key": "password"}}
+
+
+def slurmdbd_conf(accounting: dict[str, Any]) -> dict[str, str]:
+    """Keys and values of the file for a stack with this section."""
+    return settings_of(conf.slurmdbd_conf(load_config(stacks.existing() | {"accounting": accounting})))
+
+
+def slurm_conf(sections: dict[str, Any]) -> dict[str, str]:
+    return conf.effective_settings(load_config(sections))
+
+
+def test_records_go_to_the_cluster_s_own_database_and_no_password_is_in_the_file() -> None:
+    found = slurmdbd_conf({})
+    assert (found["DbdHost"], found["StorageHost"], found["StorageUser"]) == ("slurmdbd-0", "database", "slurm")
+    assert "StoragePass" not in found
+    assert found["PurgeJobAfter"] == "24months"
+    assert "PurgeUsageAfter" not in found, "summed usage is kept for ever"
+
+
+def test_an_age_of_null_is_for_ever_and_a_setting_wins() -> None:
+    found = slurmdbd_conf({"retention": {"jobs": None, "steps": "90days"}, "settings": {"debuglevel": "debug"}})
+    assert "PurgeJobAfter" not in found
+    assert found["PurgeStepAfter"] == "90days"
+    assert found["DebugLevel"] == "debug"
+
+
+@pytest.mark.parametrize(
+    ("tls", "parameters"),
+    [
+        (None, None),
+        ({}, SYSTEM),
+        ({"ca": {"name": "ca", "key": "ca.pem"}}, "SSL_CA=/run/slurmstack/keys/database-ca.crt"),
+        (
+            {"client": "client"},
+            f"{SYSTEM},SSL_CERT=/run/slurmstack/keys/database-client.crt,SSL_KEY=/run/slurmstack/keys/database-client.key",
+        ),
+    ],
+)
+def test_an_external_server_may_have_tls(tls: dict[str, Any] | None, parameters: str | None) -> None:
+    found = slurmdbd_conf({"database": {"external": {**EXTERNAL, "port": 3307, "tls": tls}}})
+    assert (found["StorageHost"], found["StoragePort"]) == ("db.example", "3307")
+    assert found.get("StorageParameters") == parameters
+
+
+def test_slurm_conf_names_slurmdbd_and_counts_gpus() -> None:
+    found = slurm_conf(stacks.existing())
+    assert found["AccountingStorageType"] == "accounting_storage/slurmdbd"
+    assert found["AccountingStorageHost"] == "slurmdbd-0"
+    assert found["AccountingStorageTRES"] == "gres/gpu"
+    assert slurm_conf(stacks.dev())["AccountingStorageTRES"] == "gres/gpu", "a first GPU pool changes no array"
+
+
+def test_nothing_of_accounting_is_left_where_it_is_off() -> None:
+    found = slurm_conf(stacks.existing() | {"accounting": {"enabled": False}})
+    assert not [key for key in found if key.startswith(("AccountingStorage", "Priority", "MaxDBDMsgs"))]
+
+
+def test_jobs_need_an_account_once_there_are_any_unless_enforce_says_otherwise() -> None:
+    assert "AccountingStorageEnforce" not in slurm_conf(stacks.existing())
+    sections = stacks.existing() | {"accounts": {"physics": {}}}
+    assert slurm_conf(sections)["AccountingStorageEnforce"] == "associations,limits,qos,safe"
+    assert "AccountingStorageEnforce" not in slurm_conf(with_change(sections, "accounting.enforce", []))
+
+
+KEY = ALICE_KEY.split()[1]
+
+
+def identities(users: dict[str, Any], groups: dict[str, Any] | None = None) -> dict[str, str]:
+    return identity_files(load_config({**stacks.dev(), "users": users, "groups": groups or {}}))
+
+
+def test_a_user_whose_first_group_is_declared_has_no_other() -> None:
+    assert identities({"alice": {"uid": 10001, "gid": 20001}}, {"ml": {"gid": 20001}})["group"] == "ml:x:20001:\n"
+
+
+def test_the_order_in_the_stack_file_changes_nothing() -> None:
+    one, two = {"a": {"uid": 10001}, "b": {"uid": 10002}}, {"b": {"uid": 10002}, "a": {"uid": 10001}}
+
+    assert identities(one) == identities(two)
+
+
+def test_no_key_is_in_slurm_s_configuration() -> None:
+    config = load_config({**stacks.dev(), "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [ALICE_KEY]}}})
+
+    assert not any(KEY in content for content in render(config).values())
+    assert KEY in str(accounts(config.users, extra_keys=()))
+
+
+def test_a_changed_key_does_not_change_slurm_s_configuration_and_a_new_user_does() -> None:
+    with_key = {"alice": {"uid": 10001, "ssh_authorized_keys": [ALICE_KEY]}}
+    hashes = [
+        config_hash(render(load_config({**stacks.dev(), "users": users})))
+        for users in ({"alice": {"uid": 10001}}, with_key, {**with_key, "bob": {"uid": 10002}})
+    ]
+
+    assert hashes[0] == hashes[1] != hashes[2]

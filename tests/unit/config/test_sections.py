@@ -1,0 +1,161 @@
+"""What the models of sections say beyond which values they take (that is in `cases`), and what editors know of them."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config import load_config, load_stack_file
+from config.schema import stack_file_schema
+from slurm.conf import effective_settings, render
+from tests import stacks
+from tests.stacks import ROOT, with_change
+from tests.unit.config.messages import complaints, document, with_sections
+
+
+def test_what_nobody_asks_for_is_not_there() -> None:
+    config = load_config(stacks.existing())
+    assert (config.backup, config.logs.otlp, config.sssd) == (None, None, None)
+    assert (config.login.size, config.rolling.max_unavailable) == (2, "10%")
+
+
+def test_an_unquoted_slurm_version_is_understood() -> None:
+    assert load_config(with_change(stacks.dev(), "slurm.version", 26.05)).slurm.version == "26.05"
+
+
+def test_each_cluster_has_a_repository_of_its_own() -> None:
+    least = {"endpoint": "https://storage.example.com", "bucket": "site-backups", "credentials_secret": "backup"}
+    for more, folder in (({}, "slurm"), ({"prefix": "a/b"}, "a/b")):
+        backup = load_config(with_change(stacks.existing(), "backup", {**least, **more})).backup
+        assert backup
+        assert backup.repository("slurm") == f"https://storage.example.com/site-backups/{folder}"
+
+
+def test_a_schedule_has_single_blanks() -> None:
+    sections = with_change(stacks.existing_full(), "backup.schedule", "0  3 * *  0")
+    backup = load_config(sections).backup
+    assert backup
+    assert backup.schedule == "0 3 * * 0"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "port", "address"),
+    [
+        ("https://loki.example.com/otlp", 443, None),
+        ("http://loki.monitoring.svc", 80, None),
+        ("http://10.1.2.3:4318", 4318, "10.1.2.3/32"),
+        ("https://[fd12::1]:3100/otlp", 3100, "fd12::1/128"),
+    ],
+)
+def test_port_and_address_are_those_of_the_endpoint(endpoint: str, port: int, address: str | None) -> None:
+    section = {"otlp": {"endpoint": endpoint, "image": "registry.example.com:5000/otel/contrib:0.165.0"}}
+    otlp = load_config(with_change(stacks.existing(), "logs", section)).logs.otlp
+    assert otlp
+    assert (otlp.port, otlp.address) == (port, address)
+
+
+@pytest.mark.parametrize(
+    ("memory", "limit", "expected"), [("128Mi", None, "8Gi"), ("16Gi", None, "16Gi"), ("1Gi", "2Gi", "2Gi")]
+)
+def test_a_login_node_may_have_more_memory_than_it_asks_for(memory: str, limit: str | None, expected: str) -> None:
+    config = load_config(with_sections(login={"memory": memory, "memory_limit": limit}))
+    assert config.login.most_memory == expected
+
+
+def test_slurmctld_takes_workers_for_granted_that_read_lines_of_their_own() -> None:
+    settings = {"slurm": {"settings": {"DebugFlags": "Backfill"}}}
+    assert effective_settings(load_config(stacks.dev()))["DebugFlags"] == "NO_CONF_HASH"
+    assert effective_settings(load_config({**stacks.dev(), **settings}))["DebugFlags"] == "NO_CONF_HASH,Backfill"
+
+
+def test_a_group_with_a_blank_is_one_group() -> None:
+    sections = with_change(stacks.existing_full(), "sssd", {"secret": "ldap"})
+    sections = with_change(sections, "partitions.gpu.allow_groups", ["domain users", "hpc"])
+    assert 'AllowGroups="domain users,hpc"' in render(load_config(sections))["slurm.conf"]
+
+
+def test_the_accounts_of_a_user_are_names_or_a_map_and_a_budget_may_be_larger_than_32_bits() -> None:
+    year = 10_000 * 365 * 24 * 60
+    users = {
+        "alice": {"uid": 10001, "accounts": {"physics": {"fairshare": 2}, "industry": {}}},
+        "bob": {"uid": 10002, "accounts": ["physics"]},
+    }
+    config = load_config(
+        with_sections(accounts={"physics": {"grp_tres_mins": {"cpu": year}}, "industry": {}}, users=users)
+    )
+    assert config.accounts["physics"].grp_tres_mins == {"cpu": year}
+    assert list(config.users["alice"].accounts) == ["physics", "industry"]
+    assert config.users["bob"].accounts["physics"].fairshare == 1
+
+
+PATHS = st.lists(st.sampled_from(["data", "data2", "home", "x"]), min_size=1, max_size=3).map("/".join)
+
+
+@given(st.lists(PATHS.map("/{}".format), min_size=1, max_size=4))
+def test_mounts_are_accepted_exactly_if_no_path_is_in_another(paths: list[str]) -> None:
+    mounts = {f"m{number}": {"path": path} for number, path in enumerate(paths)}
+    sections = with_change(stacks.existing(), "mounts", mounts)
+    parsed = [PurePosixPath(path) for path in paths]
+    if any(one is not two and one.is_relative_to(two) for one in parsed for two in parsed):
+        assert all(line.startswith("mounts.m") for line in complaints(sections))
+    else:
+        assert len(load_config(sections).mounts) == len(paths)
+
+
+@pytest.mark.parametrize(
+    ("section", "value"),
+    [
+        ("accounts", {"Physics": {}}),
+        ("accounts", {"physics": {"max_wall": "1 day"}}),
+        ("accounts", {"physics": {"fairshare": "parents"}}),
+        ("accounts", {"physics": {"grp_tres": {"gpu": 1}}}),
+        ("qos", {"a b": {}}),
+        ("users", {"Alice": {"uid": 10001}}),
+        ("users", {"alice": {"uid": 10001, "accounts": ["A B"]}}),
+        ("partitions", {"1st": {"pools": ["cpu"]}}),
+        ("reservations", {"r": {"start": "tomorrow"}}),
+        ("accounting", {"retention": {"jobs": "3years"}}),
+        ("sssd", {"secret": "SSSD"}),
+        ("health", {"max_drained": "105%"}),
+    ],
+)
+def test_editors_see_wrong_names_and_values_too(section: str, value: Any) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document(with_sections(**{section: value})), stack_file_schema())
+
+
+def test_editors_accept_what_we_accept() -> None:
+    external = {"host": "db.example", "password": {"name": "db", "key": "password"}}
+    sections = with_sections(
+        accounts={"ml": {"fairshare": "parent", "grp_tres": {"gres/gpu:h100": 8}}, "cv": {"fairshare": 3}},
+        users={
+            "alice": {"uid": 10001, "accounts": ["ml"]},
+            "bob": {"uid": 10002, "accounts": {"ml": {"max_wall": "unlimited"}}},
+        },
+        reservations={"r": {"start": "2999-01-01T00:00", "duration": "1-0", "node_count": 1, "users": ["alice"]}},
+        licenses={"ansys": 3},
+        accounting={"retention": {"jobs": "90days", "steps": None}, "database": {"external": external}},
+        sssd={"secret": "sssd"},
+        health={"max_drained": "5%"},
+    )
+    load_config(sections)
+    jsonschema.validate(document(sections), stack_file_schema())
+
+
+def test_the_cluster_of_teams_of_the_page_about_accounting_is_accepted_as_it_is(tmp_path: Path) -> None:
+    lines = (ROOT / "docs/accounting.md").read_text(encoding="utf-8").splitlines()
+    lines = lines[lines.index("    config:") :]
+    length = next(count for count, line in enumerate(lines) if line and not line.startswith("    "))
+    path = tmp_path / "Pulumi.teams.yaml"
+    path.write_text(textwrap.dedent("\n".join(lines[:length])), encoding="utf-8")
+    config = load_stack_file(path)
+    assert config.accounts["students"].parent == "physics"
+    assert config.partitions["gpu"].allow_accounts == ("physics",)
+    jsonschema.validate(yaml.safe_load(path.read_text(encoding="utf-8")), stack_file_schema())
