@@ -17,7 +17,7 @@ from images.common.slurm_jobs import RUNNING
 from images.dashboard import views
 from images.dashboard.plots import HEIGHT, WIDTH, PrometheusAwayError
 from images.dashboard.slurm import SlurmAwayError, Token, TokenRefusedError
-from images.dashboard.text import clean, duration, moment
+from images.dashboard.views import clean, duration, moment
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from images.exporter.records import COLUMNS
+from images.exporter.sources import COLUMNS
 
 USUAL = {
     "JobID": "7", "State": "PENDING", "Reason": "Resources", "Partition": "main", "Account": "physics",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from images.exporter.records import jobs_of
+from images.exporter.sources import jobs_of
 from tests.unit.images.exporter.rows import row
 
 

@@ -14,13 +14,10 @@ import pytest
 from images.common.command import Result
 from images.common.slurm_node import ROLLS
 from images.common.slurm_records import node_of
-from images.exporter.names import OURS, SLURMS
-from images.exporter.own_figures import put_drained, put_stuck
-from images.exporter.records import NAME_LENGTH, Job, Node, jobs_of
-from images.exporter.rounds import OLD_SECONDS, Rounds, Wanted
-from images.exporter.slurm_figures import GROUPS, OTHERS
-from images.exporter.sources import Sources
-from images.exporter.text import Figures
+from images.exporter.figures import GROUPS, OTHERS, put_drained, put_stuck
+from images.exporter.names import OURS, SLURMS, Figures
+from images.exporter.program import OLD_SECONDS, Rounds, Wanted
+from images.exporter.sources import NAME_LENGTH, Job, Node, Sources, jobs_of
 from slurm.prometheus import LONGEST_VALUE
 from tests.unit.images.exporter.rows import row
 
