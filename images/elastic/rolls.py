@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from images.common.elastic.view import MAX_UNAVAILABLE, Node, Pod, Pool
 from images.common.kubernetes import Object
 from images.common.slurm_node import ROLLS
+from images.elastic.bounds import reason_in_force
 from images.elastic.decide import OUTDATED, Plan, View
-from images.elastic.pauses import reason_in_force
 
 
 @dataclass(frozen=True, kw_only=True)

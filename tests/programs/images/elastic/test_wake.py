@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from images.elastic.wake import Wake
+from images.elastic.rounds import Wake
 
 HOUR = 3600.0
 

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from images.common.elastic.view import Node, Pod, Pool, nodes_in
-from images.common.elastic.windows import Window
+from images.common.elastic.view import Node, Pod, Pool, Window, nodes_in
 from images.common.slurm_node import PLACED, TOPOLOGY_REASON
-from images.elastic.bounds import BEYOND, COOLED, Bounds, keep_within
+from images.elastic.bounds import BEYOND, COOLED, Bounds, Pauses, keep_within
 from images.elastic.decide import LEAVES, View, decide
-from images.elastic.pauses import Pauses
 
 NOON = 1_800_000_000.0  # Friday, 2027-01-15 08:00 UTC
 ALWAYS = Window(name="always", days=frozenset(range(7)), begin=0, end=1440, least=0, most=4)

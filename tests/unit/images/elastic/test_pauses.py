@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from images.common.elastic.view import Node, Pool
+from images.elastic.bounds import MOST_FAILURES, Pauses
 from images.elastic.decide import Plan, View
-from images.elastic.pauses import MOST_FAILURES, Pauses
 
 NOON = 1_800_000_000.0
 POOL = Pool(name="gpu", least=0, most=3, conf="CPUs=2", resume_timeout=60.0)

@@ -11,8 +11,8 @@ from images.common.command import Result
 from images.common.elastic.view import Pod
 from images.common.slurm_node import ROLLS
 from images.elastic.nodes import Nodes, SlurmError
-from images.elastic.roll_rounds import QUICK_SECONDS, ROLLING_SECONDS, USUAL_SECONDS, RollRounds
 from images.elastic.rolls import FixedPool
+from images.elastic.rounds import ROLL_SECONDS, ROLLED_SECONDS, ROLLING_SECONDS, RollRounds
 from tests.fakes.commands import FakeRunner
 
 DRAINED = f"IDLE+DRAIN Reason={ROLLS} [root@2026-01-01T00:00:00]"
@@ -66,12 +66,12 @@ def test_who_is_drained_by_somebody_between_two_looks_keeps_that_reason() -> Non
 def test_slurm_is_asked_while_nodes_are_replaced_and_once_at_the_start_for_what_was_left() -> None:
     world = World()
     world.states["cpu-1"] = DRAINED
-    assert world.rounds.look() == QUICK_SECONDS
+    assert world.rounds.look() == ROLL_SECONDS
     assert world.runner.commands[-1] == "scontrol update nodename=cpu-1 state=resume"
     world.states["cpu-1"] = "IDLE"
     assert world.rounds.look() == ROLLING_SECONDS
     world.runner.commands.clear()
-    assert world.rounds.look() == USUAL_SECONDS
+    assert world.rounds.look() == ROLLED_SECONDS
     assert world.runner.commands == []
 
 
