@@ -11,12 +11,15 @@ import sys
 import time
 from pathlib import Path
 
-from images.backup import database, identity, settings, state
+from images.backup import database, settings, state
 from images.backup.backups import (
     BEFORE_RESTORE,
     ID_FORMAT,
     MANUAL,
+    SAVED_KEYS,
+    Clusters,
     backups_of,
+    key_files,
     refuse_another_cluster,
     superfluous,
     tags,
@@ -73,7 +76,7 @@ class Saving:
 
 def take_keys(target: Path) -> None:
     """Copies of the Secrets' files."""
-    for source in identity.files(KEYS):
+    for source in key_files(KEYS):
         copy = target / source.parent.name / source.name
         copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         copy.write_bytes(source.read_bytes())
@@ -90,7 +93,7 @@ def save_state(log: Log) -> None:
     # By itself it begins nothing: a repository that somebody has taken away would be made anew without a word.
     repository.open(make=kind == MANUAL, log=log)
     backups = backups_of(repository.snapshots())
-    cluster = identity.Clusters(repository, backups, log).name_of(KEYS)
+    cluster = Clusters(repository, backups, log).name_of(KEYS)
     if kind == "scheduled":
         refuse_another_cluster(backups, cluster, repository.url)
     repository = settings.begin(mine, id=begun, parts=parts, kind=kind, cluster=cluster)
@@ -103,10 +106,10 @@ def save_state(log: Log) -> None:
     else:
         raise CannotGoOnError(f"{TRIES} times another controller has taken the state over meanwhile")
     try:
-        take_keys(identity.SAVED)
-        saving.snapshot("keys", str(identity.SAVED))
+        take_keys(SAVED_KEYS)
+        saving.snapshot("keys", str(SAVED_KEYS))
     finally:
-        shutil.rmtree(identity.SAVED, ignore_errors=True)
+        shutil.rmtree(SAVED_KEYS, ignore_errors=True)
 
 
 def take_state(saving: Saving, log: Log) -> bool:
@@ -155,7 +158,4 @@ PARTS = {"state": save_state, "database": save_database, "jail": save_jail}
 def main() -> None:
     """Entry point."""
     with program("backup") as log:
-        part = sys.argv[1] if len(sys.argv) > 1 else ""
-        if part not in PARTS:
-            raise CannotGoOnError(f"{part!r} is no part: {', '.join(PARTS)}")
-        PARTS[part](log)
+        PARTS[sys.argv[1]](log)

@@ -33,7 +33,7 @@ PROGRAMS = {
     },
     "backup": {
         "backup": "images.backup.save",
-        "backups": "images.backup.repository",
+        "backups": "images.backup.backups",
         "restore": "images.backup.restore",
     },
     "database": {"mariadbd": "images.database.mariadbd"},

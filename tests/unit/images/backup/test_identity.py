@@ -8,9 +8,8 @@ from typing import cast
 
 import pytest
 
-from images.backup import identity
-from images.backup.backups import Backup, choose, refuse_another_cluster
-from images.backup.identity import Clusters, new_name
+from images.backup import backups
+from images.backup.backups import Backup, Clusters, choose, new_name, refuse_another_cluster
 from images.backup.restic import Repository
 from images.common.command import Result
 from images.common.log import Log
@@ -61,7 +60,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.setattr(identity, "READ", tmp_path / "read")
+    monkeypatch.setattr(backups, "_READ_KEYS", tmp_path / "read")
     return Site(tmp_path)
 
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from images.backup import rehearsal
+from images.backup.restore import compare_jail
 
 
 def node(path: Path, **other: Any) -> str:
@@ -24,14 +24,14 @@ def test_a_jail_that_is_as_it_was_is_said_to_be_so_and_each_difference_is_found(
     for file in files:
         file.write_text("twelve bytes")
     listed = ['{"struct_type": "snapshot"}', node(tmp_path / "home"), *map(node, files)]
-    whole = rehearsal.compare_jail(listed, tmp_path, unrestored=0)
+    whole = compare_jail(listed, tmp_path, unrestored=0)
     assert (whole["files"], whole["bytes"], whole["different"]) == (6, 60, 0)
     files[1].write_text("twelve")
     os.chown(files[2], 10001, 10001)
     files[3].unlink()
     files[3].symlink_to("same")
     files[4].unlink()
-    found = rehearsal.compare_jail(listed, tmp_path, unrestored=0)
+    found = compare_jail(listed, tmp_path, unrestored=0)
     assert found["different"] == 4
     said = "\n".join(found["named"])
     for word in ("has 6 bytes, not 12", "belongs to 10001:10001, not to", "is no file", "is missing"):
@@ -39,4 +39,4 @@ def test_a_jail_that_is_as_it_was_is_said_to_be_so_and_each_difference_is_found(
 
 
 def test_files_that_restic_could_not_put_back_or_whose_content_is_another_count(tmp_path: Path) -> None:
-    assert rehearsal.compare_jail([], tmp_path, unrestored=3)["different"] == 3
+    assert compare_jail([], tmp_path, unrestored=3)["different"] == 3
