@@ -11,8 +11,7 @@ from pathlib import Path
 
 import typer
 
-from cli.access.addresses import host_public_key, login_address
-from cli.access.forward import forwarded
+from cli.access.reach import forwarded, host_public_key, login_address
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import Kubectl
 from config.cluster import ClusterConfig

@@ -13,8 +13,7 @@ from cli.access.reach import reach, whereabouts
 from cli.backup.restore import refuse_restoring
 from cli.change.lock import held
 from cli.change.owner import require_own
-from cli.chaos.plan import allowed, plan, shown
-from cli.chaos.run import Chaos, text
+from cli.chaos.run import Chaos, allowed, plan, shown, text
 from cli.commands.options import ConfigOption, JsonOption
 from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
 from cli.stack import Stack, open_stack

@@ -13,12 +13,10 @@ from rich.console import Console
 from cli.commands.local import load_images as load_as_up_does
 from cli.commands.options import ConfigOption, JsonOption
 from cli.errors import USAGE, Failure
-from cli.images.build import build_images, build_local, default_base, push_images
-from cli.images.load import choose_destination
-from cli.images.load import load_images as load_into
-from cli.images.names import ImageNames, choose_names
-from cli.images.pin import pin as pin_digests
-from cli.images.pin import snippet
+from cli.images.build import build_images, build_local, choose_destination, default_base, push_images
+from cli.images.build import load_images as load_into
+from cli.images.names import ImageNames, choose_names, snippet
+from cli.images.names import pin as pin_digests
 from cli.images.tools import LOCAL, open_tool
 from cli.stack import Stack, open_stack
 from local.report import PlainReport, Report, RichReport, open_report

@@ -15,7 +15,7 @@ from cli.change.owner import require_own
 from cli.commands.options import ConfigOption, JsonOption
 from cli.errors import USAGE, Failure, Refused
 from cli.jail import roots
-from cli.jail.pods import FIRST
+from cli.jail.roots import FIRST
 from cli.kubectl.client import Kubectl
 from cli.stack import Stack, open_stack
 from config.sections.jail import ROOT_NAME

@@ -14,9 +14,8 @@ from cli.change.owner import refuse_other_stack, refuse_takeover
 from cli.commands.options import ConfigOption
 from cli.errors import USAGE, Failure, Refused
 from cli.kubectl.client import OWNERS
-from cli.rotate.keys import KEYS, Rotation
-from cli.rotate.procedures import PROCEDURES, refuse
-from cli.rotate.procedures import rotate as carry_out
+from cli.rotate.keys import KEYS, PROCEDURES, Rotation, refuse
+from cli.rotate.keys import rotate as carry_out
 from cli.stack import open_stack
 from local.report import open_report
 

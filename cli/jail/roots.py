@@ -1,9 +1,10 @@
-"""What is in the jail's volume, from a Job made as the one that fills it, and who uses which root."""
+"""What is in the jail's volume, from a Job made as the one that fills it, and which root a pod leads into."""
 
 from __future__ import annotations
 
 import copy
 import json
+import re
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -12,11 +13,24 @@ from typing import Any
 
 from cli.backup.jobs import run_document
 from cli.errors import Failure, Refused
-from cli.jail.pods import root_of
 from cli.kubectl.client import Kubectl, is_true
 from config.cluster import ClusterConfig
 from local.report import Report
-from slurm.names import JAIL_ROOT
+from slurm.names import JAIL_DIR, JAIL_ROOT, JAIL_ROOTS
+
+FIRST = "first"
+"""The root without a name, for people. No root can be called so."""
+
+
+def root_of(pod: Mapping[str, Any]) -> str | None:
+    """Name of the root that a pod's specification leads into; empty: the first one; None: it leads into none."""
+    for container in pod.get("containers") or ():
+        for item in container.get("volumeMounts") or ():
+            if item.get("mountPath") == JAIL_DIR:
+                found = re.fullmatch(rf"{re.escape(JAIL_ROOTS)}/([^/]+)/root", str(item.get("subPath") or ""))
+                return found.group(1) if found else ""
+    return None
+
 
 POPULATE = "populate-jail"
 """Beginning of the name of the Job that fills a root."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.chaos.plan import CONTAINERS
+from cli.chaos.run import CONTAINERS
 from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests.recordings import pod_template

@@ -12,7 +12,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from cli.access.dashboard import open_dashboard, write_dashboards
+from cli.commands.access import open_dashboard, write_dashboards
 from cli.errors import Failure
 from config import load_config
 from config.cluster import ClusterConfig

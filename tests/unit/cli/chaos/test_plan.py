@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from cli.chaos.plan import BETWEEN, DEFAULT, DELETE, LOSE, allowed, plan, shown
+from cli.chaos.run import BETWEEN, DEFAULT, DELETE, LOSE, allowed, plan, shown
 from slurm.names import CONTROLLER
 
 

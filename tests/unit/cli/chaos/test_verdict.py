@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.chaos.verdict import Mark, Record, Submitted, gaps, judge, marks_in, records_in
+from cli.chaos.stream import Mark, Record, Submitted, gaps, judge, marks_in, records_in
 
 
 def mark(job: int = 17, restart: int = 0, *, ended: bool = True, number: int = 1) -> Mark:

@@ -19,8 +19,7 @@ from cli.errors import Failure, Refused
 from cli.program.generated import KeptValues
 from cli.program.recording import record
 from cli.rotate import pods as pods_module
-from cli.rotate.keys import KEYS, Rotation
-from cli.rotate.procedures import PROCEDURES, rotate
+from cli.rotate.keys import KEYS, PROCEDURES, Rotation, rotate
 from config import load_config
 from local.report import open_report
 from slurm.names import ACTIVE, GENERATED
