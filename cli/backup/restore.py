@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from cli.backup.jobs import ContainerFailed, NotStarted, follow_job, make_job, run_job, running_jobs_of
+from cli.backup.jobs import ContainerFailed, NotStarted, follow_job, make_job, run_job, running_jobs
 from cli.backup.workloads import STARTING, Workloads, component_of
 from cli.change.in_place import PUT_BACK, is_put_back
 from cli.change.lock import LEASE
@@ -69,7 +69,7 @@ def listed(written: str) -> list[dict[str, Any]]:
 
 def refuse_restoring(kubectl: Kubectl, namespace: str) -> None:
     """Raise Failure while something is put back, or was by half."""
-    if RESTORE in running_jobs_of(kubectl, namespace, BACKUP):
+    if RESTORE in running_jobs(kubectl, namespace):
         raise Failure(
             f"a restore runs, as the job {RESTORE}; nothing was touched",
             hint=f"kubectl get -n {namespace} job/{RESTORE} --watch shows when it has ended",
@@ -289,7 +289,7 @@ class Restoring:
 
     def _refuse_another(self) -> None:
         """Raise Failure where another restore runs: its schedule stays off."""
-        if RESTORE in running_jobs_of(self._kubectl, self._namespace, BACKUP):
+        if RESTORE in running_jobs(self._kubectl, self._namespace):
             raise Failure(
                 f"a restore runs already, as the job {RESTORE}",
                 hint=f"kubectl get -n {self._namespace} job/{RESTORE} --watch shows when it has ended; the same "
@@ -332,13 +332,13 @@ class Restoring:
 
     def _refuse_backup(self) -> None:
         """Raise Failure where a backup runs. None begins any more."""
-        for name in running_jobs_of(self._kubectl, self._namespace, BACKUP):
+        for name in running_jobs(self._kubectl, self._namespace):
             raise Failure(f"the job {name} runs", hint="wait for its end, or delete it")
 
     def _undo(self) -> None:
         """Nothing is put back yet: start what was stopped, and the schedule. Raises Failure that says what stays."""
         try:
-            if RESTORE in running_jobs_of(self._kubectl, self._namespace, BACKUP):
+            if RESTORE in running_jobs(self._kubectl, self._namespace):
                 return  # another one goes on with what is stopped
             if any(map(is_stopped, self._workloads.objects())):
                 self._note = replace(self._note, half=())
