@@ -173,6 +173,16 @@ class Pod:
     """It was evicted, or its machine was shut down: nothing of it runs, and nothing will."""
 
 
+class _Has:
+    """A property of a node: whether its record has any of these states."""
+
+    def __init__(self, *states: str) -> None:
+        self._states = frozenset(states)
+
+    def __get__(self, node: Node, _: type[Node]) -> bool:
+        return bool(node.states & self._states)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Node:
     """The record of a Slurm node."""
@@ -189,25 +199,28 @@ class Node:
     is_bare: bool = False
     """It has no features: no partition has it, as partitions find nodes by those."""
 
-    @property
-    def is_cloud(self) -> bool:
-        """Whether Slurm starts and ends it."""
-        return "CLOUD" in self.states
-
-    @property
-    def is_off(self) -> bool:
-        """Whether it is to have no pod."""
-        return bool(self.states & {"POWERED_DOWN", "POWERING_DOWN"})
-
-    @property
-    def is_powered_down(self) -> bool:
-        """Whether Slurm may start it."""
-        return "POWERED_DOWN" in self.states
-
-    @property
-    def is_coming(self) -> bool:
-        """Whether Slurm waits for it to register."""
-        return "POWERING_UP" in self.states
+    is_cloud = _Has("CLOUD")
+    """Whether Slurm starts and ends it."""
+    is_off = _Has("POWERED_DOWN", "POWERING_DOWN")
+    """Whether it is to have no pod."""
+    is_powered_down = _Has("POWERED_DOWN")
+    """Whether Slurm may start it."""
+    is_coming = _Has("POWERING_UP")
+    """Whether Slurm waits for it to register."""
+    is_down = _Has("DOWN")
+    """Whether Slurm has given it up."""
+    is_drained = _Has("DRAIN")
+    """Whether somebody keeps jobs from it."""
+    goes_down = _Has("POWER_DOWN", "POWERING_DOWN")
+    """Whether it is to be powered down when its jobs have ended."""
+    is_to_be_off = _Has("POWER_DOWN")
+    """Whether slurmctld has not yet begun to power it down."""
+    is_planned = _Has("PLANNED")
+    """Whether the scheduler keeps it for a job that waits for others, too."""
+    is_reserved = _Has("RESERVED")
+    """Whether a reservation has it now: Slurm would not delete its record."""
+    is_silent = _Has("NOT_RESPONDING")
+    """Whether slurmctld thinks that it does not answer."""
 
     @property
     def is_awaited(self) -> bool:
@@ -215,44 +228,14 @@ class Node:
         return self.is_powered_down and bool(self.states & {"ALLOCATED", "MIXED"}) and not self.goes_down
 
     @property
-    def is_down(self) -> bool:
-        """Whether Slurm has given it up."""
-        return "DOWN" in self.states
-
-    @property
-    def is_drained(self) -> bool:
-        """Whether somebody keeps jobs from it."""
-        return "DRAIN" in self.states
-
-    @property
     def is_moving(self) -> bool:
         """Whether Slurm or the configuration agent is about to do something with it."""
         return self.is_coming or self.goes_down or (self.is_drained and self.reason == TOPOLOGY_REASON)
 
     @property
-    def goes_down(self) -> bool:
-        """Whether it is to be powered down when its jobs have ended."""
-        return bool(self.states & {"POWER_DOWN", "POWERING_DOWN"})
-
-    @property
-    def is_to_be_off(self) -> bool:
-        """Whether slurmctld has not yet begun to power it down."""
-        return "POWER_DOWN" in self.states
-
-    @property
     def is_idle(self) -> bool:
         """Whether no job is on it."""
         return "IDLE" in self.states and "COMPLETING" not in self.states
-
-    @property
-    def is_planned(self) -> bool:
-        """Whether the scheduler keeps it for a job that waits for others, too."""
-        return "PLANNED" in self.states
-
-    @property
-    def is_reserved(self) -> bool:
-        """Whether a reservation has it now: Slurm would not delete its record."""
-        return "RESERVED" in self.states
 
     @property
     def is_others(self) -> bool:
@@ -278,11 +261,6 @@ class Node:
     def has_nothing(self) -> bool:
         """Whether it is off, and no job waits for it."""
         return self.is_powered_down and (self.is_idle or self.is_down)
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether slurmctld thinks that it does not answer."""
-        return "NOT_RESPONDING" in self.states
 
     @property
     def is_up(self) -> bool:

@@ -17,7 +17,7 @@ def test_what_alerts_dashboards_and_the_web_page_ask_for_is_given_and_nothing_el
         *(alert.expression for alert in ALERTS),
         *(query.expression for board in BOARDS for panel in board.panels() for query in panel.queries),
         *(variable.partition(",")[0] for board in BOARDS for variable in board.variables.values()),
-        *(series.query for lines in _USE.values() for series in lines),
+        *(query for queries in _USE.values() for query in queries.values()),
     ]
     asked = {name for expression in expressions for name in Query(expression).figures}
     assert {name for name in asked if name.startswith("slurm_")} == set(SLURMS)
