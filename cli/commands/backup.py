@@ -19,7 +19,7 @@ from cli.change.lock import held
 from cli.change.owner import applied_by, is_stopped, refuse_half_restored, require_own
 from cli.change.restoring import note_of
 from cli.commands.local import ensure_local_images
-from cli.commands.options import ConfigOption, JsonOption
+from cli.commands.options import ConfigOption, JsonOption, refuse_unless_agreed
 from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
 from cli.kubectl.client import OWNERS, Kubectl
 from cli.stack import Stack, open_stack
@@ -177,9 +177,16 @@ def rehearse(
 
       slurmstack backup rehearse --at 2026-11-26 --without-jail
     """
-    stack, kubectl, _ = _opened(config)
-    rehearsal = Rehearsal(kubectl, stack, _report())
-    ensure_local_images(_report(), load_config(rehearsal.sections))
+    carry_out_rehearsal(open_stack(config), at=at, jail=jail, as_json=as_json)
+
+
+def carry_out_rehearsal(
+    stack: Stack, *, at: str, jail: bool, as_json: bool, version: str | None = None, tag: str = ""
+) -> None:
+    """Rehearse, and tell how it ended. `version`: another release of Slurm, with images of this tag."""
+    report = _report()
+    rehearsal = Rehearsal(reach(stack), stack, report, version=version, tag=tag)
+    ensure_local_images(report, load_config(rehearsal.sections))
     outcome = rehearsal.run(at=at, jail=jail)
     typer.echo(json.dumps(outcome.as_data(), indent=1) if as_json else text(outcome))
     if not outcome.ok:
@@ -242,8 +249,8 @@ def restore(
     jobs = running_jobs(kubectl, namespace) if not started and ("state" in parts or "jail" in parts) else []
     question = f"{', '.join(parts)} of {whereabouts(stack, kubectl)} will be as in backup {found}"
     question += f"; {len(jobs)} running jobs end" if jobs else ""
-    if not started and not yes and not (sys.stdin.isatty() and typer.confirm(f"{question}. Go on?")):
-        raise Refused(question, hint="--yes does it")
+    if not started and not yes:
+        refuse_unless_agreed(question)
     restoring.look_around()
     with held(kubectl, namespace, "restore", report):
         said = restoring.run(found, copy=copy, start=not leave_stopped, only_start=bool(started))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from cli.access.reach import reach
-from cli.commands.options import ConfigOption, JsonOption
+from cli.commands.options import ConfigOption, JsonOption, failing_with
 from cli.errors import FAILED, USAGE, Failure
 from cli.health.present import as_data, print_found, print_table
 from cli.health.query import NOT_CHECKED, list_checks, measure, read_nodes, run_check
@@ -137,7 +135,7 @@ def run(
 
       slurmstack health run gpu-xid --node gpu-0 --json
     """
-    with _nobody_knows():
+    with failing_with(NOT_CHECKED):  # a script may drain a node for a check that fails
         stack = open_stack(config)
         found, code = run_check(reach(stack), stack.config.cluster.namespace, node, check)
     if as_json:
@@ -197,14 +195,3 @@ def list_(
         typer.echo(printable(line))
     if node is None:
         typer.echo(f"so on node {asked}; --node names another", err=True)
-
-
-@contextmanager
-def _nobody_knows() -> Iterator[None]:
-    """A check that could not be started is not one that failed: a script may drain a node for that."""
-    try:
-        yield
-    except Failure as failure:
-        if failure.code == FAILED:
-            failure.code = NOT_CHECKED
-        raise

@@ -12,7 +12,7 @@ from cli.access.reach import reach, whereabouts
 from cli.backup.restore import refuse_restoring
 from cli.change.lock import held
 from cli.change.owner import require_own
-from cli.commands.options import ConfigOption, JsonOption
+from cli.commands.options import ConfigOption, JsonOption, refuse_unless_agreed
 from cli.errors import USAGE, Failure, Refused
 from cli.jail import roots
 from cli.jail.roots import FIRST
@@ -124,8 +124,8 @@ def remove(
     refuse_restoring(kubectl, namespace)
     roots.refuse_used(kubectl, stack.config, namespace, name)
     question = f"the root {name!r} of {whereabouts(stack, kubectl)} will be removed with all that was installed in it"
-    if not yes and not (sys.stdin.isatty() and typer.confirm(f"{question}. Go on?")):
-        raise Refused(question, hint="--yes does it")
+    if not yes:
+        refuse_unless_agreed(question)
     with held(kubectl, namespace, "jail remove", report):
         refuse_restoring(kubectl, namespace)  # which may have been waited for
         roots.end_open(kubectl, namespace)  # of a command that was killed

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from cli.errors import FAILED, Failure, Refused
 
 
 def named(text: str) -> Path:
@@ -13,6 +18,23 @@ def named(text: str) -> Path:
     if not text:
         raise typer.BadParameter("is empty; `.` is the directory where you are")
     return Path(text)
+
+
+def refuse_unless_agreed(question: str) -> None:
+    """Ask whether to go on. Raises Refused where the answer is no, or where there is no terminal to ask at."""
+    if not (sys.stdin.isatty() and typer.confirm(f"{question}. Go on?")):
+        raise Refused(question, hint="--yes does it")
+
+
+@contextmanager
+def failing_with(code: int) -> Iterator[None]:
+    """What could not be looked at is not the same as something that was found: another exit status."""
+    try:
+        yield
+    except Failure as failure:
+        if failure.code == FAILED:
+            failure.code = code
+        raise
 
 
 ConfigOption = Annotated[

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Annotated, get_args
 
 import typer
 
-from cli.access.reach import reach
-from cli.backup.rehearse import Rehearsal
-from cli.backup.verdict import text
-from cli.commands.backup import AtOption
-from cli.commands.local import ensure_local_images
+from cli.commands.backup import AtOption, carry_out_rehearsal
 from cli.commands.options import ConfigOption, JsonOption
-from cli.errors import FAILED, USAGE, Failure
+from cli.errors import USAGE, Failure
 from cli.stack import open_stack
-from config import load_config
 from config.sections.slurm import Slurm
-from local.report import PlainReport
 from slurm.releases import obstacle
 
 app = typer.Typer()
@@ -61,13 +53,7 @@ def rehearse(
     """
     stack = open_stack(config)
     _refuse_version(stack.config.slurm.version, version)
-    report = PlainReport(sys.stderr)
-    rehearsal = Rehearsal(reach(stack), stack, report, version=version, tag=tag)
-    ensure_local_images(report, load_config(rehearsal.sections))
-    outcome = rehearsal.run(at=at, jail=jail)
-    typer.echo(json.dumps(outcome.as_data(), indent=1) if as_json else text(outcome))
-    if not outcome.ok:
-        raise typer.Exit(FAILED)
+    carry_out_rehearsal(stack, at=at, jail=jail, as_json=as_json, version=version, tag=tag)
 
 
 def _refuse_version(old: str, new: str) -> None:

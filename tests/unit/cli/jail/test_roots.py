@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from cli.app import app
 from cli.commands import jail as commands
+from cli.commands import options
 from cli.errors import Failure, Refused
 from cli.jail import fit, roots
 from cli.kubectl.client import Kubectl
@@ -305,7 +306,7 @@ def test_a_question_keeps_nobody_from_the_cluster(opened: Cluster, monkeypatch: 
         return True
 
     monkeypatch.setattr("typer.confirm", confirm)
-    monkeypatch.setattr(commands, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr(options, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
     result = call("remove", "half")
     assert order == ["question", "lock"]
     assert "in use: 1 worker pod" in str(failure_of(result)), "somebody came while the question waited"
