@@ -44,31 +44,14 @@ class Key:
     """Where containers have it."""
     content: Callable[[str], bytes]
     """The file, from the value in Base64."""
-
-
-KEYS = {
-    key.name: key
-    for key in (
-        Key(
-            name="munge", value="munge", length=MUNGE_KEY_BYTES, secret="munge-key", file="munge.key",  # noqa: S106
-            path="/secrets/munge/munge.key", content=base64.b64decode,
-        ),
-        Key(
-            name="jwt", value="jwt", length=JWT_KEY_BYTES, secret="jwt-key", file="jwt_hs256.key",  # noqa: S106
-            path="/secrets/jwt/jwt_hs256.key", content=base64.b64decode,
-        ),
-        Key(
-            name="database-password", value="database", length=DATABASE_PASSWORD_BYTES, secret="database-password",  # noqa: S106
-            file="password", path="/secrets/database/password", content=str.encode,
-        ),
-        Key(
-            name="host-keys", value="host-seed", length=SEED_BYTES, secret="ssh-host-keys",  # noqa: S106
-            file="ssh_host_ed25519_key", path="/secrets/ssh/ssh_host_ed25519_key",
-            content=lambda value: ed25519_private_key_pem(value).encode(),
-        ),
-    )
-}  # fmt: skip
-"""By the names that the command takes."""
+    means: str
+    """What people should know before it is rotated, as a sentence."""
+    containers: tuple[str, ...]
+    """Those that read it."""
+    goes_on_with: tuple[str, ...] = ()
+    """Those that must answer when a rotation goes on, if not all: the others may not run for want of the key."""
+    carry_out: Callable[[Rotation, Places, Report], str]
+    """Make everybody use the new file, which is in the Secret. Returns what was done, for people."""
 
 
 class Rotation:
@@ -172,20 +155,6 @@ _ROUNDS = 5
 """Pods that come meanwhile may have had the old key a moment ago."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Procedure:
-    """The rotation of one key."""
-
-    means: str
-    """What people should know before, as a sentence."""
-    containers: tuple[str, ...]
-    """Those that read it."""
-    goes_on_with: tuple[str, ...] = ()
-    """Those that must answer when it goes on, if not all: the others may not run for want of the key."""
-    carry_out: Callable[[Rotation, Places, Report], str]
-    """Make everybody use the new file, which is in the Secret. Returns what was done, for people."""
-
-
 def rotate(kubectl: Kubectl, config: ClusterConfig, rotation: Rotation, report: Report, after: str = "") -> str:
     """Carry a rotation out, or go on with one that was cut short. Returns what was done, for people.
 
@@ -193,16 +162,16 @@ def rotate(kubectl: Kubectl, config: ClusterConfig, rotation: Rotation, report: 
 
     Raises Failure, with nothing touched, where a pod that needs the key does not answer.
     """
-    procedure = PROCEDURES[rotation.key.name]
+    key = rotation.key
     refuse(config, rotation)
-    places = Places(kubectl, rotation.namespace, procedure.containers)
-    needed = (rotation.is_begun and procedure.goes_on_with) or procedure.containers
+    places = Places(kubectl, rotation.namespace, key.containers)
+    needed = (rotation.is_begun and key.goes_on_with) or key.containers
     Places(kubectl, rotation.namespace, needed).refuse_missing()
     if rotation.begin(after):
         report.info("an earlier rotation was not finished: going on with its key")
     with report.step("Waiting until all pods have the new file") as step:
-        places.spread(rotation.key.path, rotation.digest, step)
-    told = procedure.carry_out(rotation, places, report)
+        places.spread(key.path, rotation.digest, step)
+    told = key.carry_out(rotation, places, report)
     rotation.finish()
     return told
 
@@ -290,28 +259,35 @@ def _of(places: Places, container: str) -> list[Place]:
     return [place for place in places.running() if place.container == container]
 
 
-PROCEDURES = {
-    "munge": Procedure(
-        means="for some seconds pods do not understand each other: commands of Slurm wait or fail, running jobs go on",
-        containers=("munged",),
-        carry_out=_munge,
-    ),
-    "jwt": Procedure(
-        means="all tokens that were given out end at once, and their owners need new ones; slurmctld and slurmdbd "
-        "start again, running jobs go on",
-        containers=("slurmctld", "slurmdbd"),
-        carry_out=_jwt,
-    ),
-    "host-keys": Procedure(
-        means="SSH clients that know the old key refuse to connect until they are given the new one; sessions stay",
-        containers=("sshd",),
-        carry_out=_host_keys,
-    ),
-    "database-password": Procedure(
-        means="slurmdbd starts again: no records for some seconds, which slurmctld keeps meanwhile; running jobs go on",
-        containers=("mariadbd", "slurmdbd"),
-        goes_on_with=("mariadbd",),
-        carry_out=_database_password,
-    ),
-}
-"""By the key's name."""
+KEYS = {
+    key.name: key
+    for key in (
+        Key(
+            name="munge", value="munge", length=MUNGE_KEY_BYTES, secret="munge-key", file="munge.key",  # noqa: S106
+            path="/secrets/munge/munge.key", content=base64.b64decode, containers=("munged",), carry_out=_munge,
+            means="for some seconds pods do not understand each other: commands of Slurm wait or fail, running jobs "
+            "go on",
+        ),
+        Key(
+            name="jwt", value="jwt", length=JWT_KEY_BYTES, secret="jwt-key", file="jwt_hs256.key",  # noqa: S106
+            path="/secrets/jwt/jwt_hs256.key", content=base64.b64decode, containers=("slurmctld", "slurmdbd"),
+            carry_out=_jwt,
+            means="all tokens that were given out end at once, and their owners need new ones; slurmctld and slurmdbd "
+            "start again, running jobs go on",
+        ),
+        Key(
+            name="host-keys", value="host-seed", length=SEED_BYTES, secret="ssh-host-keys",  # noqa: S106
+            file="ssh_host_ed25519_key", path="/secrets/ssh/ssh_host_ed25519_key",
+            content=lambda value: ed25519_private_key_pem(value).encode(), containers=("sshd",), carry_out=_host_keys,
+            means="SSH clients that know the old key refuse to connect until they are given the new one; sessions stay",
+        ),
+        Key(
+            name="database-password", value="database", length=DATABASE_PASSWORD_BYTES, secret="database-password",  # noqa: S106
+            file="password", path="/secrets/database/password", content=str.encode,
+            containers=("mariadbd", "slurmdbd"), goes_on_with=("mariadbd",), carry_out=_database_password,
+            means="slurmdbd starts again: no records for some seconds, which slurmctld keeps meanwhile; running jobs "
+            "go on",
+        ),
+    )
+}  # fmt: skip
+"""By the names that the command takes."""
