@@ -13,7 +13,7 @@ import typer
 
 from cli.access.login import open_session
 from cli.access.reach import forwarded, kubeconfig_of, reach, write_private
-from cli.commands.options import ConfigOption
+from cli.commands.options import ConfigOption, argument, option
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl
 from cli.stack import open_stack
@@ -77,15 +77,11 @@ def _fingerprint(port: int) -> str:
 
 
 def login(
-    user: Annotated[
-        str | None, typer.Argument(help="Default: the first user of the stack file.", show_default=False)
-    ] = None,
-    command: Annotated[
-        list[str] | None, typer.Argument(help="Command to run instead of a shell.", show_default=False)
-    ] = None,
+    user: Annotated[str | None, argument(help="Default: the first user of the stack file.")] = None,
+    command: Annotated[list[str] | None, argument(help="Command to run instead of a shell.")] = None,
     config: ConfigOption = None,
     *,
-    key: Annotated[str | None, typer.Option("--key", "-i", help="Private SSH key file.", show_default=False)] = None,
+    key: Annotated[str | None, option("--key", "-i", help="Private SSH key file.")] = None,
 ) -> None:
     """Open an SSH session on a login node, in the jail. The host key is checked against the cluster's own."""
     stack = open_stack(config)
@@ -100,12 +96,13 @@ def dashboard(
     ] = 8443,
     grafana: Annotated[
         Path | None,
-        typer.Option(
-            "--grafana", metavar="DIR", show_default=False,
+        option(
+            "--grafana",
+            metavar="DIR",
             help="Write the dashboards for a Grafana there instead, as files to import; needs no cluster.",
         ),
     ] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Lead a port of this machine to the page with nodes, queue and jobs, until Ctrl-C; says how to log in."""
     stack = open_stack(config)
     if grafana is not None:
@@ -118,8 +115,7 @@ def dashboard(
 def kubeconfig(
     config: ConfigOption = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write it there, for you only.", show_default=False),
+        Path | None, option("--output", "-o", metavar="FILE", help="Write it there, for you only.")
     ] = None,
 ) -> None:
     """Print a kubeconfig for the stack's cluster, for kubectl and other tools."""

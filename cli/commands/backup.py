@@ -19,7 +19,7 @@ from cli.change.lock import held
 from cli.change.owner import applied_by, is_stopped, refuse_half_restored, require_own
 from cli.change.restoring import note_of
 from cli.commands.local import ensure_local_images
-from cli.commands.options import ConfigOption, JsonOption, refuse_unless_agreed
+from cli.commands.options import ConfigOption, JsonOption, option, refuse_unless_agreed
 from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
 from cli.kubectl.client import OWNERS, Kubectl
 from cli.stack import Stack, open_stack
@@ -145,10 +145,9 @@ def verify(
 
 AtOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--at",
         metavar="TIME",
-        show_default=False,
         help="The last backup up to 2026-11-26T02:00 (UTC) or of a day, or a backup's id. Default: the last.",
     ),
 ]

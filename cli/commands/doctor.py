@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.commands.options import ConfigOption, JsonOption, failing_with
+from cli.commands.options import ConfigOption, JsonOption, failing_with, option
 from cli.errors import FAILED, USAGE, Failure
 from cli.stack import open_stack
 from config.nebius.cloud import NebiusCloud
@@ -30,20 +30,15 @@ app = typer.Typer(invoke_without_command=True)
 
 CredentialsOption = Annotated[
     Path | None,
-    typer.Option(
+    option(
         metavar="FILE",
         help="Credentials file of a Nebius service account. Default: $SLURMSTACK_NEBIUS_CREDENTIALS, else "
         "$NEBIUS_IAM_TOKEN, else the profile of the `nebius` command.",
-        show_default=False,
     ),
 ]
 ProfileOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Profile of the `nebius` command. Default: $NEBIUS_PROFILE, else the active one.",
-        show_default=False,
-    ),
+    option(metavar="NAME", help="Profile of the `nebius` command. Default: $NEBIUS_PROFILE, else the active one."),
 ]
 
 

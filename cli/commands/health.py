@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from cli.access.reach import reach
-from cli.commands.options import ConfigOption, JsonOption, failing_with
+from cli.commands.options import ConfigOption, JsonOption, argument, failing_with, option
 from cli.errors import FAILED, USAGE, Failure
 from cli.health.present import as_data, print_found, print_table
 from cli.health.query import NOT_CHECKED, list_checks, measure, read_nodes, run_check
@@ -69,9 +69,7 @@ def health() -> None:
 
 @app.command(_TABLE)
 def nodes(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NODE", help="Default: all nodes.", show_default=False)
-    ] = None,
+    names: Annotated[list[str] | None, argument(metavar="NODE", help="Default: all nodes.")] = None,
     config: ConfigOption = None,
     *,
     failing: Annotated[
@@ -147,8 +145,7 @@ def run(
 
 @app.command("test")
 def measure_node(
-    node: Annotated[str, typer.Argument(metavar="NODE", help="Which.")],
-    config: ConfigOption = None,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Which.")], config: ConfigOption = None
 ) -> None:
     """Run the tests of nodes on one node now.
 
@@ -174,10 +171,7 @@ def measure_node(
 def list_(
     config: ConfigOption = None,
     *,
-    node: Annotated[
-        str | None,
-        typer.Option("--node", metavar="NODE", help="Default: any node that runs.", show_default=False),
-    ] = None,
+    node: Annotated[str | None, option("--node", metavar="NODE", help="Default: any node that runs.")] = None,
 ) -> None:
     """List the checks of a node: name, when they run, what they look at.
 

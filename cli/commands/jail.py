@@ -12,7 +12,7 @@ from cli.access.reach import reach, whereabouts
 from cli.backup.restore import refuse_restoring
 from cli.change.lock import held
 from cli.change.owner import require_own
-from cli.commands.options import ConfigOption, JsonOption, refuse_unless_agreed
+from cli.commands.options import ConfigOption, JsonOption, argument, refuse_unless_agreed
 from cli.errors import USAGE, Failure, Refused
 from cli.jail import roots
 from cli.jail.roots import FIRST
@@ -107,7 +107,7 @@ def diff(root: RootArgument = None, config: ConfigOption = None, *, as_json: Jso
 
 @app.command()
 def remove(
-    root: Annotated[str, typer.Argument(metavar="ROOT", show_default=False)],
+    root: Annotated[str, argument(metavar="ROOT")],
     config: ConfigOption = None,
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it without asking.")] = False,

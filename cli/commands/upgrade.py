@@ -7,7 +7,7 @@ from typing import Annotated, get_args
 import typer
 
 from cli.commands.backup import AtOption, carry_out_rehearsal
-from cli.commands.options import ConfigOption, JsonOption
+from cli.commands.options import ConfigOption, JsonOption, option
 from cli.errors import USAGE, Failure
 from cli.stack import open_stack
 from config.sections.slurm import Slurm
@@ -29,14 +29,11 @@ def upgrade() -> None:
 def rehearse(
     config: ConfigOption = None,
     *,
-    version: Annotated[str, typer.Option("--version", help="The release to try: 26.05.", show_default=False)],
+    version: Annotated[str, option("--version", help="The release to try: 26.05.")],
     at: AtOption = "",
     jail: Annotated[bool, typer.Option("--with-jail/--without-jail", help="Put the jail back, too.")] = False,
     tag: Annotated[
-        str,
-        typer.Option(
-            "--tag", help="Tag of that release's images. Default: as `images build` names them.", show_default=False
-        ),
+        str, option("--tag", help="Tag of that release's images. Default: as `images build` names them.")
     ] = "",
     as_json: JsonOption = False,
 ) -> None:

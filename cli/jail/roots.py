@@ -73,12 +73,7 @@ def ask(kubectl: Kubectl, namespace: str, like: Mapping[str, Any], report: Repor
     for name in ("podFailurePolicy", "podReplacementPolicy"):
         spec.pop(name, None)
     name = f"jail-{command}-{secrets.token_hex(4)}"
-    document = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": labels},
-        "spec": spec,
-    }
+    document = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": labels}, "spec": spec}
     try:
         return run_document(kubectl, namespace, document, report)
     except BaseException:

@@ -98,12 +98,7 @@ def compare_jail(listed: Iterable[str], jail: Path, *, unrestored: int) -> dict[
         size += int(node.get("size", 0)) if node["type"] == "file" else 0
         if (why := _difference(node, path)) is not None:
             differing.append(f"{str(path)[-200:]!a}: {why}")
-    return {
-        "files": count,
-        "bytes": size,
-        "different": len(differing) + unrestored,
-        "named": differing[:MOST_NAMED],
-    }
+    return {"files": count, "bytes": size, "different": len(differing) + unrestored, "named": differing[:MOST_NAMED]}
 
 
 def _difference(node: dict[str, Any], path: Path) -> str | None:

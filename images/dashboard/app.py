@@ -229,11 +229,7 @@ class App:
         return self._page("message", status, message=message)
 
     def _page(
-        self,
-        template: str,
-        status: HTTPStatus = HTTPStatus.OK,
-        headers: Mapping[str, str] | None = None,
-        **values: Any,
+        self, template: str, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None, **values: Any
     ) -> Response:
         body = self._templates.get_template(f"{template}.html.j2").render({"refresh": 0, "me": "", **values})
         return Response(status=status, body=body, headers=headers or {})

@@ -32,18 +32,9 @@ Values = Sequence[float | None]
 
 
 _USE: Final[Mapping[str, Mapping[str, str]]] = {
-    "CPUs": {
-        "in use": "max(slurm_jobs_cpus_alloc)",
-        "there": "sum(max by (node) (slurm_node_cpus))",
-    },
-    "GPUs": {
-        "in use": "max(slurm_jobs_gpus_alloc)",
-        "there": "sum(max by (node) (slurm_node_gpus))",
-    },
-    "Jobs": {
-        "running": "max(slurm_jobs_running)",
-        "pending": "max(slurm_jobs_pending)",
-    },
+    "CPUs": {"in use": "max(slurm_jobs_cpus_alloc)", "there": "sum(max by (node) (slurm_node_cpus))"},
+    "GPUs": {"in use": "max(slurm_jobs_gpus_alloc)", "there": "sum(max by (node) (slurm_node_gpus))"},
+    "Jobs": {"running": "max(slurm_jobs_running)", "pending": "max(slurm_jobs_pending)"},
     "Nodes": {
         "drained or draining": "max(slurm_nodes_drain) + max(slurm_nodes_draining)",
         "there": "max(slurm_nodes)",

@@ -111,8 +111,7 @@ def test_nodes_of_a_pool_that_pauses_are_held_back_too_when_the_pause_would_free
 
 
 @pytest.mark.parametrize(
-    "reason",
-    [PAUSED, "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"],
+    "reason", [PAUSED, "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"]
 )
 def test_a_window_s_end_frees_no_node_of_a_pool_that_pauses_or_is_set_aside_but_has_it_wait_like_the_others(
     reason: str,
