@@ -21,8 +21,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from images.backup import settings
 from images.backup.restic import TAG, Credentials, Repository, last_words
-from images.backup.settings import HANDOVER, SECRET, Settings, environment
+from images.backup.settings import HANDOVER, SECRET, environment
 from images.common.command import Result
 from images.common.lines import lines_in
 from images.common.log import Log
@@ -286,7 +287,7 @@ class Clusters:
 
 def list_backups(log: Log) -> None:
     """Print all backups as one line of JSON; with `WHAT`, only the one that a restore of these parts would take."""
-    repository = Settings.read().open(Credentials.read(SECRET))
+    repository = settings.repository(Credentials.read(SECRET))
     repository.open(make=False, log=log)
     found = backups_of(repository.snapshots())
     if parts := environment("WHAT").split():
@@ -297,7 +298,7 @@ def list_backups(log: Log) -> None:
 
 def verify(log: Log) -> None:
     """Check that the repository is whole, and read a share of its content (`READ`: `5%`, or `all`)."""
-    repository = Settings.read().open(Credentials.read(SECRET))
+    repository = settings.repository(Credentials.read(SECRET))
     repository.open(make=False, log=log)
     share = environment("READ", "5%")
     read = ["--read-data"] if share == "all" else [f"--read-data-subset={share}"]

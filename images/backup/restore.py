@@ -26,7 +26,7 @@ from images.backup import database, settings, state
 from images.backup.backups import ID_FORMAT, Clusters, backups_of, choose
 from images.backup.database import Database
 from images.backup.restic import CACHE, Repository, only_single_files, unreadable
-from images.backup.settings import COPIES, JAIL, NEVER, STAGE, STATE, Settings, environment
+from images.backup.settings import COPIES, JAIL, NEVER, STAGE, STATE, environment
 from images.backup.tidy import Spared, Tidy
 from images.common import terms
 from images.common.jail_roots import ROOTS
@@ -130,7 +130,7 @@ def choose_backup(log: Log) -> None:
     unknown = sorted(set(parts) - set(RESTORABLE))
     if unknown:
         raise RefusedError(f"{unknown[0]!r} cannot be restored: {', '.join(RESTORABLE)}")
-    repository = settings.begin(Settings.read(), what=parts, highest=0)
+    repository = settings.begin(what=parts, highest=0)
     repository.open(make=False, log=log)
     now = time.strftime(ID_FORMAT, time.gmtime())
     backups = backups_of(repository.snapshots())
@@ -156,7 +156,7 @@ def _snapshot(part: str, log: Log) -> str | None:
 
 def look_at_state(log: Log) -> None:
     """See whether the state would be refused, before the database, which comes first, is replaced."""
-    repository = settings.go_on(Settings.read())
+    repository = settings.go_on()
     expect_volume(STATE)
     if _snapshot("state", log) is not None:
         with tempfile.TemporaryDirectory(dir=CACHE) as directory:
@@ -166,7 +166,7 @@ def look_at_state(log: Log) -> None:
 
 def restore_database(log: Log) -> None:
     """Load the dump into an empty database. With the state alone, that only learns the highest job id."""
-    repository = settings.go_on(Settings.read())
+    repository = settings.go_on()
     snapshot, cluster = _snapshot("database", log), required_env("CLUSTER_NAME")
     try:
         with database.opened(log) as target:
@@ -217,7 +217,7 @@ def _fetch_state(repository: Repository, target: Path) -> None:
 
 def restore_state(log: Log) -> None:
     """Put slurmctld's state back; with the database alone, slurmctld only takes the cluster's id from it."""
-    repository = settings.go_on(Settings.read())
+    repository = settings.go_on()
     expect_volume(STATE)
     terms.return_to_one(STATE)
     snapshot = _snapshot("state", log)
@@ -237,7 +237,7 @@ def restore_jail(log: Log) -> None:
     A single file that cannot be put back (a user may have made one so) is named, and keeps nothing else from it.
     """
     settings.enter_jail()
-    repository = settings.go_on(Settings.read(), last=True)
+    repository = settings.go_on(last=True)
     snapshot = _snapshot("jail", log)
     if snapshot is None:
         return

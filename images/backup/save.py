@@ -25,7 +25,7 @@ from images.backup.backups import (
     tags,
 )
 from images.backup.restic import HOST, INCOMPLETE, Credentials, Repository, last_words, unreadable
-from images.backup.settings import COPIES, JAIL, KEYS, SECRET, STATE, Settings
+from images.backup.settings import COPIES, JAIL, KEYS, SECRET, STATE
 from images.common import terms
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
@@ -84,19 +84,18 @@ def take_keys(target: Path) -> None:
 
 def save_state(log: Log) -> None:
     """The first container: opens the repository, and saves keys and slurmctld's state."""
-    mine = Settings.read()
     expect_volume(STATE)
     begun = time.strftime(ID_FORMAT, time.gmtime())
     parts = ["keys", *settings.environment("PARTS", "state jail").split()]
     kind = settings.environment("KIND", "scheduled")
-    repository = mine.open(Credentials.read(SECRET))
+    repository = settings.repository(Credentials.read(SECRET))
     # By itself it begins nothing: a repository that somebody has taken away would be made anew without a word.
     repository.open(make=kind == MANUAL, log=log)
     backups = backups_of(repository.snapshots())
     cluster = Clusters(repository, backups, log).name_of(KEYS)
     if kind == "scheduled":
         refuse_another_cluster(backups, cluster, repository.url)
-    repository = settings.begin(mine, id=begun, parts=parts, kind=kind, cluster=cluster)
+    repository = settings.begin(id=begun, parts=parts, kind=kind, cluster=cluster)
     log(f"backup {begun}: {', '.join(parts)}")
     saving = Saving(repository, log)
     for _ in range(TRIES):
@@ -133,7 +132,7 @@ def take_state(saving: Saving, log: Log) -> bool:
 
 def save_database(log: Log) -> None:
     """The second: the dump goes from the one program to the other, and lies nowhere."""
-    repository = settings.go_on(Settings.read())
+    repository = settings.go_on()
     with database.opened(log) as source:
         name = ["--stdin-filename", database.DUMP, "--stdin-from-command", "--", *source.dump]
         Saving(repository, log).snapshot("database", *name)
@@ -142,7 +141,7 @@ def save_database(log: Log) -> None:
 def save_jail(log: Log) -> None:
     """The last: the longest, and the one that users can hold up. What is too old goes afterwards."""
     settings.enter_jail()
-    repository = settings.go_on(Settings.read(), last=True)
+    repository = settings.go_on(last=True)
     saving = Saving(repository, log)
     largest = required_env("LARGEST_FILE")
     left = [*settings.in_jail(settings.environment("EXCLUDE")), f"--exclude-larger-than={largest}"]

@@ -10,7 +10,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, NoReturn
 
@@ -64,26 +63,21 @@ _OF_AGENT: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
 """Key of the configuration agent's answer -> figure and labels."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What there is to ask for."""
-
-    slurms_own: bool
-    """Whether Slurm's own names are given; not where slurmctld gives them itself, but for those of `by_person`."""
-    by_person: bool
-    """Whether users and accounts are named."""
-    accounting: bool
-    certificates: dict[str, str] = field(default_factory=dict)
-    """Name -> file."""
-
-
 class Rounds:
     """Asks each source once a round, and keeps the text of the latest round."""
 
     def __init__(
-        self, wanted: Wanted, sources: Sources, log: Callable[[str], None], *, now: Callable[[], float] = time.time
-    ) -> None:
-        self._wanted, self._sources, self._log, self._now = wanted, sources, log, now
+        self, sources: Sources, log: Callable[[str], None], *, slurms_own: bool, by_person: bool, accounting: bool,
+        certificates: Mapping[str, str], now: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        """`certificates`: name -> file.
+
+        `slurms_own`: whether Slurm's own names are given; not where slurmctld gives them itself, but for those of
+        `by_person`, with which users and accounts are named.
+        """
+        self._sources, self._log, self._now = sources, log, now
+        self._slurms_own, self._by_person = slurms_own, by_person
+        self._accounting, self._certificates = accounting, certificates
         self._complaints: dict[str, str] = {}
         self._latest = (0.0, "")
         """When the latest round ended, and its text."""
@@ -126,15 +120,15 @@ class Rounds:
             "munge": sources.munge, "scheduler": sources.scheduler, "jobs": sources.jobs, "nodes": sources.nodes,
             "partitions": sources.partitions, "configuration": sources.configuration,
         }  # fmt: skip
-        if self._wanted.accounting:
+        if self._accounting:
             found["slurmdbd"] = sources.slurmdbd
-        if self._wanted.certificates:
-            found["certificates"] = lambda: sources.certificates(self._wanted.certificates)
+        if self._certificates:
+            found["certificates"] = lambda: sources.certificates(self._certificates)
         return found
 
     def _figures(self, name: str, answers: Mapping[str, Any]) -> Figures:
         """Those of one source; of partitions only with jobs and nodes."""
-        figures, answer, now, by_person = Figures(), answers[name], self._now(), self._wanted.by_person
+        figures, answer, now, by_person = Figures(), answers[name], self._now(), self._by_person
         if name == "jobs":
             put_waits(figures, answer, now, by_person=by_person)
             put_requeues(figures, answer)
@@ -152,7 +146,7 @@ class Rounds:
         for key, (figure, labels) in (_OF_AGENT if name == "configuration" else {}).items():
             if answer.get(key) is not None:
                 figures.put(figure, answer[key], **labels)
-        if self._wanted.slurms_own:
+        if self._slurms_own:
             _put_slurms(figures, name, answers)
         return figures
 
@@ -169,17 +163,6 @@ def _put_slurms(figures: Figures, name: str, answers: Mapping[str, Any]) -> None
         put_partitions(figures, answers[name], answers["jobs"])
 
 
-def _wanted(env: Mapping[str, str]) -> Wanted:
-    """What components/exporter.py asks for. `CERTIFICATES`: `rest=/secrets/rest/tls.crt`, divided by blanks."""
-    certificates = (entry.partition("=") for entry in env.get("CERTIFICATES", "").split())
-    return Wanted(
-        slurms_own=env.get("SLURMS_OWN") == "yes",
-        by_person=env.get("BY_PERSON") == "yes",
-        accounting=env.get("ACCOUNTING") == "yes",
-        certificates={name: path for name, _, path in certificates},
-    )
-
-
 def _answer(rounds: Rounds, path: str) -> Answer:
     if path == "/metrics":
         return Answer(PROMETHEUS, rounds.text())
@@ -192,8 +175,16 @@ def _answer(rounds: Rounds, path: str) -> Answer:
 
 
 def _serve(log: Log) -> NoReturn:
+    """As components/exporter.py asks for it. `CERTIFICATES`: `rest=/secrets/rest/tls.crt`, divided by blanks."""
     sources = Sources(agent_url=os.environ.get("AGENT_URL", Sources.agent_url))
-    rounds = Rounds(_wanted(os.environ), sources, log)
+    certificates = (entry.partition("=") for entry in os.environ.get("CERTIFICATES", "").split())
+    rounds = Rounds(
+        sources, log,
+        slurms_own=os.environ.get("SLURMS_OWN") == "yes",
+        by_person=os.environ.get("BY_PERSON") == "yes",
+        accounting=os.environ.get("ACCOUNTING") == "yes",
+        certificates={name: path for name, _, path in certificates},
+    )  # fmt: skip
     start_server(lambda path: _answer(rounds, path), PORT)
     interval = float(os.environ.get("INTERVAL_SECONDS", INTERVAL_SECONDS))
     while True:

@@ -17,7 +17,7 @@ from images.common.slurm_records import node_of
 from images.dashboard.plots import _USE
 from images.exporter.figures import GROUPS, OTHERS, put_drained, put_stuck
 from images.exporter.names import OURS, SLURMS, Figures
-from images.exporter.program import OLD_SECONDS, Rounds, Wanted
+from images.exporter.program import OLD_SECONDS, Rounds
 from images.exporter.sources import COLUMNS, NAME_LENGTH, Job, Node, Sources, jobs_of
 from slurm.alerts import ALERTS
 from slurm.dashboards.boards import BOARDS
@@ -136,8 +136,8 @@ def rounds_of(
         return answers[name]
 
     sources: Any = SimpleNamespace(**{name: lambda *_, name=name: ask(name) for name in ANSWERS})
-    wanted = Wanted(slurms_own=True, by_person=by_person, accounting=True, certificates={"rest": "tls.crt"})
-    return Rounds(wanted, sources, log, now=now)
+    wanted: dict[str, Any] = {"slurms_own": True, "accounting": True, "certificates": {"rest": "tls.crt"}}
+    return Rounds(sources, log, by_person=by_person, now=now, **wanted)
 
 
 def text_of(answers: dict[str, Any], **wanted: Any) -> str:
