@@ -217,7 +217,10 @@ class Rehearsal:
             for status in statuses(pod):
                 part = status["name"].removeprefix("restore-")
                 if part in parts:
-                    outcome.seconds[part] = _lasted(status.get("state", {}).get("terminated", {}))
+                    ended = status.get("state", {}).get("terminated", {})
+                    outcome.seconds[part] = (
+                        _seconds(ended["startedAt"], ended["finishedAt"]) if "finishedAt" in ended else 0.0
+                    )
         return told_by(said)
 
     def _start(self, name: str) -> None:
@@ -349,10 +352,6 @@ def _copy(secret: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         "type": secret.get("type", "Opaque"),
         "data": secret.get("data") or {},
     }
-
-
-def _lasted(ended: Mapping[str, Any]) -> float:
-    return _seconds(ended["startedAt"], ended["finishedAt"]) if "finishedAt" in ended else 0.0
 
 
 def _seconds(begin: str, end: str) -> float:

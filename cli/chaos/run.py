@@ -325,7 +325,8 @@ def text(outcome: Outcome) -> str:
         f"seed {outcome.seed}: {len(done)} faults in {duration_text(outcome.seconds)}"
         + (", interrupted" if outcome.interrupted else ""),
         *(
-            f"  {fault['at']:6.1f} s  {fault.get('pod', fault['component'])}: {fault['fault']}{_skipped(fault)}"
+            f"  {fault['at']:6.1f} s  {fault.get('pod', fault['component'])}: {fault['fault']}"
+            + (f" (not done: {fault['skipped']})" if "skipped" in fault else "")
             for fault in outcome.faults
         ),
         f"jobs: {outcome.accepted} accepted of {outcome.attempts} submitted",
@@ -344,7 +345,3 @@ def text(outcome: Outcome) -> str:
     worst = [f"{length:.0f} s (from {at:.0f} s)" for at, length in outcome.gaps[:5]]
     lines.append(f"longest without an accepted job: {', '.join(worst) or f'less than {_GAP:g} s'}")
     return "\n".join(lines)
-
-
-def _skipped(fault: dict[str, Any]) -> str:
-    return f" (not done: {fault['skipped']})" if "skipped" in fault else ""

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from images.common.slurm_jobs import RUNNING
+from images.common.slurm_values import count
 from images.dashboard import views
 from images.dashboard.plots import HEIGHT, WIDTH, PrometheusAwayError
 from images.dashboard.slurm import SlurmAwayError, Token, TokenRefusedError
@@ -240,7 +241,9 @@ def _request(environ: Mapping[str, Any]) -> Request:
     form: Mapping[str, str] = {}
     if method == "POST":
         stream: IO[bytes] = environ["wsgi.input"]
-        form = _fields(stream.read(min(LARGEST_FORM, _length(environ))).decode(errors="replace"))
+        form = _fields(
+            stream.read(min(LARGEST_FORM, count(str(environ.get("CONTENT_LENGTH", ""))))).decode(errors="replace")
+        )
     cookies = (part.strip().partition("=") for part in str(environ.get("HTTP_COOKIE", "")).split(";"))
     return Request(
         method="GET" if method == "HEAD" else method,
@@ -250,11 +253,6 @@ def _request(environ: Mapping[str, Any]) -> Request:
         token=next((value for name, _, value in cookies if name == COOKIE), ""),
         from_here=environ.get("HTTP_SEC_FETCH_SITE", "same-origin") in {"same-origin", "none"},
     )
-
-
-def _length(environ: Mapping[str, Any]) -> int:
-    text = str(environ.get("CONTENT_LENGTH", ""))
-    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 def _fields(text: str) -> dict[str, str]:

@@ -129,11 +129,6 @@ def others_reason(node: Node) -> str:
     return before if divider and not before.startswith((OURS, *_SLURM_S)) else ""
 
 
-def is_paused(node: Node) -> bool:
-    """Whether it waits for a pause of its pool to end."""
-    return node.is_drained and _PAUSED.match(node.reason) is not None
-
-
 def is_set_aside(node: Node) -> bool:
     """Whether it waits for an administrator, as its whole pool."""
     return node.is_drained and node.reason.startswith(_ASIDE)
@@ -268,7 +263,7 @@ def _turn(node: Node) -> tuple[bool, ...]:
 def _is_startable(pool: Pool, node: Node) -> bool:
     """Whether a job may start it, or might without a pause. One without features is in no partition yet."""
     if node.is_drained:
-        return is_paused(node) or is_set_aside(node)
+        return _PAUSED.match(node.reason) is not None or is_set_aside(node)
     return not (node.is_set_down or (node.is_down and others_reason(node)) or (node.is_bare and pool.features))
 
 

@@ -25,7 +25,7 @@ few         less than `min` nodes are up: more are powered up
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -91,10 +91,6 @@ class Plan:
             if not self.update[key]:
                 del self.update[key]
 
-    def is_empty(self) -> bool:
-        """Whether all is as it should be."""
-        return not (self.create or self.place or self.delete or self.start or self.end or self.update)
-
 
 def decide(view: View) -> Plan:
     """What is to be done now."""
@@ -111,8 +107,9 @@ def decide(view: View) -> Plan:
     for node in view.nodes.values():
         if node.is_cloud and node.name not in wanted:
             _take_out(plan, node, view.pods.get(node.name), stays=node.is_barred and node.name in usual)
-    for pod in _orphans(view, wanted):
-        plan.end[pod.name] = pod
+    for pod in view.pods.values():
+        if pod.digest and pod.name not in wanted and pod.name not in view.nodes:  # an orphan
+            _end(plan, pod)
     return plan
 
 
@@ -210,9 +207,3 @@ def _take_out(plan: Plan, node: Node, pod: Pod | None, *, stays: bool) -> None:
         plan.change(node.name, "power_down" if node.is_down or node.is_coming else "down", GONE)
     elif not node.goes_down:
         plan.change(node.name, "power_down_asap", LEAVES)
-
-
-def _orphans(view: View, wanted: set[str]) -> Iterator[Pod]:
-    for pod in view.pods.values():
-        if pod.digest and not pod.is_leaving and pod.name not in wanted and pod.name not in view.nodes:
-            yield pod

@@ -135,9 +135,3 @@ class Nodes:
         if not done.ok:
             self._log(f"{' '.join(argv)}: {done.message}")
         return done.ok
-
-
-def nodes_of_jobs(known: Mapping[str, frozenset[str]], now: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-    """What is remembered of the jobs that wait for nodes: the latest thousand, since such a job is often seen gone."""
-    merged = {**known, **now}
-    return dict(list(merged.items())[-1000:])

@@ -116,16 +116,13 @@ def roll(pool: FixedPool, nodes: Mapping[str, Node], pods: Mapping[str, Pod], en
 
     chosen = sorted(old.keys() - set(broken), key=turn)[: max(0, room)]
     for name in (*broken, *chosen):
-        _take(plan, old[name], nodes.get(name))
+        node = nodes.get(name)
+        if node is not None and not (node.is_drained or node.is_down):
+            plan.drain.append(name)
+        elif _is_unused(node):
+            plan.end.append(old[name])
     plan.resume = [name for name in _to_resume(pool, nodes, pods) if name not in {*broken, *chosen}]
     return plan
-
-
-def _take(plan: Roll, pod: Pod, node: Node | None) -> None:
-    if node is not None and not (node.is_drained or node.is_down):
-        plan.drain.append(node.name)
-    elif _is_unused(node):
-        plan.end.append(pod)
 
 
 def _to_resume(pool: FixedPool, nodes: Mapping[str, Node], pods: Mapping[str, Pod]) -> Iterable[str]:

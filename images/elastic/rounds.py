@@ -15,7 +15,7 @@ from images.common.slurm_node import STAYS_LEAVING
 from images.common.wait import Clock, Reminder
 from images.elastic.bounds import Bounds, Pauses, keep_within
 from images.elastic.decide import Plan, View, decide
-from images.elastic.nodes import Nodes, SlurmError, nodes_of_jobs
+from images.elastic.nodes import Nodes, SlurmError
 from images.elastic.pods import Pods
 from images.elastic.rolls import FixedPool, Roll, drained_for_it, hold_outdated, is_outdated, roll
 
@@ -203,7 +203,8 @@ class Rounds:
         ends = self._nodes.ends() if _ends_matter(pools, nodes, there) else {}
         view = View(pools=pools, nodes=nodes, pods=there, ends=ends, stuck=self._stuck(nodes, there))
         if any(node.is_coming for node in nodes.values()):
-            self._jobs = nodes_of_jobs(self._jobs, self._nodes.starting())
+            # The latest thousand: a job that waits is often seen gone.
+            self._jobs = dict(list({**self._jobs, **self._nodes.starting()}.items())[-1000:])
         plan = decide(view)
         self._pauses.decide(plan, view, self._jobs, now)
         self._jobs = {
@@ -315,7 +316,11 @@ class RollRounds:
             return ROLLING_SECONDS
         pools = {name: pool for name, pool in self.pools().items() if pool is not None}
         pods = self.there()
-        rolling = [pool for pool in pools.values() if _is_rolling(pool, pods)]
+        rolling = [
+            pool
+            for pool in pools.values()
+            if any(is_outdated(pool, pods[name]) for name in pool.nodes() if name in pods)
+        ]
         if not rolling and not self._owes:
             self._tell({})
             return ROLLED_SECONDS
@@ -346,10 +351,6 @@ class RollRounds:
         for name in self._said.keys() - said.keys():
             self.log(f"pool {name}: no node has an old pod any more")
         self._said = said
-
-
-def _is_rolling(pool: FixedPool, pods: Mapping[str, Pod]) -> bool:
-    return any(is_outdated(pool, pods[name]) for name in pool.nodes() if name in pods)
 
 
 def _told(pool: FixedPool, plan: Roll, nodes: Mapping[str, Node]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Final
 
 SLURMS: Final = {
@@ -75,7 +74,8 @@ class Figures:
         """One series. As Slurm does, a label without a value is left out. Raises KeyError for an unknown name."""
         if name not in SLURMS and name not in OURS:
             raise KeyError(name)
-        self._series.setdefault(name, {})[_written(labels)] = value
+        inside = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in labels.items() if text)
+        self._series.setdefault(name, {})[f"{{{inside}}}" if inside else ""] = value
 
     def text(self) -> str:
         """A part of a scrape: names that are in no other part."""
@@ -84,11 +84,6 @@ class Figures:
             lines += [f"# HELP {name} {SLURMS.get(name) or OURS[name]}", f"# TYPE {name} gauge"]
             lines += [f"{name}{labels} {_number(value)}" for labels, value in series.items()]
         return "".join(f"{line}\n" for line in lines)
-
-
-def _written(labels: Mapping[str, str]) -> str:
-    inside = ",".join(f'{key}="{value.translate(_ESCAPES)}"' for key, value in labels.items() if value)
-    return f"{{{inside}}}" if inside else ""
 
 
 def _number(value: float) -> str:

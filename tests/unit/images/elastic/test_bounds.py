@@ -220,7 +220,7 @@ def test_the_pool_pauses_with_all_nodes_that_are_off_and_goes_on_when_the_time_h
     first = judged(pauses, seen(late("gpu-0"), off("gpu-1"), up), NOON)
     assert first.update == {("drain", reason): ["gpu-0", "gpu-1"]}
     paused = seen(Node(name="gpu-0", states=LATE | {"DRAIN"}, reason=reason), off("gpu-1", reason, "DRAIN"), up)
-    assert judged(pauses, paused, NOON + 29).is_empty()
+    assert judged(pauses, paused, NOON + 29) == Plan()
     assert judged(pauses, paused, NOON + 30).update == {("resume", ""): ["gpu-0", "gpu-1"]}
 
 
@@ -237,7 +237,7 @@ def test_who_is_given_back_with_a_job_is_no_node_that_a_health_check_keeps() -> 
 def test_a_restart_forgets_neither_the_pause_nor_how_often_it_was_in_vain() -> None:
     reason = "slurmstack/elastic: no capacity, 4 in vain, again at 2027-01-15T08:04:00Z"
     pauses = Pauses()
-    assert judged(pauses, seen(off("gpu-0", reason, "DRAIN")), NOON).is_empty()
+    assert judged(pauses, seen(off("gpu-0", reason, "DRAIN")), NOON) == Plan()
     again = judged(pauses, seen(late("gpu-0")), NOON + 300)
     assert ("drain", "slurmstack/elastic: no capacity, 5 in vain, again at 2027-01-15T08:13:00Z") in again.update
 
@@ -247,7 +247,7 @@ def test_after_many_failures_in_a_row_it_is_set_aside_until_somebody_resumes_a_n
     plans = [judged(pauses, seen(late("gpu-0")), NOON + 700 * tries) for tries in range(MOST_FAILURES)]
     ((state, aside),) = plans[-1].update
     assert (state, aside.startswith("slurmstack/elastic: set aside after 10 starts in vain")) == ("drain", True)
-    assert judged(pauses, seen(off("gpu-0", aside, "DRAIN")), NOON + 10**6).is_empty()
+    assert judged(pauses, seen(off("gpu-0", aside, "DRAIN")), NOON + 10**6) == Plan()
     judged(pauses, seen(off("gpu-0")), NOON + 10**6)
     assert pauses.failures == {}
 
