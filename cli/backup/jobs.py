@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -100,6 +101,14 @@ def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:
     """Names of Jobs of backups and restores that have not ended."""
     found = kubectl.items("job", "-n", namespace, "-l", f"app.kubernetes.io/component={BACKUP}")
     return [str(job["metadata"]["name"]) for job in found if not is_true(job, "Complete", "Failed")]
+
+
+def answer_in(written: str) -> Any:
+    """What a Job's program has printed in its last line, which is JSON. Raises Failure where its log is lost."""
+    try:
+        return json.loads(written.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        raise Failure("the log of the job that has looked is lost", hint="run this again") from None
 
 
 def statuses(pod: Mapping[str, Any]) -> list[dict[str, Any]]:

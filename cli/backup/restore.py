@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from cli.backup.jobs import ContainerFailed, NotStarted, follow_job, make_job, run_job, running_jobs
+from cli.backup.jobs import ContainerFailed, NotStarted, answer_in, follow_job, make_job, run_job, running_jobs
 from cli.backup.workloads import STARTING, Workloads, component_of
 from cli.change.in_place import PUT_BACK, is_put_back
 from cli.change.lock import LEASE
@@ -55,16 +54,9 @@ def parts_of(what: Sequence[str], *, accounting: bool) -> list[str]:
 
 def chosen(kubectl: Kubectl, namespace: str, parts: Sequence[str], at: str, report: Report) -> dict[str, Any]:
     """The backup that a restore would take. Raises Failure."""
-    (found,) = listed(run_job(kubectl, namespace, BACKUPS, report, env={"WHAT": " ".join(parts), "AT": at}))
-    return found
-
-
-def listed(written: str) -> list[dict[str, Any]]:
-    """What `backups list` has printed in its last line. Raises Failure where its log is lost."""
-    if not written.strip():
-        raise Failure("the log of the job that has looked is lost", hint="run this again")
-    found: list[dict[str, Any]] = json.loads(written.splitlines()[-1])
-    return found
+    told = {"WHAT": " ".join(parts), "AT": at}
+    (found,) = answer_in(run_job(kubectl, namespace, BACKUPS, report, env=told))
+    return dict(found)
 
 
 def refuse_restoring(kubectl: Kubectl, namespace: str) -> None:

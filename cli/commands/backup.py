@@ -10,9 +10,9 @@ from typing import Annotated, Any, get_args
 import typer
 
 from cli.access.reach import reach, whereabouts
-from cli.backup.jobs import follow_job, make_job, run_job
+from cli.backup.jobs import answer_in, follow_job, make_job, run_job
 from cli.backup.rehearse import Rehearsal, outcomes
-from cli.backup.restore import Restoring, chosen, listed, parts_of
+from cli.backup.restore import Restoring, chosen, parts_of
 from cli.backup.verdict import brief, text
 from cli.change.destroy import running_jobs
 from cli.change.lock import held
@@ -115,7 +115,7 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
     parts of it. could not be rehearsed: something else was in the way, and nothing is known of the backup.
     """
     _, kubectl, namespace = _opened(config)
-    found = listed(run_job(kubectl, namespace, BACKUPS, _report(), arguments=["list"]))
+    found = answer_in(run_job(kubectl, namespace, BACKUPS, _report(), arguments=["list"]))
     rehearsed = outcomes(kubectl, namespace)
     for item in found:
         item["rehearsed"] = rehearsed.get(item["id"])

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.access.reach import reach, whereabouts
+from cli.backup.jobs import answer_in
 from cli.backup.restore import refuse_restoring
 from cli.change.lock import held
 from cli.change.owner import require_own
@@ -64,7 +65,7 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
     """
     stack, kubectl, namespace, report = _opened(config)
     written = roots.ask(kubectl, namespace, roots.filling_job(kubectl, namespace), report, "list", SIZES="yes")
-    found, used = roots.found_in(written), roots.users_of_roots(kubectl, namespace)
+    found, used = answer_in(written), roots.users_of_roots(kubectl, namespace)
     for item in found:
         item["pods"] = dict(used.get(item["name"], {}))
         item["of_the_stack_file"] = item["name"] == (stack.config.jail.root or "")
@@ -90,7 +91,7 @@ def diff(root: RootArgument = None, config: ConfigOption = None, *, as_json: Jso
     stack, kubectl, namespace, report = _opened(config)
     name = _named(root) if root is not None else stack.config.jail.root or ""
     written = roots.ask(kubectl, namespace, roots.filling_job(kubectl, namespace), report, "diff", ROOT=name)
-    found = roots.found_in(written)
+    found = answer_in(written)
     if as_json:
         typer.echo(json.dumps(found, indent=1))
         return

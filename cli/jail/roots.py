@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 import secrets
 from collections import Counter
@@ -111,14 +110,6 @@ def _open(kubectl: Kubectl, namespace: str, beginning: str) -> list[dict[str, An
 def _env(job: Mapping[str, Any]) -> dict[str, Any]:
     (container,) = job["spec"]["template"]["spec"]["containers"]
     return {item["name"]: item.get("value") for item in container.get("env") or ()}
-
-
-def found_in(written: str) -> Any:
-    """What `roots` has printed in its last line. Raises Failure."""
-    try:
-        return json.loads(written.strip().splitlines()[-1])
-    except (ValueError, IndexError):
-        raise Failure("the log of the job that has looked is lost", hint="run this again") from None
 
 
 def users_of_roots(kubectl: Kubectl, namespace: str) -> dict[str, Counter[str]]:

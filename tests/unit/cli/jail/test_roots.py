@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.app import app
+from cli.backup.jobs import answer_in
 from cli.commands import jail as commands
 from cli.commands import options
 from cli.errors import Failure, Refused
@@ -113,7 +114,7 @@ def test_the_job_that_looks_is_like_the_one_that_fills_but_is_taken_for_none() -
 
     written = roots.ask(kubectl, "slurm", roots.filling_job(kubectl, "slurm"), REPORT, "diff", ROOT="blue")
 
-    assert roots.found_in(written) == FOUND
+    assert answer_in(written) == FOUND
     (made,) = cluster.made
     like = roots.filling_job(kubectl, "slurm")["spec"]["template"]["spec"]
     (container,) = made["spec"]["template"]["spec"]["containers"]
@@ -127,7 +128,7 @@ def test_the_job_that_looks_is_like_the_one_that_fills_but_is_taken_for_none() -
 
 def test_a_log_that_is_lost_is_told() -> None:
     with pytest.raises(Failure, match="lost"):
-        roots.found_in("")
+        answer_in("")
 
 
 def test_a_root_that_anything_uses_is_not_removed() -> None:
