@@ -99,8 +99,13 @@ def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> s
 
 def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:
     """Names of Jobs of backups and restores that have not ended."""
-    found = kubectl.items("job", "-n", namespace, "-l", f"app.kubernetes.io/component={BACKUP}")
-    return [str(job["metadata"]["name"]) for job in found if not is_true(job, "Complete", "Failed")]
+    return [str(job["metadata"]["name"]) for job in open_jobs(kubectl, namespace, BACKUP)]
+
+
+def open_jobs(kubectl: Kubectl, namespace: str, component: str) -> list[dict[str, Any]]:
+    """The component's Jobs that have not ended."""
+    found = kubectl.items("job", "-n", namespace, "-l", f"app.kubernetes.io/component={component}")
+    return [job for job in found if not is_true(job, "Complete", "Failed")]
 
 
 def answer_in(written: str) -> Any:
