@@ -108,28 +108,23 @@ def test_to_leave_it_stopped_wants_a_backup_named(monkeypatch: pytest.MonkeyPatc
         )
 
 
-def test_who_interrupts_a_backup_is_told_that_it_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def interrupted(*_: Any) -> str:
-        raise KeyboardInterrupt
-
-    for name in ("reach", "_refuse_restore"):
-        monkeypatch.setattr(backup, name, lambda *_: None)
-    monkeypatch.setattr(backup, "make_job", lambda *_, **__: "backup-7")
-    monkeypatch.setattr(backup, "follow_job", interrupted)
-    with pytest.raises(Failure, match="the job backup-7 goes on") as caught:
-        backup.now(stack_file(tmp_path, stacks.existing_full()))
-    assert caught.value.code == INTERRUPTED
-
-
-def test_a_backup_is_told_by_its_id(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_a_backup_is_told_by_its_id_and_goes_on_where_somebody_interrupts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, interrupted: bool
 ) -> None:
-    for name in ("reach", "_refuse_restore"):
-        monkeypatch.setattr(backup, name, lambda *_: None)
-    monkeypatch.setattr(backup, "make_job", lambda *_, **__: "backup-7")
-    written = (
-        "backup-state: backup 20261126T020003Z: keys, state\nbackup-state: state is saved in backup 20261126T020003Z\n"
-    )
-    monkeypatch.setattr(backup, "follow_job", lambda *_: written)
-    backup.now(stack_file(tmp_path, stacks.existing_full()))
-    assert capsys.readouterr().out.startswith("the backup 20261126T020003Z is made;")
+    def follow(*_: Any) -> str:
+        if interrupted:
+            raise KeyboardInterrupt
+        return "backup-state: backup 20261126T020003Z: keys, state\nbackup-state: state is saved in backup 2026\n"
+
+    for name, played in (("reach", None), ("_refuse_restore", None), ("make_job", "backup-7")):
+        monkeypatch.setattr(backup, name, lambda *_, played=played, **__: played)
+    monkeypatch.setattr(backup, "follow_job", follow)
+    file = stack_file(tmp_path, stacks.existing_full())
+    if interrupted:
+        with pytest.raises(Failure, match="the job backup-7 goes on") as caught:
+            backup.now(file)
+        assert caught.value.code == INTERRUPTED
+    else:
+        backup.now(file)
+        assert capsys.readouterr().out.startswith("the backup 20261126T020003Z is made;")

@@ -224,16 +224,6 @@ def test_the_pool_pauses_with_all_nodes_that_are_off_and_goes_on_when_the_time_h
     assert judged(pauses, paused, NOON + 30).update == {("resume", ""): ["gpu-0", "gpu-1"]}
 
 
-def test_who_is_given_back_with_a_job_is_no_node_that_a_health_check_keeps() -> None:
-    """Slurm lifts the drain of what it powers down, and its machine goes with all that there was to look at."""
-    up = frozenset({"IDLE", "CLOUD"})
-    view = seen(
-        late("gpu-0"), Node(name="gpu-1", states=up), Node(name="gpu-2", states=up | {"DRAIN"}, reason="GPU lost")
-    )
-    changes = judged(Pauses(), view, NOON, {"7": frozenset({"gpu-0", "gpu-1", "gpu-2"})}).update
-    assert changes["power_down", "slurmstack/elastic: others of its job did not come"] == ["gpu-1"]
-
-
 def test_a_restart_forgets_neither_the_pause_nor_how_often_it_was_in_vain() -> None:
     reason = "slurmstack/elastic: no capacity, 4 in vain, again at 2027-01-15T08:04:00Z"
     pauses = Pauses()
@@ -257,11 +247,15 @@ def test_what_an_administrator_has_drained_stays_drained_with_his_reason() -> No
     assert all("gpu-1" not in names for names in plan.update.values())
 
 
-def test_a_node_that_came_for_a_job_whose_others_did_not_is_ended_unless_a_job_uses_it() -> None:
-    came, busy = (Node(name=f"gpu-{n}", states=frozenset({state, "CLOUD"})) for n, state in ((1, "IDLE"), (2, "MIXED")))
-    jobs = {"7": frozenset({"gpu-0", "gpu-1", "gpu-2"}), "8": frozenset({"gpu-2"})}
+def test_a_node_that_came_for_a_job_whose_others_did_not_is_ended_unless_a_job_uses_it_or_somebody_keeps_it() -> None:
+    """Slurm lifts the drain of what it powers down, and its machine goes with all that there was to look at."""
+    came, busy, kept = (
+        Node(name=f"gpu-{number}", states=frozenset({*states.split(), "CLOUD"}), reason="GPU lost")
+        for number, states in ((1, "IDLE"), (2, "MIXED"), (3, "IDLE DRAIN"))
+    )
+    jobs = {"7": frozenset({"gpu-0", "gpu-1", "gpu-2", "gpu-3"}), "8": frozenset({"gpu-2"})}
     end = ("power_down", "slurmstack/elastic: others of its job did not come")
-    assert judged(Pauses(), seen(late("gpu-0"), came, busy), NOON, jobs).update[end] == ["gpu-1"]
+    assert judged(Pauses(), seen(late("gpu-0"), came, busy, kept), NOON, jobs).update[end] == ["gpu-1"]
 
 
 def paused(name: str, tries: int, until: str, *more: str) -> Node:
