@@ -13,7 +13,7 @@ unbacked    Slurm takes a node for up whose pod is gone: it is set down, which r
             resumed, which makes it idle again; one that somebody has drained stays down
 suspended   a node is off, or goes off, and has a pod: the pod is ended
 stuck       a node has been off for a while and its pod does not go: it is held back until that has gone
-failed      a node was not there in time: see `pauses.py`
+failed      a node was not there in time: see `bounds.py`
 orphan      a pod without a record, or of a node that the stack no longer has: it is ended, after its jobs
 twice       slurmctld has started a job once more after a hard stop, and keeps the node for an administrator: it is made
             anew when no job is on it
@@ -147,7 +147,7 @@ def _needs_another_pod(pool: Pool, node: Node, pod: Pod) -> bool:
 def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) -> None:
     _end(plan, pod)
     # Why Slurm, a leaving pod or we gave it up means nothing any more when the node is off. An administrator's does.
-    passed = not node.is_set_down and TOO_LATE not in node.reason  # of that one see `pauses.py`
+    passed = not node.is_set_down and TOO_LATE not in node.reason  # of that one see `bounds.py`
     if node.is_bare and pool.features:
         if not node.is_to_be_off:  # which would lift the drain
             plan.place.setdefault(pool.name, []).append(node.name)

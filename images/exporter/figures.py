@@ -211,7 +211,7 @@ def put_down(figures: Figures, nodes: Iterable[Node]) -> None:
 
 
 def put_paused(figures: Figures, nodes: Iterable[Node]) -> None:
-    """Elastic pools for which there were no machines (images/elastic/pauses.py): which wait for a person."""
+    """Elastic pools for which there were no machines (images/elastic/bounds.py): which wait for a person."""
     paused: dict[str, bool] = {}
     for node in nodes:
         if "DRAIN" in node.states and node.reason.startswith((NO_CAPACITY, SET_ASIDE)):
