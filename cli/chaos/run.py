@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cli.chaos.stream import Jail, Record, Stream, Verdict, gaps, judge, listed, records_in
+from cli.chaos.stream import GAP, Jail, Record, Stream, Verdict, gaps, judge, listed, records_in
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import Kubectl, complaint, in_controller
 from cli.kubectl.pods import LEAVING, pod_of
@@ -110,9 +110,6 @@ SETTLE: Final = 300.0
 
 _INTERRUPTED_SETTLE: Final = 60.0
 
-_GAP: Final = 5.0
-"""Seconds without an acceptance that are told."""
-
 _POLL: Final = 2.0
 
 _KILL: Final = """\
@@ -204,7 +201,7 @@ class Chaos:
                 stream.stop()
             submitted = stream.submitted
             outcome.attempts = len(submitted.accepted) + len(submitted.unknown)
-            outcome.gaps = gaps(submitted.times.values(), begin=0.0, end=outcome.seconds, least=_GAP)
+            outcome.gaps = gaps(submitted.times.values(), outcome.seconds)
             outcome.verdict = self._judged(stream, _INTERRUPTED_SETTLE if outcome.interrupted else SETTLE)
             verdict = outcome.verdict
             sorted_ = (verdict.once, verdict.requeued, verdict.lost, verdict.twice, verdict.unrecorded, verdict.waiting)
@@ -343,5 +340,5 @@ def text(outcome: Outcome) -> str:
             lines.append(f"  {len(jobs)} {word}{': ' + listed(jobs) if jobs else ''}")
     lines += [f"  {outcome.unknown}"] * bool(outcome.unknown)
     worst = [f"{length:.0f} s (from {at:.0f} s)" for at, length in outcome.gaps[:5]]
-    lines.append(f"longest without an accepted job: {', '.join(worst) or f'less than {_GAP:g} s'}")
+    lines.append(f"longest without an accepted job: {', '.join(worst) or f'less than {GAP:g} s'}")
     return "\n".join(lines)

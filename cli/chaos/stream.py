@@ -24,6 +24,9 @@ from slurm.names import LOGIN
 _MARK: Final = re.compile(r"m\.(\d{1,7})\.(\d{1,10})\.(\d{1,5})\.\w{6}")
 """Name of a mark: number, job id, how often the job was requeued before, and letters that no other has."""
 
+GAP: Final = 5.0
+"""Seconds without an acceptance that are told."""
+
 _NAMED: Final = 10
 
 
@@ -159,10 +162,10 @@ def _sort(verdict: Verdict, job: int, runs: Sequence[Mark], states: Sequence[str
         verdict.once.append(job)
 
 
-def gaps(times: Iterable[float], *, begin: float, end: float, least: float) -> list[tuple[float, float]]:
-    """Spans of more than `least` seconds without an acceptance: begin and length, the longest first."""
-    points = [begin, *sorted(times), end]
-    spans = [(first, later - first) for first, later in pairwise(points) if later - first > least]
+def gaps(times: Iterable[float], end: float) -> list[tuple[float, float]]:
+    """Spans of more than GAP seconds without an acceptance: begin and length, the longest first."""
+    points = [0.0, *sorted(times), end]
+    spans = [(first, later - first) for first, later in pairwise(points) if later - first > GAP]
     return sorted(spans, key=lambda span: -span[1])
 
 

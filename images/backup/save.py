@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from pathlib import Path
 
 from images.backup import database, settings, state
 from images.backup.backups import (
@@ -74,14 +73,6 @@ class Saving:
             self._log.failure(f"old backups could not be removed: {last_words(done)}")
 
 
-def take_keys(target: Path) -> None:
-    """Copies of the Secrets' files."""
-    for source in key_files(KEYS):
-        copy = target / source.parent.name / source.name
-        copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        copy.write_bytes(source.read_bytes())
-
-
 def save_state(log: Log) -> None:
     """The first container: opens the repository, and saves keys and slurmctld's state."""
     expect_volume(STATE)
@@ -105,7 +96,10 @@ def save_state(log: Log) -> None:
     else:
         raise CannotGoOnError(f"{TRIES} times another controller has taken the state over meanwhile")
     try:
-        take_keys(SAVED_KEYS)
+        for source in key_files(KEYS):
+            copy = SAVED_KEYS / source.parent.name / source.name
+            copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            copy.write_bytes(source.read_bytes())
         saving.snapshot("keys", str(SAVED_KEYS))
     finally:
         shutil.rmtree(SAVED_KEYS, ignore_errors=True)

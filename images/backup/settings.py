@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from images.backup.restic import Credentials, Repository
+from images.backup.restic import SECRET_KEYS, Credentials, Repository
 from images.common.attach import follow_no_links
 from images.common.boundary import give_up_set_up
 from images.common.homes import homes_directory
@@ -56,7 +56,7 @@ def go_on(*, last: bool = False) -> Repository:
     """
     credentials = Credentials.read(HANDOVER)
     if last:
-        for name in ("access-key-id", "secret-access-key", "password"):
+        for name in SECRET_KEYS:
             (HANDOVER / name).unlink()
     return repository(credentials)
 

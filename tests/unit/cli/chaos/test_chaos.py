@@ -123,8 +123,8 @@ def test_records_are_those_of_our_jobs() -> None:
 
 
 def test_the_longest_gap_is_told_first_with_the_begin_and_the_end() -> None:
-    assert gaps([1, 2, 12, 13], begin=0, end=20, least=5) == [(2, 10), (13, 7)]
-    assert gaps([], begin=0, end=20, least=5) == [(0, 20)]
+    assert gaps([1, 2, 12, 13], 20) == [(2, 10), (13, 7)]
+    assert gaps([], 20) == [(0, 20)]
 
 
 def test_a_dry_run_asks_nobody_and_prints_the_same_each_time(
