@@ -27,9 +27,6 @@ _STOPPED = {
 `elastic` next, which would make pods in the place of those that end. slurmctld takes the cluster's id from the
 database, and so starts anew with that, too."""
 
-_SAVED_BY = {"state": "backup-state", "database": "backup-database", "jail": "backup-jail"}
-"""Part -> container of a backup that saves it. The first is always one of them: it opens the repository."""
-
 _BY_DATABASE = ("restore-look", "restore-database", "restore-state")
 RESTORED_BY = {"state": _BY_DATABASE, "database": _BY_DATABASE, "jail": ("restore-jail", "users")}
 """Part -> containers of a restore that put it back. The state's job ids go on above those of accounting; slurmctld
@@ -214,10 +211,12 @@ class Restoring:
         self._workloads.patch("statefulset", CONTROLLER, {"metadata": {"annotations": notes}})
 
     def _put_back(self, *, half: bool) -> str:
+        told = {"WHAT": " ".join(self._parts), "AT": self._note.backup}
+        only = {"restore-choose", *(name for part in self._parts for name in RESTORED_BY[part])}
         last, begun = None, False
         try:
             last = self._last_job()
-            self._make_job()
+            make_job(self._kubectl, self._namespace, RESTORE, name=RESTORE, env=told, only=only)
             begun = True
             return follow_job(self._kubectl, self._namespace, RESTORE, self._report)
         except (Failure, KeyboardInterrupt) as error:
@@ -254,11 +253,6 @@ class Restoring:
         except Failure:
             return False
         return True
-
-    def _make_job(self) -> None:
-        told = {"WHAT": " ".join(self._parts), "AT": self._note.backup}
-        only = {"restore-choose", *(name for part in self._parts for name in RESTORED_BY[part])}
-        make_job(self._kubectl, self._namespace, RESTORE, name=RESTORE, env=told, only=only)
 
     def _is_newer_than(self, last: str) -> bool:
         """Whether there is a Job of this restore, after that `last` one; also where the API server does not say."""
@@ -355,25 +349,25 @@ class Restoring:
 
     def _save(self, parts: Sequence[str]) -> None:
         """A backup of what is replaced, which no retention takes away."""
-        containers = {"backup-state", *(_SAVED_BY[part] for part in parts)}
-        saved = ["state", *(part for part in parts if part != "state")]
-        told = {"KIND": "before-restore", "PARTS": " ".join(saved)}
+        saved = ["state", *(part for part in parts if part != "state")]  # its container opens the repository
+        told, containers = {"KIND": "before-restore", "PARTS": " ".join(saved)}, {f"backup-{part}" for part in saved}
         anywhere = CONTROLLER in self._components()
         run_job(self._kubectl, self._namespace, BACKUP, self._report, env=told, only=containers, anywhere=anywhere)
 
     def _start(self, *, wait: bool = True) -> None:
         """Start what is stopped. `wait`: all is put back, and it is to be seen that slurmctld has it."""
         mine = self._components()
+        hint = f"all is put back: `{self._note.command}` only starts what is still stopped" if wait else ""
         with self._report.step("Starting " + ", ".join(part for part in STARTING if part in mine)) as step:
             try:
                 self._workloads.start(mine)
                 self._suspend(False)
                 self._annotate({PUT_BACK: None, RESTORING: None})
-            except (Failure, KeyboardInterrupt) as error:
-                hint = f"all is put back: `{self._note.command}` only starts what is still stopped" if wait else ""
-                if isinstance(error, Failure) or not wait:
-                    if isinstance(error, Failure):
-                        error.hint = error.hint or hint
+            except Failure as failure:
+                failure.hint = failure.hint or hint
+                raise
+            except KeyboardInterrupt:
+                if not wait:
                     raise
                 raise Failure("interrupted while it was started", hint=hint, code=INTERRUPTED) from None
             try:

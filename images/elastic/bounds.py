@@ -57,8 +57,7 @@ class Pauses:
     def decide(self, plan: Plan, view: View, jobs: Mapping[str, frozenset[str]], now: float) -> None:
         """Add what is to be done to the plan. `jobs`: nodes that were started for each job. `now`: since 1970."""
         for pool in view.pools.values():
-            known = [view.nodes[name] for name in view.members(pool) if name in view.nodes]
-            nodes = [node for node in known if node.is_cloud]
+            nodes = view.nodes_of(pool)
             failed = [node for node in nodes if _has_failed(node)]
             self._watch(pool, nodes, is_failing=bool(failed))
             for node in failed:
@@ -194,9 +193,8 @@ class Bounds:
 def keep_within(plan: Plan, view: View, now: float) -> None:
     """Add what is to be done to a plan in which all else is decided already. `now`: seconds since 1970."""
     for pool in view.pools.values():
-        known = [view.nodes[name] for name in view.members(pool) if name in view.nodes and view.nodes[name].is_cloud]
         # One that somebody keeps jobs from, and whose machine is gone, is nobody's node.
-        nodes = [node for node in known if not node.is_others or node.name in view.pods]
+        nodes = [node for node in view.nodes_of(pool) if not node.is_others or node.name in view.pods]
         for node in nodes:
             # By hand, or just before it was held back: it has what was waited for.
             if (is_held_back(node) or is_set_aside(node)) and node.is_up and not node.goes_down:

@@ -60,6 +60,10 @@ class View:
         """Names of a pool's nodes."""
         return members(pool, self.nodes, self.ends)
 
+    def nodes_of(self, pool: Pool) -> list[Node]:
+        """Those of them that have records, and that Slurm starts and ends."""
+        return [self.nodes[name] for name in self.members(pool) if name in self.nodes and self.nodes[name].is_cloud]
+
 
 @dataclass(kw_only=True)
 class Plan:
@@ -186,7 +190,7 @@ def _end(plan: Plan, pod: Pod | None) -> None:
 
 def _keep_enough(plan: Plan, pool: Pool, view: View) -> None:
     """Power up nodes until `min` are up or coming."""
-    nodes = [view.nodes[name] for name in view.members(pool) if name in view.nodes and view.nodes[name].is_cloud]
+    nodes = view.nodes_of(pool)
     there = sum(not node.is_off and not node.is_down and not node.goes_down for node in nodes)
     free = [node for node in nodes if node.is_powered_down and node.is_free and node.name not in view.stuck]
     fit = [node for node in free if node.name not in plan.delete]
