@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -75,10 +76,7 @@ def test_whoever_interrupts_a_command_ends_what_it_has_asked(monkeypatch: pytest
     """Nobody hears the answer, and a restore would wait for its end."""
     cluster = Cluster()
 
-    def interrupted(*_: Any) -> str:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(jobs, "follow_job", interrupted)
+    monkeypatch.setattr(jobs, "follow_job", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run_job(cluster.kubectl, "slurm", template, REPORT)
     made = cluster.jobs[-1]["metadata"]["name"]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -156,10 +157,7 @@ def test_what_is_not_as_it_was_is_kept_as_a_failure_and_does_not_count(cluster: 
 def test_one_that_fails_or_is_interrupted_leaves_nothing(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    def fails(*_: Any, **__: Any) -> str:
-        raise error
-
-    monkeypatch.setattr(rehearse, "run_job", fails)
+    monkeypatch.setattr(rehearse, "run_job", Mock(side_effect=error))
     with pytest.raises(type(error)):
         rehearsal(cluster).run()
     assert not cluster.namespaces
@@ -194,10 +192,7 @@ def test_one_that_did_not_come_to_its_end_takes_no_place_of_one_that_did(
 def test_a_namespace_that_stays_takes_nothing_from_a_good_backup(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stays(_: Rehearsal) -> None:
-        raise Failure("slurm-rehearsal is still there")
-
-    monkeypatch.setattr(Rehearsal, "_remove", stays)
+    monkeypatch.setattr(Rehearsal, "_remove", Mock(side_effect=Failure("slurm-rehearsal is still there")))
     with pytest.raises(Failure, match="still there"):
         rehearsal(cluster).run()
     assert outcomes(cluster.kubectl, "slurm")["20261126T020000Z"]["ok"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -57,10 +58,7 @@ def test_what_is_replaced_is_saved_as_such_and_no_part_more() -> None:
 def test_where_the_copy_fails_nothing_was_touched_and_all_runs_again_and_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def waits(*_: Any) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(Workloads, "wait_ready", waits)
+    monkeypatch.setattr(Workloads, "wait_ready", Mock(side_effect=AssertionError))
     cluster = Cluster(backup_state=1)
     assert "nothing was touched" in failed(cluster, "state").hint
     assert "run restore" not in cluster.said
@@ -173,10 +171,7 @@ def test_where_the_schedule_cannot_be_put_on_again_that_is_said(monkeypatch: pyt
 def test_an_interruption_leaves_the_job_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
 
-    def interrupted(*_: Any, **__: Any) -> str:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("cli.backup.restore.follow_job", interrupted)
+    monkeypatch.setattr("cli.backup.restore.follow_job", Mock(side_effect=KeyboardInterrupt))
     failed(cluster, "state", copy=False, says="the job restore goes on in the cluster")
     assert "scale statefulset/cpu --replicas=4" not in cluster.said
 
@@ -309,10 +304,7 @@ def test_a_slurmctld_that_ends_again_and_again_is_not_waited_for_for_hours() -> 
 
 
 def test_who_is_interrupted_at_the_end_is_told_that_there_is_nothing_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    def waits(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Workloads, "wait_ready", waits)
+    monkeypatch.setattr(Workloads, "wait_ready", Mock(side_effect=KeyboardInterrupt))
     cluster = Cluster()
     caught = failed(cluster, "state", copy=False, says="what was stopped starts by itself")
     assert (caught.code, "suspend backup False" in cluster.said) == (INTERRUPTED, True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -99,10 +100,7 @@ def test_where_no_job_was_made_all_runs_again(monkeypatch: pytest.MonkeyPatch, e
     cluster = Cluster()
     cluster.earlier = "months ago"
 
-    def refused(*_: Any, **__: Any) -> str:
-        raise error
-
-    monkeypatch.setattr(restore_module, "make_job", refused)
+    monkeypatch.setattr(restore_module, "make_job", Mock(side_effect=error))
     caught = failed(cluster, "state", copy=False, says=r"nothing was put back|exceeded quota")
     assert "goes on in the cluster" not in caught.message
     assert caught.hint == "nothing was touched"

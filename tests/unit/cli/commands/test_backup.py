@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -86,10 +87,7 @@ def test_what_would_start_slurm_in_the_midst_of_a_restore_is_to_be_suspended(
     monkeypatch.setattr(backup, "reach", lambda _: Applied(manager, operation))
     monkeypatch.setattr(backup, "require_own", lambda *_: None)
 
-    def looks_around(_: Any) -> None:
-        raise NotImplementedError("it goes on")
-
-    monkeypatch.setattr(Restoring, "look_around", looks_around)
+    monkeypatch.setattr(Restoring, "look_around", Mock(side_effect=NotImplementedError("it goes on")))
     file = stack_file(tmp_path, stacks.existing_full())
     if starts_it:
         with pytest.raises(Refused, match=f"is applied by {manager}") as caught:
