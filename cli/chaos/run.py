@@ -58,6 +58,26 @@ BETWEEN: Final = (6.0, 20.0)
 _CALM: Final = 10.0
 """Seconds before the first fault and after the last one."""
 
+SETTLE: Final = 300.0
+"""Seconds for jobs to end, and their records to be written, after the last fault."""
+
+_INTERRUPTED_SETTLE: Final = 60.0
+
+_POLL: Final = 2.0
+
+_KILL: Final = """\
+import os, sys
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        with open(f"/proc/{pid}/comm") as file:
+            if file.read().strip() == sys.argv[1]:
+                os.kill(int(pid), 9)
+                print(pid)
+    except OSError:
+        pass
+"""
+"""Kills the processes of a name in a container, and prints which."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
@@ -103,27 +123,6 @@ def plan(seed: int, seconds: float, components: Sequence[str], *, controllers: i
 def shown(faults: Sequence[Fault]) -> str:
     """The plan for people."""
     return "\n".join(f"{fault.at:6.1f} s  {fault.component:<10} {WORDS[fault.kind]}" for fault in faults)
-
-
-SETTLE: Final = 300.0
-"""Seconds for jobs to end, and their records to be written, after the last fault."""
-
-_INTERRUPTED_SETTLE: Final = 60.0
-
-_POLL: Final = 2.0
-
-_KILL: Final = """\
-import os, sys
-for pid in filter(str.isdigit, os.listdir("/proc")):
-    try:
-        with open(f"/proc/{pid}/comm") as file:
-            if file.read().strip() == sys.argv[1]:
-                os.kill(int(pid), 9)
-                print(pid)
-    except OSError:
-        pass
-"""
-"""Kills the processes of a name in a container, and prints which."""
 
 
 @dataclass

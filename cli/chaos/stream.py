@@ -29,6 +29,20 @@ GAP: Final = 5.0
 
 _NAMED: Final = 10
 
+PATIENCE: Final = 20
+"""Seconds for one submission; sbatch alone would try for minutes."""
+
+_TOGETHER: Final = 3
+"""Submissions by one `kubectl exec`, which takes as long as they do."""
+
+_LONGEST: Final = 3
+"""Seconds that a job sleeps at most."""
+
+_MOST_LISTED: Final = 20_000_000
+"""Bytes of the list of marks that are read: the directory is the user's."""
+
+_OPEN: Final = frozenset({"PENDING", "RUNNING", "REQUEUED", "SUSPENDED", "COMPLETING", "RESIZING"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
@@ -138,9 +152,6 @@ def judge(submitted: Submitted, marks: Iterable[Mark], records: Iterable[Record]
     return verdict
 
 
-_OPEN: Final = frozenset({"PENDING", "RUNNING", "REQUEUED", "SUSPENDED", "COMPLETING", "RESIZING"})
-
-
 def _sort(verdict: Verdict, job: int, runs: Sequence[Mark], states: Sequence[str], *, is_waiting: bool) -> None:
     ends = [state for state in states if state not in _OPEN]
     restarts = {mark.restart for mark in runs}
@@ -173,19 +184,6 @@ def listed(jobs: Sequence[int]) -> str:
     """Some job ids."""
     more = f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
     return ", ".join(map(str, jobs[:_NAMED])) + more
-
-
-PATIENCE: Final = 20
-"""Seconds for one submission; sbatch alone would try for minutes."""
-
-_TOGETHER: Final = 3
-"""Submissions by one `kubectl exec`, which takes as long as they do."""
-
-_LONGEST: Final = 3
-"""Seconds that a job sleeps at most."""
-
-_MOST_LISTED: Final = 20_000_000
-"""Bytes of the list of marks that are read: the directory is the user's."""
 
 
 class Jail:

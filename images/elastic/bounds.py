@@ -41,6 +41,9 @@ _SLURM_S: Final = (TOO_LATE, "Not responding", "Node unexpectedly rebooted")
 _PAUSED: Final = re.compile(re.escape(NO_CAPACITY) + r", (?P<tries>\d+) in vain, again at (?P<until>\S+)")
 _ASIDE: Final = f"{SET_ASIDE} after {MOST_FAILURES} starts in vain; resume its nodes when there is capacity"
 
+BEYOND: Final = f"{ELASTIC} more than its pool may have now"
+COOLED: Final = f"{ELASTIC} idle, and no longer to be kept"
+
 
 @dataclass(kw_only=True)
 class Pauses:
@@ -156,10 +159,6 @@ def _lasts(pause: re.Match[str], now: float) -> bool:
     except ValueError:
         return False
     return now < until <= now + LONGEST_PAUSE_SECONDS
-
-
-BEYOND: Final = f"{ELASTIC} more than its pool may have now"
-COOLED: Final = f"{ELASTIC} idle, and no longer to be kept"
 
 
 class Bounds:

@@ -21,8 +21,31 @@ from images.common.kubernetes import WORKER_PODS, Object
 from images.common.slurm_node import OURS, TOPOLOGY_REASON
 from images.common.slurm_records import MARK, mark_in
 
-DAY: Final = 24 * 60
-"""Minutes."""
+SETTINGS: Final = "slurmstack/elastic"
+"""Annotation of a pool's PodTemplate with its settings, which components/elastic.py writes."""
+
+MAX_UNAVAILABLE: Final = "slurmstack/max-unavailable"
+"""Annotation of a pool's StatefulSet or PodTemplate: how many nodes may be away at once for new pods (rolls.py)."""
+
+TEMPLATE: Final = "slurmstack/template"
+"""Label of a pod: the digest of the template that it was made from."""
+
+SLURM: Final = "slurm"
+"""Who sets slurmctld's own reasons."""
+
+FEATURES: Final = "Feature="
+"""In what slurmctld is told of a node."""
+
+_OF_US: Final = re.compile(r"^NodeName=(?P<name>[a-z0-9][a-z0-9-]*-\d+) ")
+_STATE: Final = re.compile(r" State=(?P<states>\S+) ")
+_BUSY: Final = re.compile(r" LastBusyTime=(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d) ")
+_REASON: Final = re.compile(r" Reason=(?P<reason>.*)")
+_BARE: Final = " AvailableFeatures=(null) "
+_FREE_TEXT: Final = re.compile(r" (?:Comment|Extra)=")
+"""Where a line of scontrol begins to have what jobs can write: names of processes in what the health checks say."""
+
+_SET_AT: Final = re.compile(r" \[(?P<by>[^\[\]@]*)@[^\[\]]*\]$")
+"""Who has set a reason, and when: what scontrol adds to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,33 +101,6 @@ def present(windows: Iterable[Window], zone: tzinfo, now: float) -> Window | Non
     """The one that is on. `now`: seconds since 1970."""
     at = datetime.fromtimestamp(now, zone)
     return next((window for window in windows if window.is_on(at)), None)
-
-
-SETTINGS: Final = "slurmstack/elastic"
-"""Annotation of a pool's PodTemplate with its settings, which components/elastic.py writes."""
-
-MAX_UNAVAILABLE: Final = "slurmstack/max-unavailable"
-"""Annotation of a pool's StatefulSet or PodTemplate: how many nodes may be away at once for new pods (rolls.py)."""
-
-TEMPLATE: Final = "slurmstack/template"
-"""Label of a pod: the digest of the template that it was made from."""
-
-SLURM: Final = "slurm"
-"""Who sets slurmctld's own reasons."""
-
-FEATURES: Final = "Feature="
-"""In what slurmctld is told of a node."""
-
-_OF_US: Final = re.compile(r"^NodeName=(?P<name>[a-z0-9][a-z0-9-]*-\d+) ")
-_STATE: Final = re.compile(r" State=(?P<states>\S+) ")
-_BUSY: Final = re.compile(r" LastBusyTime=(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d) ")
-_REASON: Final = re.compile(r" Reason=(?P<reason>.*)")
-_BARE: Final = " AvailableFeatures=(null) "
-_FREE_TEXT: Final = re.compile(r" (?:Comment|Extra)=")
-"""Where a line of scontrol begins to have what jobs can write: names of processes in what the health checks say."""
-
-_SET_AT: Final = re.compile(r" \[(?P<by>[^\[\]@]*)@[^\[\]]*\]$")
-"""Who has set a reason, and when: what scontrol adds to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
