@@ -157,16 +157,16 @@ def load(
     """
     stack = open_stack(config)
     names = choose_names(stack, registry=registry, tag=tag, slurm_version=slurm_version)
-    destination = choose_destination(stack, into, name)
+    kind, command = choose_destination(stack, into, name)
     report = _report(as_json=as_json)
-    if destination.kind == "local" and tool is None and names.is_unregistered:
+    if kind == "local" and tool is None and names.is_unregistered:
         load_as_up_does(report, names.slurm_version, names.extras)
         used = LOCAL
     else:
         with open_tool(tool, _log(stack, "load"), report) as chosen:
-            load_into(chosen, names, destination, report)
+            load_into(chosen, names, command, report)
         used = tool or chosen.name
-    _print(names, used, {"into": destination.kind}, as_json=as_json)
+    _print(names, used, {"into": kind}, as_json=as_json)
 
 
 def _report(*, as_json: bool) -> Report:

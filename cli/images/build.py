@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from cli.errors import USAGE, Failure
@@ -20,6 +19,10 @@ from local import cluster
 from local.images import ensure_images
 from local.report import Report, Step
 from slurm.images import DEBIAN_SUITES, ROLES, SOURCES, content_hash
+
+KINDS = ("kind", "k3s", "local")
+_KIND_CONTEXT = "kind-"
+"""kind names a cluster's context after it: `kind-dev` is the cluster `dev`."""
 
 
 def default_base(slurm_version: str) -> str:
@@ -77,22 +80,11 @@ def last_line(step: Step) -> Callable[[str], None]:
     return lambda line: step.progress(0, 0, line[:60])
 
 
-KINDS = ("kind", "k3s", "local")
-_KIND_CONTEXT = "kind-"
-"""kind names a cluster's context after it: `kind-dev` is the cluster `dev`."""
+def choose_destination(stack: Stack, wanted: str | None, name: str | None) -> tuple[str, tuple[str, ...]]:
+    """What was asked for, else what the stack's context is. Raises Failure where images cannot be loaded.
 
-
-@dataclass(frozen=True, kw_only=True)
-class Destination:
-    """Where images are loaded."""
-
-    kind: str
-    command: tuple[str, ...] = ()
-    """What imports an archive, but for its name. Empty: the local cluster does."""
-
-
-def choose_destination(stack: Stack, wanted: str | None, name: str | None) -> Destination:
-    """What was asked for, else what the stack's context is. Raises Failure where images cannot be loaded."""
+    With it what imports an archive, but for its name; empty: the local cluster does.
+    """
     if wanted is not None and wanted not in KINDS:
         raise Failure(f"--into {wanted!r} is none of {', '.join(KINDS)}", code=USAGE)
     if stack.config.images.digests:
@@ -108,7 +100,7 @@ def choose_destination(stack: Stack, wanted: str | None, name: str | None) -> De
         raise Failure("--name is the name of a kind cluster", hint="leave it out, or add --into kind", code=USAGE)
     into = name or context.removeprefix(_KIND_CONTEXT) or "kind"
     commands = {"kind": ("kind", "load", "image-archive", "--name", into), "k3s": ("k3s", "ctr", "images", "import")}
-    return Destination(kind=kind, command=commands.get(kind, ()))
+    return kind, commands.get(kind, ())
 
 
 def _detect(stack: Stack, context: str) -> str:
@@ -130,13 +122,13 @@ def _detect(stack: Stack, context: str) -> str:
     )
 
 
-def load_images(tool: Tool, names: ImageNames, destination: Destination, report: Report) -> None:
-    """Save each image with the tool, and import it."""
+def load_images(tool: Tool, names: ImageNames, command: Sequence[str], report: Report) -> None:
+    """Save each image with the tool, and import it, as `choose_destination` says."""
     for role in ROLES:
         with tempfile.TemporaryDirectory(prefix="slurmstack-load-") as work, report.step(f"Load {role}") as step:
             archive = Path(work) / f"{role}.tar"
             tool.save(names.reference(role), archive, last_line(step))
-            if destination.command:
-                run_logged([*destination.command, str(archive)], tool.log, f"loading {role}", last_line(step))
+            if command:
+                run_logged([*command, str(archive)], tool.log, f"loading {role}", last_line(step))
             else:
                 cluster.load_archive(archive)

@@ -72,21 +72,6 @@ class Window:
         return (day in self.days and minute >= self.begin) or ((day - 1) % 7 in self.days and minute < self.end)
 
 
-def windows_in(said: Iterable[Mapping[str, Any]]) -> tuple[Window, ...]:
-    """As slurm/elastic.py writes them. Raises ValueError, KeyError, TypeError."""
-    return tuple(
-        Window(
-            name=str(one["name"]),
-            days=frozenset(int(day) for day in one["days"]),
-            begin=int(one["begin"]),
-            end=int(one["end"]),
-            least=int(one["min"]),
-            most=int(one["max"]),
-        )
-        for one in said
-    )
-
-
 def zone_of(name: str) -> tzinfo | None:
     """The time zone; None where this image has none of that name."""
     if name == "UTC":
@@ -328,7 +313,17 @@ def pool_of(item: Object) -> Pool | None:
         conf=str(said["conf"]),
         resume_timeout=float(said["resume_timeout"]),
         idle_timeout=float(said.get("idle_timeout", 600)),
-        windows=windows_in(said.get("windows", ())),
+        windows=tuple(
+            Window(
+                name=str(one["name"]),
+                days=frozenset(one["days"]),
+                begin=int(one["begin"]),
+                end=int(one["end"]),
+                least=int(one["min"]),
+                most=int(one["max"]),
+            )
+            for one in said.get("windows", ())  # as slurm/elastic.py writes them
+        ),
         timezone=str(said.get("timezone", "UTC")),
         max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
         template=template,
