@@ -92,7 +92,7 @@ COMMANDS = {
         "Put a backup back, into the same cluster or an empty one of the same stack file.",
     ),
     "upgrade": (
-        "cli.commands.upgrade:app",
+        "cli.commands.backup:upgrade_app",
         "Try another release of Slurm on the last backup, before the cluster gets it.",
     ),
     "chaos": (

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import typer
 
-from cli.access.addresses import host_public_key, login_address
-from cli.access.forward import forwarded
+from cli.access.reach import forwarded, host_public_key, login_address
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import Kubectl
 from config.cluster import ClusterConfig
@@ -69,21 +68,12 @@ def open_session(
 
 def ssh_arguments(known_hosts: Path, key: str | None, port: int) -> list[str]:
     """Options for ssh: the cluster's own host key and no other, and one identity if one is given."""
-    return [
-        *(["-i", key, "-o", "IdentitiesOnly=yes"] if key else []),
-        "-p",
-        str(port),
-        "-o",
-        f"UserKnownHostsFile={known_hosts}",
-        "-o",
-        "HostKeyAlias=slurmstack-login",
-        "-o",
-        "StrictHostKeyChecking=yes",
-        "-o",
-        f"ConnectTimeout={CONNECT_TIMEOUT}",
-        "-o",
-        "LogLevel=ERROR",
-    ]
+    options = {
+        "UserKnownHostsFile": known_hosts, "HostKeyAlias": "slurmstack-login", "StrictHostKeyChecking": "yes",
+        "ConnectTimeout": CONNECT_TIMEOUT, "LogLevel": "ERROR",
+    }  # fmt: skip
+    named = ["-i", key, "-o", "IdentitiesOnly=yes"] if key else []
+    return [*named, "-p", str(port), *(word for name, value in options.items() for word in ("-o", f"{name}={value}"))]
 
 
 def identity(config: ClusterConfig, key: str | None) -> str | None:

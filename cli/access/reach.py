@@ -1,9 +1,17 @@
-"""The way to a stack's cluster: its kubeconfig, wherever that comes from."""
+"""The ways to a stack's cluster: its kubeconfig, wherever that comes from; its addresses; a port that leads into it."""
 
 from __future__ import annotations
 
+import base64
+import os
 import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -109,3 +117,72 @@ def _context(file: Path) -> str:
         return str(document["current-context"])
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
         raise Failure(f"{file} is no kubeconfig with a current-context", hint="delete it and try again") from error
+
+
+def login_address(kubectl: Kubectl, namespace: str) -> str | None:
+    """Address of the login Service."""
+    found = kubectl.items("service", "login", "-n", namespace)
+    return address_of(found[0]) if found else None
+
+
+def address_of(service: Mapping[str, Any]) -> str:
+    """Address of a Service: its load balancer's where it has one, else the cluster IP."""
+    for ingress in service.get("status", {}).get("loadBalancer", {}).get("ingress", []):
+        return str(ingress.get("ip") or ingress.get("hostname"))
+    return str(service["spec"]["clusterIP"])
+
+
+def host_public_key(kubectl: Kubectl, namespace: str) -> str | None:
+    """The SSH host key of the login nodes as in `known_hosts`, from the cluster itself."""
+    found = kubectl.items("secret", "ssh-host-keys", "-n", namespace)
+    if not found:
+        return None
+    # Loaded where it is needed: `status` asks for an address only.
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        Encoding,
+        PublicFormat,
+        load_pem_private_key,
+    )
+
+    key = load_pem_private_key(base64.b64decode(found[0]["data"]["ssh_host_ed25519_key"]), None)
+    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+@contextmanager
+def forwarded(kubectl: Kubectl, namespace: str, service: str, target: int, *, port: int = 0) -> Iterator[int]:
+    """The port on 127.0.0.1, which is open; `port`: which one, 0 for any that is free. Raises Failure."""
+    with socket.socket() as free:
+        # As kubectl's own: a connection that has ended a moment ago does not keep it from listening.
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            free.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise Failure(
+                f"port {port} of this machine is not free: {error.strerror}", hint="take another one"
+            ) from error
+        port = int(free.getsockname()[1])
+    forward = subprocess.Popen(
+        [*kubectl.command(), "port-forward", "-n", namespace, f"service/{service}", f"{port}:{target}"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=os.environ,
+    )
+    try:
+        _await_port(port, forward)
+        yield port
+    finally:
+        forward.terminate()
+        forward.wait()
+
+
+def _await_port(port: int, forward: subprocess.Popen[bytes]) -> None:
+    for _ in range(100):
+        if forward.poll() is not None:
+            words = forward.stderr.read().decode().strip() if forward.stderr else ""
+            raise Failure(f"kubectl port-forward ended: {words}")
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise Failure("kubectl port-forward did not open its port within 10 s")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import json
 import secrets
 import time
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypedDict, Unpack
 
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, hint_after, is_true
 from local.report import Report, Step
+from slurm.names import BACKUP
 
 POLL = 1.0
 """Seconds between two looks at a Job."""
@@ -32,25 +34,27 @@ class ContainerFailed(Failure):
     container = ""
 
 
-def run_job(
-    kubectl: Kubectl,
-    namespace: str,
-    template: str,
-    report: Report,
-    *,
-    name: str = "",
-    env: Mapping[str, str] | None = None,
-    arguments: Collection[str] = (),
-    only: Collection[str] = (),
-    anywhere: bool = False,
-) -> str:
-    """Run a Job made from a CronJob to its end; returns what its containers wrote. Raises Failure. As `make_job`.
+class How(TypedDict, total=False):
+    """How a Job is unlike its CronJob."""
+
+    name: str
+    """One of which there can be only one; an ended one of this name goes."""
+    env: Mapping[str, str]
+    """For all of its containers."""
+    arguments: Sequence[str]
+    """Of its last container's program, instead of those that it has."""
+    only: Collection[str]
+    """The containers that run; default: all."""
+    anywhere: bool
+    """Not where slurmctld runs, which does not run now."""
+
+
+def run_job(kubectl: Kubectl, namespace: str, template: str, report: Report, **how: Unpack[How]) -> str:
+    """Run a Job made from a CronJob to its end; returns what its containers wrote. Raises Failure.
 
     Interrupted, it ends.
     """
-    made = make_job(
-        kubectl, namespace, template, name=name, env=env, arguments=arguments, only=only, anywhere=anywhere
-    )  # fmt: skip
+    made = make_job(kubectl, namespace, template, **how)
     try:
         return follow_job(kubectl, namespace, made, report)
     except KeyboardInterrupt:  # nobody hears its answer any more, and a restore would wait for its end
@@ -58,22 +62,10 @@ def run_job(
         raise
 
 
-def make_job(
-    kubectl: Kubectl,
-    namespace: str,
-    template: str,
-    *,
-    name: str = "",
-    env: Mapping[str, str] | None = None,
-    arguments: Collection[str] = (),
-    only: Collection[str] = (),
-    anywhere: bool = False,
-) -> str:
+def make_job(kubectl: Kubectl, namespace: str, template: str, **how: Unpack[How]) -> str:
     """Make a Job from a CronJob, as one of ours: `slurmstack doctor` tells of what others have set. Raises Failure.
 
-    Returns its name. `name`: one of which there can be only one; an ended one of this name goes. `env`: for all of its
-    containers. `arguments`: of its last container's program, instead of those that it has. `only`: the containers that
-    run; default: all. `anywhere`: not where slurmctld runs, which does not run now.
+    Returns its name.
     """
     found = kubectl.items("cronjob", template, "-n", namespace)
     if not found:
@@ -82,9 +74,9 @@ def make_job(
             hint="write slurmstack:backup into the stack file (docs/backups.md), then `slurmstack up`",
             code=USAGE,
         )
-    document = _job(found[0], name, env or {}, tuple(arguments), only, anywhere=anywhere)
+    document = _job(found[0], **how)
     _refuse_without_secret(kubectl, namespace, document)
-    if name:
+    if name := how.get("name"):
         kubectl.run("delete", "job", name, "-n", namespace, "--ignore-not-found", "--cascade=foreground")
     return _make(kubectl, namespace, document)
 
@@ -105,23 +97,33 @@ def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> s
         return _Following(kubectl, namespace, name, step).to_its_end()
 
 
-def running_jobs_of(kubectl: Kubectl, namespace: str, component: str) -> list[str]:
-    """Names of the component's Jobs that have not ended."""
+def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:
+    """Names of Jobs of backups and restores that have not ended."""
+    return [str(job["metadata"]["name"]) for job in open_jobs(kubectl, namespace, BACKUP)]
+
+
+def open_jobs(kubectl: Kubectl, namespace: str, component: str) -> list[dict[str, Any]]:
+    """The component's Jobs that have not ended."""
     found = kubectl.items("job", "-n", namespace, "-l", f"app.kubernetes.io/component={component}")
-    return [
-        str(job["metadata"]["name"]) for job in found if not any(is_true(job, end) for end in ("Complete", "Failed"))
-    ]
+    return [job for job in found if not is_true(job, "Complete", "Failed")]
 
 
-def _job(
-    template: Mapping[str, Any],
-    name: str,
-    env: Mapping[str, str],
-    arguments: tuple[str, ...],
-    only: Collection[str],
-    *,
-    anywhere: bool,
-) -> dict[str, Any]:
+def answer_in(written: str) -> Any:
+    """What a Job's program has printed in its last line, which is JSON. Raises Failure where its log is lost."""
+    try:
+        return json.loads(written.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        raise Failure("the log of the job that has looked is lost", hint="run this again") from None
+
+
+def statuses(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Those of all containers of a pod."""
+    status = pod.get("status", {})
+    return [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+
+
+def _job(template: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
+    env, only = how.get("env", {}), how.get("only", ())
     made: dict[str, Any] = copy.deepcopy(template["spec"]["jobTemplate"])
     pod = made["spec"]["template"]["spec"]
     containers = [*pod.get("initContainers", []), *pod["containers"]]
@@ -129,21 +131,20 @@ def _job(
     for container in chosen:
         known = [item for item in container.get("env", []) if item["name"] not in env]
         container["env"] = [*known, *({"name": key, "value": value} for key, value in env.items())]
-    if arguments:
-        command = chosen[-1]["command"]
-        chosen[-1]["command"] = [*command[:-1], *arguments]
+    if arguments := how.get("arguments"):
+        chosen[-1]["command"] = [*chosen[-1]["command"][:-1], *arguments]
     pod["initContainers"], pod["containers"] = chosen[:-1], chosen[-1:]
     # A volume that no container has would still keep the pod to its machine.
     mounted = {mount["name"] for container in chosen for mount in container.get("volumeMounts", [])}
     pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] in mounted]
-    if anywhere:
+    if how.get("anywhere"):
         pod.pop("affinity", None)
     moment = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
-            "name": name or f"{template['metadata']['name']}-{moment}",
+            "name": how.get("name") or f"{template['metadata']['name']}-{moment}",
             "labels": (made.get("metadata") or {}).get("labels", {}),
         },
         "spec": made["spec"],
@@ -199,8 +200,7 @@ class _Following:
                     return "".join(self._written.values())
             if is_true(job, "Failed"):
                 raise Failure(f"the job {self._name} failed: {_reason(job)}")
-            statuses = [status for pod in pods for status in _statuses(pod)]
-            waiting = all("waiting" in status.get("state", {}) for status in statuses)
+            waiting = all("waiting" in status.get("state", {}) for pod in pods for status in statuses(pod))
             self._has_begun = self._has_begun or not waiting
             if heard - begun > STUCK and not self._has_begun:
                 self._refuse_kept()
@@ -210,7 +210,7 @@ class _Following:
         """Take what containers that have ended wrote; whether all are read. Raises Failure where one has failed."""
         complete = True
         for pod in pods:
-            for status in _statuses(pod):
+            for status in statuses(pod):
                 container, state = status["name"], status.get("state", {})
                 if "running" in state:
                     self._step.progress(0, 0, container)
@@ -235,11 +235,6 @@ class _Following:
         if said:
             self._kubectl.run("delete", "job", self._name, *place, "--ignore-not-found", "--cascade=foreground")
             raise NotStarted(f"the pod of {self._name} did not start: {said[-1]}")
-
-
-def _statuses(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
-    status = pod.get("status", {})
-    return [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
 
 
 def _refuse_failed(container: str, ended: Mapping[str, Any], written: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cli.backup import throwaway, verdict
-from cli.backup.jobs import run_job
+from cli.backup.jobs import run_job, statuses
 from cli.backup.restore import RESTORED_BY, chosen
 from cli.backup.verdict import Outcome, Shown, told_by
 from cli.change.diff import APPLY
@@ -214,11 +214,13 @@ class Rehearsal:
             failure.hint = failure.hint or f"backup {outcome.backup} could not be put back; the cluster was not touched"
             raise
         for pod in self._kubectl.items("pod", "-n", self._namespace, "-l", f"job-name={RESTORE}"):
-            statuses = [*pod["status"].get("initContainerStatuses", []), *pod["status"].get("containerStatuses", [])]
-            for status in statuses:
+            for status in statuses(pod):
                 part = status["name"].removeprefix("restore-")
                 if part in parts:
-                    outcome.seconds[part] = _lasted(status.get("state", {}).get("terminated", {}))
+                    ended = status.get("state", {}).get("terminated", {})
+                    outcome.seconds[part] = (
+                        _seconds(ended["startedAt"], ended["finishedAt"]) if "finishedAt" in ended else 0.0
+                    )
         return told_by(said)
 
     def _start(self, name: str) -> None:
@@ -257,8 +259,7 @@ class Rehearsal:
                 f"there is no room for {pod['metadata']['name']} of the rehearsal: {placed.get('message', '')}",
                 hint="it asks for what the stack file gives the cluster's own; its volumes are as large, too",
             )
-        status = pod.get("status", {})
-        for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+        for container in statuses(pod):
             waiting = container.get("state", {}).get("waiting", {})
             if waited > _UNSCHEDULED_SECONDS / 2 and waiting.get("reason") in _NO_PULL:
                 raise Failure(
@@ -351,10 +352,6 @@ def _copy(secret: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         "type": secret.get("type", "Opaque"),
         "data": secret.get("data") or {},
     }
-
-
-def _lasted(ended: Mapping[str, Any]) -> float:
-    return _seconds(ended["startedAt"], ended["finishedAt"]) if "finishedAt" in ended else 0.0
 
 
 def _seconds(begin: str, end: str) -> float:

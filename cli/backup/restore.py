@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from cli.backup.jobs import ContainerFailed, NotStarted, follow_job, make_job, run_job, running_jobs_of
+from cli.backup.jobs import ContainerFailed, NotStarted, answer_in, follow_job, make_job, run_job, running_jobs
 from cli.backup.workloads import STARTING, Workloads, component_of
 from cli.change.in_place import PUT_BACK, is_put_back
 from cli.change.lock import LEASE
@@ -27,9 +26,6 @@ _STOPPED = {
 """Part -> components whose pods write there, or live from it. slurmctld first: what follows is no news to it then.
 `elastic` next, which would make pods in the place of those that end. slurmctld takes the cluster's id from the
 database, and so starts anew with that, too."""
-
-_SAVED_BY = {"state": "backup-state", "database": "backup-database", "jail": "backup-jail"}
-"""Part -> container of a backup that saves it. The first is always one of them: it opens the repository."""
 
 _BY_DATABASE = ("restore-look", "restore-database", "restore-state")
 RESTORED_BY = {"state": _BY_DATABASE, "database": _BY_DATABASE, "jail": ("restore-jail", "users")}
@@ -55,21 +51,14 @@ def parts_of(what: Sequence[str], *, accounting: bool) -> list[str]:
 
 def chosen(kubectl: Kubectl, namespace: str, parts: Sequence[str], at: str, report: Report) -> dict[str, Any]:
     """The backup that a restore would take. Raises Failure."""
-    (found,) = listed(run_job(kubectl, namespace, BACKUPS, report, env={"WHAT": " ".join(parts), "AT": at}))
-    return found
-
-
-def listed(written: str) -> list[dict[str, Any]]:
-    """What `backups list` has printed in its last line. Raises Failure where its log is lost."""
-    if not written.strip():
-        raise Failure("the log of the job that has looked is lost", hint="run this again")
-    found: list[dict[str, Any]] = json.loads(written.splitlines()[-1])
-    return found
+    told = {"WHAT": " ".join(parts), "AT": at}
+    (found,) = answer_in(run_job(kubectl, namespace, BACKUPS, report, env=told))
+    return dict(found)
 
 
 def refuse_restoring(kubectl: Kubectl, namespace: str) -> None:
     """Raise Failure while something is put back, or was by half."""
-    if RESTORE in running_jobs_of(kubectl, namespace, BACKUP):
+    if RESTORE in running_jobs(kubectl, namespace):
         raise Failure(
             f"a restore runs, as the job {RESTORE}; nothing was touched",
             hint=f"kubectl get -n {namespace} job/{RESTORE} --watch shows when it has ended",
@@ -222,10 +211,12 @@ class Restoring:
         self._workloads.patch("statefulset", CONTROLLER, {"metadata": {"annotations": notes}})
 
     def _put_back(self, *, half: bool) -> str:
+        told = {"WHAT": " ".join(self._parts), "AT": self._note.backup}
+        only = {"restore-choose", *(name for part in self._parts for name in RESTORED_BY[part])}
         last, begun = None, False
         try:
             last = self._last_job()
-            self._make_job()
+            make_job(self._kubectl, self._namespace, RESTORE, name=RESTORE, env=told, only=only)
             begun = True
             return follow_job(self._kubectl, self._namespace, RESTORE, self._report)
         except (Failure, KeyboardInterrupt) as error:
@@ -263,11 +254,6 @@ class Restoring:
             return False
         return True
 
-    def _make_job(self) -> None:
-        told = {"WHAT": " ".join(self._parts), "AT": self._note.backup}
-        only = {"restore-choose", *(name for part in self._parts for name in RESTORED_BY[part])}
-        make_job(self._kubectl, self._namespace, RESTORE, name=RESTORE, env=told, only=only)
-
     def _is_newer_than(self, last: str) -> bool:
         """Whether there is a Job of this restore, after that `last` one; also where the API server does not say."""
         try:
@@ -289,7 +275,7 @@ class Restoring:
 
     def _refuse_another(self) -> None:
         """Raise Failure where another restore runs: its schedule stays off."""
-        if RESTORE in running_jobs_of(self._kubectl, self._namespace, BACKUP):
+        if RESTORE in running_jobs(self._kubectl, self._namespace):
             raise Failure(
                 f"a restore runs already, as the job {RESTORE}",
                 hint=f"kubectl get -n {self._namespace} job/{RESTORE} --watch shows when it has ended; the same "
@@ -332,13 +318,13 @@ class Restoring:
 
     def _refuse_backup(self) -> None:
         """Raise Failure where a backup runs. None begins any more."""
-        for name in running_jobs_of(self._kubectl, self._namespace, BACKUP):
+        for name in running_jobs(self._kubectl, self._namespace):
             raise Failure(f"the job {name} runs", hint="wait for its end, or delete it")
 
     def _undo(self) -> None:
         """Nothing is put back yet: start what was stopped, and the schedule. Raises Failure that says what stays."""
         try:
-            if RESTORE in running_jobs_of(self._kubectl, self._namespace, BACKUP):
+            if RESTORE in running_jobs(self._kubectl, self._namespace):
                 return  # another one goes on with what is stopped
             if any(map(is_stopped, self._workloads.objects())):
                 self._note = replace(self._note, half=())
@@ -363,25 +349,25 @@ class Restoring:
 
     def _save(self, parts: Sequence[str]) -> None:
         """A backup of what is replaced, which no retention takes away."""
-        containers = {"backup-state", *(_SAVED_BY[part] for part in parts)}
-        saved = ["state", *(part for part in parts if part != "state")]
-        told = {"KIND": "before-restore", "PARTS": " ".join(saved)}
+        saved = ["state", *(part for part in parts if part != "state")]  # its container opens the repository
+        told, containers = {"KIND": "before-restore", "PARTS": " ".join(saved)}, {f"backup-{part}" for part in saved}
         anywhere = CONTROLLER in self._components()
         run_job(self._kubectl, self._namespace, BACKUP, self._report, env=told, only=containers, anywhere=anywhere)
 
     def _start(self, *, wait: bool = True) -> None:
         """Start what is stopped. `wait`: all is put back, and it is to be seen that slurmctld has it."""
         mine = self._components()
+        hint = f"all is put back: `{self._note.command}` only starts what is still stopped" if wait else ""
         with self._report.step("Starting " + ", ".join(part for part in STARTING if part in mine)) as step:
             try:
                 self._workloads.start(mine)
                 self._suspend(False)
                 self._annotate({PUT_BACK: None, RESTORING: None})
-            except (Failure, KeyboardInterrupt) as error:
-                hint = f"all is put back: `{self._note.command}` only starts what is still stopped" if wait else ""
-                if isinstance(error, Failure) or not wait:
-                    if isinstance(error, Failure):
-                        error.hint = error.hint or hint
+            except Failure as failure:
+                failure.hint = failure.hint or hint
+                raise
+            except KeyboardInterrupt:
+                if not wait:
                     raise
                 raise Failure("interrupted while it was started", hint=hint, code=INTERRUPTED) from None
             try:

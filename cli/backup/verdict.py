@@ -11,7 +11,7 @@ from typing import Any, Final
 from local.report import duration_text
 
 MARK: Final = "rehearsal: "
-"""Beginning of a line in which a container tells of its part (images/backup/rehearsal.py)."""
+"""Beginning of a line in which a container tells of its part (images/backup/restore.py)."""
 
 _SAVED_WITHIN: Final = 10
 """Seconds after which slurmctld has saved a job that it has accepted: it does so within five."""
@@ -77,7 +77,7 @@ def told_by(written: str) -> dict[str, dict[str, Any]]:
 
 
 def judge(outcome: Outcome, told: Mapping[str, Mapping[str, Any]], shown: Shown) -> None:
-    """Compare, and write into the outcome what was found. `told`: by part, as images/backup/rehearsal.py tells it."""
+    """Compare, and write into the outcome what was found. `told`: by part, as images/backup/restore.py tells it."""
     state, database, jail = (told.get(part) for part in ("state", "database", "jail"))
     if state is not None:
         _judge_queue(outcome, state, database, shown)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cli.change.owner import REPLICAS_BEFORE
@@ -34,12 +33,10 @@ def component_of(item: Mapping[str, Any]) -> str:
     return str(item["metadata"].get("labels", {}).get("app.kubernetes.io/component", ""))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Workload:
-    kind: str
-    name: str
-    component: str
-    replicas: int
+def _replicas_of(item: Mapping[str, Any]) -> int:
+    """How many pods a workload has, or had before it was stopped."""
+    noted = (item["metadata"].get("annotations") or {}).get(REPLICAS_BEFORE)
+    return int(item["spec"].get("replicas", 1)) or int(noted or 0)
 
 
 class Workloads:
@@ -55,12 +52,12 @@ class Workloads:
 
     def stop(self, components: Sequence[str]) -> None:
         """Stop them, slurmctld first, and wait until their pods are gone. Raises Failure."""
-        there = self._all()
+        there = self.objects()
         first = [component for component in components if component in {CONTROLLER, ELASTIC}]
         for together in (*([component] for component in first), [each for each in components if each not in first]):
             for item in there:
-                if item.component in together and item.replicas:
-                    self._scale(item, 0, note=str(item.replicas))
+                if component_of(item) in together and (replicas := _replicas_of(item)):
+                    self._scale(item, 0, note=str(replicas))
             for component in together:
                 if component in {WORKER, LOGIN}:
                     self._end_pods(component)
@@ -69,11 +66,11 @@ class Workloads:
 
     def start(self, components: Collection[str]) -> None:
         """Let them have as many pods as they had. Raises Failure."""
-        there = self._all()
-        for component in STARTING:
+        there = self.objects()
+        for component in (each for each in STARTING if each in components):
             for item in there:
-                if item.component == component and component in components and item.replicas:
-                    self._scale(item, item.replicas, note=None)
+                if component_of(item) == component and (replicas := _replicas_of(item)):
+                    self._scale(item, replicas, note=None)
 
     def wait_ready(self, name: str, step: Step) -> None:
         """Wait until one of these pods does its work. Raises Failure, also where it ends again and again."""
@@ -106,18 +103,9 @@ class Workloads:
         ours = (f"--field-manager={FIELD_MANAGER}", "--type=merge", "-p", json.dumps(change))
         self._kubectl.run("patch", kind, name, "-n", self._namespace, *ours)
 
-    def _all(self) -> list[_Workload]:
-        found = []
-        for item in self.objects():
-            noted = (item["metadata"].get("annotations") or {}).get(REPLICAS_BEFORE)
-            replicas = int(item["spec"].get("replicas", 1)) or int(noted or 0)
-            kind, name = item["kind"].lower(), item["metadata"]["name"]
-            found.append(_Workload(kind=kind, name=name, component=component_of(item), replicas=replicas))
-        return found
-
-    def _scale(self, item: _Workload, replicas: int, *, note: str | None) -> None:
+    def _scale(self, item: Mapping[str, Any], replicas: int, *, note: str | None) -> None:
         told = {"metadata": {"annotations": {REPLICAS_BEFORE: note}}, "spec": {"replicas": replicas}}
-        self.patch(item.kind, item.name, told)
+        self.patch(item["kind"].lower(), item["metadata"]["name"], told)
 
     def _end_pods(self, component: str) -> None:
         self._kubectl.run(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.change.change import Change, PropertyChange
-from cli.jail.pods import root_of
+from cli.jail.roots import root_of
 from cli.program.resource import Resource
 from cli.program.values import printable, same
 from config.base import parse_bytes

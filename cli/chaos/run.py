@@ -1,31 +1,67 @@
-"""One run: faults by the plan, jobs meanwhile, and what became of them."""
+"""One run: which faults come when, jobs meanwhile, and what became of them.
+
+The faults are the same for the same seed, so that what was found can be found again.
+"""
 
 from __future__ import annotations
 
+import random
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cli.chaos.plan import CONTAINERS, CRASH, DELETE, LOSE, WORDS, Fault
-from cli.chaos.stream import Jail, Stream
-from cli.chaos.verdict import Record, Verdict, gaps, judge, listed, records_in
-from cli.errors import Failure
+from cli.chaos.stream import GAP, Jail, Record, Stream, Verdict, gaps, judge, listed, records_in
+from cli.errors import USAGE, Failure
 from cli.kubectl.client import Kubectl, complaint, in_controller
 from cli.kubectl.pods import LEAVING, pod_of
 from cli.stack import Stack
 from local.report import Report, duration_text
-from slurm.names import ACCOUNTING, CONTROLLER, DATABASE
+from slurm.names import ACCOUNTING, CONTROLLER, DATABASE, ELASTIC, LOGIN, WORKER
+
+DELETE: Final = "delete"
+LOSE: Final = "lose"
+STOP: Final = "stop"
+CRASH: Final = "crash"
+
+WORDS: Final = {
+    DELETE: "delete the pod",
+    LOSE: "delete the pod without a goodbye",
+    STOP: "end the main process (SIGTERM)",
+    CRASH: "kill the main process (SIGKILL)",
+}
+"""Kind of fault -> for people."""
+
+CONTAINERS: Final = {
+    CONTROLLER: "slurmctld", ACCOUNTING: "slurmdbd", DATABASE: "mariadbd", LOGIN: "sshd", ELASTIC: "elastic",
+}  # fmt: skip
+"""Component -> its container with the main process, for those whose process is ended in place."""
+
+_KINDS: Final = {
+    CONTROLLER: (DELETE, LOSE, STOP),
+    ACCOUNTING: (DELETE, LOSE, STOP),
+    # MariaDB is no first process of its container, which nothing in there can kill.
+    DATABASE: (DELETE, LOSE, CRASH),
+    LOGIN: (DELETE, LOSE),
+    ELASTIC: (DELETE, LOSE),
+    WORKER: (DELETE, LOSE),
+}
+
+DEFAULT: Final = (CONTROLLER, ACCOUNTING, DATABASE, LOGIN, ELASTIC)
+"""What may be hit unless something else is said: jobs run on. Workers only by name."""
+
+BETWEEN: Final = (6.0, 20.0)
+"""Seconds between two faults, at least and at most."""
+
+_CALM: Final = 10.0
+"""Seconds before the first fault and after the last one."""
 
 SETTLE: Final = 300.0
 """Seconds for jobs to end, and their records to be written, after the last fault."""
 
 _INTERRUPTED_SETTLE: Final = 60.0
-
-_GAP: Final = 5.0
-"""Seconds without an acceptance that are told."""
 
 _POLL: Final = 2.0
 
@@ -41,6 +77,52 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
         pass
 """
 """Kills the processes of a name in a container, and prints which."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One fault."""
+
+    at: float
+    """Seconds after the begin."""
+    component: str
+    kind: str
+    which: float
+    """Which of the component's pods, in the order of their names: 0 the first, nearly 1 the last."""
+
+    def pod(self, names: Sequence[str]) -> str:
+        """The pod among those that are there."""
+        return sorted(names)[int(self.which * len(names))]
+
+
+def allowed(words: Collection[str]) -> tuple[str, ...]:
+    """Components that were named, `controller,slurmdbd`; all but workers where none was. Raises Failure."""
+    named = [part for word in words for part in word.split(",") if part]
+    if unknown := [part for part in named if part not in _KINDS]:
+        raise Failure(f"--allow {unknown[0]}: there is {', '.join(_KINDS)}", code=USAGE)
+    return tuple(component for component in _KINDS if component in (named or DEFAULT))
+
+
+def plan(seed: int, seconds: float, components: Sequence[str], *, controllers: int) -> list[Fault]:
+    """The faults of a run, in their order.
+
+    The only controller is never deleted without a goodbye: the next one could begin before it has ended, and two that
+    write the same state destroy it.
+    """
+    chance, at, faults = random.Random(seed), _CALM, list[Fault]()  # noqa: S311  it is to be repeated
+    while at <= seconds - _CALM and components:
+        component = chance.choice(components)
+        kind = chance.choice(_KINDS[component])
+        if (component, kind, controllers) == (CONTROLLER, LOSE, 1):
+            kind = DELETE
+        faults.append(Fault(at=round(at, 1), component=component, kind=kind, which=chance.random()))
+        at += chance.uniform(*BETWEEN)
+    return faults
+
+
+def shown(faults: Sequence[Fault]) -> str:
+    """The plan for people."""
+    return "\n".join(f"{fault.at:6.1f} s  {fault.component:<10} {WORDS[fault.kind]}" for fault in faults)
 
 
 @dataclass
@@ -118,7 +200,7 @@ class Chaos:
                 stream.stop()
             submitted = stream.submitted
             outcome.attempts = len(submitted.accepted) + len(submitted.unknown)
-            outcome.gaps = gaps(submitted.times.values(), begin=0.0, end=outcome.seconds, least=_GAP)
+            outcome.gaps = gaps(submitted.times.values(), outcome.seconds)
             outcome.verdict = self._judged(stream, _INTERRUPTED_SETTLE if outcome.interrupted else SETTLE)
             verdict = outcome.verdict
             sorted_ = (verdict.once, verdict.requeued, verdict.lost, verdict.twice, verdict.unrecorded, verdict.waiting)
@@ -239,7 +321,8 @@ def text(outcome: Outcome) -> str:
         f"seed {outcome.seed}: {len(done)} faults in {duration_text(outcome.seconds)}"
         + (", interrupted" if outcome.interrupted else ""),
         *(
-            f"  {fault['at']:6.1f} s  {fault.get('pod', fault['component'])}: {fault['fault']}{_skipped(fault)}"
+            f"  {fault['at']:6.1f} s  {fault.get('pod', fault['component'])}: {fault['fault']}"
+            + (f" (not done: {fault['skipped']})" if "skipped" in fault else "")
             for fault in outcome.faults
         ),
         f"jobs: {outcome.accepted} accepted of {outcome.attempts} submitted",
@@ -256,9 +339,5 @@ def text(outcome: Outcome) -> str:
             lines.append(f"  {len(jobs)} {word}{': ' + listed(jobs) if jobs else ''}")
     lines += [f"  {outcome.unknown}"] * bool(outcome.unknown)
     worst = [f"{length:.0f} s (from {at:.0f} s)" for at, length in outcome.gaps[:5]]
-    lines.append(f"longest without an accepted job: {', '.join(worst) or f'less than {_GAP:g} s'}")
+    lines.append(f"longest without an accepted job: {', '.join(worst) or f'less than {GAP:g} s'}")
     return "\n".join(lines)
-
-
-def _skipped(fault: dict[str, Any]) -> str:
-    return f" (not done: {fault['skipped']})" if "skipped" in fault else ""

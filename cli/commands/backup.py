@@ -1,31 +1,33 @@
-"""The commands `backup now`, `backup list`, `backup verify`, `backup rehearse` and `restore`."""
+"""The commands `backup now`, `backup list`, `backup verify`, `backup rehearse`, `upgrade rehearse` and `restore`."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
 from cli.access.reach import reach, whereabouts
-from cli.backup.jobs import follow_job, make_job, run_job
+from cli.backup.jobs import answer_in, follow_job, make_job, run_job
 from cli.backup.rehearse import Rehearsal, outcomes
-from cli.backup.restore import Restoring, chosen, listed, parts_of
+from cli.backup.restore import Restoring, chosen, parts_of
 from cli.backup.verdict import brief, text
 from cli.change.destroy import running_jobs
 from cli.change.lock import held
 from cli.change.owner import applied_by, is_stopped, refuse_half_restored, require_own
 from cli.change.restoring import note_of
 from cli.commands.local import ensure_local_images
-from cli.commands.options import ConfigOption, JsonOption
+from cli.commands.options import ConfigOption, JsonOption, option, refuse_unless_agreed
 from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
 from cli.kubectl.client import OWNERS, Kubectl
 from cli.stack import Stack, open_stack
 from config import load_config
+from config.sections.slurm import Slurm
 from local.report import PlainReport
 from slurm.names import BACKUP, BACKUPS
+from slurm.releases import obstacle
 
 app = typer.Typer()
 
@@ -113,7 +115,7 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
     parts of it. could not be rehearsed: something else was in the way, and nothing is known of the backup.
     """
     _, kubectl, namespace = _opened(config)
-    found = listed(run_job(kubectl, namespace, BACKUPS, _report(), arguments=["list"]))
+    found = answer_in(run_job(kubectl, namespace, BACKUPS, _report(), arguments=["list"]))
     rehearsed = outcomes(kubectl, namespace)
     for item in found:
         item["rehearsed"] = rehearsed.get(item["id"])
@@ -145,10 +147,9 @@ def verify(
 
 AtOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--at",
         metavar="TIME",
-        show_default=False,
         help="The last backup up to 2026-11-26T02:00 (UTC) or of a day, or a backup's id. Default: the last.",
     ),
 ]
@@ -177,13 +178,69 @@ def rehearse(
 
       slurmstack backup rehearse --at 2026-11-26 --without-jail
     """
-    stack, kubectl, _ = _opened(config)
-    rehearsal = Rehearsal(kubectl, stack, _report())
-    ensure_local_images(_report(), load_config(rehearsal.sections))
+    carry_out_rehearsal(open_stack(config), at=at, jail=jail, as_json=as_json)
+
+
+def carry_out_rehearsal(
+    stack: Stack, *, at: str, jail: bool, as_json: bool, version: str | None = None, tag: str = ""
+) -> None:
+    """Rehearse, and tell how it ended. `version`: another release of Slurm, with images of this tag."""
+    report = _report()
+    rehearsal = Rehearsal(reach(stack), stack, report, version=version, tag=tag)
+    ensure_local_images(report, load_config(rehearsal.sections))
     outcome = rehearsal.run(at=at, jail=jail)
     typer.echo(json.dumps(outcome.as_data(), indent=1) if as_json else text(outcome))
     if not outcome.ok:
         raise typer.Exit(FAILED)
+
+
+upgrade_app = typer.Typer()
+
+
+@upgrade_app.callback()
+def upgrade() -> None:
+    """Try another release of Slurm on the last backup, before the cluster gets it.
+
+    Examples:
+      slurmstack upgrade rehearse --version 26.05
+    """
+
+
+@upgrade_app.command("rehearse")
+def rehearse_upgrade(
+    config: ConfigOption = None,
+    *,
+    version: Annotated[str, option("--version", help="The release to try: 26.05.")],
+    at: AtOption = "",
+    jail: Annotated[bool, typer.Option("--with-jail/--without-jail", help="Put the jail back, too.")] = False,
+    tag: Annotated[
+        str, option("--tag", help="Tag of that release's images. Default: as `images build` names them.")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Put the last backup back under another Slurm release, in a cluster that is thrown away, and say how long it took.
+
+    All is as with `slurmstack backup rehearse`, whose help says more. slurmdbd converts the tables of accounting at its
+    first start, which takes hours where there are years of records: the time until it answers is what an upgrade will
+    take on volumes like these. slurmctld reads the queue of the older release.
+
+    The images of that release must be there: `slurmstack images build --slurm-version 26.05`, and `images push`. On the
+    local cluster they are built where they are missing.
+
+    Exit status: 0; 1 if the backup was not as it was under that release; 2 if no cluster of this one can have it.
+    """
+    stack = open_stack(config)
+    _refuse_version(stack.config.slurm.version, version)
+    carry_out_rehearsal(stack, at=at, jail=jail, as_json=as_json, version=version, tag=tag)
+
+
+def _refuse_version(old: str, new: str) -> None:
+    ours = get_args(Slurm.model_fields["version"].annotation)
+    if new not in ours:
+        raise Failure(f"--version {new}: there is {' and '.join(ours)}", code=USAGE)
+    if (why := obstacle(old, new)) is not None:
+        hint = "`slurmstack backup rehearse` tries the backup under the release that runs" if old == new else ""
+        raise Failure(f"--version: {old} to {new} {why}", hint=hint, code=USAGE)
 
 
 def restore(
@@ -242,8 +299,8 @@ def restore(
     jobs = running_jobs(kubectl, namespace) if not started and ("state" in parts or "jail" in parts) else []
     question = f"{', '.join(parts)} of {whereabouts(stack, kubectl)} will be as in backup {found}"
     question += f"; {len(jobs)} running jobs end" if jobs else ""
-    if not started and not yes and not (sys.stdin.isatty() and typer.confirm(f"{question}. Go on?")):
-        raise Refused(question, hint="--yes does it")
+    if not started and not yes:
+        refuse_unless_agreed(question)
     restoring.look_around()
     with held(kubectl, namespace, "restore", report):
         said = restoring.run(found, copy=copy, start=not leave_stopped, only_start=bool(started))

@@ -13,7 +13,7 @@ from cli.access.reach import reach
 from cli.bundle.archive import MANIFEST, Bundle, new_file, stamp
 from cli.bundle.parts import cluster_parts, version_parts
 from cli.bundle.redact import SHORTEST, redactor
-from cli.commands.options import ConfigOption, named
+from cli.commands.options import ConfigOption, named, option
 from cli.errors import Failure
 from cli.health.query import refuse_no_namespace
 from cli.kubectl.client import Kubectl
@@ -28,13 +28,12 @@ def support_bundle(
     config: ConfigOption = None,
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--output",
             "-o",
             metavar="FILE",
             parser=named,
             help="The archive. Default: slurmstack-NAMESPACE-TIME.tar.gz in this directory.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:

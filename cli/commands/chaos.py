@@ -13,9 +13,8 @@ from cli.access.reach import reach, whereabouts
 from cli.backup.restore import refuse_restoring
 from cli.change.lock import held
 from cli.change.owner import require_own
-from cli.chaos.plan import allowed, plan, shown
-from cli.chaos.run import Chaos, text
-from cli.commands.options import ConfigOption, JsonOption
+from cli.chaos.run import Chaos, allowed, plan, shown, text
+from cli.commands.options import ConfigOption, JsonOption, option
 from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
 from cli.stack import Stack, open_stack
 from config.errors import unknown_name
@@ -39,20 +38,12 @@ def chaos(
             show_default="all but worker",
         ),
     ] = None,
-    user: Annotated[
-        str, typer.Option("--user", help="Who submits. Default: the first of the stack file.", show_default=False)
-    ] = "",
-    partition: Annotated[str, typer.Option("--partition", help="Where the jobs run.", show_default=False)] = "",
+    user: Annotated[str, option("--user", help="Who submits. Default: the first of the stack file.")] = "",
+    partition: Annotated[str, option("--partition", help="Where the jobs run.")] = "",
     rate: Annotated[float, typer.Option("--rate", min=0.1, max=50, help="Jobs in a second at most.")] = 3,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the faults, and do nothing.")] = False,
     yes_on: Annotated[
-        str,
-        typer.Option(
-            "--yes-on",
-            metavar="STACK",
-            help="Name of a protected stack, which is refused without it.",
-            show_default=False,
-        ),
+        str, option("--yes-on", metavar="STACK", help="Name of a protected stack, which is refused without it.")
     ] = "",
     as_json: JsonOption = False,
 ) -> None:

@@ -23,15 +23,7 @@ from cli.change.kept import data_of
 from cli.change.lock import Lock, held
 from cli.change.queue import Queue
 from cli.change.rollout import await_rollout, configuration_jobs, require_slurmctld
-from cli.change.upgrade import (
-    DATABASE_GOES_FIRST,
-    hinting,
-    is_upgrade,
-    save_first,
-    send,
-    upgraded_first,
-    way_back,
-)
+from cli.change.upgrade import DATABASE_GOES_FIRST, hinting, is_upgrade, save_first, send, upgraded_first, way_back
 from cli.change.verify import verify
 from cli.commands.local import ensure_local_images
 from cli.commands.options import ConfigOption, JsonOption
@@ -111,8 +103,7 @@ def up(
         bool, typer.Option("--kill-jobs", help="Cancel the jobs that the change would end or never start.")
     ] = False,
     backup: Annotated[
-        bool,
-        typer.Option("--backup/--no-backup", help="Save queue and records before Slurm gets another release."),
+        bool, typer.Option("--backup/--no-backup", help="Save queue and records before Slurm gets another release.")
     ] = True,
     adopt: Annotated[bool, typer.Option("--adopt", help="Take the cluster over from a stack of another name.")] = False,
     run_srun: Annotated[

@@ -40,7 +40,7 @@ def destroy(
     delete_data: Annotated[
         bool, typer.Option("--delete-data", help="Delete data and keys too, for good. It may come later.")
     ] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Delete the cluster, but its data and keys: running jobs are waited for first.
 
     The jail with all homes, mounts, the job queue, accounting's records, figures and keys stay in the namespace. The

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.commands.options import ConfigOption, JsonOption
+from cli.commands.options import ConfigOption, JsonOption, failing_with, option
 from cli.errors import FAILED, USAGE, Failure
 from cli.stack import open_stack
 from config.nebius.cloud import NebiusCloud
@@ -31,20 +30,15 @@ app = typer.Typer(invoke_without_command=True)
 
 CredentialsOption = Annotated[
     Path | None,
-    typer.Option(
+    option(
         metavar="FILE",
         help="Credentials file of a Nebius service account. Default: $SLURMSTACK_NEBIUS_CREDENTIALS, else "
         "$NEBIUS_IAM_TOKEN, else the profile of the `nebius` command.",
-        show_default=False,
     ),
 ]
 ProfileOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Profile of the `nebius` command. Default: $NEBIUS_PROFILE, else the active one.",
-        show_default=False,
-    ),
+    option(metavar="NAME", help="Profile of the `nebius` command. Default: $NEBIUS_PROFILE, else the active one."),
 ]
 
 
@@ -74,14 +68,10 @@ def doctor(context: typer.Context, config: ConfigOption = None, *, as_json: Json
             raise Failure("options of `doctor` come after the name of its command", code=USAGE)
         return
     from cli.doctor.cluster.diagnose import diagnose  # noqa: PLC0415
-    from cli.doctor.cluster.present import as_data, print_findings  # noqa: PLC0415
 
     facts = _look(config)
     found = diagnose(facts)
-    if as_json:
-        typer.echo(json.dumps(as_data(facts, found), indent=1))
-    else:
-        print_findings(facts, found, fine="Nothing is wrong, as far as could be seen.", stack=config)
+    _tell(facts, found, config, as_json=as_json, fine="Nothing is wrong, as far as could be seen.")
     if found:
         raise typer.Exit(FAILED)
 
@@ -102,7 +92,6 @@ def job(
       slurmstack doctor job 1234
     """
     from cli.doctor.cluster.diagnose import diagnose_job  # noqa: PLC0415
-    from cli.doctor.cluster.present import as_data, print_findings  # noqa: PLC0415
 
     if not re.fullmatch(r"\d{1,10}([_+]\d{1,10})?", id_):
         raise Failure(f"{id_!r} is no number of a job", hint="`squeue` shows them: 12, or 12_3 of an array", code=USAGE)
@@ -117,10 +106,7 @@ def job(
     if not found:
         _refuse_unless_asked(facts, id_)
         raise Failure(f"neither slurmctld nor accounting knows a job {id_}", hint="`squeue`, `sacct`", code=USAGE)
-    if as_json:
-        typer.echo(json.dumps(as_data(facts, found, job=id_), indent=1))
-    else:
-        print_findings(facts, found, fine="", stack=config)
+    _tell(facts, found, config, as_json=as_json, fine="", job=id_)
     if any(item.severity != "note" or " waits: " in item.cause for item in found):
         raise typer.Exit(FAILED)
 
@@ -152,18 +138,14 @@ def node(
       slurmstack doctor node gpu-0
     """
     from cli.doctor.cluster.diagnose import diagnose_node, knows_node  # noqa: PLC0415
-    from cli.doctor.cluster.present import as_data, print_findings  # noqa: PLC0415
 
     facts = _look(config)
     if not knows_node(facts, name):
         raise Failure(f"there is no node {name}", hint="`slurmstack status` shows all", code=USAGE)
     found = diagnose_node(facts, name)
     state = next((item.state for item in facts.nodes if item.name == name), "unknown to Slurm")
-    if as_json:
-        typer.echo(json.dumps(as_data(facts, found, node=name, state=state), indent=1))
-    else:
-        fine = f"Nothing is wrong with {name} ({state}), as far as could be seen."
-        print_findings(facts, found, fine=fine, stack=config)
+    fine = f"Nothing is wrong with {name} ({state}), as far as could be seen."
+    _tell(facts, found, config, as_json=as_json, fine=fine, node=name, state=state)
     if found:
         raise typer.Exit(FAILED)
 
@@ -175,7 +157,7 @@ def _look(config: Path | None, *, job: str = "") -> Facts:
     from cli.engine.pulumi import unfinished  # noqa: PLC0415
 
     stack = open_stack(config)
-    with _could_not_look():
+    with failing_with(COULD_NOT_LOOK):
         ask_pulumi = partial(unfinished, stack, SILENT)
         facts = collect(reach(stack, seconds=SILENT, ask=False), stack.config, job=job, ask_pulumi=ask_pulumi)
         if not facts.pods and not facts.owners and "slurm" in facts.unread:
@@ -203,15 +185,14 @@ def _refuse_only_kept(kubectl: Kubectl, namespace: str) -> None:
         raise Failure(f"no cluster runs in namespace {namespace}: `destroy` has kept its data: {what}", hint=AFTERWARDS)
 
 
-@contextmanager
-def _could_not_look() -> Iterator[None]:
-    """What could not be asked is not the same as something that was found."""
-    try:
-        yield
-    except Failure as failure:
-        if failure.code == FAILED:
-            failure.code = COULD_NOT_LOOK
-        raise
+def _tell(facts: Facts, found: Sequence[Any], config: Path | None, *, as_json: bool, fine: str, **about: str) -> None:
+    """Print what was found. `fine`: said where that is nothing."""
+    from cli.doctor.cluster.present import as_data, print_findings  # noqa: PLC0415
+
+    if as_json:
+        typer.echo(json.dumps(as_data(facts, found, **about), indent=1))
+    else:
+        print_findings(facts, found, fine=fine, stack=config)
 
 
 @app.command()

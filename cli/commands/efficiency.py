@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from cli.access.reach import reach
-from cli.commands.options import ConfigOption, CsvOption, EndOption, JsonOption, StartOption
+from cli.commands.options import ConfigOption, CsvOption, EndOption, JsonOption, StartOption, argument, option
 from cli.efficiency.present import as_csv, as_data, job_as_data, jobs_as_csv, print_job, print_table
 from cli.efficiency.totals import DIMENSIONS, summarize
 from cli.errors import USAGE, Failure
@@ -29,24 +29,15 @@ _JOB = re.compile(r"\d+([_+]\d+)?")
 
 def efficiency(
     jobs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="JOB", help="Show these jobs, however old. Default: a table.", show_default=False),
+        list[str] | None, argument(metavar="JOB", help="Show these jobs, however old. Default: a table.")
     ] = None,
     config: ConfigOption = None,
     *,
-    by: Annotated[
-        str | None,
-        typer.Option(help="account, user or job, or several: account,user. Default: account.", show_default=False),
-    ] = None,
+    by: Annotated[str | None, option(help="account, user or job, or several: account,user. Default: account.")] = None,
     start: StartOption = None,
     end: EndOption = None,
-    user: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only jobs of this user.", show_default=False)
-    ] = None,
-    account: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Only jobs booked on this account.", show_default=False),
-    ] = None,
+    user: Annotated[str | None, option(metavar="NAME", help="Only jobs of this user.")] = None,
+    account: Annotated[str | None, option(metavar="NAME", help="Only jobs booked on this account.")] = None,
     as_json: JsonOption = False,
     as_csv_: CsvOption = False,
 ) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from cli.access.reach import reach
-from cli.commands.options import ConfigOption, JsonOption
+from cli.commands.options import ConfigOption, JsonOption, argument, failing_with, option
 from cli.errors import FAILED, USAGE, Failure
 from cli.health.present import as_data, print_found, print_table
 from cli.health.query import NOT_CHECKED, list_checks, measure, read_nodes, run_check
@@ -71,9 +69,7 @@ def health() -> None:
 
 @app.command(_TABLE)
 def nodes(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NODE", help="Default: all nodes.", show_default=False)
-    ] = None,
+    names: Annotated[list[str] | None, argument(metavar="NODE", help="Default: all nodes.")] = None,
     config: ConfigOption = None,
     *,
     failing: Annotated[
@@ -137,7 +133,7 @@ def run(
 
       slurmstack health run gpu-xid --node gpu-0 --json
     """
-    with _nobody_knows():
+    with failing_with(NOT_CHECKED):  # a script may drain a node for a check that fails
         stack = open_stack(config)
         found, code = run_check(reach(stack), stack.config.cluster.namespace, node, check)
     if as_json:
@@ -149,8 +145,7 @@ def run(
 
 @app.command("test")
 def measure_node(
-    node: Annotated[str, typer.Argument(metavar="NODE", help="Which.")],
-    config: ConfigOption = None,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Which.")], config: ConfigOption = None
 ) -> None:
     """Run the tests of nodes on one node now.
 
@@ -176,10 +171,7 @@ def measure_node(
 def list_(
     config: ConfigOption = None,
     *,
-    node: Annotated[
-        str | None,
-        typer.Option("--node", metavar="NODE", help="Default: any node that runs.", show_default=False),
-    ] = None,
+    node: Annotated[str | None, option("--node", metavar="NODE", help="Default: any node that runs.")] = None,
 ) -> None:
     """List the checks of a node: name, when they run, what they look at.
 
@@ -197,14 +189,3 @@ def list_(
         typer.echo(printable(line))
     if node is None:
         typer.echo(f"so on node {asked}; --node names another", err=True)
-
-
-@contextmanager
-def _nobody_knows() -> Iterator[None]:
-    """A check that could not be started is not one that failed: a script may drain a node for that."""
-    try:
-        yield
-    except Failure as failure:
-        if failure.code == FAILED:
-            failure.code = NOT_CHECKED
-        raise

@@ -11,14 +11,12 @@ import typer
 from rich.console import Console
 
 from cli.commands.local import load_images as load_as_up_does
-from cli.commands.options import ConfigOption, JsonOption
+from cli.commands.options import ConfigOption, JsonOption, option
 from cli.errors import USAGE, Failure
-from cli.images.build import build_images, build_local, default_base, push_images
-from cli.images.load import choose_destination
-from cli.images.load import load_images as load_into
-from cli.images.names import ImageNames, choose_names
-from cli.images.pin import pin as pin_digests
-from cli.images.pin import snippet
+from cli.images.build import build_images, build_local, choose_destination, default_base, push_images
+from cli.images.build import load_images as load_into
+from cli.images.names import ImageNames, choose_names, snippet
+from cli.images.names import pin as pin_digests
 from cli.images.tools import LOCAL, open_tool
 from cli.stack import Stack, open_stack
 from local.report import PlainReport, Report, RichReport, open_report
@@ -30,26 +28,23 @@ app = typer.Typer(
 
 RegistryOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--registry",
         "-r",
         metavar="PREFIX",
         help="Host and path such as registry.example.com/slurm. Default: the stack file's.",
-        show_default=False,
     ),
 ]
 ToolOption = Annotated[
     str | None,
-    typer.Option(
-        help="docker, podman, nerdctl, buildah (default: the first that works), or local (the local cluster's own).",
-        show_default=False,
+    option(
+        help="docker, podman, nerdctl, buildah (default: the first that works), or local (the local cluster's own)."
     ),
 ]
 TagOption = Annotated[
-    str | None,
-    typer.Option(help="Default: the stack file's, else the Slurm version and a hash of images/.", show_default=False),
+    str | None, option(help="Default: the stack file's, else the Slurm version and a hash of images/.")
 ]
-SlurmOption = Annotated[str | None, typer.Option(help="24.11 or 26.05. Default: the stack file's.", show_default=False)]
+SlurmOption = Annotated[str | None, option(help="24.11 or 26.05. Default: the stack file's.")]
 
 
 @app.command()
@@ -61,16 +56,10 @@ def build(
     tag: TagOption = None,
     slurm_version: SlurmOption = None,
     base: Annotated[
-        str | None,
-        typer.Option(
-            metavar="IMAGE", help="Debian image to start from. Default: that of Slurm's suite.", show_default=False
-        ),
+        str | None, option(metavar="IMAGE", help="Debian image to start from. Default: that of Slurm's suite.")
     ] = None,
     platform: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OS/ARCH", help="The nodes', such as linux/amd64. Default: this machine's.", show_default=False
-        ),
+        str | None, option(metavar="OS/ARCH", help="The nodes', such as linux/amd64. Default: this machine's.")
     ] = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Install all packages anew, for security updates.")
@@ -154,12 +143,8 @@ def push(
 def load(
     config: ConfigOption = None,
     *,
-    into: Annotated[
-        str | None, typer.Option(help="kind, k3s or local. Default: what the stack's context is.", show_default=False)
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Name of the kind cluster. Default: from the context.", show_default=False)
-    ] = None,
+    into: Annotated[str | None, option(help="kind, k3s or local. Default: what the stack's context is.")] = None,
+    name: Annotated[str | None, option(help="Name of the kind cluster. Default: from the context.")] = None,
     registry: RegistryOption = None,
     tool: ToolOption = None,
     tag: TagOption = None,
@@ -172,16 +157,16 @@ def load(
     """
     stack = open_stack(config)
     names = choose_names(stack, registry=registry, tag=tag, slurm_version=slurm_version)
-    destination = choose_destination(stack, into, name)
+    kind, command = choose_destination(stack, into, name)
     report = _report(as_json=as_json)
-    if destination.kind == "local" and tool is None and names.is_unregistered:
+    if kind == "local" and tool is None and names.is_unregistered:
         load_as_up_does(report, names.slurm_version, names.extras)
         used = LOCAL
     else:
         with open_tool(tool, _log(stack, "load"), report) as chosen:
-            load_into(chosen, names, destination, report)
+            load_into(chosen, names, command, report)
         used = tool or chosen.name
-    _print(names, used, {"into": destination.kind}, as_json=as_json)
+    _print(names, used, {"into": kind}, as_json=as_json)
 
 
 def _report(*, as_json: bool) -> Report:

@@ -10,13 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from cli.access.reach import reach, whereabouts
+from cli.backup.jobs import answer_in
 from cli.backup.restore import refuse_restoring
 from cli.change.lock import held
 from cli.change.owner import require_own
-from cli.commands.options import ConfigOption, JsonOption
+from cli.commands.options import ConfigOption, JsonOption, argument, refuse_unless_agreed
 from cli.errors import USAGE, Failure, Refused
 from cli.jail import roots
-from cli.jail.pods import FIRST
+from cli.jail.roots import FIRST
 from cli.kubectl.client import Kubectl
 from cli.stack import Stack, open_stack
 from config.sections.storage import ROOT_NAME
@@ -65,7 +66,7 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
     """
     stack, kubectl, namespace, report = _opened(config)
     written = roots.ask(kubectl, namespace, roots.filling_job(kubectl, namespace), report, "list", SIZES="yes")
-    found, used = roots.found_in(written), roots.users_of_roots(kubectl, namespace)
+    found, used = answer_in(written), roots.users_of_roots(kubectl, namespace)
     for item in found:
         item["pods"] = dict(used.get(item["name"], {}))
         item["of_the_stack_file"] = item["name"] == (stack.config.jail.root or "")
@@ -91,7 +92,7 @@ def diff(root: RootArgument = None, config: ConfigOption = None, *, as_json: Jso
     stack, kubectl, namespace, report = _opened(config)
     name = _named(root) if root is not None else stack.config.jail.root or ""
     written = roots.ask(kubectl, namespace, roots.filling_job(kubectl, namespace), report, "diff", ROOT=name)
-    found = roots.found_in(written)
+    found = answer_in(written)
     if as_json:
         typer.echo(json.dumps(found, indent=1))
         return
@@ -108,7 +109,7 @@ def diff(root: RootArgument = None, config: ConfigOption = None, *, as_json: Jso
 
 @app.command()
 def remove(
-    root: Annotated[str, typer.Argument(metavar="ROOT", show_default=False)],
+    root: Annotated[str, argument(metavar="ROOT")],
     config: ConfigOption = None,
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it without asking.")] = False,
@@ -125,8 +126,8 @@ def remove(
     refuse_restoring(kubectl, namespace)
     roots.refuse_used(kubectl, stack.config, namespace, name)
     question = f"the root {name!r} of {whereabouts(stack, kubectl)} will be removed with all that was installed in it"
-    if not yes and not (sys.stdin.isatty() and typer.confirm(f"{question}. Go on?")):
-        raise Refused(question, hint="--yes does it")
+    if not yes:
+        refuse_unless_agreed(question)
     with held(kubectl, namespace, "jail remove", report):
         refuse_restoring(kubectl, namespace)  # which may have been waited for
         roots.end_open(kubectl, namespace)  # of a command that was killed

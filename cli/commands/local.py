@@ -26,9 +26,7 @@ app = typer.Typer(
 
 
 @app.command()
-def up(
-    slurm_version: Annotated[str, typer.Option(help="Slurm of the images: 24.11 or 26.05.")] = "24.11",
-) -> None:
+def up(slurm_version: Annotated[str, typer.Option(help="Slurm of the images: 24.11 or 26.05.")] = "24.11") -> None:
     """Start the local cluster and give it our images; fetch and build what is missing. Run again, it repairs.
 
     The first run takes about 15 minutes on two cores (Kubernetes is built from source), later ones seconds.
@@ -39,9 +37,7 @@ def up(
 
 
 @app.command()
-def build(
-    slurm_version: Annotated[str, typer.Option(help="Slurm of the images: 24.11 or 26.05.")] = "24.11",
-) -> None:
+def build(slurm_version: Annotated[str, typer.Option(help="Slurm of the images: 24.11 or 26.05.")] = "24.11") -> None:
     """Fetch and build what `local up` needs, and start nothing: before the network goes, or in CI."""
     report = open_report()
     cluster.build_all(report, images=lambda: images.ensure_images(report, slurm_version).archive)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from cli.access.reach import reach
-from cli.commands.options import ConfigOption
+from cli.commands.options import ConfigOption, argument, option
 from cli.errors import INTERRUPTED, USAGE, Failure
 from cli.logs.follow import follow as follow_logs
 from cli.logs.gather import Asked, gather
@@ -33,36 +33,27 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 def logs(
     component: Annotated[
         str | None,
-        typer.Argument(
+        argument(
             metavar="COMPONENT",
             help="A component (controller, login, worker, health-watch, rest, database, ...), a container (slurmctld, "
             "config-agent, slurmdbd, munged, sshd, ...), a pool or a pod. Default: all.",
-            show_default=False,
         ),
     ] = None,
     config: ConfigOption = None,
     *,
-    node: Annotated[
-        str | None, typer.Option("--node", metavar="NODE", help="What is about this Slurm node.", show_default=False)
-    ] = None,
+    node: Annotated[str | None, option("--node", metavar="NODE", help="What is about this Slurm node.")] = None,
     job: Annotated[
-        str | None,
-        typer.Option("--job", metavar="ID", help="What is about this job: 12, or 12_3 (array).", show_default=False),
+        str | None, option("--job", metavar="ID", help="What is about this job: 12, or 12_3 (array).")
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(
+        option(
             metavar="TIME",
             help="30m, 1h, 2d (ago), or a moment in UTC: 2026-11-01T08:00, today. Default: 1h; of a job, its life.",
-            show_default=False,
         ),
     ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Written in the same way. Default: now.", show_default=False)
-    ] = None,
-    tail: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only the last lines.", show_default=False)
-    ] = None,
+    until: Annotated[str | None, option(metavar="TIME", help="Written in the same way. Default: now.")] = None,
+    tail: Annotated[int | None, option(min=1, metavar="N", help="Only the last lines.")] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with what is written, by `kubectl logs`, until Ctrl-C.")
     ] = False,
@@ -70,7 +61,7 @@ def logs(
         bool, typer.Option("--all", help="Also what sshd writes each time the kubelet looks whether it runs.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each line as a JSON object.")] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Print what Slurm and Kubernetes wrote about a component, a node or a job, in the order of time.
 
     Each line is TIME COMPONENT(POD/CONTAINER) TEXT. The times are in UTC; one without milliseconds is known to the

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from cli.errors import FAILED, Failure, Refused
+
+
+def option(*names: str, **how: Any) -> Any:
+    """An option whose default its help tells, or that has none."""
+    return typer.Option(*names, show_default=False, **how)
+
+
+def argument(**how: Any) -> Any:
+    """An argument, likewise."""
+    return typer.Argument(show_default=False, **how)
 
 
 def named(text: str) -> Path:
@@ -15,28 +30,37 @@ def named(text: str) -> Path:
     return Path(text)
 
 
+def refuse_unless_agreed(question: str) -> None:
+    """Ask whether to go on. Raises Refused where the answer is no, or where there is no terminal to ask at."""
+    if not (sys.stdin.isatty() and typer.confirm(f"{question}. Go on?")):
+        raise Refused(question, hint="--yes does it")
+
+
+@contextmanager
+def failing_with(code: int) -> Iterator[None]:
+    """What could not be looked at is not the same as something that was found: another exit status."""
+    try:
+        yield
+    except Failure as failure:
+        if failure.code == FAILED:
+            failure.code = code
+        raise
+
+
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="FILE",
-        help="Stack file. Default: that of $SLURMSTACK_STACK, else Pulumi.dev.yaml.",
-        show_default=False,
+    option(
+        "--config", "-c", metavar="FILE", help="Stack file. Default: that of $SLURMSTACK_STACK, else Pulumi.dev.yaml."
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV for spreadsheets.")]
 StartOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         metavar="TIME",
         help="First moment that counts: 2026-11-01, 2026-11-01T08:00, now-7days, today (UTC). Default: 30 days "
         "before the end.",
-        show_default=False,
     ),
 ]
-EndOption = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="Last moment, written in the same way. Default: now.", show_default=False),
-]
+EndOption = Annotated[str | None, option(metavar="TIME", help="Last moment, written in the same way. Default: now.")]

@@ -14,9 +14,8 @@ from cli.change.owner import refuse_other_stack, refuse_takeover
 from cli.commands.options import ConfigOption
 from cli.errors import USAGE, Failure, Refused
 from cli.kubectl.client import OWNERS
-from cli.rotate.keys import KEYS, Rotation
-from cli.rotate.procedures import PROCEDURES, refuse
-from cli.rotate.procedures import rotate as carry_out
+from cli.rotate.keys import KEYS, Rotation, refuse
+from cli.rotate.keys import rotate as carry_out
 from cli.stack import open_stack
 from local.report import open_report
 
@@ -42,8 +41,8 @@ def rotate(
     Examples:
       slurmstack rotate munge
     """
-    if key not in PROCEDURES:
-        raise Failure(f"{key!r} is none of {', '.join(PROCEDURES)}", code=USAGE)
+    if key not in KEYS:
+        raise Failure(f"{key!r} is none of {', '.join(KEYS)}", code=USAGE)
     stack = open_stack(config)
     kubectl, namespace = reach(stack), stack.config.cluster.namespace
     present = next(iter(kubectl.items("namespace", namespace, OWNERS)), None)
@@ -53,7 +52,7 @@ def rotate(
     refuse(stack.config, rotation)
     refuse_restoring(kubectl, namespace)
     if not yes:
-        question = f"{key} of {whereabouts(stack, kubectl)}: {PROCEDURES[key].means}"
+        question = f"{key} of {whereabouts(stack, kubectl)}: {KEYS[key].means}"
         if not sys.stdin.isatty():
             raise Refused(question, hint="--yes does it")
         typer.echo(question)

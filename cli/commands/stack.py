@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from cli.commands.options import ConfigOption, JsonOption, named
+from cli.commands.options import ConfigOption, JsonOption, named, option
 from cli.errors import USAGE, Failure
 from cli.preview.document import Preview, exit_status
 from cli.preview.forms import DetailedOption, MarkdownOption, form_of, text_of
@@ -30,10 +30,9 @@ def validate(
     config: ConfigOption = None,
     against: Annotated[
         Path | None,
-        typer.Option(
+        option(
             metavar="FILE",
             help="An earlier version of the stack file: say what the change to the present one makes anew or deletes.",
-            show_default=False,
         ),
     ] = None,
     *,
@@ -93,20 +92,16 @@ def render(
     config: ConfigOption = None,
     secrets: Annotated[
         Path | None,
-        typer.Option(
+        option(
             metavar="DIR",
             parser=named,
             help="Another directory for the Secrets, so that the first one can be committed. Default: with the rest.",
-            show_default=False,
         ),
     ] = None,
     keys: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            parser=named,
-            help="File that keeps generated keys. Default: .slurmstack/STACK/keys.json.",
-            show_default=False,
+        option(
+            metavar="FILE", parser=named, help="File that keeps generated keys. Default: .slurmstack/STACK/keys.json."
         ),
     ] = None,
 ) -> None:
@@ -144,8 +139,7 @@ def render(
 
 
 def graph(
-    config: ConfigOption = None,
-    format_: Annotated[str, typer.Option("--format", "-f", help="json or svg.")] = "json",
+    config: ConfigOption = None, format_: Annotated[str, typer.Option("--format", "-f", help="json or svg.")] = "json"
 ) -> None:
     """Print everything that the program registers with Pulumi: as a list (json) or as a picture (svg).
 

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from cli.access.reach import reach
-from cli.commands.options import ConfigOption, JsonOption
+from cli.commands.options import ConfigOption, JsonOption, option
 from cli.errors import FAILED
 from cli.kubectl.client import connect
 from cli.stack import Stack, open_stack
@@ -40,13 +40,15 @@ def status(
     *,
     every: Annotated[
         float | None,
-        typer.Option(
-            "--watch", min=0.5, metavar="[SECONDS]", show_default=False,
+        option(
+            "--watch",
+            min=0.5,
+            metavar="[SECONDS]",
             help=f"Show it again and again, every {EVERY:g} s if no number follows; Ctrl-C ends.",
         ),
     ] = None,
     as_json: JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Show on one screen what runs: pods, pools, the queue, the jail, accounting, versions and addresses.
 
     What cannot be read, because it does not answer or these credentials have no right to it, is said, and the rest is

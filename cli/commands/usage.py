@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cli.access.reach import reach
-from cli.commands.options import ConfigOption, CsvOption, EndOption, JsonOption, StartOption
+from cli.commands.options import ConfigOption, CsvOption, EndOption, JsonOption, StartOption, option
 from cli.errors import USAGE, Failure
 from cli.stack import open_stack
 from cli.usage.asked import dimensions_of, period_of, refuse_both
@@ -25,10 +25,7 @@ def usage(
     by: Annotated[str, typer.Option(help="account, user, or both: account,user.")] = "account",
     start: StartOption = None,
     end: EndOption = None,
-    step: Annotated[
-        str | None,
-        typer.Option(help="Also cut by time: day, week (from Monday) or month.", show_default=False),
-    ] = None,
+    step: Annotated[str | None, option(help="Also cut by time: day, week (from Monday) or month.")] = None,
     as_json: JsonOption = False,
     as_csv_: CsvOption = False,
 ) -> None:

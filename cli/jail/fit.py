@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cli.access.reach import reach
+from cli.backup.jobs import answer_in
 from cli.change.apply import Plan
 from cli.change.comparison import Comparison
 from cli.change.in_place import jail_root_of, release_of
 from cli.errors import Refused
-from cli.jail.roots import POPULATE, ask, found_in, misfit, refuse_removed
+from cli.jail.roots import POPULATE, ask, misfit, refuse_removed
 from cli.kubectl.client import Kubectl
 from cli.stack import Stack
 from config.cluster import ClusterConfig
@@ -56,6 +57,6 @@ def refuse_misfit(
         return
     cluster = kubectl()
     refuse_removed(cluster, config)
-    reason = misfit(config, found_in(ask(cluster, config.cluster.namespace, populate, report, "list")))
+    reason = misfit(config, answer_in(ask(cluster, config.cluster.namespace, populate, report, "list")))
     if reason:
         raise Refused(reason)

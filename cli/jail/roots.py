@@ -1,22 +1,21 @@
-"""What is in the jail's volume, from a Job made as the one that fills it, and who uses which root."""
+"""What is in the jail's volume, from a Job made as the one that fills it, and which root a pod leads into."""
 
 from __future__ import annotations
 
 import copy
-import json
+import re
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from cli.backup.jobs import run_document
+from cli.backup.jobs import open_jobs, run_document
 from cli.errors import Failure, Refused
-from cli.jail.pods import root_of
-from cli.kubectl.client import Kubectl, is_true
+from cli.kubectl.client import Kubectl
 from config.cluster import ClusterConfig
 from local.report import Report
-from slurm.names import JAIL_ROOT
+from slurm.names import JAIL_DIR, JAIL_ROOT, JAIL_ROOTS
 
 POPULATE = "populate-jail"
 """Beginning of the name of the Job that fills a root."""
@@ -26,6 +25,19 @@ REMOVING = "jail-remove-"
 
 PROGRAM = "/usr/libexec/slurmstack/roots"
 COMPONENT = "jail-roots"
+
+FIRST = "first"
+"""The root without a name, for people. No root can be called so."""
+
+
+def root_of(pod: Mapping[str, Any]) -> str | None:
+    """Name of the root that a pod's specification leads into; empty: the first one; None: it leads into none."""
+    for container in pod.get("containers") or ():
+        for item in container.get("volumeMounts") or ():
+            if item.get("mountPath") == JAIL_DIR:
+                found = re.fullmatch(rf"{re.escape(JAIL_ROOTS)}/([^/]+)/root", str(item.get("subPath") or ""))
+                return found.group(1) if found else ""
+    return None
 
 
 def filling_job(kubectl: Kubectl, namespace: str) -> dict[str, Any]:
@@ -43,9 +55,9 @@ def ask(kubectl: Kubectl, namespace: str, like: Mapping[str, Any], report: Repor
     Where nobody waits for it any more, it ends: what was asked before it began may not hold when its pod starts.
     """
     spec = copy.deepcopy(dict(like["spec"]))
-    # What Kubernetes has put there for the Job that it was.
-    spec.pop("selector", None)
-    spec.pop("manualSelector", None)
+    # What Kubernetes has put there for the Job that it was, and what the stack has for that one alone.
+    for name in ("selector", "manualSelector", "podFailurePolicy", "podReplacementPolicy"):
+        spec.pop(name, None)
     template = spec["template"]
     given = (template.get("metadata") or {}).get("labels") or {}
     labels = {name: value for name, value in given.items() if "controller-uid" not in name and "job-name" not in name}
@@ -56,15 +68,8 @@ def ask(kubectl: Kubectl, namespace: str, like: Mapping[str, Any], report: Repor
     container["command"] = [PROGRAM, command]
     container["env"] = [*kept, *({"name": key, "value": value} for key, value in env.items())]
     spec.update(ttlSecondsAfterFinished=600, backoffLimit=0)
-    for name in ("podFailurePolicy", "podReplacementPolicy"):
-        spec.pop(name, None)
     name = f"jail-{command}-{secrets.token_hex(4)}"
-    document = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": labels},
-        "spec": spec,
-    }
+    document = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": labels}, "spec": spec}
     try:
         return run_document(kubectl, namespace, document, report)
     except BaseException:
@@ -94,22 +99,13 @@ def refuse_removed(kubectl: Kubectl, config: ClusterConfig) -> None:
 
 
 def _open(kubectl: Kubectl, namespace: str, beginning: str) -> list[dict[str, Any]]:
-    found = kubectl.items("job", "-n", namespace, "-l", f"app.kubernetes.io/component={COMPONENT}")
-    mine = [item for item in found if str(item["metadata"]["name"]).startswith(beginning)]
-    return [item for item in mine if not any(is_true(item, end) for end in ("Complete", "Failed"))]
+    found = open_jobs(kubectl, namespace, COMPONENT)
+    return [item for item in found if str(item["metadata"]["name"]).startswith(beginning)]
 
 
 def _env(job: Mapping[str, Any]) -> dict[str, Any]:
     (container,) = job["spec"]["template"]["spec"]["containers"]
     return {item["name"]: item.get("value") for item in container.get("env") or ()}
-
-
-def found_in(written: str) -> Any:
-    """What `roots` has printed in its last line. Raises Failure."""
-    try:
-        return json.loads(written.strip().splitlines()[-1])
-    except (ValueError, IndexError):
-        raise Failure("the log of the job that has looked is lost", hint="run this again") from None
 
 
 def users_of_roots(kubectl: Kubectl, namespace: str) -> dict[str, Counter[str]]:
@@ -141,11 +137,9 @@ def refuse_used(kubectl: Kubectl, config: ClusterConfig, namespace: str, name: s
         template = workload.get("template") or (workload.get("spec") or {}).get("template") or {}
         if root_of(template.get("spec") or {}) == name:
             raise Refused(f"pods of {workload['metadata']['name']} would lead into the root {name!r}")
-    for job in kubectl.items("job", "-n", namespace, "-l", "app.kubernetes.io/component=jail"):
+    for job in open_jobs(kubectl, namespace, "jail"):
         env = _env(job)
-        if name in {env.get(JAIL_ROOT), env.get("CARRY_FROM")} and not any(
-            is_true(job, end) for end in ("Complete", "Failed")
-        ):
+        if name in {env.get(JAIL_ROOT), env.get("CARRY_FROM")}:
             raise Refused(f"{job['metadata']['name']} is filling a root and needs {name!r}", hint="wait for its end")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from cli.backup.jobs import statuses
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, complaint
 from local.report import Step
@@ -108,18 +110,29 @@ class Places:
         self._each(ended, partial(self._end, user=user, at=at))
         return self._await(ended, step, begun + lead)
 
-    def run(self, place: Place, *command: str, stdin: str | None = None) -> int:
+    def run(self, place: Place, *command: str) -> int:
         """Exit status of a command in a container."""
-        interactive = ["-i"] if stdin is not None else []
-        where = ("exec", *interactive, "-n", self._namespace, place.pod, "-c", place.container, "--")
-        return self._kubectl.run(*where, *command, stdin=stdin, check=False, seconds=30).returncode
+        return self._exec(place, *command).returncode
 
-    def must(self, place: Place, *command: str, stdin: str | None = None) -> None:
-        """The same. Raises Failure with its own words where it fails."""
-        where = ("exec", "-i", "-n", self._namespace, place.pod, "-c", place.container, "--")
-        done = self._kubectl.run(*where, *command, stdin=stdin or "", check=False, seconds=60)
+    def must(self, place: Place, *command: str, stdin: str = "") -> None:
+        """Run a command in a container. Raises Failure with its own words where it fails."""
+        done = self._exec(place, *command, stdin=stdin, seconds=60)
         if done.returncode != 0:
             raise Failure(f"{place.pod}: {complaint(done)}", hint="run this again: it goes on")
+
+    def _exec(
+        self, place: Place, *command: str, stdin: str | None = None, seconds: float = 30
+    ) -> subprocess.CompletedProcess[str]:
+        where = (
+            "exec",
+            *(["-i"] if stdin is not None else []),
+            "-n",
+            self._namespace,
+            place.pod,
+            "-c",
+            place.container,
+        )
+        return self._kubectl.run(*where, "--", *command, stdin=stdin, check=False, seconds=seconds)
 
     def _end(self, place: Place, *, user: str, at: int) -> int:
         """As the first process's user: root may end no process of others in most containers. What waits is left to it.
@@ -176,7 +189,6 @@ class Places:
 
     def _of(self, pod: Mapping[str, Any], *states: str) -> list[Place]:
         """Its containers that run, or are in one of these states."""
-        status = pod.get("status", {})
         return [
             Place(
                 pod=str(pod["metadata"]["name"]),
@@ -185,7 +197,7 @@ class Places:
                 ready=bool(item.get("ready")),
                 active=(pod["metadata"].get("labels") or {}).get(ACTIVE) == "yes",
             )
-            for item in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+            for item in statuses(pod)
             if item["name"] in self._containers and {*(states or ("running",))} & {*item.get("state", {})}
         ]
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from cli.access.addresses import address_of
+from cli.access.reach import address_of
 from cli.errors import Failure
 from cli.kubectl.client import OWNERS, Kubectl, message, understood
 from cli.kubectl.pods import LEAVING, Apply, Pod, image_tags, last_apply, pod_of

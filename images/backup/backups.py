@@ -1,15 +1,33 @@
-"""What a backup is: snapshots of restic, one for each part, that carry the same id."""
+"""What a backup is: snapshots of restic, one for each part, that carry the same id. And of which cluster it is.
+
+A cluster is known by its keys: a rotation changes one of them, and the others stay. Snapshots have a name of their
+cluster in a tag, so that the keys are read only where two names meet. It is a print of munge's key at the first backup;
+the later ones of the same cluster take it over.
+
+The program backups list|verify: what there is, as JSON in the last line, and whether it can be read.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, Final
 
-from images.backup.restic import TAG
-from images.common.process import RefusedError
+from images.backup import settings
+from images.backup.restic import TAG, Credentials, Repository, last_words
+from images.backup.settings import HANDOVER, SECRET, environment
+from images.common.command import Result
+from images.common.lines import lines_in
+from images.common.log import Log
+from images.common.process import RefusedError, program
 
 ID_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 _ID: Final = re.compile(r"\d{8}T\d{6}Z")
@@ -41,7 +59,7 @@ class Backup:
     sizes: Mapping[str, int]
     """Part -> bytes that were looked at."""
     cluster: str = ""
-    """Which cluster it is of (images/backup/identity.py)."""
+    """Which cluster it is of (`Clusters`)."""
     excluded: tuple[str, ...] = ()
     """What restic was told to leave out of the jail."""
     largest: int | None = None
@@ -206,3 +224,106 @@ def _moment(text: str) -> str:
     raise RefusedError(
         f"{text!r} is no time: write 2026-11-26T02:00 (UTC), 2026-11-26 for the last of that day, or a backup's id"
     )
+
+
+SAVED_KEYS = HANDOVER / "keys"
+"""Where the keys lie when they are saved, and so in the snapshot."""
+
+_READ_KEYS = HANDOVER / "of-another-backup"
+"""Where those of another backup lie for a moment."""
+
+
+def key_files(keys: Path) -> list[Path]:
+    """Those of Secrets: in their volumes they are links, beside others to directories."""
+    return [file for file in sorted(keys.glob("*/*")) if file.is_file() and not file.name.startswith("..")]
+
+
+def _prints(keys: Path) -> frozenset[str]:
+    """One of each key."""
+    return frozenset(sha256(content).hexdigest() for file in key_files(keys) if (content := file.read_bytes()))
+
+
+def new_name(keys: Path) -> str:
+    """For a cluster that has no backup yet."""
+    munge = b"".join(file.read_bytes() for file in key_files(keys) if file.parent.name == "munge-key")
+    return sha256(munge).hexdigest()[:12]
+
+
+class Clusters:
+    """Whether names in a repository are of one cluster."""
+
+    def __init__(self, repository: Repository, backups: Sequence[Backup], log: Log) -> None:
+        self._repository = repository
+        self._with_keys = [backup for backup in backups if "keys" in backup.snapshots]
+        self._log = log
+
+    def name_of(self, keys: Path) -> str:
+        """Of the cluster that has these keys now."""
+        own, mine = new_name(keys), _prints(keys)
+        known = list(dict.fromkeys(backup.cluster for backup in reversed(self._with_keys)))
+        if own in known:
+            return own
+        return next((name for name in known if mine & self._prints(reversed(self._with_keys), name)), own)
+
+    def is_same(self, older: str, newer: str) -> bool:
+        """Whether the last backup of the one name has a key in common with the first of the other."""
+        return bool(self._prints(reversed(self._with_keys), older) & self._prints(self._with_keys, newer))
+
+    def _prints(self, backups: Iterable[Backup], name: str) -> frozenset[str]:
+        """Of the keys in the first of these backups that is of this name; none where they cannot be read."""
+        backup = next((backup for backup in backups if backup.cluster == name), None)
+        if backup is None:
+            return frozenset()
+        try:
+            what = f"{backup.snapshots['keys']}:{SAVED_KEYS}"
+            done = self._repository.run("restore", what, "--target", str(_READ_KEYS), "--quiet")
+            if not done.ok:
+                self._log.failure(f"the keys in backup {backup.id} cannot be read: {last_words(done)}")
+                return frozenset()
+            return _prints(_READ_KEYS)
+        finally:
+            shutil.rmtree(_READ_KEYS, ignore_errors=True)
+
+
+def list_backups(log: Log) -> None:
+    """Print all backups as one line of JSON; with `WHAT`, only the one that a restore of these parts would take."""
+    repository = settings.repository(Credentials.read(SECRET))
+    repository.open(make=False, log=log)
+    found = backups_of(repository.snapshots())
+    if parts := environment("WHAT").split():
+        now, is_same = time.strftime(ID_FORMAT, time.gmtime()), Clusters(repository, found, log).is_same
+        found = [choose(found, environment("AT"), parts, now=now, is_same=is_same)]
+    print(json.dumps([backup.as_data() for backup in found]))
+
+
+def verify(log: Log) -> None:
+    """Check that the repository is whole, and read a share of its content (`READ`: `5%`, or `all`)."""
+    repository = settings.repository(Credentials.read(SECRET))
+    repository.open(make=False, log=log)
+    share = environment("READ", "5%")
+    read = ["--read-data"] if share == "all" else [f"--read-data-subset={share}"]
+    done = repository.run("check", "--quiet", *read)
+    if not done.ok:
+        what = f"the repository {repository.url} is damaged, or cannot be read"
+        if done.code != 1:
+            raise repository.problem(what, done)
+        raise RefusedError(
+            f"{what}: {_damage(done)}\nOlder versions of its objects, where the bucket keeps them, bring it back; "
+            "docs/restore.md says how to save what is whole"
+        )
+    log(f"the repository is whole; read: {share}")
+
+
+def _damage(done: Result) -> str:
+    """What restic says of single objects, which it names by numbers; else its last words."""
+    named = [line.strip() for line in lines_in(done.stderr) if re.search(r"pack.*\b[0-9a-f]{8,}", line)]
+    return " | ".join(named[:3]) or last_words(done)
+
+
+COMMANDS = {"list": list_backups, "verify": verify}
+
+
+def main() -> None:
+    """Entry point."""
+    with program("backups") as log:
+        COMMANDS[sys.argv[1]](log)

@@ -46,9 +46,13 @@ _REFUSED: Final = ("Access Denied", "AccessDenied", "InvalidAccessKeyId", "Signa
 _NO_BUCKET: Final = ("NoSuchBucket", "bucket does not exist")
 
 
+SECRET_KEYS: Final = {"access-key-id": "access_key", "secret-access-key": "secret_key", "password": "password"}
+"""Key of the Secret that the stack file names -> field of `Credentials`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """What the Secret has that the stack file names."""
+    """What the Secret has."""
 
     access_key: str
     secret_key: str
@@ -60,7 +64,7 @@ class Credentials:
     def read(cls, directory: Path) -> Credentials:
         """Raises RefusedError with the name of a key that is not there, or cannot be used; never with its value."""
         found = {}
-        for name in ("access-key-id", "secret-access-key", "password"):
+        for name, field in SECRET_KEYS.items():
             file = directory / name
             value = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
             if not value or len(value.split()) > 1:
@@ -68,23 +72,15 @@ class Credentials:
                     f"backup.credentials_secret: the Secret's key {name!r} is missing, empty or of several words; "
                     "it needs access-key-id, secret-access-key and password"
                 )
-            found[name] = value
+            found[field] = value
         ca = directory / "ca.crt"
-        return cls(
-            access_key=found["access-key-id"],
-            secret_key=found["secret-access-key"],
-            password=found["password"],
-            ca=ca if ca.is_file() else None,
-        )
+        return cls(**found, ca=ca if ca.is_file() else None)
 
     def hand_over(self, directory: Path) -> None:
         """Leave them for the pod's later containers."""
-        files = {
-            "access-key-id": self.access_key,
-            "secret-access-key": self.secret_key,
-            "password": self.password,
-            **({"ca.crt": self.ca.read_text(encoding="utf-8")} if self.ca is not None else {}),
-        }
+        files = {name: getattr(self, field) for name, field in SECRET_KEYS.items()}
+        if self.ca is not None:
+            files["ca.crt"] = self.ca.read_text(encoding="utf-8")
         for name, value in files.items():
             descriptor = os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o400)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -113,9 +109,7 @@ class Repository:
         self._cache = cache
 
     @contextmanager
-    def _started(
-        self, arguments: Sequence[str], keep: Sequence[int] = (), **more: Any
-    ) -> Iterator[subprocess.Popen[bytes]]:
+    def _started(self, arguments: Sequence[str], **more: Any) -> Iterator[subprocess.Popen[bytes]]:
         mine = self._credentials
         keys = f"[default]\naws_access_key_id = {mine.access_key}\naws_secret_access_key = {mine.secret_key}\n"
         with _in_memory(mine.password) as password, _in_memory(keys) as credentials:
@@ -131,7 +125,7 @@ class Repository:
             command = [RESTIC, "--repo", f"s3:{self.url}", "--cache-dir", str(self._cache), "--cleanup-cache"]
             command += ["--retry-lock", "10m", *ca, *arguments]
             process = subprocess.Popen(
-                command, env=environment, pass_fds=(password, credentials, *keep), stdin=subprocess.DEVNULL, **more
+                command, env=environment, pass_fds=(password, credentials), stdin=subprocess.DEVNULL, **more
             )
             try:
                 yield process
@@ -141,9 +135,9 @@ class Repository:
                     with suppress(subprocess.TimeoutExpired):
                         process.wait(_ENDING_SECONDS)
 
-    def run(self, *arguments: str, seconds: float | None = None, cwd: Path | None = None) -> Result:
+    def run(self, *arguments: str, seconds: float | None = None) -> Result:
         """Run restic to its end; `seconds`: at most."""
-        with self._started(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd) as process:
+        with self._started(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             try:
                 stdout, stderr = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:

@@ -2,23 +2,31 @@
 
 What the stack's daemons would write to is away meanwhile (cli/backup/restore.py). Each step can be done again: one that
 was interrupted is mended by the same restore once more.
+
+In a rehearsal (`REHEARSAL=yes`), in a cluster that is thrown away, each part also tells a line of JSON: what has to be
+known of the backup by `slurmstack backup rehearse`, which compares.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
+import stat
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
-from images.backup import database, rehearsal, settings, state
-from images.backup.backups import ID_FORMAT, backups_of, choose
-from images.backup.identity import Clusters
+from images.backup import database, settings, state
+from images.backup.backups import ID_FORMAT, Clusters, backups_of, choose
+from images.backup.database import Database
 from images.backup.restic import CACHE, Repository, only_single_files, unreadable
-from images.backup.settings import COPIES, JAIL, NEVER, STAGE, STATE, Settings
+from images.backup.settings import COPIES, JAIL, NEVER, STAGE, STATE, environment
 from images.backup.tidy import Spared, Tidy
 from images.common import terms
 from images.common.jail_roots import ROOTS
@@ -26,10 +34,91 @@ from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, RefusedError, program, required_env
 
-RESTORABLE = ("state", "database", "jail")
+MARK: Final = "rehearsal: "
+"""Beginning of a line of a rehearsal; cli/backup/verdict.py reads them."""
 
-MOST_NAMED = 5
-"""Files that could not be put back, in a message."""
+NEWEST: Final = 500
+"""Records of accounting that slurmdbd is asked for, the last of them."""
+
+MOST_NAMED: Final = 5
+"""Files that differ, or could not be put back, by name."""
+
+_TYPES: Final = {"file": stat.S_ISREG, "dir": stat.S_ISDIR, "symlink": stat.S_ISLNK, "fifo": stat.S_ISFIFO,
+                 "dev": stat.S_ISBLK, "chardev": stat.S_ISCHR}  # fmt: skip
+
+
+def _is_rehearsal() -> bool:
+    """Whether this puts back into a cluster that is thrown away."""
+    return environment("REHEARSAL") == "yes"
+
+
+def _tell(part: str, **found: Any) -> None:
+    """Write the line of a part."""
+    print(f"{MARK}{json.dumps({'part': part, **found})}", flush=True)
+
+
+def records_of(database: Database, cluster: str) -> dict[str, Any]:
+    """How many records of jobs there are, which have no end yet, and which are the last."""
+    table = f"{cluster}_job_table"
+    if table not in database.tables(table):
+        return {"records": 0, "open": [], "newest": []}
+    (count,) = database.ask(f"SELECT COUNT(*) FROM `{table}` WHERE deleted = 0")  # noqa: S608  our own names
+    columns = "id_job, id_array_job, id_user, time_submit"
+    unended = database.ask(f"SELECT {columns} FROM `{table}` WHERE deleted = 0 AND time_end = 0")  # noqa: S608
+    newest = database.ask(f"SELECT id_job FROM `{table}` WHERE deleted = 0 ORDER BY job_db_inx DESC LIMIT {NEWEST}")  # noqa: S608
+    return {
+        "records": int(count),
+        "open": [[int(number) for number in line.split("\t")] for line in unended],
+        "newest": sorted({int(line) for line in newest}),
+    }
+
+
+def queue_of(directory: Path) -> dict[str, Any]:
+    """When slurmctld had saved its jobs (seconds since 1970, 0: never), and which jobs have a script there."""
+    scripts = (path.name for path in directory.glob("hash.*/job.*"))
+    return {
+        "saved": state.saved_at(directory),
+        "scripts": sorted({int(name.removeprefix("job.")) for name in scripts if name.removeprefix("job.").isdigit()}),
+    }
+
+
+def compare_jail(listed: Iterable[str], jail: Path, *, unrestored: int) -> dict[str, Any]:
+    """Look whether all that a backup has is there, as it was. `listed`: `restic ls --json --recursive` of the jail.
+
+    Contents are not read here: restic has read them again (`--verify`). `unrestored`: files of which it complained.
+    Nobody else writes to this jail.
+    """
+    count, size, differing = 0, 0, list[str]()
+    for line in listed:
+        node = json.loads(line)
+        path = Path(node.get("path", "/"))
+        if jail not in path.parents or "\ufffd" in path.name:  # a name that is no UTF-8 is not told as it is
+            continue
+        count += 1
+        size += int(node.get("size", 0)) if node["type"] == "file" else 0
+        if (why := _difference(node, path)) is not None:
+            differing.append(f"{str(path)[-200:]!a}: {why}")
+    return {"files": count, "bytes": size, "different": len(differing) + unrestored, "named": differing[:MOST_NAMED]}
+
+
+def _difference(node: dict[str, Any], path: Path) -> str | None:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:  # deeper than a path can be long: restic has it nevertheless
+        return None if error.errno == errno.ENAMETOOLONG else str(error.strerror)
+    right = _TYPES.get(node["type"])
+    if right is not None and not right(found.st_mode):
+        return f"is no {node['type']}"
+    if (found.st_uid, found.st_gid) != (node.get("uid", 0), node.get("gid", 0)):
+        return f"belongs to {found.st_uid}:{found.st_gid}, not to {node.get('uid', 0)}:{node.get('gid', 0)}"
+    if node["type"] == "file" and found.st_size != int(node.get("size", 0)):
+        return f"has {found.st_size} bytes, not {node.get('size', 0)}"
+    return None
+
+
+RESTORABLE = ("state", "database", "jail")
 
 _OF_FILE_SYSTEMS = ("system.nfs4_acl", "security.selinux")
 """Attributes that file systems have by themselves, and refuse to have taken away or set."""
@@ -41,7 +130,7 @@ def choose_backup(log: Log) -> None:
     unknown = sorted(set(parts) - set(RESTORABLE))
     if unknown:
         raise RefusedError(f"{unknown[0]!r} cannot be restored: {', '.join(RESTORABLE)}")
-    repository = settings.begin(Settings.read(), what=parts, highest=0)
+    repository = settings.begin(what=parts, highest=0)
     repository.open(make=False, log=log)
     now = time.strftime(ID_FORMAT, time.gmtime())
     backups = backups_of(repository.snapshots())
@@ -67,7 +156,7 @@ def _snapshot(part: str, log: Log) -> str | None:
 
 def look_at_state(log: Log) -> None:
     """See whether the state would be refused, before the database, which comes first, is replaced."""
-    repository = settings.go_on(Settings.read())
+    repository = settings.go_on()
     expect_volume(STATE)
     if _snapshot("state", log) is not None:
         with tempfile.TemporaryDirectory(dir=CACHE) as directory:
@@ -77,15 +166,15 @@ def look_at_state(log: Log) -> None:
 
 def restore_database(log: Log) -> None:
     """Load the dump into an empty database. With the state alone, that only learns the highest job id."""
-    repository = settings.go_on(Settings.read())
+    repository = settings.go_on()
     snapshot, cluster = _snapshot("database", log), required_env("CLUSTER_NAME")
     try:
         with database.opened(log) as target:
             if snapshot is not None:
                 _load(target, repository, snapshot, cluster, log)
                 log(f"the database is that of {settings.told()['backup']}")
-                if rehearsal.is_asked_for():
-                    rehearsal.tell("database", **rehearsal.records_of(target, cluster))
+                if _is_rehearsal():
+                    _tell("database", **records_of(target, cluster))
             settings.tell(highest=target.highest_id(cluster))
     except CannotGoOnError as error:
         if snapshot is not None:
@@ -128,7 +217,7 @@ def _fetch_state(repository: Repository, target: Path) -> None:
 
 def restore_state(log: Log) -> None:
     """Put slurmctld's state back; with the database alone, slurmctld only takes the cluster's id from it."""
-    repository = settings.go_on(Settings.read())
+    repository = settings.go_on()
     expect_volume(STATE)
     terms.return_to_one(STATE)
     snapshot = _snapshot("state", log)
@@ -138,8 +227,8 @@ def restore_state(log: Log) -> None:
     told = settings.told()
     fetch = partial(_fetch_state, repository)
     state.put_back(STATE, fetch, backup=str(told["backup"]), highest=int(told["highest"]), log=log)
-    if rehearsal.is_asked_for():
-        rehearsal.tell("state", **rehearsal.queue_of(STATE))
+    if _is_rehearsal():
+        _tell("state", **queue_of(STATE))
 
 
 def restore_jail(log: Log) -> None:
@@ -148,7 +237,7 @@ def restore_jail(log: Log) -> None:
     A single file that cannot be put back (a user may have made one so) is named, and keeps nothing else from it.
     """
     settings.enter_jail()
-    repository = settings.go_on(Settings.read(), last=True)
+    repository = settings.go_on(last=True)
     snapshot = _snapshot("jail", log)
     if snapshot is None:
         return
@@ -165,7 +254,7 @@ def restore_jail(log: Log) -> None:
     how = ["--overwrite=always", "--sparse", "--json", "--quiet"]
     how += [argument.replace(f"={JAIL}/", "=/", 1) for argument in settings.in_jail(excluded)]
     how += [f"--exclude-xattr={name}" for name in _OF_FILE_SYSTEMS]
-    how += ["--verify"] if rehearsal.is_asked_for() else []
+    how += ["--verify"] if _is_rehearsal() else []
     done = repository.run("restore", f"{snapshot}:{JAIL}", "--target", str(JAIL), *how)
     failed = unreadable(done)
     if not done.ok and not only_single_files(done, failed):
@@ -174,9 +263,9 @@ def restore_jail(log: Log) -> None:
         log(f"not put back: {line}")
     more = f", and {len(failed)} files were not put back" if failed else ""
     log(f"the jail is that of {told['backup']}: {tidy.gone} files and directories that have come since are gone{more}")
-    if rehearsal.is_asked_for():
-        found = rehearsal.compare_jail(repository.listed(snapshot, JAIL), JAIL, unrestored=len(failed))
-        rehearsal.tell("jail", **found)
+    if _is_rehearsal():
+        found = compare_jail(repository.listed(snapshot, JAIL), JAIL, unrestored=len(failed))
+        _tell("jail", **found)
 
 
 STEPS = {
@@ -188,7 +277,4 @@ STEPS = {
 def main() -> None:
     """Entry point."""
     with program("restore") as log:
-        step = sys.argv[1] if len(sys.argv) > 1 else ""
-        if step not in STEPS:
-            raise CannotGoOnError(f"{step!r} is no step: {', '.join(STEPS)}")
-        STEPS[step](log)
+        STEPS[sys.argv[1]](log)

@@ -9,20 +9,22 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from pathlib import Path
 
-from images.backup import database, identity, settings, state
+from images.backup import database, settings, state
 from images.backup.backups import (
     BEFORE_RESTORE,
     ID_FORMAT,
     MANUAL,
+    SAVED_KEYS,
+    Clusters,
     backups_of,
+    key_files,
     refuse_another_cluster,
     superfluous,
     tags,
 )
 from images.backup.restic import HOST, INCOMPLETE, Credentials, Repository, last_words, unreadable
-from images.backup.settings import COPIES, JAIL, KEYS, SECRET, STATE, Settings
+from images.backup.settings import COPIES, JAIL, KEYS, SECRET, STATE
 from images.common import terms
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
@@ -71,29 +73,20 @@ class Saving:
             self._log.failure(f"old backups could not be removed: {last_words(done)}")
 
 
-def take_keys(target: Path) -> None:
-    """Copies of the Secrets' files."""
-    for source in identity.files(KEYS):
-        copy = target / source.parent.name / source.name
-        copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        copy.write_bytes(source.read_bytes())
-
-
 def save_state(log: Log) -> None:
     """The first container: opens the repository, and saves keys and slurmctld's state."""
-    mine = Settings.read()
     expect_volume(STATE)
     begun = time.strftime(ID_FORMAT, time.gmtime())
     parts = ["keys", *settings.environment("PARTS", "state jail").split()]
     kind = settings.environment("KIND", "scheduled")
-    repository = mine.open(Credentials.read(SECRET))
+    repository = settings.repository(Credentials.read(SECRET))
     # By itself it begins nothing: a repository that somebody has taken away would be made anew without a word.
     repository.open(make=kind == MANUAL, log=log)
     backups = backups_of(repository.snapshots())
-    cluster = identity.Clusters(repository, backups, log).name_of(KEYS)
+    cluster = Clusters(repository, backups, log).name_of(KEYS)
     if kind == "scheduled":
         refuse_another_cluster(backups, cluster, repository.url)
-    repository = settings.begin(mine, id=begun, parts=parts, kind=kind, cluster=cluster)
+    repository = settings.begin(id=begun, parts=parts, kind=kind, cluster=cluster)
     log(f"backup {begun}: {', '.join(parts)}")
     saving = Saving(repository, log)
     for _ in range(TRIES):
@@ -103,10 +96,13 @@ def save_state(log: Log) -> None:
     else:
         raise CannotGoOnError(f"{TRIES} times another controller has taken the state over meanwhile")
     try:
-        take_keys(identity.SAVED)
-        saving.snapshot("keys", str(identity.SAVED))
+        for source in key_files(KEYS):
+            copy = SAVED_KEYS / source.parent.name / source.name
+            copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            copy.write_bytes(source.read_bytes())
+        saving.snapshot("keys", str(SAVED_KEYS))
     finally:
-        shutil.rmtree(identity.SAVED, ignore_errors=True)
+        shutil.rmtree(SAVED_KEYS, ignore_errors=True)
 
 
 def take_state(saving: Saving, log: Log) -> bool:
@@ -130,7 +126,7 @@ def take_state(saving: Saving, log: Log) -> bool:
 
 def save_database(log: Log) -> None:
     """The second: the dump goes from the one program to the other, and lies nowhere."""
-    repository = settings.go_on(Settings.read())
+    repository = settings.go_on()
     with database.opened(log) as source:
         name = ["--stdin-filename", database.DUMP, "--stdin-from-command", "--", *source.dump]
         Saving(repository, log).snapshot("database", *name)
@@ -139,7 +135,7 @@ def save_database(log: Log) -> None:
 def save_jail(log: Log) -> None:
     """The last: the longest, and the one that users can hold up. What is too old goes afterwards."""
     settings.enter_jail()
-    repository = settings.go_on(Settings.read(), last=True)
+    repository = settings.go_on(last=True)
     saving = Saving(repository, log)
     largest = required_env("LARGEST_FILE")
     left = [*settings.in_jail(settings.environment("EXCLUDE")), f"--exclude-larger-than={largest}"]
@@ -155,7 +151,4 @@ PARTS = {"state": save_state, "database": save_database, "jail": save_jail}
 def main() -> None:
     """Entry point."""
     with program("backup") as log:
-        part = sys.argv[1] if len(sys.argv) > 1 else ""
-        if part not in PARTS:
-            raise CannotGoOnError(f"{part!r} is no part: {', '.join(PARTS)}")
-        PARTS[part](log)
+        PARTS[sys.argv[1]](log)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from images.backup.restic import Credentials, Repository
+from images.backup.restic import SECRET_KEYS, Credentials, Repository
 from images.common.attach import follow_no_links
 from images.common.boundary import give_up_set_up
 from images.common.homes import homes_directory
@@ -36,32 +35,20 @@ NEVER: Final = ("proc", "sys", "dev", "run", "tmp", "var/tmp")
 """Of the jail: what each pod has of its own, and what is gone with it anyway."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The pod's environment."""
-
-    repository: str
-    region: str
-
-    @classmethod
-    def read(cls) -> Settings:
-        """Raises CannotGoOnError."""
-        return cls(repository=required_env("REPOSITORY"), region=required_env("REGION"))
-
-    def open(self, credentials: Credentials) -> Repository:
-        """The repository of the stack."""
-        return Repository(self.repository, credentials, region=self.region)
+def repository(credentials: Credentials) -> Repository:
+    """The repository of the stack, as the pod's environment names it. Raises CannotGoOnError."""
+    return Repository(required_env("REPOSITORY"), credentials, region=required_env("REGION"))
 
 
-def begin(settings: Settings, **told: Any) -> Repository:
+def begin(**told: Any) -> Repository:
     """For the first container of a pod: the repository, with what the later ones need left for them."""
     credentials = Credentials.read(SECRET)
     credentials.hand_over(HANDOVER)
     tell(**told)
-    return settings.open(credentials)
+    return repository(credentials)
 
 
-def go_on(settings: Settings, *, last: bool = False) -> Repository:
+def go_on(*, last: bool = False) -> Repository:
     """For a later container.
 
     `last`: nobody needs them any more. Then no file in this container has the credentials: it reads a tree that users
@@ -69,9 +56,9 @@ def go_on(settings: Settings, *, last: bool = False) -> Repository:
     """
     credentials = Credentials.read(HANDOVER)
     if last:
-        for name in ("access-key-id", "secret-access-key", "password"):
+        for name in SECRET_KEYS:
             (HANDOVER / name).unlink()
-    return settings.open(credentials)
+    return repository(credentials)
 
 
 def enter_jail() -> None:

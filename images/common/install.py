@@ -33,7 +33,7 @@ PROGRAMS = {
     },
     "backup": {
         "backup": "images.backup.save",
-        "backups": "images.backup.repository",
+        "backups": "images.backup.backups",
         "restore": "images.backup.restore",
     },
     "database": {"mariadbd": "images.database.mariadbd"},
@@ -45,7 +45,7 @@ PROGRAMS = {
     },
     "exporter": {"exporter": "images.exporter.program"},
     "rest": {"slurmrestd": "images.rest.slurmrestd", "rest-proxy": "images.rest.proxy"},
-    "dashboard": {"dashboard": "images.dashboard.server"},
+    "dashboard": {"dashboard": "images.dashboard.app"},
     "health": {
         "health": "images.health.run",
         "health-periodic": "images.health.periodic",

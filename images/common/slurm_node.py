@@ -34,7 +34,7 @@ ELASTIC_PARTITION: Final = "elastic-"
 
 NO_CAPACITY: Final = f"{ELASTIC} no capacity"
 SET_ASIDE: Final = f"{ELASTIC} set aside"
-"""Drains of a pool that is off: for a pause, or until an administrator resumes it (images/elastic/pauses.py)."""
+"""Drains of a pool that is off: for a pause, or until an administrator resumes it (images/elastic/bounds.py)."""
 
 HELD_BACK: Final = f"{ELASTIC} held back"
 IN_WINDOW: Final = f"{HELD_BACK} in the window"

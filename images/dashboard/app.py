@@ -1,7 +1,12 @@
-"""The page as a WSGI application: who is asking, what is shown, and the headers that keep browsers from harm."""
+"""The page as a WSGI application: who is asking, what is shown, and the headers that keep browsers from harm.
+
+The program answers on a socket of the pod; images/rest/proxy.py brings TLS and the network to it. It has no key of any
+kind: who looks at the page brings a token, and sees what Slurm shows to its bearer.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,19 +16,20 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, urlencode
 
+import waitress
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from images.common.process import program
 from images.common.slurm_jobs import RUNNING
+from images.common.slurm_values import count
 from images.dashboard import views
-from images.dashboard.plots import HEIGHT, WIDTH, PrometheusAwayError
-from images.dashboard.slurm import SlurmAwayError, Token, TokenRefusedError
-from images.dashboard.text import clean, duration, moment
+from images.dashboard.plots import HEIGHT, WIDTH, Plot, Prometheus, PrometheusAwayError
+from images.dashboard.slurm import CONFIG, Slurm, SlurmAwayError, Token, TokenRefusedError
+from images.dashboard.views import clean, duration, moment
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse
 
-    from images.dashboard.plots import Plot, Prometheus
-    from images.dashboard.slurm import Slurm
 
 HOME: Final = "/dashboard/"
 COOKIE: Final = "__Secure-slurm-token"
@@ -31,6 +37,16 @@ COOKIE: Final = "__Secure-slurm-token"
 
 MOST_JOBS: Final = 500
 """Rows of the list of jobs."""
+
+SOCKET: Final = Path("/run/slurmstack/dashboard.sock")
+"""On an emptyDir that only the containers of the pod share."""
+
+THREADS: Final = 4
+"""Pages at the same time; each asks slurmctld twice. More of them wait."""
+
+LARGEST_ANSWER: Final = 64 << 20
+"""Bytes that are kept in memory until the client has them. What is larger waitress writes into a file, for which the
+container has no place: its root is read-only. Its own bound of 1 MiB is less than 500 jobs with long names have."""
 
 REFRESH_SECONDS: Final = 60
 LARGEST_FORM: Final = 8192
@@ -229,11 +245,7 @@ class App:
         return self._page("message", status, message=message)
 
     def _page(
-        self,
-        template: str,
-        status: HTTPStatus = HTTPStatus.OK,
-        headers: Mapping[str, str] | None = None,
-        **values: Any,
+        self, template: str, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None, **values: Any
     ) -> Response:
         body = self._templates.get_template(f"{template}.html.j2").render({"refresh": 0, "me": "", **values})
         return Response(status=status, body=body, headers=headers or {})
@@ -244,7 +256,9 @@ def _request(environ: Mapping[str, Any]) -> Request:
     form: Mapping[str, str] = {}
     if method == "POST":
         stream: IO[bytes] = environ["wsgi.input"]
-        form = _fields(stream.read(min(LARGEST_FORM, _length(environ))).decode(errors="replace"))
+        form = _fields(
+            stream.read(min(LARGEST_FORM, count(str(environ.get("CONTENT_LENGTH", ""))))).decode(errors="replace")
+        )
     cookies = (part.strip().partition("=") for part in str(environ.get("HTTP_COOKIE", "")).split(";"))
     return Request(
         method="GET" if method == "HEAD" else method,
@@ -254,11 +268,6 @@ def _request(environ: Mapping[str, Any]) -> Request:
         token=next((value for name, _, value in cookies if name == COOKIE), ""),
         from_here=environ.get("HTTP_SEC_FETCH_SITE", "same-origin") in {"same-origin", "none"},
     )
-
-
-def _length(environ: Mapping[str, Any]) -> int:
-    text = str(environ.get("CONTENT_LENGTH", ""))
-    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 def _fields(text: str) -> dict[str, str]:
@@ -281,3 +290,22 @@ def _cookie(value: str, seconds: int) -> str:
 
 def _redirect(to: str, cookie: str = "") -> Response:
     return Response(status=HTTPStatus.SEE_OTHER, headers={"Location": to, **({"Set-Cookie": cookie} if cookie else {})})
+
+
+def serve(app: Callable[..., Iterable[bytes]], socket: Path) -> None:
+    """Answer on a socket, for ever."""
+    waitress.serve(
+        app, unix_socket=str(socket), unix_socket_perms="600", threads=THREADS, ident=None, _quiet=True,
+        max_request_body_size=16_384, outbuf_overflow=LARGEST_ANSWER,
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Entry point."""
+    with program("dashboard") as log:
+        SOCKET.parent.mkdir(parents=True, exist_ok=True)
+        SOCKET.unlink(missing_ok=True)
+        url = os.environ.get("PROMETHEUS", "")
+        app = App(Slurm(CONFIG), Prometheus(url) if url else None, log)
+        log(f"serving on {SOCKET}, with plots from {url}" if url else f"serving on {SOCKET}, without plots")
+        serve(app, SOCKET)

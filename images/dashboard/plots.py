@@ -31,32 +31,18 @@ Values = Sequence[float | None]
 """One for each step of the last day, the oldest first; None where there was no figure."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Series:
-    label: str
-    query: str
-
-
-_USE: Final[Mapping[str, Sequence[_Series]]] = {
-    "CPUs": (
-        _Series(label="in use", query="max(slurm_jobs_cpus_alloc)"),
-        _Series(label="there", query="sum(max by (node) (slurm_node_cpus))"),
-    ),
-    "GPUs": (
-        _Series(label="in use", query="max(slurm_jobs_gpus_alloc)"),
-        _Series(label="there", query="sum(max by (node) (slurm_node_gpus))"),
-    ),
-    "Jobs": (
-        _Series(label="running", query="max(slurm_jobs_running)"),
-        _Series(label="pending", query="max(slurm_jobs_pending)"),
-    ),
-    "Nodes": (
-        _Series(label="drained or draining", query="max(slurm_nodes_drain) + max(slurm_nodes_draining)"),
-        _Series(label="there", query="max(slurm_nodes)"),
-        _Series(label="down", query="max(slurm_nodes_down)"),
-    ),
+_USE: Final[Mapping[str, Mapping[str, str]]] = {
+    "CPUs": {"in use": "max(slurm_jobs_cpus_alloc)", "there": "sum(max by (node) (slurm_node_cpus))"},
+    "GPUs": {"in use": "max(slurm_jobs_gpus_alloc)", "there": "sum(max by (node) (slurm_node_gpus))"},
+    "Jobs": {"running": "max(slurm_jobs_running)", "pending": "max(slurm_jobs_pending)"},
+    "Nodes": {
+        "drained or draining": "max(slurm_nodes_drain) + max(slurm_nodes_draining)",
+        "there": "max(slurm_nodes)",
+        "down": "max(slurm_nodes_down)",
+    },
 }
-"""Title -> lines. Names as Slurm's own (26.05: MetricsType=metrics/openmetrics); `max`, as two may tell the same."""
+"""Title -> label of a line -> query. Names as Slurm's own (26.05: MetricsType=metrics/openmetrics); `max`, as two may
+tell the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +96,8 @@ class Prometheus:
         end = int(now) // 60 * 60  # a whole step would leave a young cluster without a plot for ten minutes
         until = now + ALL_SECONDS
         plots = []
-        for title, series in _USE.items():
-            values = {one.label: self._range(one.query, end, until) for one in series}
+        for title, queries in _USE.items():
+            values = {label: self._range(query, end, until) for label, query in queries.items()}
             if any(value for line in values.values() for value in line):
                 plots.append(plot(title, values))
         return plots

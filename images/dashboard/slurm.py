@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from images.common.slurm_conf import setting
 from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
 from images.common.slurm_records import Columns, NotUnderstoodError
-from images.dashboard.text import number
+from images.common.slurm_values import count
 
 CONFIG: Final = Path("/config/slurm")
 TIMEOUT_SECONDS: Final = 15.0
@@ -110,7 +110,7 @@ class Slurm:
         options = (setting(self._files(), "AuthAltParameters") or "").split(",")
         if "disable_token_creation" in options:
             return 0
-        most = [number(option.partition("=")[2]) for option in options if option.startswith("max_token_lifespan=")]
+        most = [count(option.partition("=")[2]) for option in options if option.startswith("max_token_lifespan=")]
         return min([WORKING_DAY, *filter(None, most)])
 
     def _files(self) -> dict[str, str]:

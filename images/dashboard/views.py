@@ -1,16 +1,63 @@
-"""What the page shows, from what Slurm's commands say: nodes by pool, the queue by partition, jobs."""
+"""What the page shows, from what Slurm's commands say: nodes by pool, the queue by partition, jobs.
+
+All in words that are fit to be shown: what users wrote is cleaned, and times are as people say them.
+"""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from statistics import median
 from typing import Final, Literal
 
 from images.common.slurm_jobs import RUNNING, Job
-from images.common.slurm_values import gpus
+from images.common.slurm_values import count, gpus
 from images.dashboard.slurm import Record
-from images.dashboard.text import clean, duration, gibibytes, moment, number
+
+LONGEST = 200
+"""Letters of a name or a reason that are shown; Slurm takes far longer ones."""
+
+
+def clean(text: str) -> str:
+    """Text of a user, in which nothing hides or turns the order of letters around. It still has to be escaped."""
+    if len(text) <= LONGEST and text.isascii() and text.isprintable():
+        return text  # nearly all, and 10,000 jobs have many
+    shown = "".join(
+        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(letter)[0] == "C" else letter
+        for letter in text[: LONGEST + 1]
+    )
+    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
+
+
+def gibibytes(mebibytes: int) -> str:
+    """As `0.9` or `512`."""
+    return f"{mebibytes / 1024:.1f}" if mebibytes < 10 * 1024 else f"{mebibytes / 1024:.0f}"
+
+
+def duration(seconds: float) -> str:
+    """As `4 min` or `2 d 3 h`: at most two units, rounded down."""
+    left = max(0, int(seconds))
+    if left < 60:
+        return f"{left} s"
+    units = ((86_400, "d"), (3_600, "h"), (60, "min"))
+    first = next(index for index, (size, _) in enumerate(units) if left >= size)
+    parts = []
+    for size, name in units[first : first + 2]:
+        whole, left = divmod(left, size)
+        if whole:
+            parts.append(f"{whole} {name}")
+    return " ".join(parts)
+
+
+def moment(seconds: int) -> str:
+    """A time in UTC, to the minute. Slurm takes later ones from users than calendars have."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (ValueError, OverflowError, OSError):
+        return "beyond the year 9999"
+
 
 Kind = Literal["idle", "busy", "drained", "down", "other"]
 """What a tile looks like. It says the state itself, too."""
@@ -86,29 +133,6 @@ class Queue:
     """Median of the waiting times of those that are not held, a job array once."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobRow:
-    """A job in the queue, as the page writes it."""
-
-    number: str
-    name: str
-    user: str
-    account: str
-    partition: str
-    state: str
-    why: str
-    """Nodes of one that runs; the reason of one that waits."""
-    time: str
-    """How long it has run or waited."""
-    limit: str
-    """Of its time; empty where it has none."""
-    expected: str
-    """When one that waits is expected to start; empty where slurmctld does not know."""
-    nodes: int
-    cpus: int
-    comment: str
-
-
 def nodes(records: Iterable[Record]) -> list[Node]:
     """Each node once; in the order of pools and numbers."""
     partitions: dict[str, list[str]] = {}
@@ -124,9 +148,9 @@ def _node(record: Record, partitions: Sequence[str]) -> Node:
     record = _cleaned(record)
     word = record["StateLong"].rstrip(FLAGS)
     silent = "*" in record["StateLong"]
-    busy, _, _, cpus = (number(part) for part in (record["CPUsState"].split("/") + ["0"] * 4)[:4])
+    busy, _, _, cpus = (count(part) for part in (record["CPUsState"].split("/") + ["0"] * 4)[:4])
     reason = "" if record["Reason"] == "none" else record["Reason"]
-    set_at = number(record["Timestamp"])
+    set_at = count(record["Timestamp"])
     return Node(
         name=record["NodeHost"],
         state=f"{word}, not responding" if silent else word,
@@ -138,7 +162,7 @@ def _node(record: Record, partitions: Sequence[str]) -> Node:
         busy_cpus=busy,
         gpus=gpus(record["Gres"]),
         busy_gpus=gpus(record["GresUsed"]),
-        memory=f"{gibibytes(number(record['AllocMem']))} of {gibibytes(number(record['Memory']))} GiB",
+        memory=f"{gibibytes(count(record['AllocMem']))} of {gibibytes(count(record['Memory']))} GiB",
         partitions=tuple(dict.fromkeys(partitions)),
     )
 
@@ -184,21 +208,20 @@ def _waits_for_turn(job: Job, now: float) -> bool:
     return job.reason not in _OWN_DOING and job.eligible is not None and job.eligible <= now
 
 
-def row(job: Job, now: float) -> JobRow:
-    """One row of the list of jobs, with nothing that hides, whoever wrote it."""
+def row(job: Job, now: float) -> dict[str, str | int]:
+    """One row of the list of jobs, with nothing that hides, whoever wrote it. What slurmctld does not know is empty."""
     submitted = now if job.submitted is None else job.submitted
-    return JobRow(
-        number=clean(job.id),
-        name=clean(job.name),
-        user=clean(job.user),
-        account=clean(job.account),
-        partition=clean(",".join(job.partitions)),
-        state=clean(job.state.lower().replace("_", " ")),
-        why=clean(job.reason if job.waits else job.node_list),
-        time=duration(now - submitted if job.waits else job.used or 0),
-        limit="" if job.limit is None else duration(job.limit),
-        expected=moment(int(job.start)) if job.waits and job.start else "",
-        nodes=job.min_nodes,
-        cpus=job.cpus,
-        comment=clean(job.comment),
-    )
+    shown = {
+        "number": job.id, "name": job.name, "user": job.user, "account": job.account, "comment": job.comment,
+        "partition": ",".join(job.partitions),
+        "state": job.state.lower().replace("_", " "),
+        "why": job.reason if job.waits else job.node_list,
+    }  # fmt: skip
+    return {
+        **{name: clean(text) for name, text in shown.items()},
+        "time": duration(now - submitted if job.waits else job.used or 0),
+        "limit": "" if job.limit is None else duration(job.limit),
+        "expected": moment(int(job.start)) if job.waits and job.start else "",
+        "nodes": job.min_nodes,
+        "cpus": job.cpus,
+    }

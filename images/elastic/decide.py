@@ -13,7 +13,7 @@ unbacked    Slurm takes a node for up whose pod is gone: it is set down, which r
             resumed, which makes it idle again; one that somebody has drained stays down
 suspended   a node is off, or goes off, and has a pod: the pod is ended
 stuck       a node has been off for a while and its pod does not go: it is held back until that has gone
-failed      a node was not there in time: see `pauses.py`
+failed      a node was not there in time: see `bounds.py`
 orphan      a pod without a record, or of a node that the stack no longer has: it is ended, after its jobs
 twice       slurmctld has started a job once more after a hard stop, and keeps the node for an administrator: it is made
             anew when no job is on it
@@ -25,12 +25,11 @@ few         less than `min` nodes are up: more are powered up
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from images.common.elastic.members import members
-from images.common.elastic.view import SLURM, Node, Pod, Pool
+from images.common.elastic.view import SLURM, Node, Pod, Pool, members
 from images.common.slurm_node import ELASTIC, STAYS_LEAVING, TOPOLOGY_REASON
 
 TOO_LATE: Final = "ResumeTimeout reached"
@@ -60,6 +59,10 @@ class View:
     def members(self, pool: Pool) -> tuple[str, ...]:
         """Names of a pool's nodes."""
         return members(pool, self.nodes, self.ends)
+
+    def nodes_of(self, pool: Pool) -> list[Node]:
+        """Those of them that have records, and that Slurm starts and ends."""
+        return [self.nodes[name] for name in self.members(pool) if name in self.nodes and self.nodes[name].is_cloud]
 
 
 @dataclass(kw_only=True)
@@ -92,10 +95,6 @@ class Plan:
             if not self.update[key]:
                 del self.update[key]
 
-    def is_empty(self) -> bool:
-        """Whether all is as it should be."""
-        return not (self.create or self.place or self.delete or self.start or self.end or self.update)
-
 
 def decide(view: View) -> Plan:
     """What is to be done now."""
@@ -112,8 +111,9 @@ def decide(view: View) -> Plan:
     for node in view.nodes.values():
         if node.is_cloud and node.name not in wanted:
             _take_out(plan, node, view.pods.get(node.name), stays=node.is_barred and node.name in usual)
-    for pod in _orphans(view, wanted):
-        plan.end[pod.name] = pod
+    for pod in view.pods.values():
+        if pod.digest and pod.name not in wanted and pod.name not in view.nodes:  # an orphan
+            _end(plan, pod)
     return plan
 
 
@@ -151,7 +151,7 @@ def _needs_another_pod(pool: Pool, node: Node, pod: Pod) -> bool:
 def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) -> None:
     _end(plan, pod)
     # Why Slurm, a leaving pod or we gave it up means nothing any more when the node is off. An administrator's does.
-    passed = not node.is_set_down and TOO_LATE not in node.reason  # of that one see `pauses.py`
+    passed = not node.is_set_down and TOO_LATE not in node.reason  # of that one see `bounds.py`
     if node.is_bare and pool.features:
         if not node.is_to_be_off:  # which would lift the drain
             plan.place.setdefault(pool.name, []).append(node.name)
@@ -190,7 +190,7 @@ def _end(plan: Plan, pod: Pod | None) -> None:
 
 def _keep_enough(plan: Plan, pool: Pool, view: View) -> None:
     """Power up nodes until `min` are up or coming."""
-    nodes = [view.nodes[name] for name in view.members(pool) if name in view.nodes and view.nodes[name].is_cloud]
+    nodes = view.nodes_of(pool)
     there = sum(not node.is_off and not node.is_down and not node.goes_down for node in nodes)
     free = [node for node in nodes if node.is_powered_down and node.is_free and node.name not in view.stuck]
     fit = [node for node in free if node.name not in plan.delete]
@@ -211,9 +211,3 @@ def _take_out(plan: Plan, node: Node, pod: Pod | None, *, stays: bool) -> None:
         plan.change(node.name, "power_down" if node.is_down or node.is_coming else "down", GONE)
     elif not node.goes_down:
         plan.change(node.name, "power_down_asap", LEAVES)
-
-
-def _orphans(view: View, wanted: set[str]) -> Iterator[Pod]:
-    for pod in view.pods.values():
-        if pod.digest and not pod.is_leaving and pod.name not in wanted and pod.name not in view.nodes:
-            yield pod

@@ -103,23 +103,19 @@ class Nodes:
     def drain(self, names: Iterable[str], reason: str) -> None:
         """Keep jobs from nodes that are off. Raises SlurmError.
 
-        Slurm gives back or ends the jobs of one that has got some, and is not up yet (node_mgr.c): so the nodes are
-        looked at once more.
+        Slurm gives back or ends the jobs of one that has got some, and is not up yet (node_mgr.c).
         """
-        now = self.read()
-        free = [name for name in names if name in now and now[name].has_nothing]
-        if free:
-            self.update(free, "drain", reason)
+        self._drain(names, reason, lambda node: node.has_nothing)
 
     def roll(self, names: Iterable[str]) -> None:
-        """Keep jobs from nodes that get new pods. Raises SlurmError.
+        """Keep jobs from nodes that get new pods; who has drained one meanwhile had a reason. Raises SlurmError."""
+        self._drain(names, ROLLS, lambda node: not (node.is_drained or node.is_down))
 
-        Looked at once more: whoever has drained one meanwhile had his reason.
-        """
+    def _drain(self, names: Iterable[str], reason: str, still: Callable[[Node], bool]) -> None:
+        """Drain those for which it still holds when they are looked at once more."""
         now = self.read()
-        free = [name for name in names if name in now and not (now[name].is_drained or now[name].is_down)]
-        if free:
-            self.update(free, "drain", ROLLS)
+        if free := [name for name in names if name in now and still(now[name])]:
+            self.update(free, "drain", reason)
 
     def update(self, names: Iterable[str], state: str, reason: str) -> None:
         """Change the state of nodes."""
@@ -139,9 +135,3 @@ class Nodes:
         if not done.ok:
             self._log(f"{' '.join(argv)}: {done.message}")
         return done.ok
-
-
-def nodes_of_jobs(known: Mapping[str, frozenset[str]], now: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-    """What is remembered of the jobs that wait for nodes: the latest thousand, since such a job is often seen gone."""
-    merged = {**known, **now}
-    return dict(list(merged.items())[-1000:])

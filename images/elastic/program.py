@@ -1,7 +1,7 @@
 """elastic: makes and ends the pods of worker pools as Slurm's power saving wants it, and as new templates need it.
 
 A pod of its own, of which there must be one at a time. Slurm decides: it powers a node up for a job and down when it
-has been idle. ResumeProgram and SuspendProgram have this program look at once (`resume.py`); what is to be done it sees
+has been idle. ResumeProgram and SuspendProgram have this program look at once (`ask.py`); what is to be done it sees
 in Slurm's records (`decide.py`), so that a call too many or too few changes nothing.
 
 In every cluster it replaces the pods of fixed pools whose template has changed, as their nodes fall idle (`rolls.py`).
@@ -14,26 +14,18 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Final
+from functools import partial
 
 from images.common.elastic.view import Pod, Pool, pod_of, pool_of
 from images.common.follow import Follower
 from images.common.kubernetes import WORKER_PODS, Kube, own_namespace
 from images.common.log import Log
 from images.common.process import RefusedError, end_with_threads, program
-from images.common.wait import Clock, Reminder
 from images.elastic import server
-from images.elastic.nodes import Nodes, SlurmError
+from images.elastic.nodes import Nodes
 from images.elastic.pods import Pods
-from images.elastic.roll_rounds import RollRounds
 from images.elastic.rolls import fixed_pool_of
-from images.elastic.rounds import Ready, Rounds
-from images.elastic.wake import Wake
-
-SILENT_SECONDS: Final = 2.0
-"""Until the next try where slurmctld does not answer."""
-LONGEST_SILENT_SECONDS: Final = 30.0
-"""For which jobs wait for an answer while slurmctld gives none."""
+from images.elastic.rounds import ROLL_SECONDS, Ready, RollRounds, Rounds, Wake, keep_looking
 
 
 def main() -> int:
@@ -71,20 +63,7 @@ def main() -> int:
         pods.start()
         pools.start()
         server.start(rounds.ready, wake.ask)
-        clock, reminder = Clock(), Reminder(log, Clock())
-        silent_since = clock.now()
-        while True:
-            wake.forget()
-            try:
-                pause = rounds.look()
-                reminder = Reminder(log, clock)
-                silent_since = clock.now()
-            except SlurmError as error:
-                reminder.waiting(f"slurmctld: {error}")
-                pause = SILENT_SECONDS
-                if clock.now() - silent_since > LONGEST_SILENT_SECONDS:
-                    rounds.ready.give_up()
-            wake.wait(pause, rounds.quick_seconds)
+        keep_looking(rounds.look, wake, log, lambda: rounds.quick_seconds, rounds.ready.give_up)
 
 
 def _roll(kube: Kube, pods: Follower[Pod], wake: Wake, log: Log) -> None:
@@ -98,4 +77,5 @@ def _roll(kube: Kube, pods: Follower[Pod], wake: Wake, log: Log) -> None:
         synced=lambda: pods.synced and sets.synced, log=log,
     )  # fmt: skip
     sets.start()
-    threading.Thread(target=rounds.run, args=(wake,), daemon=True, name="rolls").start()
+    work = partial(keep_looking, rounds.look, wake, log, lambda: ROLL_SECONDS)
+    threading.Thread(target=work, daemon=True, name="rolls").start()

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from images.common.elastic.view import MAX_UNAVAILABLE, Node, Pod, Pool
 from images.common.kubernetes import Object
 from images.common.slurm_node import ROLLS
+from images.elastic.bounds import reason_in_force
 from images.elastic.decide import OUTDATED, Plan, View
-from images.elastic.pauses import reason_in_force
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,16 +116,13 @@ def roll(pool: FixedPool, nodes: Mapping[str, Node], pods: Mapping[str, Pod], en
 
     chosen = sorted(old.keys() - set(broken), key=turn)[: max(0, room)]
     for name in (*broken, *chosen):
-        _take(plan, old[name], nodes.get(name))
+        node = nodes.get(name)
+        if node is not None and not (node.is_drained or node.is_down):
+            plan.drain.append(name)
+        elif _is_unused(node):
+            plan.end.append(old[name])
     plan.resume = [name for name in _to_resume(pool, nodes, pods) if name not in {*broken, *chosen}]
     return plan
-
-
-def _take(plan: Roll, pod: Pod, node: Node | None) -> None:
-    if node is not None and not (node.is_drained or node.is_down):
-        plan.drain.append(node.name)
-    elif _is_unused(node):
-        plan.end.append(pod)
 
 
 def _to_resume(pool: FixedPool, nodes: Mapping[str, Node], pods: Mapping[str, Pod]) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""One look after the other at elastic pools, and what is done then."""
+"""One look after the other at elastic pools, and at fixed ones whose pods are replaced; and what is done then."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NoReturn
 
-from images.common.elastic.members import are_too_many
-from images.common.elastic.view import Node, Pod, Pool
+from images.common.elastic.view import Node, Pod, Pool, are_too_many
+from images.common.hostlist import compress
 from images.common.slurm_node import STAYS_LEAVING
-from images.elastic.bounds import Bounds, keep_within
+from images.common.wait import Clock, Reminder
+from images.elastic.bounds import Bounds, Pauses, keep_within
 from images.elastic.decide import Plan, View, decide
-from images.elastic.nodes import Nodes, nodes_of_jobs
-from images.elastic.pauses import Pauses
+from images.elastic.nodes import Nodes, SlurmError
 from images.elastic.pods import Pods
-from images.elastic.rolls import hold_outdated
-from images.elastic.wake import SHARE
+from images.elastic.rolls import FixedPool, Roll, drained_for_it, hold_outdated, is_outdated, roll
+
+SHORTEST_SECONDS: Final = 0.1
+"""Between two looks, however many programs ask for one."""
+SHARE: Final = 4.0
+"""A look that takes long, with thousands of nodes, is followed by a pause of this many times its length."""
 
 QUICK_SECONDS: Final = 0.25
 """Between two looks while nodes come: a job waits for the one that sees them."""
@@ -30,12 +34,80 @@ ENDS: Final = ""
 """What of pods that end is remembered under, beside pools' names."""
 ASKED_SECONDS: Final = 5.0
 """Between two looks whether a job still waits for its nodes."""
+SILENT_SECONDS: Final = 2.0
+"""Until the next try where slurmctld does not answer."""
+LONGEST_SILENT_SECONDS: Final = 30.0
+"""For which jobs wait for an answer while slurmctld gives none."""
 OLD_SECONDS: Final = 1.0
 """After which what was seen is too old to change nodes by: the API server has taken long."""
 STUCK_SECONDS: Final = 60.0
 """How long a pod may take to go whose node is off. It waits for no job then; most are gone after a few seconds."""
 GONE_SECONDS: Final = 5.0
 """How long a pod has to be missing until its node is given up: the copy of the pods may be a moment old."""
+ROLL_SECONDS: Final = 0.5
+"""Between two looks when something was done."""
+ROLLING_SECONDS: Final = 2.0
+"""While nodes are waited for."""
+ROLLED_SECONDS: Final = 60.0
+"""While all pods are new: then only Kubernetes is looked at, and its events have us look at once."""
+
+
+class Wake:
+    """Who asks is heard at once. Events of pods wait for as long as a look may come again in any case.
+
+    A thousand pods that come have thousands of events, and each look asks slurmctld for all nodes: they were ten looks
+    a second, as close as looks of a second each.
+    """
+
+    def __init__(self) -> None:
+        self._asked, self._changed = threading.Event(), threading.Event()
+
+    def ask(self) -> None:
+        """One of slurmctld's programs wants a look."""
+        self._asked.set()
+        self._changed.set()
+
+    def change(self) -> None:
+        """A pod or a template has changed."""
+        self._changed.set()
+
+    def forget(self) -> None:
+        """A look begins, which sees all of it."""
+        self._asked.clear()
+        self._changed.clear()
+
+    def wait(self, seconds: float, quick: float) -> None:
+        """Return after so many seconds, or when somebody asks, or after `quick` when something has changed.
+
+        Whoever asks, and however often: no more than half of the time goes into looks.
+        """
+        rest = max(SHORTEST_SECONDS, quick / SHARE)
+        time.sleep(rest)
+        if not self._asked.wait(max(0.0, min(seconds, quick) - rest)):
+            self._changed.wait(max(0.0, seconds - quick))
+
+
+def keep_looking(
+    look: Callable[[], float],
+    wake: Wake,
+    log: Callable[[str], None],
+    quick: Callable[[], float],
+    heard_nothing: Callable[[], None] = lambda: None,
+) -> NoReturn:
+    """Look for ever. `look`: seconds until the next one. `heard_nothing`: done while slurmctld is silent for long."""
+    clock = Clock()
+    reminder, heard = Reminder(log, clock), clock.now()
+    while True:
+        wake.forget()
+        try:
+            pause = look()
+            reminder, heard = Reminder(log, clock), clock.now()
+        except SlurmError as error:
+            reminder.waiting(f"slurmctld: {error}")
+            pause = SILENT_SECONDS
+            if clock.now() - heard > LONGEST_SILENT_SECONDS:
+                heard_nothing()
+        wake.wait(pause, quick())
 
 
 @dataclass(kw_only=True)
@@ -91,7 +163,7 @@ class Ready:
 
 
 class Rounds:
-    """Looks, decides and does. One thread."""
+    """Looks at elastic pools, decides and does. One thread."""
 
     def __init__(
         self,
@@ -131,7 +203,8 @@ class Rounds:
         ends = self._nodes.ends() if _ends_matter(pools, nodes, there) else {}
         view = View(pools=pools, nodes=nodes, pods=there, ends=ends, stuck=self._stuck(nodes, there))
         if any(node.is_coming for node in nodes.values()):
-            self._jobs = nodes_of_jobs(self._jobs, self._nodes.starting())
+            # The latest thousand: a job that waits is often seen gone.
+            self._jobs = dict(list({**self._jobs, **self._nodes.starting()}.items())[-1000:])
         plan = decide(view)
         self._pauses.decide(plan, view, self._jobs, now)
         self._jobs = {
@@ -221,3 +294,72 @@ def _ends_matter(pools: Mapping[str, Pool], nodes: Mapping[str, Node], pods: Map
 
 def _records_of(pool: str) -> str:
     return f"records of {pool}"
+
+
+@dataclass(kw_only=True)
+class RollRounds:
+    """Looks at the pods of fixed pools (rolls.py), decides and does. One thread."""
+
+    nodes: Nodes
+    pods: Pods
+    pools: Callable[[], Mapping[str, FixedPool | None]]
+    there: Callable[[], Mapping[str, Pod]]
+    synced: Callable[[], bool]
+    log: Callable[[str], None]
+    _owes: bool = True
+    """Whether nodes may be drained for it, of which only Slurm knows."""
+    _said: dict[str, str] = field(default_factory=dict)
+
+    def look(self) -> float:
+        """One look; seconds until the next one. Raises SlurmError."""
+        if not self.synced():
+            return ROLLING_SECONDS
+        pools = {name: pool for name, pool in self.pools().items() if pool is not None}
+        pods = self.there()
+        rolling = [
+            pool
+            for pool in pools.values()
+            if any(is_outdated(pool, pods[name]) for name in pool.nodes() if name in pods)
+        ]
+        if not rolling and not self._owes:
+            self._tell({})
+            return ROLLED_SECONDS
+        started = time.monotonic()
+        nodes = self.nodes.read()
+        ends = self.nodes.ends() if rolling else {}
+        plans = {pool.name: roll(pool, nodes, pods, ends) for pool in pools.values()}
+        self._owes = any(drained_for_it(node) for node in nodes.values())
+        self._tell({pool.name: _told(pool, plans[pool.name], nodes) for pool in rolling})
+        acts = [self._do(plan) for plan in plans.values()]
+        pause = ROLL_SECONDS if any(acts) else ROLLING_SECONDS
+        return max(pause, SHARE * (time.monotonic() - started))
+
+    def _do(self, plan: Roll) -> bool:
+        if plan.resume:
+            self.nodes.update(plan.resume, "resume", "")
+        if plan.drain:
+            self.nodes.roll(plan.drain)
+            self._owes = True
+        if plan.end and (refused := self.pods.end(plan.end)):
+            self.log(refused)
+        return bool(plan.resume or plan.drain or plan.end)
+
+    def _tell(self, said: dict[str, str]) -> None:
+        for name, text in said.items():
+            if self._said.get(name) != text:
+                self.log(text)
+        for name in self._said.keys() - said.keys():
+            self.log(f"pool {name}: no node has an old pod any more")
+        self._said = said
+
+
+def _told(pool: FixedPool, plan: Roll, nodes: Mapping[str, Node]) -> str:
+    """How far it is, and what it waits for."""
+    busy = [name for name in pool.nodes() if name in nodes and drained_for_it(nodes[name]) and not nodes[name].is_idle]
+    waits = {
+        "failing": ("not ready with their new pods", plan.failing),
+        "away": ("away", plan.away),
+        "busy": ("waiting for their jobs", busy),
+    }
+    more = "".join(f"; {what}: {compress(names)}" for what, names in waits.values() if names)
+    return f"pool {pool.name}: {plan.old} of {pool.size} nodes still to get their new pods{more}"

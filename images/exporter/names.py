@@ -1,7 +1,8 @@
-"""The names of all figures that the exporter gives, and their help."""
+"""All figures that the exporter gives, by name with their help, and in the text that Prometheus reads."""
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 SLURMS: Final = {
@@ -58,3 +59,32 @@ OURS: Final = {
     "slurmstack_certificate_not_after_timestamp_seconds": "When a certificate ends",
 }
 """What Slurm does not tell Prometheus itself."""
+
+_ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+
+
+class Figures:
+    """Figures by name and labels, for Prometheus' text format 0.0.4. All are gauges, as Slurm's own are."""
+
+    def __init__(self) -> None:
+        self._series: dict[str, dict[str, float]] = {}
+        """Name -> labels, as they are written -> value."""
+
+    def put(self, name: str, value: float, /, **labels: str) -> None:
+        """One series. As Slurm does, a label without a value is left out."""
+        inside = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in labels.items() if text)
+        self._series.setdefault(name, {})[f"{{{inside}}}" if inside else ""] = value
+
+    def text(self) -> str:
+        """A part of a scrape: names that are in no other part."""
+        lines = []
+        for name, series in self._series.items():
+            lines += [f"# HELP {name} {SLURMS.get(name) or OURS[name]}", f"# TYPE {name} gauge"]
+            lines += [f"{name}{labels} {_number(value)}" for labels, value in series.items()]
+        return "".join(f"{line}\n" for line in lines)
+
+
+def _number(value: float) -> str:
+    if math.isinf(value):
+        return "+Inf"
+    return str(int(value)) if float(value).is_integer() else repr(value)

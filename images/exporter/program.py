@@ -9,30 +9,158 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from images.common.http_server import PROMETHEUS, Answer, start_server
 from images.common.log import Log
 from images.common.process import program
-from images.exporter.rounds import INTERVAL_SECONDS, Rounds, Wanted
+from images.exporter.figures import (
+    put_accounts,
+    put_down,
+    put_drained,
+    put_jobs,
+    put_nodes,
+    put_partitions,
+    put_paused,
+    put_requeues,
+    put_scheduler,
+    put_stuck,
+    put_waits,
+)  # fmt: skip
+from images.exporter.names import Figures
 from images.exporter.sources import Sources
 
 PORT: Final = 9341
 JOB_METRICS_PORT: Final = 9306
 """Of workers (slurm/names.py)."""
 
+INTERVAL_SECONDS: Final = 30.0
+"""Between the begins of two rounds."""
 
-def _wanted(env: Mapping[str, str]) -> Wanted:
-    """What components/exporter.py asks for. `CERTIFICATES`: `rest=/secrets/rest/tls.crt`, divided by blanks."""
-    certificates = (entry.partition("=") for entry in env.get("CERTIFICATES", "").split())
-    return Wanted(
-        slurms_own=env.get("SLURMS_OWN") == "yes",
-        by_person=env.get("BY_PERSON") == "yes",
-        accounting=env.get("ACCOUNTING") == "yes",
-        certificates={name: path for name, _, path in certificates},
-    )
+OLD_SECONDS: Final = 5 * INTERVAL_SECONDS
+"""A round that is older is not told any more: each of its questions may take until then."""
+
+_ASKED_AFTER: Final = {
+    "scheduler": "munge", "slurmdbd": "munge", "jobs": "scheduler", "nodes": "scheduler", "partitions": "scheduler",
+}  # fmt: skip
+"""What is not asked where another has not answered, as each question may wait for 25 s. `munge`: this pod's own munged,
+without which nothing is known of the others. `scheduler`: the least that slurmctld can be asked for."""
+
+_DAEMON_OF: Final = {"scheduler": "slurmctld", "slurmdbd": "slurmdbd"}
+"""Source -> the daemon that is up where it answers."""
+
+_STATE: Final = {"volume": "state"}
+
+_OF_AGENT: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    "refused": ("slurmstack_configuration_refused", {}),
+    "pending": ("slurmstack_configuration_pending", {}),
+    "published": ("slurmstack_configuration_applied_timestamp_seconds", {}),
+    "free_bytes": ("slurmstack_volume_free_bytes", _STATE),
+    "size_bytes": ("slurmstack_volume_size_bytes", _STATE),
+}
+"""Key of the configuration agent's answer -> figure and labels."""
+
+
+class Rounds:
+    """Asks each source once a round, and keeps the text of the latest round."""
+
+    def __init__(
+        self, sources: Sources, log: Callable[[str], None], *, slurms_own: bool, by_person: bool, accounting: bool,
+        certificates: Mapping[str, str], now: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        """`certificates`: name -> file.
+
+        `slurms_own`: whether Slurm's own names are given; not where slurmctld gives them itself, but for those of
+        `by_person`, with which users and accounts are named.
+        """
+        self._sources, self._log, self._now = sources, log, now
+        self._slurms_own, self._by_person = slurms_own, by_person
+        self._accounting, self._certificates = accounting, certificates
+        self._complaints: dict[str, str] = {}
+        self._latest = (0.0, "")
+        """When the latest round ended, and its text."""
+        self.elastic: list[str] = []
+        """Nodes of elastic pools that are up. The latest that is known: Prometheus is to see those that vanish."""
+
+    def text(self) -> str:
+        """The latest round; nothing where that is too old, which the alert SlurmFiguresMissing tells."""
+        at, text = self._latest
+        return text if self._now() - at <= OLD_SECONDS else ""
+
+    def round(self) -> None:
+        """Ask each source once."""
+        answers: dict[str, Any] = {}
+        parts, about = [], Figures()
+        for name, ask in self._questions().items():
+            if name in _ASKED_AFTER and _ASKED_AFTER[name] not in answers:
+                about.put("slurmstack_exporter_up", 0, source=name)
+                continue
+            message = ""
+            try:
+                answers[name] = ask()
+                parts.append(self._figures(name, answers).text())
+            except Exception as error:  # noqa: BLE001 - users write into these records, and one must not end all figures
+                message = f"{type(error).__name__}: {error}"
+            if message != self._complaints.get(name, ""):  # once for each change, not each round
+                self._log(f"{name}: {message or 'can be read again'}")
+            self._complaints[name] = message
+            about.put("slurmstack_exporter_up", not message, source=name)
+            if name in _DAEMON_OF:
+                about.put(f"slurmstack_{_DAEMON_OF[name]}_up", name in answers)
+        self._latest = (self._now(), "".join([*parts, about.text()]))
+        if "nodes" in answers:
+            self.elastic = [node.name for node in answers["nodes"] if node.is_elastic_and_up]
+
+    def _questions(self) -> dict[str, Callable[[], Any]]:
+        """By the name of the source, in their order."""
+        sources = self._sources
+        found: dict[str, Callable[[], Any]] = {
+            "munge": sources.munge, "scheduler": sources.scheduler, "jobs": sources.jobs, "nodes": sources.nodes,
+            "partitions": sources.partitions, "configuration": sources.configuration,
+        }  # fmt: skip
+        if self._accounting:
+            found["slurmdbd"] = sources.slurmdbd
+        if self._certificates:
+            found["certificates"] = lambda: sources.certificates(self._certificates)
+        return found
+
+    def _figures(self, name: str, answers: Mapping[str, Any]) -> Figures:
+        """Those of one source; of partitions only with jobs and nodes."""
+        figures, answer, now, by_person = Figures(), answers[name], self._now(), self._by_person
+        if name == "jobs":
+            put_waits(figures, answer, now, by_person=by_person)
+            put_requeues(figures, answer)
+            if by_person:
+                put_accounts(figures, answer)
+        elif name == "nodes":
+            put_drained(figures, answer, by_person=by_person)
+            put_down(figures, answer)
+            put_paused(figures, answer)
+        elif name == "partitions" and {"jobs", "nodes"} <= answers.keys():
+            put_stuck(figures, answer, answers["jobs"], answers["nodes"], now)
+        elif name == "certificates":
+            for certificate, end in answer.items():
+                figures.put("slurmstack_certificate_not_after_timestamp_seconds", end, name=certificate)
+        for key, (figure, labels) in (_OF_AGENT if name == "configuration" else {}).items():
+            if answer.get(key) is not None:
+                figures.put(figure, answer[key], **labels)
+        if self._slurms_own:
+            _put_slurms(figures, name, answers)
+        return figures
+
+
+def _put_slurms(figures: Figures, name: str, answers: Mapping[str, Any]) -> None:
+    """Those of one source under Slurm's names."""
+    if name == "scheduler":
+        put_scheduler(figures, answers[name])
+    elif name == "jobs":
+        put_jobs(figures, answers[name])
+    elif name == "nodes":
+        put_nodes(figures, answers[name])
+    elif name == "partitions" and "jobs" in answers:
+        put_partitions(figures, answers[name], answers["jobs"])
 
 
 def _answer(rounds: Rounds, path: str) -> Answer:
@@ -47,8 +175,16 @@ def _answer(rounds: Rounds, path: str) -> Answer:
 
 
 def _serve(log: Log) -> NoReturn:
+    """As components/exporter.py asks for it. `CERTIFICATES`: `rest=/secrets/rest/tls.crt`, divided by blanks."""
     sources = Sources(agent_url=os.environ.get("AGENT_URL", Sources.agent_url))
-    rounds = Rounds(_wanted(os.environ), sources, log)
+    certificates = (entry.partition("=") for entry in os.environ.get("CERTIFICATES", "").split())
+    rounds = Rounds(
+        sources, log,
+        slurms_own=os.environ.get("SLURMS_OWN") == "yes",
+        by_person=os.environ.get("BY_PERSON") == "yes",
+        accounting=os.environ.get("ACCOUNTING") == "yes",
+        certificates={name: path for name, _, path in certificates},
+    )  # fmt: skip
     start_server(lambda path: _answer(rounds, path), PORT)
     interval = float(os.environ.get("INTERVAL_SECONDS", INTERVAL_SECONDS))
     while True:

@@ -25,7 +25,7 @@ RUN: Final = Path("/run/nginx")
 """In memory: the private key is copied here."""
 
 DASHBOARD: Final = SOCKET.with_name("dashboard.sock")
-"""The page's socket (images/dashboard/server.py); it is led to where the environment has DASHBOARD."""
+"""The page's socket (images/dashboard/app.py); it is led to where the environment has DASHBOARD."""
 
 POLL_SECONDS: Final = 1.0
 DRAIN_SECONDS: Final = 15.0

@@ -19,8 +19,8 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from cli.access.addresses import host_public_key, login_address
 from cli.access.login import ssh_arguments, ssh_program
+from cli.access.reach import host_public_key, login_address
 from cli.change.diff import KINDS
 from cli.change.owner import KEPT
 from cli.change.rollout import await_workers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.access.addresses import host_public_key
+from cli.access.reach import host_public_key
 from tests.e2e.harness import SlurmOnKubernetes, only_data_is_left, slurmstack, wait_until
 
 

@@ -62,7 +62,7 @@ SHOWN = {
     "idle_timeout": "tests/e2e/test_elastic.py",
     "resume_timeout": "tests/e2e/test_elastic.py",
     "windows": "tests/e2e/test_elastic.py, tests/slurm/test_elastic.py",
-    "timezone": "tests/slurm/test_elastic.py, tests/unit/images/elastic/test_windows.py",
+    "timezone": "tests/slurm/test_elastic.py, tests/unit/images/elastic/test_view.py",
 }
 """Option of a pool -> the test that shows it; those of elastic pools are not in this file."""
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import pytest
 
-from cli.access.addresses import host_public_key
+from cli.access.reach import host_public_key
 from cli.change.owner import ROTATING
 from slurm.names import GENERATED
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until

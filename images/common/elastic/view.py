@@ -1,16 +1,22 @@
-"""What is seen of elastic pools: their templates and pods in Kubernetes, their nodes in Slurm."""
+"""What is seen of elastic pools: templates and pods in Kubernetes, nodes in Slurm, windows; which nodes a pool has.
+
+Windows are hours of the week in which a pool has other bounds. Which one it is in follows from the time alone, so a
+restart, a clock that jumps, and the days on which clocks are changed need no care: a window is on whenever the clock on
+the wall says so. In the hour that a clock repeats it is on twice; hours that a clock leaves out it lacks.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from images.common.elastic.windows import Window, windows_in
 from images.common.kubernetes import WORKER_PODS, Object
 from images.common.slurm_node import OURS, TOPOLOGY_REASON
 from images.common.slurm_records import MARK, mark_in
@@ -30,7 +36,7 @@ SLURM: Final = "slurm"
 FEATURES: Final = "Feature="
 """In what slurmctld is told of a node."""
 
-_OF_US: Final = re.compile(r"NodeName=(?P<name>[a-z0-9][a-z0-9-]*-\d+) ")
+_OF_US: Final = re.compile(r"^NodeName=(?P<name>[a-z0-9][a-z0-9-]*-\d+) ")
 _STATE: Final = re.compile(r" State=(?P<states>\S+) ")
 _BUSY: Final = re.compile(r" LastBusyTime=(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d) ")
 _REASON: Final = re.compile(r" Reason=(?P<reason>.*)")
@@ -40,6 +46,46 @@ _FREE_TEXT: Final = re.compile(r" (?:Comment|Extra)=")
 
 _SET_AT: Final = re.compile(r" \[(?P<by>[^\[\]@]*)@[^\[\]]*\]$")
 """Who has set a reason, and when: what scontrol adds to it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Some hours on some days."""
+
+    name: str
+    """As the stack file has it: `mon-fri 08:00-19:00`."""
+    days: frozenset[int]
+    """On which it begins; 0 is Monday."""
+    begin: int
+    end: int
+    """In minutes of the day, the second one not in it. Where it is not after the first one, of the next day."""
+    least: int
+    """Nodes that stay up without jobs meanwhile."""
+    most: int
+    """Nodes at most meanwhile."""
+
+    def is_on(self, at: datetime) -> bool:
+        """Whether a clock on the wall says that it is."""
+        day, minute = at.weekday(), at.hour * 60 + at.minute
+        if self.begin < self.end:
+            return day in self.days and self.begin <= minute < self.end
+        return (day in self.days and minute >= self.begin) or ((day - 1) % 7 in self.days and minute < self.end)
+
+
+def zone_of(name: str) -> tzinfo | None:
+    """The time zone; None where this image has none of that name."""
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def present(windows: Iterable[Window], zone: tzinfo, now: float) -> Window | None:
+    """The one that is on. `now`: seconds since 1970."""
+    at = datetime.fromtimestamp(now, zone)
+    return next((window for window in windows if window.is_on(at)), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +154,16 @@ class Pod:
     """It was evicted, or its machine was shut down: nothing of it runs, and nothing will."""
 
 
+class _Has:
+    """A property of a node: whether its record has any of these states."""
+
+    def __init__(self, *states: str) -> None:
+        self._states = frozenset(states)
+
+    def __get__(self, node: Node, _: type[Node]) -> bool:
+        return bool(node.states & self._states)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Node:
     """The record of a Slurm node."""
@@ -124,25 +180,28 @@ class Node:
     is_bare: bool = False
     """It has no features: no partition has it, as partitions find nodes by those."""
 
-    @property
-    def is_cloud(self) -> bool:
-        """Whether Slurm starts and ends it."""
-        return "CLOUD" in self.states
-
-    @property
-    def is_off(self) -> bool:
-        """Whether it is to have no pod."""
-        return bool(self.states & {"POWERED_DOWN", "POWERING_DOWN"})
-
-    @property
-    def is_powered_down(self) -> bool:
-        """Whether Slurm may start it."""
-        return "POWERED_DOWN" in self.states
-
-    @property
-    def is_coming(self) -> bool:
-        """Whether Slurm waits for it to register."""
-        return "POWERING_UP" in self.states
+    is_cloud = _Has("CLOUD")
+    """Whether Slurm starts and ends it."""
+    is_off = _Has("POWERED_DOWN", "POWERING_DOWN")
+    """Whether it is to have no pod."""
+    is_powered_down = _Has("POWERED_DOWN")
+    """Whether Slurm may start it."""
+    is_coming = _Has("POWERING_UP")
+    """Whether Slurm waits for it to register."""
+    is_down = _Has("DOWN")
+    """Whether Slurm has given it up."""
+    is_drained = _Has("DRAIN")
+    """Whether somebody keeps jobs from it."""
+    goes_down = _Has("POWER_DOWN", "POWERING_DOWN")
+    """Whether it is to be powered down when its jobs have ended."""
+    is_to_be_off = _Has("POWER_DOWN")
+    """Whether slurmctld has not yet begun to power it down."""
+    is_planned = _Has("PLANNED")
+    """Whether the scheduler keeps it for a job that waits for others, too."""
+    is_reserved = _Has("RESERVED")
+    """Whether a reservation has it now: Slurm would not delete its record."""
+    is_silent = _Has("NOT_RESPONDING")
+    """Whether slurmctld thinks that it does not answer."""
 
     @property
     def is_awaited(self) -> bool:
@@ -150,44 +209,14 @@ class Node:
         return self.is_powered_down and bool(self.states & {"ALLOCATED", "MIXED"}) and not self.goes_down
 
     @property
-    def is_down(self) -> bool:
-        """Whether Slurm has given it up."""
-        return "DOWN" in self.states
-
-    @property
-    def is_drained(self) -> bool:
-        """Whether somebody keeps jobs from it."""
-        return "DRAIN" in self.states
-
-    @property
     def is_moving(self) -> bool:
         """Whether Slurm or the configuration agent is about to do something with it."""
         return self.is_coming or self.goes_down or (self.is_drained and self.reason == TOPOLOGY_REASON)
 
     @property
-    def goes_down(self) -> bool:
-        """Whether it is to be powered down when its jobs have ended."""
-        return bool(self.states & {"POWER_DOWN", "POWERING_DOWN"})
-
-    @property
-    def is_to_be_off(self) -> bool:
-        """Whether slurmctld has not yet begun to power it down."""
-        return "POWER_DOWN" in self.states
-
-    @property
     def is_idle(self) -> bool:
         """Whether no job is on it."""
         return "IDLE" in self.states and "COMPLETING" not in self.states
-
-    @property
-    def is_planned(self) -> bool:
-        """Whether the scheduler keeps it for a job that waits for others, too."""
-        return "PLANNED" in self.states
-
-    @property
-    def is_reserved(self) -> bool:
-        """Whether a reservation has it now: Slurm would not delete its record."""
-        return "RESERVED" in self.states
 
     @property
     def is_others(self) -> bool:
@@ -215,11 +244,6 @@ class Node:
         return self.is_powered_down and (self.is_idle or self.is_down)
 
     @property
-    def is_silent(self) -> bool:
-        """Whether slurmctld thinks that it does not answer."""
-        return "NOT_RESPONDING" in self.states
-
-    @property
     def is_up(self) -> bool:
         """Whether it has registered, and jobs can run on it."""
         return not (self.is_off or self.is_coming or self.is_down)
@@ -234,23 +258,18 @@ def nodes_in(lines: str) -> dict[str, Node]:
     found = {}
     for line in lines.splitlines():
         front = f"{_FREE_TEXT.split(line, maxsplit=1)[0]} "
-        named, state, told = _OF_US.match(front), _STATE.search(front), _REASON.search(front)
+        named, state, told, busy = (pattern.search(front) for pattern in (_OF_US, _STATE, _REASON, _BUSY))
         if named and state:
             said = told["reason"].strip() if told else ""
             set_by = _SET_AT.search(said)
-            reason, by = (said[: set_by.start()], set_by["by"]) if set_by else (said, "")
-            states = frozenset(word.strip("*~#!%$@^-") for word in state["states"].split("+"))
-            mark = mark_in(line.rpartition(" Extra=")[2])  # more may follow: ReservationName=...
-            name = named["name"]
-            busy = _BUSY.search(front)
-            busy_at = datetime.fromisoformat(busy["at"]).timestamp() if busy else 0.0  # on the clock of both programs
-            found[name] = Node(
-                name=name,
-                states=states,
-                reason=reason,
-                reason_by=by,
-                mark=mark,
-                busy_at=busy_at,
+            found[named["name"]] = Node(
+                name=named["name"],
+                states=frozenset(word.strip("*~#!%$@^-") for word in state["states"].split("+")),
+                reason=said[: set_by.start()] if set_by else said,
+                reason_by=set_by["by"] if set_by else "",
+                mark=mark_in(line.rpartition(" Extra=")[2]),  # more may follow: ReservationName=...
+                # On the clock of both programs.
+                busy_at=datetime.fromisoformat(busy["at"]).timestamp() if busy else 0.0,
                 is_bare=_BARE in front,
             )
     return found
@@ -294,10 +313,72 @@ def pool_of(item: Object) -> Pool | None:
         conf=str(said["conf"]),
         resume_timeout=float(said["resume_timeout"]),
         idle_timeout=float(said.get("idle_timeout", 600)),
-        windows=windows_in(said.get("windows", ())),
+        windows=tuple(
+            Window(
+                name=str(one["name"]),
+                days=frozenset(one["days"]),
+                begin=int(one["begin"]),
+                end=int(one["end"]),
+                least=int(one["min"]),
+                most=int(one["max"]),
+            )
+            for one in said.get("windows", ())  # as slurm/elastic.py writes them
+        ),
         timezone=str(said.get("timezone", "UTC")),
         max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
         template=template,
         uid=metadata.get("uid", ""),
         digest=hashlib.sha256(canonical.encode()).hexdigest()[:16],
     )
+
+
+BUSY, IDLE, BARRED, OFF, LEAVING = range(5)
+"""Who stays, in this order. One that is barred stays off, and its record is kept where others take its place, too."""
+
+
+def members(pool: Pool, nodes: Mapping[str, Node], ends: Mapping[str, float]) -> tuple[str, ...]:
+    """Names of `pool.most` nodes, by their numbers. `ends`: when the jobs of a node end at the latest, where known.
+
+    Who leaves already is the last to stay, so that each look chooses the same ones. A node beyond `most` that stayed
+    for its job gives its place back when it is off.
+    """
+    beyond = _beyond(pool, nodes)
+    if not beyond:
+        return pool.nodes()
+    usual = set(pool.nodes())
+
+    def rank(name: str) -> tuple[int, float, int]:
+        kind = _kind(nodes.get(name), is_usual=name in usual)
+        return kind, -ends.get(name, math.inf) if kind == BUSY else 0.0, _number(name)
+
+    return tuple(sorted(sorted([*usual, *beyond], key=rank)[: pool.most], key=_number))
+
+
+def are_too_many(pool: Pool, nodes: Mapping[str, Node]) -> bool:
+    """Whether some must leave that have jobs, so that it matters when those end."""
+    beyond = _beyond(pool, nodes)
+    kinds = [_kind(nodes.get(name), is_usual=True) for name in pool.nodes()]
+    kinds += [_kind(nodes.get(name), is_usual=False) for name in beyond]
+    return bool(beyond) and kinds.count(BUSY) > pool.most
+
+
+def _beyond(pool: Pool, nodes: Mapping[str, Node]) -> list[str]:
+    usual = set(pool.nodes())
+    of_pool = (node for node in nodes.values() if node.name.rpartition("-")[0] == pool.name)
+    return [node.name for node in of_pool if node.is_cloud and node.name not in usual]
+
+
+def _kind(node: Node | None, *, is_usual: bool) -> int:
+    if node is not None and node.is_awaited:
+        return BUSY
+    if node is not None and is_usual and (node.is_others or node.is_barred):
+        return BARRED if node.is_off else BUSY  # it would lose its drain
+    if node is None or node.is_off or (node.is_others and node.is_idle):
+        return OFF
+    if node.goes_down:
+        return LEAVING
+    return IDLE if node.is_cloud and (node.is_idle or node.is_down) and not node.is_coming else BUSY
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("-")[2])

@@ -16,7 +16,7 @@ ANSWER = 8 << 20
 SERVER = f"""
 import resource, sys
 from pathlib import Path
-from images.dashboard.server import serve
+from images.dashboard.app import serve
 
 def app(environ, start_response):
     start_response("200 OK", [("Content-Length", "{ANSWER}")])

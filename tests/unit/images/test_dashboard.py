@@ -16,7 +16,7 @@ from images.dashboard import views
 from images.dashboard.app import COOKIE, App
 from images.dashboard.plots import DAY, STEP, Prometheus, plot
 from images.dashboard.slurm import NODE_FIELDS
-from images.dashboard.text import duration, number
+from images.dashboard.views import duration
 from tests.unit.images.dashboard_page import NOW, Fixed, job, made_token, node, pending
 
 # ---------------------------------------------------------------- views
@@ -74,10 +74,6 @@ def test_times_have_two_units_at_most() -> None:
     assert [duration(value) for value in (-5, 59, 60, 3_700, 90_000, 864_000)] == [
         "0 s", "59 s", "1 min", "1 h 1 min", "1 d 1 h", "10 d",
     ]  # fmt: skip
-    assert [number(text) for text in ("12", "12+", "N/A", "", "²")] == [12, 12, 0, 0, 0]
-
-
-# ---------------------------------------------------------------- tokens
 
 
 # ---------------------------------------------------------------- the page

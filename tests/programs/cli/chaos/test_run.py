@@ -11,8 +11,7 @@ from typing import Any, cast
 import pytest
 
 from cli.chaos import run as chaos_run
-from cli.chaos.plan import Fault
-from cli.chaos.run import Chaos, Outcome, text
+from cli.chaos.run import Chaos, Fault, Outcome, text
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl
 from cli.stack import Stack

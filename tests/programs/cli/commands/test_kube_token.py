@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import nebius.api.nebius.iam.v1 as iam
+import pytest
 import yaml
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -129,29 +130,23 @@ def test_a_refused_account_says_so_and_prints_no_token(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_without_credentials_the_message_says_what_to_do(tmp_path: Path) -> None:
-    done = kube_token(tmp_path)
+@pytest.mark.parametrize(
+    ("settings", "arguments", "said"),
+    [
+        ({}, [], "set NEBIUS_IAM_TOKEN"),
+        ({}, ["--credentials", "broken.json"], "error: "),
+        ({}, ["--credentials", "absent.json"], "error: "),
+        ({"auth-type": "magic"}, [], "Unsupported auth-type magic"),
+        ({"auth-type": "federation"}, ["--profile", "other"], "Profile other not found"),
+    ],
+)
+def test_what_is_wrong_with_credentials_is_said_without_a_traceback(
+    tmp_path: Path, settings: dict[str, str], arguments: list[str], said: str
+) -> None:
+    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
+    if settings:
+        profile(tmp_path, **settings)
+    done = kube_token(tmp_path, *(str(tmp_path / word) if word.endswith(".json") else word for word in arguments))
     assert (done.returncode, done.stdout) == (1, "")
-    assert "there are no credentials" in done.stderr
-    assert "NEBIUS_IAM_TOKEN" in done.stderr
-
-
-def test_broken_credentials_are_named_without_a_traceback(tmp_path: Path) -> None:
-    file = tmp_path / "credentials.json"
-    file.write_text("{", encoding="utf-8")
-    for arguments in (["--credentials", str(file)], ["--credentials", str(tmp_path / "absent.json")]):
-        done = kube_token(tmp_path, *arguments)
-        assert (done.returncode, done.stdout) == (1, "")
-        assert "error: " in done.stderr
-        assert "Traceback" not in done.stderr
-    profile(tmp_path, **{"auth-type": "magic"})
-    done = kube_token(tmp_path)
-    assert done.returncode == 1
-    assert "Unsupported auth-type magic" in done.stderr
-
-
-def test_an_unknown_profile_is_named(tmp_path: Path) -> None:
-    profile(tmp_path, **{"auth-type": "federation"})
-    done = kube_token(tmp_path, "--profile", "other")
-    assert done.returncode == 1
-    assert "Profile other not found" in done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

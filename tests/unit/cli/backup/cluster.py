@@ -7,6 +7,8 @@ import json
 import subprocess
 from typing import Any, cast
 
+import pytest
+
 from cli.backup.restore import Restoring
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl
@@ -128,3 +130,12 @@ class Cluster:
 def restored(cluster: Cluster, *parts: str, copy: bool = True) -> list[str]:
     Restoring(cluster.kubectl, "slurm", parts, REPORT).run("20261126T020000Z", copy=copy)
     return cluster.said
+
+
+def failed(
+    cluster: Cluster, *parts: str, copy: bool = True, says: str = "the store is away", what: type[Failure] = Failure
+) -> Failure:
+    """What a restore has failed with."""
+    with pytest.raises(what, match=says) as caught:
+        restored(cluster, *parts, copy=copy)
+    return caught.value

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from cli.backup import jobs
 from cli.backup.jobs import run_job
 from cli.errors import Failure
-from tests.unit.cli.backup.cluster import REPORT, Cluster, restored
+from tests.unit.cli.backup.cluster import REPORT, Cluster, failed, restored
 
 
 def test_what_nobody_has_made_is_missed_before_a_pod_waits_for_it() -> None:
@@ -64,8 +65,7 @@ def test_a_pod_that_cannot_start_is_told_with_the_reason_and_all_runs_again(monk
     monkeypatch.setattr(jobs, "STUCK", -1)
     cluster = Cluster()
     cluster.kept = "FailedMount: no such volume"
-    with pytest.raises(Failure, match="did not start: FailedMount: no such volume"):
-        restored(cluster, "jail", copy=False)
+    failed(cluster, "jail", copy=False, says="did not start: FailedMount: no such volume")
     assert "delete job restore --ignore-not-found --cascade=foreground" in cluster.said
     assert "scale statefulset/login --replicas=2" in cluster.said
     assert cluster.said[-1] == "suspend backup False"
@@ -76,10 +76,7 @@ def test_whoever_interrupts_a_command_ends_what_it_has_asked(monkeypatch: pytest
     """Nobody hears the answer, and a restore would wait for its end."""
     cluster = Cluster()
 
-    def interrupted(*_: Any) -> str:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(jobs, "follow_job", interrupted)
+    monkeypatch.setattr(jobs, "follow_job", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run_job(cluster.kubectl, "slurm", template, REPORT)
     made = cluster.jobs[-1]["metadata"]["name"]
@@ -100,8 +97,7 @@ def test_the_job_of_somebody_else_is_not_taken_for_one_s_own() -> None:
             return super().items(kind, *arguments)
 
     cluster = Another()
-    with pytest.raises(Failure, match="somebody has deleted the job restore, and made another one"):
-        restored(cluster, "state", copy=False)
+    failed(cluster, "state", copy=False, says="somebody has deleted the job restore, and made another one")
     assert not [line for line in cluster.said if line.startswith("scale") and not line.endswith("=0")]
 
 
@@ -132,9 +128,8 @@ class Evicted(Cluster):
 def test_a_pod_that_has_begun_and_is_gone_has_not_done_nothing(monkeypatch: pytest.MonkeyPatch, *, seen: bool) -> None:
     monkeypatch.setattr(jobs, "STUCK", -1)
     cluster = Evicted(seen=seen)
-    with pytest.raises(Failure, match="the job restore failed") as failed:
-        restored(cluster, "state", "database", copy=False)
-    assert "what was stopped stays so" in failed.value.hint
+    caught = failed(cluster, "state", "database", copy=False, says="the job restore failed")
+    assert "what was stopped stays so" in caught.hint
     assert not [line for line in cluster.said if line.startswith("scale") and not line.endswith("=0")]
 
 

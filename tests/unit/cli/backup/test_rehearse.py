@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -22,6 +23,7 @@ from config import load_config
 from local.report import PlainReport
 from tests import stacks
 
+FULL = stacks.existing_full()
 TOLD = {
     "state": {"saved": 1000, "scripts": [3]},
     "database": {"records": 2, "open": [[3, 0, 10001, 900]], "newest": [2, 3]},
@@ -156,10 +158,7 @@ def test_what_is_not_as_it_was_is_kept_as_a_failure_and_does_not_count(cluster: 
 def test_one_that_fails_or_is_interrupted_leaves_nothing(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    def fails(*_: Any, **__: Any) -> str:
-        raise error
-
-    monkeypatch.setattr(rehearse, "run_job", fails)
+    monkeypatch.setattr(rehearse, "run_job", Mock(side_effect=error))
     with pytest.raises(type(error)):
         rehearsal(cluster).run()
     assert not cluster.namespaces
@@ -194,10 +193,7 @@ def test_one_that_did_not_come_to_its_end_takes_no_place_of_one_that_did(
 def test_a_namespace_that_stays_takes_nothing_from_a_good_backup(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stays(_: Rehearsal) -> None:
-        raise Failure("slurm-rehearsal is still there")
-
-    monkeypatch.setattr(Rehearsal, "_remove", stays)
+    monkeypatch.setattr(Rehearsal, "_remove", Mock(side_effect=Failure("slurm-rehearsal is still there")))
     with pytest.raises(Failure, match="still there"):
         rehearsal(cluster).run()
     assert outcomes(cluster.kubectl, "slurm")["20261126T020000Z"]["ok"]
@@ -231,9 +227,7 @@ def test_a_namespace_that_somebody_else_makes_meanwhile_is_left_alone(
     assert cluster.namespaces
 
 
-def test_without_the_jail_it_is_neither_put_back_nor_compared(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_jail_it_is_neither_put_back_nor_compared(cluster: Cluster) -> None:
     rehearsal(cluster).run(jail=False)
     assert "restore in slurm-rehearsal: restore-choose restore-database restore-look restore-state" in cluster.said
     assert not [item for item in cluster.sent if item["metadata"]["name"] == "jail"]
@@ -252,7 +246,7 @@ def test_a_backup_for_which_the_local_disk_has_no_room_is_refused_before_anythin
     monkeypatch.setattr(rehearse, "local_directory", lambda: tmp_path)
     monkeypatch.setattr(rehearse, "chosen", lambda *_: {"id": "i", "parts": {part: {"bytes": 2**60} for part in TOLD}})
     with pytest.raises(Failure, match="of room"):
-        rehearsal(cluster, {**stacks.dev(), "backup": stacks.existing_full()["backup"]}).run()
+        rehearsal(cluster, {**stacks.dev(), "backup": FULL["backup"]}).run()
     assert not cluster.sent
 
 
@@ -260,10 +254,7 @@ def test_on_the_local_cluster_its_directories_go_and_those_of_others_never(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(rehearse, "local_directory", lambda: tmp_path)
-    place, sections = (
-        tmp_path / "volumes" / "slurm-rehearsal",
-        {**stacks.dev(), "backup": stacks.existing_full()["backup"]},
-    )
+    place, sections = tmp_path / "volumes/slurm-rehearsal", {**stacks.dev(), "backup": FULL["backup"]}
     (place / "jail").mkdir(parents=True)
 
     def rm(command: list[str], **_: bool) -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,7 +14,7 @@ from cli.backup.workloads import Workloads
 from cli.change.in_place import is_put_back
 from cli.change.owner import REPLICAS_BEFORE, is_stopped, refuse_half_restored
 from cli.errors import INTERRUPTED, Failure, Refused
-from tests.unit.cli.backup.cluster import REPORT, Cluster, restored
+from tests.unit.cli.backup.cluster import REPORT, Cluster, failed, restored
 
 
 def test_who_writes_is_stopped_first_then_all_is_saved_and_put_back_and_started() -> None:
@@ -57,14 +58,9 @@ def test_what_is_replaced_is_saved_as_such_and_no_part_more() -> None:
 def test_where_the_copy_fails_nothing_was_touched_and_all_runs_again_and_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def waits(*_: Any) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(Workloads, "wait_ready", waits)
+    monkeypatch.setattr(Workloads, "wait_ready", Mock(side_effect=AssertionError))
     cluster = Cluster(backup_state=1)
-    with pytest.raises(Failure, match="the store is away") as caught:
-        restored(cluster, "state")
-    assert "nothing was touched" in caught.value.hint
+    assert "nothing was touched" in failed(cluster, "state").hint
     assert "run restore" not in cluster.said
     assert "scale statefulset/controller --replicas=1" in cluster.said
     assert not [item for item in cluster.objects if is_stopped(item)]
@@ -72,18 +68,15 @@ def test_where_the_copy_fails_nothing_was_touched_and_all_runs_again_and_is_not_
 
 def test_where_the_restore_fails_nothing_is_started_and_the_same_again_knows_how_many_there_were() -> None:
     cluster = Cluster(restore_state=1)
-    with pytest.raises(Failure, match="the store is away") as caught:
-        restored(cluster, "state")
-    assert "`slurmstack restore --what state --at 20261126T020000Z` goes on" in caught.value.hint
+    assert "`slurmstack restore --what state --at 20261126T020000Z` goes on" in failed(cluster, "state").hint
     assert "scale statefulset/cpu --replicas=4" not in cluster.said
     assert "suspend backup False" not in cluster.said
     with pytest.raises(Failure, match="was not finished") as told:
         refuse_half_restored(cluster.objects)
     assert "`slurmstack restore --what state --at 20261126T020000Z` goes on" in told.value.hint
-    with pytest.raises(Failure, match="the store is away") as caught:
-        restored(cluster, "state")
-    assert "goes on" in caught.value.hint
-    assert "nothing was touched" not in caught.value.hint
+    caught = failed(cluster, "state")
+    assert "goes on" in caught.hint
+    assert "nothing was touched" not in caught.hint
     assert "scale statefulset/cpu --replicas=4" not in cluster.said, "what is half restored does not start"
     cluster.ends, cluster.said = {}, []
     assert "scale statefulset/cpu --replicas=4" in restored(cluster, "state")
@@ -104,8 +97,7 @@ def test_what_is_left_stopped_is_no_half_restore_and_notes_the_backup_at_slurmct
     }
     assert is_put_back(sets["controller"])
     cluster.ends = {"restore_state": 1}
-    with pytest.raises(Failure, match="the store is away"):
-        restored(cluster, "state", "database", copy=False)
+    failed(cluster, "state", "database", copy=False)
     with pytest.raises(Failure, match="was not finished"):  # the next one is another one
         refuse_half_restored(cluster.objects)
     cluster.ends = {}
@@ -149,8 +141,7 @@ def test_a_note_of_an_earlier_restore_counts_for_what_is_stopped_alone() -> None
 def test_a_backup_or_another_restore_that_runs_is_not_interfered_with(name: str, said: list[str]) -> None:
     cluster = Cluster()
     cluster.running = [name]
-    with pytest.raises(Failure, match=f"job {name}"):
-        restored(cluster, "state")
+    failed(cluster, "state", says=f"job {name}")
     assert cluster.said == said
 
 
@@ -174,20 +165,14 @@ def test_where_the_schedule_cannot_be_put_on_again_that_is_said(monkeypatch: pyt
         patch(kind, name, change)
 
     monkeypatch.setattr(cluster, "_patch", away)
-    with pytest.raises(Failure, match="the API server is away") as caught:
-        restored(cluster, "state")
-    assert "backups are suspended" in caught.value.hint
+    assert "backups are suspended" in failed(cluster, "state", says="the API server is away").hint
 
 
 def test_an_interruption_leaves_the_job_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
 
-    def interrupted(*_: Any, **__: Any) -> str:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("cli.backup.restore.follow_job", interrupted)
-    with pytest.raises(Failure, match="the job restore goes on in the cluster"):
-        restored(cluster, "state", copy=False)
+    monkeypatch.setattr("cli.backup.restore.follow_job", Mock(side_effect=KeyboardInterrupt))
+    failed(cluster, "state", copy=False, says="the job restore goes on in the cluster")
     assert "scale statefulset/cpu --replicas=4" not in cluster.said
 
 
@@ -212,8 +197,7 @@ def test_what_somebody_else_has_left_half_done_is_gone_on_with_and_an_earlier_on
     cluster = Cluster(restore_state=1)
     mine = Restoring(cluster.kubectl, "slurm", ["state"], REPORT)
     mine.look_around()
-    with pytest.raises(Failure, match="the store is away"):
-        restored(cluster, "state", copy=False)
+    failed(cluster, "state", copy=False)
     cluster.ends, cluster.jobs, cluster.earlier = {}, [], "1"
     mine.run("20261126T020000Z", copy=False)
     again = Restoring(cluster.kubectl, "slurm", ["state"], REPORT)
@@ -256,12 +240,10 @@ def test_who_has_waited_while_another_one_left_it_stopped_starts_nothing() -> No
 
 def test_what_another_restore_has_put_back_by_half_is_put_back_as_well() -> None:
     cluster = Cluster(restore_jail=1)
-    with pytest.raises(Failure, match="the store is away"):
-        restored(cluster, "jail", copy=False)
+    failed(cluster, "jail", copy=False)
     said = list(cluster.said)
-    with pytest.raises(Refused, match="what lives from jail") as caught:
-        restored(cluster, "state", "database", copy=False)
-    assert "--what state,database,jail" in caught.value.hint
+    caught = failed(cluster, "state", "database", copy=False, says="what lives from jail", what=Refused)
+    assert "--what state,database,jail" in caught.hint
     assert cluster.said == said, "nothing was started"
     cluster.ends = {}
     assert "scale statefulset/login --replicas=2" in restored(cluster, "state", "database", "jail", copy=False)
@@ -294,9 +276,8 @@ def test_what_somebody_has_started_meanwhile_is_no_success(monkeypatch: pytest.M
         return follow(*arguments)
 
     monkeypatch.setattr(restore_module, "follow_job", followed)
-    with pytest.raises(Failure, match="controller started in the midst of this restore") as caught:
-        restored(cluster, "state", copy=False)
-    assert "`slurmstack restore --what state --at 20261126T020000Z` puts it back anew" in caught.value.hint
+    caught = failed(cluster, "state", copy=False, says="controller started in the midst of this restore")
+    assert "`slurmstack restore --what state --at 20261126T020000Z` puts it back anew" in caught.hint
     monkeypatch.undo()
     assert restored(cluster, "state")[-1] == "suspend backup False"
     refuse_half_restored(cluster.objects)
@@ -318,18 +299,13 @@ def test_a_slurmctld_that_ends_again_and_again_is_not_waited_for_for_hours() -> 
             return [{**item, "status": {}} for item in found] if arguments[0] == "controller" else found
 
     cluster = Ending()
-    with pytest.raises(Failure, match="slurmctld of controller ends again and again"):
-        restored(cluster, "state", copy=False)
+    failed(cluster, "state", copy=False, says="slurmctld of controller ends again and again")
     refuse_half_restored(cluster.objects)
 
 
 def test_who_is_interrupted_at_the_end_is_told_that_there_is_nothing_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    def waits(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Workloads, "wait_ready", waits)
+    monkeypatch.setattr(Workloads, "wait_ready", Mock(side_effect=KeyboardInterrupt))
     cluster = Cluster()
-    with pytest.raises(Failure, match="what was stopped starts by itself") as caught:
-        restored(cluster, "state", copy=False)
-    assert (caught.value.code, "suspend backup False" in cluster.said) == (INTERRUPTED, True)
+    caught = failed(cluster, "state", copy=False, says="what was stopped starts by itself")
+    assert (caught.code, "suspend backup False" in cluster.said) == (INTERRUPTED, True)
     refuse_half_restored(cluster.objects)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,7 +16,7 @@ from cli.change.in_place import is_put_back
 from cli.change.owner import is_stopped, refuse_half_restored
 from cli.change.restoring import RESTORING, note_of
 from cli.errors import INTERRUPTED, Failure, Refused
-from tests.unit.cli.backup.cluster import REPORT, Cluster, restored
+from tests.unit.cli.backup.cluster import REPORT, Cluster, failed, restored
 
 BACKUP = "20261126T020000Z"
 AWAY = Failure("the API server is away")
@@ -54,17 +55,15 @@ def cut_short(error: BaseException, when: Callable[[str, dict[str, Any]], object
 def test_what_was_left_stopped_is_not_started_without_what_it_needs() -> None:
     cluster = left_stopped()
     said = list(cluster.said)
-    with pytest.raises(Refused, match="what lives from database") as caught:
-        restored(cluster, "state", copy=False)
-    assert "--what state,database" in caught.value.hint
+    caught = failed(cluster, "state", copy=False, says="what lives from database", what=Refused)
+    assert "--what state,database" in caught.hint
     assert cluster.said == said
 
 
 def test_the_jail_of_what_was_left_stopped_may_be_cut_short_and_the_rest_stays_left() -> None:
     cluster = left_stopped()
     cluster.ends = {"restore_jail": 1}
-    with pytest.raises(Failure, match="the store is away"):
-        restored(cluster, "jail", copy=False)
+    failed(cluster, "jail", copy=False)
     with pytest.raises(Failure, match="was not finished"):
         refuse_half_restored(cluster.objects)
     cluster.ends = {}
@@ -101,14 +100,10 @@ def test_where_no_job_was_made_all_runs_again(monkeypatch: pytest.MonkeyPatch, e
     cluster = Cluster()
     cluster.earlier = "months ago"
 
-    def refused(*_: Any, **__: Any) -> str:
-        raise error
-
-    monkeypatch.setattr(restore_module, "make_job", refused)
-    with pytest.raises(Failure, match=r"nothing was put back|exceeded quota") as caught:
-        restored(cluster, "state", copy=False)
-    assert "goes on in the cluster" not in caught.value.message
-    assert caught.value.hint == "nothing was touched"
+    monkeypatch.setattr(restore_module, "make_job", Mock(side_effect=error))
+    caught = failed(cluster, "state", copy=False, says=r"nothing was put back|exceeded quota")
+    assert "goes on in the cluster" not in caught.message
+    assert caught.hint == "nothing was touched"
     assert not stopped(cluster)
     assert cluster.said[-1] == "suspend backup False"
 
@@ -121,8 +116,7 @@ def test_a_job_that_somebody_deletes_may_have_put_something_back(monkeypatch: py
         raise Failure("somebody has deleted the job restore")
 
     monkeypatch.setattr(restore_module, "follow_job", deleted)
-    with pytest.raises(Failure, match="somebody has deleted"):
-        restored(cluster, "state", copy=False)
+    failed(cluster, "state", copy=False, says="somebody has deleted")
     assert "controller" in stopped(cluster)
 
 
@@ -135,8 +129,7 @@ def test_a_backup_that_begins_meanwhile_is_seen(monkeypatch: pytest.MonkeyPatch,
         cluster.running = ["backup-29"]
 
     monkeypatch.setattr(of, step, slow)
-    with pytest.raises(Failure, match="the job backup-29 runs"):
-        restored(cluster, "state")
+    failed(cluster, "state", says="the job backup-29 runs")
     assert "run restore" not in cluster.said
     assert not stopped(cluster)
 
@@ -178,16 +171,14 @@ def test_where_all_was_started_the_same_again_says_so_and_does_nothing(last: str
         restored(cluster, "state", copy=False)
     assert not stopped(cluster)
     cluster.said = []
-    with pytest.raises(Refused, match="was put back before, and all was started"):
-        restored(cluster, "state", copy=False)
+    failed(cluster, "state", copy=False, says="was put back before, and all was started", what=Refused)
     assert cluster.said == ["suspend backup False"]
     assert "run restore" in restored(cluster, "state", copy=False)
 
 
 def test_what_somebody_has_started_by_hand_is_saved_again() -> None:
     cluster = Cluster(restore_state=1)
-    with pytest.raises(Failure, match="the store is away"):
-        restored(cluster, "state")
+    failed(cluster, "state")
     (controller,) = cluster.items("statefulset", "controller")
     controller["spec"]["replicas"] = 1
     cluster.ends, cluster.said = {}, []
@@ -224,24 +215,19 @@ def test_a_look_that_refuses_ends_the_job_before_all_runs_again(monkeypatch: pyt
         return run(self, *arguments, **more)
 
     monkeypatch.setattr(Cluster, "run", ends)
-    with pytest.raises(Failure, match="the store is away") as caught:
-        restored(cluster, "state", copy=False)
-    assert caught.value.hint == "nothing was touched"
+    assert failed(cluster, "state", copy=False).hint == "nothing was touched"
     assert not stopped(cluster)
 
 
 def test_what_goes_on_with_more_parts_says_so_at_once() -> None:
     cluster = Cluster(restore_state=1)
-    with pytest.raises(Failure, match="the store is away"):
-        restored(cluster, "state", copy=False)
+    failed(cluster, "state", copy=False)
     cluster.ends = {"backup_state": 1}
-    with pytest.raises(Failure, match="the store is away") as caught:
-        restored(cluster, "state", "database", "jail")
+    caught = failed(cluster, "state", "database", "jail")
     command = f"slurmstack restore --what state --what database --what jail --at {BACKUP}"
-    assert f"`{command}` goes on" in caught.value.hint
+    assert f"`{command}` goes on" in caught.hint
     note = note_of(cluster.objects)
     assert note is not None
     assert (note.command, note.half) == (command, ("state",))
-    with pytest.raises(Refused, match="what lives from database, jail, too") as refused:
-        restored(cluster, "state", copy=False)
-    assert refused.value.hint == f"`{command}` goes on with it"
+    refused = failed(cluster, "state", copy=False, says="what lives from database, jail, too", what=Refused)
+    assert refused.hint == f"`{command}` goes on with it"

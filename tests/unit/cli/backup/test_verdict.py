@@ -1,12 +1,21 @@
-"""What a rehearsal makes of what it sees."""
+"""What a rehearsal makes of what it sees, and the cluster that it has: above all what that has not."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
+from cli.backup import throwaway
 from cli.backup.verdict import Outcome, Shown, brief, judge, text
+from cli.errors import Failure
+from cli.program.manifests import Manifest
+from cli.stack import Stack
+from config import load_config
+from config.sections.services import ImageRole
+from tests import stacks
+from tests.stacks import with_change
 
 TOLD: dict[str, dict[str, Any]] = {
     "state": {"saved": 1000, "scripts": [3, 4, 5]},
@@ -98,3 +107,130 @@ def test_without_accounting_what_was_not_compared_is_said() -> None:
     judge(outcome, {"state": TOLD["state"]}, Shown(jobs=SHOWN.jobs, partitions=SHOWN.partitions, answered=None))
     assert outcome.ok
     assert "not compared" in outcome.notes[0]
+
+
+def stack(sections: dict[str, Any]) -> Stack:
+    return Stack(name="prod", file=Path("Pulumi.prod.yaml"), sections=sections, config=load_config(sections))
+
+
+def made(sections: dict[str, Any], *, jail: bool = True) -> list[Manifest]:
+    found = throwaway.sections_for(stack(sections))
+    return throwaway.objects_for(found, of="slurm", stack="prod", jail=jail)
+
+
+def one(objects: list[Manifest], kind: str, name: str) -> dict[str, Any]:
+    (found,) = [item.document for item in objects if (item.kind, item.name) == (kind, name)]
+    return found
+
+
+FULL = {
+    **stacks.existing_full(),
+    "monitoring": {"install": True, "nodes": True, "storage": "1Gi"},
+    "network_policies": {"enabled": True},
+}
+ELASTIC = with_change(stacks.existing_full(), "worker_nodes.cpu.size", {"min": 0, "max": 4})
+
+
+@pytest.mark.parametrize("sections", [FULL, ELASTIC], ids=["full", "elastic"])
+def test_nothing_in_it_costs_machines_runs_jobs_saves_or_is_seen_from_outside(sections: dict[str, Any]) -> None:
+    objects = made(sections)
+    pods = [
+        item.name for item in objects if item.kind in {"StatefulSet", "Deployment", "DaemonSet", "Job", "PodTemplate"}
+    ]
+    assert sorted(pods) == ["controller", "database", "slurmdbd"]
+    assert sorted(item.name for item in objects if item.kind == "CronJob") == ["backups", "restore"]
+    assert all(one(objects, "CronJob", name)["spec"]["suspend"] for name in ("backups", "restore"))
+    services = {item.name: item.document["spec"].get("type", "ClusterIP") for item in objects if item.kind == "Service"}
+    assert services == dict.fromkeys(["nodes", "controller-0", "slurmdbd-0", "database"], "ClusterIP")
+    assert {item.document["metadata"]["namespace"] for item in objects[1:]} == {"slurm-rehearsal"}
+    assert not [item for item in objects[1:] if item.cluster_scoped]
+
+
+def test_no_pod_names_a_priority_class_that_is_not_sent_and_one_of_people_stays() -> None:
+    def classes(objects: list[Manifest]) -> set[str | None]:
+        sets = [item.document for item in objects if item.kind == "StatefulSet"]
+        return {item["spec"]["template"]["spec"].get("priorityClassName") for item in sets}
+
+    assert classes(made(FULL)) == {None}
+    assert classes(made(with_change(FULL, "cluster.priority_class", "theirs"))) == {"theirs"}
+
+
+def test_the_namespace_comes_first_and_says_whose_rehearsal_it_is() -> None:
+    first = made(FULL)[0].document
+    assert (first["kind"], first["metadata"]["name"]) == ("Namespace", "slurm-rehearsal")
+    assert first["metadata"]["labels"]["slurmstack/rehearsal-of"] == "slurm"
+
+
+def test_all_partitions_are_down_and_nobody_outside_is_told() -> None:
+    outside = ("epilogslurmctld", "AccountingStorageExternalHost", "ResvEpilog", "BurstBufferType")
+    theirs = {"MailProg": "/usr/bin/mail", "KillWait": 5, **dict.fromkeys(outside, "x")}
+    sections = with_change(FULL, "slurm.settings", theirs)
+    sections = with_change(sections, "partitions.gpu.settings", {"state": "UP", "PriorityTier": 10})
+    lines = one(made(sections), "ConfigMap", "slurm-config")["data"]["slurm.conf"].splitlines()
+    partitions = [line for line in lines if line.startswith("PartitionName=")]
+    assert len(partitions) == 2
+    assert all("State=DOWN" in line and line.lower().count("state=") == 1 for line in partitions)
+    assert {"MailProg=/bin/true", "SlurmdTimeout=0", "KillWait=5", "ClusterName=slurm"} <= set(lines)
+    assert not [line for line in lines for key in outside if line.lower().startswith(key.lower())]
+
+
+def test_the_one_partition_of_a_stack_that_names_none_is_down() -> None:
+    sections = {name: value for name, value in FULL.items() if name != "partitions"}
+    conf = one(made(sections), "ConfigMap", "slurm-config")["data"]["slurm.conf"]
+    assert "PartitionName=main Nodes=cpu,gpu,plain MaxTime=UNLIMITED State=DOWN Default=YES" in conf
+
+
+def test_its_repository_is_the_cluster_s_and_its_database_is_its_own() -> None:
+    external = {"host": "db.example.com", "password": {"name": "db", "key": "password"}}
+    objects = made(with_change(FULL, "accounting.database", {"external": external}))
+    pod = one(objects, "CronJob", "restore")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (choose,) = [item for item in pod["initContainers"] if item["name"] == "restore-choose"]
+    assert {"name": "REPOSITORY", "value": "https://storage.example.com/site-backups/slurm"} in choose["env"]
+    assert "db.example.com" not in str([item.document for item in objects])
+    assert one(objects, "StatefulSet", "database")["spec"]["replicas"] == 1
+
+
+def test_slurm_waits_for_the_backup_and_ends_at_once_and_its_keys_are_new() -> None:
+    objects, again = made(FULL), made(FULL)
+    for name in ("controller", "slurmdbd"):
+        spec = one(objects, "StatefulSet", name)["spec"]
+        assert spec["replicas"] == 0
+        assert spec["template"]["spec"]["terminationGracePeriodSeconds"] == 5
+        assert not [item for item in spec["template"]["spec"]["containers"] if "lifecycle" in item]
+    assert one(objects, "Secret", "munge-key") != one(again, "Secret", "munge-key")
+
+
+def test_what_people_have_made_is_copied_and_what_the_stack_makes_is_not() -> None:
+    assert throwaway.borrowed(made(FULL)) == ["backup", "registry"]
+
+
+def test_without_the_jail_there_is_no_volume_of_that_size() -> None:
+    claims = [item.name for item in made(FULL, jail=False) if item.kind == "PersistentVolumeClaim"]
+    assert sorted(claims) == ["controller-state", "database-data"]
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        (stacks.existing(), "has no backups"),
+        (with_change(FULL, "cluster", {"namespace": "n" * 60}), "leaves no room"),
+        ({**stacks.nebius(), "backup": FULL["backup"]}, "file systems that Nebius makes"),
+    ],
+)
+def test_where_there_can_be_none_one_message_says_why(sections: dict[str, Any], said: str) -> None:
+    with pytest.raises(Failure, match=said):
+        throwaway.sections_for(stack(sections))
+
+
+def test_another_release_has_its_own_images_and_slurm_conf() -> None:
+    digests = dict.fromkeys(get_args(ImageRole), f"sha256:{'0' * 64}")
+    pinned = with_change(FULL, "images", {**FULL["images"], "tag": "old", "digests": digests})
+    for tag, shown in (("", ":26.05-"), ("new", ":new")):
+        found = throwaway.sections_for(stack(pinned), version="26.05", tag=tag)
+        objects = throwaway.objects_for(found, of="slurm", stack="prod", jail=False)
+        (slurmctld, *_) = one(objects, "StatefulSet", "controller")["spec"]["template"]["spec"]["containers"]
+        assert shown in slurmctld["image"]
+        assert "for Slurm 26.05" in one(objects, "ConfigMap", "slurm-config")["data"]["slurm.conf"]
+    assert "@sha256:000" in str([item.document for item in made(pinned)]), (
+        "the release that runs has those of the stack"
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -86,10 +87,7 @@ def test_what_would_start_slurm_in_the_midst_of_a_restore_is_to_be_suspended(
     monkeypatch.setattr(backup, "reach", lambda _: Applied(manager, operation))
     monkeypatch.setattr(backup, "require_own", lambda *_: None)
 
-    def looks_around(_: Any) -> None:
-        raise NotImplementedError("it goes on")
-
-    monkeypatch.setattr(Restoring, "look_around", looks_around)
+    monkeypatch.setattr(Restoring, "look_around", Mock(side_effect=NotImplementedError("it goes on")))
     file = stack_file(tmp_path, stacks.existing_full())
     if starts_it:
         with pytest.raises(Refused, match=f"is applied by {manager}") as caught:
@@ -108,28 +106,23 @@ def test_to_leave_it_stopped_wants_a_backup_named(monkeypatch: pytest.MonkeyPatc
         )
 
 
-def test_who_interrupts_a_backup_is_told_that_it_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def interrupted(*_: Any) -> str:
-        raise KeyboardInterrupt
-
-    for name in ("reach", "_refuse_restore"):
-        monkeypatch.setattr(backup, name, lambda *_: None)
-    monkeypatch.setattr(backup, "make_job", lambda *_, **__: "backup-7")
-    monkeypatch.setattr(backup, "follow_job", interrupted)
-    with pytest.raises(Failure, match="the job backup-7 goes on") as caught:
-        backup.now(stack_file(tmp_path, stacks.existing_full()))
-    assert caught.value.code == INTERRUPTED
-
-
-def test_a_backup_is_told_by_its_id(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_a_backup_is_told_by_its_id_and_goes_on_where_somebody_interrupts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, interrupted: bool
 ) -> None:
-    for name in ("reach", "_refuse_restore"):
-        monkeypatch.setattr(backup, name, lambda *_: None)
-    monkeypatch.setattr(backup, "make_job", lambda *_, **__: "backup-7")
-    written = (
-        "backup-state: backup 20261126T020003Z: keys, state\nbackup-state: state is saved in backup 20261126T020003Z\n"
-    )
-    monkeypatch.setattr(backup, "follow_job", lambda *_: written)
-    backup.now(stack_file(tmp_path, stacks.existing_full()))
-    assert capsys.readouterr().out.startswith("the backup 20261126T020003Z is made;")
+    def follow(*_: Any) -> str:
+        if interrupted:
+            raise KeyboardInterrupt
+        return "backup-state: backup 20261126T020003Z: keys, state\nbackup-state: state is saved in backup 2026\n"
+
+    for name, played in (("reach", None), ("_refuse_restore", None), ("make_job", "backup-7")):
+        monkeypatch.setattr(backup, name, lambda *_, played=played, **__: played)
+    monkeypatch.setattr(backup, "follow_job", follow)
+    file = stack_file(tmp_path, stacks.existing_full())
+    if interrupted:
+        with pytest.raises(Failure, match="the job backup-7 goes on") as caught:
+            backup.now(file)
+        assert caught.value.code == INTERRUPTED
+    else:
+        backup.now(file)
+        assert capsys.readouterr().out.startswith("the backup 20261126T020003Z is made;")

@@ -1,4 +1,4 @@
-"""`slurmstack up` by kubectl: what it goes by where another one works on the same cluster."""
+"""What `slurmstack up` goes by where another one works on the same cluster, and what a local cluster is given."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ from cli.change.diff import key
 from cli.change.jobs import JobsTouched
 from cli.change.owner import REPLICAS_BEFORE
 from cli.commands import cluster as cluster_commands
+from cli.commands import local
 from cli.errors import Failure, Refused
 from cli.jail import fit
 from cli.program.generated import KeptValues
 from cli.program.manifests import manifests
 from cli.stack import Stack, open_stack
+from config import load_config
+from local import archives, cluster
 from local.report import PlainReport
+from slurm.images import JailExtras
 from slurm.names import GENERATED
 from tests import stacks
 from tests.fakes.kubectl import FakeCluster, UpLock, thing
@@ -137,3 +141,36 @@ def test_nothing_is_sent_before_the_backup_of_an_upgrade_is_made(
     if backup:
         assert "nothing was touched: the store is away" in caught.value.message
     assert bool(kubectl.applied) == (not backup)
+
+
+def test_the_images_have_what_the_stack_wants_in_the_jail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[tuple[str, JailExtras]] = []
+    monkeypatch.setattr(local, "kubeconfig", lambda: tmp_path)
+    monkeypatch.setattr(local, "load_images", lambda _, version, extras: loaded.append((version, extras)))
+    config = load_config({**stacks.dev(), "images": {"jail": {"packages": ["vim", "bc"], "cuda": True}}})
+
+    local.ensure_local_images(PlainReport(), config)
+
+    assert loaded == [(config.slurm.version, JailExtras(packages=("bc", "vim"), cuda=True))]
+
+
+@pytest.mark.parametrize(
+    ("monitoring", "given"),
+    [
+        ({"install": True, "kube_state": True}, ["kube-state.tar"]),
+        ({"install": True, "kube_state": True, "kube_state_image": "example.com/kube-state:v1"}, []),
+        ({"install": True}, []),
+    ],
+)
+def test_kube_state_metrics_is_built_for_a_stack_that_wants_it_and_names_no_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, monitoring: dict[str, Any], given: list[str]
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(local, "kubeconfig", lambda: tmp_path)
+    monkeypatch.setattr(archives, "ensure_kube_state", lambda _: Path("kube-state.tar"))
+    monkeypatch.setattr(cluster, "load_archive", lambda archive: loaded.append(archive.name))
+    config = load_config({**stacks.dev(), "images": {"tag": "mine"}, "monitoring": monitoring})
+
+    local.ensure_local_images(PlainReport(), config)
+
+    assert loaded == given

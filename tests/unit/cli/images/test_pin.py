@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.errors import Failure
-from cli.images.names import ImageNames
-from cli.images.pin import pin, snippet
+from cli.images.names import ImageNames, pin, snippet
 from config.load import read_sections
 from slurm.images import ROLES
 

@@ -15,7 +15,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.app import app
+from cli.backup.jobs import answer_in
 from cli.commands import jail as commands
+from cli.commands import options
 from cli.errors import Failure, Refused
 from cli.jail import fit, roots
 from cli.kubectl.client import Kubectl
@@ -112,7 +114,7 @@ def test_the_job_that_looks_is_like_the_one_that_fills_but_is_taken_for_none() -
 
     written = roots.ask(kubectl, "slurm", roots.filling_job(kubectl, "slurm"), REPORT, "diff", ROOT="blue")
 
-    assert roots.found_in(written) == FOUND
+    assert answer_in(written) == FOUND
     (made,) = cluster.made
     like = roots.filling_job(kubectl, "slurm")["spec"]["template"]["spec"]
     (container,) = made["spec"]["template"]["spec"]["containers"]
@@ -126,7 +128,7 @@ def test_the_job_that_looks_is_like_the_one_that_fills_but_is_taken_for_none() -
 
 def test_a_log_that_is_lost_is_told() -> None:
     with pytest.raises(Failure, match="lost"):
-        roots.found_in("")
+        answer_in("")
 
 
 def test_a_root_that_anything_uses_is_not_removed() -> None:
@@ -305,7 +307,7 @@ def test_a_question_keeps_nobody_from_the_cluster(opened: Cluster, monkeypatch: 
         return True
 
     monkeypatch.setattr("typer.confirm", confirm)
-    monkeypatch.setattr(commands, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr(options, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
     result = call("remove", "half")
     assert order == ["question", "lock"]
     assert "in use: 1 worker pod" in str(failure_of(result)), "somebody came while the question waited"

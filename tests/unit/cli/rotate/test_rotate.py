@@ -19,8 +19,7 @@ from cli.errors import Failure, Refused
 from cli.program.generated import KeptValues
 from cli.program.recording import record
 from cli.rotate import pods as pods_module
-from cli.rotate.keys import KEYS, Rotation
-from cli.rotate.procedures import PROCEDURES, rotate
+from cli.rotate.keys import KEYS, Rotation, rotate
 from config import load_config
 from local.report import open_report
 from slurm.names import ACTIVE, GENERATED
@@ -133,9 +132,9 @@ def run(kubectl: Cluster, key: str, sections: dict[str, Any] | None = None) -> s
     return rotate(kubectl, config, Rotation(kubectl, "slurm", KEYS[key]), open_report())
 
 
-@pytest.mark.parametrize("key", PROCEDURES)
+@pytest.mark.parametrize("key", KEYS)
 def test_no_key_is_in_an_argument_or_annotation(kubectl: Cluster, key: str) -> None:
-    container = PROCEDURES[key].containers[0]
+    container = KEYS[key].containers[0]
     kubectl.items_there.append(pod("other-0", container))
     run(kubectl, key)
     value = base64.b64decode(kubectl.secret(GENERATED)["data"][f"slurm-secrets-{KEYS[key].value}"]).decode()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cli.access.addresses import login_address
+from cli.access.reach import login_address
 from cli.kubectl.pods import Apply, Pod, image_tags, last_apply
 from cli.status.present import print_status
 from cli.status.read import Pool, Status, Versions, Workers, read_status

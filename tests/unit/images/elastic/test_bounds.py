@@ -1,4 +1,4 @@
-"""What a window does to a pool: who is kept, who goes, and who is not started."""
+"""What keeps nodes from being started: windows, and pauses of a pool whose nodes were not there in time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from images.common.elastic.view import Node, Pod, Pool, nodes_in
-from images.common.elastic.windows import Window
+from images.common.elastic.view import Node, Pod, Pool, Window, nodes_in
 from images.common.slurm_node import PLACED, TOPOLOGY_REASON
-from images.elastic.bounds import BEYOND, COOLED, Bounds, keep_within
-from images.elastic.decide import LEAVES, View, decide
-from images.elastic.pauses import Pauses
+from images.elastic.bounds import BEYOND, COOLED, MOST_FAILURES, Bounds, Pauses, keep_within
+from images.elastic.decide import LEAVES, Plan, View, decide
 
 NOON = 1_800_000_000.0  # Friday, 2027-01-15 08:00 UTC
 ALWAYS = Window(name="always", days=frozenset(range(7)), begin=0, end=1440, least=0, most=4)
@@ -113,8 +111,7 @@ def test_nodes_of_a_pool_that_pauses_are_held_back_too_when_the_pause_would_free
 
 
 @pytest.mark.parametrize(
-    "reason",
-    [PAUSED, "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"],
+    "reason", [PAUSED, "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"]
 )
 def test_a_window_s_end_frees_no_node_of_a_pool_that_pauses_or_is_set_aside_but_has_it_wait_like_the_others(
     reason: str,
@@ -191,3 +188,113 @@ def test_the_log_tells_once_in_which_window_a_pool_is_and_of_a_zone_that_is_miss
     lost = bounds.of({"gpu": dataclasses.replace(pool, timezone="Europe/Nowhere")}, NOON)["gpu"]
     assert (lost.least, lost.most_now) == (0, 4)
     assert log[2] == "pool gpu: its windows are not obeyed, for this image has no time zone Europe/Nowhere"
+
+
+THREE = Pool(name="gpu", least=0, most=3, conf="CPUs=2", resume_timeout=60.0)
+IS_OFF = frozenset({"IDLE", "CLOUD", "POWERED_DOWN"})
+LATE = frozenset({"DOWN", "CLOUD", "POWERED_DOWN"})
+
+
+def seen(*nodes: Node) -> View:
+    return View(pools={"gpu": THREE}, nodes={node.name: node for node in nodes}, pods={})
+
+
+def late(name: str) -> Node:
+    return Node(name=name, states=LATE, reason="ResumeTimeout reached")
+
+
+def off(name: str, reason: str = "", *more: str) -> Node:
+    return Node(name=name, states=IS_OFF | set(more), reason=reason)
+
+
+def judged(pauses: Pauses, view: View, at: float, jobs: dict[str, frozenset[str]] | None = None) -> Plan:
+    plan = Plan()
+    pauses.decide(plan, view, jobs or {}, at)
+    return plan
+
+
+def test_the_pool_pauses_with_all_nodes_that_are_off_and_goes_on_when_the_time_has_come() -> None:
+    pauses = Pauses()
+    up = Node(name="gpu-2", states=frozenset({"MIXED", "CLOUD"}))
+    reason = "slurmstack/elastic: no capacity, 1 in vain, again at 2027-01-15T08:00:30Z"
+    first = judged(pauses, seen(late("gpu-0"), off("gpu-1"), up), NOON)
+    assert first.update == {("drain", reason): ["gpu-0", "gpu-1"]}
+    paused = seen(Node(name="gpu-0", states=LATE | {"DRAIN"}, reason=reason), off("gpu-1", reason, "DRAIN"), up)
+    assert judged(pauses, paused, NOON + 29) == Plan()
+    assert judged(pauses, paused, NOON + 30).update == {("resume", ""): ["gpu-0", "gpu-1"]}
+
+
+def test_a_restart_forgets_neither_the_pause_nor_how_often_it_was_in_vain() -> None:
+    reason = "slurmstack/elastic: no capacity, 4 in vain, again at 2027-01-15T08:04:00Z"
+    pauses = Pauses()
+    assert judged(pauses, seen(off("gpu-0", reason, "DRAIN")), NOON) == Plan()
+    again = judged(pauses, seen(late("gpu-0")), NOON + 300)
+    assert ("drain", "slurmstack/elastic: no capacity, 5 in vain, again at 2027-01-15T08:13:00Z") in again.update
+
+
+def test_after_many_failures_in_a_row_it_is_set_aside_until_somebody_resumes_a_node() -> None:
+    pauses = Pauses()
+    plans = [judged(pauses, seen(late("gpu-0")), NOON + 700 * tries) for tries in range(MOST_FAILURES)]
+    ((state, aside),) = plans[-1].update
+    assert (state, aside.startswith("slurmstack/elastic: set aside after 10 starts in vain")) == ("drain", True)
+    assert judged(pauses, seen(off("gpu-0", aside, "DRAIN")), NOON + 10**6) == Plan()
+    judged(pauses, seen(off("gpu-0")), NOON + 10**6)
+    assert pauses.failures == {}
+
+
+def test_what_an_administrator_has_drained_stays_drained_with_his_reason() -> None:
+    plan = judged(Pauses(), seen(late("gpu-0"), off("gpu-1", "a fan", "DRAIN")), NOON)
+    assert all("gpu-1" not in names for names in plan.update.values())
+
+
+def test_a_node_that_came_for_a_job_whose_others_did_not_is_ended_unless_a_job_uses_it_or_somebody_keeps_it() -> None:
+    """Slurm lifts the drain of what it powers down, and its machine goes with all that there was to look at."""
+    came, busy, kept = (
+        Node(name=f"gpu-{number}", states=frozenset({*states.split(), "CLOUD"}), reason="GPU lost")
+        for number, states in ((1, "IDLE"), (2, "MIXED"), (3, "IDLE DRAIN"))
+    )
+    jobs = {"7": frozenset({"gpu-0", "gpu-1", "gpu-2", "gpu-3"}), "8": frozenset({"gpu-2"})}
+    end = ("power_down", "slurmstack/elastic: others of its job did not come")
+    assert judged(Pauses(), seen(late("gpu-0"), came, busy, kept), NOON, jobs).update[end] == ["gpu-1"]
+
+
+def paused(name: str, tries: int, until: str, *more: str) -> Node:
+    return off(name, f"slurmstack/elastic: no capacity, {tries} in vain, again at {until}", "DRAIN", *more)
+
+
+def test_nodes_that_were_started_before_a_pause_and_fail_in_it_are_no_further_try() -> None:
+    pauses = Pauses()
+    judged(pauses, seen(late("gpu-0")), NOON)
+    plan = judged(pauses, seen(paused("gpu-0", 1, "2027-01-15T08:00:30Z"), late("gpu-1")), NOON + 5)
+    assert plan.update == {
+        ("drain", "slurmstack/elastic: no capacity, 1 in vain, again at 2027-01-15T08:00:30Z"): ["gpu-1"]
+    }
+    assert pauses.failures == {"gpu": 1}
+
+
+def coming(name: str) -> Node:
+    return Node(name=name, states=frozenset({"MIXED", "CLOUD", "POWERING_UP"}))
+
+
+def test_failures_are_forgotten_when_all_that_was_wanted_has_come() -> None:
+    up = Node(name="gpu-0", states=frozenset({"MIXED", "CLOUD"}))
+    pauses = Pauses()
+    judged(pauses, seen(late("gpu-0")), NOON)
+    judged(pauses, seen(coming("gpu-0"), coming("gpu-1")), NOON + 60)
+    judged(pauses, seen(up, coming("gpu-1")), NOON + 70)
+    assert pauses.failures == {"gpu": 1}, "one of two is no capacity for the job"
+    judged(pauses, seen(up, late("gpu-1")), NOON + 120)
+    assert pauses.failures == {"gpu": 2}
+    judged(pauses, seen(up, coming("gpu-1")), NOON + 200)
+    judged(pauses, seen(up, dataclasses.replace(up, name="gpu-1")), NOON + 210)
+    assert pauses.failures == {}
+
+
+def test_a_drain_that_slurm_has_lifted_with_the_node_is_set_again() -> None:
+    """A node that somebody drained while it was coming. What Slurm or we had to say before is nobody's drain."""
+    drained = Node(name="gpu-0", states=LATE, reason="bad fan : ResumeTimeout reached", reason_by="slurm")
+    plan = judged(Pauses(), seen(drained, off("gpu-1")), NOON)
+    assert plan.update == {("drain", "bad fan"): ["gpu-0"]}
+    old = dataclasses.replace(drained, reason="slurmstack/elastic: gets a new pod : ResumeTimeout reached")
+    ((state, reason),) = judged(Pauses(), seen(old), NOON).update
+    assert (state, "no capacity, 1 in vain" in reason) == ("drain", True)

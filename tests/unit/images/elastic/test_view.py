@@ -1,8 +1,19 @@
-"""How Slurm's lines and Kubernetes' objects are read."""
+"""What is seen of elastic pools: how lines and objects are read, which window is on, and who stays in a pool."""
 
 from __future__ import annotations
 
-from images.common.elastic.view import Node, nodes_in
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from config.sections.windows import Window as Written
+from config.sections.windows import days_of, minutes_of
+from images.common.command import Result
+from images.common.elastic.view import Node, Pool, Window, are_too_many, members, nodes_in, present, zone_of
+from images.elastic.decide import LEAVES
+from images.elastic.nodes import Nodes
+from tests.fakes.commands import FakeRunner
 
 LINES = """\
 NodeName=gpu-0 CoresPerSocket=1  CPUAlloc=0 OS=Linux 6.18 #1 SMP @0  RealMemory=1000 State=DOWN*+CLOUD+POWERED_DOWN \
@@ -44,3 +55,107 @@ def test_what_processes_are_called_changes_no_state_and_no_name() -> None:
     assert nodes_in(drained)["gpu-0"].states == {"IDLE", "CLOUD", "DRAIN"}
     assert nodes_in(drained)["gpu-0"].reason.startswith("health/processes [node]: State=FUTURE")
     assert nodes_in("NodeName=(500) State=DOWN") == {}
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def window(days: str, hours: str) -> Window:
+    begin, end = minutes_of(hours)
+    return Window(name=hours, days=frozenset(days_of(days)), begin=begin, end=end, least=4, most=8)
+
+
+def hours_on(one: Window, zone: ZoneInfo, first: datetime, hours: int) -> list[int]:
+    """Hours after a moment in which it is on."""
+    start = first.astimezone(UTC)
+    return [hour for hour in range(hours) if present([one], zone, (start + timedelta(hours=hour)).timestamp())]
+
+
+@pytest.mark.parametrize(
+    ("days", "hours"),
+    [("mon-fri", "08:00-19:00"), ("sun", "22:00-06:00"), ("fri-mon", "00:00-24:00"), ("sat wed", "23:59-00:01")],
+)
+def test_it_is_on_in_the_very_minutes_in_which_the_stack_file_s_check_says_so(days: str, hours: str) -> None:
+    minutes = Written(days=days, hours=hours, min=1).minutes
+    monday = datetime(2026, 11, 23, tzinfo=UTC).timestamp()
+    one = window(days, hours)
+    found = {minute for minute in range(7 * 1440) if present([one], UTC, monday + 60 * minute + 59)}
+    assert found == minutes
+
+
+def test_when_clocks_are_put_back_an_hour_is_twice_as_long_and_none_is_missed() -> None:
+    night = window("sun", "02:00-03:00")
+    midnight = datetime(2026, 10, 25, tzinfo=BERLIN)
+    assert hours_on(night, BERLIN, midnight, 12) == [2, 3]
+    day = window("sun", "08:00-10:00")
+    assert hours_on(day, BERLIN, midnight, 12) == [9, 10]
+
+
+def test_when_clocks_are_put_forward_a_window_begins_and_ends_by_the_clock_all_the_same() -> None:
+    midnight = datetime(2026, 3, 29, tzinfo=BERLIN)
+    assert hours_on(window("sun", "02:00-03:00"), BERLIN, midnight, 12) == [], "there is no such hour on that day"
+    assert hours_on(window("sun", "02:30-05:00"), BERLIN, midnight, 12) == [2, 3], "from 03:00 on"
+    assert hours_on(window("sat", "22:00-06:00"), BERLIN, midnight - timedelta(hours=3), 12) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_zone_that_the_image_does_not_have_is_none() -> None:
+    assert [zone_of(name) for name in ("Europe/Nowhere", "../../etc/passwd", "")] == [None, None, None]
+    assert zone_of("UTC") is UTC
+
+
+POOL = Pool(name="gpu", least=0, most=3, conf="CPUs=2", resume_timeout=60.0)
+OFF = "IDLE+CLOUD+DYNAMIC_NORM+POWERED_DOWN"
+UP = "IDLE+CLOUD+DYNAMIC_NORM"
+BUSY = "MIXED+CLOUD+DYNAMIC_NORM"
+COMING = f"{BUSY}+NOT_RESPONDING+POWERING_UP"
+LEAVING = f"{BUSY}+DRAIN+POWER_DOWN"
+
+
+def nodes(*states: str) -> dict[str, Node]:
+    names = [f"gpu-{number}" for number in range(len(states))]
+    there = zip(names, states, strict=True)
+    return {
+        name: Node(name=name, states=frozenset(text.split("+")), reason=LEAVES if "POWER_DOWN" in text else "works")
+        for name, text in there
+        if text
+    }
+
+
+def test_who_is_idle_leaves_first_and_then_whose_jobs_end_soonest() -> None:
+    ends = {"gpu-0": 900.0, "gpu-1": 100.0, "gpu-2": 800.0, "gpu-3": 300.0}  # gpu-4: without a limit
+    for there, stay in [
+        (["", "", ""], [0, 1, 2]),
+        ([OFF, UP, OFF, BUSY, UP], [1, 3, 4]),
+        ([UP, UP, UP, COMING], [0, 1, 3]),
+        ([UP, UP, UP, "ALLOCATED+CLOUD+DYNAMIC_NORM+POWERED_DOWN"], [0, 1, 3]),  # Slurm is about to start it for a job
+        ([OFF, OFF, f"{OFF}+DRAIN", BUSY], [0, 2, 3]),  # an administrator's drain stays
+        ([f"{OFF}+DRAIN", BUSY, BUSY, BUSY], [1, 2, 3]),  # it stays drained, and takes no place of who has a job
+        ([f"{OFF}+DRAIN", UP, UP, BUSY], [1, 2, 3]),
+        ([LEAVING, BUSY, BUSY, BUSY], [1, 2, 3]),
+        (["DOWN+CLOUD+DYNAMIC_NORM", BUSY, BUSY, BUSY], [1, 2, 3]),
+        (["IDLE+DYNAMIC_NORM", OFF, OFF, BUSY], [0, 1, 3]),  # of the StatefulSet that the pool was
+        ([BUSY, BUSY, BUSY, BUSY, BUSY], [0, 2, 4]),
+    ]:
+        assert members(POOL, nodes(*there), ends) == tuple(f"gpu-{number}" for number in stay), there
+
+
+def test_nodes_of_a_pool_whose_name_begins_alike_are_none_of_it() -> None:
+    there = {"gpu-big-7": Node(name="gpu-big-7", states=frozenset({"MIXED", "CLOUD"}))}
+    assert members(POOL, there, {}) == POOL.nodes()
+    assert not are_too_many(POOL, there)
+
+
+def test_where_there_is_a_switch_tree_a_new_node_is_in_no_partition_before_it_is_in_the_tree() -> None:
+    pool = Pool(name="gpu", least=0, most=2, conf="CPUs=2 Feature=gpu,a Weight=7", resume_timeout=60.0)
+    runner = FakeRunner({"scontrol show config": Result(code=0, stdout="TopologyPlugin          = topology/tree\n")})
+    asked = Nodes(print, runner)
+    asked.create(pool, pool.nodes())
+    asked.place(pool, pool.nodes())
+    assert runner.commands[2:] == [
+        "scontrol create nodename=gpu-[0-1] state=CLOUD CPUs=2 Weight=7",
+        f'scontrol update nodename=gpu-[0-1] state=power_down_force extra={{"elastic": "{pool.mark}"}}',
+        "scontrol update nodename=gpu-[0-1] state=drain reason=slurmstack:waiting-for-topology features=gpu,a",
+    ]
+    runner.answers, runner.commands = {}, []
+    asked.create(pool, pool.nodes())
+    assert "Feature=gpu,a" in runner.commands[2]

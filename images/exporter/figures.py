@@ -1,17 +1,44 @@
-"""The figures of nodes and jobs that Slurm does not have: `slurmstack_*`."""
+"""The values of all figures, from Slurm's records.
+
+`slurm_*` are what slurmctld of 26.05 gives itself, as far as they are used, with its values: memory is in MiB whatever
+the name says, an array counts with its tasks while it waits. `slurmstack_*` are what Slurm does not have.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from images.common.health.reason import parse
 from images.common.slurm_jobs import RUNNING
 from images.common.slurm_node import ELASTIC, NO_CAPACITY, ROLLS, SET_ASIDE
-from images.exporter.records import Job, Node
-from images.exporter.slurm_figures import OTHERS, largest
-from images.exporter.text import Figures
+from images.common.slurm_records import number_of
+from images.exporter.names import Figures
+from images.exporter.sources import Job, Node
+
+GROUPS: Final = 500
+"""Accounts, or accounts of a partition, that are named. Without enforcement slurmctld takes any text for an account,
+and a user could give each job another one."""
+
+OTHERS: Final = "(others)"
+"""All the rest together."""
+
+_HAS_CPUS: Final = frozenset({RUNNING, "SUSPENDED"})
+
+_NODE_STATES: Final = {"alloc": "ALLOCATED", "down": "DOWN", "idle": "IDLE", "mixed": "MIXED"}
+
+_SCHEDULER: Final = {
+    "slurm_agent_queue_size": "agent_queue_size",
+    "slurm_bf_cycle_last": "bf_cycle_last",
+    "slurm_bf_mean_cycle": "bf_cycle_mean",
+    "slurm_sched_mean_cycle": "schedule_cycle_mean",
+    "slurm_schedule_cycle_last": "schedule_cycle_last",
+    "slurm_server_thread_cnt": "server_thread_count",
+    "slurm_slurmdbd_queue_size": "dbd_agent_queue_size",
+}
+"""Figure -> where `sdiag --json` has it."""
+
 
 STUCK_SECONDS: Final = 60.0
 """A job that waits for its turn, while what it asks for is idle, is stuck after this. The scheduler looks at all jobs
@@ -30,6 +57,69 @@ _BUSY: Final = frozenset(
 
 _DAEMONS: Final = frozenset({"slurm", "root", "unknown"})
 """Who sets a reason and is no person."""
+
+
+Group = TypeVar("Group", bound=Hashable)
+
+
+def put_jobs(figures: Figures, jobs: Sequence[Job]) -> None:
+    """All jobs."""
+    with_cpus = [job for job in jobs if job.base_state in _HAS_CPUS]
+    figures.put("slurm_jobs_cpus_alloc", sum(job.cpus for job in with_cpus))
+    figures.put("slurm_jobs_gpus_alloc", sum(job.resources.get("gres/gpu", 0) for job in with_cpus))
+    figures.put("slurm_jobs_hold", sum(job.waiting_tasks for job in jobs if job.is_held))
+    figures.put("slurm_jobs_pending", sum(job.waiting_tasks for job in jobs if job.waits))
+    figures.put("slurm_jobs_running", sum(job.base_state == RUNNING for job in jobs))
+
+
+def put_accounts(figures: Figures, jobs: Sequence[Job]) -> None:
+    """The running jobs of each account that has any job."""
+    named = largest(Counter(job.account for job in jobs))
+    running: Counter[str] = Counter()
+    for job in jobs:
+        running[job.account if job.account in named else OTHERS] += job.base_state == RUNNING
+    for account, count in running.items():
+        figures.put("slurm_account_jobs_running", count, account=account)
+
+
+def put_nodes(figures: Figures, nodes: Sequence[Node]) -> None:
+    """Each node, and all."""
+    for node in nodes:
+        figures.put("slurm_node_cpus", node.cpus, node=node.name)
+        figures.put("slurm_node_cpus_alloc", node.cpus_alloc, node=node.name)
+        figures.put("slurm_node_gpus", node.all_gpus, node=node.name)
+        figures.put("slurm_node_gpus_alloc", node.gpus_alloc, node=node.name)
+        figures.put("slurm_node_memory_alloc_bytes", node.memory_alloc, node=node.name)
+        figures.put("slurm_node_memory_bytes", node.memory, node=node.name)
+    figures.put("slurm_nodes", len(nodes))
+    for name, state in _NODE_STATES.items():
+        figures.put(f"slurm_nodes_{name}", sum(state in node.states for node in nodes))
+    drain = [node for node in nodes if "DRAIN" in node.states]
+    draining = sum(bool(node.states & {"ALLOCATED", "MIXED"}) for node in drain)
+    figures.put("slurm_nodes_draining", draining)
+    for name in ("drain", "drained"):  # as there: what has no more jobs is in both
+        figures.put(f"slurm_nodes_{name}", len(drain) - draining)
+
+
+def put_partitions(figures: Figures, partitions: Sequence[str], jobs: Sequence[Job]) -> None:
+    """Each partition."""
+    pending: Counter[str] = Counter()
+    for job in jobs:
+        pending[job.partition] += job.waiting_tasks if job.waits else 0
+    for partition in partitions:
+        figures.put("slurm_partition_jobs_pending", pending[partition], partition=partition)
+
+
+def put_scheduler(figures: Figures, statistics: Mapping[str, Any]) -> None:
+    """What `sdiag` knows, and nothing of what it does not say."""
+    for name, key in _SCHEDULER.items():
+        if key in statistics:
+            figures.put(name, number_of(statistics[key]) or 0)
+
+
+def largest(counts: Counter[Group]) -> frozenset[Group]:
+    """Those that come up most often, at most GROUPS; of equals the same ones each time."""
+    return frozenset(sorted(counts, key=lambda group: (-counts[group], str(group)))[:GROUPS])
 
 
 def put_waits(figures: Figures, jobs: Iterable[Job], now: float, *, by_person: bool) -> None:
@@ -121,7 +211,7 @@ def put_down(figures: Figures, nodes: Iterable[Node]) -> None:
 
 
 def put_paused(figures: Figures, nodes: Iterable[Node]) -> None:
-    """Elastic pools for which there were no machines (images/elastic/pauses.py): which wait for a person."""
+    """Elastic pools for which there were no machines (images/elastic/bounds.py): which wait for a person."""
     paused: dict[str, bool] = {}
     for node in nodes:
         if "DRAIN" in node.states and node.reason.startswith((NO_CAPACITY, SET_ASIDE)):

@@ -1,4 +1,4 @@
-"""What a round says of what it could read, and of what it could not."""
+"""The names that the exporter gives, and what a round says of what it could read, and of what it could not."""
 
 from __future__ import annotations
 
@@ -14,15 +14,64 @@ import pytest
 from images.common.command import Result
 from images.common.slurm_node import ROLLS
 from images.common.slurm_records import node_of
-from images.exporter.names import OURS, SLURMS
-from images.exporter.own_figures import put_drained, put_stuck
-from images.exporter.records import NAME_LENGTH, Job, Node, jobs_of
-from images.exporter.rounds import OLD_SECONDS, Rounds, Wanted
-from images.exporter.slurm_figures import GROUPS, OTHERS
-from images.exporter.sources import Sources
-from images.exporter.text import Figures
+from images.dashboard.plots import _USE
+from images.exporter.figures import GROUPS, OTHERS, put_drained, put_stuck
+from images.exporter.names import OURS, SLURMS, Figures
+from images.exporter.program import OLD_SECONDS, Rounds
+from images.exporter.sources import COLUMNS, NAME_LENGTH, Job, Node, Sources, jobs_of
+from slurm.alerts import ALERTS
+from slurm.dashboards.boards import BOARDS
+from slurm.dashboards.panels import Query
 from slurm.prometheus import LONGEST_VALUE
-from tests.unit.images.exporter.rows import row
+from tests.stacks import ROOT
+
+
+def test_what_alerts_dashboards_and_the_web_page_ask_for_is_given_and_nothing_else_of_slurms() -> None:
+    expressions = [
+        *(alert.expression for alert in ALERTS),
+        *(query.expression for board in BOARDS for panel in board.panels() for query in panel.queries),
+        *(variable.partition(",")[0] for board in BOARDS for variable in board.variables.values()),
+        *(query for queries in _USE.values() for query in queries.values()),
+    ]
+    asked = {name for expression in expressions for name in Query(expression).figures}
+    assert {name for name in asked if name.startswith("slurm_")} == set(SLURMS)
+    others = ("slurmstack_health_", "slurmstack_machine_")  # of workers and node exporters
+    assert {name for name in asked if name.startswith("slurmstack_") and not name.startswith(others)} <= set(OURS)
+
+
+def test_each_name_is_in_the_documentation() -> None:
+    page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    several = re.findall(r"`(slurm_\w*){([a-z_,]+)}`", page)
+    written = {*re.findall(r"`(\w+)[`{]", page), *(one + name for one, names in several for name in names.split(","))}
+    assert {name for name in written if name.startswith("slurm_") and not name.endswith("_")} == set(SLURMS)
+    assert {name.removeprefix("slurmstack_") for name in OURS} <= written
+
+
+USUAL = {
+    "JobID": "7", "State": "PENDING", "Reason": "Resources", "Partition": "main", "Account": "physics",
+    "NumCPUs": "1", "MinCpus": "1", "NumNodes": "1", "EligibleTime": "N/A", "RestartCnt": "0", "tres-alloc": "",
+    "ReqNodes": "", "ExcNodes": "", "Feature": "", "ClusterFeature": "", "Reservation": "", "Licenses": "",
+    "Dependency": "", "tres-per-job": "N/A", "tres-per-node": "N/A", "tres-per-socket": "N/A", "tres-per-task": "N/A",
+    "cpus-per-tres": "N/A", "mem-per-tres": "N/A", "Contiguous": "0", "ReqSwitch": "0", "MinTmpDisk": "0",
+    "SCT": "*:*:*", "NTPerCore": "N/A", "NTPerSocket": "N/A", "Network": "", "MCSLabel": "", "BurstBuffer": "",
+    "CoreSpec": "N/A", "HetJobID": "N/A",
+}  # fmt: skip
+"""Columns of a job of `sbatch -n1`, with 24.11 and 26.05."""
+
+
+def row(**changes: str) -> dict[str, str]:
+    """A job that waits."""
+    assert tuple(USUAL) == COLUMNS
+    assert changes.keys() <= USUAL.keys()
+    return {**USUAL, **changes}
+
+
+def test_what_squeue_shows_is_read_as_slurmctld_has_it() -> None:
+    """One of several partitions, the state besides a flag, and nothing for what is no number."""
+    shown = row(Partition="main,big", State="CONFIGURING", NumNodes="3-5", EligibleTime="N/A", RestartCnt="N/A")
+    (job,) = jobs_of([shown])
+    assert (job.partition, job.base_state, job.min_nodes, job.eligible, job.restarts) == ("main", "RUNNING", 3, None, 0)
+
 
 NOW = 1_800_000_000.0
 
@@ -87,8 +136,8 @@ def rounds_of(
         return answers[name]
 
     sources: Any = SimpleNamespace(**{name: lambda *_, name=name: ask(name) for name in ANSWERS})
-    wanted = Wanted(slurms_own=True, by_person=by_person, accounting=True, certificates={"rest": "tls.crt"})
-    return Rounds(wanted, sources, log, now=now)
+    wanted: dict[str, Any] = {"slurms_own": True, "accounting": True, "certificates": {"rest": "tls.crt"}}
+    return Rounds(sources, log, by_person=by_person, now=now, **wanted)
 
 
 def text_of(answers: dict[str, Any], **wanted: Any) -> str:

@@ -1,13 +1,16 @@
-"""Links in a jail that is read or written by path, with real mounts."""
+"""Links in a jail that is read or written by path, with real mounts; and restic is let take its lock away."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from images.backup import settings
+from images.backup import restic, settings
+from images.backup.restic import Credentials, Repository
 from images.common.process import CannotGoOnError
 from tests.programs.images.mounts import run_apart
 
@@ -94,3 +97,25 @@ def test_homes_on_a_volume_of_their_own_are_a_part_of_the_jail_and_no_link_in_th
     assert done.stdout.splitlines() == ["of alice", closed, *more], done.stderr
     assert (tmp_path / "shared/home/alice/new").exists() == (options == "rw")
     assert sorted(path.name for path in (tmp_path / "jail/home").iterdir()) == ["bob"] * has_home
+
+
+def test_a_program_that_is_to_end_lets_restic_take_its_lock_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed with PID 1 of its container it would leave it, and nobody could use the repository for half an hour."""
+    program, begun, ended = (tmp_path / name for name in ("restic", "begun", "ended"))
+    program.write_text(f"#!/bin/sh\ntrap 'touch {ended}; exit 1' TERM\ntouch {begun}\nwhile :; do sleep 0.05; done\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(restic, "RESTIC", str(program))
+    keys = Credentials(access_key="a", secret_key="b", password="c")
+    repository = Repository("https://s3.example/b/p", keys, region="r", cache=tmp_path)
+
+    def told_to_end(*_: object, **__: object) -> None:
+        while not begun.exists():
+            time.sleep(0.01)
+        raise SystemExit(143)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", told_to_end)
+    with pytest.raises(SystemExit):
+        repository.run("check")
+    assert ended.exists()
