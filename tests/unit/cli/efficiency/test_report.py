@@ -10,9 +10,19 @@ from typing import Any
 
 import pytest
 
-from cli.efficiency.advice import advice, clock, unknown
-from cli.efficiency.present import as_csv, as_data, job_as_data, jobs_as_csv, print_job, print_table
-from cli.efficiency.totals import Efficiency, summarize
+from cli.efficiency.report import (
+    Efficiency,
+    advice,
+    as_csv,
+    as_data,
+    clock,
+    job_as_data,
+    jobs_as_csv,
+    print_job,
+    print_table,
+    summarize,
+    unknown,
+)
 from images.common.slurm_runs import Run
 from tests.unit.cli.efficiency.lines import GIB, MIB, job, step_line
 from tests.unit.cli.usage.lines import START, epoch

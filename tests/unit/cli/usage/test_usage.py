@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.usage.present import as_csv, as_data, print_table
-from cli.usage.totals import Usage, summarize
+from cli.usage.report import Usage, as_csv, as_data, print_table, summarize
 from images.common.slurm_runs import DELIMITER, UNKNOWN, Run, parse_runs
 from tests.unit.cli.usage.lines import START, epoch, line
 
