@@ -98,7 +98,7 @@ def _logs(kubectl: Kubectl, namespace: str, pods: list[dict[str, Any]]) -> Itera
         yield f"logs/{container.place}.log", partial(read, container, f"--tail={_LOG_LINES}")
         if container.restarted:
             name = f"logs/{container.place}.previous.log"
-            yield name, partial(read, container, f"--tail={_LOG_LINES}", previous=True)
+            yield name, partial(read, container, f"--tail={_LOG_LINES}", "--previous")
 
 
 def _stack_file(stack: Stack) -> str:
@@ -154,7 +154,7 @@ def _secrets(kubectl: Kubectl, namespace: str) -> str:
 
 
 def _events(kubectl: Kubectl, namespace: str) -> str:
-    return "".join(f"{line}\n" for line in in_order(events(kubectl, namespace, lambda _: True)))
+    return "".join(f"{line}\n" for line in in_order(events(kubectl, namespace)))
 
 
 def _agent(kubectl: Kubectl, namespace: str) -> str:

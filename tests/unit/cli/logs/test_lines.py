@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.logs.lines import Line, in_order, nanoseconds, parse_log, when
-from cli.logs.naming import names_job, names_node
+from cli.logs.lines import Line, in_order, names_job, names_node, nanoseconds, parse_log, when
+from cli.logs.sources import is_probe
 from cli.usage.times import TimeError
 
 NOW = datetime(2026, 11, 25, 16, 30, tzinfo=UTC)
@@ -181,3 +181,16 @@ def test_a_number_of_thousands_of_digits_names_no_node() -> None:
     digits = "1" * 5000  # Python itself refuses to read more than 4300
     assert not names_node("a-1")(f"error: Invalid node name a-{digits}, a-[{digits}], a-[0-{digits}]")
     assert names_node("a-1")(f"a-[{digits},0-2]")
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "probe"),
+    [
+        ("login-0/sshd", "Connection closed by 10.197.64.1 port 54454", True),
+        ("login-0/sshd", "Connection reset by 10.197.64.1 port 54454", True),
+        ("login-0/sshd", "Connection closed by authenticating user x 10.0.0.1 port 1 [preauth]", False),
+        ("login-0/sackd", "Connection closed by 10.197.64.1 port 54454", False),
+    ],
+)
+def test_what_is_left_out_is_only_what_sshd_writes_of_probes(place: str, text: str, probe: bool) -> None:
+    assert is_probe(Line(at=0, component="login", place=place, text=text)) == probe
