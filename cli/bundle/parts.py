@@ -25,8 +25,8 @@ from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, in_controller
 from cli.logs.lines import in_order
 from cli.logs.sources import containers, events, read_log
 from cli.stack import Stack
-from cli.status.configuration import configuration_state
 from cli.status.read import read_status
+from cli.status.slurm import configuration_state
 from config.load import read_document
 
 Read = Callable[[], str]

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import json
 import subprocess
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any
 
 from cli.access.addresses import address_of
 from cli.errors import Failure
-from cli.kubectl.client import OWNERS, Kubectl, message, understood
+from cli.kubectl.client import OWNERS, Kubectl, complaint, message, understood
 from cli.kubectl.pods import LEAVING, Apply, Pod, image_tags, last_apply, pod_of
-from cli.status.configuration import describe_configuration
-from cli.status.jail import Jail, read_jail
-from cli.status.rolls import Roll, rolls_in
-from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, is_down
+from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, describe_configuration, is_down
 from config.cluster import ClusterConfig
-from slurm.names import POOL_LABEL, REST, REST_PORT, node_name
+from images.common.readiness import JAIL_MARKER
+from slurm.names import HOMES_ENV, JAIL_DIR, POOL_LABEL, REST, REST_PORT, node_name
 
 _SECONDS = 20
 """For Kubernetes' answer."""
+
+_JAIL_SECONDS = 5
+"""For the answer: a file server that is away never gives one."""
+
+_JAIL_SCRIPT = (
+    f"timeout -k 1 {_JAIL_SECONDS} df -Pk {JAIL_DIR} ${HOMES_ENV} && echo && "
+    f"timeout 1 head -c 4096 {JAIL_DIR}/{JAIL_MARKER}"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +62,35 @@ class Pool:
     """Slurm gives them no jobs: they do not answer, or have failed."""
     other: int = 0
     """Reserved, in maintenance, ..."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roll:
+    """A pool of a fixed size whose pods are replaced as their nodes fall idle."""
+
+    pool: str
+    old: int
+    """Nodes that have no new pod yet."""
+    size: int
+    failing: tuple[str, ...] = ()
+    """New pods that are not ready. They count as nodes that are away (`rolling.max_unavailable`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jail:
+    """The jail's file system."""
+
+    seen_by: str
+    """The pod that was asked."""
+    mounted: bool
+    size: int = 0
+    """Bytes."""
+    free: int = 0
+    """Bytes."""
+    version: str = ""
+    """Of the image that it was populated from; empty if it was not."""
+    homes: tuple[int, int] | None = None
+    """Size and free bytes of the volume of homes, where they have one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +144,9 @@ class Status:
 _FINE = ("active", "unknown")
 """A configuration that is in force, or that nobody can ask about: a network policy may keep the API server from it."""
 
+_REVISION = "controller-revision-hash"
+"""Label of a pod: which template it was made of."""
+
 KINDS = {"pods": "Pod", "statefulsets": "StatefulSet", "services": "Service"}
 """What Kubernetes is asked for."""
 
@@ -121,7 +160,7 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
         listed = pool.submit(_objects, kubectl, namespace)
         asked = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled)
-        seen = pool.submit(read_jail, kubectl, namespace, _with_jail(config))
+        seen = pool.submit(_read_jail, kubectl, namespace, _with_jail(config))
         # Loaded while they run: templates take as long as one of them.
         from slurm.conf import config_hash, render  # noqa: PLC0415
 
@@ -137,7 +176,6 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     workers = _workers(config, pods, [item for item in objects if item["kind"] == "StatefulSet"])
     addresses = {item["metadata"]["name"]: address_of(item) for item in objects if item["kind"] == "Service"}
     rest = addresses.get(REST) if config.rest.enabled else None
-    slurm_state = slurm.configuration or {}
     return Status(
         namespace=namespace,
         pods=pods,
@@ -152,13 +190,13 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         and not missing_workers(workers)
         and _is_fine(slurm, workers, configuration),
         pools=_pools(config, items, slurm.nodes),
-        rolls=rolls_in(objects),
+        rolls=tuple(_rolls(objects)),
         queue=slurm.queue,
         jail=jail,
         versions=Versions(
-            slurm=str(slurm_state.get("slurm_version") or ""),
+            slurm=str((slurm.configuration or {}).get("slurm_version") or ""),
             images=image_tags(items),
-            slurmstack=_own_version(),
+            slurmstack=version("slurmstack"),
         ),
         last_apply=last_apply(objects),
         kept=() if objects or unread.keys() & KINDS.keys() else _kept(kubectl, namespace),
@@ -174,7 +212,7 @@ def _objects(kubectl: Kubectl, namespace: str) -> tuple[list[dict[str, Any]], di
     )
     try:
         found = list(understood(done.stdout)["items"]) if done.stdout.strip() else []
-    except (Failure, KeyError, TypeError):
+    except Failure:
         found = []
     if done.returncode == 0:
         return found, {}
@@ -205,11 +243,33 @@ def _with_jail(config: ClusterConfig) -> list[tuple[str, str]]:
     return [("login-0", "sshd"), *workers[:2]]
 
 
-def _own_version() -> str:
+def _read_jail(kubectl: Kubectl, namespace: str, places: Sequence[tuple[str, str]]) -> tuple[Jail | None, str]:
+    """What the first of these pods, each with a container, that answers says; else None, and why the last did not."""
+    why = "no pod of the stack has the jail"
+    for pod, container in places:
+        where = ("exec", "-n", namespace, pod, "-c", container, "--", "sh", "-c", _JAIL_SCRIPT)
+        done = kubectl.run(*where, check=False, seconds=_JAIL_SECONDS + 2)
+        found = _jail(pod, done.stdout)
+        if found is not None:
+            return found, ""
+        why = f"{pod}: {' '.join(complaint(done).split())}"
+        if "forbidden" in done.stderr:
+            return None, f"not allowed to run commands in {pod}"
+    return None, why
+
+
+def _jail(pod: str, printed: str) -> Jail | None:
+    table, _, marker = printed.partition("\n\n")
+    rows = [line.split() for line in table.splitlines()[1:]]
+    if not rows or not all(len(row) >= 6 and row[1].isdecimal() and row[3].isdecimal() for row in rows):
+        return None
     try:
-        return importlib.metadata.version("slurmstack")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+        version = str(json.loads(marker)["version"])[:64]
+    except (ValueError, KeyError, TypeError, RecursionError):  # root in the jail may write anything there
+        version = ""
+    (size, free), *homes = [(1024 * int(row[1]), 1024 * int(row[3])) for row in rows]
+    mounted = rows[0][5] == JAIL_DIR
+    return Jail(seen_by=pod, mounted=mounted, size=size, free=free, version=version, homes=homes[0] if homes else None)
 
 
 def _owner(item: Mapping[str, Any]) -> str:
@@ -306,3 +366,19 @@ def missing_workers(workers: Workers) -> str:
         f"{told}: the cluster was told to have fewer ({', '.join(workers.fewer)}). A destroy or scale-in is under way "
         "or was cut short, or the stack file is not applied yet: `up` brings them"
     )
+
+
+def _rolls(objects: Sequence[Mapping[str, Any]]) -> Iterator[Roll]:
+    """Of these StatefulSets and pods. Not of pools whose template is the one that all their pods have."""
+    pods = {item["metadata"]["name"]: item for item in objects if item["kind"] == "Pod"}
+    for item in objects:
+        revision = (item.get("status") or {}).get("updateRevision")
+        if revision is None or POOL_LABEL not in (item["metadata"].get("labels") or {}):
+            continue
+        pool, size = item["metadata"]["name"], int(item["spec"].get("replicas", 1))
+        there = [pods[name] for number in range(size) if (name := node_name(pool, number)) in pods]
+        old = [pod for pod in there if pod["metadata"].get("labels", {}).get(_REVISION) != revision]
+        if old:
+            new = [pod_of(pod) for pod in there if pod not in old]
+            failing = tuple(pod.name for pod in new if not pod.ready and pod.phase != LEAVING)
+            yield Roll(pool=pool, old=len(old), size=size, failing=failing)

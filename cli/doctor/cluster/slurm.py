@@ -13,7 +13,7 @@ from cli.doctor.cluster.facts import SlurmNode
 from cli.health.nodes import in_order
 from cli.kubectl.client import Kubectl, complaint
 from cli.kubectl.questions import put
-from cli.status.configuration import STATE_FILE
+from cli.status.slurm import STATE_FILE
 from images.common.slurm_jobs import ENDED, Job, JobList
 from images.common.slurm_records import entries_in, node_records
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from cli.status.read import Status, read_status
-from cli.status.slurm import END
 from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
@@ -19,7 +19,17 @@ from tests.fakes.kubectl import FakeKubectl, listed
 CONFIG = load_config(stacks.dev())
 ACTIVE = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
 BAD = {"slurm.conf": "Colour=red"}
-NODES = "default-0|idle|Unknown|Unknown|none|\ndefault-1|idle|Unknown|Unknown|none|\n"
+
+
+def node(
+    name: str, state: str = "idle", since: str = "Unknown", by: str = "Unknown", reason: str = "none"
+) -> dict[str, str]:
+    """Columns of sinfo."""
+    row = {"NodeHost": name, "StateLong": state, "Timestamp": since, "User": by, "Reason": reason}
+    return {**row, "Extra": "(null)"}
+
+
+NODES = (node("default-0"), node("default-1"))
 
 
 def pod(name: str, *, owner: str = "StatefulSet", pool: str = "", leaves: bool = False) -> dict[str, Any]:
@@ -54,11 +64,9 @@ server:/jail 1000 600 400 60% /jail
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster(FakeKubectl):
-    """Answers what `read_status` asks. Its Slurm answers questions by their names: exit status and text."""
+    """Answers what `read_status` asks. Its Slurm answers questions by their names: exit status, and text or rows."""
 
-    slurm: dict[str, tuple[int, str]] = field(default_factory=dict)
-    jobs: list[dict[str, str]] = field(default_factory=list)
-    """Columns of squeue that differ from a usual job's."""
+    slurm: dict[str, tuple[int, str | Sequence[dict[str, str]]]] = field(default_factory=dict)
     jail: tuple[str, str] = (JAIL, "")
     refused: str = ""
     """What kubectl says of some kinds of objects."""
@@ -70,22 +78,31 @@ class Cluster(FakeKubectl):
             marks = re.search(r"echo ([0-9a-f]{16}) end 0", arguments[-1])
             if marks is None:
                 return subprocess.CompletedProcess(arguments, int(bool(self.jail[1])), *self.jail)
-            slurm = {**self.slurm, "queue": (0, squeue.printed(arguments[-1], self.jobs))} if self.jobs else self.slurm
-            said = "".join(f"{marks[1]} {name} {code}\n{text}\n" for name, (code, text) in slurm.items())
+            questions = {
+                name: line for line in arguments[-1].splitlines() for name in self.slurm if f"ask {name} " in line
+            }
+            said = ""
+            for name, (code, told) in self.slurm.items():
+                text = told if isinstance(told, str) else squeue.printed(questions[name], told)
+                said += f"{marks[1]} {name} {code}\n{text}\n"
             return subprocess.CompletedProcess(arguments, 0, said + f"{marks[1]} end 0\n" if said else "", self.refused)
         done = super().run(*arguments, **more)
         return subprocess.CompletedProcess(arguments, int(bool(self.refused)), done.stdout, self.refused)
 
 
 def cluster(
-    *items: dict[str, Any], sinfo: str = NODES, silent: str = "", agent: dict[str, Any] | None = None, **more: Any
+    *items: dict[str, Any],
+    sinfo: Sequence[dict[str, str]] = NODES,
+    silent: str = "",
+    agent: dict[str, Any] | None = None,
+    **more: Any,
 ) -> Cluster:
     """With these pods and other objects, whose Slurm answers so."""
     slurm = {
         "clock": (0, "1000"),
         "configuration": (0, json.dumps({**(agent or ACTIVE), "slurm_version": "24.11.5"})),
-        "nodes": (1, silent) if silent else (0, sinfo if END in sinfo else sinfo.replace("\n", f"{END}\n") + END),
-        **({} if silent else {"queue": (0, "")}),
+        "nodes": (1, silent) if silent else (0, sinfo),
+        **({} if silent else {"queue": (0, ())}),
         "database": (0, ""),
     }
     answers = [({"pod,statefulset,service"}, listed(*items), ""), ({"configmap"}, listed({"data": BAD}), "")]

@@ -13,7 +13,7 @@ from cli.access.addresses import login_address
 from cli.kubectl.pods import Apply, Pod, image_tags, last_apply
 from cli.status.present import print_status
 from cli.status.read import Pool, Status, Versions, Workers, read_status
-from cli.status.slurm import END, Queue, SlurmNode, node_of
+from cli.status.slurm import Queue, SlurmNode, node_of
 from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
@@ -27,6 +27,7 @@ from tests.unit.cli.status.small_cluster import (
     JAIL,
     WORKERS,
     cluster,
+    node,
     pod,
     pool_of,
     status_of,
@@ -110,7 +111,7 @@ def test_a_slurmctld_that_does_not_answer_and_one_without_nodes_are_told_apart(s
     assert "active (the one last taken)" in shown
     assert "accounting" not in shown
     assert status_of(CONTROLLER, *WORKERS, silent=why).slurmdbd_answers is None  # nobody can tell
-    assert "slurmctld has no nodes" in show(status_of(CONTROLLER, *WORKERS, sinfo=""))
+    assert "slurmctld has no nodes" in show(status_of(CONTROLLER, *WORKERS, sinfo=()))
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -130,12 +131,11 @@ def test_a_whole_cluster_is_asked_in_three_calls() -> None:
 
 def test_nodes_are_counted_by_pool_and_those_that_take_no_jobs_are_listed_with_the_reason(show: Show) -> None:
     when = (datetime.now(UTC) - timedelta(hours=3, minutes=30)).strftime("%Y-%m-%dT%H:%M:%S")
-    lines = (
-        "default-0|draining|{}|root|disk|full|",
-        "default-1|mixed|Unknown|Unknown|none|",
-        "old-0|down*|{}|slurm|x|",
+    draining, down = (
+        node("default-0", "draining", when, "root", "disk|full"),
+        node("old-0", "down*", when, "slurm", "x"),
     )
-    found = status_of(CONTROLLER, *WORKERS, sinfo="\n".join(line.format(when, when) for line in lines))
+    found = status_of(CONTROLLER, *WORKERS, sinfo=[down, node("default-1", "mixed"), draining, draining])
     assert found.pools == (
         Pool(name="default", wanted=2, ready=2, allocated=1, drained=1),
         Pool(name="old", wanted=0, ready=0, down=1),
@@ -154,7 +154,8 @@ def test_the_queue_has_its_reasons_and_its_longest_wait(show: Show) -> None:
         ("5", "COMPLETING", "None", "0"),
     ]
     busy = cluster(CONTROLLER, *WORKERS)
-    busy.jobs.extend(dict(zip(("JobArrayID", "State", "Reason", "EligibleTime"), line, strict=True)) for line in lines)
+    columns = ("JobArrayID", "State", "Reason", "EligibleTime")
+    busy.slurm["queue"] = (0, [dict(zip(columns, line, strict=True)) for line in lines])
     found = read_status(busy, CONFIG)
     reasons = {"Resources": 3, "JobHeldUser": 1, "BeginTime": 1}
     assert found.queue == Queue(running=1, pending=5, other=1, reasons=reasons, longest_wait=400)
@@ -220,7 +221,9 @@ def test_it_fits_80_columns_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
-    print_status(status_of(CONTROLLER, *WORKERS, sinfo=f"default-0|drained|Unknown|root|{'very long ' * 30}|"))
+    print_status(
+        status_of(CONTROLLER, *WORKERS, sinfo=[node("default-0", "drained", by="root", reason="very long " * 30)])
+    )
     shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     assert max(map(len, shown.splitlines())) <= 80
     assert shown.count("very long") == 30
@@ -255,21 +258,19 @@ def test_what_comes_from_outside_is_printed_as_it_is(show: Show, reason: str) ->
     assert shown.count(odd) == 11
 
 
-def test_no_reason_of_a_node_is_taken_for_another_node_or_moves_the_cursor(
+def test_no_text_of_a_node_is_taken_for_another_node_or_moves_the_cursor(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Root in the jail may set one: it hid a drained node behind an idle one."""
-    hostile = "default-0|drained|Unknown|root|bad\ndefault-7|idle|Unknown|Unknown|none|{}|"
-    found = status_of(
-        CONTROLLER, *WORKERS, sinfo=f"{hostile}{END}\ndefault-\x1b[2J1|idle\x07|Unknown|Unknown|none|{END}\n"
-    )
-    assert [(node.name, node.state) for node in found.nodes] == [("default- [2J1", "idle "), ("default-0", "drained")]
+    """Root in the jail may set a reason: it hid a drained node behind an idle one."""
+    hostile = [
+        node("default-0", "drained", by="root", reason="bad\ndefault-7|idle"),
+        node("default-\x1b[2J1", "idle\x07"),
+    ]
+    found = status_of(CONTROLLER, *WORKERS, sinfo=hostile)
+    assert [(one.name, one.state) for one in found.nodes] == [("default- [2J1", "idle "), ("default-0", "drained")]
     print_status(found)
     assert "\x1b" not in capsys.readouterr().out
-
-
-def test_a_node_that_says_something_endless_says_nothing() -> None:
-    assert node_of("n|idle|Unknown|Unknown|none|" + "[" * 100_000).confinement == ""
+    assert node_of({**hostile[0], "Extra": "[" * 100_000}).confinement == ""
 
 
 @pytest.mark.parametrize(
@@ -283,7 +284,7 @@ def test_an_elastic_pool_is_whole_with_its_least_nodes_and_with_any_more(
     active = {**ACTIVE, "active": config_hash(render(config))}
     coming = pod("default-3", owner="PodTemplate", pool="default")
     coming["status"] = {"phase": "Pending"}
-    sinfo = "".join(f"default-{number}|idle|Unknown|Unknown|none|\n" for number in range(4))
+    sinfo = [node(f"default-{number}") for number in range(4)]
     there = [pod(f"default-{number}", owner="PodTemplate", pool="default") for number in range(up)]
     found = read_status(cluster(CONTROLLER, *there, coming, agent=active, sinfo=sinfo), config)
     assert found.healthy == healthy
