@@ -23,7 +23,7 @@ import yaml
 from cli.bundle.redact import Redactor, without_secrets
 from cli.doctor.cluster.collect import collect
 from cli.doctor.cluster.diagnose import diagnose
-from cli.doctor.cluster.present import as_data as findings_as_data
+from cli.doctor.cluster.findings import as_data as findings_as_data
 from cli.errors import USAGE, Failure
 from cli.health.present import as_data
 from cli.health.query import read_nodes

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from cli.doctor.cluster.facts import Facts
-from cli.doctor.cluster.findings import Finding, ranked
-from cli.doctor.cluster.rules import accounting, configuration, elastic, jail, jobs, nodes, pods
+from cli.doctor.cluster.findings import Finding, Severity
+from cli.doctor.cluster.rules import configuration, jail, jobs, nodes, pods
 
-_THEMES = (pods, jail, nodes, elastic, configuration, accounting, jobs)
+_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
+
+_THEMES = (pods, jail, nodes, configuration, jobs)
 """What is nearer to the machines comes first: of two that are equally bad it is more often the cause."""
 
 
@@ -45,3 +49,41 @@ def knows_node(facts: Facts, name: str) -> bool:
     wanted = pool in facts.pools and number.isdecimal() and int(number) < facts.pools[pool].size
     there = facts.pod(name) is not None or any(node.name == name for node in facts.nodes)
     return wanted or there or not facts.knows("pods", "slurm", "nodes")
+
+
+def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Consequences are folded under their causes; then the worst and heaviest first, else as they came."""
+    found = list(findings)
+    first = {item.about: item for item in reversed(found)}
+    below: dict[int, list[Finding]] = {}
+    roots = []
+    for item in found:
+        root = _root(item, first)
+        if root is item:
+            roots.append(item)
+        else:
+            below.setdefault(id(root), []).append(item)
+    whole = [_with(item, below.get(id(item), ())) for item in roots]
+    return tuple(sorted(whole, key=lambda item: (_RANK[item.severity], -item.weight)))
+
+
+def _root(item: Finding, first: dict[str, Finding]) -> Finding:
+    """What it follows from in the end. Two that explain each other are not followed for ever."""
+    seen = {id(item)}
+    while True:
+        above = next((first[name] for name in item.after if name in first and id(first[name]) not in seen), None)
+        if above is None:
+            return item
+        seen.add(id(above))
+        item = above
+
+
+def _with(item: Finding, below: Sequence[Finding]) -> Finding:
+    """With what follows from it; it is as bad as the worst of that."""
+    worst = min((item, *below), key=lambda one: _RANK[one.severity]).severity
+    return replace(
+        item,
+        severity=worst,
+        weight=item.weight + sum(max(1, one.weight) for one in below),
+        consequences=tuple(one.cause for one in below),
+    )

@@ -1,4 +1,4 @@
-"""Slurm's configuration, and whether the cluster is what the stack file wants."""
+"""Slurm's configuration, whether the cluster is what the stack file wants, and slurmdbd with its database."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from cli.change.lock import LEASE
 from cli.doctor.cluster.facts import Facts
 from cli.doctor.cluster.findings import Finding
+from cli.kubectl.client import SILENT_SLURMDBD
 from slurm.elastic import HIDDEN
-from slurm.names import BACKUP
+from slurm.names import ACCOUNTING, ACCOUNTING_HOST, BACKUP, DATABASE
+
+_BEHIND = 200
+"""Records that wait in slurmctld for slurmdbd; some always do for a moment."""
 
 
 def find(facts: Facts) -> Iterator[Finding]:
-    """All about configuration and drift."""
+    """All about configuration, drift and accounting."""
     yield from _configuration(facts)
     yield from _jobs(facts)
     yield from _apply(facts)
@@ -29,6 +33,7 @@ def find(facts: Facts) -> Iterator[Finding]:
             evidence=(f"{sum(name in job.partitions for job in facts.jobs)} jobs are in it",),
             mend=facts.slurm(f"scontrol update partitionname={name} state=up"),
         )
+    yield from _accounting(facts)
 
 
 def _configuration(facts: Facts) -> Iterator[Finding]:
@@ -160,3 +165,28 @@ def _drift(facts: Facts) -> Iterator[Finding]:
                 mend="slurmstack preview shows what; `slurmstack up` undoes it",
                 after=(f"pool {owner.name}",),
             )
+
+
+def _accounting(facts: Facts) -> Iterator[Finding]:
+    if facts.slurmdbd_answers is False:
+        waiting = f"{facts.records_waiting} records wait in slurmctld, and arrive when it is back"
+        yield Finding(
+            about="accounting",
+            severity="error",
+            cause=f"{SILENT_SLURMDBD}: sacct, sacctmgr and limits by account do not work; jobs go on",
+            evidence=(waiting,) if facts.records_waiting else (),
+            mend=facts.kubectl(f"logs {ACCOUNTING_HOST} -c {ACCOUNTING} --tail 20"),
+            after=(f"pod {ACCOUNTING_HOST}", f"owner {ACCOUNTING}", f"pod {DATABASE}-0", "slurmctld"),
+            weight=5,
+        )
+    elif facts.records_waiting >= _BEHIND:
+        yield Finding(
+            about="accounting",
+            severity="warning",
+            cause=f"the database is behind: {facts.records_waiting} records of jobs wait in slurmctld",
+            evidence=("slurmctld keeps 1,000,000 of them (MaxDBDMsgs, as we set it), then it drops some",),
+            mend=facts.kubectl(f"logs {ACCOUNTING_HOST} -c {ACCOUNTING} --tail 20")
+            + f"; {facts.kubectl(f'logs {DATABASE}-0 --tail 20')}",
+            after=(f"pod {DATABASE}-0",),
+            weight=2,
+        )

@@ -78,23 +78,6 @@ def test_a_command_to_be_copied_runs_nothing_that_a_user_has_written() -> None:
     assert " account='a; $(reboot)' " in said.mend
 
 
-@pytest.mark.parametrize("part", ["metadata", "spec", "status"])
-@pytest.mark.parametrize("odd", GARBAGE, ids=repr)
-def test_odd_objects_of_kubernetes_are_left_out(part: str, odd: Any) -> None:
-    cluster = recorded()
-    for item in cluster.objects:
-        item[part] = odd
-    use(cluster)
-
-
-@pytest.mark.parametrize("odd", GARBAGE, ids=repr)
-def test_odd_events_are_left_out(odd: Any) -> None:
-    cluster = recorded()
-    for event in cluster.events:
-        event["involvedObject"] = event["lastTimestamp"] = odd
-    use(cluster)
-
-
 @pytest.mark.parametrize(
     "odd", [*GARBAGE, {"nodes": [{"name": 3}]}, {"nodes": [None]}, "\t\t\t", "\x1b[2J\n\n"], ids=repr
 )
