@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cli.doctor.cluster.diagnose import diagnose, diagnose_job, diagnose_node
-from tests.unit.cli.doctor.cluster.ills import ago
 from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster, recorded
+from tests.unit.cli.doctor.cluster.situations import ago
 
 GARBAGE: tuple[Any, ...] = (None, 7, "", "text", [], [None], {}, {"a": {}})
 

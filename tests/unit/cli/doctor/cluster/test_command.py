@@ -11,8 +11,8 @@ import typer
 from cli.commands import doctor
 from cli.errors import USAGE, Failure
 from tests.stacks import ROOT
-from tests.unit.cli.doctor.cluster.ills import Ill, both, drained, lost_machine, queued, slurm_says
 from tests.unit.cli.doctor.cluster.recorded import RecordedCluster, recorded
+from tests.unit.cli.doctor.cluster.situations import Ill, both, drained, lost_machine, queued, slurm_says
 
 
 @pytest.fixture

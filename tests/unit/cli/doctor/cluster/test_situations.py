@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from dataclasses import replace
 
 import pytest
 
+from cli.doctor.cluster import reasons
 from cli.doctor.cluster.collect import collect
-from cli.doctor.cluster.diagnose import diagnose
-from cli.doctor.cluster.facts import Pool
+from cli.doctor.cluster.diagnose import diagnose, diagnose_job
+from cli.doctor.cluster.facts import Facts, Pool
+from cli.doctor.cluster.reasons import Kind, meaning
 from config import load_config
 from images.common.slurm_conf import setting
 from slurm.conf import render
 from slurm.names import LOG_SHIPPER
 from tests import stacks
 from tests.stacks import with_change
-from tests.unit.cli.doctor.cluster.ills import Ill, ago, both, ending, queued
-from tests.unit.cli.doctor.cluster.recorded import CONFIG, recorded
-from tests.unit.cli.doctor.cluster.situations import SITUATIONS
+from tests.unit.cli.doctor.cluster.recorded import CONFIG, RecordedCluster, recorded
+from tests.unit.cli.doctor.cluster.situations import SITUATIONS, Ill, ago, both, ending, queued, unplaced
 
 AS_THEY_SHOULD = ("Priority", "Resources", "BeginTime", "Dependency", "JobHeldUser", "QOSMaxJobsPerUserLimit")
 """Reasons of jobs that wait."""
@@ -234,3 +236,109 @@ def test_a_taint_that_says_a_machine_is_ill_is_not_to_be_tolerated(ill: str) -> 
     assert found.cause == f"pod default-1 cannot be placed: machines that may fit are {ill}, as Kubernetes says"
     assert "taint" not in found.mend
     assert "toler" not in found.mend
+
+
+# ---------------------------------------------------------------- elastic pools
+
+PAUSED = "slurmstack/elastic: no capacity, 3 in vain, again at 2026-11-26T07:38:31Z"
+HELD = "slurmstack/elastic: held back in the window sat sun 00:00-24:00 Europe/Berlin"
+ASIDE = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"
+
+
+def elastic(cluster: RecordedCluster) -> Facts:
+    """As if the one pool were elastic."""
+    return replace(cluster.look(), pools={"default": Pool(size=2, elastic=True)})
+
+
+def off(cluster: RecordedCluster, *states: str, reason: str = "") -> None:
+    for number in range(2):
+        cluster.remove("Pod", f"default-{number}")
+        cluster.node(f"default-{number}", "IDLE", "CLOUD", "POWERED_DOWN", *states, reason=reason, by="root")
+    cluster.remove("StatefulSet", "default")
+
+
+def test_nodes_that_are_off_are_no_finding() -> None:
+    cluster = recorded()
+    off(cluster)
+    cluster.slurm["partitions"] = (
+        0,
+        "PartitionName=elastic-default Hidden=YES Nodes=default-[0-1] State=INACTIVE TotalCPUs=4",
+    )
+    assert diagnose(elastic(cluster)) == ()
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        (PAUSED, "pool default pauses: 3 times in a row no machine came"),
+        (ASIDE, "pool default is set aside"),
+        (HELD, "pool default may have fewer nodes just now, in its window sat sun 00:00-24:00 Europe/Berlin"),
+    ],
+)
+def test_a_pool_without_machines_is_the_one_cause_of_jobs_that_wait(reason: str, cause: str) -> None:
+    cluster = recorded()
+    off(cluster, "DRAIN", reason=reason)
+    cluster.job("12", "Resources")
+    (found,) = diagnose(elastic(cluster))
+    assert found.cause.startswith(cause)
+    assert found.consequences
+    assert diagnose_job(elastic(cluster), "12")[0].cause == found.cause
+    assert ("state=resume" in found.mend) is (reason == ASIDE)
+
+
+def test_a_pod_that_waits_for_a_machine_is_noted() -> None:
+    cluster = recorded()
+    unplaced("0/2 nodes are available: 2 Insufficient cpu.")(cluster)
+    cluster.node("default-1", "MIXED", "CLOUD", "POWERING_UP")
+    pod = cluster.thing("Pod", "default-1")
+    pod["metadata"]["ownerReferences"] = [{"kind": "PodTemplate", "name": "default"}]
+    cluster.remove("StatefulSet", "default")
+    (found,) = diagnose(elastic(cluster))
+    assert (found.severity, found.cause) == (
+        "note",
+        "pod default-1 waits for a machine: no machine has enough cpu left",
+    )
+
+
+# ---------------------------------------------------------------- Slurm's reasons in words
+
+REQUEUED = "job requeued in held state"
+"""After `scontrol requeuehold`, as Slurm 24.11 was seen to write it."""
+
+KINDS: dict[Kind, tuple[str, ...]] = {
+    "turn": ("Resources", "Priority", "Dependency", "BeginTime", "JobArrayTaskLimit", "Licenses", "Reservation",
+        "Prolog", "None", "ReqNodeNotAvail", "NodeDown"),
+    "limit": ("QOSGrpCpuLimit", "QOSMaxJobsPerUserLimit", "QOSMaxGRESPerUser", "AssocGrpGRES", "AssocGrpJobsLimit",
+        "AssocMaxJobsLimit", "MaxJobsPerAccount", "QOSUsageThreshold"),
+    "held": ("JobHeldUser", "JobHeldAdmin", "launch failed requeued held", "JobHoldMaxRequeue", REQUEUED),
+    "never": ("DependencyNeverSatisfied", "BadConstraints", "PartitionDown", "PartitionInactive", "PartitionConfig",
+        "PartitionTimeLimit", "PartitionNodeLimit", "InvalidAccount", "InvalidQOS", "QOSNotAllowed",
+        "QOSMaxCpuPerJobLimit", "QOSMaxWallDurationPerJobLimit", "AssocMaxCpuPerJobLimit",
+        "AssocMaxWallDurationPerJobLimit", "QOSMinCpuNotSatisfied", "ReservationDeleted", "DeadLine", "MaxMemPerLimit"),
+    "unknown": ("SomethingNew",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "reason"), [(kind, reason) for kind, found in KINDS.items() for reason in found])
+def test_a_reason_has_its_kind_and_a_command(kind: Kind, reason: str) -> None:
+    said = meaning(reason)
+    assert said.kind == kind
+    assert said.mend
+
+
+def test_an_unknown_reason_is_shown_as_it_is() -> None:
+    assert "SomethingNew" in meaning("SomethingNew").words
+
+
+def test_the_full_text_tells_more_where_nodes_are_not_available() -> None:
+    maintenance = "ReqNodeNotAvail, Reserved for maintenance"
+    assert "maintenance reservation" in meaning("ReqNodeNotAvail", maintenance).words
+    down = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+    assert "down, drained" in meaning("Resources", down).words
+
+
+def test_no_command_shows_what_users_wrote_as_it_is() -> None:
+    for _, _, _, mend in [*reasons._TABLE, ("", "", "", meaning("SomethingNew").mend)]:
+        for command in re.findall(r"(?:squeue|sprio|scontrol show job) [^;]*", mend):
+            assert re.search(r"\| cat -v$| (--format|-O)\b", command), command
+            assert not re.search(r"%[jkaoZw]", command), command
