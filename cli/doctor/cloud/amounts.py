@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from nebius.api.nebius.capacity.v1 import CapacityBlockGroup, ResourceAdvice, ResourceAdviceStatus__Availability
 from nebius.api.nebius.quotas.v1 import QuotaAllowance
@@ -17,12 +16,12 @@ from config.base import GIBIBYTE
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import Needs, NodeNeed
+from config.sections.workers import WorkerPool
 
 Source = Literal["preemptible", "reserved", "on demand", "reserved or on demand"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Demand:
+class Demand(NamedTuple):
     """Machines of one kind that come from the same place."""
 
     platform: str
@@ -34,13 +33,11 @@ class Demand:
 
 def check_capacity(answers: Answers, needs: Needs, config: ClusterConfig, region: str) -> Iterator[Finding]:
     """Whether the service has the machines that are still missing. What it says holds for this moment only."""
-    wanted: dict[Demand, int] = {}
+    wanted: Counter[Demand] = Counter()
     for node in needs.nodes:
         if node.pool is not None and node.size.gpus and node.count:
-            fabric = _fabric(node, config, answers)
-            source = _source(config, node.pool)
-            demand = Demand(platform=node.platform, preset=node.preset, fabric=fabric, source=source)
-            wanted[demand] = wanted.get(demand, 0) + node.count
+            source = _source(config.worker_nodes[node.pool])
+            wanted[Demand(node.platform, node.preset, _fabric(node, config, answers), source)] += node.count
     for demand, machines in wanted.items():
         yield _check_demand(answers, demand, machines, region)
 
@@ -54,8 +51,7 @@ def _fabric(node: NodeNeed, config: ClusterConfig, answers: Answers) -> str:
     return wanted.infiniband_fabric or known.get(wanted.id or "", "")
 
 
-def _source(config: ClusterConfig, pool_name: str) -> Source:
-    pool = config.worker_nodes[pool_name]
+def _source(pool: WorkerPool) -> Source:
     if pool.preemptible:
         return "preemptible"
     policy = pool.reservation.policy if pool.reservation is not None else "AUTO"

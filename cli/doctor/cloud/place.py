@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from ipaddress import IPv4Network, ip_network
 
 from nebius.api.nebius.compute.v1 import Platform
@@ -15,8 +14,9 @@ from cli.doctor.cloud.ask import Answer, Answers, Unanswered, listed
 from cli.doctor.cloud.report import Finding, change, fine, unchecked, warning
 from config.base import GIBIBYTE
 from config.cluster import ClusterConfig
+from config.errors import nearest
 from config.nebius.cloud import NebiusCloud
-from config.nebius.needs import FilesystemNeed, Needs, NodeNeed
+from config.nebius.needs import Needs, NodeNeed
 
 SERVICE_PREFIX = 16
 """Range of Services that a cluster without `service_cidr` takes out of the subnet (API: "empty means /16")."""
@@ -39,12 +39,15 @@ def missing(needs: Needs, answers: Answers, name: str) -> Missing:
     clusters = [item for item in listed(answers.gpu_clusters) if item.metadata.name.startswith(name)]
     fabrics = {item.spec.infiniband_fabric for item in clusters}
     sizes = {item.metadata.name: item.status.size_bytes // GIBIBYTE for item in listed(answers.filesystems)}
+    own = [item for item in needs.filesystems if item.existing_id is None]
+    there = {item.tag: sizes.get(f"{name}-{item.tag}") for item in own}
     return Missing(
         needs=replace(
             needs,
             nodes=tuple(_missing_nodes(node, answers, name) for node in needs.nodes),
             filesystems=tuple(
-                _missing_filesystem(item, sizes.get(f"{name}-{item.tag}", 0)) for item in needs.filesystems
+                replace(item, size_gib=max(0, item.size_gib - (there[item.tag] or 0))) if item in own else item
+                for item in needs.filesystems
             ),
             volume_gib=needs.volume_gib if new_cluster else {},
             fabrics={fabric: pools for fabric, pools in needs.fabrics.items() if fabric not in fabrics},
@@ -52,9 +55,7 @@ def missing(needs: Needs, answers: Answers, name: str) -> Missing:
             public_addresses=needs.public_addresses if new_cluster else 0,
         ),
         new_cluster=new_cluster,
-        new_filesystems=sum(
-            item.existing_id is None and f"{name}-{item.tag}" not in sizes for item in needs.filesystems
-        ),
+        new_filesystems=sum(size is None for size in there.values()),
     )
 
 
@@ -72,11 +73,8 @@ def _missing_nodes(node: NodeNeed, answers: Answers, name: str) -> NodeNeed:
     there = 0
     for group in listed(answers.groups or ()):
         made_of = group.spec.template.resources
-        if _holds(group.metadata.name, node, name) and (made_of.platform, made_of.preset) == (
-            node.platform,
-            node.preset,
-        ):
-            there += group.status.node_count
+        same = (made_of.platform, made_of.preset) == (node.platform, node.preset)
+        there += group.status.node_count if same and _holds(group.metadata.name, node, name) else 0
     return replace(node, count=max(0, node.count - there), most=max(0, node.most - there))
 
 
@@ -86,10 +84,6 @@ def _holds(group: str, node: NodeNeed, name: str) -> bool:
         return group == f"{name}-{node.role}"
     stem, _, number = group.rpartition("-")
     return stem == f"{name}-{node.pool}" and number.isdecimal()
-
-
-def _missing_filesystem(need: FilesystemNeed, there_gib: int) -> FilesystemNeed:
-    return replace(need, size_gib=max(0, need.size_gib - there_gib)) if need.existing_id is None else need
 
 
 def check_project(project: Project, cloud: NebiusCloud) -> Finding:
@@ -138,9 +132,9 @@ def _problem(node: NodeNeed, platforms: dict[str, Platform], config: ClusterConf
 
 
 def _instead(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, known, n=1)
+    guess = nearest(name, known)
     offered = ", ".join(sorted(known)) or "none"
-    return f"did you mean {near[0]}? (offered: {offered})" if near else f"offered: {offered}"
+    return f"did you mean {guess}? (offered: {offered})" if guess else f"offered: {offered}"
 
 
 def check_subnet(answers: Answers, cloud: NebiusCloud, lack: Missing) -> Finding:

@@ -74,26 +74,22 @@ def _jobs(facts: Facts) -> Iterator[Finding]:
     for owner in facts.owners:
         if owner.kind != "Job" or not owner.failed or owner.component in {"jail", "users"}:
             continue
+        then = "then `slurmstack up`"
+        after: tuple[str, ...] = ("configuration",)
         if owner.component == BACKUP:
-            yield Finding(
-                about=f"job {owner.name}",
-                severity="error",
-                cause=f"a backup, or a look at backups, has failed: {owner.name}",
-                evidence=(owner.failed,),
-                mend=f"{facts.kubectl(f'logs job/{owner.name} --all-containers --tail 5')}; docs/restore.md",
-                weight=2,
-            )
-            continue
-        policy = owner.component == "policy"
+            cause, then, after = f"a backup, or a look at backups, has failed: {owner.name}", "docs/restore.md", ()
+        elif owner.component == "policy":
+            cause = "accounts, QOS and limits of the stack file were not written to the database"
+            after = ("configuration", "accounting")
+        else:
+            cause = f"a step of the last `up` has failed: {owner.name}"
         yield Finding(
             about=f"job {owner.name}",
             severity="error",
-            cause="accounts, QOS and limits of the stack file were not written to the database"
-            if policy
-            else f"a step of the last `up` has failed: {owner.name}",
+            cause=cause,
             evidence=(owner.failed,),
-            mend=f"{facts.kubectl(f'logs job/{owner.name} --all-containers --tail 5')}; then `slurmstack up`",
-            after=("configuration", "accounting") if policy else ("configuration",),
+            mend=f"{facts.kubectl(f'logs job/{owner.name} --all-containers --tail 5')}; {then}",
+            after=after,
             weight=2,
         )
 
@@ -111,7 +107,8 @@ def _apply(facts: Facts) -> Iterator[Finding]:
         )
     if facts.lease is None:
         return
-    died, since = facts.lease.died, _span(facts.lease.age)
+    died, age = facts.lease.died, facts.lease.age
+    since = f"{age / 60:.0f} min" if age >= 60 else f"{age:.0f} s"
     free = facts.kubectl(f"delete lease {LEASE}")
     yield Finding(
         about="apply",
@@ -125,10 +122,6 @@ def _apply(facts: Facts) -> Iterator[Finding]:
         else f"wait for it; if it has ended without a word: {free}",
         weight=12,
     )
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
 def _drift(facts: Facts) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cli.doctor.cluster.facts import Facts, Pod, SlurmNode
-from cli.doctor.cluster.findings import Finding
+from cli.doctor.cluster.findings import Finding, Severity
 from cli.health.nodes import Found
 from images.common.slurm_node import IN_WINDOW, LEAVING_REASON, NO_CAPACITY, OURS, ROLLS, SET_ASIDE, TOPOLOGY_REASON
 from slurm.names import CONTROLLER_HOST, WORKER, node_name
@@ -222,37 +222,30 @@ def _elastic(facts: Facts, name: str) -> Iterator[Finding]:
     nodes = [node for node in facts.nodes if node.name.rpartition("-")[0] == name and "DRAIN" in node.states]
     aside = [node for node in nodes if node.reason.startswith(SET_ASIDE)]
     held = [node for node in nodes if node.reason.startswith(IN_WINDOW)]
-    paused = [found for node in nodes if (found := _PAUSED.match(node.reason))]
+    paused = [match for node in nodes if (match := _PAUSED.match(node.reason))]
     events = facts.kubectl("get events --field-selector=reason=FailedScheduling")
     look = f"see why no machine came: {events}, and the log of what adds machines (the cloud's autoscaler)"
+    found: tuple[Severity, str, str, int, str]
     if aside:
         resume = facts.slurm(f"scontrol update nodename={','.join(node.name for node in aside)} state=resume")
-        yield Finding(
-            about=f"pool {name}",
-            severity="error",
-            cause=f"pool {name} is set aside: ten times in a row no machine came for its nodes",
-            evidence=(f"{len(aside)} nodes: {aside[0].reason}",),
-            mend=f"{look}; then {resume}",
-            weight=len(aside),
-        )
+        cause = "is set aside: ten times in a row no machine came for its nodes"
+        found = "error", cause, aside[0].reason, len(aside), f"{look}; then {resume}"
     elif paused:
-        last = max(paused, key=lambda found: int(found["tries"]))
-        yield Finding(
-            about=f"pool {name}",
-            severity="warning",
-            cause=f"pool {name} pauses: {last['tries']} times in a row no machine came for its nodes in time; "
-            f"it tries again at {last['until']}",
-            evidence=(f"{len(paused)} nodes: {last[0]}",),
-            mend=look,
-            weight=len(paused),
-        )
+        last = max(paused, key=lambda match: int(match["tries"]))
+        cause = f"pauses: {last['tries']} times in a row no machine came for its nodes in time; it tries again at "
+        found = "warning", cause + last["until"], last[0], len(paused), look
     elif held:
-        window = held[0].reason.removeprefix(IN_WINDOW).strip()
-        yield Finding(
-            about=f"pool {name}",
-            severity="note",
-            cause=f"pool {name} may have fewer nodes just now, in its window {window}",
-            evidence=(f"{len(held)} nodes: {held[0].reason}",),
-            mend=f"nothing: jobs wait until it ends; or raise its max (worker_nodes.{name}.windows), slurmstack up",
-            weight=len(held),
-        )
+        cause = f"may have fewer nodes just now, in its window {held[0].reason.removeprefix(IN_WINDOW).strip()}"
+        mend = f"nothing: jobs wait until it ends; or raise its max (worker_nodes.{name}.windows), slurmstack up"
+        found = "note", cause, held[0].reason, len(held), mend
+    else:
+        return
+    severity, cause, seen, count, mend = found
+    yield Finding(
+        about=f"pool {name}",
+        severity=severity,
+        cause=f"pool {name} {cause}",
+        evidence=(f"{count} nodes: {seen}",),
+        mend=mend,
+        weight=count,
+    )
