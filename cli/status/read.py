@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,7 @@ from typing import Any
 
 from cli.access.addresses import address_of
 from cli.errors import Failure
-from cli.kubectl.client import OWNERS, Kubectl, complaint, message, understood
+from cli.kubectl.client import OWNERS, Kubectl, complaint, message
 from cli.kubectl.pods import LEAVING, Apply, Pod, image_tags, last_apply, pod_of
 from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, describe_configuration, is_down
 from config.cluster import ClusterConfig
@@ -147,6 +147,9 @@ _FINE = ("active", "unknown")
 _REVISION = "controller-revision-hash"
 """Label of a pod: which template it was made of."""
 
+_REFUSED = re.compile(r"\): ([a-z]+)(?:\.[a-z0-9.]+)? is forbidden")
+"""What kubectl complains of a kind that these credentials may not see."""
+
 KINDS = {"pods": "Pod", "statefulsets": "StatefulSet", "services": "Service"}
 """What Kubernetes is asked for."""
 
@@ -158,7 +161,7 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     """
     namespace = config.cluster.namespace
     with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
-        listed = pool.submit(_objects, kubectl, namespace)
+        listed = pool.submit(read_objects, kubectl, namespace, KINDS, OWNERS, seconds=_SECONDS)
         asked = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled)
         seen = pool.submit(_read_jail, kubectl, namespace, _with_jail(config))
         # Loaded while they run: templates take as long as one of them.
@@ -205,18 +208,24 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     )
 
 
-def _objects(kubectl: Kubectl, namespace: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """What Kubernetes has, as far as these credentials may see it, and why the rest could not be read."""
-    done = kubectl.run(
-        "get", ",".join(KINDS.values()).lower(), "-n", namespace, OWNERS, "-o", "json", check=False, seconds=_SECONDS
-    )
-    try:
-        found = list(understood(done.stdout)["items"]) if done.stdout.strip() else []
-    except Failure:
-        found = []
+def read_objects(
+    kubectl: Kubectl, namespace: str, kinds: Mapping[str, str], *options: str, seconds: float
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The objects of these kinds, as far as these credentials may see them, and why the other kinds could not be read.
+
+    `kinds`: as the API server calls them where it refuses one -> as an object calls itself.
+    """
+    asked = ",".join(kinds.values()).lower()
+    done = kubectl.run("get", asked, "-n", namespace, *options, "-o", "json", check=False, seconds=seconds)
+    found: list[dict[str, Any]] = json.loads(done.stdout)["items"] if done.stdout.strip() else []
     if done.returncode == 0:
         return found, {}
-    return found, _refusals(done, {item["kind"] for item in found})
+    refused = set(_REFUSED.findall(done.stderr)) & kinds.keys()
+    if refused:
+        return found, dict.fromkeys(refused, "not allowed")
+    why = " ".join(message(done.stderr).split())[:200] or "kubectl failed without a word"
+    there = {item["kind"] for item in found}
+    return found, {name: why for name, kind in kinds.items() if kind not in there}
 
 
 def _kept(kubectl: Kubectl, namespace: str) -> tuple[str, ...]:
@@ -227,14 +236,6 @@ def _kept(kubectl: Kubectl, namespace: str) -> tuple[str, ...]:
     except Failure:  # whoever may not read claims sees that nothing runs
         return ()
     return tuple(found.lines) if found is not None else ()
-
-
-def _refusals(done: subprocess.CompletedProcess[str], read: set[str]) -> dict[str, str]:
-    """Kind -> why it could not be read: kubectl complains in a line of its own of each."""
-    lines = message(done.stderr).splitlines() or ["kubectl failed without a word"]
-    refused = {name: line for line in lines for name in KINDS if f'cannot list resource "{name}"' in line}
-    others = {name: lines[-1] for name, kind in KINDS.items() if kind not in read} if not refused else {}
-    return dict.fromkeys(refused, "not allowed") | others
 
 
 def _with_jail(config: ClusterConfig) -> list[tuple[str, str]]:
@@ -277,22 +278,22 @@ def _owner(item: Mapping[str, Any]) -> str:
     return next((str(owner["kind"]) for owner in item["metadata"].get("ownerReferences", [])), "")
 
 
+def _pool_of(item: Mapping[str, Any]) -> str:
+    return str((item["metadata"].get("labels") or {}).get(POOL_LABEL, ""))
+
+
 def _is_whole(items: Sequence[Mapping[str, Any]], pods: Sequence[Pod], config: ClusterConfig) -> bool:
     """Whether all pods run. A pool's leaving node may wait for jobs for days, and is none of those that are counted.
 
-    Nodes of elastic pools come and go as they should; those that always have to be there are counted, too.
+    Nodes of elastic pools come and go as they should; those that always have to be there are counted, too. One of a
+    Deployment that leaves may have another one in its place already.
     """
     elastic = {name for name, pool in config.worker_nodes.items() if pool.is_elastic}
     return bool(pods) and all(
-        (pod.ready and (pod.phase != LEAVING or _may_leave(item)))
-        or (item["metadata"].get("labels") or {}).get(POOL_LABEL) in elastic
+        (pod.ready and (pod.phase != LEAVING or _owner(item) != "StatefulSet" or _pool_of(item)))
+        or _pool_of(item) in elastic
         for item, pod in zip(items, pods, strict=True)
     )
-
-
-def _may_leave(item: Mapping[str, Any]) -> bool:
-    """Whether a pod that leaves can have another one in its place already, or is a worker, which is counted."""
-    return _owner(item) != "StatefulSet" or POOL_LABEL in item["metadata"].get("labels", {})
 
 
 def _is_fine(slurm: Answers, workers: Workers, configuration: str) -> bool:
@@ -324,13 +325,8 @@ def _workers(config: ClusterConfig, pods: Sequence[Pod], sets: Sequence[Mapping[
 
 def _pools(config: ClusterConfig, items: Sequence[Mapping[str, Any]], nodes: Sequence[SlurmNode]) -> tuple[Pool, ...]:
     """In the order of the stack file, then those that are only in the cluster."""
-    ready = Counter(
-        str(pool)
-        for item in items
-        if (pool := (item["metadata"].get("labels") or {}).get(POOL_LABEL))
-        and (pod := pod_of(item)).ready
-        and pod.phase != LEAVING
-    )
+    running = zip(items, map(pod_of, items), strict=True)
+    ready = Counter(_pool_of(item) for item, pod in running if _pool_of(item) and pod.ready and pod.phase != LEAVING)
     kinds = Counter((node.name.rpartition("-")[0], _kind(node.state)) for node in nodes)
     names = dict.fromkeys([*config.worker_nodes, *sorted(ready), *sorted({name for name, _ in kinds})])
     return tuple(
@@ -373,7 +369,7 @@ def _rolls(objects: Sequence[Mapping[str, Any]]) -> Iterator[Roll]:
     pods = {item["metadata"]["name"]: item for item in objects if item["kind"] == "Pod"}
     for item in objects:
         revision = (item.get("status") or {}).get("updateRevision")
-        if revision is None or POOL_LABEL not in (item["metadata"].get("labels") or {}):
+        if revision is None or not _pool_of(item):
             continue
         pool, size = item["metadata"]["name"], int(item["spec"].get("replicas", 1))
         there = [pods[name] for number in range(size) if (name := node_name(pool, number)) in pods]

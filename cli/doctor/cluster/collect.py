@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections import defaultdict
@@ -18,33 +17,36 @@ from cli.change.restoring import note_of
 from cli.doctor.cluster.facts import Claim, Container, Facts, Lease, Machine, Owner, Pod, Pool
 from cli.doctor.cluster.slurm import SECONDS, ask_slurm
 from cli.errors import Failure
-from cli.kubectl.client import OWNERS, Kubectl, is_true, message
+from cli.kubectl.client import OWNERS, Kubectl, is_true
 from cli.kubectl.pods import LEAVING, pod_of
+from cli.status.read import read_objects
 from config.cluster import ClusterConfig
 from slurm.conf import config_hash, render
 from slurm.names import CONTROLLER
 
+_ASKED: tuple[tuple[dict[str, str], tuple[str, ...]], ...] = (
+    ({"pods": "Pod", "nodes": "Node"}, ()),
+    (
+        {
+            "statefulsets": "StatefulSet",
+            "deployments": "Deployment",
+            "jobs": "Job",
+            "persistentvolumeclaims": "PersistentVolumeClaim",
+            "leases": "Lease",
+        },
+        (OWNERS,),
+    ),
+    ({"events": "Event"}, ("--field-selector=type=Warning",)),
+)
+"""What each call of kubectl asks for. Owners of fields are long, so they are asked for where they matter."""
+
 _PARTS = {
-    "pods": "pods",
+    **dict.fromkeys(("statefulsets", "deployments", "jobs"), "workloads"),
     "nodes": "machines",
-    "statefulsets": "workloads",
-    "deployments": "workloads",
-    "jobs": "workloads",
     "persistentvolumeclaims": "claims",
     "leases": "lease",
-    "events": "events",
 }
-"""Kinds, as the API server calls them where it refuses one, and the part of the facts that each is."""
-
-_ASKED = (
-    (("pods", "nodes"), ("get", "pod,node")),
-    (
-        ("statefulsets", "jobs", "persistentvolumeclaims", "leases"),
-        ("get", "statefulset,deployment,job,persistentvolumeclaim,lease", OWNERS),
-    ),
-    (("events",), ("get", "event", "--field-selector=type=Warning")),
-)
-"""Which kinds each call of kubectl asks for. Owners of fields are long, so they are asked for where they matter."""
+"""Kinds whose part of the facts is called otherwise."""
 
 _BY_HAND = re.compile(r"kubectl(?!-client-side-apply|-rollout|-annotate|-label)")
 """Managers of fields that were set by hand, but by what an ordinary apply or restart leaves."""
@@ -63,7 +65,9 @@ def collect(
     """
     namespace, here = config.cluster.namespace, time.time()
     with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
-        asked = [pool.submit(_objects, kubectl, namespace, kinds, verb) for kinds, verb in _ASKED]
+        asked = [
+            pool.submit(read_objects, kubectl, namespace, kinds, *options, seconds=SECONDS) for kinds, options in _ASKED
+        ]
         slurm = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled, job=job)
         pulumi = pool.submit(ask_pulumi)
         wanted = config_hash(render(config))
@@ -72,7 +76,7 @@ def collect(
     for answer in asked:
         found, missing = answer.result()
         items += found
-        unread |= missing
+        unread |= {_PARTS.get(kind, kind): why for kind, why in missing.items()}
     of_slurm, silent = slurm.result()
     unread |= silent
     unfinished: list[str] = []
@@ -98,20 +102,6 @@ def collect(
         **parse(items, now),
         **of_slurm,
     )
-
-
-def _objects(
-    kubectl: Kubectl, namespace: str, kinds: Sequence[str], verb: Sequence[str]
-) -> tuple[list[Any], dict[str, str]]:
-    """The objects that kubectl has printed, and why some kinds are missing. It prints those that it may read."""
-    done = kubectl.run(*verb, "-n", namespace, "-o", "json", check=False, seconds=SECONDS)
-    unread: dict[str, str] = {}
-    if done.returncode != 0:
-        why = " ".join(message(done.stderr).split()) or "kubectl failed without a word"
-        refused = re.findall(r"\): ([a-z]+)(?:\.[a-z0-9.]+)? is forbidden", done.stderr)
-        parts = {_PARTS[kind] for kind in refused if kind in _PARTS} or {_PARTS[kind] for kind in kinds}
-        unread = dict.fromkeys(parts, "not allowed" if refused else why[:200])
-    return json.loads(done.stdout)["items"] if done.stdout.strip() else [], unread
 
 
 def _restore(workloads: Sequence[Object]) -> tuple[str, str] | None:
