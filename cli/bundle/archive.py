@@ -59,12 +59,10 @@ _SACCT = "jobid,jobname,user,account,partition,state,submit,start,end,elapsed,no
 
 _SLURM: dict[str, tuple[str, ...]] = {
     "version": ("scontrol", "--version"),
-    "config": ("scontrol", "show", "config"),
-    "nodes": ("scontrol", "show", "nodes"),
-    "partitions": ("scontrol", "show", "partitions"),
-    "jobs": ("scontrol", "show", "jobs"),
-    "reservations": ("scontrol", "show", "reservations"),
-    "licenses": ("scontrol", "show", "licenses"),
+    **{
+        what: ("scontrol", "show", what)
+        for what in ("config", "nodes", "partitions", "jobs", "reservations", "licenses")
+    },
     "priorities": ("sprio", "--long"),
     "sdiag": ("sdiag",),
     "squeue": ("squeue", "--all", "--long"),
@@ -173,7 +171,7 @@ def cluster_parts(kubectl: Kubectl, stack: Stack, pods: list[dict[str, Any]]) ->
         "status.json": lambda: _status(kubectl, stack),
         "doctor.json": lambda: _findings(kubectl, stack),
         "health.json": lambda: _json(as_data(read_nodes(kubectl, namespace), namespace=namespace)),
-        "events.txt": lambda: _events(kubectl, namespace),
+        "events.txt": lambda: "".join(f"{line}\n" for line in in_order(events(kubectl, namespace))),
         "slurm/configuration-agent.json": lambda: _agent(kubectl, namespace),
         "kubernetes/secrets.json": lambda: _secrets(kubectl, namespace),
     }
@@ -241,10 +239,6 @@ def _secrets(kubectl: Kubectl, namespace: str) -> str:
         for item in kubectl.items("secrets", "-n", namespace)
     ]
     return json.dumps(found, indent=1) + "\n"
-
-
-def _events(kubectl: Kubectl, namespace: str) -> str:
-    return "".join(f"{line}\n" for line in in_order(events(kubectl, namespace)))
 
 
 def _agent(kubectl: Kubectl, namespace: str) -> str:

@@ -187,20 +187,16 @@ def _has(listed: str, number: int) -> bool:
 
 def print_lines(lines: Sequence[Line], *, as_json: bool) -> None:
     """One a line. Control characters are blanks, so that no log can move the cursor; JSON writes them as escapes."""
-    if as_json:
-        for line in lines:
+    console = Console(highlight=False, emoji=False) if sys.stdout.isatty() else None
+    for line in lines:
+        if as_json:
             typer.echo(json.dumps(line.as_data()))
-        sys.stdout.flush()
-    elif sys.stdout.isatty():
-        console = Console(highlight=False, emoji=False)
-        for line in lines:
-            text = Text(printable(line.text), style="red" if any(word in line.text for word in _BAD) else "")
-            head = Text.assemble((line.time.ljust(24), "dim"), " ", (printable(line.source), "cyan"), " ")
-            console.print(head + text, soft_wrap=True)
-    else:
-        for line in lines:
+        elif console is None:
             typer.echo(printable(str(line)))
-        sys.stdout.flush()
+        else:
+            text = (printable(line.text), "red" if any(word in line.text for word in _BAD) else "")
+            head = ((line.time.ljust(24), "dim"), " ", (printable(line.source), "cyan"), " ")
+            console.print(Text.assemble(*head, text), soft_wrap=True)
 
 
 def print_missing(missing: Sequence[str]) -> None:

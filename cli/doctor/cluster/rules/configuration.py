@@ -42,12 +42,11 @@ def _configuration(facts: Facts) -> Iterator[Finding]:
     if not state or (active == facts.wanted_configuration and not rejected):
         return
     if rejected and active != facts.wanted_configuration:
-        said = rejected.get("message", "") if isinstance(rejected, dict) else str(rejected)
         yield Finding(
             about="configuration",
             severity="error",
             cause="Slurm refuses its new configuration; the old one goes on",
-            evidence=(str(said),),
+            evidence=(rejected.get("message", ""),),
             mend="correct slurmstack:slurm.settings, or what the message names, then `slurmstack up`",
             weight=15,
         )

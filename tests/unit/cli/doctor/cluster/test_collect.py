@@ -88,13 +88,6 @@ def test_odd_answers_of_slurm_are_left_out(question: str, odd: Any) -> None:
     use(cluster)
 
 
-@pytest.mark.parametrize("state", [{"rejected": 3}, {"active": None, "rejected": {}}, {"pending": []}])
-def test_an_odd_state_of_the_configuration_is_no_crash(state: dict[str, Any]) -> None:
-    cluster = recorded()
-    cluster.slurm["configuration"] = (0, json.dumps(state))
-    use(cluster)
-
-
 def use(cluster: RecordedCluster) -> None:
     """Look at all of it: nothing raises."""
     facts = cluster.look(job="12")
