@@ -76,13 +76,10 @@ async def ask(sdk: SDK, cloud: NebiusCloud, cluster: str, *, seconds: float) -> 
     if isinstance(project, Unanswered):
         return project
     tenant_id = project.metadata.parent_id
-    allowances = quotas.QuotaAllowanceServiceClient(sdk)
-    asked: dict[str, Awaitable[Any]] = {
-        "groups": questions.groups(project_id, cluster),
-        "tenant_quotas": questions.every(allowances.list, quotas.ListQuotaAllowancesRequest(parent_id=tenant_id)),
-        "project_quotas": questions.every(allowances.list, quotas.ListQuotaAllowancesRequest(parent_id=project_id)),
-    }
+    asked: dict[str, Awaitable[Any]] = {"groups": questions.groups(project_id, cluster)}
     for name, client, request, parent_id in (
+        ("tenant_quotas", quotas.QuotaAllowanceServiceClient, quotas.ListQuotaAllowancesRequest, tenant_id),
+        ("project_quotas", quotas.QuotaAllowanceServiceClient, quotas.ListQuotaAllowancesRequest, project_id),
         ("filesystems", compute.FilesystemServiceClient, compute.ListFilesystemsRequest, project_id),
         ("gpu_clusters", compute.GpuClusterServiceClient, compute.ListGpuClustersRequest, project_id),
         ("platforms", compute.PlatformServiceClient, compute.ListPlatformsRequest, project_id),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from cli.doctor.cluster.facts import Container, Facts, Owner, Pod
-from cli.doctor.cluster.findings import Finding
+from cli.doctor.cluster.findings import Finding, Severity
 from slurm.names import CONTROLLER, CONTROLLER_HOST, LOG_SHIPPER, WORKER
 
 RECENT = 900
@@ -150,36 +150,37 @@ def _not_made(facts: Facts, owner: Owner) -> Iterator[Finding]:
 
 
 def _pod(facts: Facts, pod: Pod) -> Iterator[Finding]:
-    about, after = f"pod {pod.name}", (f"machine {pod.machine}",)
-    weight = 20 if pod.name == CONTROLLER_HOST else 5 if pod.component not in {WORKER, "login"} else 1
     if pod.leaving:
         yield from _leaving(facts, pod)
-    elif pod.unschedulable and not pod.machine:
-        cause, mend = _unplaced(facts, pod)
-        claims = tuple(f"claim {claim.name}" for claim in facts.claims) if "volume" in cause else ()
+        return
+    severity: Severity = "error"
+    after: tuple[str, ...] = (f"machine {pod.machine}",)
+    if pod.unschedulable and not pod.machine:
+        what, mend = _unplaced(facts, pod)
         # It is what machines are added for. Slurm gives a node up where none comes.
         awaited = pod.component == WORKER and pod.owner in facts.pools and facts.pools[pod.owner].elastic
-        yield Finding(
-            about=about,
-            severity="note" if awaited else "error",
-            cause=f"pod {pod.name} {'waits for a machine' if awaited else 'cannot be placed'}: {cause}",
-            evidence=(pod.unschedulable,),
-            mend=mend,
-            after=claims,
-            weight=weight,
-        )
+        severity = "note" if awaited else "error"
+        cause, evidence = f" {'waits for a machine' if awaited else 'cannot be placed'}: {what}", pod.unschedulable
+        after = tuple(f"claim {claim.name}" for claim in facts.claims) if "volume" in what else ()
     elif pod.phase == "Failed" and pod.why == "Evicted":
-        yield Finding(
-            about=about,
-            severity="error" if pod.component == WORKER else "warning",
-            cause=f"pod {pod.name} was evicted: its machine ran out of memory or disk",
-            evidence=(pod.message,),
-            mend=f"kubectl describe node {pod.machine}",
-            after=after,
-            weight=weight,
-        )
+        severity = "error" if pod.component == WORKER else "warning"
+        cause, evidence = " was evicted: its machine ran out of memory or disk", pod.message
+        mend = f"kubectl describe node {pod.machine}"
+    elif found := _not_well(facts, pod):
+        severity = "warning" if pod.ready else "error"
+        cause, evidence, mend = found
+        after = _needs(facts, pod, after)
     else:
-        yield from _running(facts, pod, about, after, weight)
+        return
+    yield Finding(
+        about=f"pod {pod.name}",
+        severity=severity,
+        cause=f"pod {pod.name}{cause}",
+        evidence=(evidence,) if evidence else (),
+        mend=mend,
+        after=after,
+        weight=20 if pod.name == CONTROLLER_HOST else 5 if pod.component not in {WORKER, "login"} else 1,
+    )
 
 
 def _unplaced(facts: Facts, pod: Pod) -> tuple[str, str]:
@@ -191,24 +192,25 @@ def _unplaced(facts: Facts, pod: Pod) -> tuple[str, str]:
     return "no machine suits it", facts.kubectl(f"describe pod {pod.name}")
 
 
-def _running(facts: Facts, pod: Pod, about: str, after: tuple[str, ...], weight: int) -> Iterator[Finding]:
-    """A pod that has a machine, and does not run well there."""
-    ill = next(filter(None, (_container(facts, pod, item) for item in pod.containers)), None)
-    if found := ill or _not_ready(facts, pod):
-        cause, evidence, mend = found
-        yield Finding(
-            about=about,
-            severity="warning" if pod.ready else "error",
-            cause=f"pod {pod.name}{cause}",
-            evidence=(evidence,) if evidence else (),
-            mend=mend,
-            after=_needs(facts, pod, after),
-            weight=weight,
-        )
+def _not_well(facts: Facts, pod: Pod) -> tuple[str, str, str] | None:
+    """What ails a pod that has a machine, in whose words, and what mends it; None if nothing does."""
+    if ill := next(filter(None, (_container(facts, pod, item) for item in pod.containers)), None):
+        return ill
+    if pod.ready:
+        return None
+    volume = next((text for text in pod.warnings if re.match("FailedMount|FailedAttachVolume", text)), "")
+    started = any(item.ended or not item.waiting for item in pod.containers)
+    if volume and not started:
+        return " waits for a volume that cannot be mounted", volume, facts.kubectl(f"describe pod {pod.name}")
+    age = facts.now - (pod.placed_at or pod.created_at)  # a machine that is made for it takes minutes
+    if age > SLOW and pod.owner_kind != "Job":
+        logs = f"{facts.kubectl(f'logs {pod.name}')} --all-containers --tail 20"
+        return f" is not ready after {age / 60:.0f} min", next(iter(pod.warnings), ""), logs
+    return None
 
 
 def _container(facts: Facts, pod: Pod, item: Container) -> tuple[str, str, str] | None:
-    """What ails it, in whose words, and what mends it; None if nothing does."""
+    """The same of one of its containers."""
     logs, who = f"{facts.kubectl(f'logs {pod.name}')} -c {item.name}", f": {item.name}"
     if item.waiting in _IMAGE | _CONFIG:
         if item.waiting in _IMAGE:
@@ -232,21 +234,6 @@ def _container(facts: Facts, pod: Pod, item: Container) -> tuple[str, str, str] 
     if item.code and recent and item.restarts >= (1 if pod.component == CONTROLLER else OFTEN):
         ended = f"the last with exit status {item.code} ({item.ended})"
         return f"{who} restarts: {item.restarts} times, {ended}", item.message, f"{logs} --previous"
-    return None
-
-
-def _not_ready(facts: Facts, pod: Pod) -> tuple[str, str, str] | None:
-    """The same of the pod as a whole."""
-    if pod.ready:
-        return None
-    volume = next((text for text in pod.warnings if re.match("FailedMount|FailedAttachVolume", text)), "")
-    started = any(item.ended or not item.waiting for item in pod.containers)
-    if volume and not started:
-        return " waits for a volume that cannot be mounted", volume, facts.kubectl(f"describe pod {pod.name}")
-    age = facts.now - (pod.placed_at or pod.created_at)  # a machine that is made for it takes minutes
-    if age > SLOW and pod.owner_kind != "Job":
-        logs = f"{facts.kubectl(f'logs {pod.name}')} --all-containers --tail 20"
-        return f" is not ready after {age / 60:.0f} min", next(iter(pod.warnings), ""), logs
     return None
 
 
