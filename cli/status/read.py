@@ -189,9 +189,7 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         configuration=configuration,
         login_address=addresses.get("login"),
         rest_address=f"https://{rest}:{REST_PORT}" if rest else None,
-        healthy=_is_whole(items, pods, config)
-        and not missing_workers(workers)
-        and _is_fine(slurm, workers, configuration),
+        healthy=_is_healthy(config, items, workers, slurm, configuration),
         pools=_pools(config, items, slurm.nodes),
         rolls=tuple(_rolls(objects)),
         queue=slurm.queue,
@@ -282,34 +280,29 @@ def _pool_of(item: Mapping[str, Any]) -> str:
     return str((item["metadata"].get("labels") or {}).get(POOL_LABEL, ""))
 
 
-def _is_whole(items: Sequence[Mapping[str, Any]], pods: Sequence[Pod], config: ClusterConfig) -> bool:
-    """Whether all pods run. A pool's leaving node may wait for jobs for days, and is none of those that are counted.
+def _is_healthy(
+    config: ClusterConfig, items: Sequence[Mapping[str, Any]], workers: Workers, slurm: Answers, configuration: str
+) -> bool:
+    """Whether all pods run, and Slurm answers, has its nodes, and runs with the configuration of the stack file.
 
-    Nodes of elastic pools come and go as they should; those that always have to be there are counted, too. One of a
-    Deployment that leaves may have another one in its place already.
+    A pool's leaving node may wait for jobs for days, and is none of those that are counted. Nodes of elastic pools come
+    and go as they should; those that always have to be there are counted, too. One of a Deployment that leaves may have
+    another one in its place already.
     """
     elastic = {name for name, pool in config.worker_nodes.items() if pool.is_elastic}
-    return bool(pods) and all(
+    whole = all(
         (pod.ready and (pod.phase != LEAVING or _owner(item) != "StatefulSet" or _pool_of(item)))
         or _pool_of(item) in elastic
-        for item, pod in zip(items, pods, strict=True)
+        for item, pod in zip(items, map(pod_of, items), strict=True)
     )
-
-
-def _is_fine(slurm: Answers, workers: Workers, configuration: str) -> bool:
-    """Whether Slurm answers, has its nodes, and runs with the configuration of the stack file."""
     usable = sum(not is_down(node.state) or node.state.startswith("drain") for node in slurm.nodes)
-    answers = not slurm.slurmctld and slurm.slurmdbd_answers is not False
-    return answers and usable >= workers.wanted and configuration in _FINE
+    answers = not slurm.slurmctld and slurm.slurmdbd_answers is not False and configuration in _FINE
+    return bool(items) and whole and not missing_workers(workers) and answers and usable >= workers.wanted
 
 
 def _workers(config: ClusterConfig, pods: Sequence[Pod], sets: Sequence[Mapping[str, Any]]) -> Workers:
-    up = {pod.name for pod in pods if pod.ready and pod.phase != LEAVING}
-    ready = {
-        name: sum(node_name(name, number) in up for number in range(pool.most))
-        for name, pool in config.worker_nodes.items()
-    }
-    fixed = {name: pool.least for name, pool in config.worker_nodes.items() if not pool.is_elastic}
+    pools, up = config.worker_nodes.items(), {pod.name for pod in pods if pod.ready and pod.phase != LEAVING}
+    ready = {name: sum(node_name(name, number) in up for number in range(pool.most)) for name, pool in pools}
     told = {
         item["metadata"]["name"]: int(item["spec"].get("replicas", 1))
         for item in sets
@@ -317,9 +310,9 @@ def _workers(config: ClusterConfig, pods: Sequence[Pod], sets: Sequence[Mapping[
     }
     return Workers(
         # More of an elastic pool than have to be there stand in for none of another.
-        ready=sum(min(ready[name], pool.least) for name, pool in config.worker_nodes.items()),
-        wanted=sum(pool.least for pool in config.worker_nodes.values()),
-        fewer=tuple(name for name, size in fixed.items() if told.get(name, 0) < size),
+        ready=sum(min(ready[name], pool.least) for name, pool in pools),
+        wanted=sum(pool.least for _, pool in pools),
+        fewer=tuple(name for name, pool in pools if not pool.is_elastic and told.get(name, 0) < pool.least),
     )
 
 
