@@ -21,14 +21,6 @@ def line(time: str, text: str = "x") -> Line:
     return Line(at=at, component="worker", place="a-0/slurmd", text=text)
 
 
-def test_lines_of_many_come_in_the_order_in_which_they_were_written() -> None:
-    first = parse_log(
-        "2026-11-25T16:27:52.000521668Z b\n2026-11-25T16:27:53.368944902Z d\n", "controller", "c/slurmctld"
-    )
-    second = parse_log("2026-11-25T16:27:51.9Z a\n2026-11-25T16:27:52.000521669Z c\n", "worker", "a-0/slurmd")
-    assert [found.text for found in in_order([*first, *second])] == ["a", "b", "c", "d"]
-
-
 @given(st.lists(st.integers(0, 4 * 10**18), max_size=30))
 def test_the_order_is_that_of_the_times_and_of_their_text(times: list[int]) -> None:
     lines = in_order(Line(at=at, component="c", place="p", text=str(at)) for at in times)
@@ -131,12 +123,6 @@ def test_a_task_of_an_array_is_found_by_its_own_number_too() -> None:
     assert matches("Launching batch job 7 for UID 10001")
     assert not matches("Allocate JobId=5_30(8)")
     assert not matches("Allocate JobId=5_4(5)")
-
-
-@given(st.integers(0, 10**6), st.integers(0, 10**6))
-def test_a_job_s_line_never_matches_another_number(one: int, other: int) -> None:
-    for text in (f"JobId={one} done", f"Launching batch job {one} for UID 0", f"StepId={one}.0", f"[{one}.batch]"):
-        assert names_job({str(other)})(text) is (one == other)
 
 
 @pytest.mark.parametrize(
