@@ -13,7 +13,7 @@ from typing import Any
 
 from cli.access.addresses import address_of
 from cli.errors import Failure
-from cli.kubectl.client import OWNERS, Kubectl, complaint, message
+from cli.kubectl.client import OWNERS, Kubectl, complaint, message, understood
 from cli.kubectl.pods import LEAVING, Apply, Pod, image_tags, last_apply, pod_of
 from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, describe_configuration, is_down
 from config.cluster import ClusterConfig
@@ -215,7 +215,10 @@ def read_objects(
     """
     asked = ",".join(kinds.values()).lower()
     done = kubectl.run("get", asked, "-n", namespace, *options, "-o", "json", check=False, seconds=seconds)
-    found: list[dict[str, Any]] = json.loads(done.stdout)["items"] if done.stdout.strip() else []
+    try:
+        found: list[dict[str, Any]] = understood(done.stdout)["items"] if done.stdout.strip() else []
+    except Failure as failure:  # a proxy's page, say
+        return [], dict.fromkeys(kinds, failure.message)
     if done.returncode == 0:
         return found, {}
     refused = set(_REFUSED.findall(done.stderr)) & kinds.keys()
