@@ -11,7 +11,7 @@ from cli.change.queue import read_patiently
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, is_true
 from cli.program.manifests import Manifest
-from cli.status.configuration import configuration_state
+from cli.status.slurm import configuration_state
 
 POLL = 0.1
 """Seconds between the first two looks at the cluster."""

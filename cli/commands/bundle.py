@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.access.reach import reach
-from cli.bundle.archive import MANIFEST, Bundle, new_file, stamp
-from cli.bundle.parts import cluster_parts, version_parts
+from cli.bundle.archive import MANIFEST, Bundle, cluster_parts, new_file, stamp, version_parts
 from cli.bundle.redact import SHORTEST, redactor
 from cli.commands.options import ConfigOption, named, option
 from cli.errors import Failure

@@ -68,6 +68,7 @@ def doctor(context: typer.Context, config: ConfigOption = None, *, as_json: Json
             raise Failure("options of `doctor` come after the name of its command", code=USAGE)
         return
     from cli.doctor.cluster.diagnose import diagnose  # noqa: PLC0415
+    from cli.doctor.cluster.findings import as_data, print_findings
 
     facts = _look(config)
     found = diagnose(facts)
@@ -92,6 +93,7 @@ def job(
       slurmstack doctor job 1234
     """
     from cli.doctor.cluster.diagnose import diagnose_job  # noqa: PLC0415
+    from cli.doctor.cluster.findings import as_data, print_findings
 
     if not re.fullmatch(r"\d{1,10}([_+]\d{1,10})?", id_):
         raise Failure(f"{id_!r} is no number of a job", hint="`squeue` shows them: 12, or 12_3 of an array", code=USAGE)
@@ -138,6 +140,7 @@ def node(
       slurmstack doctor node gpu-0
     """
     from cli.doctor.cluster.diagnose import diagnose_node, knows_node  # noqa: PLC0415
+    from cli.doctor.cluster.findings import as_data, print_findings
 
     facts = _look(config)
     if not knows_node(facts, name):

@@ -12,13 +12,21 @@ import typer
 
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption, CsvOption, EndOption, JsonOption, StartOption, argument, option
-from cli.efficiency.present import as_csv, as_data, job_as_data, jobs_as_csv, print_job, print_table
-from cli.efficiency.totals import DIMENSIONS, summarize
+from cli.efficiency.report import (
+    DIMENSIONS,
+    as_csv,
+    as_data,
+    job_as_data,
+    jobs_as_csv,
+    print_job,
+    print_table,
+    summarize,
+)
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import Kubectl
 from cli.stack import open_stack
-from cli.usage.asked import dimensions_of, period_of, refuse_both
-from cli.usage.query import ask_sacct, refuse_without_accounting
+from cli.usage.query import ask_sacct, dimensions_of, refuse_both, refuse_without_accounting
+from cli.usage.times import period_of
 from images.common.slurm_runs import Run, parse_runs, runs_between, runs_named
 
 MOST_ALONE = 3

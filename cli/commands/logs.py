@@ -13,11 +13,9 @@ import typer
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption, argument, option
 from cli.errors import INTERRUPTED, USAGE, Failure
-from cli.logs.follow import follow as follow_logs
-from cli.logs.gather import Asked, gather
-from cli.logs.jobs import JOB
-from cli.logs.lines import in_order, when
-from cli.logs.present import print_lines, print_missing
+from cli.logs.gather import JOB, Asked, gather
+from cli.logs.gather import follow as follow_logs
+from cli.logs.lines import in_order, print_lines, print_missing, when
 from cli.logs.sources import is_probe
 from cli.stack import open_stack
 from cli.usage.times import TimeError

@@ -15,9 +15,8 @@ from cli.commands.options import ConfigOption, JsonOption, option
 from cli.errors import FAILED
 from cli.kubectl.client import connect
 from cli.stack import Stack, open_stack
-from cli.status.present import Screen, print_status
+from cli.status.present import EVERY, print_status, screen, watch
 from cli.status.read import KINDS, Status, read_status
-from cli.status.watch import EVERY, watch
 from config.nebius.cloud import NebiusCloud
 
 
@@ -90,7 +89,7 @@ def status(
             print_status(found)
             typer.echo()
 
-    watch(lambda: Screen(read_status(kubectl, stack.config)), show, every=every, redraw=not as_json)
+    watch(lambda: screen(read_status(kubectl, stack.config)), show, every=every, redraw=not as_json)
 
 
 def _read_once(stack: Stack) -> Status:

@@ -12,11 +12,9 @@ from cli.access.reach import reach
 from cli.commands.options import ConfigOption, CsvOption, EndOption, JsonOption, StartOption, option
 from cli.errors import USAGE, Failure
 from cli.stack import open_stack
-from cli.usage.asked import dimensions_of, period_of, refuse_both
-from cli.usage.present import as_csv, as_data, print_table
-from cli.usage.query import read_runs, refuse_without_accounting
-from cli.usage.times import STEPS
-from cli.usage.totals import DIMENSIONS, summarize
+from cli.usage.query import dimensions_of, read_runs, refuse_both, refuse_without_accounting
+from cli.usage.report import DIMENSIONS, as_csv, as_data, print_table, summarize
+from cli.usage.times import STEPS, period_of
 
 
 def usage(

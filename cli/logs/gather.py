@@ -1,22 +1,27 @@
-"""Which lines are about what: all of them, those of a component, of a node or of a job."""
+"""Which lines are about a component, a node or a job, what Slurm itself knows of a job, and how logs are followed."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from cli.errors import USAGE, Failure
 from cli.health.query import MOST_NAMES, refuse_no_namespace
-from cli.kubectl.client import Kubectl
-from cli.logs.jobs import Job, read_job, refuse_no_job
-from cli.logs.naming import names_job, names_node
-from cli.logs.sources import Container, Found, Source, containers, events, log_sources, read_all
+from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, if_slurmdbd_answers, in_controller
+from cli.logs.lines import Line, names_job, names_node, to_the_second
+from cli.logs.sources import COMPONENT_LABEL, Container, Found, containers, events, log_sources, read_all
 from config.errors import nearest
-from slurm.names import WORKER
+from images.common.hostlist import expand
+from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
+from images.common.slurm_records import NotUnderstoodError
+from images.common.slurm_runs import RecordError, rows, sacct
+from images.common.slurm_values import moment
+from slurm.names import POOL_LABEL, WORKER
 
 _WATCHERS = ("slurmctld", "config-agent", "health-watch")
 """Containers whose programs speak of nodes."""
@@ -26,6 +31,20 @@ _OF_JOBS = ("slurmctld", "slurmdbd", "health-watch")
 
 _MACHINES = "default"
 """Namespace of the events of machines, which are in none."""
+
+JOB = re.compile(r"\d{1,10}(?:[_+]\d{1,10})?")
+"""What `--job` takes: a number, or the task of an array."""
+
+_FIELDS = (
+    "JobID", "JobIDRaw", "User", "Partition", "State", "Submit", "Eligible", "Start", "End", "NodeList",
+    "ExitCode", "JobName",
+)  # fmt: skip
+JOBS = JobList("id", "number", "user", "partitions", "state", "reason", "submitted", "start", "end", "node_list")
+
+_UNKNOWN_JOB = "Invalid job id"
+
+MOST = 60
+"""Logs that are followed side by side: each is a connection at the API server."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,64 +61,69 @@ class Asked:
     """Whether jobs are recorded."""
 
 
-def chosen(name: str | None, there: Sequence[Container]) -> list[Container]:
-    """The containers of this name: a component, a container, a pool or a pod; all for None. Raises Failure for none."""
-    found = [item for item in there if name is None or name in _names(item)]
-    if not found and name is not None:
-        raise _unknown(name, there)
-    return found
+@dataclass(frozen=True, kw_only=True)
+class KnownJob:
+    """A job as far as Slurm knows it."""
 
+    ids: frozenset[str]
+    """All numbers that stand for it in logs: of a task of an array, its own too."""
+    nodes: frozenset[str]
+    """Where it ran, also before it was queued again."""
+    lines: tuple[Line, ...]
+    missing: tuple[str, ...]
+    """Who could not be asked, and why."""
 
-def _about_job(there: Sequence[Container], known: Job) -> list[Container]:
-    """Where lines about a job are. Where nobody knows its nodes, on all."""
-    where = known.nodes if known.lines else {item.pod for item in there if item.component == WORKER}
-    return [item for item in there if item.name in _OF_JOBS or (item.name == "slurmd" and item.pod in where)]
+    @property
+    def begin(self) -> datetime | None:
+        """When it was submitted; None if nobody knows."""
+        times = [line.at for line in self.lines]
+        return datetime.fromtimestamp(min(times) // 1_000_000_000, UTC) if times else None
 
 
 def gather(kubectl: Kubectl, namespace: str, asked: Asked, now: datetime) -> Found:
     """Read all that is about it. What cannot be read is noted; raises Failure where that is everything."""
-    found = Found()
+    pods, missing = [], []
     try:
         pods = kubectl.items("pod", "-n", namespace)
     except Failure as failure:
-        found.missing.append(f"pods: {failure}")
-        pods = []
+        missing.append(f"pods: {failure}")
     there = containers(pods)
     if not there:
         refuse_no_namespace(kubectl, namespace)
     if asked.job is not None:
-        found.add(_of_job(kubectl, namespace, asked, there, now))
+        found = _of_job(kubectl, namespace, asked, there, now)
     elif asked.node is not None:
-        found.add(_of_node(kubectl, namespace, asked, there))
+        found = _of_node(kubectl, namespace, asked, there)
     else:
-        found.add(_of_component(kubectl, namespace, asked, there))
+        found = _of_component(kubectl, namespace, asked, there)
+    found.missing[:0] = missing
     if not found.read:
         raise Failure("nothing could be read:\n" + "\n".join(f"  {line}" for line in found.missing[:MOST_NAMES]))
     return found
 
 
+def called(name: str | None, there: Sequence[Container]) -> list[Container]:
+    """The containers of this name: a component, a container, a pool or a pod; all for None."""
+    return [item for item in there if name is None or name in {item.pod, item.name, item.component, item.pool}]
+
+
 def _of_component(kubectl: Kubectl, namespace: str, asked: Asked, there: Sequence[Container]) -> Found:
     name = asked.component
-    chosen = [item for item in there if name is None or name in _names(item)]
-    about = _about(name, chosen) if name is not None else lambda _: True
-    logs = log_sources(kubectl, namespace, chosen, since=asked.since, tail=asked.tail)
-    found = read_all({**logs, "events": lambda: events(kubectl, namespace, about)})
-    if not chosen and name is not None and there:
+    wanted = called(name, there)
+    about = _about(name, wanted) if name is not None else lambda _: True
+    logs = log_sources(kubectl, namespace, wanted, since=asked.since, tail=asked.tail)
+    found = read_all({**logs, "events": lambda: events(kubectl, namespace, wanted=about)})
+    if not wanted and name is not None and there:
         if not found.lines:
             raise _unknown(name, there)
         found.missing.append(f"{name}: there is no such pod now")
     return found
 
 
-def _names(container: Container) -> set[str]:
-    """What a container is found by."""
-    return {container.pod, container.name, container.component, container.pool}
-
-
-def _about(name: str, chosen: Sequence[Container]) -> Callable[[dict[str, Any]], bool]:
+def _about(name: str, wanted: Sequence[Container]) -> Callable[[dict[str, Any]], bool]:
     """Whether an event is about these containers: of their pods, of what made them, and of pods that they replaced."""
-    objects = {item.pod for item in chosen} | {owner for item in chosen for owner in item.owners} | {name}
-    places = {item.place for item in chosen}
+    objects = {item.pod for item in wanted} | {owner for item in wanted for owner in item.owners} | {name}
+    places = {item.place for item in wanted}
     earlier = re.compile(rf"{re.escape(name)}-(\d+|[0-9a-f]{{8,10}}(-[a-z0-9]{{5}})?)")
 
     def about(event: dict[str, Any]) -> bool:
@@ -116,20 +140,17 @@ def _about(name: str, chosen: Sequence[Container]) -> Callable[[dict[str, Any]],
 def _of_node(kubectl: Kubectl, namespace: str, asked: Asked, there: Sequence[Container]) -> Found:
     node = str(asked.node)
     own = [item for item in there if item.pod == node]
-    workers = sorted({item.pod for item in there if item.component == WORKER})
     others = [item for item in there if item.name in _WATCHERS and item.pod != node]
-    machine = next((item.machine for item in own), "")
     sources = log_sources(kubectl, namespace, own, since=asked.since, tail=asked.tail)
-    sources["events"] = lambda: events(kubectl, namespace, lambda item: item["involvedObject"].get("name") == node)
-    if machine:
+    sources["events"] = lambda: events(
+        kubectl, namespace, wanted=lambda item: item["involvedObject"].get("name") == node
+    )
+    if machine := next((item.machine for item in own), ""):
         of_machine = f"--field-selector=involvedObject.kind=Node,involvedObject.name={machine}"
-        sources[f"events of machine {machine}"] = lambda: events(kubectl, _MACHINES, lambda _: True, of_machine)
-    with ThreadPoolExecutor(2) as pool:
-        of_others = log_sources(kubectl, namespace, others, since=asked.since)
-        naming = pool.submit(read_all, of_others, names_node(node))
-        found = read_all(sources)
-        found.add(naming.result())
+        sources[f"events of machine {machine}"] = lambda: events(kubectl, _MACHINES, of_machine)
+    found = read_all(sources | log_sources(kubectl, namespace, others, since=asked.since, matches=names_node(node)))
     if not own and there:
+        workers = sorted({item.pod for item in there if item.component == WORKER})
         if not found.lines and workers:
             raise _unknown_name("node", node, workers)
         found.missing.append(f"{node}: there is no such pod now")
@@ -137,17 +158,93 @@ def _of_node(kubectl: Kubectl, namespace: str, asked: Asked, there: Sequence[Con
 
 
 def _of_job(kubectl: Kubectl, namespace: str, asked: Asked, there: Sequence[Container], now: datetime) -> Found:
-    known = read_job(kubectl, namespace, str(asked.job), now, accounting=asked.accounting)
-    refuse_no_job(str(asked.job), known)
-    gone = known.nodes - {item.pod for item in there} if there else set()
-    wanted = _about_job(there, known)
+    known = _read_job(kubectl, namespace, str(asked.job), now, accounting=asked.accounting)
+    pods = {item.pod for item in there}
+    # Where nobody knows its nodes, all may have had it.
+    ran_on = known.nodes if known.lines else {item.pod for item in there if item.component == WORKER}
+    wanted = [item for item in there if item.name in _OF_JOBS or (item.name == "slurmd" and item.pod in ran_on)]
     since = asked.since or known.begin
-    sources: dict[str, Source] = log_sources(kubectl, namespace, wanted, since=since)
-    found = read_all(sources, names_job(known.ids))
+    found = read_all(log_sources(kubectl, namespace, wanted, since=since, matches=names_job(known.ids)))
     found.lines += known.lines
     found.read += bool(known.lines)
-    found.missing += [*known.missing, *(f"{node}: there is no such pod now" for node in sorted(gone))]
+    gone = sorted(known.nodes - pods) if there else []
+    found.missing += [*known.missing, *(f"{node}: there is no such pod now" for node in gone)]
     return found
+
+
+def _read_job(kubectl: Kubectl, namespace: str, job: str, now: datetime, *, accounting: bool) -> KnownJob:
+    """Ask slurmdbd for what has been and slurmctld for what is. What does not answer is noted.
+
+    Raises Failure where Slurm has answered, and knows no such job.
+    """
+    words = ("env", *(f"{name}={value}" for name, value in ENVIRONMENT.items()), *JOBS.command)
+    shown = in_controller(kubectl, namespace, *words, "--states=all", f"--jobs={job}", seconds=ANSWER_SECONDS)
+    present: list[Job] = []
+    runs: list[dict[str, str]] = []
+    missing: list[str] = []
+    try:
+        if shown.returncode == 0:
+            present = list(JOBS.read(shown.stdout))
+        elif _UNKNOWN_JOB not in shown.stderr:
+            missing.append(f"squeue: {complaint(shown)}")
+    except NotUnderstoodError as error:
+        missing.append(f"squeue: {error}")
+    if accounting:
+        asking = if_slurmdbd_answers([*sacct(_FIELDS), "--duplicates", f"--jobs={job}"])
+        recorded = in_controller(kubectl, namespace, *asking, seconds=2 * ANSWER_SECONDS)
+        try:
+            if recorded.returncode == 0:
+                runs = list(rows(recorded.stdout.splitlines(), _FIELDS))
+            else:
+                missing.append(f"sacct: {complaint(recorded)}")
+        except RecordError as error:
+            missing.append(f"sacct: {error}")
+    lines = [line for run in runs for line in _lines("sacct", run["JobID"], _told(run))]
+    lines += [line for one in present for line in _lines("squeue", one.id, _shown(one, now, alone=not runs))]
+    if not lines and not missing:
+        raise Failure(f"Slurm knows no job {job}", hint="`slurmstack login` and `sacct -a` show which there are")
+    hosts = {*(run["NodeList"] for run in runs), *(one.node_list for one in present)} - {"None assigned"}
+    return KnownJob(
+        ids=frozenset({job, *(run["JobIDRaw"].partition(".")[0] for run in runs), *(one.number for one in present)}),
+        nodes=frozenset(name for listed in hosts for name in expand(listed)),
+        lines=tuple(lines),
+        missing=tuple(missing),
+    )
+
+
+def _told(run: Mapping[str, str]) -> Iterator[tuple[float | None, str]]:
+    """A run of a job, or a step of it, as sacct has it. A job's name may have lines of its own."""
+    submit, eligible, start, end = (moment(run[name]) for name in ("Submit", "Eligible", "Start", "End"))
+    step = "." in run["JobID"]
+    what = f"{'step' if step else 'job'} {run['JobID']}"
+    if not step:
+        name = run["JobName"].partition("\n")[0]
+        yield submit, f"{what} submitted by {run['User']}: {name} ({run['Partition']})"
+        if eligible != submit:
+            yield eligible, f"{what} eligible"
+    yield start, f"{what} started on {run['NodeList']}"
+    yield end, f"{what} ended: {run['State']}, exit code {run['ExitCode']}"
+
+
+def _shown(job: Job, now: datetime, *, alone: bool) -> Iterator[tuple[float | None, str]]:
+    """A job as slurmctld has it now; its times too, where nobody has recorded them."""
+    waits = f", reason {job.reason}" if job.reason else ""
+    over = job.state not in {"PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"}
+    if alone:
+        yield job.submitted, f"job {job.id} submitted by {job.user} ({','.join(job.partitions)})"
+        if job.state != "PENDING":  # a time that is still to come is a guess
+            yield job.start, f"job {job.id} started on {job.node_list}"
+        if over:
+            yield job.end, f"job {job.id} ended: {job.state}{waits}"
+    if not over:
+        yield now.timestamp(), f"job {job.id} is {job.state}{waits}"
+
+
+def _lines(component: str, job: str, told: Iterator[tuple[float | None, str]]) -> Iterator[Line]:
+    """What is known to the second. None of what has no time."""
+    for at, text in told:
+        if at is not None:
+            yield Line(at=to_the_second(at), component=component, place=f"job/{job}", text=text)
 
 
 def _unknown(name: str, there: Sequence[Container]) -> Failure:
@@ -162,3 +259,32 @@ def _unknown_name(what: str, name: str, names: Sequence[str], more: Sequence[str
     return Failure(
         f"there is no {what} {name!r}; there are: {listed}", hint=f"did you mean {guess}?" if guess else "", code=USAGE
     )
+
+
+def follow(kubectl: Kubectl, namespace: str, name: str | None, since: datetime) -> int:
+    """Let kubectl print what is being written until Ctrl-C; its exit status. `name`: None for all. Raises Failure."""
+    there = containers(kubectl.items("pod", "-n", namespace))
+    wanted = called(name, there)
+    if not wanted and name is not None:
+        raise _unknown(name, there)
+    if len(wanted) > MOST:
+        hint = "name a component, a container, a pool or a pod"
+        raise Failure(f"{len(wanted)} logs are too many to follow; {MOST} go", hint=hint, code=USAGE)
+    begin = f"--since-time={since:%Y-%m-%dT%H:%M:%SZ}"
+    options = ["--prefix", "--timestamps", begin, f"--max-log-requests={MOST}", *where(name, wanted)]
+    command = [*kubectl.command(), "logs", "--follow", "-n", namespace, *options]
+    try:
+        return subprocess.run(command, env={**os.environ, **kubectl.environment}, check=False).returncode
+    except KeyboardInterrupt:
+        return 0
+
+
+def where(name: str | None, wanted: Collection[Container]) -> list[str]:
+    """The options that lead kubectl to these containers, or to these and more of the same pods."""
+    pods = {item.pod for item in wanted}
+    of = ["-c", name] if name is not None and {item.name for item in wanted} == {name} else ["--all-containers"]
+    if len(pods) == 1:
+        return [*pods, *of]
+    if {item.pool for item in wanted} == {name}:
+        return ["-l", f"{POOL_LABEL}={name}", *of]
+    return ["-l", f"{COMPONENT_LABEL} in ({', '.join(sorted({item.component for item in wanted}))})", *of]

@@ -1,14 +1,20 @@
-"""One line that somebody wrote at some time, and many of them in the order of time."""
+"""Lines that many wrote, in the order of time: how they are read and shown, and which job or node one names."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cli.logs.naming import job_in
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from cli.text import plain, printable
 from cli.usage.times import TimeError, parse_time
 
 _SECOND = 1_000_000_000
@@ -17,6 +23,22 @@ _LEVEL = re.compile(r"[\w.-]+: (fatal|error|warning|notice|verbose|debug)\d?: ",
 """As Slurm's daemons, munged and our own programs write it (docs/diagnose.md)."""
 _SPAN = re.compile(r"(?:\d{1,9}[smhdw])+")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+_MOST_NOTES = 10
+_BAD = ("error", "fatal", "Warning ", "Failed")
+
+_JOB = re.compile(
+    r"""(?ix)
+    (?: (?<! [a-z0-9] ) (?: job | step ) [ _]? (?: id )? \\?["']? [ ]* (?: [:=\#] [ ]* )? | \[ (?= \d+\. ) )
+    ( \d+ )                                              # of the job, or of the array that it belongs to
+    (?: [_+] (?: ( \d+ ) | \* | \[ [\d,%-]+ \] ) )?      # of the task; all that wait together are 5_*
+    (?: \( ( \d+ ) \) )?                                 # of the task as a job: JobId=5_3(7)
+    (?! \w )"""
+)
+"""As slurmctld, slurmd, slurmstepd and our own programs write it: `JobId=5_3(7)`, `StepId=5.0`, `[5.batch]`,
+`Launching batch job 5`, `prolog job 5: ...`."""
+
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})?)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +91,13 @@ def nanoseconds(text: str) -> int | None:
         whole = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
     except ValueError:  # the 30th of February
         return None
-    fraction = int(match[2].ljust(9, "0")) if match[2] else _SECOND - 1
-    return int(whole.timestamp()) * _SECOND + fraction
+    at = to_the_second(whole.timestamp())
+    return at - (_SECOND - 1) + int(match[2].ljust(9, "0")) if match[2] else at
+
+
+def to_the_second(seconds: float) -> int:
+    """A time since 1970 of which no more is known, as lines have it."""
+    return int(seconds) * _SECOND + _SECOND - 1
 
 
 def parse_log(printed: str, component: str, place: str) -> list[Line]:
@@ -115,3 +142,66 @@ def when(text: str, now: datetime) -> datetime:
         raise TimeError(
             f"{text!r} is not a time: write 30m, 1h or 2d (ago), or a moment such as 2026-11-01T08:00 (UTC)"
         ) from None
+
+
+def names_job(wanted: Collection[str]) -> Callable[[str], bool]:
+    """Whether a text names one of these jobs: numbers, or ARRAY_TASK. An array's number stands for all its tasks."""
+    ids = frozenset(wanted)
+
+    def matches(text: str) -> bool:
+        named = (match.groups("") for match in _JOB.finditer(text))
+        return any(not ids.isdisjoint({job, f"{job}_{task}", as_job}) for job, task, as_job in named)
+
+    return matches
+
+
+def job_in(text: str) -> str | None:
+    """The first job that a text names, as it has it: `5`, or `5_3` of an array; None: none."""
+    match = _JOB.search(text)
+    return match and (f"{match[1]}_{match[2]}" if match[2] else match[1])
+
+
+def names_node(node: str) -> Callable[[str], bool]:
+    """Whether a text names a node, also in a list of hosts as Slurm writes it: `NodeList=a-[0-2,5],b-1`."""
+    pool, _, number = node.rpartition("-")
+    if not number.isdecimal():
+        exactly = re.compile(rf"(?<![\w.-]){re.escape(node)}(?![\w-])")
+        return lambda text: exactly.search(text) is not None
+    # What follows may be a domain or the end of a sentence, but no longer name.
+    pattern = re.compile(rf"(?<![\w.-]){re.escape(pool)}-(?:(\d+)(?!\w|-[\w\[])|\[([\d,-]+)\](?!\w))")
+
+    def matches(text: str) -> bool:
+        return any(_has(match[1] or match[2], int(number)) for match in pattern.finditer(text))
+
+    return matches
+
+
+def _has(listed: str, number: int) -> bool:
+    """Whether `0-2,5` has the number. Users write names of nodes into logs, of thousands of digits too."""
+    for part in listed.split(","):
+        match = _RANGE.fullmatch(part)
+        if match and int(match[1]) <= number <= int(match[2] or match[1]):
+            return True
+    return False
+
+
+def print_lines(lines: Sequence[Line], *, as_json: bool) -> None:
+    """One a line. Control characters are blanks, so that no log can move the cursor; JSON writes them as escapes."""
+    console = Console(highlight=False, emoji=False) if sys.stdout.isatty() else None
+    for line in lines:
+        if as_json:
+            typer.echo(json.dumps(line.as_data()))
+        elif console is None:
+            typer.echo(printable(str(line)))
+        else:
+            text = (printable(line.text), "red" if any(word in line.text for word in _BAD) else "")
+            head = ((line.time.ljust(24), "dim"), " ", (printable(line.source), "cyan"), " ")
+            console.print(Text.assemble(*head, text), soft_wrap=True)
+
+
+def print_missing(missing: Sequence[str]) -> None:
+    """What could not be read, beside the lines."""
+    for line in missing[:_MOST_NOTES]:
+        typer.echo(f"not read: {plain(line)}", err=True)
+    if len(missing) > _MOST_NOTES:
+        typer.echo(f"not read: {len(missing) - _MOST_NOTES} more", err=True)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from cli.errors import Failure
@@ -23,11 +24,15 @@ AT_ONCE = 16
 _SECONDS = 60
 """For one log at most: the machine of a pod may be lost."""
 
-EVENT = "event"
-
 _SSHD = "sshd"
 _PROBE = re.compile(r"Connection (closed|reset) by \S+ port \d+")
 """What sshd writes each time somebody connects and says nothing, as the kubelet does every 10 s to see that it runs."""
+
+Matches = Callable[[str], bool]
+"""Whether a line with this text is wanted."""
+
+Source = Callable[[], list[Line]]
+"""Reads lines. Raises Failure."""
 
 
 def is_probe(line: Line) -> bool:
@@ -46,8 +51,6 @@ class Container:
     machine: str
     owners: tuple[str, ...]
     restarted: bool
-    over: bool = False
-    """Whether it has ended and does not begin again."""
 
     @property
     def place(self) -> str:
@@ -65,16 +68,6 @@ class Found:
     read: int = 0
     """Sources that have answered."""
 
-    def add(self, more: Found) -> None:
-        """Put what another one has to this."""
-        self.lines += more.lines
-        self.missing += more.missing
-        self.read += more.read
-
-
-Source = Callable[[], list[Line]]
-"""Reads lines. Raises Failure."""
-
 
 def containers(pods: Iterable[dict[str, Any]]) -> list[Container]:
     """All containers of pods as Kubernetes has them, in the order in which they start."""
@@ -84,9 +77,6 @@ def containers(pods: Iterable[dict[str, Any]]) -> list[Container]:
 def _containers(pod: dict[str, Any]) -> list[Container]:
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
     states = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
-    begun = {state["name"] for state in status.get("initContainerStatuses", [])}
-    ended = {state["name"] for state in states if "terminated" in state.get("state", {})}
-    over = ended if status.get("phase") in {"Succeeded", "Failed"} else ended & begun
     restarts = {state["name"]: state.get("restartCount", 0) for state in states}
     labels = metadata.get("labels", {})
     return [
@@ -98,16 +88,14 @@ def _containers(pod: dict[str, Any]) -> list[Container]:
             machine=spec.get("nodeName", ""),
             owners=tuple(owner["name"] for owner in metadata.get("ownerReferences", [])),
             restarted=restarts.get(container["name"], 0) > 0,
-            over=container["name"] in over,
         )
         for container in (*spec.get("initContainers", []), *spec.get("containers", []))
     ]
 
 
-def read_log(kubectl: Kubectl, namespace: str, container: Container, *options: str, previous: bool = False) -> str:
-    """A container's log with the time of each line. Raises Failure."""
-    before = ("--previous",) if previous else ()
-    where = ("logs", "-n", namespace, container.pod, "-c", container.name, "--timestamps", *before, *options)
+def read_log(kubectl: Kubectl, namespace: str, container: Container, *options: str) -> str:
+    """A container's log with the time of each line. `options` of `kubectl logs`, such as --previous. Raises Failure."""
+    where = ("logs", "-n", namespace, container.pod, "-c", container.name, "--timestamps", *options)
     done = kubectl.run(*where, check=False, seconds=_SECONDS)
     if done.returncode != 0:
         raise Failure(complaint(done))
@@ -121,34 +109,36 @@ def log_sources(
     *,
     since: datetime | None = None,
     tail: int | None = None,
+    matches: Matches = lambda _: True,
 ) -> dict[str, Source]:
-    """The logs of containers, also those of before their last restart."""
+    """The logs of containers, also those of before their last restart: the lines that match."""
     options = [] if since is None else [f"--since-time={since:%Y-%m-%dT%H:%M:%SZ}"]
     last = [] if tail is None else [f"--tail={tail}"]
 
-    def source(container: Container, *, previous: bool) -> Source:
-        def read() -> list[Line]:
-            cut = last if container.name != _SSHD else []  # of its lines most may be left out
-            printed = read_log(kubectl, namespace, container, *options, *cut, previous=previous)
-            lines = parse_log(printed, container.component, container.place)
-            if printed.strip() and not lines:  # a complaint of the kubelet's comes in the place of the log
-                raise Failure(printed.strip()[:200])
-            return lines
+    def read(container: Container, *more: str) -> list[Line]:
+        cut = last if container.name != _SSHD else []  # of its lines most may be left out
+        printed = read_log(kubectl, namespace, container, *more, *options, *cut)
+        lines = parse_log(printed, container.component, container.place)
+        if printed.strip() and not lines:  # a complaint of the kubelet's comes in the place of the log
+            raise Failure(printed.strip()[:200])
+        return [line for line in lines if matches(line.text)]
 
-        return read
+    now = {item.place: partial(read, item) for item in wanted}
+    before = {
+        f"{item.place}, before its restart": partial(read, item, "--previous") for item in wanted if item.restarted
+    }
+    return {**now, **before}
 
-    found = {container.place: source(container, previous=False) for container in wanted}
-    restarted = [container for container in wanted if container.restarted]
-    return found | {f"{item.place}, before its restart": source(item, previous=True) for item in restarted}
 
-
-def events(kubectl: Kubectl, namespace: str, wanted: Callable[[dict[str, Any]], bool], *options: str) -> list[Line]:
+def events(
+    kubectl: Kubectl, namespace: str, *options: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True
+) -> list[Line]:
     """What Kubernetes tells of objects. Raises Failure."""
     found = kubectl.items("events", "-n", namespace, *options)
-    return [line for item in found if wanted(item) and (line := event_line(item)) is not None]
+    return [line for item in found if wanted(item) and (line := _event_line(item)) is not None]
 
 
-def event_line(item: dict[str, Any]) -> Line | None:
+def _event_line(item: dict[str, Any]) -> Line | None:
     """An event at the time when it was seen last; None if it has none."""
     series = item.get("series") or {}
     seen = series.get("lastObservedTime") or item.get("lastTimestamp") or item.get("eventTime")
@@ -158,7 +148,7 @@ def event_line(item: dict[str, Any]) -> Line | None:
     about, count = item["involvedObject"], series.get("count") or item.get("count") or 1
     often = f" ({count} times since {item.get('firstTimestamp') or item.get('eventTime')})" if count > 1 else ""
     text = f"{item.get('type', '')} {item.get('reason', '')}: {item.get('message', '')}{often}"
-    return Line(at=at, component=EVENT, place=f"{about.get('kind', '').lower()}/{about.get('name', '')}", text=text)
+    return Line(at=at, component="event", place=f"{about.get('kind', '').lower()}/{about.get('name', '')}", text=text)
 
 
 @contextmanager
@@ -172,17 +162,15 @@ def side_by_side() -> Iterator[ThreadPoolExecutor]:
             raise
 
 
-def read_all(sources: dict[str, Source], matches: Callable[[str], bool] = lambda _: True) -> Found:
-    """Read side by side, and keep the lines whose text matches. What fails is noted and stops nothing."""
+def read_all(sources: dict[str, Source]) -> Found:
+    """Read side by side. What fails is noted and stops nothing."""
     found = Found()
     with side_by_side() as pool:
         asked = {name: pool.submit(source) for name, source in sources.items()}
         for name, answer in asked.items():
             try:
-                lines = answer.result()
+                found.lines += answer.result()
+                found.read += 1
             except Failure as failure:
                 found.missing.append(f"{name}: {failure}")
-            else:
-                found.read += 1
-                found.lines += [line for line in lines if matches(line.text)]
     return found

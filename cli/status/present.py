@@ -1,20 +1,23 @@
-"""What runs, for people: one screen of 80 columns."""
+"""What runs, for people: one screen of 80 columns, shown once or again and again."""
 
 from __future__ import annotations
 
+import signal
+import sys
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from cli.kubectl.client import SILENT_SLURMDBD
-from cli.status.read import Pool, Status, missing_workers
-from cli.status.rolls import Roll
-from cli.status.slurm import SlurmNode, is_down
-from cli.text import ago, printable
+from cli.status.read import Jail, Pool, Roll, Status, missing_workers
+from cli.status.slurm import Queue, SlurmNode, is_down
+from cli.text import ago, open_console, printable
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST, CONTROLLER_HOST, WORKER
 
 _LISTED = 8
@@ -27,121 +30,45 @@ _NAMES = 4
 """Names of nodes in one line."""
 
 _GIB = 2**30
-_UNBROKEN = 100_000
-"""Columns where no terminal has an end: what is read by grep stays on one line."""
+
+EVERY = 5.0
+"""Seconds between two rounds of a watch."""
 
 
 def print_status(status: Status) -> None:
     """The screen. Names and reasons come from outside and are no markup."""
-    console = Console(highlight=False, emoji=False, markup=False)
-    if not console.is_terminal:
-        console.width = _UNBROKEN
-    console.print(Screen(status))
+    open_console().print(screen(status))
 
 
-class Screen:
+def screen(status: Status) -> Group:
     """A status, as rich prints it."""
+    return Group(*_parts(status))
 
-    def __init__(self, status: Status, now: datetime | None = None) -> None:
-        self._status = status
-        self._now = now or datetime.now(UTC)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The parts below each other."""
-        status = self._status
-        if not status.pods and "pods" not in status.unread and not status.nodes:
-            yield Text(f"nothing runs in namespace {status.namespace}")
-            if status.kept:
-                from cli.change.kept import AFTERWARDS  # noqa: PLC0415  what it loads takes long
+def _parts(status: Status) -> Iterator[Table | Text]:
+    """Below each other."""
+    if not status.pods and "pods" not in status.unread and not status.nodes:
+        yield Text(f"nothing runs in namespace {status.namespace}")
+        if status.kept:
+            from cli.change.kept import AFTERWARDS  # noqa: PLC0415  what it loads takes long
 
-                yield from (Text("kept there by `destroy`:"), *(Text(f"  {printable(line)}") for line in status.kept))
-                yield Text(AFTERWARDS)
-            return
-        yield from _pods(status)
-        yield Text()
-        for roll in status.rolls:
-            yield from (_roll(roll), Text())
-        if told := missing_workers(status.workers):
-            yield from (Text(told, style="red"), Text())
-        yield from self._nodes()
-        yield Text()
-        facts = Table.grid(padding=(0, 2, 0, 0))
-        facts.add_column(no_wrap=True)
-        facts.add_column(overflow="fold")
-        for name, text in self._facts():
-            facts.add_row(Text(name, style="bold"), text)
-        yield facts
-
-    def _nodes(self) -> Iterator[Table | Text]:
-        status = self._status
-        if status.slurmctld:
-            logs = f"`{status.reached_by} logs -n {status.namespace} {CONTROLLER_HOST} -c slurmctld` and `-c munged`"
-            yield Text(f"slurmctld does not answer: {printable(status.slurmctld)}; see {logs}", style="red")
-            return
-        if not status.nodes:
-            yield Text("slurmctld has no nodes")
-        table = Table("POOL", box=None, pad_edge=False)
-        columns = ("wanted", "ready", "allocated", "idle", "drained", "down", "other")
-        for name in columns:
-            table.add_column(name.upper(), justify="right")
-        for pool in status.pools:
-            table.add_row(Text(printable(pool.name)), *(_count(pool, name) for name in columns))
-        yield table
-        ill = [node for node in status.nodes if is_down(node.state) or node.reason]
-        for node in ill[:_LISTED]:
-            yield self._ill(node)
-        if len(ill) > _LISTED:
-            yield Text(f"  and {len(ill) - _LISTED} more: `slurmstack health` shows all")
-
-    def _ill(self, node: SlurmNode) -> Text:
-        since = _seconds_since(node.since, self._now)
-        who = f" by {printable(node.by)}" if node.by else ""
-        told = f"{who}{f' {ago(since)} ago' if since is not None else ''}"
-        reason = f": {printable(node.reason)}" if node.reason else ""
-        return Text.assemble("  ", node.name, " ", (node.state, "red" if is_down(node.state) else ""), told, reason)
-
-    def _facts(self) -> Iterator[tuple[str, Text]]:
-        status = self._status
-        if status.queue is not None:
-            yield "queue", self._queue()
-        if status.jail is not None:
-            yield "jail", _jail(status)
-        held = defaultdict(list)
-        for node in status.nodes:
-            held[node.confinement].append(node.name)
-        for confinement, names in held.items():
-            if confinement:
-                yield "jobs held to", Text(f"{printable(confinement)} ({_listed(names)})")
-        if status.slurmdbd_answers is not None:
-            logs = f"`{status.reached_by} logs -n {status.namespace} {ACCOUNTING_HOST} -c {ACCOUNTING}`"
-            fine = status.slurmdbd_answers
-            yield (
-                "accounting",
-                Text("slurmdbd answers") if fine else Text(f"{SILENT_SLURMDBD}; see {logs}", style="red"),
-            )
-        last = " (the one last taken)" if status.slurmctld and status.configuration == "active" else ""
-        yield "configuration", Text(f"{printable(status.configuration)}{last}")
-        if status.last_apply is not None:
-            since = _seconds_since(status.last_apply.time.removesuffix("Z"), self._now)
-            told = f"{ago(since)} ago, " if since is not None else ""
-            yield "last apply", Text(f"{told}{status.last_apply.time}, with {printable(status.last_apply.engine)}")
-        yield "versions", Text(_versions(status))
-        yield "login address", Text(status.login_address or "none")
-        if status.rest_address:
-            yield "REST API", Text(status.rest_address)
-        for part, why in status.unread.items():
-            yield "could not read", Text(f"{part}: {printable(why)}", style="magenta")
-
-    def _queue(self) -> Text:
-        queue = self._status.queue
-        assert queue is not None
-        parts = [f"{queue.running} running", f"{queue.pending} pending"]
-        parts += [f"{queue.other} ending or suspended"] if queue.other else []
-        parts += [f"longest wait {ago(queue.longest_wait)}"] if queue.longest_wait is not None else []
-        reasons = [f"{count} {printable(reason)}" for reason, count in queue.reasons.items()]
-        more = f", {len(reasons) - _REASONS} other reasons" if len(reasons) > _REASONS else ""
-        waiting = f"; waiting for: {', '.join(reasons[:_REASONS])}{more}" if reasons else ""
-        return Text(", ".join(parts) + waiting)
+            yield from (Text("kept there by `destroy`:"), *(Text(f"  {printable(line)}") for line in status.kept))
+            yield Text(AFTERWARDS)
+        return
+    yield from _pods(status)
+    yield Text()
+    for roll in status.rolls:
+        yield from (_roll(roll), Text())
+    if told := missing_workers(status.workers):
+        yield from (Text(told, style="red"), Text())
+    yield from _nodes(status)
+    yield Text()
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    facts.add_column(no_wrap=True)
+    facts.add_column(overflow="fold")
+    for name, text in _facts(status):
+        facts.add_row(Text(name, style="bold"), text)
+    yield facts
 
 
 def _pods(status: Status) -> Iterator[Table | Text]:
@@ -158,6 +85,74 @@ def _pods(status: Status) -> Iterator[Table | Text]:
         yield Text(f"and {len(ill) - _LISTED} more workers that are not ready")
 
 
+def _nodes(status: Status) -> Iterator[Table | Text]:
+    if status.slurmctld:
+        logs = f"`{status.reached_by} logs -n {status.namespace} {CONTROLLER_HOST} -c slurmctld` and `-c munged`"
+        yield Text(f"slurmctld does not answer: {printable(status.slurmctld)}; see {logs}", style="red")
+        return
+    if not status.nodes:
+        yield Text("slurmctld has no nodes")
+    table = Table("POOL", box=None, pad_edge=False)
+    columns = ("wanted", "ready", "allocated", "idle", "drained", "down", "other")
+    for name in columns:
+        table.add_column(name.upper(), justify="right")
+    for pool in status.pools:
+        table.add_row(Text(printable(pool.name)), *(_count(pool, name) for name in columns))
+    yield table
+    ill = [node for node in status.nodes if is_down(node.state) or node.reason]
+    for node in ill[:_LISTED]:
+        yield _ill(node)
+    if len(ill) > _LISTED:
+        yield Text(f"  and {len(ill) - _LISTED} more: `slurmstack health` shows all")
+
+
+def _ill(node: SlurmNode) -> Text:
+    since = _seconds_since(node.since)
+    who = f" by {printable(node.by)}" if node.by else ""
+    told = f"{who}{f' {ago(since)} ago' if since is not None else ''}"
+    reason = f": {printable(node.reason)}" if node.reason else ""
+    return Text.assemble("  ", node.name, " ", (node.state, "red" if is_down(node.state) else ""), told, reason)
+
+
+def _facts(status: Status) -> Iterator[tuple[str, Text]]:
+    if status.queue is not None:
+        yield "queue", _queue(status.queue)
+    if status.jail is not None:
+        yield "jail", _jail(status.jail)
+    held = defaultdict(list)
+    for node in status.nodes:
+        held[node.confinement].append(node.name)
+    for confinement, names in held.items():
+        if confinement:
+            yield "jobs held to", Text(f"{printable(confinement)} ({_listed(names)})")
+    if status.slurmdbd_answers is not None:
+        logs = f"`{status.reached_by} logs -n {status.namespace} {ACCOUNTING_HOST} -c {ACCOUNTING}`"
+        silent = Text(f"{SILENT_SLURMDBD}; see {logs}", style="red")
+        yield "accounting", Text("slurmdbd answers") if status.slurmdbd_answers else silent
+    last = " (the one last taken)" if status.slurmctld and status.configuration == "active" else ""
+    yield "configuration", Text(f"{printable(status.configuration)}{last}")
+    if status.last_apply is not None:
+        since = _seconds_since(status.last_apply.time.removesuffix("Z"))
+        told = f"{ago(since)} ago, " if since is not None else ""
+        yield "last apply", Text(f"{told}{status.last_apply.time}, with {printable(status.last_apply.engine)}")
+    yield "versions", Text(_versions(status))
+    yield "login address", Text(status.login_address or "none")
+    if status.rest_address:
+        yield "REST API", Text(status.rest_address)
+    for part, why in status.unread.items():
+        yield "could not read", Text(f"{part}: {printable(why)}", style="magenta")
+
+
+def _queue(queue: Queue) -> Text:
+    parts = [f"{queue.running} running", f"{queue.pending} pending"]
+    parts += [f"{queue.other} ending or suspended"] if queue.other else []
+    parts += [f"longest wait {ago(queue.longest_wait)}"] if queue.longest_wait is not None else []
+    reasons = [f"{count} {printable(reason)}" for reason, count in queue.reasons.items()]
+    more = f", {len(reasons) - _REASONS} other reasons" if len(reasons) > _REASONS else ""
+    waiting = f"; waiting for: {', '.join(reasons[:_REASONS])}{more}" if reasons else ""
+    return Text(", ".join(parts) + waiting)
+
+
 def _roll(roll: Roll) -> Text:
     """How far the new pods of a pool are."""
     told = f"new pods for pool {printable(roll.pool)}: {roll.old} of {roll.size} nodes wait until they are idle"
@@ -172,9 +167,7 @@ def _count(pool: Pool, column: str) -> Text:
     return Text(str(value), style="red" if bad else "")
 
 
-def _jail(status: Status) -> Text:
-    jail = status.jail
-    assert jail is not None
+def _jail(jail: Jail) -> Text:
     if not jail.mounted:
         return Text(f"not mounted in {jail.seen_by}", style="red")
     version = f"populated with version {printable(jail.version)}" if jail.version else "not populated"
@@ -197,8 +190,32 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES]) + more
 
 
-def _seconds_since(time: str, now: datetime) -> float | None:
+def _seconds_since(moment: str) -> float | None:
     try:
-        return (now - datetime.fromisoformat(time).replace(tzinfo=UTC)).total_seconds()
+        return (datetime.now(UTC) - datetime.fromisoformat(moment).replace(tzinfo=UTC)).total_seconds()
     except ValueError:
         return None
+
+
+def watch(look: Callable[[], RenderableType], show: Callable[[], None], *, every: float, redraw: bool = True) -> None:
+    """Until Ctrl-C: on a terminal, with `redraw`, show what `look` returns in place of the last; else call `show`.
+
+    The terminal is given back as it was, also after SIGTERM. `every`: seconds from the end of a round to the next.
+    """
+    console = Console(highlight=False, emoji=False, markup=False)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if not (console.is_terminal and redraw):
+            while True:
+                show()
+                sys.stdout.flush()
+                time.sleep(every)
+        with Live(Text("..."), console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                head = Text(f"every {every:g} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends", style="dim")
+                live.update(Group(head, look()), refresh=True)
+                time.sleep(every)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import subprocess
+import json
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any
 
 from cli.access.reach import address_of
 from cli.errors import Failure
-from cli.kubectl.client import OWNERS, Kubectl, message, understood
+from cli.kubectl.client import OWNERS, Kubectl, complaint, message, understood
 from cli.kubectl.pods import LEAVING, Apply, Pod, image_tags, last_apply, pod_of
-from cli.status.configuration import describe_configuration
-from cli.status.jail import Jail, read_jail
-from cli.status.rolls import Roll, rolls_in
-from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, is_down
+from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, describe_configuration, is_down
 from config.cluster import ClusterConfig
-from slurm.names import POOL_LABEL, REST, REST_PORT, node_name
+from images.common.readiness import JAIL_MARKER
+from slurm.names import HOMES_ENV, JAIL_DIR, POOL_LABEL, REST, REST_PORT, node_name
 
 _SECONDS = 20
 """For Kubernetes' answer."""
+
+_JAIL_SECONDS = 5
+"""For the answer: a file server that is away never gives one."""
+
+_JAIL_SCRIPT = (
+    f"timeout -k 1 {_JAIL_SECONDS} df -Pk {JAIL_DIR} ${HOMES_ENV} && echo && "
+    f"timeout 1 head -c 4096 {JAIL_DIR}/{JAIL_MARKER}"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +62,35 @@ class Pool:
     """Slurm gives them no jobs: they do not answer, or have failed."""
     other: int = 0
     """Reserved, in maintenance, ..."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roll:
+    """A pool of a fixed size whose pods are replaced as their nodes fall idle."""
+
+    pool: str
+    old: int
+    """Nodes that have no new pod yet."""
+    size: int
+    failing: tuple[str, ...] = ()
+    """New pods that are not ready. They count as nodes that are away (`rolling.max_unavailable`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jail:
+    """The jail's file system."""
+
+    seen_by: str
+    """The pod that was asked."""
+    mounted: bool
+    size: int = 0
+    """Bytes."""
+    free: int = 0
+    """Bytes."""
+    version: str = ""
+    """Of the image that it was populated from; empty if it was not."""
+    homes: tuple[int, int] | None = None
+    """Size and free bytes of the volume of homes, where they have one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +144,12 @@ class Status:
 _FINE = ("active", "unknown")
 """A configuration that is in force, or that nobody can ask about: a network policy may keep the API server from it."""
 
+_REVISION = "controller-revision-hash"
+"""Label of a pod: which template it was made of."""
+
+_REFUSED = re.compile(r"\): ([a-z]+)(?:\.[a-z0-9.]+)? is forbidden")
+"""What kubectl complains of a kind that these credentials may not see."""
+
 KINDS = {"pods": "Pod", "statefulsets": "StatefulSet", "services": "Service"}
 """What Kubernetes is asked for."""
 
@@ -119,9 +161,9 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     """
     namespace = config.cluster.namespace
     with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
-        listed = pool.submit(_objects, kubectl, namespace)
+        listed = pool.submit(read_objects, kubectl, namespace, KINDS, OWNERS, seconds=_SECONDS)
         asked = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled)
-        seen = pool.submit(read_jail, kubectl, namespace, _with_jail(config))
+        seen = pool.submit(_read_jail, kubectl, namespace, _with_jail(config))
         # Loaded while they run: templates take as long as one of them.
         from slurm.conf import config_hash, render  # noqa: PLC0415
 
@@ -137,7 +179,6 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     workers = _workers(config, pods, [item for item in objects if item["kind"] == "StatefulSet"])
     addresses = {item["metadata"]["name"]: address_of(item) for item in objects if item["kind"] == "Service"}
     rest = addresses.get(REST) if config.rest.enabled else None
-    slurm_state = slurm.configuration or {}
     return Status(
         namespace=namespace,
         pods=pods,
@@ -148,17 +189,15 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         configuration=configuration,
         login_address=addresses.get("login"),
         rest_address=f"https://{rest}:{REST_PORT}" if rest else None,
-        healthy=_is_whole(items, pods, config)
-        and not missing_workers(workers)
-        and _is_fine(slurm, workers, configuration),
+        healthy=_is_healthy(config, items, workers, slurm, configuration),
         pools=_pools(config, items, slurm.nodes),
-        rolls=rolls_in(objects),
+        rolls=tuple(_rolls(objects)),
         queue=slurm.queue,
         jail=jail,
         versions=Versions(
-            slurm=str(slurm_state.get("slurm_version") or ""),
+            slurm=str((slurm.configuration or {}).get("slurm_version") or ""),
             images=image_tags(items),
-            slurmstack=_own_version(),
+            slurmstack=version("slurmstack"),
         ),
         last_apply=last_apply(objects),
         kept=() if objects or unread.keys() & KINDS.keys() else _kept(kubectl, namespace),
@@ -167,18 +206,27 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     )
 
 
-def _objects(kubectl: Kubectl, namespace: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """What Kubernetes has, as far as these credentials may see it, and why the rest could not be read."""
-    done = kubectl.run(
-        "get", ",".join(KINDS.values()).lower(), "-n", namespace, OWNERS, "-o", "json", check=False, seconds=_SECONDS
-    )
+def read_objects(
+    kubectl: Kubectl, namespace: str, kinds: Mapping[str, str], *options: str, seconds: float
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The objects of these kinds, as far as these credentials may see them, and why the other kinds could not be read.
+
+    `kinds`: as the API server calls them where it refuses one -> as an object calls itself.
+    """
+    asked = ",".join(kinds.values()).lower()
+    done = kubectl.run("get", asked, "-n", namespace, *options, "-o", "json", check=False, seconds=seconds)
     try:
-        found = list(understood(done.stdout)["items"]) if done.stdout.strip() else []
-    except (Failure, KeyError, TypeError):
-        found = []
+        found: list[dict[str, Any]] = understood(done.stdout)["items"] if done.stdout.strip() else []
+    except Failure as failure:  # a proxy's page, say
+        return [], dict.fromkeys(kinds, failure.message)
     if done.returncode == 0:
         return found, {}
-    return found, _refusals(done, {item["kind"] for item in found})
+    refused = set(_REFUSED.findall(done.stderr)) & kinds.keys()
+    if refused:
+        return found, dict.fromkeys(refused, "not allowed")
+    why = " ".join(message(done.stderr).split())[:200] or "kubectl failed without a word"
+    there = {item["kind"] for item in found}
+    return found, {name: why for name, kind in kinds.items() if kind not in there}
 
 
 def _kept(kubectl: Kubectl, namespace: str) -> tuple[str, ...]:
@@ -191,25 +239,39 @@ def _kept(kubectl: Kubectl, namespace: str) -> tuple[str, ...]:
     return tuple(found.lines) if found is not None else ()
 
 
-def _refusals(done: subprocess.CompletedProcess[str], read: set[str]) -> dict[str, str]:
-    """Kind -> why it could not be read: kubectl complains in a line of its own of each."""
-    lines = message(done.stderr).splitlines() or ["kubectl failed without a word"]
-    refused = {name: line for line in lines for name in KINDS if f'cannot list resource "{name}"' in line}
-    others = {name: lines[-1] for name, kind in KINDS.items() if kind not in read} if not refused else {}
-    return dict.fromkeys(refused, "not allowed") | others
-
-
 def _with_jail(config: ClusterConfig) -> list[tuple[str, str]]:
     """Pods that have the jail, by their names: a login node, and where there is none or it is away, workers."""
     workers = [(node_name(name, 0), "slurmd") for name, pool in config.worker_nodes.items() if pool.least]
     return [("login-0", "sshd"), *workers[:2]]
 
 
-def _own_version() -> str:
+def _read_jail(kubectl: Kubectl, namespace: str, places: Sequence[tuple[str, str]]) -> tuple[Jail | None, str]:
+    """What the first of these pods, each with a container, that answers says; else None, and why the last did not."""
+    why = "no pod of the stack has the jail"
+    for pod, container in places:
+        where = ("exec", "-n", namespace, pod, "-c", container, "--", "sh", "-c", _JAIL_SCRIPT)
+        done = kubectl.run(*where, check=False, seconds=_JAIL_SECONDS + 2)
+        found = _jail(pod, done.stdout)
+        if found is not None:
+            return found, ""
+        why = f"{pod}: {' '.join(complaint(done).split())}"
+        if "forbidden" in done.stderr:
+            return None, f"not allowed to run commands in {pod}"
+    return None, why
+
+
+def _jail(pod: str, printed: str) -> Jail | None:
+    table, _, marker = printed.partition("\n\n")
+    rows = [line.split() for line in table.splitlines()[1:]]
+    if not rows or not all(len(row) >= 6 and row[1].isdecimal() and row[3].isdecimal() for row in rows):
+        return None
     try:
-        return importlib.metadata.version("slurmstack")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+        version = str(json.loads(marker)["version"])[:64]
+    except (ValueError, KeyError, TypeError, RecursionError):  # root in the jail may write anything there
+        version = ""
+    (size, free), *homes = [(1024 * int(row[1]), 1024 * int(row[3])) for row in rows]
+    mounted = rows[0][5] == JAIL_DIR
+    return Jail(seen_by=pod, mounted=mounted, size=size, free=free, version=version, homes=homes[0] if homes else None)
 
 
 def _owner(item: Mapping[str, Any]) -> str:
@@ -217,38 +279,33 @@ def _owner(item: Mapping[str, Any]) -> str:
     return next((str(owner["kind"]) for owner in item["metadata"].get("ownerReferences", [])), "")
 
 
-def _is_whole(items: Sequence[Mapping[str, Any]], pods: Sequence[Pod], config: ClusterConfig) -> bool:
-    """Whether all pods run. A pool's leaving node may wait for jobs for days, and is none of those that are counted.
+def _pool_of(item: Mapping[str, Any]) -> str:
+    return str((item["metadata"].get("labels") or {}).get(POOL_LABEL, ""))
 
-    Nodes of elastic pools come and go as they should; those that always have to be there are counted, too.
+
+def _is_healthy(
+    config: ClusterConfig, items: Sequence[Mapping[str, Any]], workers: Workers, slurm: Answers, configuration: str
+) -> bool:
+    """Whether all pods run, and Slurm answers, has its nodes, and runs with the configuration of the stack file.
+
+    A pool's leaving node may wait for jobs for days, and is none of those that are counted. Nodes of elastic pools come
+    and go as they should; those that always have to be there are counted, too. One of a Deployment that leaves may have
+    another one in its place already.
     """
     elastic = {name for name, pool in config.worker_nodes.items() if pool.is_elastic}
-    return bool(pods) and all(
-        (pod.ready and (pod.phase != LEAVING or _may_leave(item)))
-        or (item["metadata"].get("labels") or {}).get(POOL_LABEL) in elastic
-        for item, pod in zip(items, pods, strict=True)
+    whole = all(
+        (pod.ready and (pod.phase != LEAVING or _owner(item) != "StatefulSet" or _pool_of(item)))
+        or _pool_of(item) in elastic
+        for item, pod in zip(items, map(pod_of, items), strict=True)
     )
-
-
-def _may_leave(item: Mapping[str, Any]) -> bool:
-    """Whether a pod that leaves can have another one in its place already, or is a worker, which is counted."""
-    return _owner(item) != "StatefulSet" or POOL_LABEL in item["metadata"].get("labels", {})
-
-
-def _is_fine(slurm: Answers, workers: Workers, configuration: str) -> bool:
-    """Whether Slurm answers, has its nodes, and runs with the configuration of the stack file."""
     usable = sum(not is_down(node.state) or node.state.startswith("drain") for node in slurm.nodes)
-    answers = not slurm.slurmctld and slurm.slurmdbd_answers is not False
-    return answers and usable >= workers.wanted and configuration in _FINE
+    answers = not slurm.slurmctld and slurm.slurmdbd_answers is not False and configuration in _FINE
+    return bool(items) and whole and not missing_workers(workers) and answers and usable >= workers.wanted
 
 
 def _workers(config: ClusterConfig, pods: Sequence[Pod], sets: Sequence[Mapping[str, Any]]) -> Workers:
-    up = {pod.name for pod in pods if pod.ready and pod.phase != LEAVING}
-    ready = {
-        name: sum(node_name(name, number) in up for number in range(pool.most))
-        for name, pool in config.worker_nodes.items()
-    }
-    fixed = {name: pool.least for name, pool in config.worker_nodes.items() if not pool.is_elastic}
+    pools, up = config.worker_nodes.items(), {pod.name for pod in pods if pod.ready and pod.phase != LEAVING}
+    ready = {name: sum(node_name(name, number) in up for number in range(pool.most)) for name, pool in pools}
     told = {
         item["metadata"]["name"]: int(item["spec"].get("replicas", 1))
         for item in sets
@@ -256,21 +313,16 @@ def _workers(config: ClusterConfig, pods: Sequence[Pod], sets: Sequence[Mapping[
     }
     return Workers(
         # More of an elastic pool than have to be there stand in for none of another.
-        ready=sum(min(ready[name], pool.least) for name, pool in config.worker_nodes.items()),
-        wanted=sum(pool.least for pool in config.worker_nodes.values()),
-        fewer=tuple(name for name, size in fixed.items() if told.get(name, 0) < size),
+        ready=sum(min(ready[name], pool.least) for name, pool in pools),
+        wanted=sum(pool.least for _, pool in pools),
+        fewer=tuple(name for name, pool in pools if not pool.is_elastic and told.get(name, 0) < pool.least),
     )
 
 
 def _pools(config: ClusterConfig, items: Sequence[Mapping[str, Any]], nodes: Sequence[SlurmNode]) -> tuple[Pool, ...]:
     """In the order of the stack file, then those that are only in the cluster."""
-    ready = Counter(
-        str(pool)
-        for item in items
-        if (pool := (item["metadata"].get("labels") or {}).get(POOL_LABEL))
-        and (pod := pod_of(item)).ready
-        and pod.phase != LEAVING
-    )
+    running = zip(items, map(pod_of, items), strict=True)
+    ready = Counter(_pool_of(item) for item, pod in running if _pool_of(item) and pod.ready and pod.phase != LEAVING)
     kinds = Counter((node.name.rpartition("-")[0], _kind(node.state)) for node in nodes)
     names = dict.fromkeys([*config.worker_nodes, *sorted(ready), *sorted({name for name, _ in kinds})])
     return tuple(
@@ -306,3 +358,19 @@ def missing_workers(workers: Workers) -> str:
         f"{told}: the cluster was told to have fewer ({', '.join(workers.fewer)}). A destroy or scale-in is under way "
         "or was cut short, or the stack file is not applied yet: `up` brings them"
     )
+
+
+def _rolls(objects: Sequence[Mapping[str, Any]]) -> Iterator[Roll]:
+    """Of these StatefulSets and pods. Not of pools whose template is the one that all their pods have."""
+    pods = {item["metadata"]["name"]: item for item in objects if item["kind"] == "Pod"}
+    for item in objects:
+        revision = (item.get("status") or {}).get("updateRevision")
+        if revision is None or not _pool_of(item):
+            continue
+        pool, size = item["metadata"]["name"], int(item["spec"].get("replicas", 1))
+        there = [pods[name] for number in range(size) if (name := node_name(pool, number)) in pods]
+        old = [pod for pod in there if pod["metadata"].get("labels", {}).get(_REVISION) != revision]
+        if old:
+            new = [pod_of(pod) for pod in there if pod not in old]
+            failing = tuple(pod.name for pod in new if not pod.ready and pod.phase != LEAVING)
+            yield Roll(pool=pool, old=len(old), size=size, failing=failing)

@@ -1,37 +1,39 @@
-"""What Slurm says: nodes, the queue, the configuration in force and whether slurmdbd answers, asked in one call."""
+"""What Slurm says, asked in one call: nodes, the queue, the configuration in force, and whether slurmdbd answers."""
 
 from __future__ import annotations
 
 import json
-import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from cli.kubectl.client import LOG_IN, Kubectl, complaint
+from cli.kubectl.client import LOG_IN, Kubectl, complaint, in_controller
 from cli.kubectl.questions import DATABASE, put
-from cli.status.configuration import STATE_FILE
 from cli.text import printable
+from config.cluster import ClusterConfig
 from images.common.slurm_jobs import PENDING, RUNNING, Job, JobList
-from images.common.slurm_records import NotUnderstoodError
-from slurm.names import CONFINEMENT
+from images.common.slurm_records import Columns, NotUnderstoodError
+from slurm.names import CONFIG_MAP, CONFINEMENT
 
 SECONDS = 10
 """For all answers together: Slurm's own commands would try for a minute and more."""
 
+LATE = 124
+"""Exit status of a question that was not answered in its time."""
+
+STATE_FILE = "/run/slurmstack/configuration.json"
+"""Where the configuration agent writes what it knows (images/controller/server.py)."""
+
 _EACH = 8
 """Seconds for one question."""
 
-END = f"~{secrets.token_hex(8)}"
-"""What ends the line of a node. A reason may have lines of its own: who can set one could write another node's."""
-
+_NODES = Columns(("NodeHost", "StateLong", "Timestamp", "User", "Reason", "Extra"))
 _FIRST = {
     "clock": "date +%s",
     "configuration": f"cat {STATE_FILE}",
-    "nodes": "sinfo --all --Node --noheader "
-    f"--Format='NodeHost:|,StateLong:|,Timestamp:|,User:|,Reason:|,Extra:{END}' 2>&1",
+    "nodes": f"sinfo --all --Node --noheader '{_NODES.option}' 2>&1",
 }
 _JOBS = JobList("id", "state", "reason", "eligible")
 _THEN = {"queue": _JOBS.shell}
@@ -93,21 +95,25 @@ def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool) -> Answers:
         state = dict(json.loads(text)) if not code else None
     except (ValueError, TypeError):
         unread["configuration"] = "what the configuration agent says is not understood"
-    code, said = answers.get("nodes", (124, ""))
+    code, said = answers.get("nodes", (LATE, ""))
     if code:
         silent = " ".join(said.split()) or f"no answer within {_EACH} s"
         return Answers(configuration=state, slurmctld=silent, unread=unread)
-    lines = {line.removeprefix("\n") for line in said.split(END)}
-    nodes = tuple(node_of(line) for line in sorted(lines) if line.count("|") >= _SEPARATORS)
-    code, text = answers.get("queue", (124, ""))
-    queue, clock = None, answers.get("clock", (1, ""))[1]
+    nodes: tuple[SlurmNode, ...] = ()
     try:
-        now = float(clock) if clock.isdecimal() else datetime.now(UTC).timestamp()
-        queue = None if code else queue_of(_JOBS.read(text), now)
+        # Each once, of however many partitions it is.
+        nodes = tuple(node for _, node in sorted({row["NodeHost"]: node_of(row) for row in _NODES.rows(said)}.items()))
     except NotUnderstoodError as error:
-        unread["queue"] = f"squeue: {error}"
+        unread["nodes"] = f"sinfo: {error}"
+    queue, clock = None, answers.get("clock", (1, ""))[1]
+    code, text = answers.get("queue", (LATE, ""))
     if code:
-        unread["queue"] = f"squeue: exit status {code}" if code != _LATE else f"squeue: no answer within {_EACH} s"
+        unread["queue"] = f"squeue: exit status {code}" if code != LATE else f"squeue: no answer within {_EACH} s"
+    else:
+        try:
+            queue = queue_of(_JOBS.read(text), float(clock) if clock.isdecimal() else datetime.now(UTC).timestamp())
+        except NotUnderstoodError as error:
+            unread["queue"] = f"squeue: {error}"
     return Answers(
         nodes=nodes,
         queue=queue,
@@ -117,26 +123,19 @@ def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool) -> Answers:
     )
 
 
-_LATE = 124
-_SEPARATORS = 5
-
-
-def node_of(line: str) -> SlurmNode:
-    """A node as sinfo prints it. A reason may have separators in it, and whatever moves a cursor."""
-    name, state, since, user, rest = line.split("|", 4)
-    reason, _, extra = rest.rpartition("|")
+def node_of(row: Mapping[str, str]) -> SlurmNode:
+    """A node as sinfo has it. In what others have written there may be whatever moves a cursor."""
     try:
-        said = json.loads(extra)
+        said = json.loads(row["Extra"])
     except (ValueError, RecursionError):  # somebody else's text
         said = {}
-    confinement = said.get(CONFINEMENT, "") if isinstance(said, dict) else ""
     return SlurmNode(
-        name=printable(name),
-        state=printable(state),
-        reason="" if reason == "none" else reason,
-        since="" if since == "Unknown" else since,
-        by="" if user == "Unknown" else user,
-        confinement=str(confinement),
+        name=printable(row["NodeHost"]),
+        state=printable(row["StateLong"]),
+        reason="" if row["Reason"] == "none" else row["Reason"],
+        since="" if row["Timestamp"] == "Unknown" else row["Timestamp"],
+        by="" if row["User"] == "Unknown" else row["User"],
+        confinement=str(said.get(CONFINEMENT, "")) if isinstance(said, dict) else "",
     )
 
 
@@ -162,3 +161,39 @@ def queue_of(jobs: Iterable[Job], now: float) -> Queue:
 def is_down(state: str) -> bool:
     """Whether slurmctld gives no jobs to a node in this state."""
     return state.startswith(("down", "drain", "fail", "unknown", "future")) or state.endswith("*")
+
+
+def configuration_state(kubectl: Kubectl, namespace: str) -> dict[str, Any] | None:
+    """Hashes of the `active` and the `pending` configuration, and what was `rejected`; None without an answer.
+
+    Not by way of the agent's port and the API server: network policies keep that away.
+    """
+    answer = in_controller(kubectl, namespace, "cat", STATE_FILE, seconds=20)
+    if answer.returncode != 0:
+        return None
+    state: dict[str, Any] = json.loads(answer.stdout)
+    return state
+
+
+def describe_configuration(
+    kubectl: Kubectl, config: ClusterConfig, wanted: str, state: Mapping[str, Any] | None
+) -> str:
+    """The configuration in force, as the agent's state has it, compared with the wanted one, a hash, in words."""
+    if state is None:
+        return "unknown"
+    rejected = state.get("rejected")
+    if state.get("active") == wanted:
+        if not rejected or not _is_asked_for(kubectl, config.cluster.namespace, str(rejected["hash"])):
+            return "active"
+        return f"active (a later one was rejected: {rejected['message']}; run `up`)"
+    if rejected:
+        return f"rejected: {rejected['message']}"
+    return "pending" if state.get("pending") else "other than the stack file"
+
+
+def _is_asked_for(kubectl: Kubectl, namespace: str, hash_: str) -> bool:
+    """Whether the cluster is still asked for this configuration: the agent also remembers one that is long gone."""
+    from slurm.conf import config_hash  # noqa: PLC0415  see `read_status`
+
+    found = kubectl.items("configmap", CONFIG_MAP, "-n", namespace)
+    return any(config_hash(item.get("data", {})) == hash_ for item in found)

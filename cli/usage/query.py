@@ -1,4 +1,4 @@
-"""Asks slurmdbd, through sacct in the controller's pod."""
+"""What somebody asks of the records, and the question to slurmdbd, through sacct in the controller's pod."""
 
 from __future__ import annotations
 
@@ -29,6 +29,24 @@ _AWAY = (
 
 _LONGEST = 600
 """Seconds: the records of years may rightly take minutes."""
+
+
+def refuse_both(*, as_json: bool, as_csv: bool) -> None:
+    """Raises Failure where two forms of output are asked for."""
+    if as_json and as_csv:
+        raise Failure("--json and --csv contradict each other", hint="leave out one of them", code=USAGE)
+
+
+def dimensions_of(by: str, known: Sequence[str]) -> tuple[str, ...]:
+    """`account,user` as a tuple. Raises Failure for anything else than names that are known, each once."""
+    names = tuple(name.strip() for name in by.split(","))
+    for name in names:
+        if name not in known:
+            message = f"--by {by!r}: {name!r} is none of {', '.join(known)}"
+            raise Failure(message, hint="several: account,user", code=USAGE)
+    if len(set(names)) < len(names):
+        raise Failure(f"--by {by!r} names one of them twice", code=USAGE)
+    return names
 
 
 def refuse_without_accounting(config: ClusterConfig) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+
+from cli.errors import USAGE, Failure
+
+DEFAULT_PERIOD = timedelta(days=30)
 
 UNITS = {
     "second": timedelta(seconds=1),
@@ -29,7 +32,7 @@ def parse_time(text: str, now: datetime) -> datetime:
     """A time as `sacct --starttime` takes it, or TimeError.
 
     `2026-11-01`, `2026-11-01T08:00[:00]`, `11/01/26`, `now`, `now-7days`, `today` or `midnight` (the last one), `noon`
-    (today's).
+    (today's). A number without a unit is seconds, as in sacct(1).
     """
     word = text.strip().lower()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -37,9 +40,9 @@ def parse_time(text: str, now: datetime) -> datetime:
     if word in names:
         return names[word]
     try:
-        match = _RELATIVE.fullmatch(word)
-        if match is not None:
-            return now + _span(*match.groups())
+        if match := _RELATIVE.fullmatch(word):
+            sign, number, unit = match.groups()
+            return now + int(f"{sign}{number}") * UNITS[unit.removesuffix("s") or "second"]
         for form in _FORMATS:
             try:
                 return datetime.strptime(text.strip(), form).replace(tzinfo=UTC)
@@ -50,32 +53,34 @@ def parse_time(text: str, now: datetime) -> datetime:
     raise TimeError(f"{text!r} is not a time: write 2026-11-01, 2026-11-01T08:00, now-7days, today or now (all in UTC)")
 
 
-def _span(sign: str, number: str, unit: str) -> timedelta:
-    """What is added to now. A number without a unit is seconds, as in sacct(1). Raises KeyError for other units."""
-    span = int(number) * UNITS[unit.removesuffix("s") or "second"]
-    return -span if sign == "-" else span
+def period_of(start: str | None, end: str | None, now: datetime) -> tuple[datetime, datetime]:
+    """The time that counts, in whole seconds. What is still to come is cut off. Raises Failure."""
+    now = now.replace(microsecond=0)
+    try:
+        last = now if end is None else parse_time(end, now)
+        first = min(last, now) - DEFAULT_PERIOD if start is None else parse_time(start, now)
+    except TimeError as error:
+        raise Failure(str(error), code=USAGE) from error
+    begin = f"the start, {first:%Y-%m-%dT%H:%M:%S}"
+    if last <= first:
+        message = f"the end, {last:%Y-%m-%dT%H:%M:%S}, is not after {begin} (UTC)"
+        raise Failure(message, hint="change --start or --end", code=USAGE)
+    if first >= now:
+        raise Failure(f"{begin} (UTC), is still to come", hint="change --start", code=USAGE)
+    return first, min(last, now)
 
 
 def intervals(start: datetime, end: datetime, step: str | None) -> list[tuple[datetime, datetime]]:
     """The time from start to end, cut at each midnight, Monday or first of a month. Without a step: not cut."""
-    cuts = [start, *_boundaries(start, end, step), end]
-    return list(pairwise(cuts))
-
-
-def _boundaries(start: datetime, end: datetime, step: str | None) -> Iterator[datetime]:
-    """Beginnings of days, weeks or months after `start` and before `end`."""
-    if step is None:
-        return
+    cuts = [start]
     at = start.replace(hour=0, minute=0, second=0, microsecond=0)
     if step == "week":
         at -= timedelta(days=at.weekday())
     if step == "month":
         at = at.replace(day=1)
-    while (at := _next(at, step)) < end:
-        yield at
-
-
-def _next(at: datetime, step: str) -> datetime:
-    if step == "month":
-        return (at + timedelta(days=32)).replace(day=1)
-    return at + UNITS[step]
+    while step is not None:
+        at = (at + timedelta(days=32)).replace(day=1) if step == "month" else at + UNITS[step]
+        if at >= end:
+            break
+        cuts.append(at)
+    return list(pairwise([*cuts, end]))

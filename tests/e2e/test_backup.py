@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from cli.doctor.cluster.kubernetes import parse
+from cli.doctor.cluster.collect import parse
 from cli.errors import INTERRUPTED
 from cli.kubectl.client import OWNERS
 from local.addresses import from_environment
@@ -56,7 +56,7 @@ def test_queue_accounting_and_homes_come_back_and_job_ids_go_on(two_nodes: Slurm
         slurm.ssh(f"rm {PLACE}; touch /home/alice/later; sudo rm {KEY}")
         slurm.await_job(after)
         slurmstack("restore", "--yes", "--no-copy", *mine)  # tests/slurm looks at the copy
-    by_hand = [owner.name for owner in parse(_workloads(slurm), time.time())[0]["owners"] if owner.by_hand]
+    by_hand = [owner.name for owner in parse(_workloads(slurm), time.time())["owners"] if owner.by_hand]
     assert not by_hand, "doctor would tell of them"
     slurm.await_idle("default-0", "default-1")
     assert slurm.job_field(held, "JobName") == "held"

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from cli.commands.efficiency import read_named
-from cli.efficiency.totals import summarize as efficiency_of
+from cli.efficiency.report import summarize as efficiency_of
 from cli.errors import Failure
 from cli.usage.query import ask_sacct, read_runs
-from cli.usage.totals import Usage, summarize
+from cli.usage.report import Usage, summarize
 from images.common.slurm_runs import Run, parse_runs, runs_between
 from tests.slurm.accounting import AccountingSandbox, kill, sacctmgr, wait_for_accounting
 from tests.slurm.cluster import ClusterFactory

@@ -1,10 +1,11 @@
-"""The questions themselves, over the official SDK: all at the same time, within one limit."""
+"""The questions to the cloud, over the official SDK: all at the same time, within one limit. And its answers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
 
 from nebius.api.nebius.capacity import v1 as capacity
 from nebius.api.nebius.common.v1 import GetByNameRequest
@@ -17,13 +18,54 @@ from nebius.base.error import SDKError
 from nebius.sdk import SDK
 
 from cli.access.nebius_sdk import AUTH_OPTIONS
-from cli.doctor.cloud.answers import Answer, Answers, Unanswered
 from config.nebius.cloud import NebiusCloud
 
 PAGE_SIZE = 200
 """Items of one page: the most that all lists allow."""
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unanswered:
+    """No answer to a question."""
+
+    reason: str
+    missing: bool = False
+    """Whether the answer is that there is no such thing."""
+
+
+Answer: TypeAlias = T | Unanswered
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """Answers to all questions about one stack."""
+
+    project: iam.Project
+    groups: Answer[tuple[mk8s.NodeGroup, ...] | None]
+    """Node groups of the stack's cluster. None: there is no such cluster."""
+    filesystems: Answer[tuple[compute.Filesystem, ...]]
+    """All of the project."""
+    gpu_clusters: Answer[tuple[compute.GpuCluster, ...]]
+    """All of the project."""
+    platforms: Answer[tuple[compute.Platform, ...]]
+    """Kinds of machines in the project's region."""
+    tenant_quotas: Answer[tuple[quotas.QuotaAllowance, ...]]
+    project_quotas: Answer[tuple[quotas.QuotaAllowance, ...]]
+    blocks: Answer[tuple[capacity.CapacityBlockGroup, ...]]
+    """Reserved capacity of the tenant."""
+    advice: Answer[tuple[capacity.ResourceAdvice, ...]]
+    """What the tenant could have now, by region, fabric and preset."""
+    subnet: Answer[vpc.Subnet] | None = None
+    """None: the stack names none."""
+    taken: Answer[tuple[vpc.Allocation, ...]] = ()
+    """Addresses of the subnet that are taken, public ones too."""
+
+
+def listed(answer: Answer[tuple[T, ...]]) -> tuple[T, ...]:
+    """What is in a list; nothing where there was no answer."""
+    return () if isinstance(answer, Unanswered) else answer
 
 
 async def ask(sdk: SDK, cloud: NebiusCloud, cluster: str, *, seconds: float) -> Answer[Answers]:
@@ -34,13 +76,10 @@ async def ask(sdk: SDK, cloud: NebiusCloud, cluster: str, *, seconds: float) -> 
     if isinstance(project, Unanswered):
         return project
     tenant_id = project.metadata.parent_id
-    allowances = quotas.QuotaAllowanceServiceClient(sdk)
-    asked: dict[str, Awaitable[Any]] = {
-        "groups": questions.groups(project_id, cluster),
-        "tenant_quotas": questions.every(allowances.list, quotas.ListQuotaAllowancesRequest(parent_id=tenant_id)),
-        "project_quotas": questions.every(allowances.list, quotas.ListQuotaAllowancesRequest(parent_id=project_id)),
-    }
+    asked: dict[str, Awaitable[Any]] = {"groups": questions.groups(project_id, cluster)}
     for name, client, request, parent_id in (
+        ("tenant_quotas", quotas.QuotaAllowanceServiceClient, quotas.ListQuotaAllowancesRequest, tenant_id),
+        ("project_quotas", quotas.QuotaAllowanceServiceClient, quotas.ListQuotaAllowancesRequest, project_id),
         ("filesystems", compute.FilesystemServiceClient, compute.ListFilesystemsRequest, project_id),
         ("gpu_clusters", compute.GpuClusterServiceClient, compute.ListGpuClustersRequest, project_id),
         ("platforms", compute.PlatformServiceClient, compute.ListPlatformsRequest, project_id),

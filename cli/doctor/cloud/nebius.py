@@ -12,13 +12,9 @@ from nebius.sdk import SDK
 from rich.console import Console
 
 from cli.access.nebius_sdk import close_sdk, open_sdk
-from cli.doctor.cloud.answers import Answer, Answers, Unanswered, listed
-from cli.doctor.cloud.ask import ask
-from cli.doctor.cloud.capacity import check_capacity, check_reservations, reserved_gpus
-from cli.doctor.cloud.network import check_subnet
-from cli.doctor.cloud.place import check_machines, check_project
-from cli.doctor.cloud.present import check_present, missing
-from cli.doctor.cloud.quotas import check_quotas
+from cli.doctor.cloud.amounts import check_capacity, check_quotas, check_reservations, reserved_gpus
+from cli.doctor.cloud.ask import Answer, Answers, Unanswered, ask, listed
+from cli.doctor.cloud.place import check_machines, check_present, check_project, check_subnet, missing
 from cli.doctor.cloud.report import Finding, change
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.markup import escape
 
-from cli.doctor.cloud.answers import Unanswered
+from cli.doctor.cloud.ask import Unanswered
 
 State = Literal["fine", "warning", "change", "unchecked"]
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from types import ModuleType
 
 from cli.doctor.cluster.facts import Facts
-from cli.doctor.cluster.findings import Finding, ranked
-from cli.doctor.cluster.rules import accounting, configuration, elastic, jail, jobs, nodes, pods
+from cli.doctor.cluster.findings import Finding, Severity
+from cli.doctor.cluster.rules import configuration, jail, jobs, nodes, pods
 
-_THEMES = (pods, jail, nodes, elastic, configuration, accounting, jobs)
+_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
+
+_THEMES = (pods, jail, nodes, configuration, jobs)
 """What is nearer to the machines comes first: of two that are equally bad it is more often the cause."""
+
+
+def _found(facts: Facts, themes: Iterable[ModuleType] = _THEMES) -> list[Finding]:
+    return [item for theme in themes for item in theme.find(facts)]
 
 
 def diagnose(facts: Facts) -> tuple[Finding, ...]:
     """All that is wrong with the cluster, the most likely cause of the worst first."""
-    return ranked(chain.from_iterable(theme.find(facts) for theme in _THEMES))
+    return ranked(_found(facts))
 
 
 def diagnose_job(facts: Facts, wanted: str) -> tuple[Finding, ...]:
@@ -23,8 +32,7 @@ def diagnose_job(facts: Facts, wanted: str) -> tuple[Finding, ...]:
     if not said:
         return ()
     causes = {name for item in said for name in item.after}
-    others = [item for theme in _THEMES if theme is not jobs for item in theme.find(facts)]
-    found = ranked([*others, *said])
+    found = ranked([*_found(facts, _THEMES[:-1]), *said])
     about = {item.about for item in said}
     texts = {item.cause for item in said}
     return tuple(item for item in found if item.about in about | causes or texts & set(item.consequences))
@@ -34,7 +42,7 @@ def diagnose_node(facts: Facts, name: str) -> tuple[Finding, ...]:
     """What is wrong with one node: with its pod, its machine and its checks, or with what it needs."""
     pod = facts.pod(name)
     ill = {f"node {name}", f"pod {name}", *([f"machine {pod.machine}"] if pod and pod.machine else [])}
-    found = list(chain.from_iterable(theme.find(facts) for theme in _THEMES))
+    found = _found(facts)
     texts = {item.cause for item in found if item.about in ill}
     return tuple(item for item in ranked(found) if item.about in ill or texts & set(item.consequences))
 
@@ -45,3 +53,35 @@ def knows_node(facts: Facts, name: str) -> bool:
     wanted = pool in facts.pools and number.isdecimal() and int(number) < facts.pools[pool].size
     there = facts.pod(name) is not None or any(node.name == name for node in facts.nodes)
     return wanted or there or not facts.knows("pods", "slurm", "nodes")
+
+
+def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Consequences are folded under their causes; then the worst and heaviest first, else as they came."""
+    first = {item.about: item for item in reversed(findings)}
+    below: dict[int, list[Finding]] = defaultdict(list)
+    for item in findings:
+        below[id(_root(item, first))].append(item)
+    whole = [_with(item, [one for one in below[id(item)] if one is not item]) for item in findings if id(item) in below]
+    return tuple(sorted(whole, key=lambda item: (_RANK[item.severity], -item.weight)))
+
+
+def _root(item: Finding, first: dict[str, Finding]) -> Finding:
+    """What it follows from in the end. Two that explain each other are not followed for ever."""
+    seen = {id(item)}
+    while True:
+        above = next((first[name] for name in item.after if name in first and id(first[name]) not in seen), None)
+        if above is None:
+            return item
+        seen.add(id(above))
+        item = above
+
+
+def _with(item: Finding, below: Sequence[Finding]) -> Finding:
+    """With what follows from it; it is as bad as the worst of that."""
+    worst = min((item, *below), key=lambda one: _RANK[one.severity]).severity
+    return replace(
+        item,
+        severity=worst,
+        weight=item.weight + sum(max(1, one.weight) for one in below),
+        consequences=tuple(one.cause for one in below),
+    )

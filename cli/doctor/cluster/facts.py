@@ -89,7 +89,6 @@ class Claim:
     name: str
     phase: str
     storage_class: str = ""
-    volume: str = ""
     warnings: tuple[str, ...] = ()
 
 
@@ -99,7 +98,6 @@ class Machine:
 
     name: str
     ready: bool
-    cordoned: bool
     pressure: tuple[str, ...] = ()
     message: str = ""
 
@@ -162,7 +160,6 @@ class Facts:
     """Partition of the stack file -> its pools."""
     wanted_configuration: str = ""
     """Hash of the configuration that the stack file makes."""
-    accounting: bool = True
     unread: Mapping[str, str] = field(default_factory=dict)
     """Part -> why it could not be read. A part that is read in part is here as well."""
 
@@ -178,8 +175,6 @@ class Facts:
 
     slurmctld: str = ""
     """Why slurmctld does not answer, in its own words; empty if it does, or was not asked."""
-    clock: float = 0.0
-    """The controller's, in seconds since 1970; 0 if nobody knows."""
     nodes: tuple[SlurmNode, ...] = ()
     jobs: tuple[Job, ...] = ()
     completing: tuple[Job, ...] = ()

@@ -1,14 +1,29 @@
-"""Findings, their order, and which follows from which."""
+"""Findings, for people in 80 columns and for scripts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
+
+from rich.console import Console
+from rich.text import Text
+
+from cli.doctor.cluster.facts import Facts
+from cli.text import plain
 
 Severity = Literal["error", "warning", "note"]
 
-_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
+_STYLES = {"error": "red bold", "warning": "yellow", "note": "cyan"}
+_MOST = 80
+_CONSEQUENCES = 5
+_APART = 3
+"""Findings that say the same of different things are one from here on, in which the others are named."""
+_NAMED = 8
+_LONGEST = 300
+"""Characters of one line of evidence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,49 +49,102 @@ class Finding:
 
     def as_data(self) -> dict[str, Any]:
         """Plain data for scripts."""
-        return {
-            "about": self.about,
-            "severity": self.severity,
-            "cause": self.cause,
-            "evidence": list(self.evidence),
-            "mend": self.mend,
-            "consequences": list(self.consequences),
-        }
+        return {key: value for key, value in asdict(self).items() if key not in {"after", "weight"}}
 
 
-def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Consequences are folded under their causes; then the worst and heaviest first, else as they came."""
-    found = list(findings)
-    first = {item.about: item for item in reversed(found)}
-    below: dict[int, list[Finding]] = {}
-    roots = []
-    for item in found:
-        root = _root(item, first)
-        if root is item:
-            roots.append(item)
-        else:
-            below.setdefault(id(root), []).append(item)
-    whole = [_with(item, below.get(id(item), ())) for item in roots]
-    return tuple(sorted(whole, key=lambda item: (_RANK[item.severity], -item.weight)))
+def as_data(facts: Facts, findings: Sequence[Finding], **about: str) -> dict[str, Any]:
+    """Plain data for scripts. Keys are only ever added."""
+    return {
+        "namespace": facts.namespace,
+        "kubectl": facts.reached_by,
+        **about,
+        "findings": [item.as_data() for item in findings],
+        "looked_at": _looked_at(facts),
+        "unread": dict(facts.unread),
+    }
 
 
-def _root(item: Finding, first: dict[str, Finding]) -> Finding:
-    """What it follows from in the end. Two that explain each other are not followed for ever."""
-    seen = {id(item)}
-    while True:
-        above = next((first[name] for name in item.after if name in first and id(first[name]) not in seen), None)
-        if above is None:
-            return item
-        seen.add(id(above))
-        item = above
+def print_findings(facts: Facts, findings: Sequence[Finding], *, fine: str, stack: Path | None = None) -> None:
+    """The findings, what was looked at, and what could not be. `fine` is said where there is none.
+
+    `stack`: the file of --config.
+    """
+    console = Console(highlight=False, emoji=False)
+    console.width = min(console.width, _MOST) if console.is_terminal else _MOST
+    for number, alike in enumerate(_alike(findings), 1):
+        _print_finding(console, number, *alike)
+    if not findings:
+        _print(console, Text(fine))
+    for line in _meant(facts, findings, stack):
+        console.print(Text(line), soft_wrap=True)
+    _print(console, Text(f"looked at: {_looked_at(facts)}", style="dim"))
+    for part, why in facts.unread.items():
+        _print(console, Text(f"could not look at {part}: {plain(why)}", style="magenta"))
 
 
-def _with(item: Finding, below: Sequence[Finding]) -> Finding:
-    """With what follows from it; it is as bad as the worst of that."""
-    worst = min((item, *below), key=lambda one: _RANK[one.severity]).severity
-    return replace(
-        item,
-        severity=worst,
-        weight=item.weight + sum(max(1, one.weight) for one in below),
-        consequences=tuple(one.cause for one in below),
-    )
+def _print_finding(console: Console, number: int, item: Finding, *others: Finding) -> None:
+    """`others`: of which the same is to be said."""
+    head = Text(f"{number}. ", style="bold") + Text(f"{item.severity}: ", style=_STYLES[item.severity])
+    _print(console, head + Text(plain(item.cause)))
+    for line in item.evidence:
+        if line:
+            _print(console, Text(f"seen: {_short(line)}", style="dim"), indent=3)
+    if others:
+        names = ", ".join(one.about.partition(" ")[2] for one in others[:_NAMED])
+        _print(console, Text(f"the same: {len(others)} more, {names}{', ...' if others[_NAMED:] else ''}"), indent=3)
+    for line in item.consequences[:_CONSEQUENCES]:
+        _print(console, Text(f"therefore: {plain(line)}"), indent=3)
+    if len(item.consequences) > _CONSEQUENCES:
+        _print(console, Text(f"therefore: {len(item.consequences) - _CONSEQUENCES} more"), indent=3)
+    if item.mend:
+        # Not folded: what is to be copied stays in one line.
+        console.print(Text("   mend: ") + Text(plain(item.mend), style="green"), soft_wrap=True)
+    console.print()
+
+
+def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Those that say the same of different things together, where there are many: a lost switch is a thousand nodes."""
+    found: dict[tuple[str, ...], list[Finding]] = {}
+    for item in findings:
+        name = item.about.partition(" ")[2]
+        said = (item.cause, item.mend)
+        key = (item.severity, *(text.replace(name, "*") if name else text for text in said))
+        found.setdefault(key, []).append(item)
+    return [part for group in found.values() for part in ([group] if len(group) > _APART else [[one] for one in group])]
+
+
+def _meant(facts: Facts, findings: Sequence[Finding], stack: Path | None) -> Iterator[str]:
+    """For which cluster the commands are: as they stand they may be for another, to which the defaults lead."""
+    meant = {
+        "kubectl ": facts.reached_by,
+        "slurmstack ": f"slurmstack ... --config {quote(str(stack))}" if stack else "",
+    }
+    for program, command in meant.items():
+        if command and any(program in item.mend for item in findings):
+            yield f"{program}here: {plain(command)}"
+
+
+def _print(console: Console, text: Text, indent: int = 0) -> None:
+    lines = text.wrap(console, console.width - indent - 3)
+    for number, line in enumerate(lines):
+        line.rstrip()  # the blank at which it was folded
+        console.print(Text(" " * (indent + (3 if number else 0))) + line)
+
+
+def _short(line: str) -> str:
+    text = plain(line)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _looked_at(facts: Facts) -> str:
+    counts = {
+        "pods": len(facts.pods),
+        "machines": len(facts.machines),
+        "volume claims": len(facts.claims),
+        "Slurm nodes": len(facts.nodes),
+        "jobs": len(facts.jobs),
+    }
+    read = [f"{count} {name}" for name, count in counts.items() if count or name == "jobs"]
+    read += ["configuration"] if facts.configuration else []
+    read += ["accounting"] if facts.slurmdbd_answers is not None else []
+    return ", ".join(read)

@@ -12,9 +12,9 @@ from typing import Any
 from cli.doctor.cluster.facts import SlurmNode
 from cli.health.nodes import in_order
 from cli.kubectl.client import Kubectl, complaint
-from cli.kubectl.questions import put
-from cli.status.configuration import STATE_FILE
-from images.common.slurm_jobs import ENDED, Job, JobList
+from cli.kubectl.questions import DATABASE, put
+from cli.status.slurm import LATE, STATE_FILE
+from images.common.slurm_jobs import ENDED, JobList
 from images.common.slurm_records import entries_in, node_records
 
 SECONDS = 3
@@ -48,11 +48,12 @@ _THEN = {
 """What is asked where slurmctld has answered at all: else each would wait in vain."""
 
 _PAST = "sacct --noheader --parsable2 -X --format=State,ExitCode,NodeList,Start,End,Reason --jobs="
-_NAMES = {
-    "queue": "jobs",
-    "statistics": "load",
-    "past": "accounting",
-}
+
+_PARTS = {"queue": "jobs", "statistics": "load", "past": "accounting"}
+"""Question -> the part of the facts that is missing without an answer, where that is called otherwise."""
+
+_ASKED_OF_ONE = ("job", "past")
+"""Questions about the one job that is asked about. Slurm refuses them for a job that it does not know."""
 
 
 def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool, job: str) -> tuple[dict[str, Any], dict[str, str]]:
@@ -64,63 +65,61 @@ def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool, job: str) -
         return {}, {"slurm": "not allowed to run commands in controller-0" if "forbidden" in why else why}
     parts, unread = parse(answers)
     # One that nobody knows is told from one that nobody could be asked about. sacct complains of no unknown job.
-    if "job" in then and answers.get("job", (_LATE, ""))[0] == _LATE and not parts.get("slurmctld"):
-        unread.setdefault("jobs", "no answer")
-    if "past" in then and answers.get("past", (_LATE, ""))[0] and not parts.get("slurmctld"):
-        unread.setdefault("accounting", "no answer")
+    if not parts.get("slurmctld"):
+        if "job" in then and answers.get("job", (LATE, ""))[0] == LATE:
+            unread.setdefault("jobs", "no answer")
+        if "past" in then and answers.get("past", (LATE, ""))[0]:
+            unread.setdefault("accounting", "no answer")
     return parts, unread
 
 
 def questions(*, accounting: bool, job: str) -> dict[str, str]:
     """What is asked where slurmctld has answered. The job's number is checked by whoever asks."""
-    then = dict(_THEN)
-    if job:
-        then["job"] = f"scontrol show job {job} --json"
-    if job and accounting:
-        then["past"] = _PAST + job
-    return then
+    of_job = {"job": f"scontrol show job {job} --json"} if job else {}
+    return {**_THEN, **of_job, **({"past": _PAST + job} if job and accounting else {})}
 
 
 def parse(answers: Mapping[str, tuple[int, str]]) -> tuple[dict[str, Any], dict[str, str]]:
     """The parts of the facts in these answers, and why the others are missing."""
-    parts: dict[str, Any] = {}
+    said = answers.get("clock", (1, ""))[1]
+    clock = float(said) if said.isdecimal() else 0.0
+    parts: dict[str, Any] = {"clock": clock}
     unread: dict[str, str] = {}
-    code, said = answers.get("slurmctld", (124, ""))
+    code, said = answers.get("slurmctld", (LATE, ""))
     if code:
         without, munge = answers.get("munge", (0, ""))
         said = said or (f"munge does not answer. {munge}" if without else f"no answer within {_EACH} s")
         parts["slurmctld"] = " ".join(said.split())[:300]
-    for name, parser in _parsers(_clock(answers)).items():
-        if name not in answers:
-            if not code and name not in {"job", "past", "database"}:
-                unread[_NAMES.get(name, name)] = f"no answer within {SECONDS} s"
+    if DATABASE in answers:
+        parts["slurmdbd_answers"] = answers[DATABASE][0] == 0
+    for name, parser in _parsers(clock or time.time()).items():
+        part = _PARTS.get(name, name)
+        status, text = answers.get(name, (None, ""))
+        if status == 0:
+            try:
+                parts |= parser(text)
+            except Exception:  # noqa: BLE001  whatever it has printed: the other answers count all the same
+                unread[part] = "the answer is not understood"
+        elif name in _ASKED_OF_ONE:
             continue
-        status, text = answers[name]
-        if status and name != "database":
-            if name not in {"job", "past"}:
-                unread[_NAMES.get(name, name)] = "no answer" if status == _LATE else f"exit status {status}"
-            continue
-        try:
-            parts |= parser(text if name != "database" else str(status))
-        except Exception:  # noqa: BLE001  whatever it has printed: the other answers count all the same
-            unread[_NAMES.get(name, name)] = "the answer is not understood"
+        elif status is not None:
+            unread[part] = "no answer" if status == LATE else f"exit status {status}"
+        elif not code:
+            unread[part] = f"no answer within {SECONDS} s"
     return parts, unread
 
 
-_LATE = 124
-
-
-def _queue(text: str) -> dict[str, tuple[Job, ...]]:
-    found = tuple(JOBS.read(text))
+def _parsers(now: float) -> dict[str, Callable[[str], dict[str, Any]]]:
     return {
-        "jobs": tuple(job for job in found if job.state != ENDED),
-        "completing": tuple(job for job in found if job.state == ENDED),
+        "configuration": lambda text: {"configuration": dict(json.loads(text))},
+        "nodes": lambda text: {"nodes": _nodes(text, now)},
+        "queue": _queue,
+        "licenses": _licenses,
+        "partitions": _partitions,
+        "statistics": _statistics,
+        "job": lambda text: {"job": next(iter(entries_in(text, "jobs")), None)},
+        "past": lambda text: {"past": tuple(text.splitlines()[-1].split("|")) if text else ()},
     }
-
-
-def _licenses(text: str) -> dict[str, int]:
-    found = re.findall(r"LicenseName=(\S+)\s+Total=(\d+)", text)
-    return {name: int(total) for name, total in found}
 
 
 def _nodes(text: str, now: float) -> tuple[SlurmNode, ...]:
@@ -128,35 +127,28 @@ def _nodes(text: str, now: float) -> tuple[SlurmNode, ...]:
     return tuple(sorted(nodes, key=lambda node: in_order(node.name)))
 
 
-def _partitions(text: str) -> dict[str, str]:
+def _queue(text: str) -> dict[str, Any]:
+    found = tuple(JOBS.read(text))
+    return {
+        "jobs": tuple(job for job in found if job.state != ENDED),
+        "completing": tuple(job for job in found if job.state == ENDED),
+    }
+
+
+def _licenses(text: str) -> dict[str, Any]:
+    found = re.findall(r"LicenseName=(\S+)\s+Total=(\d+)", text)
+    return {"licenses": {name: int(total) for name, total in found}}
+
+
+def _partitions(text: str) -> dict[str, Any]:
     """Those that are not simply up."""
     found = re.findall(r"^PartitionName=(\S+).*? State=(\S+)", text, re.MULTILINE)
-    return {name: state for name, state in found if state != "UP"}
+    return {"partitions": {name: state for name, state in found if state != "UP"}}
 
 
-def _statistics(text: str) -> dict[str, int]:
+def _statistics(text: str) -> dict[str, Any]:
     def number(label: str) -> int:
         found = re.search(rf"^{label}:\s*(\d+)", text, re.MULTILINE)
         return int(found[1]) if found else 0
 
     return {"records_waiting": number("DBD Agent queue size"), "threads": number("Server thread count")}
-
-
-def _clock(answers: Mapping[str, tuple[int, str]]) -> float:
-    said = answers.get("clock", (1, ""))[1]
-    return float(said) if said.isdecimal() else 0.0
-
-
-def _parsers(clock: float) -> dict[str, Callable[[str], dict[str, Any]]]:
-    return {
-        "clock": lambda _: {"clock": clock},
-        "configuration": lambda text: {"configuration": dict(json.loads(text))},
-        "nodes": lambda text: {"nodes": _nodes(text, clock or time.time())},
-        "queue": _queue,
-        "licenses": lambda text: {"licenses": _licenses(text)},
-        "partitions": lambda text: {"partitions": _partitions(text)},
-        "statistics": _statistics,
-        "job": lambda text: {"job": next(iter(entries_in(text, "jobs")), None)},
-        "past": lambda text: {"past": tuple(text.splitlines()[-1].split("|")) if text else ()},
-        "database": lambda code: {"slurmdbd_answers": code == "0"},
-    }

@@ -1,4 +1,4 @@
-"""Slurm's configuration, and whether the cluster is what the stack file wants."""
+"""Slurm's configuration, whether the cluster is what the stack file wants, and slurmdbd with its database."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from cli.change.lock import LEASE
 from cli.doctor.cluster.facts import Facts
 from cli.doctor.cluster.findings import Finding
+from cli.kubectl.client import SILENT_SLURMDBD
 from slurm.elastic import HIDDEN
-from slurm.names import BACKUP
+from slurm.names import ACCOUNTING, ACCOUNTING_HOST, BACKUP, DATABASE
+
+_BEHIND = 200
+"""Records that wait in slurmctld for slurmdbd; some always do for a moment."""
 
 
 def find(facts: Facts) -> Iterator[Finding]:
-    """All about configuration and drift."""
+    """All about configuration, drift and accounting."""
     yield from _configuration(facts)
     yield from _jobs(facts)
     yield from _apply(facts)
@@ -29,6 +33,7 @@ def find(facts: Facts) -> Iterator[Finding]:
             evidence=(f"{sum(name in job.partitions for job in facts.jobs)} jobs are in it",),
             mend=facts.slurm(f"scontrol update partitionname={name} state=up"),
         )
+    yield from _accounting(facts)
 
 
 def _configuration(facts: Facts) -> Iterator[Finding]:
@@ -37,12 +42,11 @@ def _configuration(facts: Facts) -> Iterator[Finding]:
     if not state or (active == facts.wanted_configuration and not rejected):
         return
     if rejected and active != facts.wanted_configuration:
-        said = rejected.get("message", "") if isinstance(rejected, dict) else str(rejected)
         yield Finding(
             about="configuration",
             severity="error",
             cause="Slurm refuses its new configuration; the old one goes on",
-            evidence=(str(said),),
+            evidence=(rejected.get("message", ""),),
             mend="correct slurmstack:slurm.settings, or what the message names, then `slurmstack up`",
             weight=15,
         )
@@ -69,26 +73,22 @@ def _jobs(facts: Facts) -> Iterator[Finding]:
     for owner in facts.owners:
         if owner.kind != "Job" or not owner.failed or owner.component in {"jail", "users"}:
             continue
+        then = "then `slurmstack up`"
+        after: tuple[str, ...] = ("configuration",)
         if owner.component == BACKUP:
-            yield Finding(
-                about=f"job {owner.name}",
-                severity="error",
-                cause=f"a backup, or a look at backups, has failed: {owner.name}",
-                evidence=(owner.failed,),
-                mend=f"{facts.kubectl(f'logs job/{owner.name} --all-containers --tail 5')}; docs/restore.md",
-                weight=2,
-            )
-            continue
-        policy = owner.component == "policy"
+            cause, then, after = f"a backup, or a look at backups, has failed: {owner.name}", "docs/restore.md", ()
+        elif owner.component == "policy":
+            cause = "accounts, QOS and limits of the stack file were not written to the database"
+            after = ("configuration", "accounting")
+        else:
+            cause = f"a step of the last `up` has failed: {owner.name}"
         yield Finding(
             about=f"job {owner.name}",
             severity="error",
-            cause="accounts, QOS and limits of the stack file were not written to the database"
-            if policy
-            else f"a step of the last `up` has failed: {owner.name}",
+            cause=cause,
             evidence=(owner.failed,),
-            mend=f"{facts.kubectl(f'logs job/{owner.name} --all-containers --tail 5')}; then `slurmstack up`",
-            after=("configuration", "accounting") if policy else ("configuration",),
+            mend=f"{facts.kubectl(f'logs job/{owner.name} --all-containers --tail 5')}; {then}",
+            after=after,
             weight=2,
         )
 
@@ -106,7 +106,8 @@ def _apply(facts: Facts) -> Iterator[Finding]:
         )
     if facts.lease is None:
         return
-    died, since = facts.lease.died, _span(facts.lease.age)
+    died, age = facts.lease.died, facts.lease.age
+    since = f"{age / 60:.0f} min" if age >= 60 else f"{age:.0f} s"
     free = facts.kubectl(f"delete lease {LEASE}")
     yield Finding(
         about="apply",
@@ -120,10 +121,6 @@ def _apply(facts: Facts) -> Iterator[Finding]:
         else f"wait for it; if it has ended without a word: {free}",
         weight=12,
     )
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
 def _drift(facts: Facts) -> Iterator[Finding]:
@@ -160,3 +157,28 @@ def _drift(facts: Facts) -> Iterator[Finding]:
                 mend="slurmstack preview shows what; `slurmstack up` undoes it",
                 after=(f"pool {owner.name}",),
             )
+
+
+def _accounting(facts: Facts) -> Iterator[Finding]:
+    if facts.slurmdbd_answers is False:
+        waiting = f"{facts.records_waiting} records wait in slurmctld, and arrive when it is back"
+        yield Finding(
+            about="accounting",
+            severity="error",
+            cause=f"{SILENT_SLURMDBD}: sacct, sacctmgr and limits by account do not work; jobs go on",
+            evidence=(waiting,) if facts.records_waiting else (),
+            mend=facts.kubectl(f"logs {ACCOUNTING_HOST} -c {ACCOUNTING} --tail 20"),
+            after=(f"pod {ACCOUNTING_HOST}", f"owner {ACCOUNTING}", f"pod {DATABASE}-0", "slurmctld"),
+            weight=5,
+        )
+    elif facts.records_waiting >= _BEHIND:
+        yield Finding(
+            about="accounting",
+            severity="warning",
+            cause=f"the database is behind: {facts.records_waiting} records of jobs wait in slurmctld",
+            evidence=("slurmctld keeps 1,000,000 of them (MaxDBDMsgs, as we set it), then it drops some",),
+            mend=facts.kubectl(f"logs {ACCOUNTING_HOST} -c {ACCOUNTING} --tail 20")
+            + f"; {facts.kubectl(f'logs {DATABASE}-0 --tail 20')}",
+            after=(f"pod {DATABASE}-0",),
+            weight=2,
+        )

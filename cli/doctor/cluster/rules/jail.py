@@ -76,28 +76,21 @@ def _checks(facts: Facts) -> Iterator[Finding]:
                 full[node.name] = found.message
             elif found.check == "filesystem" and (found.status == "fail" or _HANGS.search(found.message)):
                 slow[node.name] = found.message
-    if full:
-        homes = all("/jail/home:" in message for message in full.values())
-        what, key = ("the volume of homes", "jail.homes.size") if homes else ("the jail", "jail.size")
-        yield Finding(
-            about="jail disks",
-            severity="error",
-            cause=f"{what} is full: jobs cannot write, and its nodes are drained",
-            evidence=_told(full),
-            mend=f"delete files (`sudo du -xsh /home/*` on a login node), or raise {key} and `slurmstack up`",
-            weight=10 + len(full),
-        )
-    if slow:
-        yield Finding(
-            about="jail filesystem",
-            severity="error",
-            cause="the jail's file system is slow or hangs",
-            evidence=_told(slow),
-            mend=f"slurmstack health run filesystem --node {next(iter(slow))}; look at the storage behind it",
-            weight=10 + len(slow),
-        )
-
-
-def _told(said: dict[str, str]) -> tuple[str, ...]:
-    lines = [f"{name}: {message}" for name, message in said.items()]
-    return (*lines[:4], *([f"and {len(lines) - 4} more nodes"] if len(lines) > 4 else []))
+    homes = all("/jail/home:" in message for message in full.values())
+    what, key = ("the volume of homes", "jail.homes.size") if homes else ("the jail", "jail.size")
+    free = f"delete files (`sudo du -xsh /home/*` on a login node), or raise {key} and `slurmstack up`"
+    measure = f"slurmstack health run filesystem --node {next(iter(slow), '')}; look at the storage behind it"
+    for check, said, cause, mend in (
+        ("disks", full, f"{what} is full: jobs cannot write, and its nodes are drained", free),
+        ("filesystem", slow, "the jail's file system is slow or hangs", measure),
+    ):
+        if said:
+            lines = [f"{name}: {message}" for name, message in said.items()]
+            yield Finding(
+                about=f"jail {check}",
+                severity="error",
+                cause=cause,
+                evidence=(*lines[:4], *([f"and {len(lines) - 4} more nodes"] if len(lines) > 4 else [])),
+                mend=mend,
+                weight=10 + len(said),
+            )

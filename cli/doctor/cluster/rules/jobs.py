@@ -27,7 +27,7 @@ _LISTED = 8
 
 def find(facts: Facts) -> Iterator[Finding]:
     """What is wrong with jobs as a whole. Those that wait for their turn or for limits are as they should be."""
-    groups: dict[tuple[str, str], list[Job]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[tuple[Job, Meaning]]] = defaultdict(list)
     meanings: dict[tuple[object, ...], Meaning] = {}
     looping: dict[str, list[Job]] = defaultdict(list)
     for job in facts.jobs:
@@ -37,32 +37,24 @@ def find(facts: Facts) -> Iterator[Finding]:
             alike = _asked(job)
             said = meanings[alike] = meanings.get(alike) or _meaning(facts, job)  # thousands may wait
             if said.kind == "never" or (said.kind == "held" and job.reason != "JobHeldUser"):
-                groups[said.kind, job.reason].append(job)
+                groups[said.kind, job.reason].append((job, said))
     for jobs in looping.values():
         yield _looping(facts, jobs[0], len(jobs) - 1, max(job.restarts for job in jobs))
-    for (kind, reason), jobs in groups.items():
-        first, all_said = jobs[0], [meanings[_asked(job)] for job in jobs]
-        said = all_said[0]
-        differ = (
-            kind == "never" and len({one.words for one in all_said}) > 1
-        )  # each asks for something else that is not there
-        number = f"{len(jobs)} jobs" if len(jobs) > 1 else f"job {first.id} of {first.user}"
-        fate = "never start as they are" if len(jobs) > 1 else "never starts as it is"
+    for (kind, reason), found in groups.items():
+        first, said = found[0]
+        number = f"{len(found)} jobs" if len(found) > 1 else f"job {first.id} of {first.user}"
+        fate = "held" if kind == "held" else "never start as they are" if len(found) > 1 else "never starts as it is"
+        # Each may ask for something else that is not there.
+        differ = kind == "never" and len({one.words for _, one in found}) > 1
+        listed = [f"{job.id} of {job.user}" + (f": {one.words}" if differ else "") for job, one in found[:_LISTED]]
         yield Finding(
             about=f"job {first.id}",
             severity="warning",
-            cause=f"{number} {fate if kind == 'never' else 'held'}: "
-            + (meaning("BadConstraints").words if differ else said.words),
-            evidence=(
-                reason,
-                *(
-                    f"{job.id} of {job.user}" + (f": {one.words}" if differ else "")
-                    for job, one in zip(jobs[:_LISTED], all_said, strict=False)
-                ),
-            ),
+            cause=f"{number} {fate}: {meaning('BadConstraints').words if differ else said.words}",
+            evidence=(reason, *listed),
             mend=_mend(facts, first, said),
             after=tuple(f"partition {name}" for name in first.partitions if kind == "never"),
-            weight=len(jobs),
+            weight=len(found),
         )
     yield from _no_nodes(facts)
     yield from _stuck(facts)
@@ -107,32 +99,30 @@ def _mend(facts: Facts, job: Job, said: Meaning) -> str:
 
 
 def _meaning(facts: Facts, job: Job) -> Meaning:
-    """What keeps a job; what no node has is said even where Slurm only says that others come first."""
+    """What keeps a job; what its partitions do not have, with all nodes free, is said even where others come first."""
     said = meaning(job.reason, job.detail)
-    why = _impossible(facts, job) if said.kind == "turn" else ""
+    why = (_no_licenses(facts, job) or _no_such_nodes(facts, job)) if said.kind == "turn" else ""
     return Meaning(kind="never", words=why, mend=meaning("BadConstraints").mend) if why else said
 
 
-def _impossible(facts: Facts, job: Job) -> str:
-    """What it asks for that its partitions do not have, even with all their nodes free; empty if nothing."""
-    return _no_licenses(facts, job) or _no_such_nodes(facts, job)
-
-
 def _no_licenses(facts: Facts, job: Job) -> str:
-    for wanted in job.licenses.split(",") if facts.licenses is not None and "|" not in job.licenses else ():
+    if facts.licenses is None or "|" in job.licenses:
+        return ""
+    for wanted in filter(None, job.licenses.split(",")):
         name, _, count = wanted.partition(":")
-        there = facts.licenses.get(name, 0) if facts.licenses is not None else 0
-        if name and int(count if count.isdecimal() else 1) > there:
-            return (
-                f"asks for {count or 1} of license {name}, and there {'is' if there == 1 else 'are'} {there or 'none'}"
-            )
+        there = facts.licenses.get(name, 0)
+        if int(count if count.isdecimal() else 1) > there:
+            are = "is" if there == 1 else "are"
+            return f"asks for {count or 1} of license {name}, and there {are} {there or 'none'}"
     return ""
 
 
 def _no_such_nodes(facts: Facts, job: Job) -> str:
-    nodes = [node for node in facts.nodes if set(node.partitions) & set(job.partitions)]
+    nodes = _nodes_of(facts, job)
     if not nodes or not facts.knows("nodes", "slurm", "pods") or len(nodes) < _most_nodes(facts, job):
         return ""  # more may come
+    if len(nodes) < job.min_nodes:
+        return f"asks for {job.min_nodes} nodes, and its partition has {len(nodes)}"
     # Anything else than one feature is Slurm's own language.
     feature = job.constraint if re.fullmatch(r"[\w.-]+", job.constraint) else ""
     fitting = [
@@ -143,15 +133,16 @@ def _no_such_nodes(facts: Facts, job: Job) -> str:
         and n.all_gpus >= _node_gpus(job)
         and (not feature or not n.features or feature in n.features)
     ]
-    if len(nodes) < job.min_nodes:
-        return f"asks for {job.min_nodes} nodes, and its partition has {len(nodes)}"
     if len(fitting) < max(1, job.min_nodes):
-        return (
-            f"asks for {_each(job)}; "
-            f"{len(fitting) or 'none'} of {len(nodes)} nodes {'has' if len(fitting) < 2 else 'have'} that"
-        )
+        have = "has" if len(fitting) < 2 else "have"
+        return f"asks for {_each(job)}; {len(fitting) or 'none'} of {len(nodes)} nodes {have} that"
     gpus = sum(node.all_gpus for node in fitting)
     return f"asks for {job.gpus} GPUs, and its nodes have {gpus or 'none'}" if job.gpus > gpus else ""
+
+
+def _nodes_of(facts: Facts, job: Job) -> list[SlurmNode]:
+    """Those of its partitions."""
+    return [node for node in facts.nodes if set(node.partitions) & set(job.partitions)]
 
 
 def _most_nodes(facts: Facts, job: Job) -> int:
@@ -224,9 +215,17 @@ def explain(facts: Facts, wanted: str) -> Iterator[Finding]:
         if job.restarts >= LOOP:
             yield _looping(facts, job)
         yield _waiting(facts, job) if job.waits else _running(job)
-    if not queued and facts.job:
-        yield _ended(facts, wanted)
-    elif not queued and facts.past:
+    if queued:
+        return
+    if facts.job:
+        code = facts.job.get("exit_code")
+        number = number_of(code.get("return_code")) if isinstance(code, dict) else None
+        seen: tuple[str, ...] = (
+            f"exit status {number or 0:.0f}; on {text_of(facts.job.get('nodes')) or 'no node'}",
+            text_of(facts.job.get("state_reason")),
+        )
+        yield _end(facts, wanted, tuple(sorted(states_of(facts.job.get("job_state")))), seen)
+    elif facts.past:
         said = ("" if field in {"None", "None assigned", "Unknown"} else field for field in facts.past)
         state, code, nodes, start, end, reason = (*said, *([""] * 6))[:6]
         seen = (f"exit status {code}; on {nodes or 'no node'}", f"from {start or 'no start'} to {end or 'now'}", reason)
@@ -235,7 +234,7 @@ def explain(facts: Facts, wanted: str) -> Iterator[Finding]:
 
 def _waiting(facts: Facts, job: Job) -> Finding:
     said = _meaning(facts, job)
-    nodes = [node for node in facts.nodes if set(node.partitions) & set(job.partitions)]
+    nodes = _nodes_of(facts, job)
     closed = [f"{node.name} {node.state} ({node.reason})" for node in nodes if node.gets_no_jobs]
     limit = f"{job.limit // 60} min" if job.limit else "no time limit"
     lines = [
@@ -244,7 +243,9 @@ def _waiting(facts: Facts, job: Job) -> Finding:
         f"depends on {job.dependency}" if job.dependency else "",
         f"reservation {job.reservation}" if job.reservation else "",
         f"nodes of its partition that take no jobs: {', '.join(closed[:4])}" if closed else "",
-        f"the scheduler expects to start it at {_time(job.start)}" if job.start else "",
+        f"the scheduler expects to start it at {datetime.fromtimestamp(job.start, UTC):%Y-%m-%dT%H:%M:%S}"
+        if job.start
+        else "",
     ]
     severities: dict[str, Severity] = {"turn": "note", "limit": "note", "held": "warning", "never": "error"}
     return Finding(
@@ -257,13 +258,6 @@ def _waiting(facts: Facts, job: Job) -> Finding:
     )
 
 
-def _time(seconds: float) -> str:
-    try:
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
-    except (ValueError, OverflowError):
-        return "a time after the year 9999"
-
-
 def _running(job: Job) -> Finding:
     left = f"{job.left // 60} min are left of its time limit" if job.left is not None else "it has no time limit"
     return Finding(
@@ -273,16 +267,6 @@ def _running(job: Job) -> Finding:
         evidence=(left,),
         mend="nothing to mend; `slurmstack doctor node NAME` looks at a node",
     )
-
-
-def _ended(facts: Facts, wanted: str) -> Finding:
-    record = facts.job or {}
-    code = record.get("exit_code")
-    number = number_of(code.get("return_code")) if isinstance(code, dict) else None
-    states = tuple(sorted(states_of(record.get("job_state"))))
-    reason = text_of(record.get("state_reason"))
-    seen = (f"exit status {number or 0:.0f}; on {text_of(record.get('nodes')) or 'no node'}", reason)
-    return _end(facts, wanted, states, seen)
 
 
 _ENDS = {
@@ -297,9 +281,8 @@ _ENDS = {
     "DEADLINE": "was ended at its deadline",
     "LAUNCH_FAILED": "could not be started on its nodes",
 }
-
-
 _NOT_ENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
+_HELPS = {"TIMEOUT": "sbatch --time=...", "OUT_OF_MEMORY": "sbatch --mem=...", "NODE_FAIL": "slurmstack health"}
 
 
 def _end(facts: Facts, wanted: str, states: tuple[str, ...], seen: tuple[str, ...]) -> Finding:
@@ -313,8 +296,7 @@ def _end(facts: Facts, wanted: str, states: tuple[str, ...], seen: tuple[str, ..
             mend=facts.slurm(f"scontrol show job {wanted}"),
         )
     fine = any(state.startswith("COMPLETED") for state in states)
-    helps = {"TIMEOUT": "sbatch --time=...", "OUT_OF_MEMORY": "sbatch --mem=...", "NODE_FAIL": "slurmstack health"}
-    mend = next((helps[state] for state in states if state in helps), "")
+    mend = next((_HELPS[state] for state in states if state in _HELPS), "")
     return Finding(
         about=f"job {wanted}",
         severity="note" if fine else "warning",

@@ -1,4 +1,4 @@
-"""slurmctld, and the nodes of Slurm as it sees them."""
+"""slurmctld, the nodes of Slurm as it sees them, and elastic pools for which no machines came."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cli.doctor.cluster.facts import Facts, Pod, SlurmNode
-from cli.doctor.cluster.findings import Finding
+from cli.doctor.cluster.findings import Finding, Severity
 from cli.health.nodes import Found
-from images.common.slurm_node import LEAVING_REASON, OURS, ROLLS, TOPOLOGY_REASON
+from images.common.slurm_node import IN_WINDOW, LEAVING_REASON, NO_CAPACITY, OURS, ROLLS, SET_ASIDE, TOPOLOGY_REASON
 from slurm.names import CONTROLLER_HOST, WORKER, node_name
 
 _BUSY_THREADS = 200
@@ -20,37 +20,25 @@ _BUSY_THREADS = 200
 _MUNGE = re.compile(r"munge|credential|authentication", re.IGNORECASE)
 _CLOCK = re.compile(r"expired|rewound|clock|time", re.IGNORECASE)
 
+_PAUSED = re.compile(re.escape(NO_CAPACITY) + r", (?P<tries>\d+) in vain, again at (?P<until>\S+)")
+
 _JOINING = 120
 """Seconds that the pod of a node may be ready before Slurm knows the node."""
 
 _REASONS = (
-    (
-        r"Low RealMemory",
-        "has less memory than its pool promises",
-        "lower worker_nodes.{pool}.resources.memory in the stack file, then `slurmstack up`; or use larger machines",
-    ),
-    (
-        r"gres/gpu.*(count|too low|lower)|gres.*count",
-        "has fewer GPUs than its pool promises",
-        "slurmstack health run gpu-presence --node {node}; if a GPU is lost, reset or replace the machine",
-    ),
-    (
-        r"Low (socket|CPUs|TmpDisk|cores)",
-        "is smaller than its pool promises",
-        "correct worker_nodes.{pool}.resources in the stack file, then `slurmstack up`",
-    ),
-    (
-        r"Prolog error|Prolog failed|Epilog error",
-        "is drained: a prolog or epilog of yours failed there",
-        "correct the script, then resume it: {resume}",
-    ),
-    (
-        r"Kill task failed|step not ended|Duplicate jobid|batch job complete f",
+    (r"Low RealMemory", "has less memory than its pool promises",
+        "lower worker_nodes.{pool}.resources.memory in the stack file, then `slurmstack up`; or use larger machines"),
+    (r"gres/gpu.*(count|too low|lower)|gres.*count", "has fewer GPUs than its pool promises",
+        "slurmstack health run gpu-presence --node {node}; if a GPU is lost, reset or replace the machine"),
+    (r"Low (socket|CPUs|TmpDisk|cores)", "is smaller than its pool promises",
+        "correct worker_nodes.{pool}.resources in the stack file, then `slurmstack up`"),
+    (r"Prolog error|Prolog failed|Epilog error", "is drained: a prolog or epilog of yours failed there",
+        "correct the script, then resume it: {resume}"),
+    (r"Kill task failed|step not ended|Duplicate jobid|batch job complete f",
         "is drained: processes of a job could not be ended there",
-        "slurmstack health run processes --node {node}; when they are gone: {resume}",
-    ),
+        "slurmstack health run processes --node {node}; when they are gone: {resume}"),
     (r"unexpectedly rebooted", "is down: it restarted while Slurm counted on it", "{resume}"),
-)
+)  # fmt: skip
 """Slurm's own reasons, in words."""
 
 
@@ -70,6 +58,8 @@ def find(facts: Facts) -> Iterator[Finding]:
         yield from _node(facts, node)
     if not facts.slurmctld and facts.knows("slurm", "nodes"):
         yield from _strangers(facts) if facts.knows("pods") else _missing(facts)
+    for name in facts.pools:
+        yield from _elastic(facts, name)
 
 
 def _silent(facts: Facts) -> Finding:
@@ -225,3 +215,37 @@ def _missing(facts: Facts) -> Iterator[Finding]:
                 after=("slurmctld", "configuration"),
                 weight=1,
             )
+
+
+def _elastic(facts: Facts, name: str) -> Iterator[Finding]:
+    """A pool that pauses, one that is set aside until a person resumes it, or one in a window."""
+    nodes = [node for node in facts.nodes if node.name.rpartition("-")[0] == name and "DRAIN" in node.states]
+    aside = [node for node in nodes if node.reason.startswith(SET_ASIDE)]
+    held = [node for node in nodes if node.reason.startswith(IN_WINDOW)]
+    paused = [match for node in nodes if (match := _PAUSED.match(node.reason))]
+    events = facts.kubectl("get events --field-selector=reason=FailedScheduling")
+    look = f"see why no machine came: {events}, and the log of what adds machines (the cloud's autoscaler)"
+    found: tuple[Severity, str, str, int, str]
+    if aside:
+        resume = facts.slurm(f"scontrol update nodename={','.join(node.name for node in aside)} state=resume")
+        cause = "is set aside: ten times in a row no machine came for its nodes"
+        found = "error", cause, aside[0].reason, len(aside), f"{look}; then {resume}"
+    elif paused:
+        last = max(paused, key=lambda match: int(match["tries"]))
+        cause = f"pauses: {last['tries']} times in a row no machine came for its nodes in time; it tries again at "
+        found = "warning", cause + last["until"], last[0], len(paused), look
+    elif held:
+        cause = f"may have fewer nodes just now, in its window {held[0].reason.removeprefix(IN_WINDOW).strip()}"
+        mend = f"nothing: jobs wait until it ends; or raise its max (worker_nodes.{name}.windows), slurmstack up"
+        found = "note", cause, held[0].reason, len(held), mend
+    else:
+        return
+    severity, cause, seen, count, mend = found
+    yield Finding(
+        about=f"pool {name}",
+        severity=severity,
+        cause=f"pool {name} {cause}",
+        evidence=(f"{count} nodes: {seen}",),
+        mend=mend,
+        weight=count,
+    )

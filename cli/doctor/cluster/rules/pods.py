@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from cli.doctor.cluster.facts import Container, Facts, Owner, Pod
-from cli.doctor.cluster.findings import Finding
+from cli.doctor.cluster.findings import Finding, Severity
 from slurm.names import CONTROLLER, CONTROLLER_HOST, LOG_SHIPPER, WORKER
 
 RECENT = 900
@@ -18,55 +18,39 @@ OFTEN = 3
 SLOW = 180
 """Seconds that a pod may take to get ready before that is told; workers and login nodes wait for the jail."""
 
-_UNPLACED = (
-    (
-        r"[Uu]nbound immediate PersistentVolumeClaims|volume node affinity conflict|persistentvolumeclaim .* not found",
-        "its volume is not there, or elsewhere",
-        "kubectl: get pvc,events",
-    ),
-    (
-        r"Insufficient ([\w./-]*\w)",
-        "no machine has enough {0} left",
-        "add machines, free some, or lower worker_nodes.{pool}.resources in the stack file; then `slurmstack up`",
-    ),
-    (r"Too many pods", "every machine that fits has as many pods as it may", "add machines to the Kubernetes cluster"),
-    (
-        # Kubernetes' own, which say that a machine is ill: to tolerate one, or to take it away, would mend nothing.
-        r"untolerated taint(?:\(s\))? ?\{node\.kubernetes\.io/([\w-]+)",
-        "machines that may fit are {0}, as Kubernetes says",
-        "kubectl get nodes, then kubectl describe node MACHINE; mend or replace it",
-    ),
-    (
-        r"untolerated taint(?:\(s\))? ?(\{[^}]*\})",
-        "the machines have the taint {0}, which the pod does not tolerate",
-        "add it to worker_nodes.{pool}.tolerations and `slurmstack up`, or: kubectl taint nodes MACHINE KEY-",
-    ),
-    (
-        r"untolerated taint",  # as Kubernetes says it from 1.34 on
-        "the machines have a taint that the pod does not tolerate",
-        (
-            "kubectl describe nodes shows it; add it to worker_nodes.{pool}.tolerations and `slurmstack up`, or: "
-            "kubectl taint nodes MACHINE KEY-"
-        ),
-    ),
-    # Before what the others lack: a cordoned machine is not even asked whether it has the labels.
-    (r"were unschedulable", "the machines that may fit are cordoned", "kubectl uncordon MACHINE"),
-    (
-        r"didn't match Pod's node affinity/selector",
-        "no machine has the labels that it asks for",
-        "kubectl get nodes --show-labels, then correct worker_nodes.{pool}.node_selector and `slurmstack up`",
-    ),
-)
-"""What the scheduler writes, the most telling first: where most machines are tainted, those that are not lack room."""
+_TAINTED = "kubectl describe nodes shows it; "
+_UNTAINT = "kubectl taint nodes MACHINE KEY-"
+_TOLERATE = "add it to worker_nodes.{pool}.tolerations and `slurmstack up`, or: "
+_LABELS = "kubectl get nodes --show-labels"
 
-_OF_NO_POOL = {
-    "no machine has enough {0} left": "add machines, or free some",
-    "the machines have the taint {0}, which the pod does not tolerate": "kubectl taint nodes MACHINE KEY-",
-    "the machines have a taint that the pod does not tolerate": "kubectl describe nodes shows it; kubectl taint nodes "
-    "MACHINE KEY-",
-    "no machine has the labels that it asks for": "kubectl get nodes --show-labels",
-}
-"""What mends it where the pod is no worker, and so has no section in the stack file that says where it runs."""
+_UNPLACED = (
+    (r"[Uu]nbound immediate PersistentVolumeClaims|volume node affinity conflict|persistentvolumeclaim .* not found",
+        "its volume is not there, or elsewhere", "", ""),
+    (r"Insufficient ([\w./-]*\w)", "no machine has enough {0} left",
+        "add machines, free some, or lower worker_nodes.{pool}.resources in the stack file; then `slurmstack up`",
+        "add machines, or free some"),
+    (r"Too many pods", "every machine that fits has as many pods as it may",
+        "add machines to the Kubernetes cluster", ""),
+    # Kubernetes' own, which say that a machine is ill: to tolerate one, or to take it away, would mend nothing.
+    (r"untolerated taint(?:\(s\))? ?\{node\.kubernetes\.io/([\w-]+)",
+        "machines that may fit are {0}, as Kubernetes says",
+        "kubectl get nodes, then kubectl describe node MACHINE; mend or replace it", ""),
+    (r"untolerated taint(?:\(s\))? ?(\{[^}]*\})",
+        "the machines have the taint {0}, which the pod does not tolerate",
+        _TOLERATE + _UNTAINT, _UNTAINT),
+    (r"untolerated taint",  # as Kubernetes says it from 1.34 on
+        "the machines have a taint that the pod does not tolerate",
+        _TAINTED + _TOLERATE + _UNTAINT, _TAINTED + _UNTAINT),
+    # Before what the others lack: a cordoned machine is not even asked whether it has the labels.
+    (r"were unschedulable", "the machines that may fit are cordoned", "kubectl uncordon MACHINE", ""),
+    (r"didn't match Pod's node affinity/selector", "no machine has the labels that it asks for",
+        _LABELS + ", then correct worker_nodes.{pool}.node_selector and `slurmstack up`", _LABELS),
+)  # fmt: skip
+"""What the scheduler writes, the most telling first: where most machines are tainted, those that are not lack room.
+
+The cause, what mends it, and what does for other pods than workers (empty: the same), of which no section of the stack
+file says where they run.
+"""
 
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"}
@@ -80,6 +64,13 @@ _PUSH = (
     "on the local cluster `slurmstack up` builds and loads it; elsewhere `slurmstack images push --pin`, then "
     "`slurmstack up` (private registry: images.pull_secret)"
 )
+
+_WAITS = {
+    **dict.fromkeys((WORKER, "login"), ("jail", f"pod {CONTROLLER_HOST}")),
+    "slurmdbd": ("pod database-0",),
+    CONTROLLER: ("pod slurmdbd-0",),
+}
+"""Component -> what findings are about that its pods wait for."""
 
 
 def find(facts: Facts) -> Iterator[Finding]:
@@ -159,127 +150,98 @@ def _not_made(facts: Facts, owner: Owner) -> Iterator[Finding]:
 
 
 def _pod(facts: Facts, pod: Pod) -> Iterator[Finding]:
-    about, after = f"pod {pod.name}", (f"machine {pod.machine}",)
-    weight = 20 if pod.name == CONTROLLER_HOST else 5 if pod.component not in {WORKER, "login"} else 1
     if pod.leaving:
         yield from _leaving(facts, pod)
-    elif pod.unschedulable and not pod.machine:
-        cause, mend = _unplaced(facts, pod)
-        claims = tuple(f"claim {claim.name}" for claim in facts.claims) if "volume" in cause else ()
-        awaited = _is_awaited(facts, pod)
-        yield Finding(
-            about=about,
-            severity="note" if awaited else "error",
-            cause=f"pod {pod.name} {'waits for a machine' if awaited else 'cannot be placed'}: {cause}",
-            evidence=(pod.unschedulable,),
-            mend=mend,
-            after=claims,
-            weight=weight,
-        )
+        return
+    severity: Severity = "error"
+    after: tuple[str, ...] = (f"machine {pod.machine}",)
+    if pod.unschedulable and not pod.machine:
+        what, mend = _unplaced(facts, pod)
+        # It is what machines are added for. Slurm gives a node up where none comes.
+        awaited = pod.component == WORKER and pod.owner in facts.pools and facts.pools[pod.owner].elastic
+        severity = "note" if awaited else "error"
+        cause, evidence = f" {'waits for a machine' if awaited else 'cannot be placed'}: {what}", pod.unschedulable
+        after = tuple(f"claim {claim.name}" for claim in facts.claims) if "volume" in what else ()
     elif pod.phase == "Failed" and pod.why == "Evicted":
-        yield Finding(
-            about=about,
-            severity="error" if pod.component == WORKER else "warning",
-            cause=f"pod {pod.name} was evicted: its machine ran out of memory or disk",
-            evidence=(pod.message,),
-            mend=f"kubectl describe node {pod.machine}",
-            after=after,
-            weight=weight,
-        )
-    else:
-        yield from _containers(facts, pod, about, after, weight)
-
-
-def _is_awaited(facts: Facts, pod: Pod) -> bool:
-    """Whether a pod without a machine is what machines are added for. Slurm gives a node up where none comes."""
-    return pod.component == WORKER and pod.owner in facts.pools and facts.pools[pod.owner].elastic
-
-
-def _unplaced(facts: Facts, pod: Pod) -> tuple[str, str]:
-    for pattern, cause, mend in _UNPLACED:
-        found = re.search(pattern, pod.unschedulable)
-        if found:
-            what = next((group for group in found.groups() if group), "of those machines")
-            fitting = mend if pod.component == WORKER else _OF_NO_POOL.get(cause, mend)
-            words = fitting.replace("{pool}", pod.owner or "POOL")
-            return cause.format(what), facts.kubectl("get pvc,events") if words.startswith("kubectl:") else words
-    return "no machine suits it", facts.kubectl(f"describe pod {pod.name}")
-
-
-def _containers(facts: Facts, pod: Pod, about: str, after: tuple[str, ...], weight: int) -> Iterator[Finding]:
-    """A pod that has a machine, and does not run well there."""
-    logs = facts.kubectl(f"logs {pod.name}")
-    age = facts.now - (pod.placed_at or pod.created_at)  # a machine that is made for it takes minutes
-    for item in pod.containers:
-        cause, evidence, mend = _container(item, logs)
-        if pod.component == LOG_SHIPPER and item.waiting in _OF_THE_SITE:
-            mend = _OF_THE_SITE[item.waiting]
-        elif item.waiting in _IMAGE | _CONFIG and pod.owner_kind == "StatefulSet" and pod.component != WORKER:
-            # They are made in order: before one is ready Kubernetes makes no other in its place, whatever is applied.
-            mend += f", and then {facts.kubectl(f'delete pod {pod.name}')}"
-        recent = 0 < facts.now - item.ended_at < RECENT
-        restarting = item.restarts and recent and (item.restarts >= OFTEN or pod.component == CONTROLLER)
-        if not cause and restarting and item.code:
-            cause = f"restarts: {item.restarts} times, the last with exit status {item.code} ({item.ended})"
-            evidence, mend = item.message, f"{logs} -c {item.name} --previous"
-        if cause:
-            yield Finding(
-                about=about,
-                severity="warning" if pod.ready else "error",
-                cause=f"pod {pod.name}: {item.name} {cause}",
-                evidence=(evidence,) if evidence else (),
-                mend=mend,
-                after=_needs(facts, pod, after),
-                weight=weight,
-            )
-            return
-    volume = next((text for text in pod.warnings if re.match("FailedMount|FailedAttachVolume", text)), "")
-    started = any(item.ended or not item.waiting for item in pod.containers)
-    if volume and not pod.ready and not started:
-        cause, mend = "waits for a volume that cannot be mounted", facts.kubectl(f"describe pod {pod.name}")
-        evidence = volume
-    elif not pod.ready and age > SLOW and pod.owner_kind != "Job":
-        cause, mend = f"is not ready after {age / 60:.0f} min", f"{logs} --all-containers --tail 20"
-        evidence = next(iter(pod.warnings), "")
+        severity = "error" if pod.component == WORKER else "warning"
+        cause, evidence = " was evicted: its machine ran out of memory or disk", pod.message
+        mend = f"kubectl describe node {pod.machine}"
+    elif found := _not_well(facts, pod):
+        severity = "warning" if pod.ready else "error"
+        cause, evidence, mend = found
+        after = _needs(facts, pod, after)
     else:
         return
     yield Finding(
-        about=about,
-        severity="error",
-        cause=f"pod {pod.name} {cause}",
+        about=f"pod {pod.name}",
+        severity=severity,
+        cause=f"pod {pod.name}{cause}",
         evidence=(evidence,) if evidence else (),
         mend=mend,
-        after=_needs(facts, pod, after),
-        weight=weight,
+        after=after,
+        weight=20 if pod.name == CONTROLLER_HOST else 5 if pod.component not in {WORKER, "login"} else 1,
     )
 
 
-def _container(item: Container, logs: str) -> tuple[str, str, str]:
-    """What ails it, in whose words, and what mends it; empty if nothing does."""
-    if item.waiting in _IMAGE:
-        return f"has no image: Kubernetes cannot pull it ({item.waiting})", item.message, _PUSH
-    if item.waiting in _CONFIG:
-        mend = "`slurmstack preview`, then `slurmstack up` puts back what is missing"
-        return f"cannot be started ({item.waiting}), a Secret or ConfigMap may be missing", item.message, mend
-    memory = "OOMKilled" in (item.ended, item.waiting)
-    if memory and item.waiting:
-        return "was killed for memory", item.message, "give it more memory in the stack file, then `slurmstack up`"
+def _unplaced(facts: Facts, pod: Pod) -> tuple[str, str]:
+    for pattern, cause, mend, elsewhere in _UNPLACED:
+        if found := re.search(pattern, pod.unschedulable):
+            what = next((group for group in found.groups() if group), "of those machines")
+            fitting = mend if pod.component == WORKER else elsewhere or mend
+            return cause.format(what), fitting.replace("{pool}", pod.owner or "POOL") or facts.kubectl("get pvc,events")
+    return "no machine suits it", facts.kubectl(f"describe pod {pod.name}")
+
+
+def _not_well(facts: Facts, pod: Pod) -> tuple[str, str, str] | None:
+    """What ails a pod that has a machine, in whose words, and what mends it; None if nothing does."""
+    if ill := next(filter(None, (_container(facts, pod, item) for item in pod.containers)), None):
+        return ill
+    if pod.ready:
+        return None
+    volume = next((text for text in pod.warnings if re.match("FailedMount|FailedAttachVolume", text)), "")
+    started = any(item.ended or not item.waiting for item in pod.containers)
+    if volume and not started:
+        return " waits for a volume that cannot be mounted", volume, facts.kubectl(f"describe pod {pod.name}")
+    age = facts.now - (pod.placed_at or pod.created_at)  # a machine that is made for it takes minutes
+    if age > SLOW and pod.owner_kind != "Job":
+        logs = f"{facts.kubectl(f'logs {pod.name}')} --all-containers --tail 20"
+        return f" is not ready after {age / 60:.0f} min", next(iter(pod.warnings), ""), logs
+    return None
+
+
+def _container(facts: Facts, pod: Pod, item: Container) -> tuple[str, str, str] | None:
+    """The same of one of its containers."""
+    logs, who = f"{facts.kubectl(f'logs {pod.name}')} -c {item.name}", f": {item.name}"
+    if item.waiting in _IMAGE | _CONFIG:
+        if item.waiting in _IMAGE:
+            cause, mend = f"{who} has no image: Kubernetes cannot pull it ({item.waiting})", _PUSH
+        else:
+            cause = f"{who} cannot be started ({item.waiting}), a Secret or ConfigMap may be missing"
+            mend = "`slurmstack preview`, then `slurmstack up` puts back what is missing"
+        if pod.component == LOG_SHIPPER:
+            mend = _OF_THE_SITE[item.waiting]
+        elif pod.owner_kind == "StatefulSet" and pod.component != WORKER:
+            # They are made in order: before one is ready Kubernetes makes no other in its place, whatever is applied.
+            mend += f", and then {facts.kubectl(f'delete pod {pod.name}')}"
+        return cause, item.message, mend
+    if item.waiting and "OOMKilled" in (item.ended, item.waiting):
+        mend = "give it more memory in the stack file, then `slurmstack up`"
+        return f"{who} was killed for memory", item.message, mend
     if item.waiting == "CrashLoopBackOff":
         ended = f"exit status {item.code}" if item.ended else "no exit status"
-        return f"ends again and again ({ended}, {item.restarts} restarts)", item.message, f"{logs} -c {item.name} -p"
-    return "", "", ""
+        return f"{who} ends again and again ({ended}, {item.restarts} restarts)", item.message, f"{logs} -p"
+    recent = 0 < facts.now - item.ended_at < RECENT
+    if item.code and recent and item.restarts >= (1 if pod.component == CONTROLLER else OFTEN):
+        ended = f"the last with exit status {item.code} ({item.ended})"
+        return f"{who} restarts: {item.restarts} times, {ended}", item.message, f"{logs} --previous"
+    return None
 
 
 def _needs(facts: Facts, pod: Pod, after: tuple[str, ...]) -> tuple[str, ...]:
     """What a pod waits for at its start."""
-    waits: dict[str, tuple[str, ...]] = {
-        WORKER: ("jail", f"pod {CONTROLLER_HOST}"),
-        "login": ("jail", f"pod {CONTROLLER_HOST}"),
-    }
-    waits |= {"slurmdbd": ("pod database-0",), CONTROLLER: ("pod slurmdbd-0",)}
     if pod.component == CONTROLLER and (facts.pod(CONTROLLER_HOST) or pod).ready:
         return after
-    return after + waits.get(pod.component, ())
+    return after + _WAITS.get(pod.component, ())
 
 
 def _leaving(facts: Facts, pod: Pod) -> Iterator[Finding]:

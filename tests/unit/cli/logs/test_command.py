@@ -13,11 +13,13 @@ from typer.testing import CliRunner, Result
 from cli.app import app
 from cli.commands import logs as command
 from cli.errors import Failure
-from cli.logs.jobs import JOBS
+from cli.logs.gather import JOBS, called, where
+from cli.logs.sources import Container
 from images.common.slurm_runs import DELIMITER
 from tests.fakes.squeue import printed
 from tests.fakes.written_cluster import CONTROLLER, FakeCluster, event, pod, worker
 from tests.stacks import ROOT
+from tests.unit.images.health.tables import table
 
 SLURMCTLD = """\
 2026-11-25T16:27:51.563535123Z slurmctld: _slurm_rpc_submit_batch_job: JobId=5 usec=2717
@@ -45,12 +47,13 @@ EVENTS = (
     event("Pod/controller-0", "Startup probe failed", "2026-11-25T16:25:03Z", container="config-agent"),
     event("Pod/b-7", "Killing", "2026-11-25T16:25:04Z"),
 )
-FIELDS = ("main", "2026-11-25T16:27:51", "2026-11-25T16:27:53")
+BEGUN, ENDED = (f"{datetime(2026, 11, 25, 16, 27, second, tzinfo=UTC).timestamp():.0f}" for second in (51, 53))
+LAUNCHED = f"{int(BEGUN) + 1}"
 SACCT = "\n".join(
     DELIMITER.join(row)
     for row in [
-        ("5", "5", "alice", "main", "COMPLETED", FIELDS[1], FIELDS[1], FIELDS[1], FIELDS[2], "a-[0-1]", "0:0", "train"),
-        ("5.0", "5.0", "", "", "COMPLETED", FIELDS[1], FIELDS[1], "2026-11-25T16:27:52", FIELDS[2], "a-1", "0:0", "x"),
+        ("5", "5", "alice", "main", "COMPLETED", BEGUN, BEGUN, BEGUN, ENDED, "a-[0-1]", "0:0", "train"),
+        ("5.0", "5.0", "", "", "COMPLETED", BEGUN, BEGUN, LAUNCHED, ENDED, "a-1", "0:0", "x"),
     ]
 )
 CLUSTER = FakeCluster(pods=PODS, logs=LOGS, events=EVENTS, slurm={"sacct": SACCT, "squeue": ""})
@@ -161,6 +164,7 @@ NO_RECORDS = with_(slurm={"sacct": "", "squeue": ""})
         (NO_ANSWER, "", 1, "nothing could be read"),
         (PODS_ALONE, "--job 5", 1, "controller-0/slurmctld: Error from server (Forbidden)"),
         (NO_RECORDS, "--job 99", 1, "Slurm knows no job 99"),
+        (CLUSTER, "--follow slurmctl", 2, "there is no component, container, pool or pod 'slurmctl'; there are: "),
         (CLUSTER, "slurmctl", 2, "there is no component, container, pool or pod 'slurmctl'; there are: "),
         (CLUSTER, "--node a-2", 2, "there is no node 'a-2'; there are: a-0, a-1, a-10"),
     ],
@@ -171,6 +175,7 @@ def test_where_there_is_nothing_to_show_that_is_an_error(
     result = logs(monkeypatch, cluster, *words.split())
     assert isinstance(result.exception, Failure)
     assert (result.exception.code, told in result.exception.message) == (code, True), result.exception.message
+    assert result.exception.hint == "did you mean slurmctld?" or words != "slurmctl"
 
 
 def test_a_job_whose_records_are_away_is_found_in_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,18 +195,12 @@ def test_a_job_that_waits_says_for_what(monkeypatch: pytest.MonkeyPatch) -> None
     assert "started" not in result.stdout
 
 
-def test_a_job_s_name_may_have_anything_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    odd = SACCT.replace("train", "x\ty\x1b[2J\nz\tw")
+def test_a_job_s_name_may_have_anything_in_it_and_is_no_record_of_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    forged = "\t".join(("7", "7", "bob", "main", "FAILED", *(BEGUN,) * 3, ENDED, "a-10", "1:0", "x"))
+    odd = SACCT.replace("train", f"x\ty\x1b[2J\n{forged}")
     result = logs(monkeypatch, with_(slurm={"sacct": odd, "squeue": ""}), "--job", "5")
     assert "sacct(job/5) job 5 submitted by alice: x y [2J (main)\n" in result.stdout
     assert "JobId=5 NodeList=a-[0-1]" in result.stdout
-
-
-def test_a_job_s_name_is_no_record_of_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    forged = "\t".join(("7", "7", "bob", "main", "FAILED", *(FIELDS[1],) * 3, FIELDS[2], "a-10", "1:0", "x"))
-    odd = SACCT.replace("train", f"x\n{forged}")
-    result = logs(monkeypatch, with_(slurm={"sacct": odd, "squeue": ""}), "--job", "5")
-    assert "sacct(job/5) job 5 submitted by alice: x (main)\n" in result.stdout
     assert "bob" not in result.stdout
 
 
@@ -231,3 +230,29 @@ def test_the_keys_of_the_json_are_documented(monkeypatch: pytest.MonkeyPatch) ->
     line = json.loads(logs(monkeypatch, CLUSTER, "--job", "5", "--json").stdout.splitlines()[0])
     documented = (ROOT / "docs" / "diagnose.md").read_text(encoding="utf-8")
     assert not [key for key in line if f"`{key}`" not in documented]
+
+
+def container(pod: str, name: str, component: str, pool: str = "") -> Container:
+    return Container(pod=pod, name=name, component=component, pool=pool, machine="", owners=(), restarted=False)
+
+
+THERE = [
+    *(container(f"controller-{n}", name, "controller") for n in (0, 1) for name in ("slurmctld", "config-agent")),
+    *(container(f"{pool}-{n}", "slurmd", "worker", pool) for pool in ("cpu", "gpu") for n in (0, 1)),
+    container("slurmdbd-0", "slurmdbd", "accounting"),
+]
+
+
+@table(
+    "name, options",
+    {
+        "all": (None, "-l app.kubernetes.io/component in (accounting, controller, worker) --all-containers"),
+        "a component": ("controller", "-l app.kubernetes.io/component in (controller) --all-containers"),
+        "a container of several pods": ("slurmctld", "-l app.kubernetes.io/component in (controller) -c slurmctld"),
+        "a container of one": ("slurmdbd", "slurmdbd-0 -c slurmdbd"),
+        "a pool": ("gpu", "-l slurmstack/pool=gpu --all-containers"),
+        "a pod": ("gpu-1", "gpu-1 --all-containers"),
+    },
+)
+def test_kubectl_is_led_to_what_was_named(name: str | None, options: str) -> None:
+    assert " ".join(where(name, called(name, THERE))) == options

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.logs.lines import Line, in_order, nanoseconds, parse_log, when
-from cli.logs.naming import names_job, names_node
+from cli.logs.lines import Line, in_order, names_job, names_node, nanoseconds, parse_log, when
+from cli.logs.sources import is_probe
 from cli.usage.times import TimeError
 
 NOW = datetime(2026, 11, 25, 16, 30, tzinfo=UTC)
@@ -19,14 +19,6 @@ def line(time: str, text: str = "x") -> Line:
     at = nanoseconds(time)
     assert at is not None
     return Line(at=at, component="worker", place="a-0/slurmd", text=text)
-
-
-def test_lines_of_many_come_in_the_order_in_which_they_were_written() -> None:
-    first = parse_log(
-        "2026-11-25T16:27:52.000521668Z b\n2026-11-25T16:27:53.368944902Z d\n", "controller", "c/slurmctld"
-    )
-    second = parse_log("2026-11-25T16:27:51.9Z a\n2026-11-25T16:27:52.000521669Z c\n", "worker", "a-0/slurmd")
-    assert [found.text for found in in_order([*first, *second])] == ["a", "b", "c", "d"]
 
 
 @given(st.lists(st.integers(0, 4 * 10**18), max_size=30))
@@ -133,12 +125,6 @@ def test_a_task_of_an_array_is_found_by_its_own_number_too() -> None:
     assert not matches("Allocate JobId=5_4(5)")
 
 
-@given(st.integers(0, 10**6), st.integers(0, 10**6))
-def test_a_job_s_line_never_matches_another_number(one: int, other: int) -> None:
-    for text in (f"JobId={one} done", f"Launching batch job {one} for UID 0", f"StepId={one}.0", f"[{one}.batch]"):
-        assert names_job({str(other)})(text) is (one == other)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -181,3 +167,16 @@ def test_a_number_of_thousands_of_digits_names_no_node() -> None:
     digits = "1" * 5000  # Python itself refuses to read more than 4300
     assert not names_node("a-1")(f"error: Invalid node name a-{digits}, a-[{digits}], a-[0-{digits}]")
     assert names_node("a-1")(f"a-[{digits},0-2]")
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "probe"),
+    [
+        ("login-0/sshd", "Connection closed by 10.197.64.1 port 54454", True),
+        ("login-0/sshd", "Connection reset by 10.197.64.1 port 54454", True),
+        ("login-0/sshd", "Connection closed by authenticating user x 10.0.0.1 port 1 [preauth]", False),
+        ("login-0/sackd", "Connection closed by 10.197.64.1 port 54454", False),
+    ],
+)
+def test_what_is_left_out_is_only_what_sshd_writes_of_probes(place: str, text: str, probe: bool) -> None:
+    assert is_probe(Line(at=0, component="login", place=place, text=text)) == probe

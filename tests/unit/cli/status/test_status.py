@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,28 +16,113 @@ from cli.access.reach import login_address
 from cli.kubectl.pods import Apply, Pod, image_tags, last_apply
 from cli.status.present import print_status
 from cli.status.read import Pool, Status, Versions, Workers, read_status
-from cli.status.slurm import END, Queue, SlurmNode, node_of
+from cli.status.slurm import Queue, SlurmNode, node_of
 from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
+from tests.fakes import squeue
 from tests.fakes.kubectl import FakeKubectl, listed
 from tests.stacks import with_change
-from tests.unit.cli.status.small_cluster import (
-    ACTIVE,
-    BAD,
-    CONFIG,
-    CONTROLLER,
-    JAIL,
-    WORKERS,
-    cluster,
-    pod,
-    pool_of,
-    status_of,
-    worker,
-)
 
 Show = Callable[[Status], str]
 """Prints a status; returns what was printed."""
+
+CONFIG = load_config(stacks.dev())
+ACTIVE = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
+BAD = {"slurm.conf": "Colour=red"}
+
+
+def node(
+    name: str, state: str = "idle", since: str = "Unknown", by: str = "Unknown", reason: str = "none"
+) -> dict[str, str]:
+    """Columns of sinfo."""
+    row = {"NodeHost": name, "StateLong": state, "Timestamp": since, "User": by, "Reason": reason}
+    return {**row, "Extra": "(null)"}
+
+
+NODES = (node("default-0"), node("default-1"))
+
+
+def pod(name: str, *, owner: str = "StatefulSet", pool: str = "", leaves: bool = False) -> dict[str, Any]:
+    metadata = {
+        "name": name,
+        "ownerReferences": [{"kind": owner}],
+        "labels": {"slurmstack/pool": pool} if pool else {},
+        **({"deletionTimestamp": "2026-11-23T01:00:00Z"} if leaves else {}),
+    }
+    status = {"phase": "Running", "containerStatuses": [{"ready": True, "restartCount": 0}]}
+    return {"kind": "Pod", "metadata": metadata, "spec": {"nodeName": "node-1"}, "status": status}
+
+
+def worker(number: int, *, leaves: bool = False) -> dict[str, Any]:
+    return pod(f"default-{number}", pool="default", leaves=leaves)
+
+
+def pool_of(replicas: int) -> dict[str, Any]:
+    return {"kind": "StatefulSet", "metadata": {"name": "default"}, "spec": {"replicas": replicas}}
+
+
+CONTROLLER = pod("controller-0")
+WORKERS = (worker(0), worker(1), pool_of(2))
+
+
+JAIL = """Filesystem 1024-blocks Used Available Capacity Mounted on
+server:/jail 1000 600 400 60% /jail
+
+{"version": "24.11-c1500fd2bc8b"}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster(FakeKubectl):
+    """Answers what `read_status` asks. Its Slurm answers questions by their names: exit status, and text or rows."""
+
+    slurm: dict[str, tuple[int, str | Sequence[dict[str, str]]]] = field(default_factory=dict)
+    jail: tuple[str, str] = (JAIL, "")
+    refused: str = ""
+    """What kubectl says of some kinds of objects."""
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    def run(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        self.asked.append(arguments)
+        if arguments[0] == "exec":
+            marks = re.search(r"echo ([0-9a-f]{16}) end 0", arguments[-1])
+            if marks is None:
+                return subprocess.CompletedProcess(arguments, int(bool(self.jail[1])), *self.jail)
+            questions = {
+                name: line for line in arguments[-1].splitlines() for name in self.slurm if f"ask {name} " in line
+            }
+            said = ""
+            for name, (code, told) in self.slurm.items():
+                text = told if isinstance(told, str) else squeue.printed(questions[name], told)
+                said += f"{marks[1]} {name} {code}\n{text}\n"
+            return subprocess.CompletedProcess(arguments, 0, said + f"{marks[1]} end 0\n" if said else "", self.refused)
+        done = super().run(*arguments, **more)
+        return subprocess.CompletedProcess(arguments, int(bool(self.refused)), done.stdout, self.refused)
+
+
+def cluster(
+    *items: dict[str, Any],
+    sinfo: Sequence[dict[str, str]] = NODES,
+    silent: str = "",
+    agent: dict[str, Any] | None = None,
+    **more: Any,
+) -> Cluster:
+    """With these pods and other objects, whose Slurm answers so."""
+    slurm = {
+        "clock": (0, "1000"),
+        "configuration": (0, json.dumps({**(agent or ACTIVE), "slurm_version": "24.11.5"})),
+        "nodes": (1, silent) if silent else (0, sinfo),
+        **({} if silent else {"queue": (0, ())}),
+        "database": (0, ""),
+    }
+    answers = [({"pod,statefulset,service"}, listed(*items), ""), ({"configmap"}, listed({"data": BAD}), "")]
+    return Cluster(answers=answers, **{"slurm": slurm, **more})
+
+
+def status_of(*items: dict[str, Any], **more: Any) -> Status:
+    """Of such a cluster."""
+    return read_status(cluster(*items, **more), CONFIG)
 
 
 @pytest.fixture
@@ -110,7 +198,7 @@ def test_a_slurmctld_that_does_not_answer_and_one_without_nodes_are_told_apart(s
     assert "active (the one last taken)" in shown
     assert "accounting" not in shown
     assert status_of(CONTROLLER, *WORKERS, silent=why).slurmdbd_answers is None  # nobody can tell
-    assert "slurmctld has no nodes" in show(status_of(CONTROLLER, *WORKERS, sinfo=""))
+    assert "slurmctld has no nodes" in show(status_of(CONTROLLER, *WORKERS, sinfo=()))
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -130,12 +218,11 @@ def test_a_whole_cluster_is_asked_in_three_calls() -> None:
 
 def test_nodes_are_counted_by_pool_and_those_that_take_no_jobs_are_listed_with_the_reason(show: Show) -> None:
     when = (datetime.now(UTC) - timedelta(hours=3, minutes=30)).strftime("%Y-%m-%dT%H:%M:%S")
-    lines = (
-        "default-0|draining|{}|root|disk|full|",
-        "default-1|mixed|Unknown|Unknown|none|",
-        "old-0|down*|{}|slurm|x|",
+    draining, down = (
+        node("default-0", "draining", when, "root", "disk|full"),
+        node("old-0", "down*", when, "slurm", "x"),
     )
-    found = status_of(CONTROLLER, *WORKERS, sinfo="\n".join(line.format(when, when) for line in lines))
+    found = status_of(CONTROLLER, *WORKERS, sinfo=[down, node("default-1", "mixed"), draining, draining])
     assert found.pools == (
         Pool(name="default", wanted=2, ready=2, allocated=1, drained=1),
         Pool(name="old", wanted=0, ready=0, down=1),
@@ -154,7 +241,8 @@ def test_the_queue_has_its_reasons_and_its_longest_wait(show: Show) -> None:
         ("5", "COMPLETING", "None", "0"),
     ]
     busy = cluster(CONTROLLER, *WORKERS)
-    busy.jobs.extend(dict(zip(("JobArrayID", "State", "Reason", "EligibleTime"), line, strict=True)) for line in lines)
+    columns = ("JobArrayID", "State", "Reason", "EligibleTime")
+    busy.slurm["queue"] = (0, [dict(zip(columns, line, strict=True)) for line in lines])
     found = read_status(busy, CONFIG)
     reasons = {"Resources": 3, "JobHeldUser": 1, "BeginTime": 1}
     assert found.queue == Queue(running=1, pending=5, other=1, reasons=reasons, longest_wait=400)
@@ -220,7 +308,9 @@ def test_it_fits_80_columns_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
-    print_status(status_of(CONTROLLER, *WORKERS, sinfo=f"default-0|drained|Unknown|root|{'very long ' * 30}|"))
+    print_status(
+        status_of(CONTROLLER, *WORKERS, sinfo=[node("default-0", "drained", by="root", reason="very long " * 30)])
+    )
     shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     assert max(map(len, shown.splitlines())) <= 80
     assert shown.count("very long") == 30
@@ -255,21 +345,19 @@ def test_what_comes_from_outside_is_printed_as_it_is(show: Show, reason: str) ->
     assert shown.count(odd) == 11
 
 
-def test_no_reason_of_a_node_is_taken_for_another_node_or_moves_the_cursor(
+def test_no_text_of_a_node_is_taken_for_another_node_or_moves_the_cursor(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Root in the jail may set one: it hid a drained node behind an idle one."""
-    hostile = "default-0|drained|Unknown|root|bad\ndefault-7|idle|Unknown|Unknown|none|{}|"
-    found = status_of(
-        CONTROLLER, *WORKERS, sinfo=f"{hostile}{END}\ndefault-\x1b[2J1|idle\x07|Unknown|Unknown|none|{END}\n"
-    )
-    assert [(node.name, node.state) for node in found.nodes] == [("default- [2J1", "idle "), ("default-0", "drained")]
+    """Root in the jail may set a reason: it hid a drained node behind an idle one."""
+    hostile = [
+        node("default-0", "drained", by="root", reason="bad\ndefault-7|idle"),
+        node("default-\x1b[2J1", "idle\x07"),
+    ]
+    found = status_of(CONTROLLER, *WORKERS, sinfo=hostile)
+    assert [(one.name, one.state) for one in found.nodes] == [("default- [2J1", "idle "), ("default-0", "drained")]
     print_status(found)
     assert "\x1b" not in capsys.readouterr().out
-
-
-def test_a_node_that_says_something_endless_says_nothing() -> None:
-    assert node_of("n|idle|Unknown|Unknown|none|" + "[" * 100_000).confinement == ""
+    assert node_of({**hostile[0], "Extra": "[" * 100_000}).confinement == ""
 
 
 @pytest.mark.parametrize(
@@ -283,7 +371,7 @@ def test_an_elastic_pool_is_whole_with_its_least_nodes_and_with_any_more(
     active = {**ACTIVE, "active": config_hash(render(config))}
     coming = pod("default-3", owner="PodTemplate", pool="default")
     coming["status"] = {"phase": "Pending"}
-    sinfo = "".join(f"default-{number}|idle|Unknown|Unknown|none|\n" for number in range(4))
+    sinfo = [node(f"default-{number}") for number in range(4)]
     there = [pod(f"default-{number}", owner="PodTemplate", pool="default") for number in range(up)]
     found = read_status(cluster(CONTROLLER, *there, coming, agent=active, sinfo=sinfo), config)
     assert found.healthy == healthy

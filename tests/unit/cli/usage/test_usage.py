@@ -1,40 +1,52 @@
-"""Who used how much: from sacct's lines to hours and tables."""
+"""`slurmstack usage`: what it asks, who used how much, and what it says where it cannot tell."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.usage.present import as_csv, as_data, print_table
-from cli.usage.totals import Usage, summarize
-from images.common.slurm_runs import DELIMITER, UNKNOWN, Run, parse_runs
-from tests.unit.cli.usage.lines import START, epoch, line
+from cli.commands import usage as usage_commands
+from cli.errors import Failure
+from cli.kubectl.client import NO_SLURMDBD
+from cli.usage.query import read_runs
+from cli.usage.report import Usage, as_csv, as_data, print_table, summarize
+from cli.usage.times import TimeError, intervals, parse_time
+from images.common.slurm_runs import UNKNOWN, Run, parse_runs
+from tests.unit.cli.usage.records import NOW, START, Controller, epoch, job_line
+
+STEPS = st.sampled_from(["day", "week", "month", None])
+
+
+class _Clock(datetime):
+    @classmethod
+    def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+        assert tz is UTC
+        return NOW.replace(microsecond=5)
+
+
+def call(monkeypatch: pytest.MonkeyPatch, controller: Controller, **options: Any) -> None:
+    """The command, on the development stack with this controller."""
+    monkeypatch.setattr(usage_commands, "reach", lambda _: controller)
+    monkeypatch.setattr(usage_commands, "datetime", _Clock)
+    usage_commands.usage(**{"by": "account", "as_json": False, "as_csv_": False, **options})
 
 
 def run(start: float, end: float, *, cpus: int = 1, gpus: int = 0, **changes: Any) -> Run:
     """A run between two hours after START."""
     values: dict[str, Any] = {
-        "job": "1",
-        "number": changes.get("job", "1"),
-        "user": "alice",
-        "account": "ml",
-        "state": "COMPLETED",
-        "nodes": 1,
-        "memory": 512 << 20,
-        "steps": (),
-        "start": epoch(start),
-        "end": epoch(end),
-        "seconds": round((end - start) * 3600),
-        "cpus": cpus,
-        "gpus": gpus,
-    }
+        "job": "1", "number": changes.get("job", "1"), "user": "alice", "account": "ml", "state": "COMPLETED",
+        "nodes": 1, "memory": 512 << 20, "steps": (), "start": epoch(start), "end": epoch(end),
+        "seconds": round((end - start) * 3600), "cpus": cpus, "gpus": gpus,
+    }  # fmt: skip
     return Run(**{**values, **changes})
 
 
@@ -44,17 +56,100 @@ def total(runs: list[Run], **arguments: Any) -> Usage:
     return summarize(runs, **{**values, **arguments})
 
 
-def hours(found: Usage) -> dict[tuple[str, ...], float]:
-    """CPU hours by group and beginning of the interval."""
-    return {(*row.group, f"{row.start:%d}"): row.cpu_hours for row in found.rows}
+# ---------------------------------------------------------------- what is asked
 
 
-# ---------------------------------------------------------------- sacct's lines
+def test_the_command_asks_the_controller_and_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    controller = Controller(job_line(tres="cpu=4", start=epoch(1), end=epoch(3), seconds=7200))
+    options = {"start": "2026-11-20", "end": "2026-11-20T12:00", "by": "user, account"}
+    call(monkeypatch, controller, **options, as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert document["rows"][0]["cpu_hours"] == 8.0
+    assert (document["by"], document["namespace"]) == (["user", "account"], "slurm")
+    first, asked = controller.asked
+    assert "sacctmgr" in first[-3]  # whether slurmdbd answers at all
+    assert asked[:6] == ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld")
+    assert f"--endtime=uts{epoch(12)}" in asked
 
 
-def test_a_line_of_sacct_is_a_run_with_cpus_and_gpus() -> None:
-    (found,) = parse_runs([line("7", ("alice", "ml"), 1, 3, "billing=4,cpu=4,gres/gpu=2,mem=512M,node=1")])
-    assert found == run(1, 3, cpus=4, gpus=2, job="7")
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (None, None, ("10-22 18:30", "11-21 18:30")),
+        (None, "2026-11-01", ("10-02 00:00", "11-01 00:00")),
+        ("2026-11-20", None, ("11-20 00:00", "11-21 18:30")),
+        ("now-1day", "2027-01-01", ("11-20 18:30", "11-21 18:30")),
+    ],
+)
+def test_the_last_30_days_are_shown_and_never_the_future(
+    monkeypatch: pytest.MonkeyPatch, start: str | None, end: str | None, expected: tuple[str, str]
+) -> None:
+    controller = Controller()
+    call(monkeypatch, controller, start=start, end=end)
+    seconds = [int(part.partition("=uts")[2]) for part in controller.asked[-1] if "uts" in part]
+    assert tuple(f"{datetime.fromtimestamp(one, UTC):%m-%d %H:%M}" for one in seconds) == expected
+
+
+@pytest.mark.parametrize(
+    ("controller", "message", "hint"),
+    [
+        (Controller(code=NO_SLURMDBD), "the records cannot be read: slurmdbd does not answer", ""),
+        (Controller("hello\n"), "not understood", ""),
+        (Controller("", "sacct: error: Problem talking to the database: Connection refused", 1), "", "slurmdbd-0"),
+        (Controller("", "Slurm accounting storage is disabled", 1), "", "`slurmstack up` turns it on"),
+        (Controller("", "error: You must be logged in to the server (Unauthorized)", 1), "", "log in to the cluster"),
+        (Controller("", "(Forbidden): pods is forbidden", 1), "", "ask its administrator for rights"),
+        (Controller("", "Internal error occurred: error dialing backend: EOF", 1), "", "is in trouble itself"),
+        (Controller("", '(NotFound): pods "controller-0" not found', 1), "", "whether controller-0, slurmdbd-0"),
+    ],
+)
+def test_where_there_are_no_records_that_is_said_with_what_to_do(controller: Any, message: str, hint: str) -> None:
+    with pytest.raises(Failure, match=message or "sacct could not read the records") as caught:
+        read_runs(controller, "slurm", START, NOW)
+    assert hint in caught.value.hint
+    if controller.answer.returncode == NO_SLURMDBD:  # then it is not asked for the records
+        assert len([words for words in controller.asked if words[0] == "exec"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-11-01", "2026-11-01 00:00"), ("2026-11-01T08:15", "2026-11-01 08:15"),
+        ("2026-11-01T08:15:00", "2026-11-01 08:15"), ("11/01/26", "2026-11-01 00:00"), ("now", "2026-11-21 18:30"),
+        ("now-7days", "2026-11-14 18:30"), ("now - 2 hours", "2026-11-21 16:30"), ("NOW-1week", "2026-11-14 18:30"),
+        ("now-60", "2026-11-21 18:29"), ("today", "2026-11-21 00:00"), ("midnight", "2026-11-21 00:00"),
+        ("noon", "2026-11-21 12:00"),
+    ],
+)  # fmt: skip
+def test_times_are_written_as_for_sacct(text: str, expected: str) -> None:
+    assert f"{parse_time(text, NOW):%Y-%m-%d %H:%M}" == expected
+
+
+@pytest.mark.parametrize("text", ["", "soon", "now-7fortnights", "2026-13-01", "7 days", "now-999999999weeks"])
+def test_other_times_are_refused_with_examples(text: str) -> None:
+    with pytest.raises(TimeError, match="write 2026-11-01"):
+        parse_time(text, NOW)
+
+
+@given(st.integers(0, 10**7), st.integers(1, 10**7), STEPS)
+def test_intervals_cover_the_time_without_gap_or_overlap(start: int, length: int, step: str | None) -> None:
+    first = START + timedelta(seconds=start)
+    last = first + timedelta(seconds=length)
+    spans = intervals(first, last, step)
+    assert (spans[0][0], spans[-1][1]) == (first, last)
+    assert all(one[1] == other[0] for one, other in pairwise(spans))
+    assert all(begin < end for begin, end in spans)
+
+
+def test_weeks_begin_on_monday_and_months_on_the_first() -> None:
+    first, last = datetime(2026, 11, 21, 12, tzinfo=UTC), datetime(2027, 1, 2, tzinfo=UTC)
+    assert {begin.weekday() for begin, _ in intervals(first, last, "week")[1:]} == {0}
+    assert [f"{begin:%m-%d %H}" for begin, _ in intervals(first, last, "month")] == ["11-21 12", "12-01 00", "01-01 00"]
+
+
+# ---------------------------------------------------------------- runs and their hours
 
 
 @pytest.mark.parametrize(
@@ -67,26 +162,13 @@ def test_a_line_of_sacct_is_a_run_with_cpus_and_gpus() -> None:
     ],
 )
 def test_gpus_of_all_types_are_counted_once(tres: str, cpus: int, gpus: int) -> None:
-    (found,) = parse_runs([line("7", ("alice", "ml"), 0, 1, tres, cpus=3)])
-    assert (found.cpus, found.gpus) == (cpus, gpus)
+    (found,) = parse_runs([job_line(tres=tres, cpus=3, user="", account="")])
+    assert (found.cpus, found.gpus, found.user, found.account) == (cpus, gpus, UNKNOWN, UNKNOWN)
 
 
 def test_jobs_that_have_not_run_count_nothing() -> None:
-    waiting = [
-        "8|8|alice|PENDING|Unknown|Unknown|0||0|1|00:00:00||ml".replace("|", DELIMITER),
-        "9|9|alice|PENDING|None|Unknown|0||0|1|00:00:00||ml".replace("|", DELIMITER),
-        line("10", ("alice", "ml"), 1, 1, "cpu=4"),
-        "",
-    ]
-    assert not any(run.has_run for run in parse_runs(waiting))
-
-
-def test_a_job_without_account_or_name_is_shown_as_such() -> None:
-    (found,) = parse_runs([line("7", ("", ""), 0, 1, "cpu=1")])
-    assert (found.user, found.account) == (UNKNOWN, UNKNOWN)
-
-
-# ---------------------------------------------------------------- hours
+    waiting = [job_line(start=word, end="Unknown", seconds=0, tres="", cpus=0) for word in ("Unknown", "None")]
+    assert not any(run.has_run for run in parse_runs([*waiting, job_line(end=epoch(0), seconds=0), ""]))
 
 
 def test_hours_are_summed_up_by_account_and_the_largest_comes_first() -> None:
@@ -100,7 +182,7 @@ def test_hours_are_summed_up_by_account_and_the_largest_comes_first() -> None:
 
 def test_a_suspended_run_counts_the_time_that_it_ran() -> None:
     found = total([run(22, 26, seconds=3600)], step="day")
-    assert hours(found) == {("ml", "20"): 0.5, ("ml", "21"): 0.5}
+    assert [(row.start.day, row.cpu_hours) for row in found.rows] == [(20, 0.5), (21, 0.5)]
 
 
 runs = st.builds(
@@ -113,9 +195,9 @@ runs = st.builds(
 )  # fmt: skip
 
 
-@given(st.lists(runs, max_size=20), st.sampled_from(["day", "week", "month", None]))
+@given(st.lists(runs, max_size=20), STEPS)
 def test_the_hours_of_all_steps_are_those_of_the_whole(found: list[Run], step: str | None) -> None:
-    report = total(found, end=START + timedelta(days=90), step=step, by=("account",))
+    report = total(found, end=START + timedelta(days=90), step=step)
     assert sum(row.cpu_hours for row in report.rows) == pytest.approx(report.total.cpu_hours)
     assert sum(row.gpu_hours for row in report.rows) == pytest.approx(report.total.gpu_hours)
     assert report.total.cpu_hours == pytest.approx(sum(one.seconds * one.cpus for one in found) / 3600)
@@ -127,33 +209,19 @@ def test_the_hours_of_all_steps_are_those_of_the_whole(found: list[Run], step: s
 
 def test_the_json_has_its_documented_shape() -> None:
     document = as_data(total([run(22, 26, cpus=2, gpus=1)], step="day", by=("account", "user")), namespace="slurm")
+    days = [f"2026-11-{day}T00:00:00Z" for day in (20, 21, 22)]
+    numbers = {"jobs": 1, "cpu_hours": 4.0, "gpu_hours": 2.0}
     assert document == {
         "namespace": "slurm",
-        "start": "2026-11-20T00:00:00Z",
-        "end": "2026-11-22T00:00:00Z",
+        "start": days[0],
+        "end": days[2],
         "by": ["account", "user"],
         "step": "day",
         "rows": [
-            {
-                "account": "ml", "user": "alice", "start": "2026-11-20T00:00:00Z", "end": "2026-11-21T00:00:00Z",
-                "jobs": 1, "cpu_hours": 4.0, "gpu_hours": 2.0,
-            },
-            {
-                "account": "ml", "user": "alice", "start": "2026-11-21T00:00:00Z", "end": "2026-11-22T00:00:00Z",
-                "jobs": 1, "cpu_hours": 4.0, "gpu_hours": 2.0,
-            },
+            {"account": "ml", "user": "alice", "start": first, "end": last, **numbers} for first, last in pairwise(days)
         ],
-        "total": {
-            "start": "2026-11-20T00:00:00Z", "end": "2026-11-22T00:00:00Z", "jobs": 1, "cpu_hours": 8.0,
-            "gpu_hours": 4.0,
-        },
-    }  # fmt: skip
-
-
-def test_the_csv_has_one_line_per_row_and_a_heading() -> None:
-    (row,) = csv.DictReader(io.StringIO(as_csv(total([run(0, 1, account='a,"b"', cpus=3)]))))
-    assert row["account"] == 'a,"b"'
-    assert (row["jobs"], row["cpu_hours"], row["gpu_hours"]) == ("1", "3.0", "0.0")
+        "total": {"start": days[0], "end": days[2], "jobs": 1, "cpu_hours": 8.0, "gpu_hours": 4.0},
+    }
 
 
 @pytest.mark.parametrize(
@@ -161,14 +229,14 @@ def test_the_csv_has_one_line_per_row_and_a_heading() -> None:
     [
         ("=1+2", "'=1+2"), ("+x", "'+x"), ("-x", "'-x"), ("-", "'-"), ("@SUM(1)", "'@SUM(1)"), ("\t=1", "'\t'=1"),
         ("\r=1", "' =1"), ("a\r=1", "a =1"), ("\n=1", "'\n=1"), ("\uff1d1", "'\uff1d1"), ("-1+2", "'-1+2"),
-        ("a\x1b[2J", "a [2J"), ("x;=1;", "x;'=1;"), ("x;1", "x;1"), ("x\t@1", "x\t'@1"),
+        ("a\x1b[2J", "a [2J"), ("x;=1;", "x;'=1;"), ("x;1", "x;1"), ("x\t@1", "x\t'@1"), ('a,"b"', 'a,"b"'),
         ("-1\n", "'-1\n"), ("-1.5", "-1.5"), ("a=1", "a=1"), ("", ""), ("'=1", "'=1"),
     ],
 )  # fmt: skip
 def test_no_cell_of_the_csv_is_a_formula_and_numbers_stay(account: str, cell: str) -> None:
     text = as_csv(total([run(0, 1, account=account, cpus=3)]))
     (row,) = csv.DictReader(io.StringIO(text, newline=""))
-    assert (row["account"], row["jobs"], row["cpu_hours"]) == (cell, "1", "3.0")
+    assert (row["account"], row["jobs"], row["cpu_hours"], row["gpu_hours"]) == (cell, "1", "3.0", "0.0")
 
 
 def test_the_table_shows_groups_shares_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,16 +246,16 @@ def test_the_table_shows_groups_shares_and_the_sum(capsys: pytest.CaptureFixture
     assert ["ml", "1", "3.00", "75.0", "0.00", "-"] in lines
     assert ["all", "2", "4.00", "100.0", "0.00", "-"] in lines
     assert "2026-11-20 00:00 to 2026-11-22 00:00 UTC" in printed
+    print_table(total([]))
+    assert capsys.readouterr().out.startswith("no job ran from 2026-11-20 00:00 to 2026-11-22 00:00 UTC")
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_table_with_everything_fits_a_terminal_and_is_not_broken_elsewhere(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, terminal: bool
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("NO_COLOR", "1")
-    if terminal:
-        monkeypatch.setenv("FORCE_COLOR", "1")
+    for name, value in {"COLUMNS": "80", "NO_COLOR": "1", **({"FORCE_COLOR": "1"} if terminal else {})}.items():
+        monkeypatch.setenv(name, value)
     account = "physics-of-the-university-of-somewhere"
     runs = [run(0, 23, account=account, job=str(job), cpus=10**6, gpus=10**5) for job in range(1000)]
     print_table(total(runs, by=("account", "user"), step="month"))
@@ -196,8 +264,3 @@ def test_a_table_with_everything_fits_a_terminal_and_is_not_broken_elsewhere(
     assert (max(map(len, lines)) <= 80, len(whole)) == ((True, 0) if terminal else (False, 1))
     assert lines[1].startswith("2026-11-20 ")
     assert lines[1].split()[-5:] == ["1,000", "23,000.0M", "100.0", "2,300.0M", "100.0"]
-
-
-def test_an_empty_report_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(total([]))
-    assert capsys.readouterr().out.startswith("no job ran from 2026-11-20 00:00 to 2026-11-22 00:00 UTC")

@@ -2,44 +2,233 @@
 
 from __future__ import annotations
 
+import copy
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 from cli.change.in_place import PUT_BACK
+from cli.change.lock import PROCESS, machine
+from cli.change.owner import REPLICAS_BEFORE
 from cli.change.restoring import RESTORING, Note
-from tests.unit.cli.doctor.cluster.ills import (
-    Ill,
-    agent,
-    ago,
-    both,
-    by_hand,
-    checked,
-    claim_waits,
-    drained,
-    ending,
-    evicted,
-    failed_backup,
-    failed_job,
-    foreign_pool,
-    full_machine,
-    kept,
-    lease,
-    leaving,
-    lost_machine,
-    no_pod,
-    no_slurmd,
-    populating,
-    queued,
-    refused_pods,
-    restarts,
-    rolling,
-    silent_node,
-    slurm_says,
-    statistics,
-    stopped_by_restore,
-    told,
-    unfinished,
-    unplaced,
-)
+from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster
+
+Ill = Callable[[RecordedCluster], object]
+
+
+def ago(seconds: float) -> str:
+    """A time by the recorded cluster's clock, as Kubernetes writes it."""
+    return (datetime.fromtimestamp(CLOCK, UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def both(*steps: Ill) -> Ill:
+    """One after the other."""
+    return lambda cluster: [step(cluster) for step in steps]
+
+
+def silent_node(cluster: RecordedCluster) -> None:
+    cluster.node("default-1", "DOWN", "NOT_RESPONDING", reason="Not responding", by="slurm")
+
+
+def lost_machine(cluster: RecordedCluster) -> None:
+    conditions = cluster.thing("Node", "node-0")["status"]["conditions"]
+    ready = next(one for one in conditions if one["type"] == "Ready")
+    ready |= {"status": "Unknown", "message": "Kubelet stopped posting node status."}
+    cluster.unready("default-1")
+    cluster.unready("login-1")
+
+
+def restarts(name: str, component: int = 0) -> Ill:
+    def make(cluster: RecordedCluster) -> None:
+        status = cluster.thing("Pod", name)["status"]["containerStatuses"][component]
+        ended = {"exitCode": 1, "reason": "Error", "finishedAt": ago(60)}
+        status |= {"restartCount": 2, "lastState": {"terminated": ended}}
+
+    return make
+
+
+def stopped_by_restore(**notes: str) -> Ill:
+    """No controller is there, and Slurm says nothing."""
+
+    def make(cluster: RecordedCluster) -> None:
+        there = cluster.thing("StatefulSet", "controller")
+        there["metadata"]["annotations"] = {REPLICAS_BEFORE: "1", **notes}
+        there["spec"]["replicas"] = 0
+        there["status"] = {}
+        cluster.remove("Pod", "controller-0")
+        cluster.slurm["slurmctld"] = (124, "")
+
+    return make
+
+
+def failed_job(name: str, message: str) -> Ill:
+    def make(cluster: RecordedCluster) -> None:
+        conditions = [{"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": message}]
+        cluster.thing("Job", name)["status"] = {"conditions": conditions}
+
+    return make
+
+
+def failed_backup(cluster: RecordedCluster) -> None:
+    failed_job("policy-", "reached the specified backoff limit")(cluster)
+    cluster.thing("Job", "policy-")["metadata"]["labels"]["app.kubernetes.io/component"] = "backup"
+
+
+def populating(code: int | None) -> Ill:
+    def make(cluster: RecordedCluster) -> None:
+        cluster.thing("Job", "populate-jail")["status"] = {}
+        status = cluster.thing("Pod", "populate-jail")["status"]
+        status["phase"] = "Running" if code is None else "Failed"
+        state = {"running": {}} if code is None else {"terminated": {"exitCode": code, "reason": "Error"}}
+        status["containerStatuses"][0] |= {"state": state}
+        cluster.unready("login-0")
+
+    return make
+
+
+def agent(**state: object) -> Ill:
+    return lambda cluster: cluster.slurm.update(configuration=(0, json.dumps({"active": "before", **state})))
+
+
+def leaving(cluster: RecordedCluster) -> None:
+    cluster.thing("Pod", "default-1")["metadata"]["deletionTimestamp"] = "2099-01-01T00:00:00Z"
+    cluster.node("default-1", "ALLOCATED", "DRAIN", reason="slurmstack: pod leaving", by="root")
+    cluster.job("17", "None", state="RUNNING", nodes="default-1")
+
+
+def rolling(cluster: RecordedCluster) -> None:
+    cluster.node("default-1", "ALLOCATED", "DRAIN", reason="slurmstack: pod leaving for a new one", by="root")
+    cluster.job("17", "None", state="RUNNING", nodes="default-1")
+
+
+def kept(phase: str) -> Ill:
+    """A pod that has ended, one way or the other, and stays."""
+
+    def make(cluster: RecordedCluster) -> None:
+        pod = cluster.thing("Pod", "login-0")
+        pod["metadata"].update(deletionTimestamp=ago(600), finalizers=["example.com/keep"])
+        pod["status"]["phase"] = phase
+
+    return make
+
+
+def lease(age: float, *, died: bool = False) -> Ill:
+    def make(cluster: RecordedCluster) -> None:
+        metadata: dict[str, Any] = {"name": "slurmstack", "creationTimestamp": ago(age)}
+        if died:
+            metadata["annotations"] = {PROCESS: f"{machine()} {2**22 + 1}"}  # a number that no process can have
+        spec = {"holderIdentity": "slurmstack up of root@here (pid 1)"}
+        cluster.objects.append({"kind": "Lease", "metadata": metadata, "spec": spec})
+
+    return make
+
+
+def unfinished(*operations: str) -> Ill:
+    return lambda cluster: cluster.unfinished.extend(operations)
+
+
+def told(name: str, replicas: int) -> Ill:
+    return lambda cluster: cluster.thing("StatefulSet", name)["spec"].update(replicas=replicas)
+
+
+def by_hand(cluster: RecordedCluster) -> None:
+    entry = {"manager": "kubectl-edit", "operation": "Update", "time": ago(60), "fieldsV1": {"f:spec": {}}}
+    cluster.thing("StatefulSet", "login")["metadata"]["managedFields"].append(entry)
+
+
+def slurm_says(**answers: tuple[int, str]) -> Ill:
+    return lambda cluster: cluster.slurm.update(answers)
+
+
+def statistics(label: str, number: int) -> Ill:
+    def make(cluster: RecordedCluster) -> None:
+        printed = cluster.slurm["statistics"][1]
+        lines = [f"{label}: {number}" if line.startswith(label) else line for line in printed.splitlines()]
+        cluster.slurm["statistics"] = (0, "\n".join(lines))
+
+    return make
+
+
+def claim_waits(cluster: RecordedCluster) -> None:
+    cluster.thing("PersistentVolumeClaim", "jail")["status"] = {"phase": "Pending"}
+    cluster.warn("PersistentVolumeClaim", "jail", "ProvisioningFailed", 'storageclass "fast" not found')
+    cluster.unplaced("default-0", "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.")
+
+
+def refused_pods(message: str) -> Ill:
+    return both(
+        lambda cluster: cluster.remove("Pod", "default-1"),
+        lambda cluster: cluster.warn("StatefulSet", "default", "FailedCreate", message),
+        silent_node,
+    )
+
+
+def unplaced(message: str) -> Ill:
+    return both(lambda cluster: cluster.unplaced("default-1", message), silent_node)
+
+
+def drained(reason: str, *, by: str = "slurm", comment: str = "") -> Ill:
+    return lambda cluster: cluster.node("default-1", "IDLE", "DRAIN", reason=reason, by=by, comment=comment)
+
+
+def checked(comment: str, *nodes: str) -> Ill:
+    def make(cluster: RecordedCluster) -> None:
+        for name in nodes or ("default-1",):
+            cluster.node(name, "IDLE", comment=comment)
+
+    return make
+
+
+def ending(seconds: float) -> Ill:
+    """A job that has ended so long ago by the controller's clock, and still holds a node."""
+
+    def make(cluster: RecordedCluster) -> None:
+        end = int(cluster.slurm["clock"][1]) - seconds
+        cluster.job("12", "None", state="COMPLETING", nodes="default-[0-1]", end=f"{end:.0f}")
+
+    return make
+
+
+def queued(id_: str, reason: str, **more: Any) -> Ill:
+    return lambda cluster: cluster.job(id_, reason, **more)
+
+
+def evicted(cluster: RecordedCluster) -> None:
+    said = "The node was low on resource: ephemeral-storage."
+    cluster.thing("Pod", "default-1")["status"] = {"phase": "Failed", "reason": "Evicted", "message": said}
+    silent_node(cluster)
+
+
+def full_machine(cluster: RecordedCluster) -> None:
+    conditions = cluster.thing("Node", "node-0")["status"]["conditions"]
+    next(one for one in conditions if one["type"] == "DiskPressure")["status"] = "True"
+
+
+def no_pod(cluster: RecordedCluster) -> None:
+    cluster.remove("Pod", "default-1")
+    silent_node(cluster)
+
+
+def foreign_pool(cluster: RecordedCluster) -> None:
+    """The stack file calls the pool otherwise: it has been renamed, and is not applied."""
+    for kind, name in (("StatefulSet", "default"), ("Pod", "default-0"), ("Pod", "default-1")):
+        item = copy.deepcopy(cluster.thing(kind, name))
+        item["metadata"]["name"] = name.replace("default", "old")
+        item["metadata"]["ownerReferences"] = [{"kind": "StatefulSet", "name": "old"}]
+        cluster.objects.append(item)
+    names = {"default-0": "old-0", "default-1": "old-1"}
+    nodes = copy.deepcopy(cluster.slurm["nodes"][1]["nodes"])
+    cluster.slurm["nodes"][1]["nodes"] += [{**node, "name": names[node["name"]]} for node in nodes]
+
+
+def no_slurmd(cluster: RecordedCluster) -> None:
+    del cluster.slurm["nodes"][1]["nodes"][1]
+
 
 GPUS = "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint {gpu: yes}."
+NO_LABELS = "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector"
+REFUSED = "slurm_load_partitions: Protocol authentication error: Munge decode failed: Invalid credential"
 FULL_HOMES = "disks: /jail/home: 99 % of the space used, 98 % allowed"
 FULL = "disks: /jail: 99 % of the space used, 98 % allowed"
 
@@ -50,26 +239,11 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "those that fit have no GPU left": (unplaced(GPUS), "no machine has enough nvidia.com/gpu left", "add machines"),
     "taint": (unplaced("0/2 nodes are available: 2 node(s) had untolerated taint {gpu: yes}."),
         "the taint {gpu: yes}", "tolerations"),
-    "a taint without its name": (
-        unplaced(
-            "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated "
-            "taint(s)."
-        ),
-        "have a taint that the pod does not tolerate",
-        "tolerations",
-    ),
-    "a cordoned machine, and one without the labels": (
-        unplaced(
-            "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) were "
-            "unschedulable."
-        ),
-        "are cordoned",
-        "uncordon",
-    ),
-    "labels": (unplaced("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."),
-        "no machine has the labels", "node_selector"),
-    "machines are cordoned": (unplaced("0/2 nodes are available: 2 node(s) were unschedulable."),
+    "a taint without its name": (unplaced(f"{NO_LABELS}, 1 node(s) had untolerated taint(s)."),
+        "have a taint that the pod does not tolerate", "tolerations"),
+    "a cordoned machine, and one without the labels": (unplaced(f"{NO_LABELS}, 1 node(s) were unschedulable."),
         "are cordoned", "uncordon"),
+    "labels": (unplaced(NO_LABELS), "no machine has the labels", "node_selector"),
     "too many pods": (unplaced("0/2 nodes are available: 2 Too many pods."), "as many pods as it may", "add machines"),
     "quota": (refused_pods("create Pod default-1 failed: forbidden: exceeded quota: small, requested: cpu=4"),
         "a quota of the namespace", "resourcequota"),
@@ -84,10 +258,7 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
             lambda c: c.waiting("login-0", "ContainerCreating", container=1),
             lambda c: c.thing("Pod", "login-0")["status"].pop("initContainerStatuses"),
             lambda c: c.warn("Pod", "login-0", "FailedMount", "MountVolume.SetUp failed: no such server"),
-        ),
-        "pod login-0 waits for a volume",
-        "describe -n slurm pod login-0",
-    ),
+        ), "pod login-0 waits for a volume", "describe -n slurm pod login-0"),
     "secret is missing": (lambda c: c.waiting("login-0", "CreateContainerConfigError", 'secret "x" not found'),
         "cannot be started", "slurmstack preview"),
     "memory of a pod": (lambda c: c.waiting("login-0", "CrashLoopBackOff", last=(137, "OOMKilled")),
@@ -117,25 +288,13 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "a restore was cut short": (
         stopped_by_restore(**{RESTORING: Note(step="putting", parts=("state",), backup="20261126T020000Z").written()}),
         "a restore that has stopped controller runs, or was not finished",
-        "slurmstack restore --what state --at 20261126T020000Z",
-    ),
+        "slurmstack restore --what state --at 20261126T020000Z"),
     "a restore has left it stopped": (stopped_by_restore(**{PUT_BACK: "20261126T020000Z"}),
         "a restore has left controller stopped", "slurmstack up"),
-    "munge": (
-        slurm_says(
-            slurmctld=(
-                1,
-                "slurm_load_partitions: Protocol authentication error: Munge decode failed: Invalid credential",
-            )
-        ),
-        "munge does not work",
-        "-c munged",
-    ),
+    "munge": (slurm_says(slurmctld=(1, REFUSED)), "munge does not work", "-c munged"),
     "munged is away": (
         slurm_says(munge=(1, 'munge: Error: Failed to access "munge.socket.2": No such file'), slurmctld=(124, "")),
-        "munge does not work",
-        "-c munged",
-    ),
+        "munge does not work", "-c munged"),
     "clocks differ": (slurm_says(slurmctld=(1, "sinfo: error: Munge decode failed: Expired credential")),
         "the clocks of machines differ", "NTP"),
     "node is not heard though its pod is ready": (silent_node,
@@ -157,18 +316,14 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     # jail
     "jail is full": (
         both(checked(f"fail {FULL}", "default-0"), drained(f"health/disks [node]: {FULL}", comment=f"fail {FULL}")),
-        "the jail is full",
-        "jail.size",
-    ),
+        "the jail is full", "jail.size"),
     "homes are full": (both(checked(f"fail {FULL_HOMES}", "default-0"), drained(f"health/disks [node]: {FULL_HOMES}")),
         "the volume of homes is full", "jail.homes.size"),
     "jail is slow": (checked("fail filesystem [node]: /jail: 30 s to write", "default-0", "default-1"),
         "slow or hangs", "health run filesystem"),
     "jail hangs": (
         checked("not checked filesystem: process 17 (health-periodic) of an earlier run does not end", "default-0"),
-        "slow or hangs",
-        "health run filesystem",
-    ),
+        "slow or hangs", "health run filesystem"),
     "jail is half populated": (populating(None), "the jail is being populated", "populate-jail"),
     "volume is too small for the jail": (populating(3), "half populated: its volume is full", "jail.size"),
     "volume has files of others": (populating(2), "could not be populated", "empty volume"),
@@ -183,9 +338,7 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "a command that began 10 min ago was cut short", "same command again"),
     "an update by Pulumi was cut short": (
         both(unfinished("creating slurm-jail", "updating slurm-default"), told("default", 1)),
-        "an update by Pulumi is at work, or was cut short: creating slurm-jail and 1 more",
-        "`slurmstack up` goes on",
-    ),
+        "an update by Pulumi is at work, or was cut short: creating slurm-jail and 1 more", "`slurmstack up` goes on"),
     "apply is at work": (lease(600),
         "another command has been changing the cluster for 10 min", "wait for it; if it has ended"),
     "pool is smaller than the stack file": (told("default", 1),
@@ -232,8 +385,5 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
             drained("new disks", by="root"),
             lambda c: c.node("default-0", "IDLE", "DRAIN", reason="new disks", by="root"),
             queued("12", "Resources"),
-        ),
-        "is drained by root: new disks",
-        "state=resume",
-    ),
+        ), "is drained by root: new disks", "state=resume"),
 }  # fmt: skip

@@ -1,18 +1,20 @@
-"""What `slurmstack doctor`, `doctor job` and `doctor node` print, and how they end."""
+"""What `slurmstack doctor`, `doctor job` and `doctor node` print, how they end, and what they do without an answer."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 from cli.commands import doctor
+from cli.doctor.cluster.diagnose import diagnose, diagnose_job, diagnose_node
 from cli.errors import USAGE, Failure
 from tests.stacks import ROOT
-from tests.unit.cli.doctor.cluster.ills import Ill, both, drained, lost_machine, queued, slurm_says
-from tests.unit.cli.doctor.cluster.recorded import RecordedCluster, recorded
+from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster, recorded
+from tests.unit.cli.doctor.cluster.situations import Ill, ago, both, drained, lost_machine, queued, slurm_says
 
 
 @pytest.fixture
@@ -217,3 +219,96 @@ def test_what_is_the_same_of_many_nodes_is_said_once_and_scripts_have_all(
     assert run("--json") == 1
     found = json.loads(capsys.readouterr().out)["findings"]
     assert sum(one["about"].startswith("node default-") for one in found) == 999
+
+
+# ---------------------------------------------------------------- what cannot be read
+
+GARBAGE: tuple[Any, ...] = (None, 7, "", "text", [], [None], {}, {"a": {}})
+FORBIDDEN = 'Error from server (Forbidden): {0} is forbidden: User "bob" cannot list resource "{0}"'
+
+
+@pytest.mark.parametrize(
+    ("refused", "unread", "ill"),
+    [
+        (
+            {"Pod": "pods", "Node": "nodes", "StatefulSet": "statefulsets.apps", "Event": "events"},
+            dict.fromkeys(("pods", "machines", "workloads", "events"), "not allowed"),
+            ["node default-1"],
+        ),
+        ({"exec": "pods"}, {"slurm": "not allowed to run commands in controller-0"}, ["pod login-0"]),
+        ({"Node": "nodes"}, {"machines": "not allowed"}, ["pod login-0", "node default-1"]),
+    ],
+    ids=["Kubernetes", "the controller's pod", "one kind"],
+)
+def test_what_these_credentials_may_not_read_is_said_and_the_rest_is_looked_at(
+    refused: dict[str, str], unread: dict[str, str], ill: list[str]
+) -> None:
+    cluster = recorded()
+    cluster.refused.update({kind: FORBIDDEN.format(name) for kind, name in refused.items()})
+    BAD(cluster)
+    cluster.unplaced("login-0", "0/2 nodes are available: 2 Insufficient cpu.")
+    facts = cluster.look()
+    assert facts.unread == unread
+    assert [item.about for item in diagnose(facts)] == ill
+
+
+def test_an_answer_that_was_cut_off_is_none() -> None:
+    cluster = recorded()
+    for name in ("licenses", "partitions", "statistics", "database", "job", "past", "end"):
+        del cluster.slurm[name]
+    cluster.slurm["queue"] = (0, "12~a mark~(Resou")
+    facts = cluster.look()
+    assert facts.unread == dict.fromkeys(("jobs", "licenses", "partitions", "load"), "no answer within 3 s")
+    assert len(facts.nodes) == 2
+
+
+def test_a_job_s_text_cannot_pass_for_an_answer() -> None:
+    cluster = recorded()
+    cluster.job("12", "Priority", account="0123456789abcdef nodes 0\n{}\n")
+    assert len(cluster.look().nodes) == 2
+
+
+def test_an_account_cannot_pass_for_the_record_of_another_job() -> None:
+    cluster = recorded()
+    cluster.job("12", "Priority")
+    cluster.job("13", "Priority", account="x~0123456789ab!\n12~0123456789ab~JobHeldAdmin~0123456789ab~9")
+    facts = cluster.look()
+    assert [(job.reason, job.restarts) for job in facts.jobs] == [("Priority", 0)] * 2
+    assert diagnose(facts) == ()
+
+
+def test_a_command_to_be_copied_runs_nothing_that_a_user_has_written() -> None:
+    cluster = recorded()
+    cluster.job("12", "AssocGrpCpuLimit", account="a; $(reboot)\n")
+    (said,) = diagnose_job(cluster.look(), "12")
+    assert " account='a; $(reboot)' " in said.mend
+
+
+@pytest.mark.parametrize(
+    "odd", [*GARBAGE, {"nodes": [{"name": 3}]}, {"nodes": [None]}, "\t\t\t", "\x1b[2J\n\n"], ids=repr
+)
+@pytest.mark.parametrize("question", sorted(recorded().slurm))
+def test_odd_answers_of_slurm_are_left_out(question: str, odd: Any) -> None:
+    cluster = recorded()
+    cluster.slurm[question] = (0, odd if isinstance(odd, str) else json.dumps(odd))
+    use(cluster)
+
+
+def use(cluster: RecordedCluster) -> None:
+    """Look at all of it: nothing raises."""
+    facts = cluster.look(job="12")
+    diagnose(facts)
+    diagnose_job(facts, "12")
+    diagnose_node(facts, "default-0")
+
+
+@pytest.mark.parametrize(("here", "there"), [(CLOCK + 86400, CLOCK), (CLOCK, CLOCK + 86400)])
+def test_a_clock_that_is_ahead_has_no_pod_deleted_by_force(
+    monkeypatch: pytest.MonkeyPatch, here: int, there: int
+) -> None:
+    """That of who looks, or the controller's: a pod that has just begun to end would be overdue by a day."""
+    cluster = recorded()
+    cluster.thing("Pod", "default-1")["metadata"]["deletionTimestamp"] = ago(-20)
+    cluster.slurm["clock"] = (0, str(there))
+    monkeypatch.setattr("cli.doctor.cluster.collect.time.time", lambda: float(here))
+    assert diagnose(cluster.look()) == ()

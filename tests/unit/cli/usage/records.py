@@ -1,12 +1,15 @@
-"""What sacct prints for jobs and their steps. All times are in hours after START, as in tests/unit/cli/usage."""
+"""What sacct prints for runs of the days that the tests are about, and a kubectl whose controller has such a sacct."""
 
 from __future__ import annotations
 
+import subprocess
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from images.common.slurm_runs import DELIMITER, Run, parse_runs
-from tests.unit.cli.usage.lines import epoch
 
+NOW = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)  # a Saturday
+START = datetime(2026, 11, 20, tzinfo=UTC)
 MIB, GIB = 2**20, 2**30
 
 REAL = """\
@@ -24,6 +27,23 @@ cpu=00:00:00,energy=0,fs/disk=39412,mem=165842944,pages=1,vmem=172093440|default
 """.replace("|", DELIMITER)
 """Of Slurm 24.11 with jobacct_gather/linux: one job that held 150 MiB in a step, the two parts of a heterogeneous one,
 and an array that waits."""
+
+
+class Controller:
+    """kubectl with a controller whose sacct gives one answer."""
+
+    def __init__(self, stdout: str = "", stderr: str = "", code: int = 0) -> None:
+        self.answer = subprocess.CompletedProcess([], code, stdout, stderr)
+        self.asked: list[tuple[str, ...]] = []
+
+    def run(self, *arguments: str, **_: Any) -> subprocess.CompletedProcess[str]:
+        self.asked.append(arguments)
+        return self.answer
+
+
+def epoch(hour: float) -> int:
+    """Seconds since 1970 at an hour after START."""
+    return int((START + timedelta(hours=hour)).timestamp())
 
 
 def job_line(**changes: Any) -> str:
