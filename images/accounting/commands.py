@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from images.common.policy import reservation
-from images.common.policy.document import Key, State
-from images.common.policy.fields import ASSOCIATION, QOS, Attributes, Field, unset
-from images.common.policy.plan import ROOT, Change, Plan
+from images.common.policy.document import ASSOCIATION, QOS, ROOT, Attributes, Field, Key, State, unset
+from images.common.policy.plan import Change, Plan
 
 Command = list[str]
 
@@ -76,8 +75,9 @@ def _narrows(change: Change) -> bool:
 def _narrowed(accounts: list[Change], users: list[Change], cluster: str) -> Iterator[Command]:
     late = [(change.key, (f"qos={','.join(change.new['qos'])}",)) for change in users if _narrows(change)]
     yield from _changed_associations(late, cluster)
-    for change in reversed([change for change in accounts if _narrows(change)]):
-        yield _modify_account([change.key[0]], cluster, (f"qos={','.join(change.new['qos'])}",))
+    for change in reversed(accounts):
+        if _narrows(change):
+            yield _modify_account(change.key[0], cluster, (f"qos={','.join(change.new['qos'])}",))
 
 
 # ---------------------------------------------------------------- QOS
@@ -127,9 +127,9 @@ def _accounts(new: list[Change], changed: list[Change], cluster: str) -> Iterato
         options = [f"{text}={change.new[text]}" for text in _TEXTS if change.old[text] != change.new[text]]
         options += _options(ASSOCIATION, _widened(change))
         if change.old["parent"] != change.new["parent"]:
-            yield _modify_account([change.key[0]], cluster, (f"parent={change.new['parent']}",))
+            yield _modify_account(change.key[0], cluster, (f"parent={change.new['parent']}",))
         if options:
-            yield _modify_account([change.key[0]], cluster, options)
+            yield _modify_account(change.key[0], cluster, options)
 
 
 def _texts(change: Change) -> list[str]:
@@ -139,8 +139,8 @@ def _texts(change: Change) -> list[str]:
     return [f"{text}={change.new[text]}" for text in _TEXTS if change.new[text] != usual[text]]
 
 
-def _modify_account(names: list[str], cluster: str, options: Iterable[str]) -> Command:
-    return ["modify", "account", "where", f"name={','.join(names)}", f"cluster={cluster}", "set", *options]
+def _modify_account(name: str, cluster: str, options: Iterable[str]) -> Command:
+    return ["modify", "account", "where", f"name={name}", f"cluster={cluster}", "set", *options]
 
 
 def _from_nothing(values: Attributes) -> tuple[str, ...]:

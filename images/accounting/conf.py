@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from images.common.files import Owner
-from images.common.mariadb import quoted
+from images.common.mariadb import PASSWORD, quoted, read_password
 from images.common.process import RefusedError
 from images.common.secret_files import install_secret
+from images.common.wait import wait_for
 
 RENDERED: Final = Path("/config/slurmdbd/slurmdbd.conf")
 
@@ -59,25 +60,18 @@ class Storage:
         return "\n".join(lines) + "\n"
 
 
-def read_settings(text: str) -> dict[str, str]:
-    """Keys in small letters and their values."""
-    pairs = (line.partition("=") for line in text.splitlines() if not line.lstrip().startswith("#") and "=" in line)
-    return {key.strip().lower(): value.strip() for key, _, value in pairs}
-
-
 def storage_of(text: str, password: str) -> Storage:
     """What a slurmdbd.conf says about its database."""
-    settings = read_settings(text)
-    parameters = dict(
-        part.split("=", 1) for part in settings.get("storageparameters", "").split(",") if part.count("=") >= 1
-    )
+    pairs = (line.partition("=") for line in text.splitlines())
+    settings = {key.lower(): value for key, _, value in pairs}
+    parameters = (part.partition("=") for part in settings.get("storageparameters", "").split(","))
     return Storage(
         host=settings["storagehost"],
-        port=int(settings.get("storageport", "3306")),
+        port=int(settings["storageport"]),
         user=settings["storageuser"],
-        database=settings.get("storageloc", "slurm_acct_db"),
+        database=settings["storageloc"],
         password=password,
-        tls={_TLS_OPTIONS[key.upper()]: value for key, value in parameters.items() if key.upper() in _TLS_OPTIONS},
+        tls={_TLS_OPTIONS[key.upper()]: value for key, _, value in parameters if key.upper() in _TLS_OPTIONS},
     )
 
 
@@ -96,3 +90,12 @@ def install_certificates(owner: Owner, log: Callable[[str], None]) -> None:
     for source, target in CERTIFICATES.items():
         if source.is_file():
             install_secret("the certificate", source, target, log, owner=owner)
+
+
+def await_conf(owner: Owner, log: Callable[[str], None]) -> tuple[str, Storage]:
+    """The rendered file and the database that it names, once it and the password are there."""
+    for path in (RENDERED, PASSWORD):
+        wait_for(f"the file {path}", path.is_file, log)
+    install_certificates(owner, log)
+    text = RENDERED.read_text(encoding="utf-8")
+    return text, storage_of(text, read_password())

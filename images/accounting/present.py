@@ -6,16 +6,21 @@ JSON leaves the comment of a reservation out (tried with both). Text that may co
 
 from __future__ import annotations
 
+import os
 import secrets
+import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from images.common.command import TIMED_OUT, Runner
 from images.common.policy import reservation
-from images.common.policy.document import Job, Key, State
-from images.common.policy.fields import ASSOCIATION, QOS, Field
+from images.common.policy.document import ASSOCIATION, QOS, ROOT, Field, Key, State
+from images.common.policy.plan import Job
+from images.common.process import required_env
 
 TIMEOUT_SECONDS: Final = 60.0
 
@@ -26,8 +31,6 @@ _LOST: Final = (
 )  # fmt: skip
 """What Slurm's commands say when the daemon that they need does not answer."""
 
-_ROOT: Final = "root"
-
 
 class UnreachableError(Exception):
     """slurmdbd or slurmctld does not answer."""
@@ -35,6 +38,36 @@ class UnreachableError(Exception):
 
 class SlurmError(Exception):
     """Slurm has answered and refused."""
+
+
+@contextmanager
+def slurm_env() -> Iterator[dict[str, str]]:
+    """The environment in which sacctmgr and scontrol use a slurm.conf of our own, and print times in UTC.
+
+    Nothing of the cluster's real one has to be there: CLUSTER_NAME, CONTROLLER and ACCOUNTING (HOST:PORT of slurmctld
+    and slurmdbd) say all. AUTH_TYPE is auth/munge by default. Raises CannotGoOnError where one is missing.
+    """
+    controller, _, controller_port = required_env("CONTROLLER").rpartition(":")
+    accounting, _, accounting_port = required_env("ACCOUNTING").rpartition(":")
+    auth = os.environ.get("AUTH_TYPE") or "auth/munge"
+    text = (
+        f"ClusterName={required_env('CLUSTER_NAME')}\n"
+        f"SlurmctldHost={controller}\n"
+        f"SlurmctldPort={controller_port}\n"
+        "SlurmUser=slurm\n"
+        f"AuthType={auth}\n"
+        f"CredType={auth.replace('auth/', 'cred/')}\n"
+        "AccountingStorageType=accounting_storage/slurmdbd\n"
+        f"AccountingStorageHost={accounting}\n"
+        f"AccountingStoragePort={accounting_port}\n"
+        "MessageTimeout=30\n"
+        "TCPTimeout=5\n"
+    )
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SACCT"))}
+    with tempfile.TemporaryDirectory(prefix="policy-") as directory:
+        path = Path(directory) / "slurm.conf"
+        path.write_text(text, encoding="utf-8")
+        yield {**kept, "SLURM_CONF": str(path), "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,14 +107,14 @@ def read(slurm: Slurm) -> State:
     with ThreadPoolExecutor() as pool:
         qos = pool.submit(_read_qos, slurm)
         rows = pool.submit(_read_associations, slurm)
-        texts = [pool.submit(_read_texts, slurm, column) for column in ("Descr", "Org")]
+        texts = [pool.submit(slurm.table, "account", ["Account", column]) for column in ("Descr", "Org")]
         users = pool.submit(slurm.table, "user", ["User", "DefaultAccount", "Admin"])
         reservations = pool.submit(slurm.call, ["scontrol", "show", "reservation", "--oneliner"])
         accounts, associations = rows.result()
-        descriptions, organizations = (text.result() for text in texts)
-        for key, values in accounts.items():
-            values["description"] = descriptions.get(key[0], "")
-            values["organization"] = organizations.get(key[0], "")
+        for what, text in zip(("description", "organization"), texts, strict=True):
+            said = {account: value.strip() for account, value in text.result()}
+            for key, values in accounts.items():
+                values[what] = said.get(key[0], "")
         named = {user for user, _, _ in associations}
         return State(
             qos=qos.result(),
@@ -115,15 +148,11 @@ def _read_associations(slurm: Slurm) -> tuple[dict[Key, dict[str, Any]], dict[Ke
         "assoc wopl", columns, "where", f"cluster={slurm.cluster}"
     ):
         values = _values(ASSOCIATION, texts)
-        if user and user != _ROOT:
+        if user and user != ROOT:
             associations[(user, account, partition)] = values
-        elif not user and account != _ROOT:
+        elif not user and account != ROOT:
             accounts[(account,)] = {"parent": parent} | values
     return accounts, associations
-
-
-def _read_texts(slurm: Slurm, column: str) -> dict[str, str]:
-    return {name: text.strip() for name, text in slurm.table("account", ["Account", column])}
 
 
 def active_jobs(slurm: Slurm) -> Iterator[Job]:

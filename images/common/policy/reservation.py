@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from images.common.hostlist import expand
-from images.common.policy.fields import Attributes, parse_time
+from images.common.policy.document import Attributes, parse_time
 from images.common.slurm_records import fields_of
 
 REPEATS: Final = {

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from images.accounting.apply import Applier
+from images.accounting.policy import Applier
 from images.accounting.present import Slurm, read
-from images.common.policy.document import Key, State
-from images.common.policy.fields import ASSOCIATION, MARK, QOS, unset
+from images.common.policy.document import ASSOCIATION, MARK, QOS, Key, State, unset
 from images.common.policy.plan import plan
 from images.common.process import RefusedError
 from tests.fakes.commands import FakeClock

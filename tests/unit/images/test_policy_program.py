@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from images.accounting import policy
-from images.accounting.apply import Applier
+from images.accounting.policy import Applier
 from images.accounting.present import Slurm, read
 from images.common import process
 from images.common.command import Result
