@@ -13,8 +13,8 @@ from images.common.readiness import wait_for_munge
 from images.common.room import Volume, watch
 from images.common.secret_files import install_jwt_key
 from images.common.wait import wait_for, wait_while
-from images.controller.cluster_id import ClusterId
 from images.controller.configuration import READ, READY, SLURM_CONF, STATE, Store, read_files
+from images.controller.control import ClusterId
 
 VOLUME: Final = Volume(
     name="controller-state",

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from images.common.wait import Clock
-from images.controller import daemon as module
-from images.controller.daemon import ENDED, UNANSWERED, Daemon, Trouble, answers
+from images.controller import supervisor as module
+from images.controller.supervisor import ENDED, UNANSWERED, Daemon, Trouble, answers
 from tests.fakes.commands import FakeClock
 from tests.programs.waiting import HANGS, wait_until
 

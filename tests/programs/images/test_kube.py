@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from images.common.kubernetes import Kube, KubeError
-from images.controller.configuration import Changes, MountedSource, first_files, follow_config_map
+from images.controller.configuration import Changes, first_files, follow_config_map, follow_mounted
 from tests.fakes.commands import FakeClock
 from tests.fakes.kubernetes import FakeKubernetes
 
@@ -145,15 +145,15 @@ def test_without_the_api_the_mounted_copy_serves_at_boot(api: FakeKubernetes, ku
 
 
 def test_mounted_files_are_offered_once_per_change(tmp_path: Path) -> None:
-    changes = Changes()
-    log: list[str] = []
-    source = MountedSource(tmp_path, changes, log.append, FakeClock())
-    source.poll()
-    assert "waiting for" in log[0]
-    (tmp_path / "slurm.conf").write_text("1")
-    source.poll()
-    source.poll()
-    (tmp_path / "slurm.conf").write_text("2")
-    source.poll()
+    changes, clock, log = Changes(), FakeClock(), list[str]()
+    contents = iter(["1", "1", "2"])
 
+    def later() -> None:
+        (tmp_path / "slurm.conf").write_text(next(contents))  # and then it is enough
+
+    clock.on_sleep = later
+    with pytest.raises(StopIteration):
+        follow_mounted(changes, log.append, tmp_path, clock)
+
+    assert "waiting for" in log[0]
     assert [changes.get_nowait()["slurm.conf"] for _ in range(changes.qsize())] == ["1", "2"]

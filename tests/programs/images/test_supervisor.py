@@ -17,10 +17,10 @@ import pytest
 from images.common import terms
 from images.common.kubernetes import KubeError
 from images.common.wait import Clock
+from images.controller import lease as leases
 from images.controller import supervisor
-from images.controller.daemon import Daemon, Trouble
-from images.controller.lease import RENEW_SECONDS, SECONDS
-from images.controller.supervisor import LOOK_SECONDS, ROUND_SECONDS, SILENT_SECONDS, Over, Turn
+from images.controller.lease import LOOK_SECONDS, RENEW_SECONDS, ROUND_SECONDS, SECONDS, SILENT_SECONDS, Over, Turn
+from images.controller.supervisor import Daemon, Trouble
 from tests.programs.waiting import HANGS, wait_until
 
 LOG = list[str]
@@ -109,7 +109,8 @@ class Volume:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float | None) -> None:
         self.let_go = threading.Event()
         monkeypatch.setattr(terms, "touch", lambda _: self.let_go.wait(seconds))
-        monkeypatch.setattr(supervisor, "VOLUME_SECONDS", 0.8)
+        for module in (supervisor, leases):
+            monkeypatch.setattr(module, "VOLUME_SECONDS", 0.8)
 
 
 def test_it_is_over_when_the_volume_alone_hangs(term: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +209,7 @@ def test_who_has_a_killed_slurmctld_that_is_still_there_takes_no_turn(
     said: list[HTTPStatus] = []
 
     def reap(_: Daemon) -> bool:
-        said.append(supervisor._answers(one)("/ready").status)
+        said.append(one.answer("/ready").status)
         return bool(there) and there.pop(0)
 
     monkeypatch.setattr(Daemon, "reap", reap)
@@ -223,7 +224,7 @@ def test_who_has_a_killed_slurmctld_that_is_still_there_takes_no_turn(
     one.run()
     assert not there
     assert said == [HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE]
-    assert supervisor._answers(one)("/ready").status == HTTPStatus.OK
+    assert one.answer("/ready").status == HTTPStatus.OK
     assert len(served) == 1
     assert noted[0].startswith("waiting for the slurmctld of an earlier turn to be gone")
 
@@ -237,7 +238,7 @@ def test_the_service_is_led_here_by_who_has_the_lease_alone(monkeypatch: pytest.
     """Who was paused and wakes in this moment would take it to a pod in which nothing runs."""
     led: LOG = []
     lease: Any = type("Held", (), {"is_mine": lambda _, term: mine and term == 3})()
-    monkeypatch.setattr("images.controller.endpoint.lead_to", lambda _, me: led.append(me))
+    monkeypatch.setattr(supervisor, "lead_to", lambda _, me: led.append(me))
     nothing: Any = None
     one = supervisor.Supervisor(kube=nothing, me="controller-1", lease=lease, owner=(0, 0), log=quiet)
     one.is_active = True
@@ -272,8 +273,8 @@ def test_a_standby_whose_volume_hangs_takes_no_lease_is_not_ready_and_ends_when_
     whole.start()
     wait_until(lambda: noted)
     assert noted == [Over.VOLUME]
-    assert supervisor._answers(one)("/ready").status == HTTPStatus.SERVICE_UNAVAILABLE
-    assert supervisor._answers(one)("/live").status == HTTPStatus.OK
+    assert one.answer("/ready").status == HTTPStatus.SERVICE_UNAVAILABLE
+    assert one.answer("/live").status == HTTPStatus.OK
     one.is_ending.set()
     whole.join(HANGS)
     assert not whole.is_alive()
@@ -306,7 +307,7 @@ def test_a_standby_that_could_not_take_over_is_not_ready(
         monkeypatch.setattr(terms, "take_over", lambda *_: pytest.fail("it could not start") if refused else term)
 
     def ready() -> HTTPStatus:
-        return supervisor._answers(one)("/ready").status
+        return one.answer("/ready").status
 
     waiting = threading.Thread(target=one._await_turn)
     assert ready() == HTTPStatus.OK
@@ -342,7 +343,7 @@ def test_the_turn_is_held_until_slurmctld_has_saved_all_and_not_longer(
         return mine or not asked
 
     monkeypatch.setattr(one._lease, "renew", renew)
-    monkeypatch.setattr(supervisor, "RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(leases, "RENEW_SECONDS", 0.05)
     monkeypatch.setattr(Daemon, "end", partialmethod(end, seconds=2 * HANGS))
     worker = threading.Thread(target=one._serve, args=(term,))
     worker.start()

@@ -9,8 +9,7 @@ import pytest
 
 from images.common.kubernetes import Kube, KubeError
 from images.common.wait import Clock
-from images.controller.endpoint import ACTIVE, lead_to
-from images.controller.lease import SECONDS, Lease
+from images.controller.lease import ACTIVE, SECONDS, Lease, lead_to
 from tests.fakes.kubernetes import FakeKubernetes
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/slurm/leases"
