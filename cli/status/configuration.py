@@ -11,7 +11,7 @@ from config.cluster import ClusterConfig
 from slurm.names import CONFIG_MAP
 
 STATE_FILE = "/run/slurmstack/configuration.json"
-"""Where the agent writes what it knows (images/controller/server.py)."""
+"""Where the agent writes what it knows (images/controller/agent.py)."""
 
 
 def configuration_state(kubectl: Kubectl, namespace: str) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from cli.program.recording import Recording
 from config.errors import ConfigError
 from config.load import load_config
 from images.common import terms
-from images.controller import endpoint, lease, supervisor
+from images.controller import lease, supervisor
 from slurm import names
 from tests import stacks
 from tests.graph.elastic import objects
@@ -65,7 +65,7 @@ def test_their_rights_are_of_one_lease_and_of_two_pods() -> None:
         (["pods"], ["patch"], ["controller-0"]),
         (["pods"], ["patch"], ["controller-1"]),
     ]
-    assert endpoint.PODS == ("controller-0", "controller-1")
+    assert lease.PODS == ("controller-0", "controller-1")
 
 
 def test_the_pods_and_their_programs_use_the_same_places() -> None:
@@ -73,7 +73,7 @@ def test_the_pods_and_their_programs_use_the_same_places() -> None:
     mounts = {(mount["name"], mount["mountPath"]) for mount in pod["containers"][0]["volumeMounts"]}
     assert {("state", str(terms.VOLUME)), ("spool", "/var/spool")} <= mounts
     assert str(terms.VOLUME) == names.SHARED_STATE
-    assert (names.ACTIVE, names.SUPERVISOR_PORT) == (endpoint.ACTIVE, supervisor.PORT)
+    assert (names.ACTIVE, names.SUPERVISOR_PORT) == (lease.ACTIVE, supervisor.PORT)
     for container in pod["containers"]:
         assert {"name": "SLURMSTACK_HOST", "value": "controller-0"} in container["env"]
 
