@@ -6,6 +6,17 @@ import json
 from pathlib import Path
 from typing import Final
 
+from images.rest.slurmrestd import SOCKET
+
+RUN: Final = Path("/run/nginx")
+"""For what nginx writes, in memory: the private key is copied here."""
+
+CERTIFICATE: Final = RUN / "tls.pem"
+"""With the key and the certificates."""
+
+SHUTDOWN_SECONDS: Final = 30
+"""How long requests that run may go on after the end of new ones."""
+
 PORT: Final = 6820
 
 COMMON_API: Final = "v0.0.42"
@@ -193,25 +204,19 @@ def _error(message: str) -> str:
     return json.dumps({"errors": [{"error": message}]})
 
 
-def render(
-    *, run: Path, certificate: Path, slurmrestd: Path, ipv6: bool, shutdown_seconds: int, dashboard: Path | None = None
-) -> str:
-    """The configuration.
-
-    `run`: a directory for what nginx writes; `certificate`: PEM with key and certificates; `dashboard`: the page's
-    socket where there is one.
-    """
+def render(*, ipv6: bool, dashboard: bool) -> str:
+    """The configuration. `dashboard`: whether the pod has the page (images/dashboard/server.py)."""
     return TEMPLATE.format(
-        run=run,
-        certificate=certificate,
-        slurmrestd=slurmrestd,
+        run=RUN,
+        certificate=CERTIFICATE,
+        slurmrestd=SOCKET,
         listen=f"[::]:{PORT} ssl ipv6only=off" if ipv6 else f"{PORT} ssl",
-        shutdown_seconds=shutdown_seconds,
+        shutdown_seconds=SHUTDOWN_SECONDS,
         max_body=MAX_BODY,
         common_api=COMMON_API,
         away=_error("slurmrestd does not answer; try again"),
         no_token=_error("a token is missing: scontrol token makes one; send it as X-SLURM-USER-TOKEN"),
         bad_token=_error("the token is not valid, or no longer: scontrol token makes another"),
-        dashboard=DASHBOARD.format(socket=dashboard) if dashboard is not None else "",
+        dashboard=DASHBOARD.format(socket=SOCKET.with_name("dashboard.sock")) if dashboard else "",
         no_path=_error("there is no such path: the API is at /slurm, /slurmdb and /openapi"),
     )
