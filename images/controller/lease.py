@@ -76,19 +76,19 @@ class Lease:
     def renew(self, term: int) -> bool:
         """Say that this one is there. False where another one has the Lease now. Raises KubeError."""
         found = self._read()
-        if found is None:
-            self._write(None, term)
-            return True
-        spec = found["spec"]
-        if spec.get("holderIdentity") != self._me or spec.get("leaseTransitions") != term:
+        if found is not None and not self._has(found, term):
             return False
         self._write(found, term)
         return True
 
     def is_mine(self, term: int) -> bool:
         """Whether this one has it. Raises KubeError."""
-        found = self._read() or {"spec": {}}
-        return bool(found["spec"].get("holderIdentity") == self._me and found["spec"].get("leaseTransitions") == term)
+        found = self._read()
+        return found is not None and self._has(found, term)
+
+    def _has(self, found: dict[str, Any], term: int) -> bool:
+        spec = found["spec"]
+        return bool(spec.get("holderIdentity") == self._me and spec.get("leaseTransitions") == term)
 
     def release(self, term: int) -> None:
         """Let another one have it at once. Raises KubeError."""
@@ -160,10 +160,10 @@ class Over(StrEnum):
 class Turn:
     """What is known about whether it is still this one's turn. Two threads ask, each of which may hang."""
 
-    def __init__(self, directory: Path, lease: Lease, log: Callable[[str], None], clock: Clock) -> None:
-        self._directory, self._lease, self._log, self._clock = directory, lease, log, clock
+    def __init__(self, directory: Path, lease: Lease, log: Callable[[str], None]) -> None:
+        self._directory, self._lease, self._log, self._clock = directory, lease, log, Clock()
         self.term = terms.number_of(directory)
-        self._heard = clock.now()
+        self._heard = self._clock.now()
         self._answers = self._counted = 0
         self._silent_rounds = self._unanswered_rounds = 0
         self._over: Over | None = None

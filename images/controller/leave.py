@@ -132,13 +132,9 @@ def end_from_now_on() -> None:
     and jobs of its last seconds, which it has not saved, would be lost.
     """
     rounds = f"for _ in $(seq {KILL_SECONDS}); do sleep 1; pkill -TERM -x slurmctld; done"
-    subprocess.Popen(
-        ["/bin/sh", "-c", f"{rounds}; pkill -KILL -x slurmctld"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    none = subprocess.DEVNULL
+    command = ["/bin/sh", "-c", f"{rounds}; pkill -KILL -x slurmctld"]
+    subprocess.Popen(command, stdin=none, stdout=none, stderr=none, start_new_session=True)
 
 
 def main() -> int:

@@ -15,21 +15,19 @@ import os
 import pwd
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
-from types import FrameType
 from typing import Final, TypeVar
 
 from images.common import http_server, terms
+from images.common.command import run
 from images.common.files import Owner, swap_symlink, write_atomically
 from images.common.http_server import Answer
 from images.common.kubernetes import Kube, KubeError, own_namespace
-from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program, required_env
 from images.common.readiness import MUNGE_SOCKET, accepts_connections, can_connect
@@ -90,15 +88,11 @@ class Trouble(StrEnum):
 
 def answers() -> bool:
     """Ask slurmctld of this pod whether it is there."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+    with contextlib.suppress(OSError):
         if not ASKING.exists():
             write_atomically(ASKING, _CONF)
-        asked = subprocess.run(
-            ["scontrol", "ping"], capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS,
-            env={**os.environ, "SLURM_CONF": str(ASKING)}, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        return " is UP" in asked.stdout  # its status may be lost to Daemon.reap
-    return False
+    asked = run(["scontrol", "ping"], timeout=ANSWER_SECONDS, env={**os.environ, "SLURM_CONF": str(ASKING)})
+    return " is UP" in asked.stdout  # its status may be lost to Daemon.reap
 
 
 class Daemon:
@@ -180,10 +174,10 @@ class Supervisor:
 
     def __init__(
         self, *, kube: Kube, me: str, lease: Lease, owner: Owner, log: Callable[[str], None],
-        volume: Path = terms.VOLUME, command: tuple[str, ...] = SLURMCTLD, clock: Clock | None = None,
+        volume: Path = terms.VOLUME, command: tuple[str, ...] = SLURMCTLD,
     ) -> None:  # fmt: skip
         self._kube, self._me, self._lease, self._owner, self._log = kube, me, lease, owner, log
-        self._volume, self._clock = volume, clock or Clock()
+        self._volume, self._clock = volume, Clock()
         self._daemon = Daemon(command, log, self._clock)
         self._asked: float | None = None
         self.is_active = False
@@ -301,7 +295,7 @@ class Supervisor:
             READY.touch()  # it was checked when it was published; where there is none yet the agent says when
         self._log(f"active: {directory.name}")
         self.is_active = True
-        turn = Turn(directory, self._lease, self._log, self._clock)
+        turn = Turn(directory, self._lease, self._log)
         turn.begin()
         try:
             reason = self._keep_up(turn)
@@ -381,24 +375,6 @@ class Supervisor:
         return False
 
 
-def _supervise(log: Log) -> None:
-    kube = Kube.in_cluster(own_namespace())
-    if kube is None:
-        raise CannotGoOnError("two controllers need Kubernetes, whose Lease says which of them is active")
-    expect_volume(terms.VOLUME)
-    terms.expect_no_memory()
-    user, me = pwd.getpwnam("slurm"), socket.gethostname()
-    lease = Lease(kube, f"{me}/{required_env('POD_UID')}")
-    supervisor = Supervisor(kube=kube, me=me, lease=lease, owner=(user.pw_uid, user.pw_gid), log=log)
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        supervisor.is_ending.set()
-
-    signal.signal(signal.SIGTERM, end)
-    http_server.start_server(supervisor.answer, PORT)
-    _run(supervisor, log)
-
-
 def _run(supervisor: Supervisor, log: Callable[[str], None]) -> None:
     """Until it has ended, or hangs and is to end."""
     worker = threading.Thread(target=supervisor.run, daemon=True, name="supervisor")
@@ -416,4 +392,14 @@ def _run(supervisor: Supervisor, log: Callable[[str], None]) -> None:
 def main() -> None:
     """Entry point."""
     with program("supervisor") as log:
-        _supervise(log)
+        kube = Kube.in_cluster(own_namespace())
+        if kube is None:
+            raise CannotGoOnError("two controllers need Kubernetes, whose Lease says which of them is active")
+        expect_volume(terms.VOLUME)
+        terms.expect_no_memory()
+        user, me = pwd.getpwnam("slurm"), socket.gethostname()
+        lease = Lease(kube, f"{me}/{required_env('POD_UID')}")
+        supervisor = Supervisor(kube=kube, me=me, lease=lease, owner=(user.pw_uid, user.pw_gid), log=log)
+        signal.signal(signal.SIGTERM, lambda *_: supervisor.is_ending.set())
+        http_server.start_server(supervisor.answer, PORT)
+        _run(supervisor, log)

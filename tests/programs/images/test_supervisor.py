@@ -44,7 +44,7 @@ class SomeLease:
 
 def turn(directory: Path, lease: SomeLease) -> Turn:
     made: Any = lease
-    begun = Turn(directory, made, quiet, Clock())
+    begun = Turn(directory, made, quiet)
     begun.begin()
     return begun
 
