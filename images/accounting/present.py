@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from images.common.command import TIMED_OUT, Runner
+from images.common.command import NOT_STARTED, TIMED_OUT, Runner
 from images.common.policy import reservation
 from images.common.policy.document import ASSOCIATION, QOS, ROOT, Field, Key, State
 from images.common.policy.plan import Job
@@ -83,7 +83,7 @@ class Slurm:
         if result.ok:
             return result.stdout
         said = f"{result.stderr}\n{result.stdout}".strip() or result.message
-        if result.code == TIMED_OUT or any(sign in said.lower() for sign in _LOST):
+        if result.code in {TIMED_OUT, NOT_STARTED} or any(sign in said.lower() for sign in _LOST):
             raise UnreachableError(said)
         raise SlurmError(said)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,23 +22,50 @@ def quiet(_: str) -> None:
     """A log that nobody reads."""
 
 
-def test_one_that_waits_for_a_munged_that_is_away_is_in_trouble() -> None:
-    daemon = Daemon(("/bin/sleep", "987"), quiet, Clock())
+@pytest.fixture
+def daemon() -> Iterator[Daemon]:
+    """One that runs."""
+    made = Daemon(("/bin/sleep", "987"), quiet, Clock())
+    made.keep_up()
+    yield made
+    made.end(signal.SIGKILL)
+    assert made.trouble is None
+
+
+def stay_silent(daemon: Daemon, *, munged: bool = True) -> Trouble | None:
+    """What is said when it has answered as few questions as it may."""
     for _ in range(UNANSWERED):
         assert daemon.trouble is None
-        daemon.note(answered=False, munged=False)
-    assert daemon.trouble is Trouble.MUNGE
+        daemon.note(answered=False, munged=munged)
+    return daemon.trouble
+
+
+def test_one_that_waits_for_a_munged_that_is_away_is_in_trouble(daemon: Daemon) -> None:
+    assert stay_silent(daemon, munged=False) is Trouble.MUNGE
     daemon.note(answered=False)
     assert daemon.trouble is None
 
 
-LOG = list[str]
+def test_one_that_has_answered_and_no_longer_does_is_in_trouble(daemon: Daemon) -> None:
+    assert stay_silent(daemon) is None, "it reads its state"
+    daemon.note(answered=True)
+    assert stay_silent(daemon) is Trouble.HANGS
+
+
+def test_one_that_starts_again_in_the_same_turn_may_read_its_state_for_long(daemon: Daemon) -> None:
+    daemon.note(answered=True)
+    assert stay_silent(daemon) is Trouble.HANGS
+    os.kill(daemon._pid, signal.SIGKILL)
+    wait_until(lambda: not daemon.reap())
+    daemon._not_before = 0
+    daemon.keep_up()
+    assert stay_silent(daemon) is None
 
 
 def test_a_daemon_that_hangs_in_the_kernel_is_not_waited_for_and_no_second_one_is_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said: LOG = []
+    said: list[str] = []
     daemon = Daemon(("/bin/sleep", "987"), said.append, Clock())
     daemon.keep_up()
     pid = daemon._pid
@@ -90,21 +118,6 @@ def test_a_daemon_that_hangs_is_killed_at_last(tmp_path: Path) -> None:
     assert not daemon.reap()
 
 
-def test_one_that_has_answered_and_no_longer_does_is_in_trouble() -> None:
-    daemon = Daemon(("/bin/sleep", "987"), quiet, Clock())
-    daemon.keep_up()
-    for _ in range(2 * UNANSWERED):
-        daemon.note(answered=False)
-    assert daemon.trouble is None, "it reads its state"
-    daemon.note(answered=True)
-    for _ in range(UNANSWERED):
-        assert daemon.trouble is None
-        daemon.note(answered=False)
-    assert daemon.trouble is Trouble.HANGS
-    daemon.end(signal.SIGKILL)
-    assert daemon.trouble is None
-
-
 def test_one_that_ends_before_it_answers_is_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SLOWEST_RESTART", 0.05)
     daemon = Daemon(("/bin/false",), quiet, Clock())
@@ -135,20 +148,3 @@ def test_slurmctld_of_this_pod_is_asked_whatever_its_name_leads_to(
     monkeypatch.setattr(module, "ASKING", tmp_path / "asking.conf")
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5 if "sleep" in script else HANGS)
     assert answers() is expected
-
-
-def test_one_that_starts_again_in_the_same_turn_may_read_its_state_for_long() -> None:
-    daemon = Daemon(("/bin/sleep", "987"), quiet, Clock())
-    daemon.keep_up()
-    daemon.note(answered=True)
-    for _ in range(UNANSWERED):
-        daemon.note(answered=False)
-    assert daemon.trouble is Trouble.HANGS
-    os.kill(daemon._pid, signal.SIGKILL)
-    wait_until(lambda: not daemon.reap())
-    daemon._not_before = 0
-    daemon.keep_up()
-    for _ in range(UNANSWERED):
-        daemon.note(answered=False)
-    assert daemon.trouble is None
-    daemon.end(signal.SIGKILL)

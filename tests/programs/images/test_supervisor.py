@@ -7,10 +7,12 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
 from functools import partialmethod
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -26,27 +28,38 @@ from tests.programs.waiting import HANGS, wait_until
 LOG = list[str]
 
 
+AWAY = KubeError("away")
+
+
 def quiet(_: str) -> None:
     """A log that nobody reads."""
 
 
-class SomeLease:
-    """Answers what it is told to."""
-
-    def __init__(self, answer: bool | Exception = True) -> None:
-        self.answer = answer
-
-    def renew(self, _: int) -> bool:
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+@pytest.fixture
+def term(tmp_path: Path) -> Path:
+    directory = tmp_path / "term-3"
+    directory.mkdir()
+    return directory
 
 
-def turn(directory: Path, lease: SomeLease) -> Turn:
-    made: Any = lease
-    begun = Turn(directory, made, quiet)
-    begun.begin()
-    return begun
+Begin = Callable[..., Turn]
+
+
+@pytest.fixture
+def begin(term: Path) -> Iterator[Begin]:
+    """Begins a turn with a Lease whose renewal says this, or fails so."""
+    begun: list[Turn] = []
+
+    def make(renewal: bool | Exception = True) -> Turn:
+        lease: Any = Mock()
+        lease.renew.side_effect = [renewal] * 99
+        begun.append(Turn(term, lease, quiet))
+        begun[-1].begin()
+        return begun[-1]
+
+    yield make
+    for one in begun:
+        one.stop()
 
 
 def over(mine: Turn, seconds: float) -> Over | None:
@@ -59,48 +72,35 @@ def over(mine: Turn, seconds: float) -> Over | None:
     return None
 
 
-@pytest.fixture
-def term(tmp_path: Path) -> Path:
-    directory = tmp_path / "term-3"
-    directory.mkdir()
-    return directory
-
-
-def test_it_is_over_when_another_one_has_renamed_the_state(term: Path) -> None:
-    mine = turn(term, SomeLease())
+def test_it_is_over_when_another_one_has_renamed_the_state(term: Path, begin: Begin) -> None:
+    mine = begin()
     assert over(mine, 0.5) is None
     terms.take_over(4, (term.stat().st_uid, term.stat().st_gid), term.parent)
     assert over(mine, 3 * LOOK_SECONDS) is Over.STATE
-    mine.stop()
 
 
-def test_a_machine_that_remembers_the_old_name_is_not_believed(term: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_remembers_the_old_name_is_not_believed(
+    term: Path, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(terms, "touch", lambda _: None)
-    mine = turn(term, SomeLease())
+    mine = begin()
     assert over(mine, 0.5) is None
     term.rename(term.parent / "term-4")
     assert over(mine, 3 * LOOK_SECONDS) is Over.STATE
 
 
-def test_it_is_over_when_another_one_has_the_lease(term: Path) -> None:
-    mine = turn(term, SomeLease(answer=False))
-    assert over(mine, 2) is Over.LEASE
+def test_it_is_over_when_another_one_has_the_lease(begin: Begin) -> None:
+    assert over(begin(renewal=False), 2) is Over.LEASE
 
 
-def test_it_goes_on_while_only_the_api_server_is_silent(term: Path) -> None:
-    mine = turn(term, SomeLease(KubeError("away")))
-    assert over(mine, SILENT_SECONDS + 1) is None
-    mine.stop()
+def test_it_goes_on_while_only_the_api_server_is_silent(begin: Begin) -> None:
+    assert over(begin(AWAY), SILENT_SECONDS + 1) is None
 
 
-def test_it_is_over_when_nobody_says_anything(term: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(*_: object, **__: object) -> None:
-        raise OSError("stale handle")
-
-    mine = turn(term, SomeLease(KubeError("away")))
-    monkeypatch.setattr(os, "utime", lost)
+def test_it_is_over_when_nobody_says_anything(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = begin(AWAY)
+    monkeypatch.setattr(os, "utime", Mock(side_effect=OSError("stale handle")))
     assert over(mine, SILENT_SECONDS + 2) is Over.SILENCE
-    mine.stop()
 
 
 class Volume:
@@ -113,20 +113,17 @@ class Volume:
             monkeypatch.setattr(module, "VOLUME_SECONDS", 0.8)
 
 
-def test_it_is_over_when_the_volume_alone_hangs(term: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_over_when_the_volume_alone_hangs(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     volume = Volume(monkeypatch, seconds=None)
-    mine = turn(term, SomeLease())
+    mine = begin()
     assert over(mine, 0.5) is None
     assert over(mine, 2) is Over.VOLUME
-    mine.stop()
     volume.let_go.set()
 
 
-def test_it_goes_on_while_the_volume_is_slow(term: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_goes_on_while_the_volume_is_slow(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     Volume(monkeypatch, seconds=0.5)
-    mine = turn(term, SomeLease())
-    assert over(mine, 2.5) is None
-    mine.stop()
+    assert over(begin(), 2.5) is None
 
 
 class Noted:
@@ -148,7 +145,7 @@ class Noted:
 
     def release(self, term: int) -> None:
         if self.is_away:
-            raise KubeError("away")
+            raise AWAY
         self.noted.append(f"released {term}")
 
 
