@@ -1,7 +1,7 @@
 """check-database: says in one message why slurmdbd could not work with its database, before anything is tried with it.
 
 Exit status 0: it can. 2: it cannot, and trying again is useless. Arguments: `--wait SECONDS` for a database that cannot
-be reached yet.
+be reached yet. Which one it is says slurmdbd.conf as this pod got it, which has everything but the password.
 """
 
 from __future__ import annotations
@@ -12,14 +12,106 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
-from images.accounting.conf import Storage, await_conf
 from images.common.command import TIMED_OUT, Result, Runner, run
+from images.common.files import Owner
+from images.common.mariadb import PASSWORD, quoted, read_password
 from images.common.process import RefusedError, program
-from images.common.wait import Clock, Reminder
+from images.common.secret_files import install_secret
+from images.common.wait import Clock, Reminder, wait_for
+
+RENDERED: Final = Path("/config/slurmdbd/slurmdbd.conf")
+
+KEYS: Final = Path("/run/slurmstack/keys")
+CERTIFICATES: Final = {
+    Path("/secrets/database-ca/ca.crt"): KEYS / "database-ca.crt",
+    Path("/secrets/database-client/tls.crt"): KEYS / "database-client.crt",
+    Path("/secrets/database-client/tls.key"): KEYS / "database-client.key",
+}
+"""For TLS with an external database: slurmdbd is not root, and could not read them in a Secret volume."""
+
+_TLS_OPTIONS: Final = {
+    "SSL_CA": "ssl-ca", "SSL_CAPATH": "ssl-capath", "SSL_CERT": "ssl-cert", "SSL_KEY": "ssl-key",
+    "SSL_CIPHER": "ssl-cipher",
+}  # fmt: skip
+"""What `StorageParameters` may have (slurmdbd.conf(5)), and the same in an option file of MariaDB's programs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """How slurmdbd reaches its database."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str = field(repr=False)
+    tls: Mapping[str, str] = field(default_factory=dict)
+    """Options of MariaDB's programs, without dashes; empty: no TLS is asked for."""
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"{self.host}:{self.port}"
+
+    def client_options(self) -> str:
+        """Option file of the mariadb program: with it, no password is on a command line."""
+        lines = [
+            "[client]", f"host={self.host}", f"port={self.port}", f"user={quoted(self.user)}",
+            f"password={quoted(self.password)}", "protocol=tcp", "connect-timeout=5",
+            "default-character-set=utf8mb4",
+            # Without TLS in the stack file, an older server that has none is as good as one that has.
+            *([f"{key}={value}" for key, value in self.tls.items()] or ["skip-ssl-verify-server-cert"]),
+        ]  # fmt: skip
+        return "\n".join(lines) + "\n"
+
+
+def storage_of(text: str, password: str) -> Storage:
+    """What a slurmdbd.conf says about its database."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    settings = {key.lower(): value for key, _, value in pairs}
+    parameters = (part.partition("=") for part in settings.get("storageparameters", "").split(","))
+    return Storage(
+        host=settings["storagehost"],
+        port=int(settings["storageport"]),
+        user=settings["storageuser"],
+        database=settings["storageloc"],
+        password=password,
+        tls={_TLS_OPTIONS[key.upper()]: value for key, _, value in parameters if key.upper() in _TLS_OPTIONS},
+    )
+
+
+def with_password(text: str, password: str) -> str:
+    """The slurmdbd.conf that slurmdbd itself reads. Raises RefusedError."""
+    if not password or re.search(r"""[\s#"\\]""", password):
+        raise RefusedError(
+            'the password of the database is empty or has a space, a line break or one of # " \\, which slurmdbd.conf '
+            "cannot hold: give the database user another one"
+        )
+    return text.rstrip("\n") + f"\nStoragePass={password}\n"
+
+
+def install_certificates(owner: Owner, log: Callable[[str], None]) -> None:
+    """Copy what the pod has for TLS to where slurmdbd.conf says it is, for slurmdbd's user."""
+    for source, target in CERTIFICATES.items():
+        if source.is_file():
+            install_secret("the certificate", source, target, log, owner=owner)
+
+
+def await_conf(owner: Owner, log: Callable[[str], None]) -> tuple[str, Storage]:
+    """The rendered file and the database that it names, once it and the password are there."""
+    for path in (RENDERED, PASSWORD):
+        wait_for(f"the file {path}", path.is_file, log)
+    install_certificates(owner, log)
+    text = RENDERED.read_text(encoding="utf-8")
+    return text, storage_of(text, read_password())
+
+
+# ---------------------------------------------------------------- the check
 
 POLL_SECONDS: Final = 1.0
 

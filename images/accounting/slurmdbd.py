@@ -6,8 +6,7 @@ import pwd
 from pathlib import Path
 from typing import Final
 
-from images.accounting.check_database import await_database
-from images.accounting.conf import await_conf, with_password
+from images.accounting.check_database import await_conf, await_database, with_password
 from images.common import preload
 from images.common.boundary import own_directory
 from images.common.files import write_atomically

@@ -20,7 +20,7 @@ from images.common.files import write_atomically
 from images.common.leaving import drop_partitions, keep_partitions
 from images.controller.check import Verdict
 from images.controller.configuration import READ, READY, TOPOLOGY_CONF, Files, Store, stack_part, version_of
-from images.controller.control import ClusterId, Slurmctld
+from images.controller.slurmctld import ClusterId, Slurmctld
 from images.controller.topology import LABELS_FILE, label_keys, render
 
 SURVIVAL_SECONDS: Final = 5.0

@@ -42,8 +42,8 @@ from images.controller.configuration import (
     follow_config_map,
     follow_mounted,
 )
-from images.controller.control import Slurmctld
 from images.controller.leftovers import INTERVAL_SECONDS, LeavingKeeper, Reaper
+from images.controller.slurmctld import Slurmctld
 from images.controller.topology import TopologyKeeper, follow_places
 
 PORT: Final = 8817

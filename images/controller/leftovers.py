@@ -10,7 +10,7 @@ from images.common.kubernetes import Kube, KubeError, Object
 from images.common.leaving import leaving_partitions
 from images.common.slurm_records import NodeRecord
 from images.controller.configuration import Files
-from images.controller.control import Slurmctld
+from images.controller.slurmctld import Slurmctld
 
 INTERVAL_SECONDS: Final = 10.0
 """Between two looks at the node records."""

@@ -23,7 +23,7 @@ from images.common.kubernetes import WORKER_PODS, Kube
 from images.common.slurm_node import waits_for_topology
 from images.common.slurm_records import NodeRecord
 from images.controller.configuration import TOPOLOGY_CONF, Files
-from images.controller.control import Slurmctld
+from images.controller.slurmctld import Slurmctld
 
 LABELS_FILE: Final = "topology.labels"
 """File of the ConfigMap that asks for a tree: keys of labels, one a line, from the core of the network to the node."""

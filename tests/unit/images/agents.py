@@ -8,7 +8,7 @@ from images.common.command import Result
 from images.controller.agent import Agent, Rejection
 from images.controller.check import Verdict
 from images.controller.configuration import Files, Store, config_hash
-from images.controller.control import Slurmctld
+from images.controller.slurmctld import Slurmctld
 from tests.fakes.commands import FakeClock, FakeRunner
 
 MISSPELT = "ClusterNmae"

@@ -6,8 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from images.accounting.check_database import Answer, UnreachableError, check_database
-from images.accounting.conf import Storage, storage_of, with_password
+from images.accounting.check_database import (
+    Answer,
+    Storage,
+    UnreachableError,
+    check_database,
+    storage_of,
+    with_password,
+)
 from images.common.command import Result
 from images.common.process import RefusedError
 

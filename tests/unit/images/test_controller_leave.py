@@ -125,8 +125,9 @@ def test_one_question_without_an_answer_does_not_make_it_an_ordinary_end(status:
 
 def test_an_api_that_fails_for_a_moment_is_asked_again() -> None:
     fails, heals = {"error": KubeError("503 unavailable", 503)}, {"error": None}
-    steps = ((0, {"sets": [], "workers": LEAVING}), (1, fails), (SILENCE_SECONDS / 2, heals), (100, {"workers": []}))
-    ending, seconds, _ = leave(*steps)
+    ending, seconds, _ = leave(
+        (0, {"sets": [], "workers": LEAVING}), (1, fails), (SILENCE_SECONDS / 2, heals), (100, {"workers": []})
+    )
     assert ending is Ending.LEFT
     assert seconds >= 100
 

@@ -13,8 +13,8 @@ from images.common.kubernetes import Kube, KubeError, Object
 from images.common.leaving import leaving_partitions
 from images.common.slurm_records import nodes_in
 from images.controller.configuration import Files, config_hash
-from images.controller.control import Slurmctld
 from images.controller.leftovers import POLL_SECONDS, LeavingKeeper, Reaper, removable
+from images.controller.slurmctld import Slurmctld
 from tests.fakes.commands import Answer, FakeClock, FakeRunner
 from tests.unit.images.agents import World
 from tests.unit.images.leaving_files import BOTH, GPU, ONE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from images.rest.nginx_conf import render
+from images.rest.proxy import render
 from slurm.names import REST_PORT
 
 

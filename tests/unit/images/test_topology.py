@@ -13,7 +13,7 @@ from images.common.hostlist import expand
 from images.common.slurm_node import PLACED, TOPOLOGY_REASON
 from images.controller.check import scratch_files
 from images.controller.configuration import TOPOLOGY_CONF
-from images.controller.control import Slurmctld
+from images.controller.slurmctld import Slurmctld
 from images.controller.topology import (
     LABELS_FILE,
     LONGEST_NAME,

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result
-from images.controller.control import FRESH_SECONDS, LONGEST_SECONDS, SHARE, ClusterId, Slurmctld
-from images.controller.slurmctld import command
+from images.controller.slurmctld import FRESH_SECONDS, LONGEST_SECONDS, SHARE, ClusterId, Slurmctld, command
 from tests.fakes.commands import FakeClock, FakeRunner
 
 NODES = "scontrol show nodes"
