@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from images.common.command import Result
@@ -28,6 +29,8 @@ class FakeSlurmctld(Slurmctld):
         self.store = store
         self.read: list[Files] = []
         """The files of each reconfiguration."""
+        self.instead: Callable[[], Result] | None = None
+        """What happens at a reconfiguration instead of it."""
         self.silence = 0.0
         """For how many seconds it waits for slurmdbd when it reads its files."""
         self.answers_at = 0.0
@@ -60,6 +63,8 @@ class FakeSlurmctld(Slurmctld):
         self.up = DEADLY not in str(self.store.files(str(self.store.current())))
 
     def reconfigure(self) -> Result:
+        if self.instead is not None:
+            return self.instead()
         self.read.append(self.store.files(str(self.store.current())))
         self.answers_at = self.clock.now() + self.silence
         self.come_up()

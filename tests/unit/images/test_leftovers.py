@@ -12,7 +12,7 @@ from images.common.command import Result
 from images.common.kubernetes import Kube, KubeError, Object
 from images.common.leaving import leaving_partitions
 from images.common.slurm_records import nodes_in
-from images.controller.configuration import Files, config_hash
+from images.controller.configuration import Files
 from images.controller.leftovers import POLL_SECONDS, LeavingKeeper, Reaper, removable
 from images.controller.slurmctld import Slurmctld
 from tests.fakes.commands import Answer, FakeClock, FakeRunner
@@ -224,24 +224,3 @@ def test_a_partition_that_leaves_soon_after_another_is_looked_at_at_once(control
 
     assert leaving_partitions(controller.files) == ("gpu",)
     assert controller.log[-1] == "no job is left of old: taken out of slurm.conf"
-
-
-def test_what_left_while_the_controller_was_down_is_kept_at_its_start(controller: Controller) -> None:
-    controller.ready.unlink()
-    controller.slurmctld.up = False
-    controller.restart_agent()
-
-    controller.agent.take(ONE)
-
-    assert leaving_partitions(controller.files) == ("gpu",)
-
-
-def test_a_partition_that_comes_back_while_it_is_kept_is_open_again(controller: Controller) -> None:
-    controller.slurmctld.queue = "7 R gpu\n"
-    controller.agent.take(ONE)
-    controller.keeper.round()
-
-    controller.agent.take(BOTH)
-
-    assert controller.files == BOTH
-    assert controller.active == config_hash(BOTH)
