@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
@@ -17,11 +16,10 @@ INTERVAL_SECONDS: Final = 10.0
 MOST_PER_ROUND: Final = 50
 """A round has an end even when a pool of thousands of nodes was removed."""
 
-_POD_NAME: Final = re.compile(r"^(?P<pool>.+)-(?P<ordinal>\d+)$")
 _GONE: Final = frozenset({"DOWN", "NOT_RESPONDING"})
-_KEPT: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "CLOUD", "ALLOCATED", "MIXED", "COMPLETING"})
-"""Nodes that sleep until they are needed, and nodes that still have a job."""
 _BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+_KEPT: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "CLOUD"}) | _BUSY
+"""Nodes that sleep until they are needed, and nodes that still have a job."""
 
 
 def may_be_gone(node: NodeRecord, elastic: Collection[str] = ()) -> bool:
@@ -37,22 +35,17 @@ def may_be_gone(node: NodeRecord, elastic: Collection[str] = ()) -> bool:
     return dynamic and bool(node.states & _GONE) and not node.states & _KEPT
 
 
-def removable(
-    nodes: Iterable[NodeRecord],
-    pods: Iterable[Object],
-    stateful_sets: Iterable[Object],
-    elastic: Collection[str] = (),
-) -> list[str]:
-    """Names of records whose pod neither exists nor can come back."""
+def removable(candidates: Iterable[NodeRecord], pods: Iterable[Object], stateful_sets: Iterable[Object]) -> list[str]:
+    """Names of those that may be gone whose pod neither exists nor can come back."""
     present = {pod["metadata"]["name"] for pod in pods}
     replicas = {item["metadata"]["name"]: int(item["spec"].get("replicas", 1)) for item in stateful_sets}
     names = []
-    for node in nodes:
-        found = _POD_NAME.match(node.name)
-        if not may_be_gone(node, elastic) or node.name in present or found is None:
+    for node in candidates:
+        pool, _, ordinal = node.name.rpartition("-")
+        if node.name in present or not (pool and ordinal.isdecimal()):
             continue
         # A node that sleeps keeps its record from the pod that comes: that one deletes it itself, if it is there first.
-        if "CLOUD" in node.states or replicas.get(found["pool"], 0) <= int(found["ordinal"]):
+        if "CLOUD" in node.states or replicas.get(pool, 0) <= int(ordinal):
             names.append(node.name)
     return names
 
@@ -88,7 +81,7 @@ class Reaper:
         try:
             # StatefulSets first: one that grows between the two questions has its pod in the second answer.
             stateful_sets = self._api.list_stateful_sets()
-            names = removable(candidates, self._api.list_pods(), stateful_sets, elastic)
+            names = removable(candidates, self._api.list_pods(), stateful_sets)
         except KubeError as error:
             self._log(f"node records are left alone: {error}")
             return

@@ -13,7 +13,7 @@ from images.common.kubernetes import Kube, KubeError, Object
 from images.common.leaving import leaving_partitions
 from images.common.slurm_records import nodes_in
 from images.controller.configuration import Files
-from images.controller.leftovers import POLL_SECONDS, LeavingKeeper, Reaper, removable
+from images.controller.leftovers import POLL_SECONDS, LeavingKeeper, Reaper, may_be_gone, removable
 from images.controller.slurmctld import Slurmctld
 from tests.fakes.commands import Answer, FakeClock, FakeRunner
 from tests.unit.images.agents import World
@@ -29,16 +29,14 @@ def nodes(**states: list[str]) -> str:
     )
 
 
-def pod(name: str) -> dict[str, Any]:
-    return {"metadata": {"name": name}}
-
-
 def pool(name: str, replicas: int) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"replicas": replicas}}
 
 
-def names(text: str, pods: list[str], **pools: int) -> list[str]:
-    return removable(nodes_in(text), [pod(name) for name in pods], [pool(name, size) for name, size in pools.items()])
+def names(text: str, pods: Sequence[str] = (), elastic: Sequence[str] = ()) -> list[str]:
+    """Records that are removed where there is a pool `default` of three."""
+    candidates = [node for node in nodes_in(text) if may_be_gone(node, elastic)]
+    return removable(candidates, [{"metadata": {"name": name}} for name in pods], [pool("default", 3)])
 
 
 CLOUD = ("CLOUD", "DYNAMIC_NORM")
@@ -61,8 +59,8 @@ def test_only_what_is_gone_for_good_is_removed() -> None:
         ({"default_0": ["IDLE+COMPLETING", *CLOUD]}, [], False),
     ]:
         removed = [name.replace("_", "-") for name in node] if is_removed else []
-        assert names(nodes(**node), pods, default=3) == removed, node
-    assert removable(nodes_in(nodes(gpu_0=["IDLE", *CLOUD])), [], [], ["gpu"]) == []
+        assert names(nodes(**node), pods) == removed, node
+    assert names(nodes(gpu_0=["IDLE", *CLOUD]), elastic=["gpu"]) == []
 
 
 class Api:
