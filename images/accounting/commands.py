@@ -6,7 +6,7 @@ Users of one account who get the same values are named together, for each call c
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from images.common.policy import reservation
@@ -22,7 +22,10 @@ _TEXTS: Final = ("description", "organization")
 
 
 def commands(plan: Plan, present: State, cluster: str, now: float) -> Iterator[Command]:
-    """Every call in its order. An object is there before anything refers to it, and goes after everything that did."""
+    """Every call in its order. An object is there before anything refers to it, and goes after everything that did.
+
+    All but what begins with `scontrol` are words of sacctmgr's.
+    """
     by_kind: dict[str, list[Change]] = defaultdict(list)
     for change in plan.changes:
         by_kind[change.action + change.kind].append(change)
@@ -32,7 +35,13 @@ def commands(plan: Plan, present: State, cluster: str, now: float) -> Iterator[C
     changed = [(change.key, _options(ASSOCIATION, _widened(change))) for change in by_kind["~association"]]
     yield from _changed_associations(changed, cluster)
     yield from _users(by_kind["+user"], by_kind["~user"], present, cluster)
-    yield from _reservations(by_kind, now)
+    for change in by_kind["-reservation"]:
+        yield ["scontrol", *reservation.delete(change.key[0])]
+    for change in by_kind["~reservation"]:
+        for words in reservation.update(change.key[0], change.old, change.new, now):
+            yield ["scontrol", *words]
+    for change in by_kind["+reservation"]:
+        yield ["scontrol", *reservation.create(change.key[0], change.new, now)]
     yield from _leaving_users(by_kind["-user"], by_kind["-association"], cluster)
     yield from _narrowed(by_kind["~account"], by_kind["~association"], cluster)
     for change in by_kind["-account"]:
@@ -200,26 +209,8 @@ def _users(new: list[Change], changed: list[Change], present: State, cluster: st
                 yield ["modify", "user", "where", *where, "set", f"{word}={value}"]
 
 
-# ---------------------------------------------------------------- the rest
-
-
-def _reservations(by_kind: Mapping[str, list[Change]], now: float) -> Iterator[Command]:
-    for change in by_kind["-reservation"]:
-        yield ["scontrol", *reservation.delete(change.key[0])]
-    for change in by_kind["~reservation"]:
-        for words in reservation.update(change.key[0], change.old, change.new, now):
-            yield ["scontrol", *words]
-    for change in by_kind["+reservation"]:
-        yield ["scontrol", *reservation.create(change.key[0], change.new, now)]
-
-
 def _leaving_users(wholly: list[Change], partly: list[Change], cluster: str) -> Iterator[Command]:
     for users in _portions([change.key[0] for change in wholly]):
         yield ["delete", "user", "where", f"name={','.join(users)}", f"cluster={cluster}"]
     for names, where, _ in _together((change.key, ()) for change in partly):
         yield ["delete", "user", "where", f"name={names}", f"cluster={cluster}", *where]
-
-
-def tool(command: Command) -> list[str]:
-    """The command line: all but reservations is sacctmgr's, which must not ask."""
-    return command if command[0] == "scontrol" else ["sacctmgr", "--immediate", *command]

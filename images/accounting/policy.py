@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from images.accounting.commands import commands, tool
+from images.accounting.commands import commands
 from images.accounting.present import Slurm, SlurmError, UnreachableError, active_jobs, read, slurm_env
 from images.common.command import Runner, run
 from images.common.policy.document import Policy, State, load
@@ -120,7 +120,8 @@ class Applier:
                 said = self.clock.now()
                 self.log(f"{number} of {len(calls)} commands done")
             try:
-                self.slurm.call(tool(call))
+                # sacctmgr must not ask.
+                self.slurm.call(call if call[0] == "scontrol" else ["sacctmgr", "--immediate", *call])
             except SlurmError as error:
                 raise SlurmError(f"{error}\nwhile doing: {' '.join(call)[:500]}") from error
 

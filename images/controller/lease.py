@@ -168,12 +168,11 @@ class Turn:
         self._silent_rounds = self._unanswered_rounds = 0
         self._over: Over | None = None
         self.ended = threading.Event()
-        self._threads = [threading.Thread(target=ask, daemon=True) for ask in (self._ask_lease, self._ask_volume)]
 
     def begin(self) -> None:
         """Ask from now on."""
-        for thread in self._threads:
-            thread.start()
+        for ask in (self._ask_lease, self._ask_volume):
+            threading.Thread(target=ask, daemon=True).start()
 
     def over(self) -> Over | None:
         """Why this one must not go on, if so. To be asked once a round."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import pwd
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -36,6 +35,10 @@ FRESH_SECONDS: Final = 0.9
 SHARE: Final = 5.0
 """An answer that took long, with thousands of nodes, serves for so many times that."""
 LONGEST_SECONDS: Final = 10.0
+
+_NODES: Final = ("scontrol", "show", "nodes", "--oneliner")
+_RECORDS: Final = ("squeue", "--all", "--noheader", "--states=all", "--format=%A")
+"""All job records, also of jobs that have ended a short while ago."""
 
 _DEFAULT_MAX_JOBS: Final = "10000"
 """Slurm's own, where MaxJobCount is not set."""
@@ -79,7 +82,7 @@ class Slurmctld:
         with self._lock:
             began = self.clock.now()
             if newest or self._nodes is None or began >= self._nodes_until:
-                text = self._nodes_text()
+                text = self._ask(*_NODES)
                 self._nodes = None if text is None else nodes_in(text)
                 ended = self.clock.now()
                 self._nodes_until = ended + min(max(FRESH_SECONDS, SHARE * (ended - began)), LONGEST_SECONDS)
@@ -121,33 +124,26 @@ class Slurmctld:
         26.05).
         """
         jobs = _lowered("MaxJobCount", files, before, _DEFAULT_MAX_JOBS)
-        if jobs is not None and (held := self._more_than(jobs, self._records_text)):
+        if jobs is not None and (held := self._more_than(jobs, *_RECORDS)):
             return (
                 f"MaxJobCount={jobs} is too small: slurmctld has {held} job records and would forget some, also "
                 "running ones. Keep it larger, or wait until there are fewer (ended jobs count for MinJobAge)"
             )
         nodes = _lowered("MaxNodeCount", files, before, None)
-        if nodes is not None and (held := self._more_than(nodes, self._nodes_text)):
+        if nodes is not None and (held := self._more_than(nodes, *_NODES)):
             return (
                 f"MaxNodeCount={nodes} is too small: slurmctld has {held} nodes and would forget some with "
                 "their jobs. Set slurm.settings.MaxNodeCount to what it was until nodes have left"
             )
         return None
 
-    def _more_than(self, limit: int, records: Callable[[], str | None]) -> str:
-        """How many records there are where these are more, or may be; else empty."""
-        text = records()
+    def _more_than(self, limit: int, *listed: str) -> str:
+        """How many records a command lists where these are more, or may be; else empty."""
+        text = self._ask(*listed)
         if text is None:
             return "nobody knows how many"
         held = len(text.splitlines())
         return str(held) if held > limit else ""
-
-    def _nodes_text(self) -> str | None:
-        return self._ask("scontrol", "show", "nodes", "--oneliner")
-
-    def _records_text(self) -> str | None:
-        """All job records, also of jobs that have ended a short while ago, one a line."""
-        return self._ask("squeue", "--all", "--noheader", "--states=all", "--format=%A")
 
     def _ask(self, *argv: str) -> str | None:
         result = self.runner(argv, env=self._env)

@@ -184,6 +184,7 @@ class Supervisor:
         self.remains = False
         """Whether a slurmctld that was killed is still there, so that this one could not take over."""
         self._failing: tuple[float, str] | None = None
+        """Since when this one, which stands by, could not take over, and why."""
         self.is_ending = threading.Event()
 
     @property
@@ -191,12 +192,6 @@ class Supervisor:
         """Whether the volume leaves this one without an answer."""
         asked = self._asked
         return asked is not None and self._clock.now() - asked > VOLUME_SECONDS
-
-    @property
-    def fails(self) -> str:
-        """Why this one, which stands by, could not take over; empty where it could, or has not tried for long."""
-        since, why = self._failing or (self._clock.now(), "")
-        return why if self._clock.now() - since > VOLUME_SECONDS else ""
 
     def answer(self, path: str) -> Answer:
         """To kubelet."""
@@ -210,8 +205,9 @@ class Supervisor:
             return Over.VOLUME
         if self.remains:
             return f"waiting for {REMAINS}"
-        if why := self.fails:
-            return f"could not take over: {why}"
+        failing = self._failing
+        if failing and self._clock.now() - failing[0] > VOLUME_SECONDS:
+            return f"could not take over: {failing[1]}"
         return "slurmctld does not listen yet" if self.is_active and not can_connect("127.0.0.1") else ""
 
     def _of_volume(self, ask: Callable[[], T]) -> T:

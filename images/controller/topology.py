@@ -173,6 +173,7 @@ class TopologyKeeper:
         self._locations: Places | None = None
         self._next = self._first = self._latest = 0.0
         self._pending = ""
+        """The change that waits: since `_first`, and as it is since `_latest`."""
         self._started = self._last = float("-inf")
         self._loaded: dict[str, Path] = {}
 
@@ -208,7 +209,10 @@ class TopologyKeeper:
         if not waiting and wanted == files[TOPOLOGY_CONF]:
             self._loaded, self._pending = places, ""
             return
-        self._note(wanted, now)
+        if not self._pending:
+            self._first = now
+        if wanted != self._pending:
+            self._pending, self._latest = wanted, now
         only_removed = not waiting and all(
             self._loaded.get(name) == path or (name in self._loaded and path == unplaced(name))
             for name, path in places.items()
@@ -225,13 +229,6 @@ class TopologyKeeper:
             self._loaded = places
             self._log(f"the topology of {len(places)} nodes at {len(set(places.values()))} leaf switches is in force")
             self._release(nodes)
-
-    def _note(self, wanted: str, now: float) -> None:
-        """Remember since when a change waits, and when there was the latest one."""
-        if not self._pending:
-            self._first = now
-        if wanted != self._pending:
-            self._pending, self._latest = wanted, now
 
     def _places(self, nodes: list[NodeRecord], keys: tuple[str, ...]) -> dict[str, Path]:
         if self._locations is None:

@@ -72,14 +72,10 @@ def next_start(wanted: Attributes, now: float) -> int:
         return int(now)
     period = _PERIODS[wanted["repeat"]]
     start += (int(now) - start) // period * period + period
-    while not _is_day_of(wanted["repeat"], start):
+    wrong_days = {"weekday": (5, 6), "weekend": range(5)}.get(wanted["repeat"], ())
+    while datetime.fromtimestamp(start, UTC).weekday() in wrong_days:
         start += period
     return start
-
-
-def _is_day_of(repeat: str, start: int) -> bool:
-    weekend = datetime.fromtimestamp(start, UTC).weekday() >= 5
-    return {"weekday": not weekend, "weekend": weekend}.get(repeat, True)
 
 
 def settled(present: Attributes, wanted: Attributes, now: float) -> Attributes:

@@ -131,10 +131,11 @@ class One(supervisor.Supervisor):
 
     def __init__(self, volume: Path, me: str = "controller-0") -> None:
         self.noted = LOG()
-        self.lease: Any = Noted(self.noted)
+        lease: Any = Noted(self.noted)
+        self.lease = lease
         nothing: Any = None
         super().__init__(
-            kube=nothing, me=me, lease=self.lease, owner=(os.getuid(), os.getgid()), log=self.noted.append,
+            kube=nothing, me=me, lease=lease, owner=(os.getuid(), os.getgid()), log=self.noted.append,
             volume=volume, command=("/bin/sleep", "987"),
         )  # fmt: skip
 
