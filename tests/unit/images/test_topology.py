@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -116,35 +117,18 @@ def test_the_trial_has_the_same_tree_with_nodes_of_its_own() -> None:
 # ---------------------------------------------------------------- where nodes are
 
 
-class Copy:
-    """What a follower has."""
-
-    def __init__(self, values: Mapping[str, object]) -> None:
-        self.content = dict(values)
-
-    def values(self) -> dict[str, object]:
-        return dict(self.content)
-
-
 def test_a_node_that_is_being_replaced_keeps_its_place_until_the_new_one_is_known() -> None:
-    pods, nodes = Copy({"gpu-0": "m1"}), Copy({"m1": {"x": "a"}})
-    places = Places(pods, nodes)  # type: ignore[arg-type]
+    pods, nodes = Mock(), Mock()
+    pods.values.return_value, nodes.values.return_value = {"gpu-0": "m1"}, {"m1": {"x": "a"}}
+    places = Places(pods, nodes)
     places.of(["gpu-0"], ["x"])
-    pods.content = {"gpu-0": ""}
+    pods.values.return_value = {"gpu-0": ""}
     assert places.of(["gpu-0"], ["x"]) == {"gpu-0": ("a",)}
-    pods.content = {"gpu-0": "m2"}
-    nodes.content = {"m2": {"x": "b"}}
+    pods.values.return_value, nodes.values.return_value = {"gpu-0": "m2"}, {"m2": {"x": "b"}}
     assert places.of(["gpu-0"], ["x"]) == {"gpu-0": ("b",)}
-
-
-def test_a_node_that_is_off_has_no_place_and_forgets_the_one_before() -> None:
-    pods, nodes = Copy({"gpu-0": "m1"}), Copy({"m1": {"x": "a"}})
-    places = Places(pods, nodes)  # type: ignore[arg-type]
     assert places.of(["gpu-0"], ["x"], off={"gpu-0"}) == {"gpu-0": ()}
-    places.of(["gpu-0"], ["x"])
-    places.of(["gpu-0"], ["x"], off={"gpu-0"})
-    pods.content = {}
-    assert places.of(["gpu-0"], ["x"]) == {"gpu-0": ()}
+    pods.values.return_value = {}
+    assert places.of(["gpu-0"], ["x"]) == {"gpu-0": ()}, "one that was off has forgotten its place"
 
 
 # ---------------------------------------------------------------- when it is read
