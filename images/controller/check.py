@@ -102,58 +102,47 @@ def complaints_in(lines: list[str], groups: frozenset[str] = frozenset()) -> tup
     return tuple(dict.fromkeys(line for line in lines if speaks_against(line)))
 
 
-class Checker:
-    """Starts scratch slurmctlds."""
-
-    def __init__(
-        self, *, program: str = "/usr/sbin/slurmctld", user: str | None = "slurm", timeout: float = TIMEOUT_SECONDS
-    ) -> None:
-        self._program = program
-        self._user = user
-        self._timeout = timeout
-
-    def __call__(self, files: Files) -> Verdict:
-        """Say whether slurmctld starts with these files, and what it complains about."""
-        if "slurm.conf" not in files:
-            return Verdict(starts=False, complaints=("error: there is no slurm.conf in the configuration",))
-        with tempfile.TemporaryDirectory(prefix="slurmstack-check-", ignore_cleanup_errors=True) as directory:
-            self._write(directory, files)
-            return self._run(directory, declared_groups(files))
-
-    def _write(self, directory: str, files: Files) -> None:
-        root = Path(directory)
+def check(
+    files: Files, *, program: str = "/usr/sbin/slurmctld", user: str = "slurm", timeout: float = TIMEOUT_SECONDS
+) -> Verdict:
+    """Say whether slurmctld starts with these files, and what it complains about."""
+    if "slurm.conf" not in files:
+        return Verdict(starts=False, complaints=("error: there is no slurm.conf in the configuration",))
+    with tempfile.TemporaryDirectory(prefix="slurmstack-check-", ignore_cleanup_errors=True) as directory:
+        root, owner = Path(directory), pwd.getpwnam(user)
         (root / "state").mkdir()
         write_atomically(root / JWT_KEY.name, secrets.token_bytes(32), mode=0o600)
         for name, content in scratch_files(files, directory, _free_ports()).items():
             (root / name).write_text(content, encoding="utf-8")
-        if self._user is not None:
-            owner = pwd.getpwnam(self._user)
-            for path in (root, *root.iterdir()):
-                os.chown(path, owner.pw_uid, owner.pw_gid)
+        for path in (root, *root.iterdir()):
+            os.chown(path, owner.pw_uid, owner.pw_gid)
+        lines, timed_out = _run([program, "-D", "-c", "-f", f"{directory}/slurm.conf"], directory, timeout)
+    complaints = complaints_in(lines, declared_groups(files))
+    if timed_out:
+        last = lines[-1] if lines else "(none)"
+        complaints += (f"error: slurmctld is not up after {timeout:g} s; its last line: {last}",)
+    return Verdict(starts=any(_UP in line for line in lines), complaints=complaints)
 
-    def _run(self, directory: str, groups: frozenset[str]) -> Verdict:
-        own = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF": f"{directory}/slurm.conf"}
-        process = subprocess.Popen(
-            [self._program, "-D", "-c", "-f", f"{directory}/slurm.conf"], text=True, errors="replace",
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={**own, **preload.as_active_host()}, start_new_session=True,
-        )  # fmt: skip
-        assert process.stdout is not None
-        found: list[str] = []
-        # In a thread: a helper that has left the process group holds the pipe open for as long as it lives.
-        reader = threading.Thread(target=_read_until_clear, args=(process.stdout, directory, found), daemon=True)
-        reader.start()
-        reader.join(self._timeout)
-        timed_out, lines = reader.is_alive(), list(found)
-        # The scratch slurmctld has nothing worth saving, and neither have its helpers.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        complaints = complaints_in(lines, groups)
-        if timed_out:
-            last = lines[-1] if lines else "(none)"
-            complaints += (f"error: slurmctld is not up after {self._timeout:g} s; its last line: {last}",)
-        return Verdict(starts=any(_UP in line for line in lines), complaints=complaints)
+
+def _run(command: list[str], directory: str, timeout: float) -> tuple[list[str], bool]:
+    """What a scratch slurmctld says until it is up or gives up, and whether it has done neither in time."""
+    own = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF": f"{directory}/slurm.conf"}
+    process = subprocess.Popen(
+        command, text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, env={**own, **preload.as_active_host()}, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    found: list[str] = []
+    # In a thread: a helper that has left the process group holds the pipe open for as long as it lives.
+    reader = threading.Thread(target=_read_until_clear, args=(process.stdout, directory, found), daemon=True)
+    reader.start()
+    reader.join(timeout)
+    timed_out, lines = reader.is_alive(), list(found)
+    # The scratch slurmctld has nothing worth saving, and neither have its helpers.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return lines, timed_out
 
 
 def _read_until_clear(output: IO[str], directory: str, lines: list[str]) -> None:

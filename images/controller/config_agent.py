@@ -31,7 +31,7 @@ from images.common.mountinfo import expect_volume
 from images.common.process import end_with_threads, program
 from images.common.wait import wait_for
 from images.controller.agent import Agent
-from images.controller.check import Checker
+from images.controller.check import check
 from images.controller.configuration import (
     MOUNTED,
     STATE,
@@ -98,7 +98,7 @@ def _start_source(kube: Kube | None, changes: Changes, log: Log) -> None:
 def _serve(log: Log) -> NoReturn:
     expect_volume(terms.VOLUME if terms.is_shared() else STATE)
     slurmctld, kube = Slurmctld(), Kube.in_cluster(own_namespace())
-    agent = Agent(store=Store(), check=Checker(), slurmctld=slurmctld, log=log)
+    agent = Agent(store=Store(), check=check, slurmctld=slurmctld, log=log)
     http_server.start_server(partial(answer, agent, STORE), PORT)
     topology = TopologyKeeper(
         locations=partial(follow_places, kube, log), slurmctld=slurmctld, published=agent.published,

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import stat
 from pathlib import Path
 
-from images.controller.check import Checker, Verdict
+from images.controller.check import Verdict, check
+
+FILES = {"slurm.conf": "ClusterName=a\n"}
+ME = pwd.getpwuid(os.getuid()).pw_name
 
 
 def fake_slurmctld(directory: Path, script: str) -> str:
@@ -23,7 +27,7 @@ def test_the_scratch_slurmctld_is_ended_as_soon_as_it_is_up(tmp_path: Path) -> N
         tmp_path, f"echo $$ > {pid_file}; echo 'slurmctld: Running as primary controller'; sleep 60"
     )
 
-    verdict = Checker(program=program, user=None)({"slurm.conf": "ClusterName=a\n"})
+    verdict = check(FILES, program=program, user=ME)
 
     assert verdict == Verdict(starts=True, complaints=())
     assert not Path(f"/proc/{pid_file.read_text().strip()}/cmdline").exists()
@@ -32,7 +36,7 @@ def test_the_scratch_slurmctld_is_ended_as_soon_as_it_is_up(tmp_path: Path) -> N
 def test_one_that_ends_is_heard_to_the_end(tmp_path: Path) -> None:
     program = fake_slurmctld(tmp_path, "echo 'slurmctld: error: a'; printf 'slurmctld: fatal: b'; exit 1")
 
-    verdict = Checker(program=program, user=None)({"slurm.conf": "ClusterName=a\n"})
+    verdict = check(FILES, program=program, user=ME)
 
     assert verdict == Verdict(starts=False, complaints=("error: a", "fatal: b"))
 
@@ -40,7 +44,7 @@ def test_one_that_ends_is_heard_to_the_end(tmp_path: Path) -> None:
 def test_one_that_hangs_is_given_up_with_its_last_line(tmp_path: Path) -> None:
     program = fake_slurmctld(tmp_path, "echo 'slurmctld: thinking'; sleep 60")
 
-    verdict = Checker(program=program, user=None, timeout=0.5)({"slurm.conf": "ClusterName=a\n"})
+    verdict = check(FILES, program=program, user=ME, timeout=0.5)
 
     assert not verdict.starts
     assert verdict.complaints == ("error: slurmctld is not up after 0.5 s; its last line: thinking",)
@@ -50,7 +54,7 @@ def test_a_helper_that_lives_on_holds_nobody_up(tmp_path: Path) -> None:
     helper = tmp_path / "helper"
     program = fake_slurmctld(tmp_path, f"setsid bash -c 'echo $$ > {helper}; sleep 600' & echo thinking; sleep 600")
     try:
-        verdict = Checker(program=program, user=None, timeout=0.5)({"slurm.conf": "ClusterName=a\n"})
+        verdict = check(FILES, program=program, user=ME, timeout=0.5)
     finally:
         os.killpg(int(helper.read_text()), signal.SIGKILL)  # it still lives, or this would fail
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from images.controller.check import Checker, Verdict, clean, complaints_in, scratch_files
+from images.controller.check import Verdict, check, clean, complaints_in, scratch_files
 from tests.unit.images.paths import DATA
 
 DIRECTORY = "/var/scratch"
@@ -87,10 +85,8 @@ def test_only_new_complaints_reject_a_configuration_that_starts(
     assert Verdict(starts=starts, complaints=complaints).rejection(known) == rejection
 
 
-def test_no_slurm_conf_is_said_plainly(tmp_path: Path) -> None:
-    verdict = Checker(program="/nonexistent", user=None)({"cgroup.conf": ""})
-
-    assert verdict.rejection() == "error: there is no slurm.conf in the configuration"
+def test_no_slurm_conf_is_said_plainly() -> None:
+    assert check({"cgroup.conf": ""}).rejection() == "error: there is no slurm.conf in the configuration"
 
 
 # ---------------------------------------------------------------- what it gets
