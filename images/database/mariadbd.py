@@ -61,15 +61,6 @@ def server_version() -> Version:
     return version
 
 
-def data_version(data: Path) -> Version | None:
-    """Of the server that last wrote the data; None where nothing says it."""
-    for name in (VERSION_FILE, *_THEIR_VERSION_FILES):
-        path = data / name
-        if path.is_file():
-            return parse_version(path.read_text(errors="replace"))
-    return None
-
-
 def write_version(data: Path, version: Version) -> None:
     """Note which server wrote the data."""
     write_atomically(data / VERSION_FILE, f"{dotted(version)}\n")
@@ -85,7 +76,8 @@ def needs_upgrade(data: Path, server: Version) -> bool:
 
     A release is the first two numbers: within one, MariaDB promises that files fit both ways.
     """
-    found = data_version(data)
+    noted = [data / name for name in (VERSION_FILE, *_THEIR_VERSION_FILES) if (data / name).is_file()]
+    found = parse_version(noted[0].read_text(errors="replace")) if noted else None
     if found is not None and found[:2] > server[:2]:
         raise RefusedError(
             f"the data are of MariaDB {dotted(found)}, and this image has {dotted(server)}: MariaDB cannot go back to "
