@@ -17,8 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from images.accounting.commands import commands
-from images.accounting.present import Slurm, SlurmError, UnreachableError, active_jobs, read, slurm_env
+from images.accounting.sacctmgr import Slurm, SlurmError, UnreachableError, active_jobs, commands, read, slurm_env
 from images.common.command import Runner, run
 from images.common.policy.document import Policy, State, load
 from images.common.policy.plan import Change, Plan, plan

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from images.accounting import policy as program
 from images.accounting.policy import Applier
-from images.accounting.present import Slurm, read
+from images.accounting.sacctmgr import Slurm, read
 from images.common import process
 from images.common.command import NOT_STARTED, Result
 from images.common.policy.document import ASSOCIATION, MARK, QOS, Key, State, unset
