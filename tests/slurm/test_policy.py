@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from config import load_config
 from images.accounting.policy import Applier
-from images.accounting.present import Slurm, read
+from images.accounting.sacctmgr import Slurm, read
 from images.common.command import Result, Runner
 from images.common.policy.document import ASSOCIATION, QOS, load
 from images.common.policy.plan import plan
