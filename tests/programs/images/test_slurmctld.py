@@ -1,10 +1,13 @@
-"""slurmctld as the supervisor's child: kept up, ended, and judged by its answers."""
+"""A slurmctld that is tried, kept up and ended by our programs, and judged by its answers."""
 
 from __future__ import annotations
 
 import os
+import pwd
+import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -13,13 +16,76 @@ import pytest
 
 from images.common.wait import Clock
 from images.controller import supervisor as module
+from images.controller.check import Verdict, check
 from images.controller.supervisor import ENDED, UNANSWERED, Daemon, Trouble, answers
 from tests.fakes.commands import FakeClock
 from tests.programs.waiting import HANGS, wait_until
 
+FILES = {"slurm.conf": "ClusterName=a\n"}
+ME = pwd.getpwuid(os.getuid()).pw_name
+
 
 def quiet(_: str) -> None:
     """A log that nobody reads."""
+
+
+def program(directory: Path, script: str, name: str = "slurmctld") -> str:
+    path = directory / name
+    path.write_text(f"#!/bin/bash\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_scratch_slurmctld_is_ended_as_soon_as_it_is_up(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    fake = program(tmp_path, f"echo $$ > {pid_file}; echo 'slurmctld: Running as primary controller'; sleep 60")
+
+    verdict = check(FILES, program=fake, user=ME)
+
+    assert verdict == Verdict(starts=True, complaints=())
+    assert not Path(f"/proc/{pid_file.read_text().strip()}/cmdline").exists()
+
+
+def test_one_that_ends_is_heard_to_the_end(tmp_path: Path) -> None:
+    fake = program(tmp_path, "echo 'slurmctld: error: a'; printf 'slurmctld: fatal: b'; exit 1")
+
+    verdict = check(FILES, program=fake, user=ME)
+
+    assert verdict == Verdict(starts=False, complaints=("error: a", "fatal: b"))
+
+
+def test_one_that_hangs_is_given_up_with_its_last_line(tmp_path: Path) -> None:
+    fake = program(tmp_path, "echo 'slurmctld: thinking'; sleep 60")
+
+    verdict = check(FILES, program=fake, user=ME, timeout=0.5)
+
+    assert not verdict.starts
+    assert verdict.complaints == ("error: slurmctld is not up after 0.5 s; its last line: thinking",)
+
+
+def test_a_helper_that_lives_on_holds_nobody_up(tmp_path: Path) -> None:
+    helper = tmp_path / "helper"
+    fake = program(tmp_path, f"setsid bash -c 'echo $$ > {helper}; sleep 600' & echo thinking; sleep 600")
+    try:
+        verdict = check(FILES, program=fake, user=ME, timeout=0.5)
+    finally:
+        os.killpg(int(helper.read_text()), signal.SIGKILL)  # it still lives, or this would fail
+
+    assert verdict.complaints == ("error: slurmctld is not up after 0.5 s; its last line: thinking",)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a process namespace needs root")
+def test_a_slurmctld_that_hangs_at_its_end_is_killed(tmp_path: Path) -> None:
+    """In a process namespace like a container's, with a slurmctld that does not hear SIGTERM."""
+    (tmp_path / "slurmctld").symlink_to(str(shutil.which("sleep")))
+    hangs = f"trap '' TERM; echo; exec {tmp_path}/slurmctld 60"
+    init = (
+        "import subprocess, sys; from images.controller import leave; leave.KILL_SECONDS = 1\n"
+        f"slurmctld = subprocess.Popen(['/bin/sh', '-c', {hangs!r}], stdout=subprocess.PIPE)\n"
+        "slurmctld.stdout.readline(); leave.end_from_now_on(); slurmctld.terminate(); sys.exit(-slurmctld.wait())"
+    )
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-c", init]
+    assert subprocess.run(command, check=False, timeout=30).returncode == signal.SIGKILL
 
 
 @pytest.fixture
@@ -141,9 +207,7 @@ def test_one_that_ends_before_it_answers_is_in_trouble(monkeypatch: pytest.Monke
 def test_slurmctld_of_this_pod_is_asked_whatever_its_name_leads_to(
     script: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "scontrol"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
+    program(tmp_path, script, "scontrol")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(module, "ASKING", tmp_path / "asking.conf")
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5 if "sleep" in script else HANGS)
