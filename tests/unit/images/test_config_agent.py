@@ -12,8 +12,8 @@ from images.common.command import Result
 from images.common.kubernetes import Kube, KubeError, Object
 from images.common.leaving import leaving_partitions
 from images.common.slurm_records import nodes_in
+from images.controller.config_agent import POLL_SECONDS, LeavingKeeper, Reaper, may_be_gone, removable
 from images.controller.configuration import Files
-from images.controller.leftovers import POLL_SECONDS, LeavingKeeper, Reaper, may_be_gone, removable
 from images.controller.slurmctld import Slurmctld
 from tests.fakes.commands import Answer, FakeClock, FakeRunner
 from tests.unit.images.agents import World
