@@ -118,7 +118,7 @@ def _tls_volumes(tls: DatabaseTls) -> list[k8s.core.v1.VolumeArgs]:
 
 
 def _database_mounts(accounting: AccountingConfig) -> list[k8s.core.v1.VolumeMountArgs]:
-    """Where images/accounting/conf.py looks for them."""
+    """Where images/accounting/check_database.py looks for them."""
     mounts = [volumes.mount("slurmdbd-conf", CONFIG_DIR, read_only=True), password_mount()]
     tls = accounting.database.external.tls if accounting.database.external is not None else None
     if tls is not None and tls.ca is not None:

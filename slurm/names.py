@@ -16,7 +16,7 @@ SUPERVISOR_PORT = 8820
 """HTTP port on which each of two controllers says whether it is ready, for kubelet alone."""
 
 ACTIVE = "slurmstack/active"
-"""Label of the active one of two controller pods, which it sets itself (images/controller/endpoint.py)."""
+"""Label of the active one of two controller pods, which it sets itself (images/controller/lease.py)."""
 
 STACK = "slurmstack/stack"
 """Annotation of the cluster's namespace: name of the stack that makes it."""

@@ -24,7 +24,7 @@ LATE = 124
 """Exit status of a question that was not answered in its time."""
 
 STATE_FILE = "/run/slurmstack/configuration.json"
-"""Where the configuration agent writes what it knows (images/controller/server.py)."""
+"""Where the configuration agent writes what it knows (images/controller/agent.py)."""
 
 _EACH = 8
 """Seconds for one question."""

@@ -1,7 +1,7 @@
 """check-database: says in one message why slurmdbd could not work with its database, before anything is tried with it.
 
 Exit status 0: it can. 2: it cannot, and trying again is useless. Arguments: `--wait SECONDS` for a database that cannot
-be reached yet.
+be reached yet. Which one it is says slurmdbd.conf as this pod got it, which has everything but the password.
 """
 
 from __future__ import annotations
@@ -11,16 +11,107 @@ import pwd
 import re
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
-from images.accounting.conf import RENDERED, Storage, install_certificates, storage_of
 from images.common.command import TIMED_OUT, Result, Runner, run
-from images.common.mariadb import PASSWORD, read_password
+from images.common.files import Owner
+from images.common.mariadb import PASSWORD, quoted, read_password
 from images.common.process import RefusedError, program
+from images.common.secret_files import install_secret
 from images.common.wait import Clock, Reminder, wait_for
+
+RENDERED: Final = Path("/config/slurmdbd/slurmdbd.conf")
+
+KEYS: Final = Path("/run/slurmstack/keys")
+CERTIFICATES: Final = {
+    Path("/secrets/database-ca/ca.crt"): KEYS / "database-ca.crt",
+    Path("/secrets/database-client/tls.crt"): KEYS / "database-client.crt",
+    Path("/secrets/database-client/tls.key"): KEYS / "database-client.key",
+}
+"""For TLS with an external database: slurmdbd is not root, and could not read them in a Secret volume."""
+
+_TLS_OPTIONS: Final = {
+    "SSL_CA": "ssl-ca", "SSL_CAPATH": "ssl-capath", "SSL_CERT": "ssl-cert", "SSL_KEY": "ssl-key",
+    "SSL_CIPHER": "ssl-cipher",
+}  # fmt: skip
+"""What `StorageParameters` may have (slurmdbd.conf(5)), and the same in an option file of MariaDB's programs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """How slurmdbd reaches its database."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str = field(repr=False)
+    tls: Mapping[str, str] = field(default_factory=dict)
+    """Options of MariaDB's programs, without dashes; empty: no TLS is asked for."""
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"{self.host}:{self.port}"
+
+    def client_options(self) -> str:
+        """Option file of the mariadb program: with it, no password is on a command line."""
+        lines = [
+            "[client]", f"host={self.host}", f"port={self.port}", f"user={quoted(self.user)}",
+            f"password={quoted(self.password)}", "protocol=tcp", "connect-timeout=5",
+            "default-character-set=utf8mb4",
+            # Without TLS in the stack file, an older server that has none is as good as one that has.
+            *([f"{key}={value}" for key, value in self.tls.items()] or ["skip-ssl-verify-server-cert"]),
+        ]  # fmt: skip
+        return "\n".join(lines) + "\n"
+
+
+def storage_of(text: str, password: str) -> Storage:
+    """What a slurmdbd.conf says about its database."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    settings = {key.lower(): value for key, _, value in pairs}
+    parameters = (part.partition("=") for part in settings.get("storageparameters", "").split(","))
+    return Storage(
+        host=settings["storagehost"],
+        port=int(settings["storageport"]),
+        user=settings["storageuser"],
+        database=settings["storageloc"],
+        password=password,
+        tls={_TLS_OPTIONS[key.upper()]: value for key, _, value in parameters if key.upper() in _TLS_OPTIONS},
+    )
+
+
+def with_password(text: str, password: str) -> str:
+    """The slurmdbd.conf that slurmdbd itself reads. Raises RefusedError."""
+    if not password or re.search(r"""[\s#"\\]""", password):
+        raise RefusedError(
+            'the password of the database is empty or has a space, a line break or one of # " \\, which slurmdbd.conf '
+            "cannot hold: give the database user another one"
+        )
+    return text.rstrip("\n") + f"\nStoragePass={password}\n"
+
+
+def install_certificates(owner: Owner, log: Callable[[str], None]) -> None:
+    """Copy what the pod has for TLS to where slurmdbd.conf says it is, for slurmdbd's user."""
+    for source, target in CERTIFICATES.items():
+        if source.is_file():
+            install_secret("the certificate", source, target, log, owner=owner)
+
+
+def await_conf(owner: Owner, log: Callable[[str], None]) -> tuple[str, Storage]:
+    """The rendered file and the database that it names, once it and the password are there."""
+    for path in (RENDERED, PASSWORD):
+        wait_for(f"the file {path}", path.is_file, log)
+    install_certificates(owner, log)
+    text = RENDERED.read_text(encoding="utf-8")
+    return text, storage_of(text, read_password())
+
+
+# ---------------------------------------------------------------- the check
 
 POLL_SECONDS: Final = 1.0
 
@@ -84,80 +175,61 @@ class Answer:
     """None: slurmdbd has never used it."""
 
 
-class DatabaseCheck:
-    """Asks one database."""
+def check_database(storage: Storage, *, release: str, runner: Runner = run) -> Answer:
+    """Try what slurmdbd of this release does with its database, which is made where there is none, as slurmdbd would.
 
-    def __init__(self, storage: Storage, *, release: str, runner: Runner = run) -> None:
-        self._storage = storage
-        self._release = release
-        self._runner = runner
+    Raises UnreachableError or RefusedError.
+    """
+    with tempfile.NamedTemporaryFile("w", prefix="slurmstack-", suffix=".cnf") as file:  # made with mode 0600
+        file.write(storage.client_options())
+        file.flush()
+        client = ["/usr/bin/mariadb", f"--defaults-file={file.name}", "--batch", "--skip-column-names"]
 
-    def __call__(self) -> Answer:
-        """Raises UnreachableError or RefusedError."""
-        with self._client() as ask:
-            server = self._check_server(ask("SELECT VERSION()"))
-            self._check_privileges(ask)
-            return Answer(server=server, schema=self._check_schema(ask))
+        def ask(sql: str, *, database: str = storage.database) -> str:
+            result = runner([*client, f"--database={database}", f"--execute={sql}"], timeout=30.0)
+            if _error_number(result) == _NO_DATABASE:
+                ask(f"CREATE DATABASE `{storage.database}`", database="")
+                return ask(sql)
+            if not result.ok:
+                raise _problem(storage, result)
+            return result.stdout.strip()
 
-    @contextmanager
-    def _client(self) -> Iterator[Callable[[str], str]]:
-        """Runs statements in slurmdbd's database, which it makes where there is none, as slurmdbd would."""
-        with tempfile.NamedTemporaryFile("w", prefix="slurmstack-", suffix=".cnf") as file:  # made with mode 0600
-            file.write(self._storage.client_options())
-            file.flush()
-            client = ["/usr/bin/mariadb", f"--defaults-file={file.name}", "--batch", "--skip-column-names"]
-
-            def ask(sql: str, *, database: str = self._storage.database) -> str:
-                result = self._runner([*client, f"--database={database}", f"--execute={sql}"], timeout=30.0)
-                if _error_number(result) == _NO_DATABASE:
-                    ask(f"CREATE DATABASE `{self._storage.database}`", database="")
-                    return ask(sql)
-                if not result.ok:
-                    raise self._problem(result)
-                return result.stdout.strip()
-
-            yield ask
-
-    def _problem(self, result: Result) -> Exception:
-        storage, number, said = self._storage, _error_number(result), result.message
-        if number in _CANNOT_REACH or result.code == TIMED_OUT:
-            return UnreachableError(said)
-        message = _REFUSALS.get(number, "the database at {where} does not work: {said}")
-        return RefusedError(
-            message.format(where=storage.where, user=storage.user, database=storage.database, said=said)
-        )
-
-    def _check_server(self, version: str) -> str:
-        kind = "MariaDB" if "mariadb" in version.lower() else "MySQL"
-        match = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)", version)
-        found = (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
-        oldest = OLDEST_SERVERS[kind]
-        if found < oldest:
-            raise RefusedError(
-                f"the database at {self._storage.where} is {kind} {version}: slurmdbd needs "
-                f"{' or '.join(f'{name} {_dotted(least)}' for name, least in OLDEST_SERVERS.items())} or later"
-            )
-        return f"{kind} {_dotted(found)}"
-
-    def _check_privileges(self, ask: Callable[[str], str]) -> None:
-        """Do what slurmdbd does with its tables and procedures, to one of our own that is gone afterwards."""
+        server = _check_server(storage, ask("SELECT VERSION()"))
         own = f"slurmstack_check_{secrets.token_hex(4)}"
         for statement in _PRIVILEGED:
             ask(statement.replace("OWN", own))
-
-    def _check_schema(self, ask: Callable[[str], str]) -> int | None:
-        known = KNOWN_SCHEMAS.get(self._release)
         there = ask("SHOW TABLES LIKE 'convert_version_table'")
-        found = ask("SELECT MAX(version) FROM convert_version_table") if there else ""
-        if not found.isdigit():
-            return None
-        if known is not None and int(found) > known:
-            raise RefusedError(
-                f"the database {self._storage.database!r} at {self._storage.where} has a newer schema ({found}) than "
-                f"Slurm {self._release} knows ({known}): a newer slurmdbd has used it, and there is no way back.\n"
-                "Set slurm.version to that release, or restore a dump that was made before"
-            )
-        return int(found)
+        schema = ask("SELECT MAX(version) FROM convert_version_table") if there else ""
+    if not schema.isdigit():
+        return Answer(server=server, schema=None)
+    known = KNOWN_SCHEMAS.get(release)
+    if known is not None and int(schema) > known:
+        raise RefusedError(
+            f"the database {storage.database!r} at {storage.where} has a newer schema ({schema}) than "
+            f"Slurm {release} knows ({known}): a newer slurmdbd has used it, and there is no way back.\n"
+            "Set slurm.version to that release, or restore a dump that was made before"
+        )
+    return Answer(server=server, schema=int(schema))
+
+
+def _problem(storage: Storage, result: Result) -> Exception:
+    number, said = _error_number(result), result.message
+    if number in _CANNOT_REACH or result.code == TIMED_OUT:
+        return UnreachableError(said)
+    message = _REFUSALS.get(number, "the database at {where} does not work: {said}")
+    return RefusedError(message.format(where=storage.where, user=storage.user, database=storage.database, said=said))
+
+
+def _check_server(storage: Storage, version: str) -> str:
+    kind = "MariaDB" if "mariadb" in version.lower() else "MySQL"
+    match = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)", version)
+    found = tuple(map(int, match.groups())) if match else (0, 0, 0)
+    if found < OLDEST_SERVERS[kind]:
+        raise RefusedError(
+            f"the database at {storage.where} is {kind} {version}: slurmdbd needs "
+            f"{' or '.join(f'{name} {_dotted(least)}' for name, least in OLDEST_SERVERS.items())} or later"
+        )
+    return f"{kind} {_dotted(found)}"
 
 
 def _error_number(result: Result) -> int:
@@ -165,7 +237,7 @@ def _error_number(result: Result) -> int:
     return int(match[1]) if match and not result.ok else 0
 
 
-def _dotted(version: Sequence[int]) -> str:
+def _dotted(version: Iterable[int]) -> str:
     return ".".join(map(str, version))
 
 
@@ -175,32 +247,23 @@ def slurm_release() -> str:
     return match[1] if match else ""
 
 
-def await_database(
-    check: Callable[[], Answer],
-    where: str,
-    log: Callable[[str], None],
-    *,
-    seconds: float | None,
-    clock: Clock | None = None,
-) -> Answer:
-    """Ask until there is an answer.
+def await_database(storage: Storage, log: Callable[[str], None], *, seconds: float | None) -> Answer:
+    """Check the database until there is an answer.
 
-    Raises RefusedError, also when the database cannot be reached for `seconds` (None: wait for ever).
+    Raises RefusedError, also when it cannot be reached for `seconds` (None: wait for ever).
     """
-    clock = clock or Clock()
-    reminder = Reminder(log, clock)
-    started = clock.now()
+    release, reminder, started = slurm_release(), Reminder(log, Clock()), time.monotonic()
     while True:
         try:
-            return check()
+            return check_database(storage, release=release)
         except UnreachableError as error:
-            if seconds is not None and clock.now() - started >= seconds:
+            if seconds is not None and time.monotonic() - started >= seconds:
                 raise RefusedError(
-                    f"the database at {where} could not be reached for {seconds:g} s: {error}\n"
+                    f"the database at {storage.where} could not be reached for {seconds:g} s: {error}\n"
                     "Is the address right, does the server run, and does a firewall let the cluster in?"
                 ) from error
-            reminder.waiting(f"the database at {where}: {error}")
-            clock.sleep(POLL_SECONDS)
+            reminder.waiting(f"the database at {storage.where}: {error}")
+            time.sleep(POLL_SECONDS)
 
 
 def main() -> None:
@@ -209,12 +272,8 @@ def main() -> None:
     parser.add_argument("--wait", type=float, required=True)
     arguments = parser.parse_args()
     with program("check-database") as log:
-        for path in (RENDERED, PASSWORD):
-            wait_for(f"the file {path}", path.is_file, log)
         owner = pwd.getpwnam("slurm")
-        install_certificates((owner.pw_uid, owner.pw_gid), log)
-        storage = storage_of(RENDERED.read_text(encoding="utf-8"), read_password())
-        check = DatabaseCheck(storage, release=slurm_release())
-        answer = await_database(check, storage.where, log, seconds=arguments.wait)
+        _, storage = await_conf((owner.pw_uid, owner.pw_gid), log)
+        answer = await_database(storage, log, seconds=arguments.wait)
         schema = "never used" if answer.schema is None else f"schema {answer.schema}"
         log(f"the database at {storage.where} can be used: {answer.server}, {schema}")

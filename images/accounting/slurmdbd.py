@@ -6,16 +6,13 @@ import pwd
 from pathlib import Path
 from typing import Final
 
-from images.accounting.check_database import DatabaseCheck, await_database, slurm_release
-from images.accounting.conf import RENDERED, install_certificates, storage_of, with_password
+from images.accounting.check_database import await_conf, await_database, with_password
 from images.common import preload
 from images.common.boundary import own_directory
 from images.common.files import write_atomically
-from images.common.mariadb import PASSWORD, read_password
 from images.common.process import become, program
 from images.common.readiness import wait_for_munge
 from images.common.secret_files import install_jwt_key
-from images.common.wait import wait_for
 
 RUN: Final = Path("/run/slurmdbd")
 """For slurmdbd alone, which is not root: its pid file, and its configuration with the password."""
@@ -25,18 +22,13 @@ CONF: Final = RUN / "slurmdbd.conf"
 def main() -> None:
     """Entry point."""
     with program("slurmdbd") as log:
-        for path in (RENDERED, PASSWORD):
-            wait_for(f"the file {path}", path.is_file, log)
-        wait_for_munge(log)
         user = pwd.getpwnam("slurm")
         owner = (user.pw_uid, user.pw_gid)
-        install_certificates(owner, log)
+        text, storage = await_conf(owner, log)
+        wait_for_munge(log)
         install_jwt_key(owner, log)
-        text, password = RENDERED.read_text(encoding="utf-8"), read_password()
-        storage = storage_of(text, password)
-        check = DatabaseCheck(storage, release=slurm_release())
-        whole = with_password(text, password)
-        answer = await_database(check, storage.where, log, seconds=None)
+        whole = with_password(text, storage.password)
+        answer = await_database(storage, log, seconds=None)
         log(f"the database at {storage.where} is {answer.server}")
         own_directory(RUN, *owner)
         write_atomically(CONF, whole, mode=0o600, owner=owner)

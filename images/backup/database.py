@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from images.accounting.conf import RENDERED, Storage, install_certificates, storage_of
+from images.accounting.check_database import RENDERED, Storage, install_certificates, storage_of
 from images.backup.backups import ID_FORMAT
 from images.common.command import run
 from images.common.log import Log

@@ -28,7 +28,7 @@ OF_AGENT: Final = "slurmstack"
 """The configuration agent's own directory, which it writes from the stack file."""
 
 MARKER: Final = "slurmstack/accounting"
-"""images/controller/cluster_id.py: without it slurmctld takes the cluster's id from slurmdbd."""
+"""images/controller/slurmctld.py: without it slurmctld takes the cluster's id from slurmdbd."""
 
 REPLACED: Final = "replaced-"
 """Beginning of the directory in the state volume that keeps what a restore has replaced."""

@@ -7,22 +7,21 @@ start went well may have ended by chance (a fault of its own in that moment), so
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from images.common.command import TIMED_OUT
 from images.common.files import write_atomically
 from images.common.leaving import drop_partitions, keep_partitions
-from images.common.wait import Clock
 from images.controller.check import Verdict
-from images.controller.cluster_id import ClusterId
-from images.controller.configuration import READ, READY, Files, Store, stack_part, version_of
-from images.controller.control import Slurmctld
-from images.controller.server import Rejection, StatusBoard
-from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, label_keys, render
+from images.controller.configuration import READ, READY, TOPOLOGY_CONF, Files, Store, stack_part, version_of
+from images.controller.slurmctld import ClusterId, Slurmctld
+from images.controller.topology import LABELS_FILE, label_keys, render
 
 SURVIVAL_SECONDS: Final = 5.0
 """How long slurmctld's port may refuse connections after `scontrol reconfigure`, which itself waits until it is done.
@@ -49,10 +48,8 @@ SILENT: Final = (
 SETTLE_SECONDS: Final = 0.2
 """It has to answer a second time after this: one that dies of its configuration may still answer once."""
 
-
 LOOK_AGAIN_SECONDS: Final = 30.0
 """Between two looks at whether a limit that was too small no longer is: each reads all of slurmctld's records."""
-
 
 NO_ROOM: Final = (
     "the volume controller-state is full, so that it cannot be published; it is taken as soon as there is room. Make "
@@ -60,42 +57,53 @@ NO_ROOM: Final = (
 )
 
 
+STATE_FILE: Final = Path("/run/slurmstack/configuration.json")
+"""The status for people outside, who come by `kubectl exec`: where a network plugin enforces policies the API server
+has no way to the port."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejection:
+    """A configuration that was not taken, and why."""
+
+    hash: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """Which configuration is in force, by the hashes by which the stack knows them."""
+
+    active: str | None = None
+    rejected: Rejection | None = None
+    pending: str | None = None
+    slurm_version: str = ""
+
+    def to_json(self) -> str:
+        """As sent, and in the file."""
+        return json.dumps(asdict(self))
+
+
 class Agent:
     """Applies configurations, one at a time."""
 
     def __init__(
-        self,
-        *,
-        store: Store,
-        check: Callable[[Files], Verdict],
-        slurmctld: Slurmctld,
-        board: StatusBoard,
-        log: Callable[[str], None],
-        ready: Path = READY,
-        read: Path = READ,
-        clock: Clock | None = None,
-        first_topology: Callable[[tuple[str, ...]], str] = lambda _keys: render({}),
-        too_small: Callable[[Files, Files], str | None] = lambda _files, _before: None,
-    ) -> None:
-        """`first_topology`: a topology.conf for the labels of these keys, for the moment when a tree is asked for.
-
-        `too_small`: which limit of new files is too small for a slurmctld that runs with others.
-        """
-        self._too_small = too_small
+        self, *, store: Store, check: Callable[[Files], Verdict], slurmctld: Slurmctld, log: Callable[[str], None],
+        ready: Path = READY, read: Path = READ, status_file: Path = STATE_FILE,
+    ) -> None:  # fmt: skip
+        self._store, self._check, self._slurmctld, self._log = store, check, slurmctld, log
+        self._ready, self._read, self._status_file = ready, read, status_file
+        self.first_topology: Callable[[tuple[str, ...]], str] = lambda _keys: render({})
+        """A topology.conf for the labels of these keys, for the moment when a tree is asked for."""
+        self._clock = slurmctld.clock
         self._cluster_id = ClusterId()
         self._later: tuple[Files, Callable[[], bool]] | None = None
         """Files that cannot be taken yet, and whether it is time to try them again."""
         self._died_of: str | None = None
-        self._first_topology = first_topology
-        self._store = store
-        self._check = check
-        self._slurmctld = slurmctld
-        self._board = board
-        self._log = log
-        self._ready, self._read = ready, read
-        self._clock = clock or Clock()
         self._again_at = 0.0
         self._complaints: dict[str, tuple[str, ...]] = {}
+        self.status = Status(slurm_version=slurmctld.version())
+        self._update()
 
     def take(self, files: Files) -> None:
         """Apply a configuration that was just read or has just changed."""
@@ -110,12 +118,13 @@ class Agent:
             files, self._later = self._later[0], None
             self._decide(files)
             return
-        pending = self._board.get().pending
+        pending = self.status.pending
         version = self._store.current()
         if pending is None or pending != stack_part(version) or not self._slurmctld.is_up():
             return
-        before = self._read_for_sure()
-        if self._last_read() == version:
+        noted = self._noted()
+        before = noted.removesuffix("?")
+        if noted == version:
             self._activate(pending)
         elif version is not None and before != version and self._store.has(before):
             self._change(version, before, self.published())
@@ -137,16 +146,11 @@ class Agent:
         self._again_at = self._clock.now() + LOOK_AGAIN_SECONDS
         self._log(f"slurmctld has not read configuration {self._store.current()} yet: {failure}")
 
-    def _last_read(self) -> str:
-        """What slurmctld has read, when it started or since; empty where that may be another one by now."""
-        noted = self._noted()
-        return noted if not noted.endswith("?") else ""
-
-    def _read_for_sure(self) -> str:
-        """The same, whatever it was told to read afterwards; empty where nobody knows."""
-        return self._noted().removesuffix("?")
-
     def _noted(self) -> str:
+        """The version that slurmctld has read for sure, when it started or since; empty where nobody knows.
+
+        With `?` behind it where it was told to read another one afterwards, which it may have read by now.
+        """
         try:
             return self._read.read_text(encoding="ascii")
         except FileNotFoundError:
@@ -169,19 +173,15 @@ class Agent:
     def _reread(self, what: str, change: Callable[[Files], Files]) -> bool:
         """Change what the agent adds to the stack's files."""
         previous = self._store.current()
-        if previous is None or self._last_read() != previous or not self._slurmctld.is_up():
+        if previous is None or self._noted() != previous or not self._slurmctld.is_up():
             return False  # what is published may have to wait for slurmdbd
         files = change(self._store.files(previous))
         version = version_of(files)
         if version != previous:
             verdict = self._check(files)
             self._complaints[version] = verdict.complaints
-            rejection = verdict.rejection(self._known(previous))
-            if rejection is not None:
-                self._log(f"{what} is not taken, the one before goes on:\n{rejection}")
-                return False
-            if not self._has_published(files):
-                self._log(f"{what} is not taken, the one before goes on:\n{NO_ROOM}")
+            if obstacle := verdict.rejection(self._known(previous)) or self._publish(files):
+                self._log(f"{what} is not taken, the one before goes on:\n{obstacle}")
                 return False
         failure = self._reconfigure()
         if failure is None:
@@ -196,7 +196,7 @@ class Agent:
         if LABELS_FILE not in files:
             return files
         known = self.published().get(TOPOLOGY_CONF)
-        first = self._first_topology(label_keys(files[LABELS_FILE])) if known is None else known
+        first = self.first_topology(label_keys(files[LABELS_FILE])) if known is None else known
         return {**files, TOPOLOGY_CONF: first}
 
     def _decide(self, files: Files) -> None:
@@ -215,8 +215,8 @@ class Agent:
         if obstacle is None and may_start and self._slurmctld.is_up():
             self._change(version, current, files)
             return
-        if obstacle is None and not self._has_published(files):
-            obstacle = self._wait_for_room(files)
+        if obstacle is None and (obstacle := self._publish(files)):
+            self._look_again(files)
         if obstacle is None:
             for line in verdict.complaints:
                 self._log(f"slurmctld complains, but starts: {line}")
@@ -251,8 +251,9 @@ class Agent:
                 self._later = files, lambda: self._cluster_id.obstacle(files) is None
             return
         self._cluster_id.prepare(files)
-        if not self._has_published(files):
-            self._reject(version, self._wait_for_room(files))
+        if obstacle := self._publish(files):
+            self._look_again(files)
+            self._reject(version, obstacle)
             return
         failure = self._reconfigure()
         if failure is None:
@@ -270,7 +271,7 @@ class Agent:
         Also for a slurmctld that is down: it forgets just as much when it starts with them.
         """
         before = self.published()
-        limit = self._too_small(files, before) if before else None
+        limit = self._slurmctld.too_small(files, before) if before else None
         if limit is not None:
             self._look_again(files)
         return limit
@@ -286,20 +287,15 @@ class Agent:
 
         self._later = files, is_time
 
-    def _has_published(self, files: Files) -> bool:
-        """Put files in force; not where the state volume is full."""
+    def _publish(self, files: Files) -> str | None:
+        """Put files in force; why not, where the state volume is full."""
         try:
             self._store.publish(files)
         except OSError as error:
             if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
                 raise
-            return False
-        return True
-
-    def _wait_for_room(self, files: Files) -> str:
-        """Try again later; what is said meanwhile."""
-        self._look_again(files)
-        return NO_ROOM
+            return NO_ROOM
+        return None
 
     def _reconfigure(self) -> str | None:
         """Make slurmctld read its files; why it does not run with them, if it does not.
@@ -307,7 +303,7 @@ class Agent:
         Where it gave no answer it is asked once more as soon as it answers at all: it may not have read them.
         """
         version = self._store.current() or ""
-        write_atomically(self._read, f"{self._read_for_sure()}?", sync=False)
+        write_atomically(self._read, f"{self._noted().removesuffix('?')}?", sync=False)
         failure = self._make_read()
         if failure is None:
             write_atomically(self._read, version, sync=False)
@@ -362,19 +358,22 @@ class Agent:
         return self._complaints[version]
 
     def _activate(self, version: str | None) -> None:
-        rejected = self._board.get().rejected
+        rejected = self.status.rejected
         kept = rejected if rejected is not None and rejected.hash != version else None
-        self._board.set(replace(self._board.get(), active=version, pending=None, rejected=kept))
+        self._update(active=version, pending=None, rejected=kept)
         self._log(f"configuration {version} is active")
 
     def _reject(self, version: str, message: str) -> None:
         self._log(f"configuration {version} is rejected:\n{message}")
-        status, current = self._board.get(), self._store.current()
+        current = self._store.current()
         # After a restart of this agent nothing is known to be active yet: the version on disk is what slurmctld has.
-        is_active = stack_part(current) == status.active and self._last_read() == current
+        is_active = stack_part(current) == self.status.active and self._noted() == current
         pending = stack_part(current) if current != version and not is_active else None
         rejected = Rejection(hash=stack_part(version) or version, message=message)
-        self._board.set(replace(status, pending=pending, rejected=rejected))
+        self._update(pending=pending, rejected=rejected)
 
-    def _update(self, **changes: str | None) -> None:
-        self._board.set(replace(self._board.get(), **changes))  # type: ignore[arg-type]
+    def _update(self, **changes: Any) -> None:
+        """Change the status, for who asks."""
+        self.status = replace(self.status, **changes)
+        with contextlib.suppress(OSError):  # a full volume must not end the agent
+            write_atomically(self._status_file, self.status.to_json(), sync=False)

@@ -16,13 +16,12 @@ import os
 import pwd
 import re
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -31,8 +30,7 @@ from images.common import preload
 from images.common.files import write_atomically
 from images.common.secret_files import JWT_KEY
 from images.common.slurm_conf import uses_database, with_included
-from images.controller.configuration import Files
-from images.controller.topology import TOPOLOGY_CONF
+from images.controller.configuration import TOPOLOGY_CONF, Files
 
 TIMEOUT_SECONDS: Final = 10.0
 _UP: Final = "Running as primary controller"
@@ -44,8 +42,7 @@ _NOISE: Final = tuple(
     for pattern in (
         r"error: Configured MailProg is invalid",
         r"error: Could not open \w+ state file ",
-        r"error: NOTE: Trying backup (?:state )?save file",
-        r"error: NOTE: Trying backup \w+ save file",
+        r"error: NOTE: Trying backup (?:\w+ )?save file",
         r"error: High latency for \d+ calls to gettimeofday",
         r"error: _xgetaddrinfo: getaddrinfo\(\) failed",
         r"error: .*[Cc]onnection refused",
@@ -105,65 +102,47 @@ def complaints_in(lines: list[str], groups: frozenset[str] = frozenset()) -> tup
     return tuple(dict.fromkeys(line for line in lines if speaks_against(line)))
 
 
-class Checker:
-    """Starts scratch slurmctlds."""
-
-    def __init__(
-        self, *, program: str = "/usr/sbin/slurmctld", user: str | None = "slurm", timeout: float = TIMEOUT_SECONDS
-    ) -> None:
-        self._program = program
-        self._user = user
-        self._timeout = timeout
-
-    def __call__(self, files: Files) -> Verdict:
-        """Say whether slurmctld starts with these files, and what it complains about."""
-        if "slurm.conf" not in files:
-            return Verdict(starts=False, complaints=("error: there is no slurm.conf in the configuration",))
-        directory = tempfile.mkdtemp(prefix="slurmstack-check-")
-        try:
-            self._write(directory, files)
-            return self._run(directory, declared_groups(files))
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
-
-    def _write(self, directory: str, files: Files) -> None:
-        slurmctld_port, slurmd_port = _free_ports()
-        scratch = Scratch(directory=directory, slurmctld_port=slurmctld_port, slurmd_port=slurmd_port)
-        root = Path(directory)
+def check(
+    files: Files, *, program: str = "/usr/sbin/slurmctld", user: str = "slurm", timeout: float = TIMEOUT_SECONDS
+) -> Verdict:
+    """Say whether slurmctld starts with these files, and what it complains about."""
+    if "slurm.conf" not in files:
+        return Verdict(starts=False, complaints=("error: there is no slurm.conf in the configuration",))
+    with tempfile.TemporaryDirectory(prefix="slurmstack-check-", ignore_cleanup_errors=True) as directory:
+        root, owner = Path(directory), pwd.getpwnam(user)
         (root / "state").mkdir()
         write_atomically(root / JWT_KEY.name, secrets.token_bytes(32), mode=0o600)
-        for name, content in scratch_files(files, scratch).items():
+        for name, content in scratch_files(files, directory, _free_ports()).items():
             (root / name).write_text(content, encoding="utf-8")
-        if self._user is not None:
-            owner = pwd.getpwnam(self._user)
-            for path in (root, *root.iterdir()):
-                os.chown(path, owner.pw_uid, owner.pw_gid)
+        for path in (root, *root.iterdir()):
+            os.chown(path, owner.pw_uid, owner.pw_gid)
+        lines, timed_out = _run([program, "-D", "-c", "-f", f"{directory}/slurm.conf"], directory, timeout)
+    complaints = complaints_in(lines, declared_groups(files))
+    if timed_out:
+        last = lines[-1] if lines else "(none)"
+        complaints += (f"error: slurmctld is not up after {timeout:g} s; its last line: {last}",)
+    return Verdict(starts=any(_UP in line for line in lines), complaints=complaints)
 
-    def _run(self, directory: str, groups: frozenset[str]) -> Verdict:
-        path = "/usr/sbin:/usr/bin:/sbin:/bin"
-        own = {"PATH": path, "SLURM_CONF": f"{directory}/slurm.conf"}
-        environment: Mapping[str, str] = {**own, **preload.as_active_host()}
-        process = subprocess.Popen(
-            [self._program, "-D", "-c", "-f", f"{directory}/slurm.conf"], text=True, errors="replace",
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=environment, start_new_session=True,
-        )  # fmt: skip
-        assert process.stdout is not None
-        found: list[str] = []
-        # In a thread: a helper that has left the process group holds the pipe open for as long as it lives.
-        reader = threading.Thread(target=_read_until_clear, args=(process.stdout, directory, found), daemon=True)
-        reader.start()
-        reader.join(self._timeout)
-        timed_out, lines = reader.is_alive(), list(found)
-        # The scratch slurmctld has nothing worth saving, and neither have its helpers.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        complaints = complaints_in(lines, groups)
-        if timed_out:
-            last = lines[-1] if lines else "(none)"
-            complaints += (f"error: slurmctld is not up after {self._timeout:g} s; its last line: {last}",)
-        return Verdict(starts=any(_UP in line for line in lines), complaints=complaints)
+
+def _run(command: list[str], directory: str, timeout: float) -> tuple[list[str], bool]:
+    """What a scratch slurmctld says until it is up or gives up, and whether it has done neither in time."""
+    own = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF": f"{directory}/slurm.conf"}
+    process = subprocess.Popen(
+        command, text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, env={**own, **preload.as_active_host()}, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    found: list[str] = []
+    # In a thread: a helper that has left the process group holds the pipe open for as long as it lives.
+    reader = threading.Thread(target=_read_until_clear, args=(process.stdout, directory, found), daemon=True)
+    reader.start()
+    reader.join(timeout)
+    timed_out, lines = reader.is_alive(), list(found)
+    # The scratch slurmctld has nothing worth saving, and neither have its helpers.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return lines, timed_out
 
 
 def _read_until_clear(output: IO[str], directory: str, lines: list[str]) -> None:
@@ -182,19 +161,13 @@ def _free_ports() -> tuple[int, int]:
         return first.getsockname()[1], second.getsockname()[1]
 
 
-_REPLACED: Final = (
-    "SlurmctldPort", "SlurmdPort", "StateSaveLocation", "SlurmctldPidFile", "SlurmctldLogFile", "SlurmctldDebug",
-    "SlurmctldSyslogDebug", "LogTimeFormat", "SlurmSchedLogFile", "JobCompType",
-)  # fmt: skip
-"""Given a value of our own."""
-
 _DROPPED: Final = (
-    "PrologSlurmctld", "EpilogSlurmctld", "HealthCheckProgram", "HealthCheckInterval", "ResumeProgram",
-    "ResumeFailProgram", "SuspendProgram",
-    "RebootProgram", "SlurmctldPrimaryOnProg", "SlurmctldPrimaryOffProg", "MailProg", "JobCompHost",
-    "JobCompLoc", "JobCompPass", "JobCompPort", "JobCompUser", "JobCompParams",
+    "SlurmctldLogFile", "SlurmSchedLogFile", "PrologSlurmctld", "EpilogSlurmctld", "HealthCheckProgram",
+    "HealthCheckInterval", "ResumeProgram", "ResumeFailProgram", "SuspendProgram", "RebootProgram",
+    "SlurmctldPrimaryOnProg", "SlurmctldPrimaryOffProg",
+    "JobCompHost", "JobCompLoc", "JobCompPass", "JobCompPort", "JobCompUser", "JobCompParams",
 )  # fmt: skip
-"""Left out: programs that would run, and addresses of other services."""
+"""Left out: what it would write elsewhere, programs that would run, and addresses of other services."""
 
 _DROPPED_WITH_DATABASE: Final = (
     "AccountingStorageType", "AccountingStorageHost", "AccountingStorageBackupHost", "AccountingStoragePort",
@@ -215,29 +188,6 @@ _PARTITION_DATABASE_KEYS: Final = (
 _ALLOW_GROUPS: Final = re.compile(r"(?i)(?<!\S)AllowGroups\s*=\s*(\S+)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scratch:
-    """Where the scratch slurmctld keeps things, and the ports that it takes."""
-
-    directory: str
-    slurmctld_port: int
-    slurmd_port: int
-
-    def settings(self) -> dict[str, str]:
-        """Values for `_REPLACED`."""
-        return {
-            "SlurmctldPort": str(self.slurmctld_port),
-            "SlurmdPort": str(self.slurmd_port),
-            "StateSaveLocation": f"{self.directory}/state",
-            "SlurmctldPidFile": f"{self.directory}/slurmctld.pid",
-            "SlurmctldDebug": "info",
-            "SlurmctldSyslogDebug": "quiet",
-            "LogTimeFormat": "iso8601_ms",
-            "JobCompType": "jobcomp/none",
-            "MailProg": "/bin/true",
-        }
-
-
 def _without(line: str, keys: Iterable[str]) -> str:
     names = "|".join(map(re.escape, keys))
     return re.sub(rf"(?i)(?<!\S)(?:{names})\s*=\s*(?:\"[^\"]*\"|\S+)", "", line)
@@ -253,13 +203,24 @@ def _without_groups(line: str, known: frozenset[str]) -> str:
     return _ALLOW_GROUPS.sub(unknown, line)
 
 
-def scratch_files(files: Mapping[str, str], scratch: Scratch) -> dict[str, str]:
-    """The files as the scratch slurmctld gets them.
+def scratch_files(files: Files, directory: str, ports: tuple[int, int]) -> dict[str, str]:
+    """The files as the scratch slurmctld gets them, which keeps things in a directory and takes two ports.
 
     The key of the tokens is one of its own: the real one is slurmctld's, and may not be there yet.
     """
+    own = {
+        "SlurmctldPort": ports[0],
+        "SlurmdPort": ports[1],
+        "StateSaveLocation": f"{directory}/state",
+        "SlurmctldPidFile": f"{directory}/slurmctld.pid",
+        "SlurmctldDebug": "info",
+        "SlurmctldSyslogDebug": "quiet",
+        "LogTimeFormat": "iso8601_ms",
+        "JobCompType": "jobcomp/none",
+        "MailProg": "/bin/true",
+    }
     database = uses_database(files)
-    keys = [*_REPLACED, *_DROPPED, *(_DROPPED_WITH_DATABASE if database else ())]
+    keys = [*own, *_DROPPED, *(_DROPPED_WITH_DATABASE if database else ())]
     groups = declared_groups(files)
     result = dict(files)
     for name, content in with_included(files).items():
@@ -269,11 +230,9 @@ def scratch_files(files: Mapping[str, str], scratch: Scratch) -> dict[str, str]:
             if changed.lstrip().lower().startswith("partitionname="):
                 changed = _without_groups(changed, groups)
                 changed = _without(changed, _PARTITION_DATABASE_KEYS) if database else changed
-            lines.append(changed.replace(str(JWT_KEY), f"{scratch.directory}/{JWT_KEY.name}"))
+            lines.append(changed.replace(str(JWT_KEY), f"{directory}/{JWT_KEY.name}"))
         result[name] = "\n".join(lines) + "\n"
-    result["slurm.conf"] = result.get("slurm.conf", "") + "".join(
-        f"{key}={value}\n" for key, value in scratch.settings().items()
-    )
+    result["slurm.conf"] += "".join(f"{key}={value}\n" for key, value in own.items())
     if TOPOLOGY_CONF in files:
         result[TOPOLOGY_CONF], nodes = _with_stand_ins(files[TOPOLOGY_CONF])
         result["slurm.conf"] += nodes

@@ -17,7 +17,6 @@ import json
 import os
 import queue
 import shutil
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,6 @@ from images.common.kubernetes import Kube
 from images.common.leaving import block_of, without_block
 from images.common.slurm_conf import IN_FORCE
 from images.common.wait import Clock, Reminder
-from images.controller.topology import TOPOLOGY_CONF
 
 STATE: Final = Path("/var/spool/slurmctld")
 STORE: Final = STATE / "slurmstack"
@@ -47,6 +45,9 @@ RETRY_SECONDS: Final = 0.5
 POLL_SECONDS: Final = 1.0
 
 KEEP_VERSIONS: Final = 5
+
+TOPOLOGY_CONF: Final = "topology.conf"
+"""The one file of Slurm's configuration that is not in the ConfigMap: the agent makes it (topology.py)."""
 
 Files = Mapping[str, str]
 """File name -> content: the data of the ConfigMap."""
@@ -121,35 +122,22 @@ def first_files(
                 changes.offer(read_files(mounted))
 
 
-class MountedSource:
-    """Offers the files of a directory, first as they are and then after every change."""
-
-    def __init__(self, mounted: Path, changes: Changes, log: Callable[[str], None], clock: Clock | None = None) -> None:
-        self._mounted = mounted
-        self._changes = changes
-        self._clock = clock or Clock()
-        self._reminder = Reminder(log, self._clock)
-
-    def start(self) -> None:
-        """Look in the background."""
-        threading.Thread(target=self.run, daemon=True, name="config-source").start()
-
-    def run(self) -> None:
-        """Look again every second, for ever."""
-        while True:
-            self.poll()
-            self._clock.sleep(POLL_SECONDS)
-
-    def poll(self) -> None:
-        """Look once."""
+def follow_mounted(
+    changes: Changes, log: Callable[[str], None], mounted: Path = MOUNTED, clock: Clock | None = None
+) -> None:
+    """Offer the files of a directory, first as they are and then after every change. Looks each second, for ever."""
+    clock = clock or Clock()
+    reminder = Reminder(log, clock)
+    while True:
         try:
-            files = read_files(self._mounted)
+            files = read_files(mounted)
         except OSError:
             files = {}
         if "slurm.conf" not in files:
-            self._reminder.waiting(f"{self._mounted}/slurm.conf")
+            reminder.waiting(f"{mounted}/slurm.conf")
         else:
-            self._changes.offer(files)
+            changes.offer(files)
+        clock.sleep(POLL_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -158,15 +146,10 @@ class Store:
 
     root: Path = STORE
 
-    @property
-    def current_link(self) -> Path:
-        """The symbolic link to the version in force."""
-        return self.root / "current"
-
     def current(self) -> str | None:
         """Name of the version in force, or None before the first."""
         try:
-            name = self.current_link.readlink().name
+            name = (self.root / "current").readlink().name
         except OSError:
             return None
         return name if self.has(name) else None
@@ -192,8 +175,11 @@ class Store:
         if version == previous:
             return  # nothing to write, which a full volume would not allow
         os.utime(self._directory(version))
-        swap_symlink(self.current_link, f"versions/{version}")
-        self._prune(keep={version, previous})
+        swap_symlink(self.root / "current", f"versions/{version}")
+        versions = sorted((self.root / "versions").iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in versions[KEEP_VERSIONS:]:
+            if path.name not in {version, previous}:
+                shutil.rmtree(path, ignore_errors=True)
 
     def _directory(self, version: str) -> Path:
         return self.root / "versions" / version
@@ -213,9 +199,3 @@ class Store:
         if directory.exists():
             shutil.rmtree(directory)
         temporary.rename(directory)
-
-    def _prune(self, keep: set[str | None]) -> None:
-        versions = sorted((self.root / "versions").iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-        for path in versions[KEEP_VERSIONS:]:
-            if path.name not in keep:
-                shutil.rmtree(path, ignore_errors=True)

@@ -56,19 +56,15 @@ class Leaving:
     def __init__(
         self, api: Kube, log: Callable[[str], None], *, runner: Runner = run, clock: Clock | None = None
     ) -> None:
-        self._api = api
-        self._log = log
-        self._runner = runner
-        self._clock = clock or Clock()
+        self._api, self._log, self._runner, self._clock = api, log, runner, clock or Clock()
         self._reminder = Reminder(log, self._clock)
-        self._polls = 0
 
     def run(self) -> Ending:
         """Return when slurmctld may end."""
         goes = self._answer(self._cluster_goes, "whether the cluster goes", _may_pass)
         if not goes:
             return Ending.UNKNOWN if goes is None else Ending.ORDINARY
-        started = self._clock.now()
+        started, polls = self._clock.now(), 0
         while True:
             # Rights may go before the workers: whatever the answer, it may be another one in a moment.
             pods = self._answer(self._api.list_workers, "which workers are left", lambda _: True)
@@ -79,8 +75,8 @@ class Leaving:
             if self._clock.now() - started >= SETTLE_SECONDS and not any(map(_is_deleted, pods)):
                 return Ending.STAYING
             self._reminder.waiting(self._who(pods))
-            self._polls += 1
-            self._clock.sleep(FAST_POLL_SECONDS if self._polls <= FAST_POLLS else SLOW_POLL_SECONDS)
+            polls += 1
+            self._clock.sleep(FAST_POLL_SECONDS if polls <= FAST_POLLS else SLOW_POLL_SECONDS)
 
     def _answer(self, question: Callable[[], Value], what: str, may_pass: Callable[[KubeError], bool]) -> Value | None:
         """The answer, or None if the API server gives none for `SILENCE_SECONDS`: it may be busy or start anew."""
@@ -109,10 +105,8 @@ class Leaving:
     def _who(self, pods: Sequence[Object]) -> str:
         names = sorted(str(pod["metadata"]["name"]) for pod in pods)
         listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-        jobs = self._runner(
-            ["squeue", "--noheader", "--states=running,suspended,completing", "--format=%A"]
-        ).stdout.split()
-        return f"{len(names)} workers to leave ({listed}), with {len(jobs)} running jobs"
+        queue = self._runner(["squeue", "--noheader", "--states=running,suspended,completing", "--format=%A"]).stdout
+        return f"{len(names)} workers to leave ({listed}), with {len(queue.split())} running jobs"
 
 
 def _may_pass(error: KubeError) -> bool:
@@ -132,13 +126,9 @@ def end_from_now_on() -> None:
     and jobs of its last seconds, which it has not saved, would be lost.
     """
     rounds = f"for _ in $(seq {KILL_SECONDS}); do sleep 1; pkill -TERM -x slurmctld; done"
-    subprocess.Popen(
-        ["/bin/sh", "-c", f"{rounds}; pkill -KILL -x slurmctld"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    none = subprocess.DEVNULL
+    command = ["/bin/sh", "-c", f"{rounds}; pkill -KILL -x slurmctld"]
+    subprocess.Popen(command, stdin=none, stdout=none, stderr=none, start_new_session=True)
 
 
 def main() -> int:

@@ -1,20 +1,202 @@
-"""slurmctld: starts when the config agent has published a configuration that was checked."""
+"""slurmctld of this pod: how it starts, how the config agent reaches it, and what it must not read.
+
+It starts when the config agent has published a configuration that was checked.
+"""
 
 from __future__ import annotations
 
+import os
 import pwd
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from images.common import preload, saves, terms
+from images.common.command import TIMED_OUT, Result, Runner, run
 from images.common.files import own_tree, write_atomically
 from images.common.process import become, program
-from images.common.readiness import wait_for_munge
+from images.common.readiness import can_connect, wait_for_munge
 from images.common.room import Volume, watch
 from images.common.secret_files import install_jwt_key
-from images.common.wait import wait_for, wait_while
-from images.controller.cluster_id import ClusterId
-from images.controller.configuration import READ, READY, SLURM_CONF, STATE, Store, read_files
+from images.common.slurm_conf import setting, uses_database
+from images.common.slurm_node import PLACED, WANTED_NODES, wanted_nodes
+from images.common.slurm_records import NodeRecord, nodes_in
+from images.common.wait import Clock, wait_for, wait_while
+from images.controller.configuration import READ, READY, SLURM_CONF, STATE, Files, Store, read_files
+
+RECONFIGURE_TIMEOUT_SECONDS: Final = 60.0
+PING_TIMEOUT_SECONDS: Final = 5.0
+_NO_ANSWER: Final = "Socket timed out"
+"""slurm_errno.c, SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT."""
+
+FRESH_SECONDS: Final = 0.9
+"""For so long a list of nodes serves everybody: a bit less than the agent's own second."""
+SHARE: Final = 5.0
+"""An answer that took long, with thousands of nodes, serves for so many times that."""
+LONGEST_SECONDS: Final = 10.0
+
+_NODES: Final = ("scontrol", "show", "nodes", "--oneliner")
+_RECORDS: Final = ("squeue", "--all", "--noheader", "--states=all", "--format=%A")
+"""All job records, also of jobs that have ended a short while ago."""
+
+_DEFAULT_MAX_JOBS: Final = "10000"
+"""Slurm's own, where MaxJobCount is not set."""
+
+
+@dataclass(kw_only=True)
+class Slurmctld:
+    """slurmctld of this pod, reached with Slurm's own commands. Threads may share it."""
+
+    runner: Runner = run
+    clock: Clock = field(default_factory=Clock)
+    _env: dict[str, str] = field(default_factory=lambda: {**os.environ, "SLURM_CONF": str(SLURM_CONF)}, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _nodes: list[NodeRecord] | None = field(default=None, init=False)
+    _nodes_until: float = field(default=float("-inf"), init=False)
+
+    def is_up(self) -> bool:
+        """Whether it answers."""
+        result = self.runner(["scontrol", "ping"], timeout=PING_TIMEOUT_SECONDS, env=self._env)
+        return result.ok and " is UP" in result.stdout
+
+    def listens(self) -> bool:
+        """Whether its port is open: one that ended refuses, one that waits for slurmdbd listens without an answer."""
+        return can_connect("127.0.0.1")
+
+    def reconfigure(self) -> Result:
+        """Let it read its files again. Its exit code alone says little: it is 0 when slurmctld dies of them, too.
+
+        `TIMED_OUT` where there was no answer: scontrol has a limit of its own, MessageTimeout.
+        """
+        result = self.runner(["scontrol", "reconfigure"], timeout=RECONFIGURE_TIMEOUT_SECONDS, env=self._env)
+        if not result.ok and _NO_ANSWER in result.stderr:
+            return Result(code=TIMED_OUT, stderr=result.stderr)
+        return result
+
+    def nodes(self, *, newest: bool = False) -> list[NodeRecord] | None:
+        """All records, or None where it does not answer. `newest`: as they are now, not a moment ago.
+
+        Asked for once for all parts of the agent that look at it, and as text: `--json` is several times as long.
+        """
+        with self._lock:
+            began = self.clock.now()
+            if newest or self._nodes is None or began >= self._nodes_until:
+                text = self._ask(*_NODES)
+                self._nodes = None if text is None else nodes_in(text)
+                ended = self.clock.now()
+                self._nodes_until = ended + min(max(FRESH_SECONDS, SHARE * (ended - began)), LONGEST_SECONDS)
+            return self._nodes
+
+    def queue_text(self) -> str | None:
+        """Each job that has not ended, one a line, or None where slurmctld does not answer.
+
+        Its number (of an array's tasks that of the array), its state, and its partitions.
+        """
+        return self._ask("squeue", "--all", "--noheader", "--format=%F %t %P")
+
+    def wanted_nodes(self) -> frozenset[str] | None:
+        """Nodes that pending jobs ask for by name, or None where slurmctld does not answer."""
+        listed = self._ask(*WANTED_NODES)
+        return None if listed is None else wanted_nodes(listed)
+
+    def undrain(self, nodes: str) -> Result:
+        """Lift a drain, and nothing else: a node that is down stays down."""
+        return self._change("update", f"nodename={nodes}", "state=undrain")
+
+    def leave_to_elastic(self, nodes: str) -> Result:
+        """Leave a drain for `elastic` to lift, of nodes that are in the switch tree now."""
+        return self._change("update", f"nodename={nodes}", f"reason={PLACED}")
+
+    def delete_node(self, name: str) -> Result:
+        """Remove the record of a dynamic node. Slurm refuses while a job or a reservation has it."""
+        return self._change("delete", f"nodename={name}")
+
+    def version(self) -> str:
+        """For example `24.11.5`."""
+        return self.runner(["slurmctld", "-V"]).stdout.strip().rpartition(" ")[2]
+
+    def too_small(self, files: Files, before: Files) -> str | None:
+        """Which limit of new files is too small, or None. It is asked only where a limit becomes smaller.
+
+        At a reconfiguration slurmctld recovers its jobs and nodes up to these limits and forgets the rest: pending and
+        running jobs without a trace, and nodes with the jobs on them, which are queued again (measured with 24.11 and
+        26.05).
+        """
+        jobs = _lowered("MaxJobCount", files, before, _DEFAULT_MAX_JOBS)
+        if jobs is not None and (held := self._more_than(jobs, *_RECORDS)):
+            return (
+                f"MaxJobCount={jobs} is too small: slurmctld has {held} job records and would forget some, also "
+                "running ones. Keep it larger, or wait until there are fewer (ended jobs count for MinJobAge)"
+            )
+        nodes = _lowered("MaxNodeCount", files, before, None)
+        if nodes is not None and (held := self._more_than(nodes, *_NODES)):
+            return (
+                f"MaxNodeCount={nodes} is too small: slurmctld has {held} nodes and would forget some with "
+                "their jobs. Set slurm.settings.MaxNodeCount to what it was until nodes have left"
+            )
+        return None
+
+    def _more_than(self, limit: int, *listed: str) -> str:
+        """How many records a command lists where these are more, or may be; else empty."""
+        text = self._ask(*listed)
+        if text is None:
+            return "nobody knows how many"
+        held = len(text.splitlines())
+        return str(held) if held > limit else ""
+
+    def _ask(self, *argv: str) -> str | None:
+        result = self.runner(argv, env=self._env)
+        return result.stdout if result.ok else None
+
+    def _change(self, *words: str) -> Result:
+        """Change node records: nobody is given a list from before."""
+        result = self.runner(["scontrol", *words], env=self._env)
+        with self._lock:
+            self._nodes = None
+        return result
+
+
+def _lowered(key: str, files: Files, before: Files, default: str | None) -> int | None:
+    """The new value of a limit if it is smaller than the one in force."""
+    new, old = (setting(of, key) or default for of in (files, before))
+    if new is None or old is None or not (new.isdigit() and old.isdigit()) or int(new) >= int(old):
+        return None
+    return int(new)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterId:
+    """The cluster's id, which slurmdbd gives: a slurmctld that ran without accounting has made up one of its own.
+
+    slurmctld keeps the id in `clustername` in its state directory, and ends with "CLUSTER ID MISMATCH" when slurmdbd
+    knows another one. It takes slurmdbd's where the file is missing (24.11.5 and 26.05.5, tried), and waits for
+    slurmdbd then. So the file goes away the first time that a cluster is to use slurmdbd, at a moment when slurmdbd
+    answers. From then on its id is slurmdbd's, as a marker says, and it starts without it.
+    """
+
+    state: Path = STATE
+
+    @property
+    def _marker(self) -> Path:
+        return self.state / "slurmstack/accounting"
+
+    def obstacle(self, files: Files) -> str | None:
+        """What slurmctld has to wait for before it reads these files, or None."""
+        if not uses_database(files) or self._marker.exists():
+            return None
+        address = f"{setting(files, 'AccountingStorageHost')}:{setting(files, 'AccountingStoragePort') or 6819}"
+        return None if can_connect(address) else f"slurmdbd at {address}, which gives the cluster its id"
+
+    def prepare(self, files: Files) -> None:
+        """Call when slurmctld is about to read these files, and nothing is in the way."""
+        if not uses_database(files):
+            self._marker.unlink(missing_ok=True)
+        elif not self._marker.exists():
+            (self.state / "clustername").unlink(missing_ok=True)
+            self._marker.parent.mkdir(parents=True, exist_ok=True)
+            self._marker.touch()
+
 
 VOLUME: Final = Volume(
     name="controller-state",

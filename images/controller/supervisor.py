@@ -11,6 +11,7 @@ What hangs with the volume is a thread: the main one hears signals.
 from __future__ import annotations
 
 import contextlib
+import os
 import pwd
 import signal
 import socket
@@ -20,121 +21,152 @@ from collections.abc import Callable
 from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
-from types import FrameType
 from typing import Final, TypeVar
 
 from images.common import http_server, terms
-from images.common.files import Owner, swap_symlink
+from images.common.command import run
+from images.common.files import Owner, swap_symlink, write_atomically
 from images.common.http_server import Answer
 from images.common.kubernetes import Kube, KubeError, own_namespace
-from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program, required_env
 from images.common.readiness import MUNGE_SOCKET, accepts_connections, can_connect
 from images.common.wait import Clock, Reminder
-from images.controller import endpoint
 from images.controller.configuration import READY, SLURM_CONF, STATE
-from images.controller.daemon import ASK_SECONDS, Daemon, Trouble, answers
-from images.controller.lease import RENEW_SECONDS, SECONDS, Lease
+from images.controller.lease import LOOK_SECONDS, ROUND_SECONDS, SECONDS, VOLUME_SECONDS, Lease, Over, Turn, lead_to
 
 PORT: Final = 8820
 """HTTP: /ready for kubelet."""
 
 SLURMCTLD: Final = ("/usr/libexec/slurmstack/slurmctld",)
-FIRST: Final = endpoint.PODS[0]
+FIRST: Final = "controller-0"
 """The pod that takes over what one controller has left: that one has been a pod of this name, and is gone then."""
 
 TURN: Final = Path("/run/slurmstack/term")
 """The term that this pod has, for a container that starts again in it."""
-
-LOOK_SECONDS: Final = 0.2
-ROUND_SECONDS: Final = 0.05
-SILENT_SECONDS: Final = 0.75 * SECONDS
-"""For how long there may be no word that it is still this one's turn: less than another one waits for. Rounds of this
-program are counted: one that was paused, or had no CPU, asks first and hears from the volume at once."""
-
-VOLUME_SECONDS: Final = 8.0
-"""For how long the volume alone may answer no write, in rounds as well. A loaded one takes seconds for one."""
 
 LABEL_SECONDS: Final = 2.0
 """Between two looks at whether the Service still leads here."""
 
 REMAINS: Final = "the slurmctld of an earlier turn to be gone; standing by"
 
+END_SECONDS: Final = 30.0
+"""From SIGTERM to SIGKILL for slurmctld."""
+
+DEAD_SECONDS: Final = 5.0
+"""For a killed slurmctld to be gone. One that hangs in the kernel, with the volume, runs no more either."""
+
+SLOWEST_RESTART: Final = 10.0
+
+ASK_SECONDS: Final = 5.0
+"""Between two questions to slurmctld."""
+
+ANSWER_SECONDS: Final = 10.0
+"""For one answer."""
+
+UNANSWERED: Final = 6
+"""Questions one after the other: a minute or more. One that reads all nodes or users anew may be silent for a while."""
+
+ENDED: Final = 6
+"""Ends before the first answer, with ever longer pauses between: 8 s of them."""
+
+ASKING: Final = Path("/run/slurmstack/asking.conf")
+"""slurm.conf for the question, which needs no name: that of the active controller may lead elsewhere, or nowhere."""
+
+_CONF: Final = "ClusterName=asking\nSlurmctldHost=localhost(127.0.0.1)\nSlurmUser=slurm\n"
+
 T = TypeVar("T")
 
 
-class Over(StrEnum):
-    """Why a turn is over."""
+class Trouble(StrEnum):
+    """What may be better on another machine."""
 
-    LEASE = "another controller has the Lease"
-    STATE = "another controller has taken the state over"
-    SILENCE = f"neither the API server nor the volume has said anything for {SILENT_SECONDS} s"
-    VOLUME = f"the state volume has answered no write for {VOLUME_SECONDS:g} s"
+    HANGS = f"slurmctld runs, and has not answered {UNANSWERED} times, one after the other"
+    MUNGE = f"munged of this pod has not answered {UNANSWERED} times, one after the other"
+    ENDS = f"slurmctld has ended {ENDED} times before it answered anything"
 
 
-class Turn:
-    """What is known about whether it is still this one's turn. Two threads ask, each of which may hang."""
+def answers() -> bool:
+    """Ask slurmctld of this pod whether it is there."""
+    with contextlib.suppress(OSError):
+        if not ASKING.exists():
+            write_atomically(ASKING, _CONF)
+    asked = run(["scontrol", "ping"], timeout=ANSWER_SECONDS, env={**os.environ, "SLURM_CONF": str(ASKING)})
+    return " is UP" in asked.stdout  # its status may be lost to Daemon.reap
 
-    def __init__(self, directory: Path, lease: Lease, log: Callable[[str], None], clock: Clock) -> None:
-        self._directory, self._lease, self._log, self._clock = directory, lease, log, clock
-        self.term = terms.number_of(directory)
-        self._heard = clock.now()
-        self._answers = self._counted = 0
-        self._silent_rounds = self._unanswered_rounds = 0
-        self._over: Over | None = None
-        self.ended = threading.Event()
-        self._threads = [threading.Thread(target=ask, daemon=True) for ask in (self._ask_lease, self._ask_volume)]
 
-    def begin(self) -> None:
-        """Ask from now on."""
-        for thread in self._threads:
-            thread.start()
+class Daemon:
+    """slurmctld as a child."""
 
-    def over(self) -> Over | None:
-        """Why this one must not go on, if so. To be asked once a round."""
-        is_silent = self._clock.now() - self._heard > 2 * LOOK_SECONDS
-        self._silent_rounds = self._silent_rounds + 1 if is_silent else 0
-        # Slow answers are answers: here it does not matter from when they are.
-        self._unanswered_rounds = self._unanswered_rounds + 1 if self._counted == self._answers else 0
-        self._counted = self._answers
-        if self._over is None and self._silent_rounds * ROUND_SECONDS > SILENT_SECONDS:
-            return Over.SILENCE
-        if self._over is None and self._unanswered_rounds * ROUND_SECONDS > VOLUME_SECONDS:
-            return Over.VOLUME
-        return self._over
+    def __init__(self, command: tuple[str, ...], log: Callable[[str], None], clock: Clock) -> None:
+        self._command, self._log, self._clock = command, log, clock
+        self._pid = 0
+        self._pause, self._not_before = 0.25, 0.0
+        self._has_answered = False
+        self._silent = self._ended = self._unmunged = 0
 
-    def stop(self) -> None:
-        """Ask no more."""
-        self.ended.set()
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why another machine had better have a try at it. One that reads its state for long is in no trouble."""
+        if self._has_answered and self._pid and self._silent >= UNANSWERED:
+            return Trouble.HANGS
+        if self._unmunged >= UNANSWERED:
+            return Trouble.MUNGE
+        return Trouble.ENDS if self._ended >= ENDED else None
 
-    def _ask_lease(self) -> None:
-        reminder = Reminder(self._log, self._clock)
-        while not self.ended.wait(RENEW_SECONDS):
-            try:
-                asked = self._clock.now()
-                if not self._lease.renew(self.term):
-                    self._over = Over.LEASE
-                    return
-                self._heard = max(self._heard, asked)
-            except (KubeError, OSError, ValueError, KeyError) as error:
-                reminder.waiting(f"the API server, for the Lease; the state is still ours: {error}")
+    def note(self, *, answered: bool, munged: bool = True) -> None:
+        """Whether it has answered a question; whether munged does, without which it does not even start."""
+        self._unmunged = 0 if munged else self._unmunged + 1
+        if answered:
+            self._has_answered, self._silent, self._ended = True, 0, 0
+        else:
+            self._silent += 1
 
-    def _ask_volume(self) -> None:
-        while not self.ended.wait(LOOK_SECONDS):
-            asked = self._clock.now()
-            try:
-                terms.touch(self._directory)
-                is_there = terms.current(self._directory.parent) == self._directory  # names may be remembered
-            except FileNotFoundError:
-                is_there = False
-            except OSError:
-                continue  # says nothing
-            if not is_there:
-                self._over = Over.STATE
-                return
-            self._answers += 1
-            self._heard = max(self._heard, asked)
+    def keep_up(self) -> None:
+        """Start it if it does not run; ever more slowly while it ends at once."""
+        self.reap()
+        now = self._clock.now()
+        if self._pid or now < self._not_before:
+            return
+        self._pid = os.posix_spawn(self._command[0], self._command, os.environ, setsid=True)
+        self._not_before = now + self._pause
+        self._pause = min(2 * self._pause, SLOWEST_RESTART)
+
+    def reap(self) -> bool:
+        """Whether it runs. What else has ended in this container is forgotten, too."""
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self._pid:
+                    self._pid = self._silent = 0
+                    self._has_answered = False  # the next one may read its state for long
+                    self._ended += 1
+                    self._log(f"slurmctld has ended with {os.waitstatus_to_exitcode(ended[1])}")
+        return bool(self._pid)
+
+    def end(
+        self, number: signal.Signals, seconds: float = END_SECONDS, hurries: Callable[[], object] = lambda: None
+    ) -> None:
+        """End it, and all that it has started; with SIGKILL at last, or when `hurries` says something true.
+
+        One that hangs then is not waited for. `hurries` is asked every 0.05 s.
+        """
+        kill_at, pid = self._clock.now() + (0 if number == signal.SIGKILL else seconds), self._pid
+        while pid and self.reap():
+            late = self._clock.now() >= kill_at
+            if self._clock.now() >= kill_at + DEAD_SECONDS:
+                self._log("slurmctld is killed, and gone when the volume answers what it has asked")
+                break
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL if late else number)
+            for _ in range(20):
+                if not self.reap():
+                    break
+                if not late and hurries():
+                    kill_at = self._clock.now()
+                    break
+                self._clock.sleep(0.05)
+        self._pause, self._not_before = 0.25, 0.0
+        self._has_answered, self._silent, self._ended, self._unmunged = False, 0, 0, 0
 
 
 class Supervisor:
@@ -142,16 +174,17 @@ class Supervisor:
 
     def __init__(
         self, *, kube: Kube, me: str, lease: Lease, owner: Owner, log: Callable[[str], None],
-        volume: Path = terms.VOLUME, command: tuple[str, ...] = SLURMCTLD, clock: Clock | None = None,
+        volume: Path = terms.VOLUME, command: tuple[str, ...] = SLURMCTLD,
     ) -> None:  # fmt: skip
         self._kube, self._me, self._lease, self._owner, self._log = kube, me, lease, owner, log
-        self._volume, self._clock = volume, clock or Clock()
+        self._volume, self._clock = volume, Clock()
         self._daemon = Daemon(command, log, self._clock)
         self._asked: float | None = None
         self.is_active = False
         self.remains = False
         """Whether a slurmctld that was killed is still there, so that this one could not take over."""
         self._failing: tuple[float, str] | None = None
+        """Since when this one, which stands by, could not take over, and why."""
         self.is_ending = threading.Event()
 
     @property
@@ -160,11 +193,22 @@ class Supervisor:
         asked = self._asked
         return asked is not None and self._clock.now() - asked > VOLUME_SECONDS
 
-    @property
-    def fails(self) -> str:
-        """Why this one, which stands by, could not take over; empty where it could, or has not tried for long."""
-        since, why = self._failing or (self._clock.now(), "")
-        return why if self._clock.now() - since > VOLUME_SECONDS else ""
+    def answer(self, path: str) -> Answer:
+        """To kubelet."""
+        why_not = self._why_not_ready() if path == "/ready" else ""
+        if why_not:
+            return Answer("text/plain", f"{why_not}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+        return Answer("text/plain", "active\n" if self.is_active else "standing by\n")
+
+    def _why_not_ready(self) -> str:
+        if self.hangs:
+            return Over.VOLUME
+        if self.remains:
+            return f"waiting for {REMAINS}"
+        failing = self._failing
+        if failing and self._clock.now() - failing[0] > VOLUME_SECONDS:
+            return f"could not take over: {failing[1]}"
+        return "slurmctld does not listen yet" if self.is_active and not can_connect("127.0.0.1") else ""
 
     def _of_volume(self, ask: Callable[[], T]) -> T:
         self._asked = self._clock.now()
@@ -247,7 +291,7 @@ class Supervisor:
             READY.touch()  # it was checked when it was published; where there is none yet the agent says when
         self._log(f"active: {directory.name}")
         self.is_active = True
-        turn = Turn(directory, self._lease, self._log, self._clock)
+        turn = Turn(directory, self._lease, self._log)
         turn.begin()
         try:
             reason = self._keep_up(turn)
@@ -295,7 +339,7 @@ class Supervisor:
         while self.is_active:
             try:
                 if self._lease.is_mine(term):
-                    endpoint.lead_to(self._kube, self._me)
+                    lead_to(self._kube, self._me)
             except KubeError as error:
                 self._log(f"the Service does not lead here yet: {error}")
                 self._clock.sleep(LOOK_SECONDS)
@@ -327,39 +371,6 @@ class Supervisor:
         return False
 
 
-def _answers(supervisor: Supervisor) -> Callable[[str], Answer]:
-    def answer(path: str) -> Answer:
-        if path == "/ready" and supervisor.hangs:
-            return Answer("text/plain", f"{Over.VOLUME}\n", HTTPStatus.SERVICE_UNAVAILABLE)
-        if path == "/ready" and supervisor.remains:
-            return Answer("text/plain", f"waiting for {REMAINS}\n", HTTPStatus.SERVICE_UNAVAILABLE)
-        if path == "/ready" and supervisor.fails:
-            return Answer("text/plain", f"could not take over: {supervisor.fails}\n", HTTPStatus.SERVICE_UNAVAILABLE)
-        if path == "/ready" and supervisor.is_active and not can_connect("127.0.0.1"):
-            return Answer("text/plain", "slurmctld does not listen yet\n", HTTPStatus.SERVICE_UNAVAILABLE)
-        return Answer("text/plain", "active\n" if supervisor.is_active else "standing by\n")
-
-    return answer
-
-
-def _supervise(log: Log) -> None:
-    kube = Kube.in_cluster(own_namespace())
-    if kube is None:
-        raise CannotGoOnError("two controllers need Kubernetes, whose Lease says which of them is active")
-    expect_volume(terms.VOLUME)
-    terms.expect_no_memory()
-    user, me = pwd.getpwnam("slurm"), socket.gethostname()
-    lease = Lease(kube, f"{me}/{required_env('POD_UID')}")
-    supervisor = Supervisor(kube=kube, me=me, lease=lease, owner=(user.pw_uid, user.pw_gid), log=log)
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        supervisor.is_ending.set()
-
-    signal.signal(signal.SIGTERM, end)
-    http_server.start_server(_answers(supervisor), PORT)
-    _run(supervisor, log)
-
-
 def _run(supervisor: Supervisor, log: Callable[[str], None]) -> None:
     """Until it has ended, or hangs and is to end."""
     worker = threading.Thread(target=supervisor.run, daemon=True, name="supervisor")
@@ -377,4 +388,14 @@ def _run(supervisor: Supervisor, log: Callable[[str], None]) -> None:
 def main() -> None:
     """Entry point."""
     with program("supervisor") as log:
-        _supervise(log)
+        kube = Kube.in_cluster(own_namespace())
+        if kube is None:
+            raise CannotGoOnError("two controllers need Kubernetes, whose Lease says which of them is active")
+        expect_volume(terms.VOLUME)
+        terms.expect_no_memory()
+        user, me = pwd.getpwnam("slurm"), socket.gethostname()
+        lease = Lease(kube, f"{me}/{required_env('POD_UID')}")
+        supervisor = Supervisor(kube=kube, me=me, lease=lease, owner=(user.pw_uid, user.pw_gid), log=log)
+        signal.signal(signal.SIGTERM, lambda *_: supervisor.is_ending.set())
+        http_server.start_server(supervisor.answer, PORT)
+        _run(supervisor, log)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pwd
+import re
+import shutil
 import signal
 import subprocess
 import time
@@ -18,7 +21,6 @@ from images.common.mountinfo import expect_volume
 from images.common.process import RefusedError, become, program, required_env
 from images.common.room import Volume, watch
 from images.common.wait import wait_for
-from images.database.datadir import Version, dotted, make, needs_upgrade, server_version, write_version
 
 VOLUME: Final = Path("/var/lib/mysql")
 MARIADBD: Final = ("/usr/sbin/mariadbd", f"--defaults-file={OPTIONS}")
@@ -35,20 +37,80 @@ ROOM: Final = Volume(
 UPGRADE_START_SECONDS: Final = 600.0
 """For the server that only the upgrade talks to: it may have to recover first."""
 
+VERSION_FILE: Final = "slurmstack-version"
+"""In the data directory: the server version that last wrote it."""
 
-def install_with(user: pwd.struct_passwd, log: Callable[[str], None]) -> Callable[[Path], None]:
-    """Fills an empty data directory with the system tables: no test database, root on the socket only."""
+_THEIR_VERSION_FILES: Final = ("mariadb_upgrade_info", "mysql_upgrade_info")
+"""Where mariadb-upgrade itself notes the version; data that were copied from elsewhere have at most these."""
 
-    def install(directory: Path) -> None:
-        log("making the data directory")
-        argv = [
-            "/usr/bin/mariadb-install-db", "--no-defaults", f"--datadir={directory}", "--skip-test-db",
-            "--skip-name-resolve", "--auth-root-authentication-method=socket", "--auth-root-socket-user=mysql",
-            "--innodb-use-native-aio=OFF",
-        ]  # fmt: skip
-        _must(_as_user(user, argv))
+Version = tuple[int, int, int]
 
-    return install
+
+def parse_version(text: str) -> Version | None:
+    """`11.8.6` in `mariadbd  Ver 11.8.6-MariaDB-0+deb13u1` and the like."""
+    match = re.search(r"(\d+)\.(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def server_version() -> Version:
+    """Of the mariadbd in this image."""
+    done = subprocess.run(["/usr/sbin/mariadbd", "--version"], capture_output=True, text=True, check=True)
+    version = parse_version(done.stdout)
+    if version is None:
+        raise RefusedError(f"mariadbd does not say its version: {done.stdout.strip()!r}")
+    return version
+
+
+def write_version(data: Path, version: Version) -> None:
+    """Note which server wrote the data."""
+    write_atomically(data / VERSION_FILE, f"{dotted(version)}\n")
+
+
+def dotted(version: Version) -> str:
+    """For messages."""
+    return ".".join(map(str, version))
+
+
+def needs_upgrade(data: Path, server: Version) -> bool:
+    """Whether `mariadb-upgrade` has to run. Raises RefusedError if the data are of a newer release.
+
+    A release is the first two numbers: within one, MariaDB promises that files fit both ways.
+    """
+    noted = [data / name for name in (VERSION_FILE, *_THEIR_VERSION_FILES) if (data / name).is_file()]
+    found = parse_version(noted[0].read_text(errors="replace")) if noted else None
+    if found is not None and found[:2] > server[:2]:
+        raise RefusedError(
+            f"the data are of MariaDB {dotted(found)}, and this image has {dotted(server)}: MariaDB cannot go back to "
+            "an older release. Use images that have the newer one again, or restore a dump that was made before"
+        )
+    return found is None or found[:2] < server[:2]
+
+
+def make(user: pwd.struct_passwd, server: Version, log: Callable[[str], None]) -> Path:
+    """The data directory on the volume; a new one is made beside and renamed when all of it is on the disk.
+
+    What a start left behind that was ended in the middle is thrown away. A new one has the system tables alone: no test
+    database, root on the socket only.
+    """
+    data, half_made = VOLUME / "data", VOLUME / "data.new"
+    if data.is_dir():
+        return data
+    if half_made.exists():
+        shutil.rmtree(half_made)
+    half_made.mkdir(mode=0o700)
+    os.chown(half_made, user.pw_uid, user.pw_gid)
+    log("making the data directory")
+    argv = [
+        "/usr/bin/mariadb-install-db", "--no-defaults", f"--datadir={half_made}", "--skip-test-db",
+        "--skip-name-resolve", "--auth-root-authentication-method=socket", "--auth-root-socket-user=mysql",
+        "--innodb-use-native-aio=OFF",
+    ]  # fmt: skip
+    _must(_as_user(user, argv))
+    write_version(half_made, server)
+    os.sync()
+    half_made.rename(data)
+    os.sync()
+    return data
 
 
 def _as_user(user: pwd.struct_passwd, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -104,7 +166,7 @@ def main() -> None:
         owner = (user.pw_uid, user.pw_gid)
         server = server_version()
         own_directory(RUN, *owner)
-        data = make(VOLUME, owner, install_with(user, log), server)
+        data = make(user, server, log)
         own_tree(data, owner)
         write_atomically(OPTIONS, options(data=data, memory=memory))
         if needs_upgrade(data, server):

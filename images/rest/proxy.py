@@ -2,147 +2,321 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import ssl
 import subprocess
-import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import IO, Final
+from typing import Final
 
 from images.common.files import write_atomically
-from images.common.log import Log
+from images.common.process import program
 from images.common.readiness import accepts_connections
 from images.common.wait import wait_for
-from images.rest.nginx_conf import render
 from images.rest.slurmrestd import SOCKET
 
 SECRET: Final = Path("/secrets/tls")
-RUN: Final = Path("/run/nginx")
-"""In memory: the private key is copied here."""
-
-DASHBOARD: Final = SOCKET.with_name("dashboard.sock")
-"""The page's socket (images/dashboard/app.py); it is led to where the environment has DASHBOARD."""
 
 POLL_SECONDS: Final = 1.0
 DRAIN_SECONDS: Final = 15.0
 """How long requests are still taken after SIGTERM: by then nodes should know that the pod leaves. It was 5 s when
 clients of a busy machine were refused; that their node was late is inferred, not measured."""
 
+RUN: Final = Path("/run/nginx")
+"""For what nginx writes, in memory: the private key is copied here."""
+
+CERTIFICATE: Final = RUN / "tls.pem"
+"""With the key and the certificates."""
+
 SHUTDOWN_SECONDS: Final = 30
-"""How long requests that run may go on after that."""
+"""How long requests that run may go on after the end of new ones."""
+
+PORT: Final = 6820
+
+COMMON_API: Final = "v0.0.42"
+"""A version of the API that both Slurm 24.11 and 26.05 have."""
+
+MAX_BODY: Final = "8m"
+"""Twice the largest job script that Slurm takes by default (max_script_size, 4 MB): JSON needs room for escapes."""
+
+TEMPLATE: Final = """\
+# One process is enough for some thousand requests per second; slurmctld takes a few hundred.
+worker_processes 1;
+daemon off;
+pid {run}/nginx.pid;
+error_log stderr error;
+worker_shutdown_timeout {shutdown_seconds}s;
+
+events {{
+    worker_connections 2048;
+}}
+
+http {{
+    # Never the headers, which carry the token, nor the query.
+    log_format requests '$remote_addr "$request_method $uri" $status $bytes_sent bytes in $request_time s';
+    access_log /dev/stdout requests;
+    server_tokens off;
+    default_type application/json;
+    client_body_temp_path {run}/body;
+    proxy_temp_path {run}/proxy;
+    fastcgi_temp_path {run}/fastcgi;
+    uwsgi_temp_path {run}/uwsgi;
+    scgi_temp_path {run}/scgi;
+
+    client_max_body_size {max_body};
+    client_header_timeout 15s;
+    client_body_timeout 30s;
+    send_timeout 60s;
+    keepalive_timeout 60s;
+    keepalive_requests 10000;
+
+    # What slurmrestd accepts as a token; empty without one.
+    map "$http_x_slurm_user_token$http_authorization" $has_token {{
+        default yes;
+        "" "";
+    }}
+    map $status $challenge {{
+        401 'Bearer realm="slurm"';
+    }}
+    add_header WWW-Authenticate $challenge always;
+
+    # Each page of the dashboard starts commands of Slurm's. 1 MiB has 8,000 addresses; the oldest are forgotten.
+    limit_req_zone $binary_remote_addr zone=page:1m rate=20r/s;
+
+    upstream slurmrestd {{
+        # Always tried; the other one only says that it did not answer.
+        server unix:{slurmrestd} max_fails=0;
+        server unix:{run}/away.sock backup;
+    }}
+
+    server {{
+        listen unix:{run}/away.sock;
+        access_log off;
+        location / {{
+            return 503 '{away}';
+        }}
+    }}
+
+    server {{
+        listen {listen};
+        ssl_certificate {certificate};
+        ssl_certificate_key {certificate};
+        ssl_protocols TLSv1.2 TLSv1.3;
+        ssl_prefer_server_ciphers off;
+        ssl_ciphers ECDHE+AESGCM:ECDHE+CHACHA20;
+        ssl_session_cache shared:tls:2m;
+        ssl_session_tickets off;
+
+        proxy_http_version 1.1;
+        # A connection to slurmrestd serves one request, so that nothing of one user can be left for another.
+        proxy_set_header Connection close;
+        proxy_set_header Host $host;
+        proxy_connect_timeout 5s;
+        proxy_send_timeout 60s;
+        proxy_read_timeout 120s;
+        proxy_next_upstream error;
+        # A list of a hundred thousand jobs goes through at the client's pace; the files would be in memory.
+        proxy_max_temp_file_size 0;
+
+        # Here it would say 502 (slurmdbd), or not ask anybody. So slurmctld is asked for something small before.
+        location ~ ^/(slurmdb/|openapi(/|$)|slurm/[^/]+/ping/?$) {{
+            if ($has_token = "") {{
+                return 401;
+            }}
+            auth_request /token;
+            error_page 401 = @bad_token;
+            proxy_pass http://slurmrestd;
+        }}
+
+        # slurmrestd says 511 when slurmctld did not take the token.
+        location ~ ^/slurm/ {{
+            if ($has_token = "") {{
+                return 401;
+            }}
+            proxy_intercept_errors on;
+            error_page 401 511 = @bad_token;
+            # Where slurmctld ends while it is asked, slurmrestd says 500 ("Connection reset by peer"), as for what
+            # Slurm refuses. What only reads is asked once more: then it is 502, or slurmctld is back. An `if` inherits
+            # no error_page beside its own.
+            if ($request_method = GET) {{
+                error_page 401 511 = @bad_token;
+                error_page 500 = @once_more;
+            }}
+            proxy_pass http://slurmrestd;
+        }}
+
+        location @once_more {{
+            proxy_pass http://slurmrestd;
+        }}
+
+        location = /token {{
+            internal;
+            proxy_pass_request_body off;
+            proxy_set_header Content-Length "";
+            proxy_set_header Connection close;
+            proxy_intercept_errors on;
+            error_page 511 = @bad_token;
+            # slurmctld is away: what is asked for may be slurmdbd's, which checks for itself.
+            error_page 500 502 503 504 = @unchecked;
+            proxy_pass http://slurmrestd/slurm/{common_api}/licenses/;
+        }}
+
+        location @unchecked {{
+            return 204;
+        }}
+
+        location @bad_token {{
+            if ($has_token = "") {{
+                return 401 '{no_token}';
+            }}
+            return 401 '{bad_token}';
+        }}
+
+        # For Kubernetes: any answer means that slurmrestd works. It wants a token even to say that there is no such
+        # path.
+        location = /healthz {{
+            access_log off;
+            proxy_set_header X-SLURM-USER-TOKEN probe;
+            proxy_intercept_errors on;
+            error_page 401 404 = @alive;
+            proxy_pass http://slurmrestd;
+        }}
+
+        location @alive {{
+            access_log off;
+            return 200 '{{"status": "ok"}}';
+        }}
+
+        location / {{
+            return 404 '{no_path}';
+        }}
+{dashboard}    }}
+}}
+"""
+
+DASHBOARD: Final = """
+        # The page says by itself who may see it (images/dashboard).
+        location /dashboard {{
+            client_max_body_size 16k;
+            limit_req zone=page burst=50 nodelay;
+            limit_req_status 429;
+            # The error log would have the query.
+            limit_req_log_level info;
+            error_page 502 504 = @no_dashboard;
+            proxy_pass http://unix:{socket};
+        }}
+
+        location @no_dashboard {{
+            default_type text/plain;
+            return 503 'the dashboard does not answer; try again';
+        }}
+"""
+
+
+def _error(message: str) -> str:
+    """An error in the form of slurmrestd's own."""
+    return json.dumps({"errors": [{"error": message}]})
+
+
+def render(*, ipv6: bool, dashboard: bool) -> str:
+    """The configuration. `dashboard`: whether the pod has the page (images/dashboard/app.py)."""
+    return TEMPLATE.format(
+        run=RUN,
+        certificate=CERTIFICATE,
+        slurmrestd=SOCKET,
+        listen=f"[::]:{PORT} ssl ipv6only=off" if ipv6 else f"{PORT} ssl",
+        shutdown_seconds=SHUTDOWN_SECONDS,
+        max_body=MAX_BODY,
+        common_api=COMMON_API,
+        away=_error("slurmrestd does not answer; try again"),
+        no_token=_error("a token is missing: scontrol token makes one; send it as X-SLURM-USER-TOKEN"),
+        bad_token=_error("the token is not valid, or no longer: scontrol token makes another"),
+        dashboard=DASHBOARD.format(socket=SOCKET.with_name("dashboard.sock")) if dashboard else "",
+        no_path=_error("there is no such path: the API is at /slurm, /slurmdb and /openapi"),
+    )
 
 
 class Certificate:
     """The pair in the Secret volume, as one file that nginx reads: so key and certificate always belong together."""
 
-    def __init__(self, secret: Path, target: Path, log: Callable[[str], None]) -> None:
-        self._secret = secret
-        self._target = target
+    def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log
         self._seen: tuple[bytes, bytes] | None = None
 
     def refresh(self) -> bool:
         """Take the pair if it is new and fits together; whether it was taken. A bad one is said once, and left."""
         try:
-            pair = (self._secret / "tls.key").read_bytes(), (self._secret / "tls.crt").read_bytes()
+            pair = (SECRET / "tls.key").read_bytes(), (SECRET / "tls.crt").read_bytes()
         except OSError:
             return False
         if pair == self._seen:
             return False
         self._seen = pair
         pem = pair[0].rstrip() + b"\n" + pair[1]
-        candidate = self._target.with_suffix(".new")
+        candidate = CERTIFICATE.with_suffix(".new")
         write_atomically(candidate, pem, mode=0o600)
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(candidate, password="")
         except (ssl.SSLError, ValueError) as error:
             candidate.unlink()
-            now = "the one before stays" if self._target.exists() else "there is none to start with"
-            self._log(f"the certificate in {self._secret} is not taken, {now}: {error}")
+            now = "the one before stays" if CERTIFICATE.exists() else "there is none to start with"
+            self._log(f"the certificate in {SECRET} is not taken, {now}: {error}")
             return False
-        candidate.replace(self._target)
+        candidate.replace(CERTIFICATE)
         return True
 
 
-class Nginx:
-    """The child process. Its output becomes lines of this program."""
+def start_nginx(conf: Path, log: Callable[[str], None]) -> subprocess.Popen[str]:
+    """The child process, whose output becomes lines of this program."""
+    # nginx opens /dev/stdout by its name, which works for a pipe of its own user only.
+    argv = ["/usr/sbin/nginx", "-e", "stderr", "-c", str(conf)]
+    log("starting " + " ".join(argv))
+    nginx = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
 
-    def __init__(self, conf: Path, log: Callable[[str], None]) -> None:
-        # nginx opens /dev/stdout by its name, which works for a pipe of its own user only.
-        argv = ["/usr/sbin/nginx", "-e", "stderr", "-c", str(conf)]
-        log("starting " + " ".join(argv))
-        self._process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
-        assert self._process.stdout is not None
-        threading.Thread(target=_copy_lines, args=(self._process.stdout, log), daemon=True).start()
+    def copy_lines() -> None:
+        for line in nginx.stdout or ():
+            log(line.rstrip("\n"))
 
-    def ended(self) -> int | None:
-        """Its exit status, or None while it runs."""
-        return self._process.poll()
-
-    def reload(self) -> None:
-        """Take the certificate anew. Requests that run are finished by the old worker."""
-        self._process.send_signal(signal.SIGHUP)
-
-    def finish(self) -> int:
-        """Take no more requests, finish those that run, and end."""
-        self._process.send_signal(signal.SIGQUIT)
-        return self._process.wait()
+    threading.Thread(target=copy_lines, daemon=True).start()
+    return nginx
 
 
-def _copy_lines(stream: IO[str], log: Callable[[str], None]) -> None:
-    for line in stream:
-        log(line.rstrip("\n"))
-
-
-def serve(nginx: Nginx, certificate: Certificate, leaving: threading.Event, log: Callable[[str], None]) -> int:
+def serve(
+    nginx: subprocess.Popen[str], certificate: Certificate, leaving: threading.Event, log: Callable[[str], None]
+) -> int:
     """Follow the Secret until SIGTERM comes or nginx ends; the exit status."""
     while not leaving.wait(POLL_SECONDS):
-        status = nginx.ended()
+        status = nginx.poll()
         if status is not None:
             log(f"nginx has ended with {status}")
             return status or 1
         if certificate.refresh():
             log(f"another certificate in {SECRET}: nginx takes it")
-            nginx.reload()
+            nginx.send_signal(signal.SIGHUP)  # requests that run are finished by the old worker
     log(f"leaving: no more requests in {DRAIN_SECONDS:g} s")
-    threading.Event().wait(DRAIN_SECONDS)
-    return nginx.finish()
+    time.sleep(DRAIN_SECONDS)
+    nginx.send_signal(signal.SIGQUIT)  # it finishes requests that run
+    return nginx.wait()
 
 
 def main() -> int:
     """Entry point."""
-    log = Log("rest-proxy")
     leaving = threading.Event()
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        if not started:
-            sys.exit(128 + number)
-        leaving.set()
-
-    started = False
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
-    RUN.mkdir(parents=True, exist_ok=True)
-    pem = RUN / "tls.pem"
-    certificate = Certificate(SECRET, pem, log)
-    wait_for(f"a certificate in {SECRET} (tls.crt and tls.key)", certificate.refresh, log, poll_seconds=0.2)
-    wait_for("slurmrestd (its own container of this pod)", lambda: accepts_connections(SOCKET), log)
-    (RUN / "away.sock").unlink(missing_ok=True)
-    conf = render(
-        run=RUN, certificate=pem, slurmrestd=SOCKET, ipv6=Path("/proc/net/if_inet6").exists(),
-        shutdown_seconds=SHUTDOWN_SECONDS, dashboard=DASHBOARD if os.environ.get("DASHBOARD") else None,
-    )  # fmt: skip
-    write_atomically(RUN / "nginx.conf", conf)
-    started = True
-    return serve(Nginx(RUN / "nginx.conf", log), certificate, leaving, log)
+    with program("rest-proxy") as log:
+        RUN.mkdir(parents=True, exist_ok=True)
+        certificate = Certificate(log)
+        wait_for(f"a certificate in {SECRET} (tls.crt and tls.key)", certificate.refresh, log, poll_seconds=0.2)
+        wait_for("slurmrestd (its own container of this pod)", lambda: accepts_connections(SOCKET), log)
+        (RUN / "away.sock").unlink(missing_ok=True)
+        conf = RUN / "nginx.conf"
+        ipv6, dashboard = Path("/proc/net/if_inet6").exists(), bool(os.environ.get("DASHBOARD"))
+        write_atomically(conf, render(ipv6=ipv6, dashboard=dashboard))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: leaving.set())
+        return serve(start_nginx(conf, log), certificate, leaving, log)

@@ -10,7 +10,7 @@ from cli.program.recording import Recording
 from config.errors import ConfigError
 from config.load import load_config
 from images.common import terms
-from images.controller import endpoint, lease, supervisor
+from images.controller import lease, supervisor
 from slurm import names
 from tests import stacks
 from tests.graph.objects import changed, environment, inputs, mounts, objects, recorded
@@ -63,7 +63,7 @@ def test_their_rights_are_of_one_lease_and_of_two_pods(one: Recording, both: Rec
         (["leases"], ["get", "patch"], [lease.NAME]),
         *((["pods"], ["patch"], [name]) for name in endpoint.PODS),
     ]
-    assert endpoint.PODS == ("controller-0", "controller-1")
+    assert lease.PODS == ("controller-0", "controller-1")
 
 
 def test_the_pods_and_their_programs_use_the_same_places(both: Recording) -> None:
@@ -73,7 +73,7 @@ def test_the_pods_and_their_programs_use_the_same_places(both: Recording) -> Non
         ("/var/spool", "spool"),
     }
     assert str(terms.VOLUME) == names.SHARED_STATE
-    assert (names.ACTIVE, names.SUPERVISOR_PORT) == (endpoint.ACTIVE, supervisor.PORT)
+    assert (names.ACTIVE, names.SUPERVISOR_PORT) == (lease.ACTIVE, supervisor.PORT)
     assert {environment(program)["SLURMSTACK_HOST"] for program in programs} == {"controller-0"}
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from images.controller.endpoint import ACTIVE, PODS
+from images.controller.lease import ACTIVE, PODS
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.slurm.kubernetes import CONFIG_MAPS, NAMESPACE, PORT, SERVICE_ACCOUNT, listen_in, write_certificate
 from tests.slurm.kubernetes import PODS as PODS_PATH

@@ -25,7 +25,7 @@ class InTheTree(ElasticSandbox):
     """
 
     def start_agent(self, pod: Pod) -> None:
-        code = pod.root / "usr/lib/slurmstack/images/controller/topology_rounds.py"
+        code = pod.root / "usr/lib/slurmstack/images/controller/topology.py"
         text, found = re.subn(r"(?m)^((?:REMOVAL|SPACING|SETTLE)_SECONDS: Final = ).*", r"\g<1>4.0", code.read_text())
         assert found == 3, "LONGEST_SETTLE_SECONDS stays"
         code.write_text(text)

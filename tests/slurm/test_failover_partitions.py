@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from images.common import terms
-from images.controller.supervisor import PORT, VOLUME_SECONDS, Over
+from images.controller.lease import VOLUME_SECONDS, Over
+from images.controller.supervisor import PORT
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.conftest import one_version
 from tests.slurm.failover import SETTINGS, Stream, make_whole

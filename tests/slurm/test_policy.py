@@ -14,11 +14,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from config import load_config
-from images.accounting.apply import Applier
-from images.accounting.present import Slurm, read
+from images.accounting.policy import Applier
+from images.accounting.sacctmgr import Slurm, read
 from images.common.command import Result, Runner
-from images.common.policy.document import load
-from images.common.policy.fields import ASSOCIATION, QOS
+from images.common.policy.document import ASSOCIATION, QOS, load
 from images.common.policy.plan import plan
 from images.common.wait import Clock
 from slurm.policy import environment, policy_document

@@ -2,46 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
 
 from images.common.policy import reservation
-from images.common.policy.busy import with_busy
-from images.common.policy.document import DEFAULT_QOS, Job, Key, ObjectKind, State, is_declared, untouched_default_qos
-from images.common.policy.fields import Attributes
-from images.common.policy.wording import change_line, kept_line
+from images.common.policy.document import (
+    ASSOCIATION,
+    DEFAULT_QOS,
+    QOS,
+    ROOT,
+    TAG,
+    Attributes,
+    Key,
+    ObjectKind,
+    State,
+    is_declared,
+    unset,
+    untouched_default_qos,
+)
 
-ROOT: Final = "root"
-"""Slurm's topmost account, which is nobody's to remove."""
+_MAKING: Final[tuple[ObjectKind, ...]] = ("qos", "account", "association", "user", "reservation")
+_REMOVING: Final[tuple[ObjectKind, ...]] = ("reservation", "user", "association", "account", "qos")
 
-Action = Literal["+", "~", "-"]
 
-MAKING: Final[tuple[ObjectKind, ...]] = ("qos", "account", "association", "user", "reservation")
-REMOVING: Final[tuple[ObjectKind, ...]] = ("reservation", "user", "association", "account", "qos")
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job that is not over."""
 
-_HANDMADE: Final[tuple[ObjectKind, ...]] = ("qos", "association", "reservation")
+    id: str
+    user: str
+    account: str
+    qos: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
     """One object that is made, changed or removed."""
 
-    action: Action
+    action: Literal["+", "~", "-"]
     kind: ObjectKind
     key: Key
     old: Attributes
     new: Attributes
 
     @property
-    def changed(self) -> tuple[str, ...]:
-        """Names of the values that differ."""
-        return tuple(name for name, value in self.new.items() if self.old.get(name) != value)
-
-    @property
     def line(self) -> str:
-        """The change for people. Empty for one that others already tell of."""
-        return change_line(self.action, self.kind, self.key, self.old, self.new)
+        """For people, as `+ account ml (parent root, fairshare 10)` or `~ user alice in ml: fairshare 1 => 3`.
+
+        Empty for a change that others already tell of.
+        """
+        name = f"{self.action} {_subject(self.kind, self.key)}"
+        if self.action == "-":
+            return f"{name} (accounts {', '.join(self.old['accounts'])})" if self.kind == "user" else name
+        if self.action == "+":
+            if self.kind == "user" and self.new["admin_level"] == "none":
+                return ""  # its associations tell
+            told = [
+                f"{_label(item)} {_value(item, value)}"
+                for item, value in self.new.items()
+                if _says_more(self.kind, self.key, item, value)
+            ]
+            return f"{name} ({', '.join(told)})" if told else name
+        values = ((item, _value(item, self.old.get(item)), _value(item, value)) for item, value in self.new.items())
+        told = [f"{_label(item)} {old} => {new}" for item, old, new in values if item != "comment" and old != new]
+        return f"{name}: {', '.join(told) or 'made by hand before, kept by the stack file from now on'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +100,12 @@ def plan(
         present, wanted, notes = _without_ended(present, wanted, now)
         wanted, lines = _with_kept(present, _with_default_qos(present, wanted), jobs, prune=prune)
         notes += lines
-    wanted = replace(wanted, reservations=_settled(present, wanted, now))
+    here = present.reservations
+    settled = {
+        key: reservation.settled(here[key], values, now) if key in here else values
+        for key, values in wanted.reservations.items()
+    }
+    wanted = replace(wanted, reservations=settled)
     return Plan(changes=tuple(_changes(present, wanted)), notes=tuple(notes), target=wanted)
 
 
@@ -91,70 +123,24 @@ def _without_ended(present: State, wanted: State, now: float) -> tuple[State, St
 def _with_default_qos(present: State, wanted: State) -> State:
     """`normal` is always there: one that a stack file had declared becomes again what Slurm makes it."""
     key = (DEFAULT_QOS,)
-    if key in wanted.qos:
-        return wanted
     by_hand = key in present.qos and not is_declared("qos", present.qos[key])
     values = present.qos[key] if by_hand else untouched_default_qos()
-    return replace(wanted, qos={**wanted.qos, key: values})
+    return replace(wanted, qos={key: values, **wanted.qos})
+
+
+# ---------------------------------------------------------------- what stays
 
 
 def _with_kept(present: State, declared: State, jobs: Iterable[Job], *, prune: bool) -> tuple[State, list[str]]:
     """The declared and all that stays beside it, with a line about each."""
-    wanted, handmade = _with_handmade(present, declared, prune=prune)
-    wanted, busy = with_busy(present, wanted, jobs)
+    wanted, handmade = (declared, []) if prune else _with_handmade(present, declared)
+    wanted, busy = _with_busy(present, wanted, jobs)
     leaving = {
         (user,) for (user, *_), values in present.associations.items() if prune or is_declared("association", values)
     } - declared.users.keys()
     users = {key: _user(key, values, wanted.associations) for key, values in wanted.users.items()}
     users |= {key: {**users[key], "admin_level": "none"} for key in leaving & users.keys()}
     return replace(wanted, users=users), handmade + busy
-
-
-def _with_handmade(present: State, wanted: State, *, prune: bool) -> tuple[State, list[str]]:
-    """The wanted state and what stays beside it, which is all that was made by hand, unless it is pruned."""
-    kept: dict[ObjectKind, dict[Key, Attributes]] = {}
-    lines = []
-    for kind in _HANDMADE:
-        kept[kind] = {} if prune else _handmade(kind, present, wanted)
-        lines += [kept_line(kind, key) for key in sorted(kept[kind])]
-    accounts, told = _kept_accounts(present, wanted, [key[1] for key in kept["association"]], prune=prune)
-    lines += told
-    associations = {**wanted.associations, **kept["association"]}
-    users = {key: values for key, values in present.users.items() if any(name == key[0] for name, *_ in associations)}
-    state = State(
-        qos={**wanted.qos, **kept["qos"]},
-        accounts={**wanted.accounts, **accounts},
-        associations=associations,
-        users={**users, **wanted.users},
-        reservations={**wanted.reservations, **kept["reservation"]},
-    )
-    return state, lines
-
-
-def _handmade(kind: ObjectKind, present: State, wanted: State) -> dict[Key, Attributes]:
-    return {
-        key: values
-        for key, values in present.of(kind).items()
-        if key not in wanted.of(kind) and not is_declared(kind, values)
-    }
-
-
-def _kept_accounts(
-    present: State, wanted: State, used: list[str], *, prune: bool
-) -> tuple[dict[Key, Attributes], list[str]]:
-    """Accounts that are not wanted and stay: made by hand, or with something made by hand below."""
-    found: dict[Key, Attributes] = {} if prune else dict(_handmade("account", present, wanted))
-    lines = [kept_line("account", key) for key in sorted(found)]
-    waiting = [*used, *(str(values["parent"]) for values in found.values())]
-    while waiting:
-        key = (waiting.pop(),)
-        if key in present.accounts and key not in wanted.accounts and key not in found:
-            found[key] = present.accounts[key]
-            waiting.append(str(found[key]["parent"]))
-            lines.append(
-                f"! account {key[0]} is not in the stack file any more, but has things made by hand below: kept"
-            )
-    return found, lines
 
 
 def _user(key: Key, values: Attributes, associations: Mapping[Key, Attributes]) -> Attributes:
@@ -164,34 +150,112 @@ def _user(key: Key, values: Attributes, associations: Mapping[Key, Attributes]) 
     return {**values, "default_account": default if default in accounts else min(accounts)}
 
 
-def _settled(present: State, wanted: State, now: float) -> dict[Key, Attributes]:
-    return {
-        key: reservation.settled(present.reservations[key], values, now) if key in present.reservations else values
-        for key, values in wanted.reservations.items()
-    }
+def _with_handmade(present: State, wanted: State) -> tuple[State, list[str]]:
+    """The wanted state and all that was made by hand, which stays beside it, as do the accounts above."""
+    qos, accounts, own, reservations = (
+        {key: values for key, values in _leaving(present, wanted, kind).items() if not is_declared(kind, values)}
+        for kind in ("qos", "account", "association", "reservation")
+    )
+    associations = {**wanted.associations, **own}
+    users = {key: values for key, values in present.users.items() if any(name == key[0] for name, *_ in associations)}
+    leaving = _leaving(present, wanted, "account")
+    above = _above(leaving, [*(account for _, account, _ in own), *(name for (name,) in accounts)])
+    state = State(
+        qos={**wanted.qos, **qos},
+        accounts={**wanted.accounts, **{key: leaving[key] for key in above}},
+        associations=associations,
+        users={**users, **wanted.users},
+        reservations={**wanted.reservations, **reservations},
+    )
+    by_hand: tuple[tuple[ObjectKind, Iterable[Key]], ...] = (
+        ("qos", qos), ("association", own), ("reservation", reservations), ("account", accounts),
+    )  # fmt: skip
+    lines = [
+        f"! {_subject(kind, key)} was made by hand: kept (accounting.prune: true removes it)"
+        for kind, keys in by_hand
+        for key in sorted(keys)
+    ]
+    lines += [
+        f"! account {name} is not in the stack file any more, but has things made by hand below: kept"
+        for (name,) in sorted(above - accounts.keys())
+    ]
+    return state, lines
+
+
+def _with_busy(present: State, wanted: State, jobs: Iterable[Job]) -> tuple[State, list[str]]:
+    """The wanted state and what has left it while jobs use it, which stays until they end and takes no new ones.
+
+    slurmdbd removes no user from an account, no account and no QOS under a job that waits or runs. A team whose people
+    come and go must not have to wait for their jobs before anything else can be applied.
+    """
+    ids: dict[Key, list[str]] = defaultdict(list)
+    for job in jobs:
+        for used in (("association", job.user, job.account), ("account", job.account), ("qos", job.qos)):
+            ids[used].append(job.id)
+    leaving = _leaving(present, wanted, "association")
+    associations = {key: found for key in leaving if (found := ids[("association", *key[:2])])}
+    accounts = _leaving(present, wanted, "account")
+    below = [*(account for _, account, _ in associations), *(name for (name,) in accounts if ids[("account", name)])]
+    above = _above(present.accounts, below) & accounts.keys()
+    qos = {key: found for key in _leaving(present, wanted, "qos") if (found := ids[("qos", *key)])}
+    lines = [
+        *(_busy_line("association", key, found) for key, found in sorted(associations.items())),
+        *(_busy_line("account", key, ids[("account", *key)]) for key in sorted(above)),
+        *(_busy_line("qos", key, found) for key, found in sorted(qos.items())),
+    ]
+    state = State(
+        qos={**wanted.qos, **{key: present.qos[key] for key in qos}},
+        accounts={**wanted.accounts, **{key: _idle(accounts[key]) for key in above}},
+        associations={
+            **wanted.associations,
+            **{key: {**_idle(leaving[key]), "max_submit_jobs": 0} for key in associations},
+        },
+        users={**{(user,): present.users[(user,)] for user, *_ in associations}, **wanted.users},
+        reservations=wanted.reservations,
+    )
+    return state, lines
+
+
+def _leaving(present: State, wanted: State, kind: ObjectKind) -> dict[Key, Attributes]:
+    return {key: values for key, values in present.of(kind).items() if key not in wanted.of(kind)}
+
+
+def _above(accounts: Mapping[Key, Attributes], names: list[str]) -> set[Key]:
+    """Those of the accounts that have one of these names, and all above them."""
+    found: set[Key] = set()
+    while names:
+        key = (names.pop(),)
+        if key in accounts and key not in found:
+            found.add(key)
+            names.append(str(accounts[key]["parent"]))
+    return found
+
+
+def _idle(values: Attributes) -> dict[str, Any]:
+    """Without a default QOS, which must be one that is allowed, also by accounts above that may lose it now."""
+    return {**values, "default_qos": None}
+
+
+# ---------------------------------------------------------------- what changes
 
 
 def _changes(present: State, wanted: State) -> Iterator[Change]:
     """First what is new, from the top down, because the rest refers to it; last what goes, from the bottom up."""
-    for kind in MAKING:
+    for kind in _MAKING:
         here, there = present.of(kind), wanted.of(kind)
         for key in _order(kind, wanted):
             if key not in here:
                 yield Change(action="+", kind=kind, key=key, old={}, new=there[key])
             elif any(here[key].get(name) != value for name, value in there[key].items()):
                 yield Change(action="~", kind=kind, key=key, old=here[key], new=there[key])
-    for kind in REMOVING:
+    for kind in _REMOVING:
         order = _order(kind, present)
         for key in reversed(order) if kind == "account" else order:
             leaves_with_user = kind == "association" and (key[0],) not in wanted.users
             if key not in wanted.of(kind) and not leaves_with_user:
-                old = {**present.of(kind)[key], "accounts": accounts_of(present, key[0])}
+                accounts = tuple(sorted(account for name, account, _ in present.associations if name == key[0]))
+                old = {**present.of(kind)[key], "accounts": accounts}
                 yield Change(action="-", kind=kind, key=key, old=old, new={})
-
-
-def accounts_of(state: State, user: str) -> tuple[str, ...]:
-    """The accounts of a user."""
-    return tuple(sorted(account for name, account, _ in state.associations if name == user))
 
 
 def _order(kind: ObjectKind, state: State) -> list[Key]:
@@ -207,3 +271,71 @@ def _path(state: State, account: str) -> tuple[str, ...]:
     while (above := state.accounts.get((path[0],))) and above["parent"] != ROOT and len(path) <= len(state.accounts):
         path.insert(0, str(above["parent"]))
     return tuple(path)
+
+
+# ---------------------------------------------------------------- lines that people read
+
+_MINUTES: Final = {"grp_wall", "max_wall"}
+_SECONDS: Final = {"duration", "grace_time", "preempt_exempt_time"}
+
+_JOBS: Final = 5
+"""Numbers of jobs in a line at most."""
+
+
+def _busy_line(kind: ObjectKind, key: Key, jobs: Sequence[str]) -> str:
+    """For something that left the stack file while jobs use it."""
+    if not jobs:
+        return f"! {_subject(kind, key)} left the stack file, but something below it is kept: kept as well"
+    told = f"job{'' if len(jobs) == 1 else 's'} {', '.join(jobs[:_JOBS])}"
+    more = f" and {len(jobs) - _JOBS} more" if len(jobs) > _JOBS else ""
+    closed = ", without new jobs" if kind == "association" else ""
+    return (
+        f"! {_subject(kind, key)} left the stack file, but jobs wait or run with it ({told}{more}): "
+        f"kept{closed}; the first `up` after their end removes it"
+    )
+
+
+def _subject(kind: ObjectKind, key: Key) -> str:
+    if kind != "association":
+        return f"{kind} {key[0]}"
+    user, account, partition = key
+    return f"user {user} in {account}" + (f", partition {partition}" if partition else "")
+
+
+def _says_more(kind: ObjectKind, key: Key, item: str, value: Any) -> bool:
+    """Whether a value of something new is worth telling: not if it is what everybody has."""
+    if item == "comment" or value is None or value in ((), {}):
+        return False
+    if item in {"description", "organization"}:
+        return str(value).removesuffix(TAG) != key[0]
+    if item in {"maintenance", "ignore_jobs"}:
+        return bool(value)
+    if item == "fairshare":
+        return kind == "account" or value != 1
+    blank = unset(QOS if kind == "qos" else ASSOCIATION)
+    return item not in blank or blank[item] != value
+
+
+def _label(item: str) -> str:
+    return item.replace("_", " ")
+
+
+def _value(item: str, value: Any) -> str:
+    if value is None or value in ((), {}, ""):
+        return "none"
+    if item == "start":
+        return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%dT%H:%M:%S}"
+    if item in _MINUTES | _SECONDS:
+        return _length(value * 60 if item in _MINUTES else value)
+    if isinstance(value, tuple | dict):
+        return ",".join(value if isinstance(value, tuple) else (f"{name}={value[name]}" for name in sorted(value)))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value).removesuffix(TAG) if item == "description" else str(value)
+
+
+def _length(seconds: int) -> str:
+    """As Slurm writes a time: `1-00:00:00`."""
+    days, rest = divmod(seconds, 86400)
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days}-{clock}" if days else clock

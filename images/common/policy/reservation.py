@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from images.common.hostlist import expand
-from images.common.policy.fields import Attributes, parse_time
+from images.common.policy.document import Attributes, parse_time
 from images.common.slurm_records import fields_of
 
-REPEATS: Final = {
-    "hourly": timedelta(hours=1),
-    "daily": timedelta(days=1),
-    "weekday": timedelta(days=1),
-    "weekend": timedelta(days=1),
-    "weekly": timedelta(days=7),
-}
+_DAY: Final = 86400
+_PERIODS: Final = {"hourly": 3600, "daily": _DAY, "weekday": _DAY, "weekend": _DAY, "weekly": 7 * _DAY}
+"""How often a reservation repeats, and each how many seconds."""
 
 _RETEST: Final = ("health-test-", "re-test of ")
 """How the names and comments begin of reservations that the tests of nodes make for some minutes
 (images/health/node_tests/slurm.py). They are no part of the policy: `prune` must not open a node that is measured."""
-
-_SET: Final = ("starttime", "endtime", "nodes", "nodecnt", "partitionname", "users", "accounts")
-"""What `scontrol update` changes. A change of anything else makes the reservation anew."""
 
 
 def parse(text: str) -> dict[tuple[str, ...], dict[str, Any]]:
@@ -50,7 +43,7 @@ def _attributes(values: Mapping[str, str]) -> dict[str, Any]:
         "partition": values.get("PartitionName") or None,
         "users": _names(values.get("Users", "")),
         "accounts": _names(values.get("Accounts", "")),
-        "repeat": next((name for name in REPEATS if name.upper() in flags), None),
+        "repeat": next((name for name in _PERIODS if name.upper() in flags), None),
         "maintenance": "MAINT" in flags,
         "ignore_jobs": "IGNORE_JOBS" in flags,
         "comment": values["Comment"],
@@ -77,16 +70,12 @@ def next_start(wanted: Attributes, now: float) -> int:
         return start
     if wanted["repeat"] is None:
         return int(now)
-    period = int(REPEATS[wanted["repeat"]].total_seconds())
+    period = _PERIODS[wanted["repeat"]]
     start += (int(now) - start) // period * period + period
-    while not _is_day_of(wanted["repeat"], start):
+    wrong_days = {"weekday": (5, 6), "weekend": range(5)}.get(wanted["repeat"], ())
+    while datetime.fromtimestamp(start, UTC).weekday() in wrong_days:
         start += period
     return start
-
-
-def _is_day_of(repeat: str, start: int) -> bool:
-    weekend = datetime.fromtimestamp(start, UTC).weekday() >= 5
-    return {"weekday": not weekend, "weekend": weekend}.get(repeat, True)
 
 
 def settled(present: Attributes, wanted: Attributes, now: float) -> Attributes:
@@ -97,7 +86,7 @@ def settled(present: Attributes, wanted: Attributes, now: float) -> Attributes:
     """
     start, duration = int(wanted["start"]), int(wanted["duration"])
     if wanted["repeat"] and wanted["repeat"] == present["repeat"]:
-        period = int(REPEATS[wanted["repeat"]].total_seconds())
+        period = _PERIODS[wanted["repeat"]]
         if present["start"] >= start and (present["start"] - start) % period == 0:
             start = present["start"]
     elif start <= now and present["start"] <= now:
@@ -109,22 +98,15 @@ def settled(present: Attributes, wanted: Attributes, now: float) -> Attributes:
 
 def create(name: str, wanted: Attributes, now: float) -> list[str]:
     """Arguments of scontrol that make it."""
-    settings = _settings(wanted, now)
-    words = [f"{key}={value}" for key, value in settings.items() if value]
-    return ["create", "reservation", f"reservationname={name}", *words, *_flags(wanted), _comment(wanted)]
-
-
-def _flags(wanted: Attributes) -> list[str]:
     flags = [wanted["repeat"]] if wanted["repeat"] else []
     flags += [flag for flag, given in (("maint", "maintenance"), ("ignore_jobs", "ignore_jobs")) if wanted[given]]
-    return [f"flags={','.join(flags)}"] if flags else []
-
-
-def _comment(wanted: Attributes) -> str:
-    return f"comment={wanted['comment']}"
+    settings = {**_settings(wanted, now), "flags": ",".join(flags)}
+    words = [f"{key}={value}" for key, value in settings.items() if value]
+    return ["create", "reservation", f"reservationname={name}", *words, f"comment={wanted['comment']}"]
 
 
 def _settings(wanted: Attributes, now: float) -> dict[str, str]:
+    """What `scontrol update` changes. A change of anything else makes the reservation anew."""
     start = next_start(wanted, now)
     late = start - int(wanted["start"]) if wanted["repeat"] is None else 0
     return {
@@ -145,13 +127,13 @@ def _stamp(seconds: int) -> str:
 def update(name: str, present: Attributes, wanted: Attributes, now: float) -> list[list[str]]:
     """Arguments of the calls of scontrol that turn one into the other."""
     old, new = _settings(present, now), _settings(wanted, now)
-    changed = {key: new[key] for key in _SET if old[key] != new[key]}
+    changed = {key: value for key, value in new.items() if old[key] != value}
     remade = any(present[key] != wanted[key] for key in ("repeat", "maintenance", "ignore_jobs", "partition"))
     if remade or any(not value for value in changed.values()):
         return [delete(name), create(name, wanted, now)]
     words = [f"{key}={value}" for key, value in changed.items()]
     if present["comment"] != wanted["comment"]:
-        words.append(_comment(wanted))
+        words.append(f"comment={wanted['comment']}")
     return [["update", f"reservationname={name}", *words]]
 
 

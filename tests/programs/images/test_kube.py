@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from images.common.kubernetes import Kube, KubeError
-from images.controller.configuration import Changes, MountedSource, first_files, follow_config_map
+from images.controller.configuration import Changes, first_files, follow_config_map, follow_mounted
 from tests.fakes.commands import FakeClock
 from tests.fakes.kubernetes import FakeKubernetes
 
@@ -75,18 +75,9 @@ def test_outside_of_a_pod_there_is_no_api() -> None:
     assert (found.host, found.port, found.tls) == ("10.0.0.1", 6443, True)
 
 
-def test_a_change_arrives_at_once(api: FakeKubernetes, kube: Kube) -> None:
+def test_a_change_arrives_at_once_and_an_event_without_one_is_none(api: FakeKubernetes, kube: Kube) -> None:
     changes = follow(kube)
     assert changes.get(timeout=5) == {"slurm.conf": "a\n"}
-
-    change(api, "b\n")
-
-    assert changes.get(timeout=5) == {"slurm.conf": "b\n"}
-
-
-def test_an_event_without_a_change_of_the_files_is_none(api: FakeKubernetes, kube: Kube) -> None:
-    changes = follow(kube)
-    changes.get(timeout=5)
     change(api, "a\n")
     change(api, "c\n")
 
@@ -145,15 +136,15 @@ def test_without_the_api_the_mounted_copy_serves_at_boot(api: FakeKubernetes, ku
 
 
 def test_mounted_files_are_offered_once_per_change(tmp_path: Path) -> None:
-    changes = Changes()
-    log: list[str] = []
-    source = MountedSource(tmp_path, changes, log.append, FakeClock())
-    source.poll()
-    assert "waiting for" in log[0]
-    (tmp_path / "slurm.conf").write_text("1")
-    source.poll()
-    source.poll()
-    (tmp_path / "slurm.conf").write_text("2")
-    source.poll()
+    changes, clock, log = Changes(), FakeClock(), list[str]()
+    contents = iter(["1", "1", "2"])
 
+    def later() -> None:
+        (tmp_path / "slurm.conf").write_text(next(contents))  # and then it is enough
+
+    clock.on_sleep = later
+    with pytest.raises(StopIteration):
+        follow_mounted(changes, log.append, tmp_path, clock)
+
+    assert "waiting for" in log[0]
     assert [changes.get_nowait()["slurm.conf"] for _ in range(changes.qsize())] == ["1", "2"]

@@ -7,46 +7,59 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
 from functools import partialmethod
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 
 from images.common import terms
 from images.common.kubernetes import KubeError
 from images.common.wait import Clock
+from images.controller import lease as leases
 from images.controller import supervisor
-from images.controller.daemon import Daemon, Trouble
-from images.controller.lease import RENEW_SECONDS, SECONDS
-from images.controller.supervisor import LOOK_SECONDS, ROUND_SECONDS, SILENT_SECONDS, Over, Turn
+from images.controller.lease import LOOK_SECONDS, RENEW_SECONDS, ROUND_SECONDS, SECONDS, SILENT_SECONDS, Over, Turn
+from images.controller.supervisor import Daemon, Trouble
 from tests.programs.waiting import HANGS, wait_until
 
 LOG = list[str]
+
+
+AWAY = KubeError("away")
 
 
 def quiet(_: str) -> None:
     """A log that nobody reads."""
 
 
-class SomeLease:
-    """Answers what it is told to."""
-
-    def __init__(self, answer: bool | Exception = True) -> None:
-        self.answer = answer
-
-    def renew(self, _: int) -> bool:
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+@pytest.fixture
+def term(tmp_path: Path) -> Path:
+    directory = tmp_path / "term-3"
+    directory.mkdir()
+    return directory
 
 
-def turn(directory: Path, lease: SomeLease) -> Turn:
-    made: Any = lease
-    begun = Turn(directory, made, quiet, Clock())
-    begun.begin()
-    return begun
+Begin = Callable[..., Turn]
+
+
+@pytest.fixture
+def begin(term: Path) -> Iterator[Begin]:
+    """Begins a turn with a Lease whose renewal says this, or fails so."""
+    begun: list[Turn] = []
+
+    def make(renewal: bool | Exception = True) -> Turn:
+        lease: Any = Mock()
+        lease.renew.side_effect = [renewal] * 99
+        begun.append(Turn(term, lease, quiet))
+        begun[-1].begin()
+        return begun[-1]
+
+    yield make
+    for one in begun:
+        one.stop()
 
 
 def over(mine: Turn, seconds: float) -> Over | None:
@@ -59,48 +72,24 @@ def over(mine: Turn, seconds: float) -> Over | None:
     return None
 
 
-@pytest.fixture
-def term(tmp_path: Path) -> Path:
-    directory = tmp_path / "term-3"
-    directory.mkdir()
-    return directory
-
-
-def test_it_is_over_when_another_one_has_renamed_the_state(term: Path) -> None:
-    mine = turn(term, SomeLease())
-    assert over(mine, 0.5) is None
-    terms.take_over(4, (term.stat().st_uid, term.stat().st_gid), term.parent)
-    assert over(mine, 3 * LOOK_SECONDS) is Over.STATE
-    mine.stop()
-
-
-def test_a_machine_that_remembers_the_old_name_is_not_believed(term: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_remembers_the_old_name_is_not_believed(
+    term: Path, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(terms, "touch", lambda _: None)
-    mine = turn(term, SomeLease())
+    mine = begin()
     assert over(mine, 0.5) is None
     term.rename(term.parent / "term-4")
     assert over(mine, 3 * LOOK_SECONDS) is Over.STATE
 
 
-def test_it_is_over_when_another_one_has_the_lease(term: Path) -> None:
-    mine = turn(term, SomeLease(answer=False))
-    assert over(mine, 2) is Over.LEASE
+def test_it_is_over_when_another_one_has_the_lease(begin: Begin) -> None:
+    assert over(begin(renewal=False), 2) is Over.LEASE
 
 
-def test_it_goes_on_while_only_the_api_server_is_silent(term: Path) -> None:
-    mine = turn(term, SomeLease(KubeError("away")))
-    assert over(mine, SILENT_SECONDS + 1) is None
-    mine.stop()
-
-
-def test_it_is_over_when_nobody_says_anything(term: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(*_: object, **__: object) -> None:
-        raise OSError("stale handle")
-
-    mine = turn(term, SomeLease(KubeError("away")))
-    monkeypatch.setattr(os, "utime", lost)
+def test_it_is_over_when_nobody_says_anything(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = begin(AWAY)
+    monkeypatch.setattr(os, "utime", Mock(side_effect=OSError("stale handle")))
     assert over(mine, SILENT_SECONDS + 2) is Over.SILENCE
-    mine.stop()
 
 
 class Volume:
@@ -109,23 +98,13 @@ class Volume:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float | None) -> None:
         self.let_go = threading.Event()
         monkeypatch.setattr(terms, "touch", lambda _: self.let_go.wait(seconds))
-        monkeypatch.setattr(supervisor, "VOLUME_SECONDS", 0.8)
+        for module in (supervisor, leases):
+            monkeypatch.setattr(module, "VOLUME_SECONDS", 0.8)
 
 
-def test_it_is_over_when_the_volume_alone_hangs(term: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    volume = Volume(monkeypatch, seconds=None)
-    mine = turn(term, SomeLease())
-    assert over(mine, 0.5) is None
-    assert over(mine, 2) is Over.VOLUME
-    mine.stop()
-    volume.let_go.set()
-
-
-def test_it_goes_on_while_the_volume_is_slow(term: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_goes_on_while_the_volume_is_slow(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     Volume(monkeypatch, seconds=0.5)
-    mine = turn(term, SomeLease())
-    assert over(mine, 2.5) is None
-    mine.stop()
+    assert over(begin(), 2.5) is None
 
 
 class Noted:
@@ -133,13 +112,9 @@ class Noted:
 
     def __init__(self, noted: LOG) -> None:
         self.noted = noted
+        self.renew = Mock(return_value=True)
+        self.is_mine = Mock(return_value=False)
         self.is_away = False
-
-    def renew(self, _: int) -> bool:
-        return True
-
-    def is_mine(self, _: int) -> bool:
-        return False
 
     def acquire(self, least: int) -> int:
         self.noted.append(f"acquired {least}")
@@ -147,85 +122,84 @@ class Noted:
 
     def release(self, term: int) -> None:
         if self.is_away:
-            raise KubeError("away")
+            raise AWAY
         self.noted.append(f"released {term}")
 
 
-def one_of_two(
-    noted: LOG, volume: Path, pod: Path, monkeypatch: pytest.MonkeyPatch, me: str = "controller-0"
-) -> supervisor.Supervisor:
+class One(supervisor.Supervisor):
+    """One of two, of which is noted what it says and what it does with the Lease."""
+
+    def __init__(self, volume: Path, me: str = "controller-0") -> None:
+        self.noted = LOG()
+        lease: Any = Noted(self.noted)
+        self.lease = lease
+        nothing: Any = None
+        super().__init__(
+            kube=nothing, me=me, lease=lease, owner=(os.getuid(), os.getgid()), log=self.noted.append,
+            volume=volume, command=("/bin/sleep", "987"),
+        )  # fmt: skip
+
+    @property
+    def ready(self) -> HTTPStatus:
+        return self.answer("/ready").status
+
+
+@pytest.fixture(autouse=True)
+def pod(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = tmp_path_factory.mktemp("pod")
     for name in ("STATE", "READY", "TURN", "SLURM_CONF"):
-        monkeypatch.setattr(supervisor, name, pod / name)
+        monkeypatch.setattr(supervisor, name, directory / name)
     monkeypatch.setattr(supervisor, "accepts_connections", lambda _: True)
-    nothing: Any = None
-    lease: Any = Noted(noted)
-    owner = (os.getuid(), os.getgid())
-    return supervisor.Supervisor(
-        kube=nothing, me=me, lease=lease, owner=owner, log=noted.append, volume=volume, command=("/bin/sleep", "987")
-    )
+    return directory
 
 
 @pytest.fixture
-def pod(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pod")
+def one(term: Path) -> One:
+    return One(term.parent)
 
 
 def test_who_cannot_rename_the_state_leaves_the_lease_to_the_other_one(
-    term: Path, pod: Path, monkeypatch: pytest.MonkeyPatch
+    one: One, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read_only(*_: object) -> None:
-        raise OSError(errno.EROFS, "read-only")
-
-    noted = LOG()
-    one = one_of_two(noted, term.parent, pod, monkeypatch)
-    monkeypatch.setattr(terms, "take_over", read_only)
+    monkeypatch.setattr(terms, "take_over", Mock(side_effect=OSError(errno.EROFS, "read-only")))
     threading.Timer(0.5, one.is_ending.set).start()
     assert one._await_turn() is None
-    assert noted[:2] == ["acquired 4", "released 4"]
-    assert noted.count("acquired 4") == 1, "the other one has time to take it"
+    assert one.noted[:2] == ["acquired 4", "released 4"]
+    assert one.noted.count("acquired 4") == 1, "the other one has time to take it"
 
 
 @pytest.mark.parametrize("released", [True, False])
 def test_a_slurmctld_that_answers_nothing_loses_the_turn_where_the_other_one_can_be_told(
-    term: Path, pod: Path, monkeypatch: pytest.MonkeyPatch, *, released: bool
+    one: One, term: Path, monkeypatch: pytest.MonkeyPatch, *, released: bool
 ) -> None:
-    noted = LOG()
-    one = one_of_two(noted, term.parent, pod, monkeypatch)
-    one._lease.is_away = not released  # type: ignore[attr-defined]
+    one.lease.is_away = not released
     monkeypatch.setattr(Daemon, "trouble", Trouble.HANGS)
     one._serve(term)
-    assert noted[-1].endswith(Trouble.HANGS)
+    assert one.noted[-1].endswith(Trouble.HANGS)
     assert supervisor.TURN.exists() is not released, "the same turn goes on where nobody else can have it"
 
 
 def test_who_has_a_killed_slurmctld_that_is_still_there_takes_no_turn(
-    term: Path, pod: Path, monkeypatch: pytest.MonkeyPatch
+    one: One, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would start no other one beside it, and the other machine would stand by."""
-    noted = LOG()
-    one = one_of_two(noted, term.parent, pod, monkeypatch)
     there = [True, True, False]
     said: list[HTTPStatus] = []
 
     def reap(_: Daemon) -> bool:
-        said.append(supervisor._answers(one)("/ready").status)
+        said.append(one.ready)
         return bool(there) and there.pop(0)
 
     monkeypatch.setattr(Daemon, "reap", reap)
     monkeypatch.setattr(supervisor, "LOOK_SECONDS", 0.05)
-    served: list[Path] = []
-
-    def serve(directory: Path) -> None:
-        served.append(directory)
-        one.is_ending.set()
-
+    serve = Mock(side_effect=lambda _: one.is_ending.set())
     monkeypatch.setattr(one, "_serve", serve)
     one.run()
     assert not there
     assert said == [HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE]
-    assert supervisor._answers(one)("/ready").status == HTTPStatus.OK
-    assert len(served) == 1
-    assert noted[0].startswith("waiting for the slurmctld of an earlier turn to be gone")
+    assert one.ready == HTTPStatus.OK
+    assert serve.call_count == 1
+    assert one.noted[0].startswith("waiting for the slurmctld of an earlier turn to be gone")
 
 
 def test_a_word_is_asked_for_more_often_than_another_one_waits() -> None:
@@ -233,58 +207,56 @@ def test_a_word_is_asked_for_more_often_than_another_one_waits() -> None:
 
 
 @pytest.mark.parametrize("mine", [True, False])
-def test_the_service_is_led_here_by_who_has_the_lease_alone(monkeypatch: pytest.MonkeyPatch, *, mine: bool) -> None:
+def test_the_service_is_led_here_by_who_has_the_lease_alone(
+    one: One, monkeypatch: pytest.MonkeyPatch, *, mine: bool
+) -> None:
     """Who was paused and wakes in this moment would take it to a pod in which nothing runs."""
-    led: LOG = []
-    lease: Any = type("Held", (), {"is_mine": lambda _, term: mine and term == 3})()
-    monkeypatch.setattr("images.controller.endpoint.lead_to", lambda _, me: led.append(me))
-    nothing: Any = None
-    one = supervisor.Supervisor(kube=nothing, me="controller-1", lease=lease, owner=(0, 0), log=quiet)
+    lead_to = Mock()
+    monkeypatch.setattr(supervisor, "lead_to", lead_to)
+    one.lease.is_mine = lambda term: mine and term == 3
     one.is_active = True
     one._lead_here(3)
-    assert led == ["controller-1"] * mine
+    assert lead_to.call_args_list == [call(None, "controller-0")] * mine
 
 
 def test_who_has_lost_the_volume_gives_the_lease_back_before_it_ends_slurmctld_which_may_hang(
-    term: Path, pod: Path, monkeypatch: pytest.MonkeyPatch
+    one: One, term: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    volume, noted = Volume(monkeypatch, seconds=None), LOG()
-    end = Daemon.end
+    volume, end = Volume(monkeypatch, seconds=None), Daemon.end
 
     def noted_end(daemon: Daemon, number: signal.Signals) -> None:
-        noted.append(number.name)
+        one.noted.append(number.name)
         end(daemon, number)
 
     monkeypatch.setattr(Daemon, "end", noted_end)
-    one_of_two(noted, term.parent, pod, monkeypatch)._serve(term)
+    one._serve(term)
     volume.let_go.set()
-    kept = [line for line in noted if not line.startswith("slurmctld has ended")]
+    kept = [line for line in one.noted if not line.startswith("slurmctld has ended")]
     assert kept == ["active: term-3", "released 3", "SIGKILL", f"no longer active: {Over.VOLUME}"]
-    assert not (pod / "TURN").exists(), "it would go on without the Lease"
+    assert not supervisor.TURN.exists(), "it would go on without the Lease"
 
 
 def test_a_standby_whose_volume_hangs_takes_no_lease_is_not_ready_and_ends_when_it_is_to(
-    term: Path, pod: Path, monkeypatch: pytest.MonkeyPatch
+    one: One, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    volume, noted = Volume(monkeypatch, seconds=None), LOG()
-    one = one_of_two(noted, term.parent, pod, monkeypatch)
-    whole = threading.Thread(target=supervisor._run, args=(one, noted.append), daemon=True)
+    volume = Volume(monkeypatch, seconds=None)
+    whole = threading.Thread(target=supervisor._run, args=(one, one.noted.append), daemon=True)
     whole.start()
-    wait_until(lambda: noted)
-    assert noted == [Over.VOLUME]
-    assert supervisor._answers(one)("/ready").status == HTTPStatus.SERVICE_UNAVAILABLE
-    assert supervisor._answers(one)("/live").status == HTTPStatus.OK
+    wait_until(lambda: one.noted)
+    assert one.noted == [Over.VOLUME]
+    assert one.ready == HTTPStatus.SERVICE_UNAVAILABLE
+    assert one.answer("/live").status == HTTPStatus.OK
     one.is_ending.set()
     whole.join(HANGS)
     assert not whole.is_alive()
     volume.let_go.set()
     wait_until(lambda: "supervisor" not in [thread.name for thread in threading.enumerate()])
-    assert noted == [Over.VOLUME], "nor does it when the volume answers at last"
+    assert one.noted == [Over.VOLUME], "nor does it when the volume answers at last"
 
 
 @pytest.mark.parametrize("refuses", ["volume", "API server", "munged"])
 def test_a_standby_that_could_not_take_over_is_not_ready(
-    term: Path, pod: Path, monkeypatch: pytest.MonkeyPatch, refuses: str
+    one: One, term: Path, monkeypatch: pytest.MonkeyPatch, refuses: str
 ) -> None:
     """An update would go on to the only one that can work."""
     refused = [True]
@@ -294,26 +266,22 @@ def test_a_standby_that_could_not_take_over_is_not_ready(
             raise error
 
     monkeypatch.setattr(supervisor, "VOLUME_SECONDS", 0.3)
-    one = one_of_two(LOG(), term.parent, pod, monkeypatch)
     if refuses == "volume":
         monkeypatch.setattr(terms, "touch", lambda _: refuse(OSError(errno.EROFS, "read-only")))
-        monkeypatch.setattr(one._lease, "acquire", lambda _: None)
+        one.lease.acquire = lambda _: None
     elif refuses == "API server":
-        monkeypatch.setattr(one._lease, "acquire", lambda _: refuse(KubeError("forbidden", 403)))
+        one.lease.acquire = lambda _: refuse(KubeError("forbidden", 403))
     else:
         monkeypatch.setattr(supervisor, "accepts_connections", lambda _: not refused)
         monkeypatch.setattr(supervisor, "SECONDS", 0.1)
         monkeypatch.setattr(terms, "take_over", lambda *_: pytest.fail("it could not start") if refused else term)
 
-    def ready() -> HTTPStatus:
-        return supervisor._answers(one)("/ready").status
-
     waiting = threading.Thread(target=one._await_turn)
-    assert ready() == HTTPStatus.OK
+    assert one.ready == HTTPStatus.OK
     waiting.start()
-    wait_until(lambda: ready() == HTTPStatus.SERVICE_UNAVAILABLE)
+    wait_until(lambda: one.ready == HTTPStatus.SERVICE_UNAVAILABLE)
     refused.clear()
-    wait_until(lambda: ready() == HTTPStatus.OK)
+    wait_until(lambda: one.ready == HTTPStatus.OK)
     one.is_ending.set()
     waiting.join()
 
@@ -328,11 +296,10 @@ while :; do sleep 0.02; done
 
 @pytest.mark.parametrize("mine", [True, False], ids=["mine", "another's"])
 def test_the_turn_is_held_until_slurmctld_has_saved_all_and_not_longer(
-    term: Path, pod: Path, monkeypatch: pytest.MonkeyPatch, *, mine: bool
+    one: One, term: Path, pod: Path, monkeypatch: pytest.MonkeyPatch, *, mine: bool
 ) -> None:
-    noted, end = LOG(), Daemon.end
-    one = one_of_two(noted, term.parent, pod, monkeypatch)
-    one._daemon = Daemon(("/bin/sh", "-c", SLOW), noted.append, Clock())
+    end = Daemon.end
+    one._daemon = Daemon(("/bin/sh", "-c", SLOW), one.noted.append, Clock())
     monkeypatch.chdir(pod)
     asked: list[int] = []
 
@@ -341,8 +308,8 @@ def test_the_turn_is_held_until_slurmctld_has_saved_all_and_not_longer(
             asked.append(number)
         return mine or not asked
 
-    monkeypatch.setattr(one._lease, "renew", renew)
-    monkeypatch.setattr(supervisor, "RENEW_SECONDS", 0.05)
+    one.lease.renew = renew
+    monkeypatch.setattr(leases, "RENEW_SECONDS", 0.05)
     monkeypatch.setattr(Daemon, "end", partialmethod(end, seconds=2 * HANGS))
     worker = threading.Thread(target=one._serve, args=(term,))
     worker.start()
@@ -355,17 +322,14 @@ def test_the_turn_is_held_until_slurmctld_has_saved_all_and_not_longer(
     worker.join(HANGS)
     assert not worker.is_alive(), "the other one has the state already, and slurmctld is killed"
     assert (pod / "saved").exists() is mine
-    assert noted[-1].startswith("ended in order")
+    assert one.noted[-1].startswith("ended in order")
 
 
-def test_a_second_controller_takes_nothing_from_one_that_knows_of_no_terms(
-    tmp_path: Path, pod: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_controller_takes_nothing_from_one_that_knows_of_no_terms(tmp_path: Path) -> None:
     """It is made while the only one still runs, without a Lease."""
     (tmp_path / "job_state").touch()
-    said: LOG = []
-    second = one_of_two(said, tmp_path, pod, monkeypatch, me="controller-1")
+    second = One(tmp_path, me="controller-1")
     threading.Timer(0.5, second.is_ending.set).start()
     second._await_turn()
-    assert said == ["waiting for controller-0 to begin the first term; standing by"]
+    assert second.noted == ["waiting for controller-0 to begin the first term; standing by"]
     assert [path.name for path in tmp_path.iterdir()] == ["job_state"]

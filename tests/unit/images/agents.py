@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from images.common.command import Result
-from images.controller.agent import Agent
+from images.controller.agent import Agent, Rejection
 from images.controller.check import Verdict
 from images.controller.configuration import Files, Store, config_hash
-from images.controller.control import Slurmctld
-from images.controller.server import Rejection, Status, StatusBoard
+from images.controller.slurmctld import Slurmctld
 from tests.fakes.commands import FakeClock, FakeRunner
 
 MISSPELT = "ClusterNmae"
@@ -24,19 +23,22 @@ class FakeSlurmctld(Slurmctld):
     """Dies of deadly files."""
 
     def __init__(self, store: Store, clock: FakeClock, told: Path) -> None:
-        super().__init__(runner=FakeRunner())
+        super().__init__(runner=FakeRunner(), clock=clock)
         self.told = told
         self.up = False
         self.store = store
-        self.clock = clock
         self.read: list[Files] = []
         """The files of each reconfiguration."""
+        self.instead: Callable[[], Result] | None = None
+        """What happens at a reconfiguration instead of it."""
         self.silence = 0.0
         """For how many seconds it waits for slurmdbd when it reads its files."""
         self.answers_at = 0.0
         self.queue: str | None = ""
         self.asked = 0
         """How often for the queue."""
+        self.forgets: Files | None = None
+        """Files whose limits are too small for what it holds."""
 
     @property
     def reconfigured(self) -> int:
@@ -61,10 +63,16 @@ class FakeSlurmctld(Slurmctld):
         self.up = DEADLY not in str(self.store.files(str(self.store.current())))
 
     def reconfigure(self) -> Result:
+        if self.instead is not None:
+            return self.instead()
         self.read.append(self.store.files(str(self.store.current())))
         self.answers_at = self.clock.now() + self.silence
         self.come_up()
         return Result(code=0)
+
+    def too_small(self, files: Files, before: Files) -> str | None:
+        del before
+        return "too small" if files == self.forgets else None
 
     def queue_text(self) -> str | None:
         self.asked += 1
@@ -72,13 +80,11 @@ class FakeSlurmctld(Slurmctld):
 
 
 class World:
-    """An agent with its surroundings. `settings`: further ones of the agent."""
+    """An agent with its surroundings."""
 
-    def __init__(self, directory: Path, **settings: Any) -> None:
-        self.directory = directory
-        self.settings = settings
+    def __init__(self, directory: Path) -> None:
         self.store = Store(directory / "store")
-        self.ready, self.read = directory / "run/ready", directory / "run/read"
+        self.ready, self.read, self.file = (directory / "run" / name for name in ("ready", "read", "status.json"))
         self.verdicts: dict[str, Verdict] = {}
         self.log: list[str] = []
         self.clock = FakeClock()
@@ -86,10 +92,9 @@ class World:
         self.restart_agent()
 
     def restart_agent(self) -> None:
-        self.board = StatusBoard(Status())
         self.agent = Agent(
-            store=self.store, check=self.check, slurmctld=self.slurmctld, board=self.board, log=self.log.append,
-            ready=self.ready, read=self.read, clock=self.clock, **self.settings,
+            store=self.store, check=self.check, slurmctld=self.slurmctld, log=self.log.append, ready=self.ready,
+            read=self.read, status_file=self.file,
         )  # fmt: skip
 
     def check(self, files: Files) -> Verdict:
@@ -104,7 +109,11 @@ class World:
         self.agent.tick()
 
     @property
+    def active(self) -> str | None:
+        return self.agent.status.active
+
+    @property
     def rejected(self) -> Rejection:
-        found = self.board.get().rejected
+        found = self.agent.status.rejected
         assert found is not None
         return found

@@ -1,16 +1,26 @@
-"""The config agent's decisions where slurmctld is slow, silent or ends; tests/slurm/test_config_agent.py: the rest."""
+"""The config agent's decisions where slurmctld is slow, silent or ends, where the files cannot be taken yet, and about
+the switch tree beside them; tests/slurm/test_config_agent.py: the rest."""
 
 from __future__ import annotations
 
+import errno
+import json
+import socket
+from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from images.common import http_server
 from images.common.command import TIMED_OUT, Result
-from images.controller.agent import PATIENCE_SECONDS, SILENT, SURVIVAL_SECONDS
+from images.controller.agent import LOOK_AGAIN_SECONDS, PATIENCE_SECONDS, SILENT, SURVIVAL_SECONDS
+from images.controller.await_config import fetch_status
 from images.controller.check import Verdict
-from images.controller.configuration import config_hash
-from tests.unit.images.agents import MISSPELT, World
+from images.controller.config_agent import answer
+from images.controller.configuration import TOPOLOGY_CONF, Store, config_hash, stack_part, version_of
+from images.controller.topology import LABELS_FILE
+from tests.unit.images.agents import COMPLAINT, DEADLY, MISSPELT, World
 
 GOOD = {"slurm.conf": "ClusterName=a\n"}
 BETTER = {"slurm.conf": "ClusterName=a\nMaxJobCount=5\n"}
@@ -20,17 +30,6 @@ BAD = {"slurm.conf": f"{MISSPELT}=a\n"}
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
-
-
-def test_a_change_back_to_the_active_version_clears_the_rejection_without_a_reconfigure(world: World) -> None:
-    world.start(GOOD)
-    world.agent.take(BAD)
-
-    world.agent.take(GOOD)
-
-    assert world.board.get().rejected is None
-    assert world.board.get().pending is None
-    assert world.slurmctld.reconfigured == 0
 
 
 @pytest.mark.parametrize(
@@ -43,56 +42,46 @@ def test_slurmctld_that_lives_and_waits_for_slurmdbd_is_given_time(world: World,
 
     world.agent.take(changed)
 
-    rejected = world.board.get().rejected
     if taken:
-        assert (world.board.get().active, rejected) == (config_hash(changed), None)
+        assert (world.active, world.agent.status.rejected) == (config_hash(changed), None)
     else:
-        assert rejected is not None
         assert world.rejected.message == SILENT
         assert world.store.current() == config_hash(GOOD)
 
 
-def test_slurmctld_that_ends_by_chance_when_it_reads_a_change_reads_it_once_more(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slurmctld_that_ends_by_chance_when_it_reads_a_change_reads_it_once_more(world: World) -> None:
     world.start(GOOD)
-    reconfigure = world.slurmctld.reconfigure
 
     def end() -> Result:
         world.slurmctld.up = False
         return Result(code=0)
 
-    monkeypatch.setattr(world.slurmctld, "reconfigure", end)
+    world.slurmctld.instead = end
     world.agent.take(BETTER)
     assert world.store.current() == config_hash(GOOD)
-    assert world.board.get().pending == config_hash(BETTER)
+    assert world.agent.status.pending == config_hash(BETTER)
 
-    monkeypatch.setattr(world.slurmctld, "reconfigure", reconfigure)
+    world.slurmctld.instead = None
     world.slurmctld.start()
     world.agent.tick()
 
     assert world.store.current() == config_hash(BETTER)
-    assert (world.board.get().active, world.board.get().rejected) == (config_hash(BETTER), None)
+    assert (world.active, world.agent.status.rejected) == (config_hash(BETTER), None)
 
 
-def test_complaints_that_the_active_version_has_too_are_nothing_new(world: World) -> None:
-    old = Verdict(starts=True, complaints=("error: old complaint",))
-    world.verdicts = {config_hash(GOOD): old, config_hash(BETTER): old}
+@pytest.mark.parametrize("before", [(), ("error: Ignoring invalid QOS",)], ids=["a new one", "one of before"])
+def test_only_a_new_complaint_is_a_rejection_where_slurmctld_starts(world: World, before: tuple[str, ...]) -> None:
+    complaint = "error: Ignoring invalid QOS"
+    world.verdicts = {
+        config_hash(GOOD): Verdict(starts=True, complaints=before),
+        config_hash(BETTER): Verdict(starts=True, complaints=(complaint,)),
+    }
     world.start(GOOD)
 
     world.agent.take(BETTER)
 
-    assert world.board.get().active == config_hash(BETTER)
-
-
-def test_a_new_complaint_is_a_rejection_even_where_slurmctld_starts(world: World) -> None:
-    world.verdicts = {config_hash(BETTER): Verdict(starts=True, complaints=("error: Ignoring invalid QOS",))}
-    world.start(GOOD)
-
-    world.agent.take(BETTER)
-
-    assert world.board.get().active == config_hash(GOOD)
-    assert world.rejected.message == "error: Ignoring invalid QOS"
+    assert world.active == config_hash(BETTER if before else GOOD)
+    assert before or world.rejected.message == complaint
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -108,34 +97,24 @@ def test_what_is_published_while_slurmctld_starts_with_the_files_before_is_read_
         world.agent.take(BETTER)
     world.slurmctld.come_up()
     world.agent.tick()
-    assert world.board.get().active == config_hash(BETTER)
+    assert world.active == config_hash(BETTER)
     assert world.slurmctld.read == [BETTER]
     world.agent.take(BETTER)
     assert world.slurmctld.reconfigured == 1
 
 
-def end_before_it_is_read(world: World, files: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent publishes files, is killed before slurmctld is told, and starts again."""
-
-    def killed() -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(world.slurmctld, "reconfigure", killed)
-        with pytest.raises(KeyboardInterrupt):
-            world.agent.take(files)
+def test_an_agent_that_ends_before_slurmctld_has_read_what_it_has_published_goes_on(world: World) -> None:
+    world.start(GOOD)
+    world.slurmctld.instead = Mock(side_effect=KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        world.agent.take(BETTER)
+    world.slurmctld.instead = None
     world.restart_agent()
 
-
-def test_an_agent_that_ends_before_slurmctld_has_read_what_it_has_published_goes_on(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.start(GOOD)
-
-    end_before_it_is_read(world, BETTER, monkeypatch)
     world.agent.take(BETTER)
+
     assert world.slurmctld.read == [BETTER]
-    assert world.board.get().active == config_hash(BETTER)
+    assert world.active == config_hash(BETTER)
 
 
 def test_what_was_silent_about_new_files_reads_those_before_when_it_answers(world: World) -> None:
@@ -145,18 +124,18 @@ def test_what_was_silent_about_new_files_reads_those_before_when_it_answers(worl
     world.agent.take(BETTER)
     assert world.rejected.message == SILENT
     world.agent.tick()
-    assert world.board.get().pending == config_hash(GOOD)
+    assert world.agent.status.pending == config_hash(GOOD)
     world.clock.sleep(world.slurmctld.silence)
     world.slurmctld.silence = 0
     world.agent.tick()
     assert world.slurmctld.read == [BETTER, GOOD]
-    assert world.board.get().active == config_hash(GOOD)
+    assert world.active == config_hash(GOOD)
 
 
-def test_what_scontrol_itself_cannot_read_is_taken_back_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_scontrol_itself_cannot_read_is_taken_back_at_once(world: World) -> None:
     world.start(GOOD)
     refusal = Result(code=1, stderr="scontrol: fatal: Unable to process configuration file")
-    monkeypatch.setattr(world.slurmctld, "reconfigure", lambda: refusal)
+    world.slurmctld.instead = lambda: refusal
 
     world.agent.take(BETTER)
 
@@ -164,17 +143,131 @@ def test_what_scontrol_itself_cannot_read_is_taken_back_at_once(world: World, mo
     assert "Unable to process configuration file" in world.rejected.message
 
 
-def test_a_slow_answer_to_the_reconfiguration_is_no_refusal(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_answer_to_the_reconfiguration_is_no_refusal(world: World) -> None:
     world.start(GOOD)
-    questions: list[str] = []
-
-    def reconfigure() -> Result:
-        questions.append("scontrol reconfigure")
-        return Result(code=TIMED_OUT)
-
-    monkeypatch.setattr(world.slurmctld, "reconfigure", reconfigure)
+    world.slurmctld.instead = asked = Mock(return_value=Result(code=TIMED_OUT))
 
     world.agent.take(BETTER)
 
-    assert world.board.get().active == config_hash(BETTER)
-    assert len(questions) == 2, "it may have answered before it read them: once more, and not for ever"
+    assert world.active == config_hash(BETTER)
+    assert asked.call_count == 2, "it may have answered before it read them: once more, and not for ever"
+
+
+# ---------------------------------------------------------------- what it cannot take at once
+
+
+def test_a_limit_that_is_too_small_is_taken_when_it_no_longer_is(world: World) -> None:
+    world.start(GOOD)
+    world.slurmctld.forgets = BETTER
+    world.agent.take(BETTER)
+    world.slurmctld.forgets = None
+    world.agent.tick()
+    assert world.active == config_hash(GOOD), "it is looked at every half minute only"
+
+    world.clock.sleep(LOOK_AGAIN_SECONDS)
+    world.agent.tick()
+
+    assert world.store.current() == world.active == config_hash(BETTER)
+    assert world.agent.status.rejected is None
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_limit_that_is_too_small_is_not_what_slurmctld_starts_with(world: World, *, restarts: bool) -> None:
+    world.start(GOOD)
+    world.slurmctld.up, world.slurmctld.forgets = False, BETTER
+    if restarts:
+        world.ready.unlink()
+
+    world.agent.take(BETTER)
+
+    assert world.store.current() == config_hash(GOOD)
+    assert world.ready.exists(), "slurmctld starts with the old ones"
+
+
+def test_a_first_configuration_waits_for_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "publish", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+        world.agent.take(GOOD)
+        assert not world.ready.exists()
+
+    world.clock.sleep(LOOK_AGAIN_SECONDS)
+    world.agent.tick()
+
+    assert world.ready.exists()
+    assert world.store.current() == config_hash(GOOD)
+
+
+# ---------------------------------------------------------------- the switch tree beside the stack's files
+
+STACK = {"slurm.conf": "ClusterName=a\n", LABELS_FILE: "x\n"}
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.agent.first_topology = lambda keys: f"# first {','.join(keys)}\n"
+    made.start(STACK)
+    return made
+
+
+def topology(world: World) -> str:
+    return world.agent.published()[TOPOLOGY_CONF]
+
+
+def test_a_new_tree_goes_with_the_settings_in_force_not_with_rejected_ones(controller: World) -> None:
+    controller.agent.take({**STACK, "slurm.conf": MISSPELT})
+    assert controller.agent.reload("# second\n")
+    assert controller.agent.published()["slurm.conf"] == STACK["slurm.conf"]
+    assert COMPLAINT in controller.rejected.message
+
+
+@pytest.mark.parametrize("text", [MISSPELT, DEADLY])
+def test_a_tree_that_slurm_does_not_like_is_taken_back(controller: World, text: str) -> None:
+    assert not controller.agent.reload(text)
+    assert topology(controller) == "# first x\n"
+    assert controller.active == config_hash(STACK)
+    assert controller.agent.status.rejected is None
+
+
+def test_the_same_tree_is_read_again_when_nodes_wait(controller: World) -> None:
+    assert controller.agent.reload("# first x\n")
+    assert controller.slurmctld.reconfigured == 1
+
+
+def test_while_slurmctld_is_down_no_tree_is_published(controller: World) -> None:
+    controller.slurmctld.up = False
+    assert not controller.agent.reload("# second\n")
+    assert topology(controller) == "# first x\n"
+
+
+def test_the_name_of_a_version_tells_the_stacks_part() -> None:
+    assert stack_part(version_of({**STACK, TOPOLOGY_CONF: "1"})) == config_hash(STACK)
+    assert version_of({**STACK, TOPOLOGY_CONF: "1"}) != version_of({**STACK, TOPOLOGY_CONF: "2"})
+    assert stack_part(None) is None
+
+
+# ---------------------------------------------------------------- what it answers
+
+
+def test_the_status_is_in_a_file_too_and_a_full_volume_ends_nothing(world: World) -> None:
+    world.agent.take(GOOD)  # there is no directory for the file yet
+    world.slurmctld.start()
+    world.agent.tick()
+    assert json.loads(world.file.read_text())["active"] == config_hash(GOOD)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /config HTTP/1.1\r\nX: y"], ids=["nothing", "half a request"])
+def test_who_does_not_say_what_they_want_is_let_go(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(http_server.Handler, "timeout", 0.3)
+    server = http_server.start_server(partial(answer, world.agent, tmp_path), 0)
+    port = server.server_address[1]
+    try:
+        with socket.create_connection(("127.0.0.1", port), 5) as silent:
+            silent.sendall(sent)
+            assert fetch_status(f"http://127.0.0.1:{port}")["pending"] is None
+            assert silent.recv(1) == b""
+    finally:
+        server.shutdown()
+        server.server_close()

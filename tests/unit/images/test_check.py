@@ -1,12 +1,10 @@
-"""What slurmctld of both versions really prints (data/, recorded), and what the check makes of it."""
+"""The trial of a configuration: what the scratch slurmctld gets, and what is made of its words."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from images.controller.check import Checker, Verdict, clean, complaints_in
+from images.controller.check import Verdict, check, clean, complaints_in, scratch_files
 from tests.unit.images.paths import DATA
 
 DIRECTORY = "/var/scratch"
@@ -33,6 +31,7 @@ EXPECTED = {
 @pytest.mark.parametrize("version", ["24.11", "26.05"])
 @pytest.mark.parametrize("case", sorted(EXPECTED))
 def test_exactly_the_lines_that_matter_are_kept(version: str, case: str) -> None:
+    """What slurmctld of both versions really prints (data/, recorded)."""
     text = (DATA / f"slurmctld-{version}-{case}.log").read_text()
 
     found = complaints_in([clean(line, DIRECTORY) for line in text.splitlines()])
@@ -51,41 +50,121 @@ def test_time_stamps_and_the_scratch_directory_are_not_shown() -> None:
     assert clean(old, "/tmp/x") == clean(new, "/tmp/x") == 'error: Parse error in file slurm.conf line 3: "y"'
 
 
-def test_a_complaint_that_is_repeated_is_told_once() -> None:
-    assert complaints_in(["error: Bad SelectTypeParameter: X"] * 2) == ("error: Bad SelectTypeParameter: X",)
+UNKNOWN_GROUP = "error: _get_group_members: Could not find configured group "
 
 
-def test_that_the_scratch_slurmctld_powers_no_node_on_or_off_is_no_complaint() -> None:
-    line = "error: power_save module disabled, NULL SuspendProgram"
-    assert complaints_in([line, "error: power_save module disabled, invalid SuspendProgram x"]) == (
-        "error: power_save module disabled, invalid SuspendProgram x",
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        pytest.param("error: Bad SelectTypeParameter: X", "error: Bad SelectTypeParameter: X", id="repeated"),
+        # It powers no node on or off.
+        pytest.param("error: power_save module disabled, NULL SuspendProgram", "", id="no program for it"),
+        ("error: power_save module disabled, invalid SuspendProgram x",) * 2,
+        # It looks users up in the files in force, where a new group is not yet.
+        pytest.param(f"{UNKNOWN_GROUP}vision", "", id="a group that comes with the configuration"),
+        (f"{UNKNOWN_GROUP}visoin",) * 2,
+    ],
+)
+def test_what_is_only_the_trial_s_is_no_complaint_and_others_are_told_once(said: str, complaint: str) -> None:
+    assert complaints_in([said] * 2, frozenset({"ml", "vision"})) == ((complaint,) if complaint else ())
+
+
+@pytest.mark.parametrize(
+    ("starts", "complaints", "known", "rejection"),
+    [
+        (True, (), (), None),
+        (True, ("error: old", "error: new"), ("error: old",), "error: new"),
+        (True, ("error: old", "error: new"), ("error: old", "error: new"), None),
+        (False, ("error: old",), ("error: old",), "error: old"),
+        (False, (), (), "slurmctld does not start with it and does not say why"),
+    ],
+)
+def test_only_new_complaints_reject_a_configuration_that_starts(
+    *, starts: bool, complaints: tuple[str, ...], known: tuple[str, ...], rejection: str | None
+) -> None:
+    assert Verdict(starts=starts, complaints=complaints).rejection(known) == rejection
+
+
+def test_no_slurm_conf_is_said_plainly() -> None:
+    assert check({"cgroup.conf": ""}).rejection() == "error: there is no slurm.conf in the configuration"
+
+
+# ---------------------------------------------------------------- what it gets
+
+
+def scratch_conf(text: str, **others: str) -> str:
+    return scratch_files({"slurm.conf": text, **others}, "/tmp/s", (1111, 2222))["slurm.conf"]
+
+
+def test_no_program_of_the_site_is_run() -> None:
+    for line in (
+        "PrologSlurmctld=/bin/danger", "ResumeProgram=/bin/danger", "SuspendProgram=/bin/danger",
+        "HealthCheckProgram=/bin/danger", "epilogslurmctld = /bin/danger", 'MailProg="/bin/danger with spaces"',
+        "SlurmctldPrimaryOnProg=/bin/danger", "RebootProgram=/bin/danger", "JobCompLoc=/bin/danger",
+    ):  # fmt: skip
+        assert "danger" not in scratch_conf(f"ClusterName=a\n{line}\n")
+
+
+def test_the_real_controllers_state_and_port_are_not_touched() -> None:
+    conf = scratch_conf(
+        "SlurmctldPort=6817\nStateSaveLocation=/var/spool/slurmctld\nSlurmctldPidFile=/run/x SlurmdPort=6818\n"
     )
 
-
-def test_a_group_that_comes_with_the_configuration_is_no_complaint_and_an_unknown_one_is() -> None:
-    """The scratch slurmctld looks users up in the files in force, where a new group is not yet."""
-    lines = [f"error: _get_group_members: Could not find configured group {name}" for name in ("vision", "visoin")]
-
-    assert complaints_in(lines, frozenset({"ml", "vision"})) == (lines[1],)
-
-
-def test_a_configuration_that_starts_without_complaint_is_taken() -> None:
-    assert Verdict(starts=True, complaints=()).rejection() is None
+    assert "6817" not in conf
+    assert "6818" not in conf
+    assert "/var/spool/slurmctld" not in conf
+    assert "SlurmctldPort=1111\n" in conf
+    assert "StateSaveLocation=/tmp/s/state\n" in conf
 
 
-def test_only_new_complaints_reject_a_configuration_that_starts() -> None:
-    verdict = Verdict(starts=True, complaints=("error: old", "error: new"))
+@pytest.mark.parametrize(
+    ("line", "becomes"),
+    [
+        ("PartitionName=x Stat=UP", "PartitionName=x Stat=UP"),
+        # There is no database.
+        ("PartitionName=main Nodes = ALL QOS=x TRESBillingWeights=CPU=1 State=UP",) * 2,
+        # One of its own.
+        (
+            "AuthAltParameters=jwt_key=/run/slurmstack/keys/jwt_hs256.key,x",
+            "AuthAltParameters=jwt_key=/tmp/s/jwt_hs256.key,x",
+        ),
+    ],
+)
+def test_lines_keep_their_numbers_and_their_options(line: str, becomes: str) -> None:
+    assert scratch_conf(f"# comment\nSlurmctldPort=6817\n\n{line}\n").splitlines()[3] == becomes
 
-    assert verdict.rejection(("error: old",)) == "error: new"
-    assert verdict.rejection(("error: old", "error: new")) is None
+
+def test_the_database_is_left_alone_and_what_needs_it_is_left_out() -> None:
+    conf = scratch_conf(
+        "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=db\nAccountingStorageEnforce=limits\n"
+        "AccountingStorageTRES=gres/gpu\nPriorityWeightAge=1\nPriorityWeightFairshare=2\n"
+        "PriorityWeightTRES=gres/gpu=3\nPriorityDecayHalfLife=7-0\n"
+        "PartitionName=main Nodes=ALL AllowQos=high QOS=x TRESBillingWeights=GRES/gpu=8 MaxTime=5 State=UP\n"
+    )
+
+    for word in ("slurmdbd", "AccountingStorage", "PriorityWeight", "TRESBillingWeights", "qos", "QOS"):
+        assert word not in conf
+    assert "PriorityDecayHalfLife=7-0" in conf
+    assert conf.splitlines()[8].split() == ["PartitionName=main", "Nodes=ALL", "MaxTime=5", "State=UP"]
 
 
-def test_one_that_does_not_start_is_rejected_even_for_an_old_complaint() -> None:
-    assert Verdict(starts=False, complaints=("error: old",)).rejection(("error: old",)) == "error: old"
-    assert "does not say why" in (Verdict(starts=False, complaints=()).rejection() or "")
+def test_groups_that_come_with_the_configuration_are_not_looked_up_on_this_machine() -> None:
+    line = "PartitionName=main Nodes=ALL AllowGroups={} MaxTime=5\n"
+    group = "physics:x:2000:alice\nbiology:x:2001:\n"
+
+    assert "AllowGroups" not in scratch_conf(line.format("physics,biology"), group=group)
+    assert "AllowGroups=elsewhere MaxTime=5" in scratch_conf(line.format("physics,elsewhere"), group=group)
+    assert "AllowGroups=physics" in scratch_conf(line.format("physics"))
 
 
-def test_no_slurm_conf_is_said_plainly(tmp_path: Path) -> None:
-    verdict = Checker(program="/nonexistent", user=None)({"cgroup.conf": ""})
+def test_included_files_are_cleaned_too() -> None:
+    files = {
+        "slurm.conf": "Include site.conf\n",
+        "site.conf": "PrologSlurmctld=/bin/danger\n",
+        "topology.conf": "SwitchName=s\n",
+    }
 
-    assert verdict.rejection() == "error: there is no slurm.conf in the configuration"
+    found = scratch_files(files, "/tmp/s", (1111, 2222))
+
+    assert "danger" not in found["site.conf"]
+    assert found["topology.conf"] == files["topology.conf"]

@@ -6,8 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from images.accounting.check_database import DatabaseCheck, UnreachableError
-from images.accounting.conf import Storage, storage_of, with_password
+from images.accounting.check_database import (
+    Answer,
+    Storage,
+    UnreachableError,
+    check_database,
+    storage_of,
+    with_password,
+)
 from images.common.command import Result
 from images.common.process import RefusedError
 
@@ -42,43 +48,45 @@ class Server:
         return next(found, default)
 
 
-def check(answers: Mapping[str, Result], release: str = "24.11") -> DatabaseCheck:
-    return DatabaseCheck(storage(), release=release, runner=Server(answers))
+def check(answers: Mapping[str, Result], release: str = "24.11") -> Answer:
+    return check_database(storage(), release=release, runner=Server(answers))
 
 
 def error(number: int, text: str = "no") -> Result:
     return Result(code=1, stderr=f"ERROR {number} (HY000): {text}")
 
 
-def test_a_server_that_may_answer_in_a_moment_is_unreachable() -> None:
-    for number in (2002, 2005, 1040, 2013):
-        with pytest.raises(UnreachableError):
-            check({"SELECT VERSION": error(number)})()
+@pytest.mark.parametrize("number", [2002, 2005, 1040, 2013])
+def test_a_server_that_may_answer_in_a_moment_is_unreachable(number: int) -> None:
+    with pytest.raises(UnreachableError):
+        check({"SELECT VERSION": error(number)})
 
 
-def test_what_cannot_work_is_named() -> None:
+@pytest.mark.parametrize(
+    ("message", "statement", "answer"),
+    [
+        ("is MySQL 5.6.51: slurmdbd needs MariaDB 10.2.1", "SELECT VERSION", Result(code=0, stdout="5.6.51")),
+        ("is MariaDB 10.1.48", "SELECT VERSION", Result(code=0, stdout="10.1.48-MariaDB")),
+        ("GRANT ALL PRIVILEGES ON jobs.*", "CREATE PROCEDURE", error(1044)),
+    ],
+)
+def test_what_cannot_work_is_named(message: str, statement: str, answer: Result) -> None:
     """What a real server of ours answers is in tests/slurm/test_database.py; these are others."""
-    cases: dict[str, Mapping[str, Result]] = {
-        "is MySQL 5.6.51: slurmdbd needs MariaDB 10.2.1": {"SELECT VERSION": Result(code=0, stdout="5.6.51")},
-        "is MariaDB 10.1.48": {"SELECT VERSION": Result(code=0, stdout="10.1.48-MariaDB")},
-        "GRANT ALL PRIVILEGES ON jobs.*": {"CREATE PROCEDURE": error(1044)},
-    }
-    for message, answers in cases.items():
-        with pytest.raises(RefusedError) as refused:
-            check(answers)()
-        assert message in str(refused.value)
-        assert "s3cret" not in str(refused.value)
+    with pytest.raises(RefusedError) as refused:
+        check({statement: answer})
+    assert message in str(refused.value)
+    assert "s3cret" not in str(refused.value)
 
 
 def test_a_release_that_is_not_in_the_table_is_left_to_slurmdbd_itself() -> None:
     answers = {"SHOW TABLES": Result(code=0, stdout="x"), "SELECT MAX": Result(code=0, stdout="99")}
-    assert check(answers, release="27.11")().schema == 99
+    assert check(answers, release="27.11").schema == 99
 
 
 def test_a_database_that_is_not_there_is_made_as_slurmdbd_would() -> None:
     server = Server({"SELECT VERSION": error(1049), "CREATE DATABASE": error(1044)})
     with pytest.raises(RefusedError, match="not enough rights"):
-        DatabaseCheck(storage(), release="24.11", runner=server)()
+        check_database(storage(), release="24.11", runner=server)
     assert "CREATE DATABASE `jobs`" in server.asked
 
 

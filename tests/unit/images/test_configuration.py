@@ -1,25 +1,20 @@
-"""Published versions: what is in force changes in one step, and the last good one stays."""
+"""Published versions, of which the last good one stays, and which one is waited for and until when."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
+import urllib.error
 from pathlib import Path
+from typing import Any
 
+from images.controller.await_config import await_config, wanted_of
 from images.controller.configuration import KEEP_VERSIONS, Store, config_hash, read_files
+from slurm import conf
+from tests.fakes.commands import FakeClock
 
 
 def version(number: int) -> dict[str, str]:
     return {"slurm.conf": f"MaxJobCount={number}\n", "cgroup.conf": ""}
-
-
-def test_the_hash_is_that_of_the_canonical_json() -> None:
-    files = {"b": "2\n", "a": "ä"}
-    canonical = json.dumps(files, sort_keys=True, separators=(",", ":"))
-
-    assert config_hash(files) == hashlib.sha256(canonical.encode()).hexdigest()[:16]
-    assert config_hash(dict(reversed(files.items()))) == config_hash(files)
 
 
 def test_the_files_can_be_read_by_slurms_user(tmp_path: Path) -> None:
@@ -57,8 +52,50 @@ def test_a_version_that_a_crash_left_half_written_is_written_again(tmp_path: Pat
 def test_kubelets_own_entries_of_a_mounted_config_map_are_not_files(tmp_path: Path) -> None:
     data = tmp_path / "..2026_01"
     data.mkdir()
-    (data / "slurm.conf").write_text("x")
+    (data / "slurm.conf").write_text("ä")
     (tmp_path / "..data").symlink_to("..2026_01")
     (tmp_path / "slurm.conf").symlink_to("..data/slurm.conf")
 
-    assert read_files(tmp_path) == {"slurm.conf": "x"}
+    assert read_files(tmp_path) == {"slurm.conf": "ä"}
+    mounted, named = wanted_of(["--mounted", str(tmp_path)]), wanted_of(["0123456789abcdef"])
+    assert mounted is not None
+    assert named is not None
+    assert (mounted(), named()) == (conf.config_hash({"slurm.conf": "ä"}), "0123456789abcdef")
+
+
+def answers(*values: dict[str, Any] | Exception) -> Any:
+    iterator = iter(values)
+
+    def fetch() -> dict[str, Any]:
+        value = next(iterator)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    return fetch
+
+
+def wait(*values: dict[str, Any] | Exception) -> tuple[int, list[str]]:
+    log: list[str] = []
+    return await_config(lambda: "h", answers(*values), log.append, FakeClock()), log
+
+
+def test_a_mounted_configuration_that_changes_meanwhile_is_the_one_that_counts() -> None:
+    mounted = iter(["first", "first", "second"])
+    status = {"active": "second", "pending": None, "rejected": None}
+    assert await_config(lambda: next(mounted), lambda: status, lambda _: None, FakeClock()) == 0
+
+
+def test_the_rejection_of_another_configuration_is_none_of_ours() -> None:
+    code, _ = wait({"active": "old", "rejected": {"hash": "x", "message": "m"}}, {"active": "h", "rejected": None})
+
+    assert code == 0
+
+
+def test_a_controller_that_is_not_there_yet_is_waited_for() -> None:
+    code, log = wait(
+        urllib.error.URLError("refused"), TimeoutError("slow"), ValueError("half an answer"), {"active": "h"}
+    )
+
+    assert code == 0
+    assert "waiting for the controller" in log[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -17,16 +16,29 @@ def thing(name: str, *, deleted: bool = False) -> dict[str, Any]:
     return {"metadata": {"name": name, **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {})}}
 
 
+DELETED = {"namespace": thing("slurm", deleted=True)}
+LEAVING = [thing("default-0", deleted=True), thing("default-1", deleted=True)]
+FORBIDDEN = KubeError("403 pods is forbidden", 403)
+
+
 class FakeCluster:
     """The API, with a cluster that stays unless it is told otherwise."""
 
-    def __init__(self) -> None:
+    def __init__(self, *steps: tuple[float, dict[str, Any]]) -> None:
+        """What is so from which second on; at 0 also what is said here."""
         self.sets = [thing("controller"), thing("default")]
         self.namespace = thing("slurm")
-        self.workers: list[dict[str, Any]] = [thing("default-0"), thing("default-1")]
+        self.workers = [thing("default-0"), thing("default-1")]
         self.error: KubeError | None = None
         self.namespace_error: KubeError | None = None
         self.clock = FakeClock()
+        self.steps = list(steps)
+        self.clock.on_sleep = self.go_on
+        self.go_on()
+
+    def go_on(self) -> None:
+        while self.steps and self.clock.time >= self.steps[0][0]:
+            vars(self).update(self.steps.pop(0)[1])
 
     def list_stateful_sets(self) -> list[Object]:
         return list(self._answer(self.sets))
@@ -44,38 +56,17 @@ class FakeCluster:
             raise self.error
         return items
 
-    def at(self, *steps: tuple[float, Callable[[], None]]) -> None:
-        """Let something happen at its time."""
-        waiting = list(steps)
 
-        def on_sleep() -> None:
-            while waiting and self.clock.time >= waiting[0][0]:
-                waiting.pop(0)[1]()
-
-        self.clock.on_sleep = on_sleep
-
-    def set_workers(self, *workers: dict[str, Any]) -> Callable[[], None]:
-        def change() -> None:
-            self.workers = list(workers)
-
-        return change
-
-
-@pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-def leave(cluster: FakeCluster, jobs: str = "") -> tuple[Ending, str]:
-    log: list[str] = []
+def leave(*steps: tuple[float, dict[str, Any]], jobs: str = "") -> tuple[Ending, float, str]:
+    """How it ends, after how many seconds, and what it has said."""
+    cluster, log = FakeCluster(*steps), list[str]()
     runner = FakeRunner({"squeue": Result(code=0, stdout=jobs)})
     ending = Leaving(cast("Kube", cluster), log.append, runner=runner, clock=cluster.clock).run()
-    return ending, "\n".join(log)
+    return ending, cluster.clock.time, "\n".join(log)
 
 
-def test_a_restart_is_not_held_up(cluster: FakeCluster) -> None:
-    assert leave(cluster) == (Ending.ORDINARY, "")
-    assert cluster.clock.time == 0
+def test_a_restart_is_not_held_up() -> None:
+    assert leave() == (Ending.ORDINARY, 0, "")
 
 
 @pytest.mark.parametrize(
@@ -83,93 +74,66 @@ def test_a_restart_is_not_held_up(cluster: FakeCluster) -> None:
     [
         pytest.param({"sets": [thing("default")]}, id="the StatefulSet is gone"),
         pytest.param({"sets": [thing("controller", deleted=True)]}, id="it is being deleted"),
-        pytest.param({"namespace": thing("slurm", deleted=True)}, id="the namespace is being deleted"),
+        pytest.param(DELETED, id="the namespace is being deleted"),
     ],
 )
-def test_where_the_cluster_goes_it_stays_until_the_last_worker_has_left(
-    cluster: FakeCluster, goes: dict[str, Any]
-) -> None:
-    vars(cluster).update(goes)
-    leaving = [thing("default-0", deleted=True), thing("default-1", deleted=True)]
+def test_where_the_cluster_goes_it_stays_until_the_last_worker_has_left(goes: dict[str, Any]) -> None:
     hours = 3600.0 * 50
-    cluster.at(
-        (1, cluster.set_workers(*leaving)),
-        (hours, cluster.set_workers(leaving[0])),
-        (hours + 60, cluster.set_workers()),
-    )
-    ending, log = leave(cluster, jobs="17\n18\n")
+    ending, seconds, log = leave(
+        (0, goes), (1, {"workers": LEAVING}), (hours, {"workers": LEAVING[:1]}), (hours + 60, {"workers": []}),
+        jobs="17\n18\n",
+    )  # fmt: skip
     assert ending is Ending.LEFT
-    assert cluster.clock.time >= hours + 60
+    assert seconds >= hours + 60
     assert log.splitlines()[0] == "waiting for 2 workers to leave (default-0, default-1), with 2 running jobs"
     assert "1 workers to leave (default-0)" in log
 
 
-def test_an_idle_cluster_goes_at_once_when_its_workers_have(cluster: FakeCluster) -> None:
-    cluster.sets, cluster.workers = [], []
-    assert leave(cluster)[0] is Ending.LEFT
-    assert cluster.clock.time == 0
+def test_an_idle_cluster_goes_at_once_when_its_workers_have() -> None:
+    assert leave((0, {"sets": [], "workers": []}))[:2] == (Ending.LEFT, 0)
 
 
-def test_workers_that_stay_are_not_waited_for(cluster: FakeCluster) -> None:
+def test_workers_that_stay_are_not_waited_for() -> None:
     """Somebody has deleted the controller alone."""
-    cluster.sets = [thing("default")]
-    assert leave(cluster)[0] is Ending.STAYING
-    assert SETTLE_SECONDS <= cluster.clock.time < SETTLE_SECONDS + 5
+    ending, seconds, _ = leave((0, {"sets": [thing("default")]}))
+    assert ending is Ending.STAYING
+    assert SETTLE_SECONDS <= seconds < SETTLE_SECONDS + 5
 
 
-def test_an_api_that_never_answers_holds_nothing_up_for_long(cluster: FakeCluster) -> None:
-    cluster.error = KubeError("no answer from the API server: timed out")
-    ending, log = leave(cluster)
+def test_an_api_that_never_answers_holds_nothing_up_for_long() -> None:
+    ending, seconds, log = leave((0, {"error": KubeError("no answer from the API server: timed out")}))
     assert ending is Ending.UNKNOWN
-    assert SILENCE_SECONDS <= cluster.clock.time < SILENCE_SECONDS + 1
+    assert SILENCE_SECONDS <= seconds < SILENCE_SECONDS + 1
     assert "timed out" in log
 
 
+def test_an_api_that_refuses_holds_nothing_up() -> None:
+    assert leave((0, {"error": FORBIDDEN}))[:2] == (Ending.UNKNOWN, 0)
+
+
+def test_a_role_that_may_not_see_the_namespace_holds_nothing_up() -> None:
+    assert leave((0, {"namespace_error": FORBIDDEN}))[0] is Ending.ORDINARY
+
+
 @pytest.mark.parametrize("status", [None, 429, 503])
-def test_one_question_without_an_answer_does_not_make_it_an_ordinary_end(
-    cluster: FakeCluster, status: int | None
-) -> None:
-    cluster.namespace = thing("slurm", deleted=True)
-    cluster.namespace_error = KubeError("busy", status)
-    cluster.at((5, lambda: setattr(cluster, "namespace_error", None)), (20, cluster.set_workers()))
-    assert leave(cluster)[0] is Ending.LEFT
-    assert cluster.clock.time >= 20
+def test_one_question_without_an_answer_does_not_make_it_an_ordinary_end(status: int | None) -> None:
+    busy = {"namespace_error": KubeError("busy", status)}
+    ending, seconds, _ = leave((0, DELETED | busy), (5, {"namespace_error": None}), (20, {"workers": []}))
+    assert ending is Ending.LEFT
+    assert seconds >= 20
 
 
-def test_an_api_that_refuses_holds_nothing_up(cluster: FakeCluster) -> None:
-    cluster.error = KubeError("403 statefulsets is forbidden", 403)
-    assert leave(cluster)[0] is Ending.UNKNOWN
-    assert cluster.clock.time == 0
+def test_an_api_that_fails_for_a_moment_is_asked_again() -> None:
+    fails, heals = {"error": KubeError("503 unavailable", 503)}, {"error": None}
+    ending, seconds, _ = leave(
+        (0, {"sets": [], "workers": LEAVING}), (1, fails), (SILENCE_SECONDS / 2, heals), (100, {"workers": []})
+    )
+    assert ending is Ending.LEFT
+    assert seconds >= 100
 
 
-def test_a_role_that_may_not_see_the_namespace_holds_nothing_up(cluster: FakeCluster) -> None:
-    cluster.namespace_error = KubeError("GET /api/v1/namespaces/slurm: 403 forbidden", 403)
-    assert leave(cluster)[0] is Ending.ORDINARY
-
-
-def test_an_api_that_fails_for_a_moment_is_asked_again(cluster: FakeCluster) -> None:
-    cluster.sets = []
-    cluster.workers = [thing("default-0", deleted=True)]
-
-    def fail() -> None:
-        cluster.error = KubeError("503 unavailable", 503)
-
-    def heal() -> None:
-        cluster.error = None
-
-    cluster.at((1, fail), (SILENCE_SECONDS / 2, heal), (100, cluster.set_workers()))
-    assert leave(cluster)[0] is Ending.LEFT
-    assert cluster.clock.time >= 100
-
-
-def test_rights_that_are_gone_before_the_workers_end_the_wait(cluster: FakeCluster) -> None:
-    cluster.sets = []
-
-    def forbid() -> None:
-        cluster.error = KubeError("403 pods is forbidden", 403)
-
-    cluster.at((1, forbid))
-    ending, log = leave(cluster)
+def test_rights_that_are_gone_before_the_workers_end_the_wait() -> None:
+    ending, seconds, log = leave((0, {"sets": []}), (1, {"error": FORBIDDEN}))
     assert ending is Ending.UNKNOWN
-    assert SILENCE_SECONDS <= cluster.clock.time < 2 * SILENCE_SECONDS
+    assert SILENCE_SECONDS <= seconds < 2 * SILENCE_SECONDS
     assert "403 pods is forbidden" in log

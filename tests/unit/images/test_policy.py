@@ -1,26 +1,33 @@
-"""The policy program against a model of Slurm's tables: from any policy to any other, and back when Slurm refuses."""
+"""Accounts, QOS, users and reservations: from any policy to any other against a model of Slurm's tables, and back when
+Slurm refuses; and the program `policy` as a pod starts it: what it prints, how it ends, and what it waits for."""
 
 from __future__ import annotations
 
 import itertools
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from images.accounting.apply import Applier
-from images.accounting.present import Slurm, read
-from images.common.policy.document import Key, State
-from images.common.policy.fields import ASSOCIATION, MARK, QOS, unset
+from images.accounting import policy as program
+from images.accounting.policy import Applier
+from images.accounting.sacctmgr import Slurm, read
+from images.common import process
+from images.common.command import NOT_STARTED, Result
+from images.common.policy.document import ASSOCIATION, MARK, QOS, Key, State, unset
 from images.common.policy.plan import plan
-from images.common.process import RefusedError
+from images.common.policy.reservation import create, parse, settled
+from images.common.process import CannotGoOnError, RefusedError
 from tests.fakes.commands import FakeClock
 from tests.fakes.sacctmgr import FakeSlurm
 from tests.policies import documents, matches, policy
 
-NOW = 1_800_000_000.0
+NOW = 1_795_300_000.0  # 2026-11-21T22:26:40, a Saturday
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -109,23 +116,18 @@ def test_users_of_one_account_with_the_same_values_are_one_command() -> None:
     assert slurm.associations[("u499", "t04", "")]["fairshare"] == "2"
 
 
-def declared(**accounts: dict[str, Any]) -> State:
-    values: dict[Key, dict[str, Any]] = {
-        (name,): {
-            "parent": "root",
-            "description": name,
-            "organization": name,
-            **unset(ASSOCIATION),
-            "comment": MARK,
-            **own,
-        }
-        for name, own in accounts.items()
+def declared(**parents: str) -> State:
+    """Accounts of a stack file."""
+    blank = {**unset(ASSOCIATION), "comment": MARK}
+    accounts: dict[Key, dict[str, Any]] = {
+        (name,): {"parent": parent, "description": name, "organization": name, **blank}
+        for name, parent in parents.items()
     }
-    return State(qos={("normal",): unset(QOS) | {"description": "normal qos default"}}, accounts=values)
+    return State(qos={("normal",): unset(QOS) | {"description": "normal qos default"}}, accounts=accounts)
 
 
 def test_an_account_with_users_made_by_hand_below_is_kept() -> None:
-    here = declared(old={}, below={"parent": "old"})
+    here = declared(old="root", below="old")
     here = replace(
         here,
         associations={("zoe", "below", ""): unset(ASSOCIATION)},
@@ -211,3 +213,147 @@ def test_a_preemption_that_is_turned_around_is_never_a_loop() -> None:
     for above, below in (("high", "low"), ("low", "high"), ("high", "low")):
         applier(slurm).bring_in_line(policy(ranked(above, below)))
         assert (slurm.qos[above]["preempt"], slurm.qos[below]["preempt"]) == ((below,), ())
+
+
+# ---------------------------------------------------------------- the program, and reservations
+
+ENVIRONMENT = {"CLUSTER_NAME": "test", "CONTROLLER": "controller-0:6817", "ACCOUNTING": "slurmdbd-0:6819"}
+
+DOCUMENT: dict[str, Any] = {
+    "version": 1,
+    "prune": False,
+    "accounts": {"ml": {"parent": "root", "description": "ml", "organization": "ml", "fairshare": 10}},
+    "qos": {},
+    "users": {"ann": {"default_account": "ml", "admin_level": "none", "associations": {"ml": {"fairshare": 2}}}},
+    "reservations": {},
+}
+
+
+def reservation(**changes: Any) -> dict[str, Any]:
+    wanted = {
+        "start": 1796112000, "duration": 7200, "nodes": ("gpu-0",), "node_count": None, "partition": None, "users": (),
+        "accounts": ("ml",), "repeat": None, "maintenance": False, "ignore_jobs": False, "comment": "slurmstack",
+    }  # fmt: skip
+    return {**wanted, **changes}
+
+
+Start = Callable[..., int]
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Starts the program with a Slurm and a document; its exit status."""
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(process, "end_on_sigterm", lambda: None)
+    path = tmp_path / "policy.json"
+
+    def run(slurm: Any, document: Any = DOCUMENT) -> int:
+        path.write_text(document if isinstance(document, str) else json.dumps(document))
+        try:
+            program.main([str(path)], runner=slurm, clock=FakeClock())
+        except SystemExit as ended:
+            return int(ended.code or 0)
+        return 0
+
+    return run
+
+
+def test_a_document_that_is_none_is_refused(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    for document in ("not json", json.dumps({**DOCUMENT, "version": 2}), "[]", '{"version": 1}'):
+        assert start(FakeSlurm(), document) == RefusedError.status
+        assert capsys.readouterr().out.startswith("policy: ")
+
+
+def test_slurmdbd_that_goes_away_half_way_is_tried_again(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    slurm = FakeSlurm(refuse=lambda words: "Connection refused" if words[2:4] == ["add", "user"] else None)
+
+    assert start(slurm) == CannotGoOnError.status
+    assert "a daemon went away" in capsys.readouterr().out
+
+    slurm.refuse = lambda _: None
+    assert start(slurm) == 0
+    assert ("ann", "ml", "") in slurm.associations
+
+
+def test_a_machine_that_cannot_start_a_command_now_is_no_refusal(start: Start) -> None:
+    """The Job ends for good at the status of a refusal, and tries again at any other."""
+    busy = FakeSlurm()
+    starts = iter([True] * 8)
+
+    def full(argv: Sequence[str], **options: Any) -> Result:
+        return busy(argv, **options) if next(starts, False) else Result(code=NOT_STARTED, stderr="sacctmgr: no memory")
+
+    assert start(full) == CannotGoOnError.status
+
+
+def test_a_comment_with_the_separator_and_a_line_break_does_no_harm() -> None:
+    slurm = FakeSlurm()
+    slurm._change(["add", "account", "odd", "cluster=test", "parent=root"])
+    slurm.accounts["odd"]["comment"] = "a|b\nc"
+    slurm.accounts["odd"]["description"] = "a\u2028b\x0cc"
+
+    found = present(slurm)
+
+    assert found.accounts[("odd",)]["description"] == "a\u2028b\x0cc", "only a line break ends a line"
+    assert found.accounts[("odd",)]["comment"] == "a|b"
+    assert found.accounts.keys() == {("odd",)}
+
+
+@pytest.mark.parametrize(
+    ("comment", "ours"),
+    [("slurmstack", False), ("re-test of cpu-speed, last run never, drained 2026-11-21T21:56:10Z: slow", True)],
+)
+def test_reservations_of_the_tests_of_nodes_are_no_part_of_the_policy(comment: str, *, ours: bool) -> None:
+    """Unless they are somebody else's, of that name."""
+    shown = (
+        "ReservationName=health-test-gpu-0 StartTime=2026-12-08T08:00:00 EndTime=2026-12-08T10:00:00 Duration=02:00:00 "
+        "Nodes=gpu-0 NodeCnt=1 CoreCnt=8 Features=(null) PartitionName=(null) Flags=MAINT,SPEC_NODES TRES=cpu=8 "
+        f"Users=root Groups=(null) Accounts=(null) State=INACTIVE MaxStartDelay=(null) Comment={comment}\n"
+    )
+    assert set(parse(shown)) == (set() if ours else {("health-test-gpu-0",)})
+
+
+def test_a_repeated_reservation_that_has_moved_on_is_no_difference() -> None:
+    week = 7 * 86400
+    wanted = reservation(repeat="weekly")
+
+    assert settled({**wanted, "start": wanted["start"] + 2 * week}, wanted, NOW)["start"] == wanted["start"] + 2 * week
+    assert settled({**wanted, "start": wanted["start"] + week + 60}, wanted, NOW)["start"] == wanted["start"]
+
+
+def test_a_reservation_that_is_over_is_told_and_not_made_again() -> None:
+    wanted = {**reservation(start=int(NOW) - 7201), "nodes": ["gpu-0"], "users": [], "accounts": ["ml"]}
+    slurm, log = FakeSlurm(), list[str]()
+
+    applier(slurm, log).bring_in_line(policy({**DOCUMENT, "reservations": {"over": wanted}}))
+
+    assert "! reservation over has ended: it is not made again" in log
+    assert not [words for words in slurm.commands if words[0] == "scontrol"]
+
+
+@pytest.mark.parametrize(("repeat", "day"), [("weekday", "23"), ("weekend", "22"), ("weekly", "27")])
+def test_a_repeated_reservation_begins_at_the_next_time_of_its_kind(repeat: str, day: str) -> None:
+    friday = 1795161600 - 7 * 86400  # 2026-11-13T08:00:00
+    words = create("r", reservation(start=friday, repeat=repeat), NOW)
+    assert words[3] == f"starttime=2026-11-{day}T08:00:00"
+
+
+def test_a_reservation_waits_for_its_nodes_and_nothing_is_changed_without_them(
+    start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Registering(FakeSlurm):
+        def __call__(self, argv: Sequence[str], **options: Any) -> Result:
+            if list(argv[:3]) == ["scontrol", "show", "node"]:
+                return Result(code=0, stdout="NodeName=gpu-1 Arch=x86_64 State=IDLE Weight=1\n")
+            return super().__call__(argv, **options)
+
+    slurm = Registering()
+    document = {**DOCUMENT, "reservations": {"maint": reservation(nodes=["gpu-0", "gpu-1"])}}
+
+    assert start(slurm, document) == RefusedError.status
+
+    printed = capsys.readouterr().out
+    assert "policy: waiting for nodes gpu-0, which a reservation needs\n" in printed
+    assert printed.endswith("policy: error: not there: nodes gpu-0, which a reservation needs; nothing was changed\n")
+    assert slurm.commands == []

@@ -1,0 +1,214 @@
+"""A slurmctld that is tried, kept up and ended by our programs, and judged by its answers."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from images.common.wait import Clock
+from images.controller import supervisor as module
+from images.controller.check import Verdict, check
+from images.controller.supervisor import ENDED, UNANSWERED, Daemon, Trouble, answers
+from tests.fakes.commands import FakeClock
+from tests.programs.waiting import HANGS, wait_until
+
+FILES = {"slurm.conf": "ClusterName=a\n"}
+ME = pwd.getpwuid(os.getuid()).pw_name
+
+
+def quiet(_: str) -> None:
+    """A log that nobody reads."""
+
+
+def program(directory: Path, script: str, name: str = "slurmctld") -> str:
+    path = directory / name
+    path.write_text(f"#!/bin/bash\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_scratch_slurmctld_is_ended_as_soon_as_it_is_up(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    fake = program(tmp_path, f"echo $$ > {pid_file}; echo 'slurmctld: Running as primary controller'; sleep 60")
+
+    verdict = check(FILES, program=fake, user=ME)
+
+    assert verdict == Verdict(starts=True, complaints=())
+    assert not Path(f"/proc/{pid_file.read_text().strip()}/cmdline").exists()
+
+
+def test_one_that_ends_is_heard_to_the_end(tmp_path: Path) -> None:
+    fake = program(tmp_path, "echo 'slurmctld: error: a'; printf 'slurmctld: fatal: b'; exit 1")
+
+    verdict = check(FILES, program=fake, user=ME)
+
+    assert verdict == Verdict(starts=False, complaints=("error: a", "fatal: b"))
+
+
+def test_one_that_hangs_is_given_up_with_its_last_line(tmp_path: Path) -> None:
+    fake = program(tmp_path, "echo 'slurmctld: thinking'; sleep 60")
+
+    verdict = check(FILES, program=fake, user=ME, timeout=0.5)
+
+    assert not verdict.starts
+    assert verdict.complaints == ("error: slurmctld is not up after 0.5 s; its last line: thinking",)
+
+
+def test_a_helper_that_lives_on_holds_nobody_up(tmp_path: Path) -> None:
+    helper = tmp_path / "helper"
+    fake = program(tmp_path, f"setsid bash -c 'echo $$ > {helper}; sleep 600' & echo thinking; sleep 600")
+    try:
+        verdict = check(FILES, program=fake, user=ME, timeout=0.5)
+    finally:
+        os.killpg(int(helper.read_text()), signal.SIGKILL)  # it still lives, or this would fail
+
+    assert verdict.complaints == ("error: slurmctld is not up after 0.5 s; its last line: thinking",)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a process namespace needs root")
+def test_a_slurmctld_that_hangs_at_its_end_is_killed(tmp_path: Path) -> None:
+    """In a process namespace like a container's, with a slurmctld that does not hear SIGTERM."""
+    (tmp_path / "slurmctld").symlink_to(str(shutil.which("sleep")))
+    hangs = f"trap '' TERM; echo; exec {tmp_path}/slurmctld 60"
+    init = (
+        "import subprocess, sys; from images.controller import leave; leave.KILL_SECONDS = 1\n"
+        f"slurmctld = subprocess.Popen(['/bin/sh', '-c', {hangs!r}], stdout=subprocess.PIPE)\n"
+        "slurmctld.stdout.readline(); leave.end_from_now_on(); slurmctld.terminate(); sys.exit(-slurmctld.wait())"
+    )
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-c", init]
+    assert subprocess.run(command, check=False, timeout=30).returncode == signal.SIGKILL
+
+
+@pytest.fixture
+def daemon() -> Iterator[Daemon]:
+    """One that runs."""
+    made = Daemon(("/bin/sleep", "987"), quiet, Clock())
+    made.keep_up()
+    yield made
+    made.end(signal.SIGKILL)
+    assert made.trouble is None
+
+
+def stay_silent(daemon: Daemon, *, munged: bool = True) -> Trouble | None:
+    """What is said when it has answered as few questions as it may."""
+    for _ in range(UNANSWERED):
+        assert daemon.trouble is None
+        daemon.note(answered=False, munged=munged)
+    return daemon.trouble
+
+
+def test_one_that_waits_for_a_munged_that_is_away_is_in_trouble(daemon: Daemon) -> None:
+    assert stay_silent(daemon, munged=False) is Trouble.MUNGE
+    daemon.note(answered=False)
+    assert daemon.trouble is None
+
+
+def test_one_that_has_answered_and_no_longer_does_is_in_trouble(daemon: Daemon) -> None:
+    assert stay_silent(daemon) is None, "it reads its state"
+    daemon.note(answered=True)
+    assert stay_silent(daemon) is Trouble.HANGS
+
+
+def test_one_that_starts_again_in_the_same_turn_may_read_its_state_for_long(daemon: Daemon) -> None:
+    daemon.note(answered=True)
+    assert stay_silent(daemon) is Trouble.HANGS
+    os.kill(daemon._pid, signal.SIGKILL)
+    wait_until(lambda: not daemon.reap())
+    daemon._not_before = 0
+    daemon.keep_up()
+    assert stay_silent(daemon) is None
+
+
+def test_a_daemon_that_hangs_in_the_kernel_is_not_waited_for_and_no_second_one_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str] = []
+    daemon = Daemon(("/bin/sleep", "987"), said.append, Clock())
+    daemon.keep_up()
+    pid = daemon._pid
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "killpg", lambda *_: None)
+        patched.setattr(module, "DEAD_SECONDS", 0.5)
+        daemon.end(signal.SIGKILL)
+    assert said == ["slurmctld is killed, and gone when the volume answers what it has asked"]
+    daemon.keep_up()
+    assert daemon._pid == pid
+    daemon.end(signal.SIGKILL)
+    assert daemon._pid == 0
+
+
+def test_a_daemon_that_ends_is_started_again_and_ever_more_slowly() -> None:
+    clock, ends = FakeClock(), list[float]()
+    daemon = Daemon(("/bin/false",), lambda _: ends.append(clock.now()), clock)
+    while len(ends) < 5:
+        daemon.keep_up()
+        wait_until(lambda: not daemon.reap())
+        clock.sleep(0.05)
+    pauses = [after - before for before, after in pairwise(ends)]
+    assert pauses == pytest.approx([0.25, 0.5, 1, 2], abs=0.1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_daemon_is_ended_with_all_that_it_has_started(number: signal.Signals, tmp_path: Path) -> None:
+    daemon = Daemon(
+        ("/bin/sh", "-c", f"sleep 987 & echo $! >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; wait"),
+        quiet,
+        Clock(),
+    )
+    daemon.keep_up()
+    wait_until((tmp_path / "pid").exists)
+    assert daemon.reap()
+    daemon.end(number)
+    assert not daemon.reap()
+    child = (tmp_path / "pid").read_text().strip()
+    state = subprocess.run(["ps", "-o", "stat=", child], capture_output=True, text=True, check=False).stdout
+    assert state.strip()[:1] in {"", "Z"}
+
+
+def test_a_daemon_that_hangs_is_killed_at_last(tmp_path: Path) -> None:
+    script = f"trap '' TERM; touch {tmp_path}/deaf; while :; do sleep 0.1; done"
+    daemon = Daemon(("/bin/sh", "-c", script), quiet, Clock())
+    daemon.keep_up()
+    wait_until((tmp_path / "deaf").exists)
+    assert daemon.reap()
+    daemon.end(signal.SIGTERM, seconds=0.5)
+    assert not daemon.reap()
+
+
+def test_one_that_ends_before_it_answers_is_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SLOWEST_RESTART", 0.05)
+    daemon = Daemon(("/bin/false",), quiet, Clock())
+
+    def is_in_trouble() -> bool:
+        daemon.keep_up()
+        return daemon.trouble is not None
+
+    wait_until(is_in_trouble)
+    assert daemon.trouble is Trouble.ENDS
+    assert daemon._ended == ENDED
+    daemon.note(answered=True)
+    assert daemon.trouble is None
+
+
+@pytest.mark.parametrize(("script", "expected"), [
+    ('grep -q "localhost(127.0.0.1)" $SLURM_CONF && echo "Slurmctld(primary) at localhost is UP"', True),
+    ('echo "Slurmctld(primary) at localhost is DOWN"', False),
+    ("exec sleep 600", False),
+])  # fmt: skip
+def test_slurmctld_of_this_pod_is_asked_whatever_its_name_leads_to(
+    script: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, script, "scontrol")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(module, "ASKING", tmp_path / "asking.conf")
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5 if "sleep" in script else HANGS)
+    assert answers() is expected

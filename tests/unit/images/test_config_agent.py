@@ -1,0 +1,224 @@
+"""What has left the stack: node records that are gone for good, and partitions until their last job has gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from images.common.command import Result
+from images.common.kubernetes import Kube, KubeError, Object
+from images.common.leaving import leaving_partitions
+from images.common.slurm_records import nodes_in
+from images.controller.config_agent import POLL_SECONDS, LeavingKeeper, Reaper, may_be_gone, removable
+from images.controller.configuration import Files
+from images.controller.slurmctld import Slurmctld
+from tests.fakes.commands import Answer, FakeClock, FakeRunner
+from tests.unit.images.agents import World
+from tests.unit.images.leaving_files import BOTH, GPU, ONE
+
+GONE = ["DOWN", "DYNAMIC_NORM", "NOT_RESPONDING"]
+
+
+def nodes(**states: list[str]) -> str:
+    return "\n".join(
+        f"NodeName={name.replace('_', '-')} Arch=x86_64 State={'+'.join(state)} Weight=1"
+        for name, state in states.items()
+    )
+
+
+def pool(name: str, replicas: int) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"replicas": replicas}}
+
+
+def names(text: str, pods: Sequence[str] = (), elastic: Sequence[str] = ()) -> list[str]:
+    """Records that are removed where there is a pool `default` of three."""
+    candidates = [node for node in nodes_in(text) if may_be_gone(node, elastic)]
+    return removable(candidates, [{"metadata": {"name": name}} for name in pods], [pool("default", 3)])
+
+
+CLOUD = ("CLOUD", "DYNAMIC_NORM")
+
+
+def test_only_what_is_gone_for_good_is_removed() -> None:
+    for node, pods, is_removed in [
+        ({"default_3": GONE}, [], True),  # beyond the pool's size
+        ({"default_2": GONE}, [], False),
+        ({"gpu_0": GONE}, [], True),  # of a removed pool
+        ({"default_3": GONE}, ["default-3"], False),  # its pod still drains
+        ({"default_3": [*GONE, "POWERED_DOWN"]}, [], False),
+        ({"default_3": [*GONE, "COMPLETING"]}, [], False),
+        ({"default_3": ["IDLE", "DYNAMIC_NORM", "DRAIN"]}, [], False),  # it answers
+        ({"default_3": ["DOWN", "NOT_RESPONDING"]}, [], False),  # it is written in slurm.conf
+        ({"laptop": GONE}, [], False),  # no pod has such a name
+        # When an elastic pool goes, slurmctld takes its nodes for nodes that are up, and would give them jobs.
+        ({"default_0": ["IDLE+POWERED_DOWN", *CLOUD]}, [], True),
+        ({"default_0": ["IDLE+POWERED_DOWN", *CLOUD]}, ["default-0"], False),
+        ({"default_0": ["IDLE+COMPLETING", *CLOUD]}, [], False),
+    ]:
+        removed = [name.replace("_", "-") for name in node] if is_removed else []
+        assert names(nodes(**node), pods) == removed, node
+    assert names(nodes(gpu_0=["IDLE", *CLOUD]), elastic=["gpu"]) == []
+
+
+class Api:
+    def __init__(self, *, broken: bool = False) -> None:
+        self.broken = broken
+        self.asked = 0
+
+    def list_pods(self) -> list[Object]:
+        self.asked += 1
+        if self.broken:
+            raise KubeError("no answer")
+        return []
+
+    def list_stateful_sets(self) -> list[Object]:
+        self.asked += 1
+        return [pool("default", 1)]
+
+
+class Records:
+    """A reaper, and a slurmctld with these node records and these nodes that pending jobs ask for."""
+
+    def __init__(self, text: str | None, api: Api | None = None, refuses: str = "") -> None:
+        self.refuses = refuses
+        self.wanted: str | None = ""
+        self.deleted: list[str] = []
+        self.log: list[str] = []
+        answers: dict[str, Answer] = {
+            "scontrol show nodes": Result(code=1) if text is None else Result(code=0, stdout=text),
+            "scontrol delete": self.delete,
+            "squeue": lambda _: Result(code=1) if self.wanted is None else Result(code=0, stdout=self.wanted),
+        }
+        slurmctld = Slurmctld(runner=FakeRunner(answers), clock=FakeClock())
+        self.reaper = Reaper(api=cast("Kube", api or Api()), slurmctld=slurmctld, log=self.log.append)
+
+    def delete(self, argv: Sequence[str]) -> Result:
+        self.deleted.append(argv[-1].removeprefix("nodename="))
+        return Result(code=1, stderr=self.refuses) if self.refuses else Result(code=0)
+
+
+def test_a_dead_record_is_removed_and_told_but_not_where_the_api_does_not_answer() -> None:
+    text = nodes(default_3=GONE, default_0=["IDLE", "DYNAMIC_NORM"])
+    left_alone = Records(text, Api(broken=True))
+    left_alone.reaper.round()
+    assert "left alone" in left_alone.log[0]
+    assert left_alone.deleted == []
+    removed = Records(text)
+    removed.reaper.round()
+    assert "default-3" in removed.log[0]
+    assert removed.deleted == ["default-3"]
+
+
+@pytest.mark.parametrize("text", [nodes(default_0=["IDLE", "DYNAMIC_NORM"]), None], ids=["all well", "no answer"])
+def test_the_api_server_is_not_asked_where_no_record_may_be_removed(text: str | None) -> None:
+    api = Api()
+    Records(text, api).reaper.round()
+    assert api.asked == 0
+
+
+def test_a_record_that_a_pending_job_asks_for_stays_until_it_no_longer_does() -> None:
+    records = Records(nodes(default_3=GONE, default_4=GONE))
+    records.wanted = "default-3"
+    records.reaper.round()
+    records.reaper.round()
+    assert set(records.deleted) == {"default-4"}
+    assert [line for line in records.log if "default-3" in line] == [
+        "the record of node default-3 stays for now: a pending job asks for it by name"
+    ]
+
+    records.wanted = None
+    records.reaper.round()
+    assert "default-3" not in records.deleted, "slurmctld did not answer"
+
+    records.wanted = ""
+    records.reaper.round()
+    assert "default-3" in records.deleted
+
+
+def test_a_refusal_is_told_once() -> None:
+    records = Records(nodes(default_3=GONE), refuses="in a reservation")
+    records.reaper.round()
+    records.reaper.round()
+    assert len(records.log) == 1
+    assert "in a reservation" in records.log[0]
+
+
+# ---------------------------------------------------------------- partitions
+
+
+class Controller(World):
+    """With what looks at its queue."""
+
+    def restart_agent(self) -> None:
+        super().restart_agent()
+        self.keeper = LeavingKeeper(
+            slurmctld=self.slurmctld, published=self.agent.published, drop=self.agent.drop, log=self.log.append
+        )
+
+    @property
+    def files(self) -> Files:
+        return self.agent.published()
+
+    def later(self) -> None:
+        self.clock.sleep(POLL_SECONDS)
+        self.keeper.round()
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Controller:
+    made = Controller(tmp_path)
+    made.start(BOTH)
+    return made
+
+
+def test_a_job_that_ran_when_a_partition_left_may_have_named_it_and_keeps_it(controller: Controller) -> None:
+    """Tasks of an array that start later have numbers of their own, and are told by the array's."""
+    controller.slurmctld.queue = "7 R main\n8 PD main,gpu\n9 PD main\n"
+    controller.agent.take(ONE)
+    controller.later()
+    for queue in ("7 R main\n8 R main\n8 PD main,gpu\n", "7 CG main\n8 R gpu\n", "8 R main\n"):
+        controller.slurmctld.queue = queue
+        controller.later()
+        assert leaving_partitions(controller.files) == ("gpu",), queue
+
+    controller.slurmctld.queue = "9 R main\n10 R main\n"
+    controller.later()
+
+    assert controller.files == ONE
+
+
+def test_the_queue_is_asked_only_while_a_partition_leaves_and_not_all_the_time(controller: Controller) -> None:
+    controller.later()
+    assert controller.slurmctld.asked == 0
+
+    controller.slurmctld.queue = "7 R gpu\n"
+    controller.agent.take(ONE)
+    controller.keeper.round()
+    controller.keeper.round()
+    assert controller.slurmctld.asked == 1
+
+
+def test_a_slurmctld_that_does_not_answer_keeps_its_partitions(controller: Controller) -> None:
+    controller.agent.take(ONE)
+    controller.slurmctld.queue = None
+
+    controller.later()
+
+    assert leaving_partitions(controller.files) == ("gpu",)
+
+
+def test_a_partition_that_leaves_soon_after_another_is_looked_at_at_once(controller: Controller) -> None:
+    three = {"slurm.conf": BOTH["slurm.conf"] + "PartitionName=old Nodes=a State=UP\n"}
+    controller.slurmctld.queue = "7 PD gpu\n"
+    controller.agent.take(three)
+    controller.agent.take({"slurm.conf": three["slurm.conf"].replace(GPU, "")})
+    controller.keeper.round()
+
+    controller.agent.take(ONE)
+    controller.keeper.round()
+
+    assert leaving_partitions(controller.files) == ("gpu",)
+    assert controller.log[-1] == "no job is left of old: taken out of slurm.conf"
