@@ -16,7 +16,7 @@ from cli.change.owner import refuse_foreign, refuse_other_stack
 from cli.change.queue import Queue
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl
-from cli.program.resource import Resource
+from cli.program.values import Resource
 from cli.stack import Stack
 from config.nebius.cloud import NebiusCloud
 from slurm.names import CONFIG_MAP, CONTROLLER, POOL_LABEL

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from cli.program.recording import Recording
-from cli.program.resource import Resource
-from cli.program.values import from_state, printable, same
+from cli.program.values import Resource, from_state, printable, same
 
 Action = Literal["create", "update", "replace", "delete"]
 

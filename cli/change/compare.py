@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cli.change.change import Change, PropertyChange, differences
-from cli.program.resource import Resource
-from cli.program.values import Secret, Unknown, leaves, printable, same
+from cli.program.values import Resource, Secret, Unknown, leaves, printable, same
 
 _PLACE = ("metadata.name", "metadata.namespace")
 

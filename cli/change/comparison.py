@@ -10,8 +10,7 @@ from cli.change.change import Change, of_recording, of_states
 from cli.change.compare import compare
 from cli.change.effects import Effect, effects
 from cli.program.recording import Made, Recording, record
-from cli.program.resource import Resource
-from cli.program.values import Secret, contains, from_state
+from cli.program.values import Resource, Secret, contains, from_state
 from cli.stack import Stack
 
 

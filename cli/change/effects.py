@@ -10,7 +10,7 @@ from typing import Literal
 from cli.change.change import Action, Change, PropertyChange
 from cli.change.in_place import Verdict, judge
 from cli.errors import Refused
-from cli.program.resource import Resource
+from cli.program.values import Resource
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
 from slurm.health import WATCH

@@ -9,8 +9,7 @@ from typing import Any
 
 from cli.change.change import Change, PropertyChange
 from cli.jail.pods import root_of
-from cli.program.resource import Resource
-from cli.program.values import printable, same
+from cli.program.values import Resource, printable, same
 from config.base import parse_bytes
 from slurm.names import CONFIG_MAP, CONTROLLER, HOMES, LOGIN, RELEASE_ANNOTATION, SIZE_ANNOTATION
 

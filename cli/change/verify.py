@@ -9,9 +9,8 @@ import typer
 
 from cli.change.rollout import await_workers
 from cli.errors import Failure
-from cli.kubectl.as_user import in_jail
 from cli.kubectl.client import Kubectl, in_controller
-from cli.kubectl.pods import LEAVING, pod_of
+from cli.kubectl.pods import LEAVING, in_jail, pod_of
 from cli.stack import Stack
 from cli.text import printable
 from local.report import Report

@@ -10,9 +10,8 @@ from typing import Final
 
 from cli.chaos.verdict import Mark, Submitted, marks_in
 from cli.errors import Failure
-from cli.kubectl.as_user import in_jail
 from cli.kubectl.client import Kubectl, complaint
-from cli.kubectl.pods import LEAVING, pod_of
+from cli.kubectl.pods import LEAVING, in_jail, pod_of
 from cli.stack import Stack
 from slurm.names import LOGIN
 

@@ -16,12 +16,10 @@ from cli.preview.forms import DetailedOption, MarkdownOption, form_of, text_of
 from cli.preview.notes import notes_of
 from cli.preview.sources import of_files
 from cli.preview.text import counted, print_effects, print_notes
-from cli.program.cloudless import without_cloud
 from cli.program.generated import read_file, write_file
 from cli.program.graph import as_data, as_svg
-from cli.program.manifests import manifests
+from cli.program.manifests import manifests, without_cloud, write
 from cli.program.recording import record
-from cli.program.render import write
 from cli.stack import Stack, open_stack
 from slurm.conf import render as render_slurm
 

@@ -12,8 +12,7 @@ from pulumi.runtime import rpc
 
 from cli.change.change import Action, Change, PropertyChange, differences, of_states
 from cli.errors import Failure
-from cli.program.resource import Resource
-from cli.program.values import UNKNOWN, Secret, contains, mapped, printable
+from cli.program.values import UNKNOWN, Resource, Secret, contains, mapped, printable
 
 _ACTIONS: Mapping[str, Action] = {
     "create": "create",

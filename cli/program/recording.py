@@ -26,8 +26,7 @@ from pulumi.runtime.proto import resource_pb2
 from pulumi.runtime.settings import get_root_resource
 from pulumi.runtime.stack import run_pulumi_func
 
-from cli.program.resource import Resource
-from cli.program.values import SECRET, SIGNATURE, UNKNOWN, Secret, from_wire
+from cli.program.values import SECRET, SIGNATURE, UNKNOWN, Resource, Secret, from_wire
 from cli.stack import PROJECT_ROOT
 from config.load import PROJECT
 

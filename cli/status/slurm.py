@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cli.kubectl.client import LOG_IN, Kubectl, complaint
-from cli.kubectl.questions import DATABASE, put
+from cli.kubectl.pods import DATABASE, put
 from cli.status.configuration import STATE_FILE
 from cli.text import printable
 from images.common.slurm_jobs import PENDING, RUNNING, Job, JobList

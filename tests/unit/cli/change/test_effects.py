@@ -8,8 +8,7 @@ import pytest
 
 from cli.change.compare import compare, immutable_properties
 from cli.change.effects import HEALTH_LEAVES, Effect, effects
-from cli.program.resource import Resource
-from cli.program.values import UNKNOWN, Secret
+from cli.program.values import UNKNOWN, Resource, Secret
 from components.clouds.nebius.immutable import (
     ALLOCATION,
     BUCKET,

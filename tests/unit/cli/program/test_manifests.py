@@ -9,12 +9,10 @@ import pytest
 import yaml
 
 from cli.errors import Failure
-from cli.program.cloudless import without_cloud
 from cli.program.generated import KeptValues, read_file, write_file
 from cli.program.graph import as_data, as_svg
-from cli.program.manifests import Manifest, manifests
+from cli.program.manifests import INDEX, KUSTOMIZATION, Manifest, file_name, manifests, without_cloud, write
 from cli.program.recording import Recording, Registration
-from cli.program.render import INDEX, KUSTOMIZATION, file_name, write
 from cli.program.values import UNKNOWN, Secret, reveal
 from tests import stacks
 from tests.recordings import record
