@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from cli.change.apply import APPLY_SET, RIGHTS_OUTSIDE
-from cli.change.apply_set import served_kinds
-from cli.change.diff import KINDS
+from cli.change.diff import KINDS, served_kinds
 from cli.change.kept import Kept, data_of, mark, note_identity
+from cli.change.plan import APPLY_SET, RIGHTS_OUTSIDE
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, cluster_labels, complaint, in_controller, slurm
 from config.cluster import ClusterConfig

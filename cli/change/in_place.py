@@ -250,9 +250,13 @@ def release_of(stateful_set: Mapping[str, Any]) -> str:
     """The Slurm release that is noted, or that a tag has which we computed (`24.11-0f3a9c2b7d41`), else nothing."""
     if noted := (stateful_set["metadata"].get("annotations") or {}).get(RELEASE_ANNOTATION):
         return str(noted)
-    image = str(stateful_set["spec"]["template"]["spec"]["containers"][0]["image"])
-    match = re.search(r":(\d\d\.\d\d)-[0-9a-f]{12}$", image)
+    match = re.search(r":(\d\d\.\d\d)-[0-9a-f]{12}$", image_of(stateful_set))
     return match.group(1) if match else ""
+
+
+def image_of(stateful_set: Mapping[str, Any]) -> str:
+    """The image of its pods' first container."""
+    return str(stateful_set["spec"]["template"]["spec"]["containers"][0]["image"])
 
 
 def _same_images(was: Mapping[str, Any], will: Mapping[str, Any]) -> Verdict | None:

@@ -1,18 +1,62 @@
-"""Whose a namespace is: nobody else's cluster is taken over, filled or deleted."""
+"""Whose a namespace is, and what is under way in it: nobody else's cluster is taken over, filled or deleted."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
 
 from cli.change.in_place import has_put_back, other_homes, other_jail, other_name, other_state
-from cli.change.restoring import RESTORING, note_of
 from cli.errors import Failure, Refused
 from cli.kubectl.client import FIELD_MANAGER, Kubectl
 from cli.stack import Stack
 from config.cluster import ClusterConfig
 from slurm.names import STACK
+
+RESTORING = "slurmstack/restoring"
+"""Annotation: a `Note` as JSON."""
+
+Step = Literal["stopping", "putting", "starting"]
+"""This one has put nothing back yet; it may have, by half; all is put back, and what was stopped is started."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """Which restore, and how far it has come."""
+
+    step: Step
+    parts: tuple[str, ...]
+    backup: str
+    half: tuple[str, ...] = ()
+    """Parts that it, or one before it that it goes on with, may have put back by half."""
+    leave_stopped: bool = False
+    left: str = ""
+    """The backup of the state that an earlier restore has left for an apply to start, of one of the jail alone."""
+
+    def written(self) -> str:
+        """For the annotation."""
+        return json.dumps(asdict(self))
+
+    @property
+    def command(self) -> str:
+        """What goes on with it."""
+        parts = "".join(f" --what {part}" for part in self.parts)
+        return f"slurmstack restore{parts} --at {self.backup}{' --leave-stopped' if self.leave_stopped else ''}"
+
+
+def note_of(objects: Iterable[Mapping[str, Any]]) -> Note | None:
+    """What is noted; None where there is nothing, or what nobody understands."""
+    for item in objects:
+        try:
+            said = json.loads((item["metadata"].get("annotations") or {})[RESTORING])
+            note = Note(**{**said, **{key: tuple(map(str, said[key])) for key in ("parts", "half")}})
+        except (KeyError, TypeError, ValueError):
+            continue
+        if note.step in get_args(Step):
+            return note
+    return None
+
 
 REPLICAS_BEFORE = "slurmstack/replicas-before-restore"
 """Annotation of a workload that a restore has stopped: how many pods it had."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from cli.change.diff import key
-from cli.change.queue import read_patiently
+from cli.change.jobs import read_patiently
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, is_true
 from cli.program.manifests import Manifest

@@ -11,11 +11,8 @@ from rich.console import Console
 
 from cli.commands.options import ConfigOption, JsonOption, named
 from cli.errors import USAGE, Failure
-from cli.preview.document import Preview, exit_status
-from cli.preview.forms import DetailedOption, MarkdownOption, form_of, text_of
-from cli.preview.notes import notes_of
-from cli.preview.sources import of_files
-from cli.preview.text import counted, print_effects, print_notes
+from cli.preview.document import Preview, exit_status, notes_of, of_files
+from cli.preview.text import DetailedOption, MarkdownOption, counted, form_of, print_effects, print_notes, text_of
 from cli.program.generated import read_file, write_file
 from cli.program.graph import as_data, as_svg
 from cli.program.manifests import manifests, without_cloud, write

@@ -318,6 +318,21 @@ def is_true(item: Mapping[str, Any], *conditions: str) -> bool:
     return any(condition["type"] in conditions and condition["status"] == "True" for condition in found)
 
 
+def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
+    """An object's labels."""
+    return item["metadata"].get("labels") or {}
+
+
+def annotations_of(item: Mapping[str, Any]) -> Mapping[str, str]:
+    """An object's annotations."""
+    return item["metadata"].get("annotations") or {}
+
+
+def component_of(item: Mapping[str, Any]) -> str:
+    """Which part of the cluster an object is: `controller`, `worker`, ...; empty if its labels say nothing."""
+    return labels_of(item).get("app.kubernetes.io/component", "")
+
+
 def cluster_labels(namespace: str) -> str:
     """Selector of all that belongs to the cluster in a namespace."""
     return f"app.kubernetes.io/part-of=slurmstack,app.kubernetes.io/instance={namespace}"

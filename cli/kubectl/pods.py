@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cli.kubectl.client import ASK_SLURMDBD, FIELD_MANAGER, Kubectl, in_controller
+from cli.kubectl.client import ASK_SLURMDBD, FIELD_MANAGER, Kubectl, component_of, in_controller
 from slurm.names import JAIL_DIR
 from slurm.rights import IN_JAIL
 
@@ -51,7 +51,7 @@ def pod_of(item: Mapping[str, Any]) -> Pod:
         ready=bool(containers) and all(container["ready"] for container in containers),
         restarts=sum(container["restartCount"] for container in containers),
         node=item["spec"].get("nodeName", ""),
-        component=(item["metadata"].get("labels") or {}).get("app.kubernetes.io/component", ""),
+        component=component_of(item),
     )
 
 

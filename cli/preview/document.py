@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
-from cli.change.change import Change, counts_of
-from cli.change.effects import Effect
-from cli.change.jobs import JobsTouched, refusal
-from cli.errors import CHANGES, REFUSED, Refused
+from cli.change.change import Change, counts_of, of_recording
+from cli.change.effects import Effect, effects
+from cli.change.jobs import JobsTouched, queue_and_pods, refusal
+from cli.change.plan import jobs_of_plan, plan
+from cli.change.plan import preview as compare
+from cli.engine import pulumi as engines
+from cli.engine.plan import against_state_and_cluster, compared, jobs_of, refuse_foreign_namespace, steps_of
+from cli.errors import CHANGES, REFUSED, USAGE, Failure, Refused
+from cli.kubectl.client import Kubectl
+from cli.preview import policy as policies
 from cli.preview.policy import PolicyPlan
 from cli.preview.policy import as_data as policy_as_data
-from cli.preview.summary import Summary
+from cli.preview.summary import Summary, summarize
 from cli.preview.summary import as_data as summary_as_data
+from cli.program.recording import record
+from cli.stack import Stack, open_stack
+from config import ConfigError
+from config.cluster import ClusterConfig
+from slurm.conf import effective_settings
 
 Outcome = Literal["none", "changes", "refused"]
 
@@ -89,3 +102,100 @@ def exit_status(preview: Preview, *, detailed: bool) -> int:
 def in_one_line(refused: Refused) -> str:
     """A refusal in one line, with the way out."""
     return f"{refused.message}. {refused.hint}" if refused.hint else refused.message
+
+
+_ASKS = {"all", "associations", "limits", "qos", "safe", "wckeys"}
+"""Of AccountingStorageEnforce: each asks for an association, some by way of another one (slurm.conf(5))."""
+
+
+def notes_of(config: ClusterConfig) -> tuple[str, ...]:
+    """One sentence for each; none of it is refused, as it may be on its way out of the stack."""
+    served = {pool for partition in config.partitions.values() for pool in partition.pools}
+    idle = [name for name in config.worker_nodes if config.partitions and name not in served]
+    found = [f"worker_nodes.{name} is in no partition: no job can run there" for name in idle]
+    enforced = effective_settings(config).get("AccountingStorageEnforce", "").lower().strip('"').split(",")
+    if config.accounts and _ASKS & {part.strip() for part in enforced}:
+        without = [name for name, user in config.users.items() if not user.accounts]
+        found += [f"users.{name} has no accounts: Slurm refuses every job of theirs" for name in without]
+    return tuple(found)
+
+
+def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
+    """What an apply with kubectl would do. Raises Failure if the cluster is not one that kubectl may change.
+
+    What we refuse, the API server may refuse too: then there is our reason, and no list of changes.
+    """
+    with ThreadPoolExecutor() as pool:  # Slurm is asked while the program loads and runs
+        asked = pool.submit(queue_and_pods, kubectl, stack.config.cluster.namespace)
+        policy = pool.submit(policies.planned_policy, kubectl, stack.config)
+        planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
+        first = Preview(
+            stack=stack.name, against="cluster", summary=summarize(stack.config), effects=planned.effects,
+            notes=notes_of(stack.config),
+        )  # fmt: skip
+        if first.refused:
+            return replace(first, notes=(NOT_COMPARED,))
+        found = tuple(compare(kubectl, planned))
+    stuck = effects([item for item in found if item.action == "replace"], stack.config, old=(), way="kubectl")
+    return replace(
+        first,
+        changes=found,
+        effects=(*planned.effects, *stuck),
+        policy=policy.result(),
+        jobs=jobs_of_plan(kubectl, planned, found, asked),
+    )
+
+
+def of_engine(stack: Stack) -> Preview:
+    """What an update by the Pulumi engine would do, in its own words.
+
+    What we refuse, the API server may refuse the engine's preview, too: then there is our reason, and no list. Raises
+    Failure with the engine's words if it cannot tell for any other reason.
+    """
+    state = engines.export(stack)
+    refuse_foreign_namespace(stack)
+    code, printed = engines.preview(stack)
+    policy = policies.policy_of(stack)
+    preview = Preview(stack=stack.name, against="engine", summary=summarize(stack.config), policy=policy)
+    if code != 0:
+        expected = against_state_and_cluster(stack, state)
+        refused = replace(preview, effects=expected.effects, notes=(NOT_COMPARED,))
+        if refused.refused:
+            return replace(refused, jobs=jobs_of(stack, expected))
+    planned = steps_of(stack, state, printed, failed=code != 0)
+    return replace(
+        preview,
+        changes=planned.changes,
+        effects=planned.effects,
+        notes=(*notes_of(stack.config), *(f"Pulumi: {warning}" for warning in planned.warnings)),
+        jobs=jobs_of(stack, planned),
+    )
+
+
+def of_files(stack: Stack, file: Path) -> Preview:
+    """What the change from an earlier stack file means. Asks no cluster and no cloud, and needs no keys."""
+    old = _earlier(file)
+    runs = (record(sections, stack=stack.name) for sections in (old.sections, stack.sections))
+    planned = compared(stack, *map(of_recording, runs))
+    return Preview(
+        stack=stack.name,
+        against="file",
+        summary=summarize(stack.config),
+        summary_before=summarize(old.config),
+        # Keys are made once, whatever the stack file says.
+        changes=tuple(item for item in planned.changes if not item.resource.type.startswith("random:")),
+        effects=planned.effects,
+        notes=notes_of(stack.config),
+    )
+
+
+def _earlier(file: Path) -> Stack:
+    """An earlier version of a stack file. Raises Failure if it is not a valid one."""
+    try:
+        return open_stack(file)
+    except ConfigError as error:
+        raise Failure(
+            f"--against {file}: {error.problems[0].where}: {error.problems[0].message}",
+            hint="name a version of the stack file that this version of slurmstack accepts",
+            code=USAGE,
+        ) from error

@@ -1,4 +1,4 @@
-"""Resources of a stack and their values: as Pulumi's wire and state have them, in the clear, and as they may be printed."""
+"""Resources of a stack and their values: as Pulumi's wire and state have them, in the clear, and as they are shown."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.change.change import of_recording
-from cli.change.compare import compare
+from cli.change.change import compare, of_recording
 from cli.program.recording import Registration
 from cli.program.values import Unknown, printable
 from components.clouds.nebius.immutable import (

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.change.change import of_recording
-from cli.change.compare import compare
+from cli.change.change import compare, of_recording
 from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks

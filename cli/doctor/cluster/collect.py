@@ -9,8 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from cli.change.in_place import has_put_back
-from cli.change.owner import is_stopped
-from cli.change.restoring import note_of
+from cli.change.owner import is_stopped, note_of
 from cli.doctor.cluster import kubernetes
 from cli.doctor.cluster.facts import Facts, Pool
 from cli.doctor.cluster.slurm import SECONDS, ask_slurm

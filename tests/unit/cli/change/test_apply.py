@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from cli.change.apply import Plan, apply, plan, preview
+from cli.change.apply import apply
+from cli.change.plan import Plan, plan, preview
 from cli.errors import Failure
 from config import load_config
 from slurm.names import GENERATED

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from cli.change.apply import Plan, apply, preview
+from cli.change.apply import apply
 from cli.change.change import Change
+from cli.change.plan import Plan, preview
 from cli.errors import Failure
 from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.change.changed import partitions_in
+from cli.change.job_effects import partitions_in
 
 
 def test_a_partition_line_of_a_user_s_own_writing_is_understood() -> None:

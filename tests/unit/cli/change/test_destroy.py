@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from cli.change import destroy
-from cli.change.apply import plan
 from cli.change.destroy import What, destroy_cluster
-from cli.change.fates import Touched
+from cli.change.job_effects import Touched
 from cli.change.jobs import JobsTouched
+from cli.change.plan import plan
 from cli.commands import destroy as destroy_command
 from cli.errors import Failure, Refused
 from cli.stack import open_stack

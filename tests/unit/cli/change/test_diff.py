@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.change.change import PropertyChange
-from cli.change.diff import changes, objects_in
+from cli.change.diff import changes, key, objects_in
 from cli.change.owner import refuse_takeover
 from cli.errors import Failure
 from cli.preview.text import described
@@ -30,11 +30,15 @@ def manifest(document: dict[str, Any]) -> Manifest:
     return Manifest(urn="urn", document=document)
 
 
+def there(*documents: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {key(item): item for item in documents}
+
+
 def test_scaling_is_one_changed_property_in_spite_of_what_the_server_writes_itself() -> None:
     live = stateful_set(2, generation=4, resourceVersion="100", managedFields=[{"manager": "slurmstack"}])
     after = stateful_set(3, generation=5, resourceVersion="100", managedFields=[])
-    kubectl = FakeKubectl(answers=[({"get"}, listed(live), ""), ({"--dry-run=server"}, listed(after), "")])
-    (change,) = changes(kubectl, [manifest(stateful_set(3))], [])
+    kubectl = FakeKubectl(answers=[({"--dry-run=server"}, listed(after), "")])
+    (change,) = changes(kubectl, [manifest(stateful_set(3))], there(live))
     assert change.action == "update"
     assert change.properties == (PropertyChange(path="spec.replicas", old=2, new=3),)
 
@@ -42,15 +46,17 @@ def test_scaling_is_one_changed_property_in_spite_of_what_the_server_writes_itse
 def test_a_changed_container_is_named_in_the_path() -> None:
     after = stateful_set(2)
     after["spec"]["template"]["spec"]["containers"][0]["image"] = "b"
-    kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, after, "")])
-    (change,) = changes(kubectl, [manifest(after)], [])
+    kubectl = FakeKubectl(answers=[({"--dry-run=server"}, after, "")])
+    (change,) = changes(kubectl, [manifest(after)], there(stateful_set(2)))
     assert [item.path for item in change.properties] == ["spec.template.spec.containers[slurmd].image"]
 
 
 def test_what_is_equal_is_no_change_and_what_is_missing_is_created() -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "new"}}
-    kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, stateful_set(2), "")])
-    (change,) = changes(kubectl, [manifest(stateful_set(2)), manifest(service)], [thing("Job", "old")])[:1]
+    kubectl = FakeKubectl(answers=[({"--dry-run=server"}, stateful_set(2), "")])
+    (change,) = changes(
+        kubectl, [manifest(stateful_set(2)), manifest(service)], there(stateful_set(2)), [thing("Job", "old")]
+    )[:1]
     assert (change.action, change.kind, change.name) == ("create", "Service", "new")
 
 
@@ -79,15 +85,14 @@ def test_of_a_change_people_are_shown_what_differs(old: Any, new: Any, lines: li
 
 
 def test_an_object_that_left_the_stack_is_deleted() -> None:
-    kubectl = FakeKubectl(answers=[({"get"}, "", "")])
-    (change,) = changes(kubectl, [], [thing("StatefulSet", "old")])
+    (change,) = changes(FakeKubectl(), [], {}, [thing("StatefulSet", "old")])
     assert (change.action, change.name) == ("delete", "old")
 
 
 def test_an_immutable_field_means_replacement() -> None:
     message = 'The Job "x" is invalid: spec.template: Invalid value: field is immutable'
-    kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, "", message)])
-    (change,) = changes(kubectl, [manifest(stateful_set(2))], [])
+    kubectl = FakeKubectl(answers=[({"--dry-run=server"}, "", message)])
+    (change,) = changes(kubectl, [manifest(stateful_set(2))], there(stateful_set(2)))
     assert change.action == "replace"
 
 
@@ -110,18 +115,16 @@ def test_only_those_objects_are_called_unchangeable_that_the_api_server_refuses(
         return {"kind": "Service", "metadata": {"name": f"s{number}"}, **({"bad": 1} if number in wrong else {})}
 
     objects = [manifest(service(number)) for number in range(5)]
-    found = changes(Refusing(), objects, [], known={("Service", f"s{number}"): service(number) for number in range(5)})
+    found = changes(Refusing(), objects, there(*map(service, range(5))))
     told = {change.name: change.complaint for change in found}
     assert told == {f"s{number}": f'The Service "s{number}" is invalid: immutable' for number in wrong}
     assert {change.action for change in found} <= {"replace"}
 
 
 def test_another_refusal_of_the_api_server_is_passed_on() -> None:
-    kubectl = FakeKubectl(
-        answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, "", "admission webhook denied")]
-    )
+    kubectl = FakeKubectl(answers=[({"--dry-run=server"}, "", "admission webhook denied")])
     with pytest.raises(Failure, match="admission webhook denied"):
-        changes(kubectl, [manifest(stateful_set(2))], [])
+        changes(kubectl, [manifest(stateful_set(2))], there(stateful_set(2)))
 
 
 def test_of_what_is_there_kubectl_is_asked_too_who_has_set_what() -> None:
@@ -139,8 +142,8 @@ def test_values_of_secrets_are_not_shown() -> None:
     def secret(value: str) -> dict[str, Any]:
         return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "data": {"munge.key": value}}
 
-    kubectl = FakeKubectl(answers=[({"get"}, secret("b2xk"), ""), ({"--dry-run=server"}, secret("bmV3"), "")])
-    (change,) = changes(kubectl, [manifest(secret("bmV3"))], [])
+    kubectl = FakeKubectl(answers=[({"--dry-run=server"}, secret("bmV3"), "")])
+    (change,) = changes(kubectl, [manifest(secret("bmV3"))], there(secret("b2xk")))
     assert change.properties == (PropertyChange(path="data.munge.key", old="<secret>", new="<secret>"),)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.change.compare import compare, immutable_properties
+from cli.change.change import compare, immutable_properties
 from cli.change.effects import HEALTH_LEAVES, Effect, effects
 from cli.program.values import UNKNOWN, Resource, Secret
 from components.clouds.nebius.immutable import (

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from cli.change.change import Change, of_object
-from cli.change.compare import compare
+from cli.change.change import Change, compare, of_object
 from cli.change.effects import effects
 from cli.change.in_place import PUT_BACK
 from config import load_config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.change.fates import span
+from cli.change.job_effects import span
 from tests.unit.cli.change.small_stack import WEEK
 
 

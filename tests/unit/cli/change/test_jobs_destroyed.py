@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.change import queue as queue_module
+from cli.change import jobs as queue_module
 from cli.change.jobs import JobsTouched, jobs_destroyed, refuse_lost_jobs
 from cli.errors import Failure
 from config import load_config

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from cli.change import destroy
-from cli.change.apply import apply, plan
+from cli.change.apply import apply
 from cli.change.destroy import destroy_cluster
 from cli.change.in_place import PUT_BACK
 from cli.change.jobs import JobsTouched
 from cli.change.owner import KEPT, KEPT_OF, ROTATING
+from cli.change.plan import plan
 from cli.commands import destroy as command
 from cli.engine import pulumi as engines
 from cli.errors import Refused

@@ -13,8 +13,9 @@ from typing import Any, get_args
 import pytest
 
 from cli.change import lock
-from cli.change.apply import Plan, apply
+from cli.change.apply import apply
 from cli.change.lock import PROCESS, has_died, held, machine
+from cli.change.plan import Plan
 from cli.errors import Failure
 from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from cli.change import both_ways
-from cli.change.apply import plan
 from cli.change.owner import REPLICAS_BEFORE
+from cli.change.plan import plan
 from cli.commands import backup, chaos, destroy, jail, rotate
+from cli.engine import plan as engines
 from cli.errors import Failure, Refused
 from cli.jail import roots
 from cli.program.recording import record
@@ -59,10 +59,10 @@ def test_a_cluster_of_another_stack_is_not_planned_unless_it_is_adopted(
         plan(kubectl, stack.config, stack.sections, stack=stack.name)
     assert "--adopt" in caught.value.hint
     plan(kubectl, stack.config, stack.sections, stack=stack.name, adopt=True)
-    monkeypatch.setattr(both_ways, "reach", lambda _: kubectl)
+    monkeypatch.setattr(engines, "reach", lambda _: kubectl)
     with pytest.raises(Refused, match="of the stack 'prod'"):
-        both_ways.refuse_foreign_namespace(stack)
-    both_ways.refuse_foreign_namespace(stack, adopt=True)
+        engines.refuse_foreign_namespace(stack)
+    engines.refuse_foreign_namespace(stack, adopt=True)
 
 
 COMMANDS: dict[str, Callable[[Path], Any]] = {

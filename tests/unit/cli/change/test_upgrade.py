@@ -11,10 +11,10 @@ from typing import Any, get_args
 
 import pytest
 
-from cli.change import upgrade
-from cli.change.apply import Plan
+from cli.change import apply as upgrade
+from cli.change.apply import hinting, is_upgrade, save_first, send, upgraded_first, way_back
 from cli.change.diff import key
-from cli.change.upgrade import hinting, is_upgrade, save_first, send, upgraded_first, way_back
+from cli.change.plan import PART_OF, Plan, set_id
 from cli.errors import Failure
 from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest, manifests
@@ -26,7 +26,6 @@ from tests.recordings import record
 from tests.stacks import with_change
 
 SAVED = "20261127T101500Z"
-PART_OF = "applyset.kubernetes.io/part-of"
 
 
 def objects(version: str, **images: Any) -> list[Manifest]:
@@ -36,8 +35,6 @@ def objects(version: str, **images: Any) -> list[Manifest]:
 
 def planned(new: list[Manifest], old: list[Manifest]) -> Plan:
     there = {key(item.document): copy.deepcopy(dict(item.document)) for item in old}
-    for item in there.values():
-        item["metadata"].setdefault("labels", {})[PART_OF] = "the-set"
     return Plan(
         namespace="slurm", objects=tuple(new), kept=KeptValues({}), live=there, inside={}, outside=(), effects=()
     )  # fmt: skip
@@ -60,7 +57,7 @@ def test_slurmdbd_and_what_it_reads_come_first_and_stay_members_of_the_set() -> 
         ("ConfigMap", "slurmdbd"),
     }
     for item in first:
-        assert item.document["metadata"]["labels"][PART_OF] == "the-set"
+        assert item.document["metadata"]["labels"][PART_OF] == set_id("slurm")
     (daemon,) = [item for item in first if item.kind == "StatefulSet"]
     assert ":26.05-" in daemon.document["spec"]["template"]["spec"]["containers"][0]["image"]
 
@@ -185,7 +182,7 @@ class Recording(FakeKubectl):
 def test_nothing_is_pruned_when_it_is_sent() -> None:
     kubectl = Recording()
     first = upgraded_first(planned(objects("26.05"), objects("24.11")))
-    send(kubectl, "slurm", first)
+    send(kubectl, first)
     ((arguments, stdin),) = kubectl.sent
     assert arguments[0] == "apply"
     assert "--prune" not in arguments

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from cli.change import rollout, upgrade
-from cli.change.apply import Plan, plan
+from cli.change import apply as upgrade
+from cli.change import rollout
 from cli.change.change import Change, of_object
 from cli.change.diff import key
 from cli.change.jobs import JobsTouched
 from cli.change.owner import REPLICAS_BEFORE
+from cli.change.plan import Plan, plan
 from cli.commands import cluster as cluster_commands
 from cli.errors import Failure, Refused
 from cli.jail import fit
@@ -128,7 +129,7 @@ def test_nothing_is_sent_before_the_backup_of_an_upgrade_is_made(
     monkeypatch.setattr(cluster_commands, "held", lambda *_, **__: nullcontext(UpLock(kubectl)))
     monkeypatch.setattr(cluster_commands, "_plan_alone", lambda *_, **__: (planned, None, nothing))
     monkeypatch.setattr(fit, "refuse_root_of_plan", lambda *_: None)
-    monkeypatch.setattr(cluster_commands, "of_kubectl", lambda *_: JobsTouched())
+    monkeypatch.setattr(cluster_commands, "jobs_of_plan", lambda *_: JobsTouched())
     stack = open_stack(stack_file(tmp_path, sections))
     with pytest.raises(Failure) as caught:
         cluster_commands._up_with_kubectl(

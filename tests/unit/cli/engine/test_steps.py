@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.change.change import Change, PropertyChange
-from cli.engine.steps import steps_of
+from cli.engine.plan import read_steps
 from cli.errors import Failure
 
 SET = "kubernetes:apps/v1:StatefulSet"
@@ -27,7 +27,7 @@ def step(op: str, type_: str, old: Any, new: Any, **more: Any) -> dict[str, Any]
 
 
 def changes(*steps: dict[str, Any]) -> list[Change]:
-    return list(steps_of(json.dumps({"config": {"a": "b"}, "steps": steps}), failed=False).changes)
+    return list(read_steps(json.dumps({"config": {"a": "b"}, "steps": steps}), failed=False)[0])
 
 
 def test_an_updated_object_is_named_as_kubernetes_does_and_shows_what_differs() -> None:
@@ -43,7 +43,7 @@ def test_all_that_is_to_be_is_told_once() -> None:
         step("same", SET, {"a": 2}, {"a": 3}),
         step("delete", SET, {}, None),
     ]
-    resources = steps_of(json.dumps({"steps": steps}), failed=False).resources
+    _, resources, _ = read_steps(json.dumps({"steps": steps}), failed=False)
     assert [item.inputs for item in resources] == [{"a": 3}]
 
 
@@ -115,7 +115,7 @@ def test_what_is_made_anew_only_because_something_else_is_names_that() -> None:
 
 def test_warnings_are_heard() -> None:
     diagnostics = [{"severity": "warning", "message": "warning: old\n"}, {"severity": "info", "message": "hello"}]
-    assert steps_of(json.dumps({"diagnostics": diagnostics}), failed=False).warnings == ("old",)
+    assert read_steps(json.dumps({"diagnostics": diagnostics}), failed=False)[2] == ("old",)
 
 
 def test_a_deleted_object_is_told_from_what_it_was() -> None:
@@ -140,4 +140,4 @@ def test_what_only_the_update_can_tell_is_unknown() -> None:
 
 def test_an_engine_that_prints_nothing_has_failed() -> None:
     with pytest.raises(Failure, match="printed no JSON: nothing"):
-        steps_of("", failed=True)
+        read_steps("", failed=True)

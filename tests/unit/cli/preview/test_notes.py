@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.preview.notes import notes_of
+from cli.preview.document import notes_of
 from config import load_config
 from tests import stacks
 from tests.stacks import with_change

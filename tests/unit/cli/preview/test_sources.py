@@ -11,7 +11,7 @@ import pytest
 from cli.change.change import Change, of_object
 from cli.change.effects import Effect
 from cli.change.jobs import JobsTouched
-from cli.preview import sources
+from cli.preview import document as sources
 from cli.preview.document import NOT_COMPARED, Preview
 from cli.stack import open_stack
 from tests import stacks
@@ -24,7 +24,7 @@ SHRINKS = Effect(action="update", kind="PersistentVolumeClaim", name="jail", bec
 
 def answering(monkeypatch: pytest.MonkeyPatch, effects: tuple[Effect, ...], found: list[Change] | None) -> None:
     planned = SimpleNamespace(effects=effects, exists=False)
-    answers: dict[str, Any] = {"plan": planned, "of_kubectl": JobsTouched()} | (
+    answers: dict[str, Any] = {"plan": planned, "jobs_of_plan": JobsTouched()} | (
         {} if found is None else {"compare": found}
     )
     for name, answer in answers.items():

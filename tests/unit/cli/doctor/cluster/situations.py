@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cli.change.in_place import PUT_BACK
-from cli.change.restoring import RESTORING, Note
+from cli.change.owner import RESTORING, Note
 from tests.unit.cli.doctor.cluster.ills import (
     Ill,
     agent,
