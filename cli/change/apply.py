@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from cli.backup.jobs import run_job
+from cli.change.destroy import unmark
 from cli.change.diff import APPLY, forget_unknown_kinds, key
 from cli.change.in_place import image_of, release_of
-from cli.change.kept import unmark
 from cli.change.lock import Lock
 from cli.change.plan import APPLY_SET, Plan, as_member, is_member
 from cli.errors import Failure

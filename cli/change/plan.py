@@ -15,12 +15,12 @@ from cli.change.diff import Live, changes, key, live_objects, members, objects_i
 from cli.change.effects import Effect, effects
 from cli.change.job_effects import Queue
 from cli.change.jobs import JobsTouched, Pods, jobs_touched
-from cli.change.kept import refuse_left_behind
 from cli.change.owner import (
     KEPT,
     refuse_foreign,
     refuse_half_restored,
     refuse_half_rotated,
+    refuse_left_behind,
     refuse_other_kept,
     refuse_other_stack,
     refuse_takeover,

@@ -23,10 +23,10 @@ from cli.change.apply import (
     way_back,
 )
 from cli.change.change import Change
+from cli.change.destroy import data_of
 from cli.change.effects import effects, refuse
 from cli.change.job_effects import Queue
 from cli.change.jobs import JobsTouched, Pods, cancel_lost_jobs, print_jobs, queue_and_pods, refuse_lost_jobs
-from cli.change.kept import data_of
 from cli.change.lock import Lock, held
 from cli.change.plan import Plan, jobs_of_plan, plan
 from cli.change.plan import preview as compare

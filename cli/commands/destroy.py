@@ -10,10 +10,9 @@ import typer
 
 from cli.access.reach import reach_if_made, whereabouts
 from cli.backup.restore import refuse_restoring
-from cli.change.destroy import destroy_cluster
+from cli.change.destroy import AFTERWARDS, Kept, data_of, destroy_cluster, is_retained
 from cli.change.effects import refuse
 from cli.change.jobs import jobs_destroyed, print_jobs, refuse_lost_jobs
-from cli.change.kept import AFTERWARDS, Kept, data_of, is_retained
 from cli.change.lock import held
 from cli.change.owner import refuse_foreign, refuse_other_stack, refuse_takeover
 from cli.commands.cluster import EngineOption, YesOption, choose, require_terminal
