@@ -32,7 +32,6 @@ from cli.change.plan import Plan, jobs_of_plan, plan
 from cli.change.plan import preview as compare
 from cli.change.rollout import await_rollout, configuration_jobs, require_slurmctld
 from cli.change.verify import verify
-from cli.commands.local import ensure_local_images
 from cli.commands.options import ConfigOption, JsonOption
 from cli.engine import pulumi as engines
 from cli.engine.plan import against_state_and_cluster, jobs_of
@@ -130,7 +129,10 @@ def up(
     chosen = choose(stack, engine)
     _refuse_unreachable_images(stack.config)
     report = open_report()
-    ensure_local_images(report, stack.config)
+    if stack.config.cloud.is_local:
+        from cli.commands.local import ensure_local_images  # noqa: PLC0415  all of the local cluster
+
+        ensure_local_images(report, stack.config)
     if chosen == "pulumi":
         _up_with_pulumi(stack, yes=yes, kill_jobs=kill_jobs, adopt=adopt)
     else:
@@ -176,7 +178,7 @@ def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool, adopt: bool) ->
         raise typer.Exit(FAILED)
     kubectl, namespace = reach(stack), stack.config.cluster.namespace
     forget_restore(kubectl, namespace, kubectl.items("statefulset,deployment", "-n", namespace))
-    policies.print_done(stack, before)
+    policies.print_done(kubectl, stack.config, before)
     if jobs.unread:
         require_slurmctld(kubectl, namespace)
     policies.require_answer(kubectl, stack.config, policy)
@@ -222,7 +224,7 @@ def _up_with_kubectl(
         with hinting(way_back(saved, backups=backups) if upgrades else ""):
             _apply(kubectl, planned, lock, report, jobs=jobs, timeout=timeout)
     if not any(before == item["metadata"]["uid"] for item in planned.live.values()):
-        policies.print_done_by(kubectl, stack.config, before)
+        policies.print_done(kubectl, stack.config, before)
     if jobs.unread:
         require_slurmctld(kubectl, planned.namespace)
     policies.require_answer(kubectl, stack.config, policy)

@@ -18,7 +18,6 @@ from cli.errors import CHANGES, REFUSED, USAGE, Failure, Refused
 from cli.kubectl.client import Kubectl
 from cli.preview import policy as policies
 from cli.preview.policy import PolicyPlan
-from cli.preview.policy import as_data as policy_as_data
 from cli.preview.summary import Summary, summarize
 from cli.preview.summary import as_data as summary_as_data
 from cli.program.recording import record
@@ -88,7 +87,7 @@ class Preview:
             "jobs": self.jobs.as_data(),
             "summary": summary_as_data(self.summary, self.effects),
             "summary_before": None if self.summary_before is None else summary_as_data(self.summary_before),
-            "policy": policy_as_data(self.policy),
+            "policy": None if self.policy is None else asdict(self.policy),
         }
 
 

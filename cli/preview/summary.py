@@ -12,7 +12,7 @@ from rich.markup import escape
 from cli.change.effects import Effect
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
-from config.nebius.needs import needs
+from config.nebius.needs import Needs, needs
 from config.volumes import data_volumes
 
 
@@ -76,46 +76,32 @@ class Summary:
 
 def summarize(config: ClusterConfig) -> Summary:
     """What the stack file asks for. The stack file must have been checked."""
-    if isinstance(config.cloud, NebiusCloud):
-        return _of_cloud(config)
+    made = needs(config) if isinstance(config.cloud, NebiusCloud) else None
     return Summary(
         cloud=config.cloud.kind,
-        nodes=tuple(
-            Nodes(
-                name=name,
-                role="worker",
-                count=pool.least,
-                most=pool.most,
-                kind="",
-                cpus=pool.least * pool.resources.cpus,
-                gpus=pool.least * pool.resources.gpus.count,
-            )
-            for name, pool in config.worker_nodes.items()
-        ),
+        nodes=tuple(_pools(config) if made is None else _machines(made)),
         volumes=tuple(_volumes(config)),
-        fabrics=(),
+        fabrics=() if made is None else tuple(sorted(made.fabrics)),
     )
 
 
-def _of_cloud(config: ClusterConfig) -> Summary:
-    needed = needs(config)
-    return Summary(
-        cloud=config.cloud.kind,
-        nodes=tuple(
-            Nodes(
-                name=item.pool or item.role,
-                role=item.role,
-                count=item.count,
-                most=item.most,
-                kind=f"{item.platform} {item.preset}",
-                cpus=item.count * item.size.vcpus,
-                gpus=item.count * item.size.gpus,
-            )
-            for item in needed.nodes
-        ),
-        volumes=tuple(_volumes(config)),
-        fabrics=tuple(sorted(needed.fabrics)),
-    )
+def _pools(config: ClusterConfig) -> Iterator[Nodes]:
+    for name, pool in config.worker_nodes.items():
+        cpus, gpus = pool.least * pool.resources.cpus, pool.least * pool.resources.gpus.count
+        yield Nodes(name=name, role="worker", count=pool.least, most=pool.most, kind="", cpus=cpus, gpus=gpus)
+
+
+def _machines(needed: Needs) -> Iterator[Nodes]:
+    for item in needed.nodes:
+        yield Nodes(
+            name=item.pool or item.role,
+            role=item.role,
+            count=item.count,
+            most=item.most,
+            kind=f"{item.platform} {item.preset}",
+            cpus=item.count * item.size.vcpus,
+            gpus=item.count * item.size.gpus,
+        )
 
 
 def _volumes(config: ClusterConfig) -> Iterator[Volume]:
@@ -150,7 +136,7 @@ def lines(summary: Summary) -> list[str]:
             f"volumes: {_joined(_volume(item) for item in summary.volumes)}",
         ]
     width = max(len(item.name) for item in summary.nodes)
-    table = [f"  {item.name:{width}}  {_machines(item)}" for item in summary.nodes]
+    table = [f"  {item.name:{width}}  {_of_kind(item)}" for item in summary.nodes]
     fabrics = [f"GPU clusters: {_joined(summary.fabrics)}"] if summary.fabrics else []
     return [
         f"{_counted(summary.total, 'node')}, {summary.gpus} GPUs, {summary.cpus} vCPUs",
@@ -160,7 +146,7 @@ def lines(summary: Summary) -> list[str]:
     ]
 
 
-def _machines(item: Nodes) -> str:
+def _of_kind(item: Nodes) -> str:
     most = f" (up to {item.most})" if item.most > item.count else ""
     gpus = f"{item.gpus} GPUs, " if item.gpus else ""
     return f"{_counted(item.count, 'node')}{most} {item.kind}: {gpus}{item.cpus} vCPUs"
