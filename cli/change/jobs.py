@@ -196,15 +196,10 @@ def jobs_touched(
     """
     if not old:
         return JobsTouched()
-    pools, new_pools = pools_of(old), pools_of(new)
     change = ClusterChange(
-        pools=pools,
-        new_pools=new_pools,
-        rolled=frozenset(
-            name
-            for name in pools.keys() & new_pools.keys()
-            if name in rolled or pools[name].is_elastic != new_pools[name].is_elastic
-        ),
+        pools=pools_of(old),
+        new_pools=pools_of(new),
+        rolled=frozenset(rolled),
         partitions=partitions_in(slurm_conf_in(old)),
         new_partitions=partitions_in(slurm_conf_in(new)),
     )
@@ -271,8 +266,7 @@ def _worker_pods(kubectl: Kubectl, namespace: str) -> Pods:
 
 def refuse_lost_jobs(found: JobsTouched, command: str = "up") -> None:
     """Raise Refused if jobs would end or never start, or if nobody can tell."""
-    refused = refusal(found, command)
-    if refused is not None:
+    if refused := refusal(found, command):
         raise refused
 
 
