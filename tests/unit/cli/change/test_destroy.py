@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,6 +68,24 @@ def kubectl(monkeypatch: pytest.MonkeyPatch) -> Leaving:
     return Leaving(items_there=[made("Namespace", "slurm", "1"), volume, other, thing("Pod", "default-0")])
 
 
+def called(
+    monkeypatch: pytest.MonkeyPatch,
+    kubectl: FakeCluster,
+    file: Path,
+    *,
+    engine: str = "kubectl",
+    jobs: Callable[[], JobsTouched] = JobsTouched,
+    lock: Any = lambda *_: nullcontext(),
+    **more: Any,
+) -> None:
+    """The command, with --yes."""
+    monkeypatch.setattr(destroy_command, "reach_if_made", lambda _: kubectl)
+    monkeypatch.setattr(destroy_command, "held", lock)
+    monkeypatch.setattr(destroy_command, "choose", lambda *_: engine)
+    monkeypatch.setattr(destroy_command, "jobs_destroyed", lambda *_, **__: jobs())
+    destroy_command.destroy(file, yes=True, engine=engine, **more)
+
+
 def deleted(kubectl: Leaving, what: What) -> list[str]:
     config = load_config(stacks.dev())
     destroy_cluster(kubectl, config, open_report(), kill_jobs=False, what=what)
@@ -99,36 +117,26 @@ def test_before_pulumi_destroys_only_what_runs_is_ended_and_no_data_is_touched(k
     assert kubectl.deleted[-1] == "(looked for pods)"
 
 
-def test_all_jobs_are_cancelled_those_that_wait_first_and_suspended_ones_too(
-    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("answers", [True, False])
+def test_all_jobs_are_cancelled_those_that_wait_first_unless_slurmctld_does_not_answer_which_is_said(
+    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, answers: bool
 ) -> None:
-    said: list[str] = []
+    asked: dict[str, float] = {}
 
-    def asked(_: Leaving, _namespace: str, *command: str, **_more: float) -> subprocess.CompletedProcess[str]:
-        said.append(" ".join(command))
-        return subprocess.CompletedProcess(command, 0, "", "")
+    def answer(_: Leaving, _namespace: str, *command: str, seconds: float) -> subprocess.CompletedProcess[str]:
+        asked[" ".join(command)] = seconds
+        return subprocess.CompletedProcess(command, 0 if answers else 124, "", f"no answer within {seconds:g} s")
 
-    monkeypatch.setattr(destroy, "in_controller", asked)
+    monkeypatch.setattr(destroy, "in_controller", answer)
     destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, what="pods")
-    cancelled = [command for command in said if command.startswith("scancel")]
-    assert cancelled == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
-
-
-def test_where_slurmctld_does_not_answer_no_job_is_cancelled_which_is_said_and_the_rest_goes_on(
-    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    patience: list[float] = []
-
-    def silent(_: Leaving, _namespace: str, *command: str, seconds: float) -> subprocess.CompletedProcess[str]:
-        patience.append(seconds)
-        return subprocess.CompletedProcess(command, 124, "", f"no answer within {seconds:g} s")
-
-    monkeypatch.setattr(destroy, "in_controller", silent)
-    destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, what="pods")
-    assert sum(patience) <= 10
+    assert "-l slurmstack/pool" in kubectl.deleted[0], "the rest goes on"
+    cancelled = [command for command in asked if command.startswith("scancel")]
+    if answers:
+        assert cancelled == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
+        return
+    assert (cancelled, sum(asked.values())) == ([], 10)
     told = capsys.readouterr()
     assert "no job was cancelled, for slurmctld does not answer (no answer within 10 s)" in told.out + told.err
-    assert "-l slurmstack/pool" in kubectl.deleted[0]
 
 
 def test_a_cluster_of_the_pulumi_engine_is_not_destroyed_by_kubectl(tmp_path: Path) -> None:
@@ -162,11 +170,8 @@ def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_u
 ) -> None:
     job = Touched(id="7", user="alice", partition="main", state="RUNNING", nodes=("x-0",), fate="ends", why="so")
     found = iter([JobsTouched(), JobsTouched(running=1, touched=(job,))])
-    monkeypatch.setattr(destroy_command, "reach_if_made", lambda _: kubectl)
-    monkeypatch.setattr(destroy_command, "held", lambda *_: nullcontext())
-    monkeypatch.setattr(destroy_command, "jobs_destroyed", lambda *_, **__: next(found))
     with pytest.raises(Refused, match="1 job would end or never start: 7"):
-        destroy_command.destroy(stack_file(tmp_path, stacks.dev()), yes=True, engine="kubectl")
+        called(monkeypatch, kubectl, stack_file(tmp_path, stacks.dev()), jobs=lambda: next(found))
     assert not kubectl.deleted
 
 
@@ -187,12 +192,9 @@ def test_a_restore_that_is_not_finished_is_not_forgotten_with_what_it_has_stoppe
 
     if when == "at once":
         kubectl.items_there.extend(begun)
-    monkeypatch.setattr(destroy_command, "reach_if_made", lambda _: kubectl)
-    monkeypatch.setattr(destroy_command, "held", held)
-    monkeypatch.setattr(destroy_command, "jobs_destroyed", lambda *_, **__: JobsTouched())
     for more in ({}, {"kill_jobs": True}):
         with pytest.raises(Failure, match=r"a restore (runs|of the cluster .* was not finished)"):
-            destroy_command.destroy(stack_file(tmp_path, stacks.dev()), yes=True, engine="kubectl", **more)
+            called(monkeypatch, kubectl, stack_file(tmp_path, stacks.dev()), lock=held, **more)
     assert not kubectl.deleted
 
 
@@ -288,35 +290,30 @@ def test_claims_volumes_and_keys_stay_labelled_and_what_others_have_put_there_an
 
 
 @pytest.mark.parametrize("homes", [True, False])
-def test_it_is_noted_where_homes_are(whole: Cluster, homes: bool) -> None:
+def test_it_is_noted_where_homes_are_and_no_release_of_what_a_restore_has_left_stopped(
+    whole: Cluster, homes: bool
+) -> None:
     login = controller("24.11")
-    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("jail", *["homes"] * homes)]
+    claims = ["jail", *["homes"] * homes]
+    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
     login["spec"]["template"]["spec"]["volumes"] = [{"name": "tmp", "emptyDir": {}}, *volumes]
     login["metadata"] = {**login["metadata"], "name": LOGIN}
-    whole.items_there.append(login)
-    take_down(whole)
-    assert f'"homes": {str(homes).lower()}' in whole.told[0]
-
-
-def test_what_a_restore_has_left_stopped_may_be_of_another_release_than_its_pods(whole: Cluster) -> None:
     (there,) = [item for item in whole.items_there if item["metadata"]["name"] == CONTROLLER]
     there["metadata"] = {**there["metadata"], "annotations": {PUT_BACK: "20261126T020000Z"}}
     there["spec"]["replicas"] = 0
+    whole.items_there.append(login)
     take_down(whole)
-    assert '"slurm": ""' in whole.told[0]
+    assert f'"homes": {str(homes).lower()}' in whole.told[0]
+    assert '"slurm": ""' in whole.told[0], "it may be another one than that of its pods"
 
 
-def test_a_destroy_that_is_run_again_keeps_what_was_noted_of_the_cluster(whole: Cluster) -> None:
+def test_what_was_cut_short_can_be_finished_and_keeps_what_was_noted_of_the_cluster(whole: Cluster) -> None:
     take_down(whole)
+    assert whole.deleted[-1] == "secret slurmstack -n slurm --ignore-not-found", "it says what there was"
+    assert not any(GENERATED in line for line in whole.deleted)
     whole.told.clear()
     take_down(whole)
     assert not any(KEPT_OF in line for line in whole.told)
-
-
-def test_the_keys_go_last_but_for_the_set_so_that_what_was_cut_short_can_be_finished(whole: Cluster) -> None:
-    take_down(whole)
-    assert whole.deleted[-1] == "secret slurmstack -n slurm --ignore-not-found"
-    assert not any(GENERATED in line for line in whole.deleted)
 
 
 def test_where_there_is_no_volume_yet_nothing_is_kept(whole: Cluster) -> None:
@@ -371,12 +368,9 @@ def test_data_of_another_cluster_is_refused_before_anything_is_touched(
     assert told in caught.value.message
     assert "--delete-data" in caught.value.hint
     assert not kubectl.applied
-
-
-def test_with_a_new_jail_homes_may_lie_elsewhere_than_in_the_one_that_was_kept(tmp_path: Path) -> None:
-    kubectl, stack = kept_stack(tmp_path, homes=True)
-    kubectl.items_there.pop()
-    assert plan_of(kubectl, stack).is_only_kept
+    if "homes" in of:
+        kubectl.items_there.pop()
+        assert plan_of(kubectl, stack).is_only_kept, "with a new jail they may lie elsewhere"
 
 
 def test_a_kept_volume_that_is_larger_than_the_stack_file_says_is_refused(tmp_path: Path) -> None:
@@ -396,16 +390,6 @@ def test_a_volume_whose_claim_is_gone_is_never_left_aside_for_an_empty_one(tmp_p
         plan_of(kubectl, other)
     volume["spec"]["claimRef"]["namespace"] = "another"
     plan_of(kubectl, other)
-
-
-def called(
-    monkeypatch: pytest.MonkeyPatch, whole: Cluster, file: Path, *, engine: str = "kubectl", **more: Any
-) -> None:
-    monkeypatch.setattr(destroy_command, "reach_if_made", lambda _: whole)
-    monkeypatch.setattr(destroy_command, "held", lambda *_: nullcontext())
-    monkeypatch.setattr(destroy_command, "choose", lambda *_: engine)
-    monkeypatch.setattr(destroy_command, "jobs_destroyed", lambda *_, **__: JobsTouched())
-    destroy_command.destroy(file, yes=True, engine=engine, **more)
 
 
 def test_destroy_tells_what_it_keeps_and_how_to_go_on(
