@@ -164,6 +164,13 @@ def preview(kubectl: Kubectl, planned: Plan) -> list[Change]:
     return changes(kubectl, objects, planned.live, [*left, *planned.outside])
 
 
+def changes_of(kubectl: Kubectl, planned: Plan, config: ClusterConfig) -> tuple[list[Change], tuple[Effect, ...]]:
+    """The same, and what of it the API server will not make."""
+    found = preview(kubectl, planned)
+    stuck = [item for item in found if item.action == "replace"]
+    return found, effects(stuck, config, old=(), way="kubectl")
+
+
 def is_member(manifest: Manifest) -> bool:
     """Whether the object belongs to the set. Claims hold data: outside of it, no prune can ever delete them."""
     return not manifest.cluster_scoped and manifest.kind != "PersistentVolumeClaim"

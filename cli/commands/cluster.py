@@ -24,12 +24,11 @@ from cli.change.apply import (
 )
 from cli.change.change import Change
 from cli.change.destroy import data_of
-from cli.change.effects import effects, refuse
+from cli.change.effects import refuse
 from cli.change.job_effects import Queue
 from cli.change.jobs import JobsTouched, Pods, cancel_lost_jobs, print_jobs, queue_and_pods, refuse_lost_jobs
 from cli.change.lock import Lock, held
-from cli.change.plan import Plan, jobs_of_plan, plan
-from cli.change.plan import preview as compare
+from cli.change.plan import Plan, changes_of, jobs_of_plan, plan
 from cli.change.rollout import await_rollout, configuration_jobs, require_slurmctld
 from cli.change.verify import verify
 from cli.commands.options import ConfigOption, JsonOption
@@ -264,8 +263,8 @@ def _plan_alone(
 
 def _compare(kubectl: Kubectl, planned: Plan, config: ClusterConfig) -> list[Change]:
     """The plan's changes. Raises Refused if the API server will not make one of them."""
-    found = compare(kubectl, planned)
-    refuse(effects([item for item in found if item.action == "replace"], config, old=(), way="kubectl"))
+    found, stuck = changes_of(kubectl, planned, config)
+    refuse(stuck)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pulumi.runtime import rpc
@@ -47,11 +47,14 @@ class EnginePlan:
     """All resources that are to be."""
     warnings: tuple[str, ...] = ()
     """Of the engine, of providers and of policy packs."""
+    recording: Recording = field(default_factory=Recording)
+    """The run of the program that registered the resources, where it was ours."""
 
 
 def against_state(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
     """The stack compared with a document that `pulumi stack export` printed. Nothing is asked of any cloud."""
-    return _against_state(stack, document)[0]
+    recording = record(stack.sections, stack=stack.name, made=_made(document))
+    return replace(compared(stack, of_export(document), of_recording(recording)), recording=recording)
 
 
 def against_state_and_cluster(stack: Stack, document: Mapping[str, Any], *, adopt: bool = False) -> EnginePlan:
@@ -60,18 +63,13 @@ def against_state_and_cluster(stack: Stack, document: Mapping[str, Any], *, adop
     Raises Failure if that is not the stack's. `adopt`: a stack of another name may have made it.
     """
     refuse_foreign_namespace(stack, adopt=adopt)
-    planned, recording = _against_state(stack, document)
+    planned = against_state(stack, document)
     if isinstance(stack.config.cloud, NebiusCloud):
         return planned
     told = {(effect.kind, effect.name) for effect in planned.effects}
-    there = effects_there(reach(stack), stack.config, recording)
+    there = effects_there(reach(stack), stack.config, planned.recording)
     more = (effect for effect in there if (effect.kind, effect.name) not in told)
     return replace(planned, effects=(*planned.effects, *more))
-
-
-def _against_state(stack: Stack, document: Mapping[str, Any]) -> tuple[EnginePlan, Recording]:
-    recording = record(stack.sections, stack=stack.name, made=_made(document))
-    return compared(stack, of_export(document), of_recording(recording)), recording
 
 
 def removal(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
@@ -115,19 +113,15 @@ def jobs_of(stack: Stack, planned: EnginePlan) -> JobsTouched:
     return jobs_touched(kubectl, namespace, old=old, new=new, rolled=rolled(planned.changes))
 
 
-def _states(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return (document.get("deployment") or {}).get("resources") or []
-
-
 def of_export(document: Mapping[str, Any]) -> list[Resource]:
     """The resources of a document that `pulumi stack export` printed."""
-    return of_states(_states(document))
+    return of_states((document.get("deployment") or {}).get("resources") or [])
 
 
 def _made(document: Mapping[str, Any]) -> dict[tuple[str, str], Made]:
     """The cloud's resources as they are, so that ids and addresses in the new program are the real ones."""
     made = {}
-    for item in _states(document):
+    for item in (document.get("deployment") or {}).get("resources") or []:
         if item["type"].startswith("nebius:") and not item.get("delete"):
             outputs = from_state(item.get("outputs") or {})
             known = {name: value for name, value in outputs.items() if not contains(value, Secret)}
@@ -235,10 +229,8 @@ def _properties(step: Mapping[str, Any], old: Resource, new: Resource) -> Iterat
     """What differs in the inputs. The engine masks secrets: of one that changed it only says that it did."""
     found = list(differences(printable(old.inputs), printable(new.inputs), secret=new.kind == "Secret"))
     yield from found
-    told = set(step.get("detailedDiff") or {}) or {
-        *(step.get("diffReasons") or []),
-        *(step.get("replaceReasons") or []),
-    }
+    reasons = (*(step.get("diffReasons") or []), *(step.get("replaceReasons") or []))
+    told = set(step.get("detailedDiff") or reasons)
     seen = {_first(item.path) for item in found}
     for path in sorted(told):
         if _first(path) not in seen:

@@ -150,15 +150,14 @@ _OTHERS_APIS = {
 
 def _unknown_kinds(complaint: str) -> Failure | None:
     """The failure where an object is of an API that is not there; None where it is something else."""
-    found: dict[str, dict[str, None]] = {}
-    for kind, group in _UNKNOWN_KIND.findall(complaint):
-        if group in _OTHERS_APIS:
-            found.setdefault(group, {})[kind] = None
-    for group, kinds in found.items():
-        whose, asking = _OTHERS_APIS[group]
-        what = f"this Kubernetes cluster does not know {', '.join(kinds)} ({group}), which {whose} brings"
-        return Failure(what, hint=f"install {whose} first, or remove {asking} from the stack file")
-    return None
+    found = [(kind, group) for kind, group in _UNKNOWN_KIND.findall(complaint) if group in _OTHERS_APIS]
+    if not found:
+        return None
+    group = found[0][1]
+    whose, asking = _OTHERS_APIS[group]
+    kinds = ", ".join(dict.fromkeys(kind for kind, of in found if of == group))
+    what = f"this Kubernetes cluster does not know {kinds} ({group}), which {whose} brings"
+    return Failure(what, hint=f"install {whose} first, or remove {asking} from the stack file")
 
 
 def nothing_served(complaint: str) -> Failure:

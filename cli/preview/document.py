@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cli.change.change import Change, counts_of, of_recording
-from cli.change.effects import Effect, effects
+from cli.change.effects import Effect
 from cli.change.jobs import JobsTouched, queue_and_pods, refusal
-from cli.change.plan import jobs_of_plan, plan
-from cli.change.plan import preview as compare
+from cli.change.plan import changes_of, jobs_of_plan, plan
 from cli.engine import pulumi as engines
 from cli.engine.plan import against_state_and_cluster, compared, jobs_of, refuse_foreign_namespace, steps_of
 from cli.errors import CHANGES, REFUSED, USAGE, Failure, Refused
@@ -134,11 +133,10 @@ def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
         )  # fmt: skip
         if first.refused:
             return replace(first, notes=(NOT_COMPARED,))
-        found = tuple(compare(kubectl, planned))
-    stuck = effects([item for item in found if item.action == "replace"], stack.config, old=(), way="kubectl")
+        found, stuck = changes_of(kubectl, planned, stack.config)
     return replace(
         first,
-        changes=found,
+        changes=tuple(found),
         effects=(*planned.effects, *stuck),
         policy=policy.result(),
         jobs=jobs_of_plan(kubectl, planned, found, asked),

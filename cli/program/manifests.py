@@ -91,11 +91,6 @@ def _manifest(registration: Registration) -> Manifest:
     return Manifest(urn=registration.urn, document=reveal(inputs))
 
 
-def namespace_of(objects: Iterable[Manifest]) -> str:
-    """The one namespace of a cluster."""
-    return next(manifest.name for manifest in objects if manifest.kind == "Namespace")
-
-
 _ANNOTATIONS = ("metadata", "annotations")
 
 

@@ -139,32 +139,6 @@ def test_all_jobs_are_cancelled_those_that_wait_first_unless_slurmctld_does_not_
     assert "no job was cancelled, for slurmctld does not answer (no answer within 10 s)" in told.out + told.err
 
 
-def test_a_cluster_of_the_pulumi_engine_is_not_destroyed_by_kubectl(tmp_path: Path) -> None:
-    stack = open_stack(stack_file(tmp_path, stacks.dev()))
-    namespace = made("Namespace", "slurm", "1")
-    namespace["metadata"]["managedFields"] = [{"manager": "pulumi-kubernetes-1234"}]
-    kubectl = Discreet(items_there=[namespace])
-    with pytest.raises(Failure, match="was made by `pulumi up`"):
-        destroy_command._refuse_other_engine(kubectl, stack, "kubectl")
-    with pytest.raises(Failure, match="was made by `pulumi up`"):
-        plan(kubectl, stack.config, stack.sections, stack="test")
-
-
-class Discreet(FakeCluster):
-    """Tells who has set a field only where that is asked for, as kubectl does."""
-
-    def run(
-        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
-    ) -> subprocess.CompletedProcess[str]:
-        done = super().run(*arguments, stdin=stdin, check=check)
-        if arguments[0] != "get" or "--show-managed-fields" in arguments:
-            return done
-        found = json.loads(done.stdout)
-        for item in found["items"]:
-            item["metadata"].pop("managedFields", None)
-        return subprocess.CompletedProcess(arguments, 0, json.dumps(found), "")
-
-
 def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_unasked(
     kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -192,9 +166,9 @@ def test_a_restore_that_is_not_finished_is_not_forgotten_with_what_it_has_stoppe
 
     if when == "at once":
         kubectl.items_there.extend(begun)
-    for more in ({}, {"kill_jobs": True}):
+    for kill_jobs in (False, True):
         with pytest.raises(Failure, match=r"a restore (runs|of the cluster .* was not finished)"):
-            called(monkeypatch, kubectl, stack_file(tmp_path, stacks.dev()), lock=held, **more)
+            called(monkeypatch, kubectl, stack_file(tmp_path, stacks.dev()), lock=held, kill_jobs=kill_jobs)
     assert not kubectl.deleted
 
 

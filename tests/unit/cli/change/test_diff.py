@@ -10,7 +10,6 @@ import pytest
 
 from cli.change.change import PropertyChange
 from cli.change.diff import changes, key, objects_in
-from cli.change.owner import refuse_takeover
 from cli.errors import Failure
 from cli.preview.text import described
 from cli.program.manifests import Manifest
@@ -145,12 +144,3 @@ def test_values_of_secrets_are_not_shown() -> None:
     kubectl = FakeKubectl(answers=[({"--dry-run=server"}, secret("bmV3"), "")])
     (change,) = changes(kubectl, [manifest(secret("bmV3"))], there(secret("b2xk")))
     assert change.properties == (PropertyChange(path="data.munge.key", old="<secret>", new="<secret>"),)
-
-
-def namespace(manager: str, **labels: str) -> dict[str, Any]:
-    return {"metadata": {"name": "slurm", "labels": labels, "managedFields": [{"manager": manager}]}}
-
-
-def test_a_namespace_of_somebody_else_is_neither_filled_nor_deleted() -> None:
-    with pytest.raises(Failure, match="belongs to something else"):
-        refuse_takeover(namespace("kubectl-create"))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cli.change import apply as upgrade
+from cli.change import plan as plans
 from cli.change import rollout
 from cli.change.change import Change, of_object
 from cli.change.diff import key
@@ -81,7 +82,7 @@ def test_what_the_api_server_will_not_change_is_refused_before_anybody_is_asked(
 ) -> None:
     it = of_object(thing("Service", "login"))
     stuck = Change(action="replace", resource=it, before=it, complaint='The Service "login" is invalid: immutable')
-    monkeypatch.setattr(cluster_commands, "compare", lambda *_: [stuck])
+    monkeypatch.setattr(plans, "preview", lambda *_: [stuck])
     planned = plan(FakeCluster(), stack.config, stack.sections, stack=stack.name)
     with pytest.raises(Refused, match=r'Service login: .*The Service "login" is invalid: immutable'):
         cluster_commands._compare(FakeCluster(), planned, stack.config)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cli.change import plan
 from cli.change.change import Change, PropertyChange, of_object
 from cli.change.effects import Effect
 from cli.change.jobs import JobsTouched
@@ -73,11 +74,10 @@ SHRINKS = Effect(action="update", kind="PersistentVolumeClaim", name="jail", bec
 
 def answering(monkeypatch: pytest.MonkeyPatch, effects: tuple[Effect, ...], found: list[Change] | None) -> None:
     planned = SimpleNamespace(effects=effects, exists=False)
-    answers: dict[str, Any] = {"plan": planned, "jobs_of_plan": JobsTouched()} | (
-        {} if found is None else {"compare": found}
-    )
-    for name, answer in answers.items():
+    for name, answer in (("plan", planned), ("jobs_of_plan", JobsTouched())):
         monkeypatch.setattr(document, name, lambda *_, answer=answer, **__: answer)
+    if found is not None:
+        monkeypatch.setattr(plan, "preview", lambda *_: found)
 
 
 def of_cluster(directory: Path) -> Preview:
