@@ -39,8 +39,16 @@ from cli.jail import fit
 from cli.kubectl.client import Kubectl
 from cli.preview import policy as policies
 from cli.preview.document import Preview, exit_status, of_cluster, of_engine
-from cli.preview.summary import print_summary
-from cli.preview.text import DetailedOption, MarkdownOption, form_of, print_changes, print_effects, print_notes, text_of
+from cli.preview.text import (
+    DetailedOption,
+    MarkdownOption,
+    form_of,
+    print_changes,
+    print_effects,
+    print_notes,
+    print_summary,
+    text_of,
+)
 from cli.program.manifests import Manifest, refuse_cloud_resources
 from cli.program.recording import program_loading, record
 from cli.stack import Stack, open_stack

@@ -19,8 +19,7 @@ from cli.change.change import SYMBOLS, Action, Change, PropertyChange, counts_of
 from cli.change.effects import Effect
 from cli.change.jobs import lines as job_lines
 from cli.errors import USAGE, Failure
-from cli.preview.document import Preview
-from cli.preview.summary import lines as summary_lines
+from cli.preview.document import Preview, Summary
 
 _STYLES: Mapping[Action, str] = {"create": "green", "update": "yellow", "replace": "magenta", "delete": "red"}
 
@@ -81,6 +80,12 @@ def _text(value: object) -> str:
     if value is None:
         return "(absent)"
     return value if isinstance(value, str) and "\n" not in value else json.dumps(value)
+
+
+def print_summary(summary: Summary) -> None:
+    """The summary, line by line."""
+    for line in summary.lines():
+        _print(escape(line))
 
 
 def print_changes(found: Sequence[Change]) -> None:
@@ -238,10 +243,10 @@ def _risks(effects: Sequence[Effect]) -> list[str]:
 
 
 def _machines(preview: Preview) -> list[str]:
-    after = [_cut(line) for line in summary_lines(preview.summary)]
+    after = [_cut(line) for line in preview.summary.lines()]
     if preview.summary_before is None:
         return after
-    before = [_cut(line) for line in summary_lines(preview.summary_before)]
+    before = [_cut(line) for line in preview.summary_before.lines()]
     return [line for line in difflib.ndiff(before, after) if not line.startswith("?")]
 
 

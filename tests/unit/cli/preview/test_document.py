@@ -15,9 +15,8 @@ from cli.change.effects import Effect
 from cli.change.jobs import JobsTouched
 from cli.errors import CHANGES, FAILED, REFUSED, USAGE
 from cli.preview import document
-from cli.preview.document import NOT_COMPARED, Preview, exit_status, notes_of
+from cli.preview.document import NOT_COMPARED, Preview, exit_status, notes_of, summarize
 from cli.preview.policy import PolicyPlan
-from cli.preview.summary import as_data, lines, summarize
 from cli.preview.text import print_effects
 from cli.stack import open_stack
 from config import load_config
@@ -136,7 +135,7 @@ def test_a_user_whose_jobs_slurm_refuses_is_named(enforce: list[str] | None, is_
 
 
 def summary_of(sections: dict[str, Any]) -> list[str]:
-    return lines(summarize(load_config(sections)))
+    return summarize(load_config(sections)).lines()
 
 
 def test_a_stack_that_makes_its_machines_shows_all_of_them_and_what_they_hold() -> None:
@@ -176,7 +175,7 @@ def test_scripts_get_the_same_numbers_and_the_effects() -> None:
         cost="lost",
         refused="no",
     )
-    data = as_data(summarize(load_config(NEBIUS)), [effect])
+    data = summarize(load_config(NEBIUS)).as_data([effect])
     assert data["nodes"]["total"] == 5
     assert data["gpus"] == {"total": 16, "pools": {"default": 16}}
     assert data["vcpus"] == 296
