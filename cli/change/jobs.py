@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from cli.change.job_effects import (
@@ -33,7 +32,7 @@ from cli.change.job_effects import (
 )
 from cli.errors import Failure, Refused
 from cli.kubectl.client import Kubectl, complaint, in_controller
-from cli.text import plain, printable
+from cli.text import plain, printable, say
 from images.common.slurm_conf import IN_FORCE
 from images.common.slurm_jobs import ENDED, Job, JobList
 from images.common.slurm_records import NotUnderstoodError
@@ -324,7 +323,7 @@ def _pending_lines(found: JobsTouched) -> list[str]:
 def print_jobs(found: JobsTouched) -> None:
     """The same on the terminal."""
     for line in lines(found):
-        Console(highlight=False, emoji=False).print(escape(printable(line)), soft_wrap=True)
+        say(escape(printable(line)))
 
 
 def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) -> None:
@@ -333,15 +332,14 @@ def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) 
     jobs = tuple(lost)
     waiting = {task for item in jobs if not item.nodes for task in task_ids(item.id)}
     running = {item.id for item in jobs if item.nodes}
-    console = Console(highlight=False, emoji=False)
     for ids, state in ((waiting, ["--state=pending"]), (running, [])):
         if ids:
             scancel = ("xargs", "-n", "500", "scancel", *state)
             done = in_controller(kubectl, namespace, *scancel, stdin="\n".join(sorted(ids)), seconds=600)
             if done.returncode != 0:  # one that has ended meanwhile, as a rule
-                console.print(f"note: {escape(plain(complaint(done)))}", soft_wrap=True)
+                say(f"note: {escape(plain(complaint(done)))}")
     if jobs:
-        console.print(f"cancelled: {escape(_listed(jobs))}", soft_wrap=True)
+        say(f"cancelled: {escape(_listed(jobs))}")
 
 
 def _listed(jobs: Sequence[Touched], most: int = LINES) -> str:

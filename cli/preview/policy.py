@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 
 from cli.access.reach import reach_if_made
@@ -24,7 +23,7 @@ from cli.kubectl.client import (
     message,
 )
 from cli.stack import Stack
-from cli.text import printable
+from cli.text import printable, say
 from config.cluster import ClusterConfig
 from images.common.policy.document import DEFAULT_QOS, State, load, untouched_default_qos
 from images.common.policy.plan import plan
@@ -103,7 +102,7 @@ def from_nothing(config: ClusterConfig) -> PolicyPlan:
 def print_policy(planned: PolicyPlan | None) -> None:
     """One line per change of Slurm's policy."""
     if planned is not None and (planned.changes or planned.notes):
-        Console(highlight=False, emoji=False).print("[bold]policy[/]")
+        say("[bold]policy[/]")
         print_lines([*planned.changes, *planned.notes])
 
 
@@ -124,12 +123,11 @@ def require_answer(kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan 
 
 def print_lines(lines: list[str]) -> None:
     """Lines of a plan, or of what the job did."""
-    console = Console(highlight=False, emoji=False)
     for line in lines[:LINES]:
         style = _STYLES.get(line[:1], "default")
-        console.print(f"  [{style}]{escape(printable(line))}[/]", soft_wrap=True)
+        say(f"  [{style}]{escape(printable(line))}[/]")
     if len(lines) > LINES:
-        console.print(f"  ... and {len(lines) - LINES} more")
+        say(f"  ... and {len(lines) - LINES} more")
 
 
 def policy_jobs(kubectl: Kubectl, namespace: str) -> list[dict[str, Any]]:
@@ -180,5 +178,5 @@ def print_done(kubectl: Kubectl, config: ClusterConfig, before: str) -> None:
     selector = f"batch.kubernetes.io/controller-uid={uid}"
     done = kubectl.run("logs", "-n", namespace, "-l", selector, "-c", COMPONENT, "--tail=-1", check=False)
     said = [line.removeprefix("policy: ") for line in done.stdout.splitlines() if line.startswith("policy: ")]
-    Console(highlight=False, emoji=False).print("[bold]policy[/]")
+    say("[bold]policy[/]")
     print_lines([line for line in said if line[:2] in {"+ ", "~ ", "- ", "! "}] or said[-1:])

@@ -12,7 +12,6 @@ from itertools import zip_longest
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from cli.change.change import SYMBOLS, Action, Change, PropertyChange, counts_of
@@ -20,6 +19,7 @@ from cli.change.effects import Effect
 from cli.change.jobs import lines as job_lines
 from cli.errors import USAGE, Failure
 from cli.preview.document import Preview, Summary
+from cli.text import say
 
 _STYLES: Mapping[Action, str] = {"create": "green", "update": "yellow", "replace": "magenta", "delete": "red"}
 
@@ -85,7 +85,7 @@ def _text(value: object) -> str:
 def print_summary(summary: Summary) -> None:
     """The summary, line by line."""
     for line in summary.lines():
-        _print(escape(line))
+        say(escape(line))
 
 
 def print_changes(found: Sequence[Change]) -> None:
@@ -97,7 +97,7 @@ def print_changes(found: Sequence[Change]) -> None:
     properties = sum(len(change.properties) for change in found)
     if properties:
         told += f" ({properties} changed propert{'y' if properties == 1 else 'ies'})"
-    _print(told or "no changes")
+    say(told or "no changes")
 
 
 def print_effects(effects: Iterable[Effect]) -> None:
@@ -106,15 +106,15 @@ def print_effects(effects: Iterable[Effect]) -> None:
         _print_head(effect.action, effect.kind, effect.name)
         _print_properties(effect.because)
         if effect.cost:
-            _print(f"      {escape(effect.cost)}")
+            say(f"      {escape(effect.cost)}")
         if effect.refused:
-            _print(f"      [red bold]refused:[/] {escape(effect.refused)}")
+            say(f"      [red bold]refused:[/] {escape(effect.refused)}")
 
 
 def print_notes(notes: Iterable[str]) -> None:
     """What people should know besides."""
     for note in notes:
-        _print(f"[yellow]note:[/] {escape(note)}")
+        say(f"[yellow]note:[/] {escape(note)}")
 
 
 def counted(counts: Mapping[str, int]) -> str:
@@ -123,16 +123,12 @@ def counted(counts: Mapping[str, int]) -> str:
 
 
 def _print_head(action: Action, kind: str, name: str) -> None:
-    _print(f"[{_STYLES[action]}]{SYMBOLS[action]:>2} {action:7}[/] {escape(kind)} [bold]{escape(name)}[/]")
+    say(f"[{_STYLES[action]}]{SYMBOLS[action]:>2} {action:7}[/] {escape(kind)} [bold]{escape(name)}[/]")
 
 
 def _print_properties(properties: Iterable[PropertyChange]) -> None:
     for line in (line for item in properties for line in described(item)):
-        _print(f"      {escape(line)}")
-
-
-def _print(line: str) -> None:
-    Console(highlight=False, emoji=False).print(line, soft_wrap=True)
+        say(f"      {escape(line)}")
 
 
 Form = Literal["text", "json", "markdown"]
