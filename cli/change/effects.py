@@ -135,7 +135,11 @@ class _Judge:
     def effect(self) -> Effect | None:
         """What people should know of it; None if nothing."""
         if self.change.action == "update":
-            verdict = judge(self.change, self._size_key(), has_state=self.has_state)
+            verdict = judge(
+                self.change,
+                f"{self._where()}.{'storage' if self._key() in _SECTIONS else 'size'}",
+                has_state=self.has_state,
+            )
             return self._effect(self._with_backup(verdict), verdict.refused, verdict.because) if verdict else None
         if self.change.action == "replace" and self.way == "kubectl":
             return self._stuck()
@@ -304,12 +308,9 @@ class _Judge:
     def _where(self) -> str:
         """The key of the stack file that describes the volume."""
         key = self._key()
-        if key in _SECTIONS or key == HOMES:
-            return _SECTIONS.get(key, "jail.homes")
-        return f"mounts.{key.removeprefix('mount-')}" if key.startswith("mount-") else key
-
-    def _size_key(self) -> str:
-        return f"{self._where()}.{'storage' if self._key() in _SECTIONS else 'size'}"
+        if key.startswith("mount-"):
+            return f"mounts.{key.removeprefix('mount-')}"
+        return "jail.homes" if key == HOMES else _SECTIONS.get(key, key)
 
     def _pool(self) -> str:
         """The worker pool of a node group; empty for our own roles."""

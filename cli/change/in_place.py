@@ -50,7 +50,7 @@ def judge(change: Change, size_key: str, *, has_state: bool) -> Verdict | None:
             found = _resize(was, will, size_key)
             found = _other_class(was, will, size_key) or _other_modes(was, will, size_key) or found
         case "Kubernetes cluster", _:
-            found = _upgrade(_version(was), _version(will))
+            found = _upgrade(was, will)
         case "node group", _:
             found = _roll(was, will)
         case "StatefulSet", name if name == LOGIN:
@@ -154,22 +154,15 @@ def _quantity(size: int) -> str:
     return f"{size} bytes"
 
 
-def _upgrade(old: str, new: str) -> Verdict | None:
-    before, after = _minor(old), _minor(new)
-    if before is None or after is None or after in {before, before + 1}:
+def _upgrade(was: Resource, will: Resource) -> Verdict | None:
+    old, new = (str((item.inputs.get("controlPlane") or {}).get("version") or "") for item in (was, will))
+    minors = [int(minor) for version in (old, new) for minor in re.findall(r"^1\.(\d+)$", version)]
+    if len(minors) != 2 or minors[1] - minors[0] in {0, 1}:
         return None
+    before, after = minors
     direction = "back" if after < before else "by more than one minor version"
     refused = f"cloud.kubernetes.version: Kubernetes cannot go {direction}. Set 1.{before} or 1.{before + 1}"
     return _verdict("controlPlane.version", old, new, refused=refused)
-
-
-def _version(cluster: Resource) -> str:
-    return str((cluster.inputs.get("controlPlane") or {}).get("version") or "")
-
-
-def _minor(version: str) -> int | None:
-    match = re.fullmatch(r"1\.(\d+)", version)
-    return int(match.group(1)) if match else None
 
 
 def _roll(was: Resource, will: Resource) -> Verdict | None:

@@ -49,7 +49,11 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
     with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
     """
     begun, pauses = time.monotonic(), _pauses()
-    awaited = [item for item in objects if item.kind in _AWAITED and not _is_left_alone(item)]
+    awaited = [
+        item
+        for item in objects
+        if item.kind in _AWAITED and "pulumi.com/waitFor" not in annotations_of(item.document)  # else it is left alone
+    ]
     kinds = ",".join(sorted({item.kind.lower() for item in awaited}))
     while True:
         found = {key(item): item for item in kubectl.items(kinds, "-n", namespace)} if kinds else {}
@@ -128,10 +132,6 @@ def configuration_jobs(objects: Iterable[Manifest]) -> list[Manifest]:
     return [item for item in objects if item.kind == "Job" and item.name.rsplit("-", 1)[0] == _CONFIGURATION]
 
 
-def _is_left_alone(manifest: Manifest) -> bool:
-    return "pulumi.com/waitFor" in annotations_of(manifest.document)
-
-
 def _missing(
     kubectl: Kubectl, namespace: str, awaited: Sequence[Manifest], found: Mapping[tuple[str, str], dict[str, Any]]
 ) -> list[str]:
@@ -152,9 +152,8 @@ def _missing_jobs(
 ) -> list[str]:
     running = []
     for job in jobs:
-        conditions = {
-            item["type"]: item for item in _conditions(found.get(key(job.document), {})) if item["status"] == "True"
-        }
+        said = found.get(key(job.document), {}).get("status", {}).get("conditions", [])
+        conditions = {item["type"]: item for item in said if item["status"] == "True"}
         if failed := conditions.get("Failed"):
             words = _last_words(kubectl, namespace, job.name) or failed.get("message", "")
             what = f"{_purpose(job.name)} failed: {words}"
@@ -242,10 +241,6 @@ def _on_lost_machines(kubectl: Kubectl, namespace: str, daemon_set: Mapping[str,
     return sum(pod["spec"].get("nodeName") in lost for pod in pods)
 
 
-def _conditions(item: Mapping[str, Any]) -> list[dict[str, str]]:
-    return list(item.get("status", {}).get("conditions", []))
-
-
 def _purpose(job: str) -> str:
     """What a job is for, from its name."""
     return _PURPOSES.get(job.rsplit("-", 1)[0], job)
@@ -278,13 +273,12 @@ def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[st
         *_told(events, "FailedMount", pending, "{name}"),
     ]
     for pod in pods:
-        name = pod["metadata"]["name"]
+        name, statuses = pod["metadata"]["name"], pod.get("status", {})
         reasons.extend(
             f"{name}: {condition.get('message', 'cannot be scheduled')}"
-            for condition in _conditions(pod)
+            for condition in statuses.get("conditions", [])
             if condition["type"] == "PodScheduled" and condition["status"] == "False"
         )
-        statuses = pod.get("status", {})
         for container in [*statuses.get("initContainerStatuses", []), *statuses.get("containerStatuses", [])]:
             waiting = container.get("state", {}).get("waiting")
             if waiting and waiting.get("reason") not in {"PodInitializing", "ContainerCreating"}:

@@ -81,10 +81,7 @@ def _login_node(kubectl: Kubectl, namespace: str, timeout: float) -> str:
 
 def _await_nodes(kubectl: Kubectl, namespace: str, count: int, timeout: float, tell: Tell) -> None:
     deadline = time.monotonic() + timeout
-    while True:
-        ready = len(_registered(kubectl, namespace))
-        if ready >= count:
-            return
+    while (ready := len(_registered(kubectl, namespace))) < count:
         tell(ready, count, "nodes")
         if time.monotonic() > deadline:
             raise Failure(f"only {ready} of {count} nodes are usable", hint="`slurmstack status` shows why")
