@@ -6,9 +6,11 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
+from cli.kubectl.client import annotations_of, labels_of
 from images.common.elastic.members import members
 from images.common.elastic.view import Node
 from images.common.elastic.view import Pool as ElasticPool
@@ -50,7 +52,7 @@ class ClusterChange:
     partitions: Partitions
     new_partitions: Partitions
 
-    @property
+    @cached_property
     def leaving_partitions(self) -> tuple[str, ...]:
         """Partitions that this change takes out of the stack."""
         return tuple(name for name in self.partitions if name not in self.new_partitions)
@@ -70,7 +72,7 @@ class ClusterChange:
         before, after = self.pools.get(name), self.new_pools.get(name)
         return before is not None and after is not None and before.is_elastic != after.is_elastic
 
-    @property
+    @cached_property
     def smaller_pools(self) -> tuple[str, ...]:
         """Pools that this change takes nodes from."""
         return tuple(name for name, pool in self.pools.items() if size_of(self.new_pools, name) < pool.size)
@@ -82,32 +84,27 @@ def size_of(pools: Mapping[str, Pool], name: str) -> int:
 
 
 def pools_of(documents: Iterable[Document]) -> dict[str, Pool]:
-    """The worker pools among some Kubernetes objects."""
-    documents = list(documents)
+    """The worker pools among some Kubernetes objects; of one that changes its kind, the elastic half counts."""
+    found = [item for item in documents if POOL_LABEL in labels_of(item)]
     return {
-        str(item["metadata"]["labels"][POOL_LABEL]): _pool(item["spec"])
-        for item in documents
-        if item.get("kind", "StatefulSet") == "StatefulSet" and POOL_LABEL in (item["metadata"].get("labels") or {})
-    } | {
-        str(item["metadata"]["labels"][POOL_LABEL]): _elastic_pool(item)
-        for item in documents
-        if item.get("kind") == "PodTemplate" and POOL_LABEL in (item["metadata"].get("labels") or {})
+        labels_of(item)[POOL_LABEL]: _pool(item)
+        for kind in ("StatefulSet", "PodTemplate")
+        for item in found
+        if item.get("kind", "StatefulSet") == kind
     }
 
 
-def _elastic_pool(item: Document) -> Pool:
-    """Of as many nodes as there can be: jobs wait for any of them."""
-    most = json.loads((item["metadata"].get("annotations") or {}).get(ELASTIC_SETTINGS, "{}")).get("max", 0)
-    return replace(_pool({"template": item["template"], "replicas": most}), is_elastic=True)
-
-
-def _pool(spec: Mapping[str, Any]) -> Pool:
-    pod = spec["template"]["spec"]
+def _pool(item: Document) -> Pool:
+    is_elastic = item.get("kind") == "PodTemplate"
+    pod = (item if is_elastic else item["spec"])["template"]["spec"]
     slurmd: Mapping[str, Any] = next((item for item in pod["containers"] if item["name"] == "slurmd"), {})
     variables = {item["name"]: item.get("value", "") for item in slurmd.get("env") or []}
+    # An elastic pool has as many nodes as there can be: jobs wait for any of them.
+    elastic = json.loads(annotations_of(item).get(ELASTIC_SETTINGS, "{}"))
     return Pool(
-        size=int(spec.get("replicas", 1)),
+        size=int(elastic.get("max", 0) if is_elastic else item["spec"].get("replicas", 1)),
         grace=int(pod.get("terminationGracePeriodSeconds", 30)),
+        is_elastic=is_elastic,
         gives_back=variables.get("PREEMPTIBLE") == "yes",
     )
 
@@ -236,11 +233,8 @@ class _Judge:
     """One change, the queue that it meets, and how long the pods may wait."""
 
     def __init__(self, change: ClusterChange, queue: Queue, grace: Mapping[str, int], going: Mapping[str, int]) -> None:
-        self._change = change
-        self._grace = grace
-        self._going = going
+        self._change, self._grace, self._going = change, grace, going
         self._staying = {name: _members(change, name, queue.jobs) for name in change.smaller_pools}
-        self._leaving = frozenset(change.leaving_partitions)
         # Those that left the stack earlier are in force as long as they have jobs.
         self._there = {**partitions_in(queue.slurm_conf), **change.partitions}
 
@@ -257,7 +251,7 @@ class _Judge:
         return touch(job, *max(found, key=lambda item: _SEVERITY.index(item[0])))
 
     def _of_running(self, job: Job) -> Iterator[tuple[Fate, str]]:
-        if self._leaving.issuperset(job.partitions):
+        if set(self._change.leaving_partitions).issuperset(job.partitions):
             yield "nothing", f"partition {job.partitions[0]!r} leaves when its jobs have ended"
         for node in job.nodes:
             name, why = node.rpartition("-")[0], self._node_goes(node)
@@ -307,7 +301,7 @@ class _Judge:
         change, pools = self._change, self._there.get(name, ())
         if name not in self._there or name in change.new_partitions:
             return False
-        is_news = name in self._leaving or any(pool in change.smaller_pools for pool in pools)
+        is_news = name in change.leaving_partitions or any(pool in change.smaller_pools for pool in pools)
         return is_news and not any(size_of(change.new_pools, pool) for pool in pools)
 
     def _is_taken_away(self, node: str) -> bool:
