@@ -47,7 +47,7 @@ def apply(kubectl: Kubectl, planned: Plan, lock: Lock, before_prune: Callable[[]
     claims = [item for item in planned.objects if not item.cluster_scoped and not is_member(item)]
     beside = [*scoped, *claims]
     _free_volumes(kubectl, planned)
-    if not all(key(item.document) in planned.live for item in scoped):
+    if not all(item.key in planned.live for item in scoped):
         # The namespace comes first. Volumes too: Kubernetes binds a claim at once to a volume that is reserved for it
         # and that it has seen, else at its next look, up to 15 s later.
         send(kubectl, scoped)
@@ -74,7 +74,7 @@ def send(kubectl: Kubectl, objects: Sequence[Manifest]) -> None:
 def _free_volumes(kubectl: Kubectl, planned: Plan) -> None:
     """Let static volumes be claimed again whose claims went with the namespace: a `destroy` was cut short."""
     for item in planned.objects:
-        present = planned.live.get(key(item.document), {}) if item.kind == "PersistentVolume" else {}
+        present = planned.live.get(item.key, {}) if item.kind == "PersistentVolume" else {}
         if present.get("status", {}).get("phase") == "Released":
             change = json.dumps([{"op": "remove", "path": "/spec/claimRef/uid"}])
             kubectl.run("patch", "persistentvolume", item.name, "--type=json", "-p", change)
@@ -131,7 +131,7 @@ def _delete_failed_jobs(kubectl: Kubectl, planned: Plan) -> None:
     failed = [
         item.name
         for item in planned.objects
-        if item.kind == "Job" and is_true(planned.live.get(key(item.document), {}), "Failed")
+        if item.kind == "Job" and is_true(planned.live.get(item.key, {}), "Failed")
     ]
     if failed:
         kubectl.run("delete", "job", *failed, "-n", planned.namespace, "--ignore-not-found", "--cascade=foreground")

@@ -48,9 +48,9 @@ def changes(
     was changed by hand is one.
     """
     found: list[Change] = []
-    outcome = _dry_run(kubectl, [manifest for manifest in objects if key(manifest.document) in live])
+    outcome = _dry_run(kubectl, [manifest for manifest in objects if manifest.key in live])
     for manifest in objects:
-        at = key(manifest.document)
+        at = manifest.key
         resource, before = of_object(manifest.document), of_object(live[at]) if at in live else None
         if before is None:
             found.append(Change(action="create", resource=resource))
@@ -83,7 +83,7 @@ def objects_in(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[s
 
 def live_objects(kubectl: Kubectl, objects: Sequence[Manifest], inside: Live) -> dict[tuple[str, str], dict[str, Any]]:
     """Those of the objects that exist. `inside`: what `objects_in` has found just now."""
-    wanted = {key(item.document) for item in objects}
+    wanted = {item.key for item in objects}
     live = {at: item for at, item in inside.items() if at in wanted}
     if others := [item.document for item in objects if item.cluster_scoped or item.kind.lower() not in KINDS]:
         get = ("get", "--ignore-not-found", "-f", "-", "-o", "json", OWNERS)
@@ -102,7 +102,7 @@ def _dry_run(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, s
     if "immutable" not in done.stderr and "Forbidden: updates to" not in done.stderr:
         raise Failure(message(done.stderr))
     if len(objects) == 1:
-        return {key(objects[0].document): message(done.stderr)}
+        return {objects[0].key: message(done.stderr)}
     # kubectl prints none of the objects where one of them fails: halves lead to that one in a few steps.
     middle = len(objects) // 2
     return _dry_run(kubectl, objects[:middle]) | _dry_run(kubectl, objects[middle:])

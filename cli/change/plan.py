@@ -63,7 +63,7 @@ class Plan:
     @cached_property
     def wanted(self) -> dict[tuple[str, str], dict[str, Any]]:
         """The objects by kind and name."""
-        return {key(item.document): item.document for item in self.objects}
+        return {item.key: item.document for item in self.objects}
 
     @property
     def pools(self) -> list[dict[str, Any]]:
@@ -178,9 +178,7 @@ def is_member(manifest: Manifest) -> bool:
 
 def as_member(manifest: Manifest, namespace: str) -> Manifest:
     """The object with the label that `kubectl apply` adds to members of the set, so that it is no difference."""
-    metadata = manifest.document["metadata"]
-    labelled = {**metadata, "labels": {**labels_of(manifest.document), PART_OF: set_id(namespace)}}
-    return replace(manifest, document={**manifest.document, "metadata": labelled})
+    return manifest.noted("labels", {PART_OF: set_id(namespace)})
 
 
 def set_id(namespace: str) -> str:

@@ -138,8 +138,8 @@ def _missing(
     """What has not yet taken effect of these Jobs and of what else has pods, for people."""
     jobs = [item for item in awaited if item.kind == "Job"]
     others = [item for item in awaited if item.kind != "Job"]
-    there = [found[key(item.document)] for item in others if key(item.document) in found]
-    gone = [item for item in others if key(item.document) not in found]
+    there = [found[item.key] for item in others if item.key in found]
+    gone = [item for item in others if item.key not in found]
     return [
         *_missing_jobs(kubectl, namespace, jobs, found),
         *(f"{item.name} (deleted by somebody)" for item in gone),
@@ -152,7 +152,7 @@ def _missing_jobs(
 ) -> list[str]:
     running = []
     for job in jobs:
-        said = found.get(key(job.document), {}).get("status", {}).get("conditions", [])
+        said = found.get(job.key, {}).get("status", {}).get("conditions", [])
         conditions = {item["type"]: item for item in said if item["status"] == "True"}
         if failed := conditions.get("Failed"):
             words = _last_words(kubectl, namespace, job.name) or failed.get("message", "")
@@ -162,7 +162,7 @@ def _missing_jobs(
             raise Failure(what)
         if "Complete" not in conditions:
             running.append(job)
-    there = {job.name: found[key(job.document)] for job in running if key(job.document) in found}
+    there = {job.name: found[job.key] for job in running if job.key in found}
     worked = worked_jobs(kubectl, namespace, there.values())
     done = {
         job.name

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -26,7 +26,6 @@ _HELM = "kubernetes:helm.sh/"
 class Manifest:
     """One Kubernetes object, as it is sent to the API server."""
 
-    urn: str
     document: dict[str, Any]
 
     @property
@@ -45,9 +44,15 @@ class Manifest:
         return self.kind in _CLUSTER_SCOPED
 
     @property
-    def title(self) -> str:
-        """How the object is named to people: `StatefulSet default`."""
-        return f"{self.kind} {self.name}"
+    def key(self) -> tuple[str, str]:
+        """Kind and name: unique, since all objects are in one namespace or in none."""
+        return self.kind, self.name
+
+    def noted(self, field: Literal["labels", "annotations"], more: Mapping[str, str]) -> Manifest:
+        """The object with some more labels or annotations."""
+        metadata = self.document["metadata"]
+        changed = {**metadata, field: {**metadata.get(field, {}), **more}}
+        return Manifest(document={**self.document, "metadata": changed})
 
 
 def manifests(recording: Recording) -> list[Manifest]:
@@ -88,7 +93,7 @@ def _manifest(registration: Registration) -> Manifest:
         raise Failure(f"{registration.type} {registration.name} has values that are only known after an update")
     if inputs["kind"] != "Secret" and contains(inputs, Secret):
         raise Failure(f"{registration.type} {registration.name} would show a secret in the clear; this is a bug")
-    return Manifest(urn=registration.urn, document=reveal(inputs))
+    return Manifest(document=reveal(inputs))
 
 
 _ANNOTATIONS = ("metadata", "annotations")
@@ -179,7 +184,9 @@ def write(objects: Sequence[Manifest], directory: Path) -> list[Path]:
         index.write_text("\n".join(sorted(ours | names)), encoding="utf-8")
         for name, manifest in manifests.items():
             mode = PRIVATE if manifest.kind == "Secret" else 0o644
-            write_whole(directory / name, to_yaml(_kept(manifest)), mode=mode, durable=False)
+            holds_data = manifest.kind in {"Namespace", "PersistentVolume", "PersistentVolumeClaim"}
+            text = to_yaml(manifest.noted("annotations", _KEPT) if holds_data else manifest)
+            write_whole(directory / name, text, mode=mode, durable=False)
         write_whole(directory / KUSTOMIZATION, _kustomization(sorted(manifests)), mode=0o644, durable=False)
         for name in ours - names - {""}:
             (directory / name).unlink(missing_ok=True)
@@ -207,15 +214,6 @@ def to_yaml(manifest: Manifest) -> str:
     ordered = {key: manifest.document[key] for key in [*first, *rest]}
     # libyaml's own emitter, which the published packages of PyYAML have, is five times as fast as the one in Python.
     return str(yaml.dump(ordered, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False, width=120))
-
-
-def _kept(manifest: Manifest) -> Manifest:
-    """The object, protected against pruning if data would go away with it."""
-    if manifest.kind not in {"Namespace", "PersistentVolume", "PersistentVolumeClaim"}:
-        return manifest
-    metadata = manifest.document["metadata"]
-    annotated = {**metadata, "annotations": {**metadata.get("annotations", {}), **_KEPT}}
-    return Manifest(urn=manifest.urn, document={**manifest.document, "metadata": annotated})
 
 
 def _kustomization(names: Sequence[str]) -> str:

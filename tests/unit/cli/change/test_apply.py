@@ -266,7 +266,7 @@ class WithSet(PlayedKubectl):
 
 def of_objects(*objects: dict[str, Any], live: dict[tuple[str, str], Any] | None = None) -> Plan:
     present: dict[tuple[str, str], Any] = {("Namespace", "slurm"): NAMESPACE, **(live or {})}
-    manifests = tuple(Manifest(urn="", document=document) for document in objects)
+    manifests = tuple(Manifest(document=document) for document in objects)
     return Plan(
         namespace="slurm", objects=manifests, kept=KeptValues({}), live=present, inside={}, outside=(), effects=()
     )

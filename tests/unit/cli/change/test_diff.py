@@ -26,7 +26,7 @@ def stateful_set(replicas: int, **metadata: Any) -> dict[str, Any]:
 
 
 def manifest(document: dict[str, Any]) -> Manifest:
-    return Manifest(urn="urn", document=document)
+    return Manifest(document=document)
 
 
 def there(*documents: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:

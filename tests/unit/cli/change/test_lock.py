@@ -198,7 +198,7 @@ def test_of_two_that_make_the_same_cluster_the_second_takes_the_lock_and_gives_u
 ) -> None:
     api = Api(state={"namespace": "absent", "made": 0})
     documents = [{"kind": kind, "metadata": {"name": "slurm"}} for kind in ("Namespace", "PersistentVolumeClaim")]
-    objects = tuple(Manifest(urn="", document=document) for document in documents)
+    objects = tuple(Manifest(document=document) for document in documents)
     keys = KeptValues({})
     keys.random_bytes("munge", 32)
     live = {("Namespace", "slurm"): documents[0]} if seen else {}
