@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from cli.errors import FAILED, INTERRUPTED, USAGE, Failure
+from cli.text import printable
 from config.errors import ConfigError
 from local.errors import LocalError
 
@@ -207,6 +208,4 @@ def _complain(message: str, hint: str) -> None:
 
 def _shown(text: str) -> str:
     """The text as Rich prints it as it is, line by line. What others wrote in it must not move the cursor."""
-    from cli.text import printable  # noqa: PLC0415  (what it loads takes long)
-
     return escape("\n".join(map(printable, text.split("\n"))))

@@ -27,6 +27,11 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
+def say(line: str) -> None:
+    """Print one line of Rich's markup, which no width of a terminal breaks."""
+    Console(highlight=False, emoji=False).print(line, soft_wrap=True)
+
+
 def open_console() -> Console:
     """As wide as the terminal. What goes elsewhere, as to grep, stays on one line."""
     console = Console(highlight=False, emoji=False)

@@ -11,8 +11,7 @@ from cli.backup.jobs import ContainerFailed, NotStarted, answer_in, follow_job, 
 from cli.backup.workloads import STARTING, Workloads, component_of
 from cli.change.in_place import PUT_BACK, is_put_back
 from cli.change.lock import LEASE
-from cli.change.owner import REPLICAS_BEFORE, is_stopped, refuse_half_restored
-from cli.change.restoring import RESTORING, Note, Step, note_of
+from cli.change.owner import REPLICAS_BEFORE, RESTORING, Note, Step, is_stopped, note_of, refuse_half_restored
 from cli.errors import INTERRUPTED, USAGE, Failure, Refused
 from cli.kubectl.client import FIELD_MANAGER, Kubectl
 from local.report import Report

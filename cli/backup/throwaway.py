@@ -150,7 +150,7 @@ def _altered(item: Manifest, of: str, classes: Container[str]) -> Manifest:
             container.pop("lifecycle", None)  # slurmctld would wait for the last job of workers that never were
             if "readinessProbe" in container:  # what is measured is when it answers
                 container["readinessProbe"]["periodSeconds"] = 1
-    return Manifest(urn=item.urn, document=document)
+    return Manifest(document=document)
 
 
 def borrowed(objects: Sequence[Manifest]) -> list[str]:

@@ -1,215 +1,40 @@
-"""Applies a stack with kubectl: server-side apply, with an apply set that prunes what left the stack."""
+"""Applies a plan with kubectl: server-side apply, with an apply set that prunes what left the stack.
+
+Another release of Slurm comes after a backup, and slurmdbd before everything else, as Slurm wants it.
+"""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
+from contextlib import contextmanager
+from dataclasses import replace
 
-from cli.change.apply_set import forget_unknown_kinds, members
-from cli.change.change import Change, of_object
-from cli.change.diff import APPLY, changes, key, live_objects, objects_in
-from cli.change.effects import Effect, effects
-from cli.change.kept import refuse_left_behind, unmark
+from cli.backup.jobs import run_job
+from cli.change.destroy import unmark
+from cli.change.diff import APPLY, forget_unknown_kinds, key
+from cli.change.in_place import image_of, release_of
 from cli.change.lock import Lock
-from cli.change.owner import (
-    KEPT,
-    refuse_foreign,
-    refuse_half_restored,
-    refuse_half_rotated,
-    refuse_other_kept,
-    refuse_other_stack,
-    refuse_takeover,
-)
+from cli.change.plan import APPLY_SET, Plan, as_member, is_member
 from cli.errors import Failure
-from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, cluster_labels, is_true, message
-from cli.program.generated import KeptValues
-from cli.program.manifests import Manifest, manifests
-from cli.program.recording import Recording, program_loading, record
-from config.cluster import ClusterConfig
-from slurm.names import GENERATED, JAIL, POOL_LABEL
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, component_of, is_true, message
+from cli.program.manifests import Manifest
+from local.report import Report
+from slurm.names import ACCOUNTING, BACKUP, CONTROLLER, GENERATED
 
-APPLY_SET = "slurmstack"
-"""Name of the Secret that is the parent of the apply set."""
+BEFORE_UPGRADE = "before-upgrade"
+"""Kind of a backup of what an upgrade converts. No retention takes it away (images/backup/backups.py)."""
 
-_PART_OF = "applyset.kubernetes.io/part-of"
+DATABASE_GOES_FIRST = (
+    "slurmctld, workers and login nodes are as they were, and jobs go on. Correct the cause and run this again, or "
+    'apply the stack file of before (docs/upgrades.md, "When an upgrade fails")'
+)
+"""What to do where slurmdbd did not come up."""
 
-_PART = ("app.kubernetes.io/part-of", "slurmstack")
-"""The label that all objects of a cluster have."""
-
-ON_DELETE = {"type": "OnDelete"}
-"""Update strategy of the worker pools: `elastic` replaces a pod when its node is idle."""
-
-RIGHTS_OUTSIDE = "clusterrolebinding,clusterrole,priorityclass"
-"""What the stack may have in no namespace, besides the namespace itself and volumes, which are never deleted with an
-apply. An apply set has a namespace, so these are found by their labels."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """A stack compared with its cluster."""
-
-    namespace: str
-    objects: tuple[Manifest, ...]
-    kept: KeptValues
-    live: Mapping[tuple[str, str], dict[str, Any]]
-    """Those of the objects that are there."""
-    inside: Mapping[tuple[str, str], dict[str, Any]]
-    """All that is in the namespace, whoever made it."""
-    outside: tuple[dict[str, Any], ...]
-    """This cluster's objects in no namespace that are no longer in the stack."""
-    effects: tuple[Effect, ...]
-    """What the plan costs, and what of it is refused, as far as nobody has to ask the API server for that."""
-
-    @property
-    def pools(self) -> list[dict[str, Any]]:
-        """The worker pools that are there, also those that are no longer in the stack."""
-        kinds = {"StatefulSet", "PodTemplate"}
-        return [item for item in self.inside.values() if item["kind"] in kinds and POOL_LABEL in _labels(item)]
-
-    @property
-    def pool_leaves(self) -> bool:
-        """Whether there is a pool that is no longer in the stack."""
-        return not {key(item) for item in self.pools} <= {key(item.document) for item in self.objects}
-
-    @property
-    def is_only_kept(self) -> bool:
-        """Whether `destroy` has left nothing of the cluster but its data and keys."""
-        return KEPT in _labels(self.live.get(("Namespace", self.namespace), {"metadata": {}}))
-
-    @property
-    def exists(self) -> bool:
-        """Whether the cluster's namespace is there."""
-        return ("Namespace", self.namespace) in self.live
-
-
-def plan(
-    kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *, stack: str, adopt: bool = False
-) -> Plan:
-    """Read what is there and make the stack's objects, with the keys that the cluster already has.
-
-    Raises Failure if the cluster is not one that kubectl may change. `adopt`: that of a stack of another name, too.
-    """
-    with program_loading():
-        inside = objects_in(kubectl, config.cluster.namespace)
-    kept = _kept(inside, config.cluster.namespace)
-    planned = _compare(kubectl, config, record(sections, stack=stack, generated=kept), kept, inside)
-    if kept.damaged:
-        raise Failure(
-            f"Secret {GENERATED}: {', '.join(kept.damaged)} has not the length of such a key",
-            hint='put the Secret back from its backup (docs/rotate-keys.md, "Back up the keys")',
-        )
-    there = planned.live.get(("Namespace", planned.namespace))
-    refuse_takeover(there)
-    if not adopt:
-        refuse_other_stack(there, stack)
-    refuse_half_restored(planned.inside.values())
-    refuse_half_rotated(planned.inside.values())
-    refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
-    refuse_left_behind(kubectl, planned.namespace, planned.objects, planned.live)
-    return planned
-
-
-def effects_there(kubectl: Kubectl, config: ClusterConfig, recording: Recording) -> tuple[Effect, ...]:
-    """What an update by the Pulumi engine costs in the cluster as it is, which may not be what its state says.
-
-    `recording`: a run of the program with this configuration. The engine itself would only find out in the middle of
-    the update. Raises Failure if the namespace is somebody else's.
-    """
-    planned = _compare(kubectl, config, recording, KeptValues({}), objects_in(kubectl, config.cluster.namespace))
-    refuse_foreign(planned.live.get(("Namespace", planned.namespace)))
-    refuse_half_restored(planned.inside.values())
-    return planned.effects
-
-
-def _compare(
-    kubectl: Kubectl,
-    config: ClusterConfig,
-    recording: Recording,
-    kept: KeptValues,
-    inside: Mapping[tuple[str, str], dict[str, Any]],
-) -> Plan:
-    objects = manifests(recording)
-    live = live_objects(kubectl, objects, inside)
-    _refuse_rolling(objects, live, config.cluster.namespace)
-    wanted = {key(item.document): item.document for item in objects}
-    outside = kubectl.items(RIGHTS_OUTSIDE, "-l", cluster_labels(config.cluster.namespace))
-    return Plan(
-        namespace=config.cluster.namespace,
-        objects=tuple(objects),
-        kept=kept,
-        live=live,
-        inside=inside,
-        outside=tuple(item for item in outside if key(item) not in wanted),
-        effects=effects(_expected(wanted, live, inside), config, old=map(of_object, inside.values()), way="kubectl"),
-    )
-
-
-def _refuse_rolling(
-    objects: Sequence[Manifest], live: Mapping[tuple[str, str], dict[str, Any]], namespace: str
-) -> None:
-    """Raise Failure for pools made before their nodes were replaced as they fall idle (`OnDelete`).
-
-    Server-side apply, which Pulumi's provider uses too, leaves the default `rollingUpdate` of such a StatefulSet beside
-    `OnDelete`, and the API server refuses the two together; `null` in the applied object removes it no more.
-    """
-    names = [
-        item.name
-        for item in objects
-        if item.document.get("spec", {}).get("updateStrategy") == ON_DELETE
-        and "rollingUpdate" in live.get(key(item.document), {}).get("spec", {}).get("updateStrategy", {})
-    ]
-    if names:
-        patch = json.dumps({"spec": {"updateStrategy": {**ON_DELETE, "rollingUpdate": None}}})
-        raise Failure(
-            f"{', '.join(names)}: the StatefulSet was made by a version that let Kubernetes replace its pods, and no "
-            "apply can take that from it",
-            hint=f"patch it once, which touches no pod: kubectl -n {namespace} patch --field-manager={FIELD_MANAGER} "
-            f"statefulset {' '.join(names)} --type=merge -p '{patch}'",
-        )
-
-
-def _expected(
-    wanted: Mapping[tuple[str, str], Any], live: Mapping[tuple[str, str], Any], inside: Mapping[tuple[str, str], Any]
-) -> list[Change]:
-    """What may change, without asking the API server what it would make of the objects: that takes half a second."""
-    updates = [
-        Change(action="update", resource=of_object(wanted[at]), before=of_object(present))
-        for at, present in live.items()
-    ]
-    kinds = {"StatefulSet", "PodTemplate", "Deployment"}
-    ours = [item for at, item in inside.items() if at not in wanted and _PART in _labels(item).items()]
-    left = [of_object(item) for item in ours if item["kind"] in kinds]
-    return updates + [Change(action="delete", resource=item, before=item) for item in left]
-
-
-def preview(kubectl: Kubectl, planned: Plan) -> list[Change]:
-    """Each object that applying the plan would create, change or delete."""
-    if not planned.exists:
-        return [Change(action="create", resource=of_object(item.document)) for item in planned.objects]
-    wanted = {key(item.document) for item in planned.objects}
-    set_id = _set_id(planned.namespace)
-    present = members(kubectl, planned.namespace, APPLY_SET, f"{_PART_OF}={set_id}")
-    left = sorted((item for item in present if key(item) not in wanted), key=key)
-    return changes(kubectl, [_as_member(item, set_id) for item in planned.objects], [*left, *planned.outside])
-
-
-def _as_member(manifest: Manifest, set_id: str) -> Manifest:
-    """The object with the label that `kubectl apply` adds to members of the set, so that it is no difference."""
-    if not _is_pruned(manifest):
-        return manifest
-    metadata = manifest.document["metadata"]
-    labelled = {**metadata, "labels": {**metadata.get("labels", {}), _PART_OF: set_id}}
-    return Manifest(urn=manifest.urn, document={**manifest.document, "metadata": labelled})
-
-
-def _is_pruned(manifest: Manifest) -> bool:
-    """Whether the object belongs to the set. Claims hold data: outside of it, no prune can ever delete them."""
-    return not manifest.cluster_scoped and manifest.kind != "PersistentVolumeClaim"
+_SLURMCTLD = ("StatefulSet", CONTROLLER)
+_SLURMDBD = ("StatefulSet", ACCOUNTING)
 
 
 def apply(kubectl: Kubectl, planned: Plan, lock: Lock, before_prune: Callable[[], None] = lambda: None) -> None:
@@ -219,30 +44,29 @@ def apply(kubectl: Kubectl, planned: Plan, lock: Lock, before_prune: Callable[[]
     Failure, with no key and nothing that uses one sent, if another command has made keys since the plan was made.
     """
     scoped = [item for item in planned.objects if item.cluster_scoped]
-    claims = [item for item in planned.objects if not item.cluster_scoped and not _is_pruned(item)]
-    members = [item for item in planned.objects if _is_pruned(item)]
-    pruned = [item.document for item in members]
-    _free_volumes(kubectl, planned)
+    claims = [item for item in planned.objects if not item.cluster_scoped and not is_member(item)]
     beside = [*scoped, *claims]
-    if not all(key(item.document) in planned.live for item in scoped):
+    _free_volumes(kubectl, planned)
+    if not all(item.key in planned.live for item in scoped):
         # The namespace comes first. Volumes too: Kubernetes binds a claim at once to a volume that is reserved for it
         # and that it has seen, else at its next look, up to 15 s later.
-        _apply_all(kubectl, scoped)
+        send(kubectl, scoped)
         beside = claims
-    _hold(lock)
+    if not lock.is_held:  # it could not be taken before there was a namespace, whoever has made that since
+        lock.take()
     _write_kept(kubectl, planned)
     with ThreadPoolExecutor() as pool:
-        others = pool.submit(_apply_all, kubectl, beside)
-        _apply_set(kubectl, planned, pruned, before_prune)
+        others = pool.submit(send, kubectl, beside)
+        _apply_set(kubectl, planned, before_prune)
         others.result()
-
     for kind, name in sorted(map(key, planned.outside)):
         kubectl.run("delete", kind.lower(), name, "--ignore-not-found")
     if planned.is_only_kept:
         unmark(kubectl, planned.namespace)
 
 
-def _apply_all(kubectl: Kubectl, objects: Sequence[Manifest]) -> None:
+def send(kubectl: Kubectl, objects: Sequence[Manifest]) -> None:
+    """Have these objects in the cluster, and nothing else changed."""
     if objects:
         kubectl.run(*APPLY, "-f", "-", stdin=as_list([item.document for item in objects]))
 
@@ -250,62 +74,27 @@ def _apply_all(kubectl: Kubectl, objects: Sequence[Manifest]) -> None:
 def _free_volumes(kubectl: Kubectl, planned: Plan) -> None:
     """Let static volumes be claimed again whose claims went with the namespace: a `destroy` was cut short."""
     for item in planned.objects:
-        present = planned.live.get(key(item.document), {}) if item.kind == "PersistentVolume" else {}
+        present = planned.live.get(item.key, {}) if item.kind == "PersistentVolume" else {}
         if present.get("status", {}).get("phase") == "Released":
             change = json.dumps([{"op": "remove", "path": "/spec/claimRef/uid"}])
             kubectl.run("patch", "persistentvolume", item.name, "--type=json", "-p", change)
 
 
-def _hold(lock: Lock) -> None:
-    """Go on alone: the lock could not be taken before there was a namespace, whoever has made that since."""
-    if not lock.is_held:
-        lock.take()
-
-
-def _apply_set(
-    kubectl: Kubectl, planned: Plan, pruned: Sequence[dict[str, Any]], before_prune: Callable[[], None]
-) -> None:
+def _apply_set(kubectl: Kubectl, planned: Plan, before_prune: Callable[[], None]) -> None:
     _delete_failed_jobs(kubectl, planned)
+    members = [item for item in planned.objects if is_member(item)]
     if planned.pool_leaves:
-        set_id = _set_id(planned.namespace)
-        labelled = [_as_member(item, set_id).document for item in planned.objects if _is_pruned(item)]
-        kubectl.run(*APPLY, "-n", planned.namespace, "-f", "-", stdin=as_list(labelled))
+        send(kubectl, [as_member(item, planned.namespace) for item in members])
         before_prune()
     pruning = replace(kubectl, environment={"KUBECTL_APPLYSET": "true"})
     arguments = ["--prune", f"--applyset=secrets/{APPLY_SET}", "-n", planned.namespace, "-f", "-"]
+    documents = as_list([item.document for item in members])
     try:
-        pruning.run(*APPLY, *arguments, stdin=as_list(pruned))
+        pruning.run(*APPLY, *arguments, stdin=documents)
     except Failure:
         if not forget_unknown_kinds(kubectl, planned.namespace, APPLY_SET):
             raise
-        pruning.run(*APPLY, *arguments, stdin=as_list(pruned))
-
-
-def _set_id(namespace: str) -> str:
-    """The apply set's id, as KEP-3659 defines it for a Secret as parent."""
-    digest = hashlib.sha256(f"{APPLY_SET}.{namespace}.Secret.".encode()).digest()
-    return f"applyset-{base64.urlsafe_b64encode(digest).decode().rstrip('=')}-v1"
-
-
-def _labels(item: Mapping[str, Any]) -> Mapping[str, str]:
-    return item["metadata"].get("labels") or {}
-
-
-def _kept(inside: Mapping[tuple[str, str], dict[str, Any]], namespace: str) -> KeptValues:
-    found = inside.get(("Secret", GENERATED))
-    if not found and ("Secret", "munge-key") in inside:
-        raise Failure(
-            f"the cluster in namespace {namespace!r} has keys that were not made by this command, or somebody has "
-            f"deleted the Secret {GENERATED}, in which it keeps them; it would get others",
-            hint=f"where it was deleted, put its backup back: kubectl create -f FILE "
-            '(docs/rotate-keys.md, "Back up the keys"). If they came from `slurmstack render`, keep them: write each '
-            "value of its keys.json into a file of its name, in a directory of your own, and kubectl create secret "
-            f"generic {GENERATED} -n {namespace} --from-file=DIRECTORY",
-        )
-    if not found:
-        return KeptValues({})
-    data = found.get("data", {})
-    return KeptValues({name: base64.b64decode(value).decode() for name, value in data.items()})
+        pruning.run(*APPLY, *arguments, stdin=documents)
 
 
 def _write_kept(kubectl: Kubectl, planned: Plan) -> None:
@@ -342,7 +131,80 @@ def _delete_failed_jobs(kubectl: Kubectl, planned: Plan) -> None:
     failed = [
         item.name
         for item in planned.objects
-        if item.kind == "Job" and is_true(planned.live.get(key(item.document), {}), "Failed")
+        if item.kind == "Job" and is_true(planned.live.get(item.key, {}), "Failed")
     ]
     if failed:
         kubectl.run("delete", "job", *failed, "-n", planned.namespace, "--ignore-not-found", "--cascade=foreground")
+
+
+def upgraded_first(planned: Plan) -> list[Manifest]:
+    """What is to be up before all else is sent: slurmdbd, where it or slurmctld gets another release; else nothing.
+
+    One that has it already may convert yet, or fail: an earlier run has ended there. Slurm wants it no older than
+    slurmctld, which would not talk to it. While it converts its database, which can take an hour, the old slurmctld
+    goes on and keeps the records. All else may come at once: workers get their new pods by `elastic`, whose commands a
+    slurmctld of an older release does not answer.
+    """
+    if _SLURMDBD not in planned.live or not (_gets_another(planned, _SLURMDBD) or is_upgrade(planned)):
+        return []
+    kinds = {"ConfigMap", "StatefulSet"}
+    sent = [item for item in planned.objects if item.kind in kinds and component_of(item.document) == ACCOUNTING]
+    return [as_member(item, planned.namespace) for item in sent]
+
+
+def is_upgrade(planned: Plan) -> bool:
+    """Whether a slurmctld that runs gets another release."""
+    there = planned.live.get(_SLURMCTLD)
+    return there is not None and there["spec"].get("replicas") != 0 and _gets_another(planned, _SLURMCTLD)
+
+
+def save_first(kubectl: Kubectl, planned: Plan, report: Report) -> str:
+    """Save the queue and accounting's records; returns the backup's id. Nothing where slurmdbd converts them already.
+
+    Not the jail, which no upgrade touches and which may take hours. Raises Failure, with nothing applied.
+    """
+    database = ("StatefulSet", ACCOUNTING) in planned.inside
+    if database and not _gets_another(planned, _SLURMDBD):
+        return ""
+    parts = ["state", *(["database"] if database else [])]
+    told, only = {"KIND": BEFORE_UPGRADE, "PARTS": " ".join(parts)}, {f"backup-{part}" for part in parts}
+    try:
+        said = run_job(kubectl, planned.namespace, BACKUP, report, env=told, only=only)
+    except Failure as failure:
+        raise Failure(
+            f"no backup could be made before the upgrade, and nothing was touched: {failure}",
+            hint=f"correct that, or go on without one: --no-backup. {failure.hint}".rstrip(". "),
+        ) from failure
+    found = re.search(r"backup (\d{8}T\d{6}Z)", said)
+    return found[1] if found else ""
+
+
+def way_back(saved: str, *, backups: bool) -> str:
+    """What to do where the rest of an upgrade fails. `saved`: the backup that this run has made first, if it has."""
+    if not backups:
+        return "correct the cause and run this again: there is no backup, and so no way back"
+    return (
+        "correct the cause and run this again; or to go back, write the old slurm.version and jail.root into the stack "
+        f"file again, `slurmstack restore --what state --what database --leave-stopped --at {saved or 'ID'}`, and "
+        f"`slurmstack up`{'' if saved else ' (`slurmstack backup list` has the ID)'}. "
+        'docs/upgrades.md, "When an upgrade fails"'
+    )
+
+
+@contextmanager
+def hinting(hint: str) -> Iterator[None]:
+    """Add a hint to a failure; none if it is empty."""
+    try:
+        yield
+    except Failure as failure:
+        failure.hint = "; ".join(filter(None, (failure.hint, hint)))
+        raise
+
+
+def _gets_another(planned: Plan, which: tuple[str, str]) -> bool:
+    """Whether a StatefulSet that is there, and stays, may get another release. Of tags of its own nobody can tell."""
+    if which not in planned.live or which not in planned.wanted:
+        return False
+    both = planned.live[which], planned.wanted[which]
+    before, after = map(release_of, both)
+    return before != after if before and after else len(set(map(image_of, both))) > 1

@@ -1,19 +1,32 @@
-"""Takes a cluster down in the order that hurts no job: workers first, then everything, or everything but its data."""
+"""What `destroy` takes down, in the order that hurts no job, and what it keeps for the next `up`: data and keys."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from cli.change.apply import APPLY_SET, RIGHTS_OUTSIDE
-from cli.change.apply_set import served_kinds
-from cli.change.diff import KINDS
-from cli.change.kept import Kept, data_of, mark, note_identity
+from cli.change.diff import KINDS, served_kinds
+from cli.change.effects import DATA
+from cli.change.in_place import cluster_name_of, has_homes, is_put_back, jail_root_of, release_of
+from cli.change.owner import KEPT, KEPT_OF, PART_OF, ROTATING
+from cli.change.plan import APPLY_SET, RIGHTS_OUTSIDE
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl, cluster_labels, complaint, in_controller, slurm
+from cli.kubectl.client import (
+    FIELD_MANAGER,
+    Kubectl,
+    annotations_of,
+    cluster_labels,
+    complaint,
+    in_controller,
+    labels_of,
+    slurm,
+)
 from config.cluster import ClusterConfig
 from local.report import Report
+from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, LOGIN, SIZE_ANNOTATION
 
 POLL = 0.5
 """Seconds between two looks at the cluster."""
@@ -28,6 +41,118 @@ GONE_SECONDS = 300.0
 
 PATIENCE = 10
 """Seconds that slurmctld may take to show its queue: scancel alone would try for many minutes."""
+
+AFTERWARDS = (
+    "`slurmstack up` with the same namespace in slurmstack:cluster goes on with it; "
+    "`slurmstack destroy --delete-data` deletes it for good"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptVolume:
+    """A claim of the cluster."""
+
+    claim: str
+    size: str
+    volume: str
+    """Name of its PersistentVolume; empty where it has none yet."""
+
+    @property
+    def told(self) -> str:
+        """For people: what lies on it."""
+        holds = DATA.get(self.claim, "files of users" if self.claim.startswith("mount-") else "")
+        return f"{self.claim} ({', '.join(filter(None, (self.size, holds)))})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """The data of one cluster."""
+
+    namespace: str
+    volumes: tuple[KeptVolume, ...]
+    keys: bool
+    """Whether the Secret is there from which all keys are made."""
+
+    @property
+    def lines(self) -> list[str]:
+        """For people, one thing a line."""
+        keys = f"Secret {GENERATED} (keys of munge, tokens, SSH hosts, REST API and database)"
+        return [*(item.told for item in self.volumes), *([keys] if self.keys else [])]
+
+
+def data_of(kubectl: Kubectl, namespace: str) -> Kept:
+    """The cluster's data, whether it runs or not."""
+    found = kubectl.items("persistentvolumeclaim", "-n", namespace, "-l", cluster_labels(namespace))
+    # A pod's own claims (scratch) go with their pod.
+    claims = [item for item in found if not item["metadata"].get("ownerReferences")]
+    return Kept(
+        namespace=namespace,
+        volumes=tuple(
+            KeptVolume(
+                claim=str(item["metadata"]["name"]), size=_size(item), volume=str(item["spec"].get("volumeName") or "")
+            )
+            for item in claims
+        ),
+        keys=bool(kubectl.items("secret", GENERATED, "-n", namespace)),
+    )
+
+
+def only_kept(kubectl: Kubectl, namespace: str) -> Kept | None:
+    """The data, where nothing else of the cluster is there; None where `destroy` has not left it so."""
+    present = kubectl.items("namespace", namespace)
+    return data_of(kubectl, namespace) if any(KEPT in labels_of(item) for item in present) else None
+
+
+def _size(claim: Mapping[str, Any]) -> str:
+    requests = (claim["spec"].get("resources") or {}).get("requests") or {}
+    return str(annotations_of(claim).get(SIZE_ANNOTATION) or requests.get("storage", ""))
+
+
+def is_retained(kubectl: Kubectl, kept: KeptVolume) -> bool:
+    """Whether the files stay where they are when claim and volume are deleted: a file system, or a local directory."""
+    found = kubectl.items("persistentvolume", kept.volume) if kept.volume else []
+    return any(item["spec"].get("persistentVolumeReclaimPolicy") == "Retain" for item in found)
+
+
+def note_identity(kubectl: Kubectl, namespace: str) -> None:
+    """Write down whose state it is, while that can still be read: slurmctld takes no other cluster's, or release's."""
+    configuration = kubectl.items("configmap", CONFIG_MAP, "-n", namespace)
+    sets = {item["metadata"]["name"]: item for item in kubectl.items("statefulset", "-n", namespace)}
+    found = [item for item in configuration if item["metadata"]["name"] == CONFIG_MAP]
+    if found and CONTROLLER in sets:
+        # What a restore has left stopped may be of an older release than its pods would be.
+        release = "" if is_put_back(sets[CONTROLLER]) else release_of(sets[CONTROLLER])
+        told: dict[str, object] = {"cluster_name": cluster_name_of(found[0]), "slurm": release}
+        if LOGIN in sets:
+            told |= {"root": jail_root_of(sets[LOGIN]), "homes": has_homes(sets[LOGIN])}
+        kubectl.run(
+            "annotate", "namespace", namespace, "--overwrite", f"--field-manager={FIELD_MANAGER}",
+            f"{KEPT_OF}={json.dumps(told)}",
+        )  # fmt: skip
+
+
+def mark(kubectl: Kubectl, kept: Kept) -> None:
+    """Label what is kept, so that `kubectl get` finds it: `-l slurmstack/kept`."""
+    if kept.keys:  # all who had an older key have ended
+        kubectl.run("annotate", "secret", GENERATED, "-n", kept.namespace, f"{ROTATING}-")
+    _label(kubectl, kept, f"{KEPT}=true", "--overwrite")
+
+
+def unmark(kubectl: Kubectl, namespace: str) -> None:
+    """The cluster is there again."""
+    _label(kubectl, data_of(kubectl, namespace), f"{KEPT}-")
+
+
+def _label(kubectl: Kubectl, kept: Kept, *label: str) -> None:
+    ours = kubectl.items("persistentvolume", "-l", PART_OF)
+    names = {str(item["metadata"]["name"]) for item in ours}
+    what = [
+        f"namespace/{kept.namespace}",
+        *(f"persistentvolumeclaim/{item.claim}" for item in kept.volumes),
+        *(f"persistentvolume/{item.volume}" for item in kept.volumes if item.volume in names),
+        *([f"secret/{GENERATED}"] if kept.keys else []),
+    ]
+    kubectl.run("label", "-n", kept.namespace, *what, *label, f"--field-manager={FIELD_MANAGER}")
 
 
 def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:
@@ -121,16 +246,7 @@ def _names(pods: Sequence[Mapping[str, Any]]) -> str:
 
 def _delete_workloads(kubectl: Kubectl, namespace: str, labels: str) -> None:
     """Let everything go that has pods. Returns before they have ended."""
-    kubectl.run(
-        "delete",
-        ",".join(WORKLOADS),
-        "-n",
-        namespace,
-        "-l",
-        labels,
-        "--ignore-not-found",
-        "--wait=false",
-    )
+    kubectl.run("delete", ",".join(WORKLOADS), "-n", namespace, "-l", labels, "--ignore-not-found", "--wait=false")
 
 
 def _delete_namespace(kubectl: Kubectl, namespace: str, files_go: Callable[[], None] | None) -> None:
@@ -140,7 +256,7 @@ def _delete_namespace(kubectl: Kubectl, namespace: str, files_go: Callable[[], N
         item
         for item in kubectl.items("persistentvolume")
         if item["spec"].get("claimRef", {}).get("namespace") == namespace
-        and item["metadata"].get("labels", {}).get("app.kubernetes.io/part-of") == "slurmstack"
+        and labels_of(item).get("app.kubernetes.io/part-of") == "slurmstack"
     ]
     # Kubernetes comes to the namespace after five seconds, and to one in which it then finds pods or claims again only
     # after five more, or after half of the pods' longest grace period.
@@ -158,13 +274,13 @@ def _delete_namespace(kubectl: Kubectl, namespace: str, files_go: Callable[[], N
         _await_gone(kubectl, item)
 
 
-def _await_gone(kubectl: Kubectl, item: Mapping[str, Any], *, timeout: float = GONE_SECONDS) -> None:
+def _await_gone(kubectl: Kubectl, item: Mapping[str, Any]) -> None:
     kind, name, uid = item["kind"].lower(), item["metadata"]["name"], item["metadata"]["uid"]
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + GONE_SECONDS
     while any(found["metadata"]["uid"] == uid for found in kubectl.items(kind, name)):
         if time.monotonic() > deadline:
             raise Failure(
-                f"{kind} {name} is still there after {timeout:.0f} s",
+                f"{kind} {name} is still there after {GONE_SECONDS:g} s",
                 hint=f"`{kubectl.shown} describe {kind} {name}` says why",
             )
         time.sleep(POLL)

@@ -1,4 +1,4 @@
-"""What an apply would change, compared with what is in the cluster."""
+"""What of a stack is in the cluster, and what an apply would change of it; the kinds of its apply set."""
 
 from __future__ import annotations
 
@@ -30,37 +30,27 @@ KINDS = (
 )
 """What a stack has in its namespace (a test holds that these are all), as `kubectl get` takes them."""
 
-_NOT_OURS = (
-    ("metadata", "managedFields"),
-    ("metadata", "generation"),
-    ("metadata", "resourceVersion"),
-    ("metadata", "creationTimestamp"),
-    ("metadata", "uid"),
-    ("status",),
-)
-"""What the API server writes itself."""
+APPLY = ("apply", "--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}")
+
+Live = Mapping[tuple[str, str], dict[str, Any]]
+"""Objects of the cluster, by kind and name."""
+
+_OF_THE_SERVER = {"managedFields", "generation", "resourceVersion", "creationTimestamp", "uid"}
+"""What the API server writes itself into an object's metadata."""
 
 
 def changes(
-    kubectl: Kubectl,
-    objects: Sequence[Manifest],
-    left: Sequence[Mapping[str, Any]],
-    *,
-    known: Mapping[tuple[str, str], dict[str, Any]] | None = None,
+    kubectl: Kubectl, objects: Sequence[Manifest], live: Live, left: Sequence[Mapping[str, Any]] = ()
 ) -> list[Change]:
-    """What applying the objects would do. `left`: those that are there and no longer among them.
-
-    `known`: the objects that exist, where somebody has just asked for them.
+    """What applying the objects would do. `live`: those that exist. `left`: what is there and no longer among them.
 
     The API server itself tells, by a dry run, what each object would become: so defaults are no differences, and what
     was changed by hand is one.
     """
-    live = _get(kubectl, objects) if known is None else known
     found: list[Change] = []
-    existing = [manifest for manifest in objects if key(manifest.document) in live]
-    outcome = _dry_run(kubectl, existing)
+    outcome = _dry_run(kubectl, [manifest for manifest in objects if manifest.key in live])
     for manifest in objects:
-        at = key(manifest.document)
+        at = manifest.key
         resource, before = of_object(manifest.document), of_object(live[at]) if at in live else None
         if before is None:
             found.append(Change(action="create", resource=resource))
@@ -91,21 +81,14 @@ def objects_in(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[s
     return {key(item): item for item in found}
 
 
-def live_objects(
-    kubectl: Kubectl, objects: Sequence[Manifest], inside: Mapping[tuple[str, str], dict[str, Any]]
-) -> dict[tuple[str, str], dict[str, Any]]:
+def live_objects(kubectl: Kubectl, objects: Sequence[Manifest], inside: Live) -> dict[tuple[str, str], dict[str, Any]]:
     """Those of the objects that exist. `inside`: what `objects_in` has found just now."""
-    others = [item for item in objects if item.cluster_scoped or item.kind.lower() not in KINDS]
-    wanted = {key(item.document) for item in objects}
-    return {at: item for at, item in inside.items() if at in wanted} | _get(kubectl, others)
-
-
-def _get(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any]]:
-    if not objects:
-        return {}
-    documents = as_list([item.document for item in objects])
-    printed = kubectl.run("get", "--ignore-not-found", "-f", "-", "-o", "json", OWNERS, stdin=documents).stdout
-    return {key(item): item for item in _items(printed)}
+    wanted = {item.key for item in objects}
+    live = {at: item for at, item in inside.items() if at in wanted}
+    if others := [item.document for item in objects if item.cluster_scoped or item.kind.lower() not in KINDS]:
+        get = ("get", "--ignore-not-found", "-f", "-", "-o", "json", OWNERS)
+        live |= {key(item): item for item in _items(kubectl.run(*get, stdin=as_list(others)).stdout)}
+    return live
 
 
 def _dry_run(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any] | str]:
@@ -119,13 +102,10 @@ def _dry_run(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, s
     if "immutable" not in done.stderr and "Forbidden: updates to" not in done.stderr:
         raise Failure(message(done.stderr))
     if len(objects) == 1:
-        return {key(objects[0].document): message(done.stderr)}
+        return {objects[0].key: message(done.stderr)}
     # kubectl prints none of the objects where one of them fails: halves lead to that one in a few steps.
     middle = len(objects) // 2
     return _dry_run(kubectl, objects[:middle]) | _dry_run(kubectl, objects[middle:])
-
-
-APPLY = ("apply", "--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}")
 
 
 def _items(printed: str) -> list[dict[str, Any]]:
@@ -136,8 +116,55 @@ def _items(printed: str) -> list[dict[str, Any]]:
 
 
 def _comparable(document: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in document.items() if (name,) not in _NOT_OURS}
-    kept["metadata"] = {
-        name: value for name, value in document["metadata"].items() if ("metadata", name) not in _NOT_OURS
-    }
-    return kept
+    metadata = {name: value for name, value in document["metadata"].items() if name not in _OF_THE_SERVER}
+    return {**document, "metadata": metadata, "status": None}
+
+
+_KINDS = "applyset.kubernetes.io/contains-group-kinds"
+
+_UNKNOWN = ("have a resource type", "could not find the requested resource")
+"""In kubectl's complaint about a kind that the cluster does not know, before and after it has asked the cluster."""
+
+
+def members(kubectl: Kubectl, namespace: str, parent: str, selector: str) -> list[dict[str, Any]]:
+    """The set's objects of all kinds that the cluster still knows. `parent`: the Secret that stands for the set."""
+    kinds = _kinds(kubectl, namespace, parent)
+    try:
+        return kubectl.items(",".join(kinds), "-n", namespace, "-l", selector) if kinds else []
+    except Failure:
+        served = _served(kubectl, namespace, kinds)
+        if served == kinds:
+            raise
+        return kubectl.items(",".join(served), "-n", namespace, "-l", selector) if served else []
+
+
+def served_kinds(kubectl: Kubectl, namespace: str, parent: str) -> list[str]:
+    """Kinds of the set's objects, of those that the cluster still knows; none where there is no set."""
+    return _served(kubectl, namespace, _kinds(kubectl, namespace, parent))
+
+
+def forget_unknown_kinds(kubectl: Kubectl, namespace: str, parent: str) -> bool:
+    """Strike kinds off that left the cluster with all their objects; kubectl prunes nothing any more because of them.
+
+    Returns whether there were any.
+    """
+    kinds = _kinds(kubectl, namespace, parent)
+    served = _served(kubectl, namespace, kinds)
+    if served != kinds:
+        kubectl.run("annotate", "secret", parent, "-n", namespace, "--overwrite", f"{_KINDS}={','.join(served)}")
+    return served != kinds
+
+
+def _kinds(kubectl: Kubectl, namespace: str, parent: str) -> list[str]:
+    found = kubectl.items("secret", parent, "-n", namespace)
+    annotations = found[0]["metadata"].get("annotations", {}) if found else {}
+    return [kind for kind in annotations.get(_KINDS, "").split(",") if kind]
+
+
+def _served(kubectl: Kubectl, namespace: str, kinds: list[str]) -> list[str]:
+    complaints = {kind: kubectl.run("get", kind, "-n", namespace, "-o", "name", check=False).stderr for kind in kinds}
+    served = [kind for kind in kinds if not any(unknown in complaints[kind] for unknown in _UNKNOWN)]
+    for kind in kinds:
+        if kind not in served and "." not in kind:  # without a group: of Kubernetes' core, which is always there
+            raise nothing_served(complaints[kind].strip())
+    return served

@@ -10,7 +10,7 @@ from typing import Literal
 from cli.change.change import Action, Change, PropertyChange
 from cli.change.in_place import Verdict, judge
 from cli.errors import Refused
-from cli.program.resource import Resource
+from cli.program.values import Resource
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
 from slurm.health import WATCH
@@ -88,7 +88,11 @@ def effects(
     """
     whole = any(item.action == "delete" and item.kind == "Kubernetes cluster" for item in changes)
     has_state = any((item.kind, item.title) in _WITH_STATE for item in old)
-    judges = (_Judge(change, config, whole=whole, has_state=has_state, way=way) for change in changes)
+    judges = (
+        _Judge(change=change, config=config, whole=whole, has_state=has_state, way=way)
+        for change in changes
+        if change.action != "create"
+    )
     return tuple(effect for judge in judges if (effect := judge.effect()) is not None)
 
 
@@ -103,40 +107,45 @@ def refused(found: Iterable[Effect]) -> list[Effect]:
 
 def refuse(found: Iterable[Effect]) -> None:
     """Raise Refused if any of these is."""
-    those = refused(found)
-    if those:
+    if those := refused(found):
         listed = "\n".join(f"  {effect.kind} {effect.name}: {effect.refused}" for effect in those)
         count = f"{len(those)} change{'s' if len(those) > 1 else ''}"
         raise Refused(f"the stack file asks for {count} that cannot be made:\n{listed}")
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Judge:
-    """One change, and the stack file that asks for it; `whole` if the whole cluster goes."""
+    """One change, and the stack file that asks for it."""
 
-    def __init__(self, change: Change, config: ClusterConfig, *, whole: bool, has_state: bool, way: str) -> None:
-        self.change = change
-        self.config = config
-        self.whole = whole
-        self.has_state = has_state
-        self.way = way
-        self.kind = change.kind
-        self.in_cloud = change.resource.type.startswith("nebius:")
+    change: Change
+    config: ClusterConfig
+    whole: bool
+    """Whether the whole cluster goes."""
+    has_state: bool
+    way: str
+
+    @property
+    def kind(self) -> str:
+        return self.change.kind
+
+    @property
+    def in_cloud(self) -> bool:
+        return self.change.resource.type.startswith("nebius:")
 
     def effect(self) -> Effect | None:
         """What people should know of it; None if nothing."""
-        match self.change.action:
-            case "create":
-                return None
-            case "update":
-                verdict = judge(self.change, self._size_key(), has_state=self.has_state)
-                return self._effect(self._with_backup(verdict), verdict.refused, verdict.because) if verdict else None
-            case "replace":
-                if self.way == "kubectl":
-                    return self._stuck()
-                cost, refused, because = self._cost(), self._replace_refused(), self.change.because
-            case "delete":
-                cost, refused, because = self._cost(), self._delete_refused(), ()
-        return self._effect(cost, refused, because) if cost or refused or self.in_cloud else None
+        if self.change.action == "update":
+            verdict = judge(
+                self.change,
+                f"{self._where()}.{'storage' if self._key() in _SECTIONS else 'size'}",
+                has_state=self.has_state,
+            )
+            return self._effect(self._with_backup(verdict), verdict.refused, verdict.because) if verdict else None
+        if self.change.action == "replace" and self.way == "kubectl":
+            return self._stuck()
+        refused = self._replace_refused() if self.change.action == "replace" else self._delete_refused()
+        cost = self._cost()
+        return self._effect(cost, refused, self.change.because) if cost or refused or self.in_cloud else None
 
     def _stuck(self) -> Effect | None:
         """What kubectl cannot apply: only failed jobs are deleted and made anew, everything else may hold something."""
@@ -148,18 +157,14 @@ class _Judge:
         return self._effect("", refused, ())
 
     def _effect(self, cost: str, refused: str, because: tuple[PropertyChange, ...]) -> Effect:
-        return Effect(
-            action=self.change.action, kind=self.kind, name=self._name(), because=because, cost=cost, refused=refused
-        )
-
-    def _name(self) -> str:
-        return self.change.name
+        action, name = self.change.action, self.change.name
+        return Effect(action=action, kind=self.kind, name=name, because=because, cost=cost, refused=refused)
 
     # What it costs
 
     def _with_backup(self, verdict: Verdict) -> str:
         """What an update in place costs, and who saves what it converts."""
-        if (self.kind, self._name()) != ("StatefulSet", CONTROLLER) or not verdict.cost:
+        if (self.kind, self.change.name) != ("StatefulSet", CONTROLLER) or not verdict.cost:
             return verdict.cost
         if self.config.backup is None:
             return f"{verdict.cost}, and none is configured (slurmstack:backup)"
@@ -177,8 +182,9 @@ class _Judge:
                 return self._data_cost("what lies there stays where it is" if static or was.retained else "")
             case "node group":
                 return self._machines_cost()
-            case "Deployment" if self.change.action == "delete" and self._name() == WATCH and self._health_leaves():
-                return HEALTH_LEAVES
+            case "Deployment" if self.change.action == "delete" and self.change.name == WATCH:
+                # Not where the watcher moves to another namespace, or all goes.
+                return "" if self.whole or self.config.health.enabled else HEALTH_LEAVES
             case "StatefulSet" | "PodTemplate":
                 return self._pods_cost(was)
             case _:
@@ -189,10 +195,6 @@ class _Judge:
         if self.change.action == "replace":
             return f"{data}: {stays}, but pods get an empty one" if stays else f"{data} are lost: the new one is empty"
         return f"{data}: {stays}, without being managed" if stays else f"{data} are lost"
-
-    def _health_leaves(self) -> bool:
-        """Not where the watcher moves to another namespace, or all goes."""
-        return not self.whole and not self.config.health.enabled
 
     def _machines_cost(self) -> str:
         pool = self._pool()
@@ -221,14 +223,14 @@ class _Judge:
     def _replace_refused(self) -> str:
         if self.change.cause:
             return ""  # what forces it is judged for itself
+        never = f"{', '.join(item.path for item in self.change.because)} can never change"
         if self.in_cloud:
             switches = self._switches()
             if not all(switches.values()):
                 missing = " and ".join(f"{key}: true" for key, allowed in switches.items() if not allowed)
-                return f"{self._properties()} can never change. Set it back, or to lose this set {missing}"
+                return f"{never}. Set it back, or to lose this set {missing}"
         if self.change.resource.protect:
-            what = f"{self._properties()} can never change, and this is protected"
-            return f"{what}. Set it back, or to lose this set `slurmstack:protect: false` too"
+            return f"{never}, and this is protected. Set it back, or to lose this set `slurmstack:protect: false` too"
         return self._name_taken() or self._misfit()
 
     def _misfit(self) -> str:
@@ -295,26 +297,20 @@ class _Judge:
         cloud = self.config.cloud
         return {"cloud.allow_replacement": isinstance(cloud, NebiusCloud) and cloud.allow_replacement}
 
-    def _properties(self) -> str:
-        return ", ".join(item.path for item in self.change.because)
-
     # Names
 
     def _key(self) -> str:
         """The resource's name without the cluster's: `jail`, `mount-data`, `default-0`."""
         cloud, namespace = self.config.cloud, self.config.cluster.namespace
         named = cloud.name if self.in_cloud and isinstance(cloud, NebiusCloud) else None
-        return self._name().removeprefix(f"{named or namespace}-")
+        return self.change.name.removeprefix(f"{named or namespace}-")
 
     def _where(self) -> str:
         """The key of the stack file that describes the volume."""
         key = self._key()
-        if key in _SECTIONS or key == HOMES:
-            return _SECTIONS.get(key, "jail.homes")
-        return f"mounts.{key.removeprefix('mount-')}" if key.startswith("mount-") else key
-
-    def _size_key(self) -> str:
-        return f"{self._where()}.{'storage' if self._key() in _SECTIONS else 'size'}"
+        if key.startswith("mount-"):
+            return f"mounts.{key.removeprefix('mount-')}"
+        return "jail.homes" if key == HOMES else _SECTIONS.get(key, key)
 
     def _pool(self) -> str:
         """The worker pool of a node group; empty for our own roles."""

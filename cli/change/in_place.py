@@ -9,8 +9,8 @@ from typing import Any
 
 from cli.change.change import Change, PropertyChange
 from cli.jail.roots import root_of
-from cli.program.resource import Resource
-from cli.program.values import printable, same
+from cli.kubectl.client import annotations_of
+from cli.program.values import Resource, printable, same
 from config.base import parse_bytes
 from slurm.names import CONFIG_MAP, CONTROLLER, HOMES, LOGIN, RELEASE_ANNOTATION, SIZE_ANNOTATION
 
@@ -30,6 +30,16 @@ class Verdict:
     refused: str = ""
 
 
+def _verdict(path: str, old: Any, new: Any, *, refused: str = "", cost: str = "") -> Verdict:
+    """One for a single property that differs."""
+    return Verdict(because=(PropertyChange(path=path, old=old, new=new),), refused=refused, cost=cost)
+
+
+def _differ(old: str, new: str) -> bool:
+    """Whether both are known, and are not the same."""
+    return bool(old and new) and old != new
+
+
 def judge(change: Change, size_key: str, *, has_state: bool) -> Verdict | None:
     """None if there is nothing to say. `size_key`: the key of the stack file that has a volume's size."""
     was, will, found = change.before, change.resource, None
@@ -40,7 +50,7 @@ def judge(change: Change, size_key: str, *, has_state: bool) -> Verdict | None:
             found = _resize(was, will, size_key)
             found = _other_class(was, will, size_key) or _other_modes(was, will, size_key) or found
         case "Kubernetes cluster", _:
-            found = _upgrade(_version(was), _version(will))
+            found = _upgrade(was, will)
         case "node group", _:
             found = _roll(was, will)
         case "StatefulSet", name if name == LOGIN:
@@ -59,18 +69,18 @@ def _resize(was: Resource, will: Resource, key: str) -> Verdict | None:
     old, new = _size(was), _size(will)
     if old is None or new is None or new == old or (new > old and not _is_directory(was)):
         return None
-    because = (PropertyChange(path="size", old=_quantity(old), new=_quantity(new)),)
+    before, after = _quantity(old), _quantity(new)
     if new > old:
         refused = (
             f"{key}: the volume is a directory of the local cluster, with all the space of this machine's disk "
-            f"whatever its size says, and Kubernetes never changes that size. Set it back to {_quantity(old)}"
+            f"whatever its size says, and Kubernetes never changes that size. Set it back to {before}"
         )
-        return Verdict(because=because, refused=refused)
-    refused = (
-        f"{key}: {_quantity(new)} is less than the {_quantity(old)} that it has, and it cannot shrink. "
-        f"Set it back to {_quantity(old)}. To really have a smaller one: {_another_volume(was, key)}"
-    )
-    return Verdict(because=because, refused=refused)
+    else:
+        refused = (
+            f"{key}: {after} is less than the {before} that it has, and it cannot shrink. "
+            f"Set it back to {before}. To really have a smaller one: {_another_volume(was, key)}"
+        )
+    return _verdict("size", before, after, refused=refused)
 
 
 def _another_volume(was: Resource, key: str) -> str:
@@ -96,7 +106,7 @@ def _other_class(was: Resource, will: Resource, size_key: str) -> Verdict | None
         f"{key}: the volume {has}, and that can never change. {f'Set it back to {old}' if old else 'Remove this key'}. "
         f"To really have another one: {_another_volume(was, key)}"
     )
-    return Verdict(because=(PropertyChange(path="spec.storageClassName", old=old, new=new),), refused=refused)
+    return _verdict("spec.storageClassName", old, new, refused=refused)
 
 
 def _other_modes(was: Resource, will: Resource, size_key: str) -> Verdict | None:
@@ -109,7 +119,7 @@ def _other_modes(was: Resource, will: Resource, size_key: str) -> Verdict | None
         f"{key}: its volume was made as {', '.join(old)}, which can never change, and the stack file needs "
         f"{', '.join(new)}. Set back what asks for that. To really have another one: {_another_volume(was, size_key)}"
     )
-    return Verdict(because=(PropertyChange(path="spec.accessModes", old=str(old), new=str(new)),), refused=refused)
+    return _verdict("spec.accessModes", str(old), str(new), refused=refused)
 
 
 def _has_set_class(claim: Resource) -> bool:
@@ -144,24 +154,15 @@ def _quantity(size: int) -> str:
     return f"{size} bytes"
 
 
-def _upgrade(old: str, new: str) -> Verdict | None:
-    before, after = _minor(old), _minor(new)
-    if before is None or after is None or after in {before, before + 1}:
+def _upgrade(was: Resource, will: Resource) -> Verdict | None:
+    old, new = (str((item.inputs.get("controlPlane") or {}).get("version") or "") for item in (was, will))
+    minors = [int(minor) for version in (old, new) for minor in re.findall(r"^1\.(\d+)$", version)]
+    if len(minors) != 2 or minors[1] - minors[0] in {0, 1}:
         return None
+    before, after = minors
     direction = "back" if after < before else "by more than one minor version"
-    return Verdict(
-        because=(PropertyChange(path="controlPlane.version", old=old, new=new),),
-        refused=f"cloud.kubernetes.version: Kubernetes cannot go {direction}. Set 1.{before} or 1.{before + 1}",
-    )
-
-
-def _version(cluster: Resource) -> str:
-    return str((cluster.inputs.get("controlPlane") or {}).get("version") or "")
-
-
-def _minor(version: str) -> int | None:
-    match = re.fullmatch(r"1\.(\d+)", version)
-    return int(match.group(1)) if match else None
+    refused = f"cloud.kubernetes.version: Kubernetes cannot go {direction}. Set 1.{before} or 1.{before + 1}"
+    return _verdict("controlPlane.version", old, new, refused=refused)
 
 
 def _roll(was: Resource, will: Resource) -> Verdict | None:
@@ -189,29 +190,28 @@ def other_jail(old: str, new: str, before: str, after: str) -> Verdict | None:
 
     `before`, `after`: the roots, empty for the first one. What is in one that is there already, `up` asks the volume.
     """
-    if not old or not new or old == new or before != after:
+    if not _differ(old, new) or before != after:
         return None
     refused = (
         f"slurm.version: the {f'root {before!r}' if before else 'jail'} was filled with Slurm {old}, and daemons "
         f"of {new} would not fit to it. Set it back to {old}, or name another root, which is filled anew: "
         f"jail: {{root: slurm-{new}}}"
     )
-    return Verdict(because=(PropertyChange(path="slurm.version", old=old, new=new),), refused=refused)
+    return _verdict("slurm.version", old, new, refused=refused)
 
 
 def other_state(old: str, new: str) -> Verdict | None:
     """What slurmctld has written, a newer one converts at its start, and an older one does not read."""
-    if not old or not new or old == new:
+    if not _differ(old, new):
         return None
-    because = (PropertyChange(path="slurm.version", old=old, new=new),)
     if new > old:
         cost = f"slurmdbd converts the database to Slurm {new}, slurmctld its state: only a backup takes that back"
-        return Verdict(because=because, cost=cost)
+        return _verdict("slurm.version", old, new, cost=cost)
     refused = (
         f"slurm.version: the cluster's state is that of Slurm {old}, which {new} cannot read. Set it back, or put a "
         f"backup of {new} back first (docs/upgrades.md)"
     )
-    return Verdict(because=because, refused=refused)
+    return _verdict("slurm.version", old, new, refused=refused)
 
 
 def is_put_back(item: Mapping[str, Any]) -> bool:
@@ -238,7 +238,7 @@ def other_homes(old: bool, new: bool) -> Verdict | None:
         f"jail.homes: homes of this cluster are {where[old]}, and pods would show users an empty /home "
         f"{where[new]}. {'Remove this key' if new else 'Put it back'}; docs/jail.md says how homes are moved"
     )
-    return Verdict(because=(PropertyChange(path="jail.homes", old=where[old], new=where[new]),), refused=refused)
+    return _verdict("jail.homes", where[old], where[new], refused=refused)
 
 
 def has_homes(stateful_set: Mapping[str, Any]) -> bool:
@@ -249,36 +249,39 @@ def has_homes(stateful_set: Mapping[str, Any]) -> bool:
 
 def release_of(stateful_set: Mapping[str, Any]) -> str:
     """The Slurm release that is noted, or that a tag has which we computed (`24.11-0f3a9c2b7d41`), else nothing."""
-    if noted := (stateful_set["metadata"].get("annotations") or {}).get(RELEASE_ANNOTATION):
+    if noted := annotations_of(stateful_set).get(RELEASE_ANNOTATION):
         return str(noted)
-    image = str(stateful_set["spec"]["template"]["spec"]["containers"][0]["image"])
-    match = re.search(r":(\d\d\.\d\d)-[0-9a-f]{12}$", image)
+    match = re.search(r":(\d\d\.\d\d)-[0-9a-f]{12}$", image_of(stateful_set))
     return match.group(1) if match else ""
+
+
+def image_of(stateful_set: Mapping[str, Any]) -> str:
+    """The image of its pods' first container."""
+    return str(stateful_set["spec"]["template"]["spec"]["containers"][0]["image"])
 
 
 def _same_images(was: Mapping[str, Any], will: Mapping[str, Any]) -> Verdict | None:
     """Images of another release by the digests of before: these were not pinned anew."""
     old, new = release_of(was), release_of(will)
-    images = {item["spec"]["template"]["spec"]["containers"][0]["image"] for item in (was, will)}
-    if not old or not new or old == new or len(images) > 1:
+    if not _differ(old, new) or image_of(was) != image_of(will):
         return None
     refused = (
         f"images.digests: they are those of Slurm {old}, and slurm.version is {new}: `slurmstack images build` and "
         "`slurmstack images push --pin` give those of it"
     )
-    return Verdict(because=(PropertyChange(path="slurm.version", old=old, new=new),), refused=refused)
+    return _verdict("slurm.version", old, new, refused=refused)
 
 
 def other_name(old: str, new: str) -> Verdict | None:
     """Slurmctld keeps the name with its state, and does not start with another one ("CLUSTER NAME MISMATCH")."""
-    if not old or not new or old == new:
+    if not _differ(old, new):
         return None
-    return Verdict(
-        because=(PropertyChange(path="slurm.cluster_name", old=old, new=new),),
-        refused=f"slurm.cluster_name: the cluster's state is that of {old!r}, and slurmctld does not start with it as "
+    refused = (
+        f"slurm.cluster_name: the cluster's state is that of {old!r}, and slurmctld does not start with it as "
         f"{new!r}; set it back to {old}. Another name is another cluster: make it in a namespace of its own "
-        "(slurmstack:cluster), with an empty volume for the controller's state",
+        "(slurmstack:cluster), with an empty volume for the controller's state"
     )
+    return _verdict("slurm.cluster_name", old, new, refused=refused)
 
 
 def cluster_name_of(configuration: Mapping[str, Any]) -> str:

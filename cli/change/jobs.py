@@ -1,25 +1,114 @@
-"""Which running and pending jobs a change touches, and how: one list from the live queue, for `preview` and `up`."""
+"""Which running and pending jobs a change touches, by the live queue: for `preview`, `up` and `destroy`."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rich.console import Console
+import typer
 from rich.markup import escape
 
-from cli.change.changed import ClusterChange, Document, partitions_in, pools_of, slurm_conf_in
-from cli.change.fates import FATES, REFUSED, Fate, Touched, dangers, span, touch, touched_jobs, worst_first
-from cli.change.queue import Queue, await_queue, read_patiently, read_queue
+from cli.change.job_effects import (
+    FATES,
+    REFUSED,
+    ClusterChange,
+    Document,
+    Fate,
+    Queue,
+    Touched,
+    dangers,
+    partitions_in,
+    pools_of,
+    slurm_conf_in,
+    span,
+    touch,
+    touched_jobs,
+    worst_first,
+)
 from cli.errors import Failure, Refused
 from cli.kubectl.client import Kubectl, complaint, in_controller
-from cli.text import plain, printable
+from cli.text import plain, printable, say
+from images.common.slurm_conf import IN_FORCE
+from images.common.slurm_jobs import ENDED, Job, JobList
+from images.common.slurm_records import NotUnderstoodError
 from images.common.slurm_values import task_ids
-from slurm.names import POOL_LABEL
+from slurm.names import CONTROLLER, CONTROLLER_HOST, POOL_LABEL
+
+JOBS = JobList("id", "user", "partitions", "state", "node_list", "left", "limit", "wanted")
+"""What a change may touch of a job."""
+
+_TIMEOUT = 10
+"""Seconds that slurmctld may take to answer; squeue alone would try for minutes."""
+
+STARTING = 30
+"""Seconds that a controller is waited for which is starting."""
+
+_PAUSE = 0.5
+"""Seconds between two tries meanwhile."""
+
+_END_OF_FILE = "# the queue"
+
+
+def read_queue(kubectl: Kubectl, namespace: str) -> Queue:
+    """Ask slurmctld, in one call. Raises Failure with the reason if it does not answer."""
+    script = f"cat {IN_FORCE} && echo '{_END_OF_FILE}' && timeout {_TIMEOUT} env {JOBS.shell}"
+    done = in_controller(kubectl, namespace, "sh", "-c", script)
+    if done.returncode != 0:
+        raise Failure(complaint(done) if done.returncode != 124 else f"no answer within {_TIMEOUT} s")
+    slurm_conf, _, jobs = done.stdout.partition(f"{_END_OF_FILE}\n")
+    return Queue(jobs=parse_jobs(jobs), slurm_conf=slurm_conf)
+
+
+def read_patiently(kubectl: Kubectl, namespace: str) -> Queue:
+    """Read the queue; a controller that is starting is waited for. Raises Failure."""
+    try:
+        return read_queue(kubectl, namespace)
+    except Failure as failure:
+        return await_queue(kubectl, namespace, failure)
+
+
+def await_queue(kubectl: Kubectl, namespace: str, failure: Failure) -> Queue:
+    """Read the queue once more after a failure, for STARTING s if the controller is on its way.
+
+    Raises the failure at once if it is not, else the last one.
+    """
+    if not _is_starting(kubectl, namespace):
+        raise failure
+    typer.echo(f"{CONTROLLER_HOST} is starting: waiting until it answers, {STARTING} s at most", err=True)
+    deadline = time.monotonic() + STARTING
+    while time.monotonic() < deadline:
+        time.sleep(_PAUSE)
+        try:
+            return read_queue(kubectl, namespace)
+        except Failure as last:
+            failure = last
+    raise Failure(f"{CONTROLLER_HOST} is starting, and does not answer after {STARTING} s: {failure}")
+
+
+def _is_starting(kubectl: Kubectl, namespace: str) -> bool:
+    """Whether there is to be a controller whose pod is away, leaves, or has just begun to run."""
+    found = kubectl.items(f"statefulset/{CONTROLLER}", f"pod/{CONTROLLER_HOST}", "-n", namespace)
+    staying = {item["kind"]: item for item in found if "deletionTimestamp" not in item["metadata"]}
+    if "StatefulSet" not in staying or "Pod" not in staying:
+        return "StatefulSet" in staying
+    containers = staying["Pod"].get("status", {}).get("containerStatuses", [])
+    started = [container.get("state", {}).get("running", {}).get("startedAt") for container in containers]
+    recently = datetime.now(UTC) - timedelta(seconds=STARTING)
+    return not started or not all(started) or max(map(datetime.fromisoformat, started)) > recently
+
+
+def parse_jobs(printed: str) -> tuple[Job, ...]:
+    """The jobs in what squeue printed, but those that only clean up. Raises Failure."""
+    try:
+        return tuple(job for job in JOBS.read(printed) if job.state != ENDED)
+    except NotUnderstoodError as error:
+        raise Failure(f"squeue: {error}") from error
+
 
 LINES = 20
 """Running jobs that are printed at most, each with its reason; the rest is counted."""
@@ -106,15 +195,10 @@ def jobs_touched(
     """
     if not old:
         return JobsTouched()
-    pools, new_pools = pools_of(old), pools_of(new)
     change = ClusterChange(
-        pools=pools,
-        new_pools=new_pools,
-        rolled=frozenset(
-            name
-            for name in pools.keys() & new_pools.keys()
-            if name in rolled or pools[name].is_elastic != new_pools[name].is_elastic
-        ),
+        pools=pools_of(old),
+        new_pools=pools_of(new),
+        rolled=frozenset(rolled),
         partitions=partitions_in(slurm_conf_in(old)),
         new_partitions=partitions_in(slurm_conf_in(new)),
     )
@@ -181,8 +265,7 @@ def _worker_pods(kubectl: Kubectl, namespace: str) -> Pods:
 
 def refuse_lost_jobs(found: JobsTouched, command: str = "up") -> None:
     """Raise Refused if jobs would end or never start, or if nobody can tell."""
-    refused = refusal(found, command)
-    if refused is not None:
+    if refused := refusal(found, command):
         raise refused
 
 
@@ -240,7 +323,7 @@ def _pending_lines(found: JobsTouched) -> list[str]:
 def print_jobs(found: JobsTouched) -> None:
     """The same on the terminal."""
     for line in lines(found):
-        Console(highlight=False, emoji=False).print(escape(printable(line)), soft_wrap=True)
+        say(escape(printable(line)))
 
 
 def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) -> None:
@@ -249,15 +332,14 @@ def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) 
     jobs = tuple(lost)
     waiting = {task for item in jobs if not item.nodes for task in task_ids(item.id)}
     running = {item.id for item in jobs if item.nodes}
-    console = Console(highlight=False, emoji=False)
     for ids, state in ((waiting, ["--state=pending"]), (running, [])):
         if ids:
             scancel = ("xargs", "-n", "500", "scancel", *state)
             done = in_controller(kubectl, namespace, *scancel, stdin="\n".join(sorted(ids)), seconds=600)
             if done.returncode != 0:  # one that has ended meanwhile, as a rule
-                console.print(f"note: {escape(plain(complaint(done)))}", soft_wrap=True)
+                say(f"note: {escape(plain(complaint(done)))}")
     if jobs:
-        console.print(f"cancelled: {escape(_listed(jobs))}", soft_wrap=True)
+        say(f"cancelled: {escape(_listed(jobs))}")
 
 
 def _listed(jobs: Sequence[Touched], most: int = LINES) -> str:

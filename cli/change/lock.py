@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any, Literal
 
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl, message, understood
+from cli.kubectl.client import Kubectl, annotations_of, message, understood
 from local.report import Report, Step
 
 LEASE = "slurmstack"
@@ -94,13 +94,9 @@ class Lock:
     def __init__(
         self, kubectl: Kubectl, namespace: str, work: Work, report: Report, timeout: float, *, lease: str = LEASE
     ) -> None:
-        self._kubectl = kubectl
-        self._namespace = namespace
+        self._kubectl, self._namespace, self._name = kubectl, namespace, lease
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._work = work
-        self._report = report
-        self._timeout = timeout
-        self._name = lease
+        self._work, self._report, self._timeout = work, report, timeout
         self._held: dict[str, Any] = {}
         self.waited_for = ""
         """Who had it before, for people; empty if there was nobody to wait for."""
@@ -194,8 +190,7 @@ class Lock:
 
 def has_died(lease: Mapping[str, Any]) -> bool:
     """Whether the process that holds a lease was one of this machine, and has ended."""
-    noted = (lease["metadata"].get("annotations") or {}).get(PROCESS, "")
-    where, _, number = str(noted).rpartition(" ")
+    where, _, number = annotations_of(lease).get(PROCESS, "").rpartition(" ")
     return bool(where) and where == machine() and number.isdigit() and not Path("/proc", number).exists()
 
 

@@ -1,24 +1,73 @@
-"""Whose a namespace is: nobody else's cluster is taken over, filled or deleted."""
+"""Whose a namespace is, and what is under way in it: nobody else's cluster is taken over, filled or deleted."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
 
+from cli.change.effects import DATA
 from cli.change.in_place import has_put_back, other_homes, other_jail, other_name, other_state
-from cli.change.restoring import RESTORING, note_of
 from cli.errors import Failure, Refused
-from cli.kubectl.client import FIELD_MANAGER, Kubectl
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, annotations_of, labels_of
+from cli.program.manifests import Manifest
 from cli.stack import Stack
 from config.cluster import ClusterConfig
 from slurm.names import STACK
+
+RESTORING = "slurmstack/restoring"
+"""Annotation: a `Note` as JSON."""
+
+Step = Literal["stopping", "putting", "starting"]
+"""This one has put nothing back yet; it may have, by half; all is put back, and what was stopped is started."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """Which restore, and how far it has come."""
+
+    step: Step
+    parts: tuple[str, ...]
+    backup: str
+    half: tuple[str, ...] = ()
+    """Parts that it, or one before it that it goes on with, may have put back by half."""
+    leave_stopped: bool = False
+    left: str = ""
+    """The backup of the state that an earlier restore has left for an apply to start, of one of the jail alone."""
+
+    def written(self) -> str:
+        """For the annotation."""
+        return json.dumps(asdict(self))
+
+    @property
+    def command(self) -> str:
+        """What goes on with it."""
+        parts = "".join(f" --what {part}" for part in self.parts)
+        return f"slurmstack restore{parts} --at {self.backup}{' --leave-stopped' if self.leave_stopped else ''}"
+
+
+def note_of(objects: Iterable[Mapping[str, Any]]) -> Note | None:
+    """What is noted; None where there is nothing, or what nobody understands."""
+    for item in objects:
+        try:
+            said = json.loads(annotations_of(item)[RESTORING])
+            note = Note(**{**said, **{key: tuple(map(str, said[key])) for key in ("parts", "half")}})
+        except (KeyError, TypeError, ValueError):
+            continue
+        if note.step in get_args(Step):
+            return note
+    return None
+
 
 REPLICAS_BEFORE = "slurmstack/replicas-before-restore"
 """Annotation of a workload that a restore has stopped: how many pods it had."""
 
 ROTATING = "slurmstack/rotating"
 """Annotation of the Secret of generated values while a key is rotated: which one."""
+
+PART_OF = "app.kubernetes.io/part-of=slurmstack"
+"""Selector of all that our clusters have."""
 
 KEPT = "slurmstack/kept"
 """Label of a namespace in which `destroy` has left nothing but data and keys, and of these."""
@@ -31,10 +80,10 @@ def refuse_foreign(namespace: Mapping[str, Any] | None) -> None:
     """Raise Failure if the namespace is there but holds no cluster of ours."""
     if namespace is None:
         return
-    metadata = namespace["metadata"]
-    if metadata.get("labels", {}).get("app.kubernetes.io/part-of") != "slurmstack":
+    if labels_of(namespace).get("app.kubernetes.io/part-of") != "slurmstack":
         raise Failure(
-            f"cluster.namespace: the namespace {metadata['name']!r} is there and belongs to something else",
+            f"cluster.namespace: the namespace {namespace['metadata']['name']!r} is there and belongs to something "
+            "else",
             hint="name another one in slurmstack:cluster; it is made, filled and deleted with the cluster",
         )
 
@@ -58,12 +107,11 @@ def refuse_takeover(
 
 def refuse_other_stack(namespace: Mapping[str, Any] | None, stack: str) -> None:
     """Raise Refused if a stack of another name has made the cluster: a wrong file, or a wrong context."""
-    metadata = namespace["metadata"] if namespace is not None else {}
-    was = (metadata.get("annotations") or {}).get(STACK, stack)
-    if was != stack:
+    was = annotations_of(namespace).get(STACK, stack) if namespace is not None else stack
+    if namespace is not None and was != stack:
         raise Refused(
-            f"the cluster in namespace {metadata['name']!r} is that of the stack {was!r}, and this is the stack "
-            f"{stack!r}",
+            f"the cluster in namespace {namespace['metadata']['name']!r} is that of the stack {was!r}, and this is "
+            f"the stack {stack!r}",
             hint="name another file (--config, SLURMSTACK_STACK), or another cloud.context or cluster.namespace in it. "
             "Where only the stack's name has changed, `slurmstack up --adopt` takes the cluster over",
         )
@@ -79,11 +127,10 @@ def refuse_other_kept(namespace: Mapping[str, Any] | None, config: ClusterConfig
 
     `has_jail`: whether that of the jail is among it still; a new one has homes wherever the stack file says.
     """
-    metadata = namespace["metadata"] if namespace is not None else {}
-    if KEPT not in (metadata.get("labels") or {}):
+    if namespace is None or KEPT not in labels_of(namespace):
         return
     try:
-        was = json.loads((metadata.get("annotations") or {}).get(KEPT_OF, "{}"))
+        was = json.loads(annotations_of(namespace).get(KEPT_OF, "{}"))
         name, release, root = (str(was.get(key, "")) for key in ("cluster_name", "slurm", "root"))
         homes = config.jail.homes is not None
         apart = bool(was.get("homes", homes)) if has_jail else homes
@@ -96,15 +143,14 @@ def refuse_other_kept(namespace: Mapping[str, Any] | None, config: ClusterConfig
     )  # fmt: skip
     for verdict in verdicts:
         if verdict is not None and verdict.refused:
-            kept = f"the namespace {metadata['name']!r} has the data that `destroy` has kept"
+            kept = f"the namespace {namespace['metadata']['name']!r} has the data that `destroy` has kept"
             raise Refused(f"{kept}. {verdict.refused}", hint="`slurmstack destroy --delete-data` deletes it for good")
 
 
 def refuse_half_rotated(objects: Iterable[Mapping[str, Any]]) -> None:
     """Raise Failure where a rotation of a key was not finished: pods that start anew would have another key."""
     for item in objects:
-        key = (item["metadata"].get("annotations") or {}).get(ROTATING)
-        if item["kind"] == "Secret" and key:
+        if item["kind"] == "Secret" and (key := annotations_of(item).get(ROTATING)):
             raise Failure(f"the rotation of {key} was not finished", hint=f"`slurmstack rotate {key}` goes on with it")
 
 
@@ -134,5 +180,29 @@ def refuse_half_restored(objects: Iterable[Mapping[str, Any]]) -> None:
 
 def is_stopped(workload: Mapping[str, Any]) -> bool:
     """Whether a restore has stopped it. One that somebody has started by hand since is not."""
-    noted = REPLICAS_BEFORE in (workload["metadata"].get("annotations") or {})
-    return noted and not workload.get("spec", {}).get("replicas")
+    return REPLICAS_BEFORE in annotations_of(workload) and not workload.get("spec", {}).get("replicas")
+
+
+def refuse_left_behind(
+    kubectl: Kubectl, namespace: str, objects: Sequence[Manifest], live: Mapping[tuple[str, str], Any]
+) -> None:
+    """Raise Refused where a claim would get a new empty volume, and an older one is reserved for it.
+
+    Its claim may have gone with the namespace, by other hands than ours.
+    """
+    claims = {item.name: item.document["spec"] for item in objects if item.kind == "PersistentVolumeClaim"}
+    missing = {name: spec for name, spec in claims.items() if ("PersistentVolumeClaim", name) not in live}
+    wanted = {item.name for item in objects if item.kind == "PersistentVolume"}
+    if all(spec.get("volumeName") for spec in missing.values()):
+        return
+    for volume in kubectl.items("persistentvolume", "-l", PART_OF):
+        reserved, name = volume["spec"].get("claimRef", {}), str(volume["metadata"]["name"])
+        if reserved.get("namespace") == namespace and reserved.get("name") in missing and name not in wanted:
+            claim = str(reserved["name"])
+            raise Refused(
+                f"the volume {name} has {DATA.get(claim, 'files')}, from an earlier cluster in namespace {namespace}, "
+                f"and the stack file asks for another, empty one: storage class "
+                f"{missing[claim].get('storageClassName') or 'of the cluster'}",
+                hint="remove the volume's storage_class from the stack file to go on with what is there; "
+                f"`{kubectl.shown} delete persistentvolume {name}` if it is not needed",
+            )

@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from cli.change.diff import key
-from cli.change.queue import read_patiently
+from cli.change.jobs import read_patiently
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl, is_true
+from cli.kubectl.client import Kubectl, annotations_of, is_true
 from cli.program.manifests import Manifest
 from cli.status.slurm import configuration_state
+from slurm.names import POOL_LABEL
 
 POLL = 0.1
 """Seconds between the first two looks at the cluster."""
@@ -32,6 +33,14 @@ _JOB_UID = "batch.kubernetes.io/controller-uid"
 _CONFIGURATION = "config"
 """What the name of the Job begins with that waits for slurmctld."""
 
+_PURPOSES: Mapping[str, str] = {
+    "populate-jail": "filling the jail",
+    "users": "making users",
+    _CONFIGURATION: "the Slurm configuration",
+    "policy": "the policy",
+}
+"""What Jobs are for, by the begin of their names."""
+
 
 def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: str, timeout: float, tell: Tell) -> None:
     """Return when all jobs have completed and all StatefulSets, Deployments and DaemonSets are up to date and ready.
@@ -39,10 +48,12 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
     Worker pools are not waited for: a leaving node may wait for its jobs for days. Raises Failure when a job fails,
     with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
     """
-    begun = time.monotonic()
-    deadline = begun + timeout
-    pauses = _pauses()
-    awaited = [item for item in objects if item.kind in _AWAITED and not _is_left_alone(item)]
+    begun, pauses = time.monotonic(), _pauses()
+    awaited = [
+        item
+        for item in objects
+        if item.kind in _AWAITED and "pulumi.com/waitFor" not in annotations_of(item.document)  # else it is left alone
+    ]
     kinds = ",".join(sorted({item.kind.lower() for item in awaited}))
     while True:
         found = {key(item): item for item in kubectl.items(kinds, "-n", namespace)} if kinds else {}
@@ -50,7 +61,7 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
         if not missing:
             return
         tell("waiting for " + ", ".join(missing))
-        if time.monotonic() > deadline:
+        if time.monotonic() > begun + timeout:
             raise _late(kubectl, namespace, f"after {timeout:.0f} s still not ready: {', '.join(missing)}", missing)
         if time.monotonic() > begun + STUCK:
             _end_stuck(kubectl, namespace, [item for item in found.values() if item["kind"] == "StatefulSet"])
@@ -66,7 +77,7 @@ def _end_stuck(kubectl: Kubectl, namespace: str, sets: Iterable[dict[str, Any]])
     newest = {
         item["metadata"]["name"]: item["status"].get("updateRevision")
         for item in sets
-        if item["spec"].get("podManagementPolicy") == "OrderedReady" and _unready([item])
+        if item["spec"].get("podManagementPolicy") == "OrderedReady" and _unready(kubectl, namespace, [item])
     }
     for pod in kubectl.items("pod", "-n", namespace) if newest else []:
         metadata = pod["metadata"]
@@ -88,7 +99,7 @@ def await_workers(kubectl: Kubectl, namespace: str, *, timeout: float, tell: Tel
     """Return when every worker pod is ready and of its pool's newest template. Failure after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     pauses = _pauses()
-    while missing := _unready(kubectl.items("statefulset", "-n", namespace, "-l", "slurmstack/pool")):
+    while missing := _unready(kubectl, namespace, kubectl.items("statefulset", "-n", namespace, "-l", POOL_LABEL)):
         tell("waiting for " + ", ".join(missing))
         if time.monotonic() > deadline:
             raise Failure(f"after {timeout:.0f} s still not ready: {', '.join(missing)}")
@@ -121,23 +132,18 @@ def configuration_jobs(objects: Iterable[Manifest]) -> list[Manifest]:
     return [item for item in objects if item.kind == "Job" and item.name.rsplit("-", 1)[0] == _CONFIGURATION]
 
 
-def _is_left_alone(manifest: Manifest) -> bool:
-    return "pulumi.com/waitFor" in (manifest.document["metadata"].get("annotations") or {})
-
-
 def _missing(
     kubectl: Kubectl, namespace: str, awaited: Sequence[Manifest], found: Mapping[tuple[str, str], dict[str, Any]]
 ) -> list[str]:
     """What has not yet taken effect of these Jobs and of what else has pods, for people."""
     jobs = [item for item in awaited if item.kind == "Job"]
-    there = [found[key(item.document)] for item in awaited if key(item.document) in found]
-    gone = [item for item in awaited if item.kind != "Job" and key(item.document) not in found]
+    others = [item for item in awaited if item.kind != "Job"]
+    there = [found[item.key] for item in others if item.key in found]
+    gone = [item for item in others if item.key not in found]
     return [
         *_missing_jobs(kubectl, namespace, jobs, found),
         *(f"{item.name} (deleted by somebody)" for item in gone),
-        *_missing_deployments(item for item in there if item["kind"] == "Deployment"),
-        *_unready(item for item in there if item["kind"] == "StatefulSet"),
-        *_missing_on_machines(kubectl, namespace, [item for item in there if item["kind"] == "DaemonSet"]),
+        *_unready(kubectl, namespace, there),
     ]
 
 
@@ -146,9 +152,8 @@ def _missing_jobs(
 ) -> list[str]:
     running = []
     for job in jobs:
-        conditions = {
-            item["type"]: item for item in _conditions(found.get(key(job.document), {})) if item["status"] == "True"
-        }
+        said = found.get(job.key, {}).get("status", {}).get("conditions", [])
+        conditions = {item["type"]: item for item in said if item["status"] == "True"}
         if failed := conditions.get("Failed"):
             words = _last_words(kubectl, namespace, job.name) or failed.get("message", "")
             what = f"{_purpose(job.name)} failed: {words}"
@@ -157,14 +162,14 @@ def _missing_jobs(
             raise Failure(what)
         if "Complete" not in conditions:
             running.append(job)
-    present = [found[key(item.document)] for item in running if key(item.document) in found]
-    worked = worked_jobs(kubectl, namespace, present)
-
-    def is_done(job: Manifest) -> bool:
-        there = found.get(key(job.document))
-        return there is not None and (there["metadata"]["uid"] in worked or _is_active(kubectl, namespace, job))
-
-    return [_purpose(job.name) for job in running if not is_done(job)]
+    there = {job.name: found[job.key] for job in running if job.key in found}
+    worked = worked_jobs(kubectl, namespace, there.values())
+    done = {
+        job.name
+        for job in running
+        if job.name in there and (there[job.name]["metadata"]["uid"] in worked or _is_active(kubectl, namespace, job))
+    }
+    return [_purpose(job.name) for job in running if job.name not in done]
 
 
 def worked_jobs(kubectl: Kubectl, namespace: str, jobs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
@@ -194,44 +199,29 @@ def _is_active(kubectl: Kubectl, namespace: str, job: Manifest) -> bool:
     return bool((configuration_state(kubectl, namespace) or {}).get("active") == wanted)
 
 
-def _missing_deployments(deployments: Iterable[dict[str, Any]]) -> list[str]:
-    """Those whose new pods are not all ready, or whose old ones are still there."""
+def _unready(kubectl: Kubectl, namespace: str, items: Iterable[dict[str, Any]]) -> list[str]:
+    """Those whose pods are not all ready, or not all of the newest template; Deployments with old pods, too."""
     missing = []
-    for item in deployments:
-        status, wanted = item.get("status", {}), int(item["spec"].get("replicas", 1))
+    for item in items:
+        status, kind = item.get("status", {}), item["kind"]
+
+        def count(name: str, status: Mapping[str, Any] = status) -> int:
+            return int(status.get(name, 0))
+
+        wanted, updated, old = int(item["spec"].get("replicas", 1)), count("updatedReplicas"), 0
+        if kind == "Deployment":
+            ready, old = min(count("availableReplicas"), updated), count("replicas") - updated
+        elif kind == "DaemonSet":
+            wanted = count("desiredNumberScheduled")
+            ready = min(count("numberReady"), count("updatedNumberScheduled"))
+        else:
+            # Workers go back to their first template: both names are then the same while other pods are still there.
+            if status.get("currentRevision") == status.get("updateRevision"):
+                updated = max(updated, count("currentReplicas"))
+            ready = min(count("readyReplicas"), updated)
+        lost = _on_lost_machines(kubectl, namespace, item) if kind == "DaemonSet" and ready < wanted else 0
         seen = status.get("observedGeneration") == item["metadata"]["generation"]
-        old = int(status.get("replicas", 0)) - int(status.get("updatedReplicas", 0))
-        ready = min(int(status.get("availableReplicas", 0)), int(status.get("updatedReplicas", 0)))
-        if not seen or old or ready < wanted:
-            missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
-    return missing
-
-
-def _unready(sets: Iterable[dict[str, Any]]) -> list[str]:
-    """Those StatefulSets whose pods are not all ready, or not all of the newest template."""
-    missing = []
-    for item in sets:
-        status, wanted = item.get("status", {}), int(item["spec"].get("replicas", 1))
-        seen = status.get("observedGeneration") == item["metadata"]["generation"]
-        updated = int(status.get("updatedReplicas", 0))
-        # Workers go back to their first template: both names are then the same while other pods are still there.
-        if status.get("currentRevision") == status.get("updateRevision"):
-            updated = max(updated, int(status.get("currentReplicas", 0)))
-        ready = min(int(status.get("readyReplicas", 0)), updated)
-        if not seen or ready < wanted:
-            missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
-    return missing
-
-
-def _missing_on_machines(kubectl: Kubectl, namespace: str, sets: Iterable[dict[str, Any]]) -> list[str]:
-    """Those DaemonSets whose pods are not all ready, or not all of the newest template."""
-    missing = []
-    for item in sets:
-        status = item.get("status", {})
-        seen = status.get("observedGeneration") == item["metadata"]["generation"]
-        wanted = int(status.get("desiredNumberScheduled", 0))
-        ready = min(int(status.get("numberReady", 0)), int(status.get("updatedNumberScheduled", 0)))
-        if not seen or (ready < wanted and ready < wanted - _on_lost_machines(kubectl, namespace, item)):
+        if not seen or old or ready < wanted - lost:
             missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
     return missing
 
@@ -251,19 +241,9 @@ def _on_lost_machines(kubectl: Kubectl, namespace: str, daemon_set: Mapping[str,
     return sum(pod["spec"].get("nodeName") in lost for pod in pods)
 
 
-def _conditions(item: Mapping[str, Any]) -> list[dict[str, str]]:
-    return list(item.get("status", {}).get("conditions", []))
-
-
 def _purpose(job: str) -> str:
     """What a job is for, from its name."""
-    stem = job.rsplit("-", 1)[0]
-    return {
-        "populate-jail": "filling the jail",
-        "users": "making users",
-        _CONFIGURATION: "the Slurm configuration",
-        "policy": "the policy",
-    }.get(stem, job)
+    return _PURPOSES.get(job.rsplit("-", 1)[0], job)
 
 
 def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
@@ -293,13 +273,12 @@ def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[st
         *_told(events, "FailedMount", pending, "{name}"),
     ]
     for pod in pods:
-        name = pod["metadata"]["name"]
+        name, statuses = pod["metadata"]["name"], pod.get("status", {})
         reasons.extend(
             f"{name}: {condition.get('message', 'cannot be scheduled')}"
-            for condition in _conditions(pod)
+            for condition in statuses.get("conditions", [])
             if condition["type"] == "PodScheduled" and condition["status"] == "False"
         )
-        statuses = pod.get("status", {})
         for container in [*statuses.get("initContainerStatuses", []), *statuses.get("containerStatuses", [])]:
             waiting = container.get("state", {}).get("waiting")
             if waiting and waiting.get("reason") not in {"PodInitializing", "ContainerCreating"}:

@@ -9,9 +9,8 @@ import typer
 
 from cli.change.rollout import await_workers
 from cli.errors import Failure
-from cli.kubectl.as_user import in_jail
 from cli.kubectl.client import Kubectl, in_controller
-from cli.kubectl.pods import LEAVING, pod_of
+from cli.kubectl.pods import LEAVING, in_jail, pod_of
 from cli.stack import Stack
 from cli.text import printable
 from local.report import Report
@@ -82,10 +81,7 @@ def _login_node(kubectl: Kubectl, namespace: str, timeout: float) -> str:
 
 def _await_nodes(kubectl: Kubectl, namespace: str, count: int, timeout: float, tell: Tell) -> None:
     deadline = time.monotonic() + timeout
-    while True:
-        ready = len(_registered(kubectl, namespace))
-        if ready >= count:
-            return
+    while (ready := len(_registered(kubectl, namespace))) < count:
         tell(ready, count, "nodes")
         if time.monotonic() > deadline:
             raise Failure(f"only {ready} of {count} nodes are usable", hint="`slurmstack status` shows why")

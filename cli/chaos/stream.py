@@ -15,9 +15,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from cli.errors import Failure
-from cli.kubectl.as_user import in_jail
 from cli.kubectl.client import Kubectl, complaint
-from cli.kubectl.pods import LEAVING, pod_of
+from cli.kubectl.pods import LEAVING, in_jail, pod_of
 from cli.stack import Stack
 from slurm.names import LOGIN
 

@@ -16,8 +16,7 @@ from cli.backup.restore import Restoring, chosen, parts_of
 from cli.backup.verdict import brief, text
 from cli.change.destroy import running_jobs
 from cli.change.lock import held
-from cli.change.owner import applied_by, is_stopped, refuse_half_restored, require_own
-from cli.change.restoring import note_of
+from cli.change.owner import applied_by, is_stopped, note_of, refuse_half_restored, require_own
 from cli.commands.local import ensure_local_images
 from cli.commands.options import ConfigOption, JsonOption, option, refuse_unless_agreed
 from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused

@@ -12,31 +12,34 @@ import typer
 
 from cli.access.reach import reach
 from cli.backup.restore import forget_restore
-from cli.change.apply import Plan, apply, plan
-from cli.change.apply import preview as compare
-from cli.change.both_ways import expected_effects, of_kubectl, of_pulumi, refuse_foreign_namespace
+from cli.change.apply import DATABASE_GOES_FIRST, apply, hinting, is_upgrade, save_first, send, upgraded_first, way_back
 from cli.change.change import Change
-from cli.change.comparison import against_state
-from cli.change.effects import effects, refuse
+from cli.change.destroy import data_of
+from cli.change.effects import refuse
+from cli.change.job_effects import Queue
 from cli.change.jobs import JobsTouched, Pods, cancel_lost_jobs, print_jobs, queue_and_pods, refuse_lost_jobs
-from cli.change.kept import data_of
 from cli.change.lock import Lock, held
-from cli.change.queue import Queue
+from cli.change.plan import Plan, changes_of, jobs_of_plan, plan
 from cli.change.rollout import await_rollout, configuration_jobs, require_slurmctld
-from cli.change.upgrade import DATABASE_GOES_FIRST, hinting, is_upgrade, save_first, send, upgraded_first, way_back
 from cli.change.verify import verify
-from cli.commands.local import ensure_local_images
 from cli.commands.options import ConfigOption, JsonOption
 from cli.engine import pulumi as engines
+from cli.engine.plan import against_state_and_cluster, jobs_of
 from cli.errors import FAILED, USAGE, Failure, Refused
 from cli.jail import fit
 from cli.kubectl.client import Kubectl
 from cli.preview import policy as policies
-from cli.preview.document import Preview, exit_status
-from cli.preview.forms import DetailedOption, MarkdownOption, form_of, text_of
-from cli.preview.sources import of_cluster, of_engine
-from cli.preview.summary import print_summary
-from cli.preview.text import print_changes, print_effects, print_notes
+from cli.preview.document import Preview, exit_status, of_cluster, of_engine
+from cli.preview.text import (
+    DetailedOption,
+    MarkdownOption,
+    form_of,
+    print_changes,
+    print_effects,
+    print_notes,
+    print_summary,
+    text_of,
+)
 from cli.program.manifests import Manifest, refuse_cloud_resources
 from cli.program.recording import program_loading, record
 from cli.stack import Stack, open_stack
@@ -123,7 +126,10 @@ def up(
     chosen = choose(stack, engine)
     _refuse_unreachable_images(stack.config)
     report = open_report()
-    ensure_local_images(report, stack.config)
+    if stack.config.cloud.is_local:
+        from cli.commands.local import ensure_local_images  # noqa: PLC0415  all of the local cluster
+
+        ensure_local_images(report, stack.config)
     if chosen == "pulumi":
         _up_with_pulumi(stack, yes=yes, kill_jobs=kill_jobs, adopt=adopt)
     else:
@@ -146,14 +152,12 @@ def _refuse_unreachable_images(config: ClusterConfig) -> None:
 def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool, adopt: bool) -> None:
     with program_loading():
         state = engines.export(stack)
-    comparison = against_state(stack, state)
-    refuse_foreign_namespace(stack, adopt=adopt)
-    jobs = of_pulumi(stack, comparison.changes, comparison.resources)
-    costs = tuple(expected_effects(stack, comparison))
-    print_effects(costs)
+    planned = against_state_and_cluster(stack, state, adopt=adopt)
+    jobs = jobs_of(stack, planned)
+    print_effects(planned.effects)
     print_jobs(jobs)
-    refuse(costs)
-    fit.refuse_root_of_engine(stack, comparison)
+    refuse(planned.effects)
+    fit.refuse_root_of_engine(stack, planned)
     if not kill_jobs:
         refuse_lost_jobs(jobs)
     again = engines.resume(stack, state)
@@ -171,7 +175,7 @@ def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool, adopt: bool) ->
         raise typer.Exit(FAILED)
     kubectl, namespace = reach(stack), stack.config.cluster.namespace
     forget_restore(kubectl, namespace, kubectl.items("statefulset,deployment", "-n", namespace))
-    policies.print_done(stack, before)
+    policies.print_done(kubectl, stack.config, before)
     if jobs.unread:
         require_slurmctld(kubectl, namespace)
     policies.require_answer(kubectl, stack.config, policy)
@@ -188,7 +192,7 @@ def _up_with_kubectl(
             fit.refuse_root_of_plan(kubectl, stack.config, planned, report)
             _tell_kept(kubectl, planned)
             found = None if yes else _compare(kubectl, planned, stack.config)
-            jobs, policy = of_kubectl(kubectl, planned, found, asked), asking.result()
+            jobs, policy = jobs_of_plan(kubectl, planned, found, asked), asking.result()
         print_effects(planned.effects)
         if found is not None:
             print_changes(found)
@@ -203,7 +207,7 @@ def _up_with_kubectl(
         upgrades, backups = is_upgrade(planned), stack.config.backup is not None
         saved = save_first(kubectl, planned, report) if upgrades and backups and backup else ""
         if found is not None or saved:
-            jobs = of_kubectl(kubectl, planned, found)  # more may have come meanwhile
+            jobs = jobs_of_plan(kubectl, planned, found)  # more may have come meanwhile
             if not kill_jobs:
                 refuse_lost_jobs(jobs)
         before = policies.run_again(kubectl, stack.config, policy, policies.jobs_among(planned.inside.values()))
@@ -212,12 +216,12 @@ def _up_with_kubectl(
                 hinting(DATABASE_GOES_FIRST if upgrades else ""),
                 report.step("Bringing slurmdbd to its release first") as step,
             ):
-                send(kubectl, planned.namespace, first)
+                send(kubectl, first)
                 _await(kubectl, planned, first, timeout, step)
         with hinting(way_back(saved, backups=backups) if upgrades else ""):
             _apply(kubectl, planned, lock, report, jobs=jobs, timeout=timeout)
     if not any(before == item["metadata"]["uid"] for item in planned.live.values()):
-        policies.print_done_by(kubectl, stack.config, before)
+        policies.print_done(kubectl, stack.config, before)
     if jobs.unread:
         require_slurmctld(kubectl, planned.namespace)
     policies.require_answer(kubectl, stack.config, policy)
@@ -257,8 +261,8 @@ def _plan_alone(
 
 def _compare(kubectl: Kubectl, planned: Plan, config: ClusterConfig) -> list[Change]:
     """The plan's changes. Raises Refused if the API server will not make one of them."""
-    found = compare(kubectl, planned)
-    refuse(effects([item for item in found if item.action == "replace"], config, old=(), way="kubectl"))
+    found, stuck = changes_of(kubectl, planned, config)
+    refuse(stuck)
     return found
 
 

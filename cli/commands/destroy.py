@@ -10,16 +10,15 @@ import typer
 
 from cli.access.reach import reach_if_made, whereabouts
 from cli.backup.restore import refuse_restoring
-from cli.change.comparison import removal
-from cli.change.destroy import destroy_cluster
+from cli.change.destroy import AFTERWARDS, Kept, data_of, destroy_cluster, is_retained
 from cli.change.effects import refuse
 from cli.change.jobs import jobs_destroyed, print_jobs, refuse_lost_jobs
-from cli.change.kept import AFTERWARDS, Kept, data_of, is_retained
 from cli.change.lock import held
 from cli.change.owner import refuse_foreign, refuse_other_stack, refuse_takeover
 from cli.commands.cluster import EngineOption, YesOption, choose, require_terminal
 from cli.commands.options import ConfigOption
 from cli.engine import pulumi as engines
+from cli.engine.plan import removal
 from cli.errors import Refused
 from cli.kubectl.client import OWNERS, Kubectl
 from cli.preview.text import print_effects

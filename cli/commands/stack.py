@@ -7,22 +7,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.markup import escape
 
 from cli.commands.options import ConfigOption, JsonOption, named, option
 from cli.errors import USAGE, Failure
-from cli.preview.document import Preview, exit_status
-from cli.preview.forms import DetailedOption, MarkdownOption, form_of, text_of
-from cli.preview.notes import notes_of
-from cli.preview.sources import of_files
-from cli.preview.text import counted, print_effects, print_notes
-from cli.program.cloudless import without_cloud
+from cli.preview.document import Preview, exit_status, notes_of, of_files
+from cli.preview.text import DetailedOption, MarkdownOption, counted, form_of, print_effects, print_notes, text_of
 from cli.program.generated import read_file, write_file
 from cli.program.graph import as_data, as_svg
-from cli.program.manifests import manifests
+from cli.program.manifests import manifests, without_cloud, write
 from cli.program.recording import record
-from cli.program.render import write
 from cli.stack import Stack, open_stack
+from cli.text import say
 from slurm.conf import render as render_slurm
 
 
@@ -65,11 +61,8 @@ def validate(
         typer.echo(json.dumps(summary if document is None else {**document.as_data(), **summary}))
     else:
         pools = "pool" if summary["pools"] == 1 else "pools"
-        Console(highlight=False, emoji=False).print(
-            f"{stack.file}: fine ({summary['pools']} {pools}, {nodes} nodes, Slurm {stack.config.slurm.version})",
-            soft_wrap=True,
-            markup=False,
-        )
+        fine = f"{stack.file}: fine ({summary['pools']} {pools}, {nodes} nodes, Slurm {stack.config.slurm.version})"
+        say(escape(fine))
         print_notes(summary["notes"])
         if document is not None:
             _print_comparison(document, against)
@@ -80,9 +73,7 @@ def validate(
 def _print_comparison(document: Preview, against: Path | None) -> None:
     print_effects(document.effects)
     refused = f"; {len(document.refused)} refused" if document.refused else ""
-    Console(highlight=False, emoji=False).print(
-        f"against {against}: {counted(document.counts()) or 'no changes'}{refused}", soft_wrap=True, markup=False
-    )
+    say(escape(f"against {against}: {counted(document.counts()) or 'no changes'}{refused}"))
 
 
 def render(

@@ -90,9 +90,7 @@ def export(stack: Stack) -> dict[str, Any]:
     if done.returncode != 0 and _NO_STACK in done.stderr:
         _make(stack)
         done = _try(stack, ["stack", "export"])
-    if done.returncode != 0:
-        raise Failure(f"pulumi cannot read the stack {stack.name!r}: {(done.stderr or done.stdout).strip()}")
-    document: dict[str, Any] = json.loads(done.stdout)
+    document: dict[str, Any] = json.loads(_done(done, f"pulumi cannot read the stack {stack.name!r}"))
     return document
 
 
@@ -134,12 +132,8 @@ def resume(stack: Stack, document: Mapping[str, Any]) -> dict[str, str]:
         return {}
     cleared = {**document, "deployment": {**deployment, "pending_operations": left}}
     done = _try(stack, ["stack", "import"], stdin=json.dumps(cleared))
-    if done.returncode != 0:
-        raise Failure(
-            f"an earlier update of {stack.name!r} was cut short: {(done.stderr or done.stdout).strip()}",
-            hint="if no other update is at work, free the stack and run this again: "
-            f"pulumi cancel --yes --cwd {PROJECT_ROOT} {stack.name}",
-        )
+    free = f"if no other update is at work, {_free(stack)}"
+    _done(done, f"an earlier update of {stack.name!r} was cut short", hint=free)
     return {"PULUMI_K8S_UPSERT_EXISTING_OBJECTS": "true"}
 
 
@@ -154,12 +148,8 @@ def refuse_locked(stack: Stack) -> None:
         return
     command = _command(stack, ["refresh", "--yes", "--skip-preview", "--target", *root])
     done = subprocess.run(command, env=_environment(), check=False, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Failure(
-            f"pulumi cannot change {stack.name!r} now: {(done.stderr or done.stdout).strip()}",
-            hint="nothing was touched. If no other update is at work, free the stack and run this again: "
-            f"pulumi cancel --yes --cwd {PROJECT_ROOT} {stack.name}",
-        )
+    free = f"nothing was touched. If no other update is at work, {_free(stack)}"
+    _done(done, f"pulumi cannot change {stack.name!r} now", hint=free)
 
 
 def _can_be_repeated(operation: Mapping[str, Any]) -> bool:
@@ -172,9 +162,7 @@ def output(stack: Stack, name: str) -> str | None:
     done = _try(stack, ["stack", "output", name])
     if done.returncode != 0 and ("does not have output" in done.stderr or _NO_STACK in done.stderr):
         return None
-    if done.returncode != 0:
-        raise Failure(f"pulumi cannot read the stack {stack.name!r}: {done.stderr.strip()}")
-    return done.stdout
+    return _done(done, f"pulumi cannot read the stack {stack.name!r}")
 
 
 def _command(stack: Stack, command: Sequence[str]) -> list[str]:
@@ -205,5 +193,15 @@ def _make(stack: Stack) -> None:
     done = _try(stack, ["stack", "init", "--no-select"])
     if not existed and stack.file.resolve() != own:
         own.unlink(missing_ok=True)  # making a stack writes one, but this stack's file is elsewhere
+    _done(done, f"pulumi cannot make the stack {stack.name!r}")
+
+
+def _done(done: subprocess.CompletedProcess[str], otherwise: str, *, hint: str = "") -> str:
+    """What pulumi has printed. Raises Failure with its words if it has failed."""
     if done.returncode != 0:
-        raise Failure(f"pulumi cannot make the stack {stack.name!r}: {(done.stderr or done.stdout).strip()}")
+        raise Failure(f"{otherwise}: {(done.stderr or done.stdout).strip()}", hint=hint)
+    return done.stdout
+
+
+def _free(stack: Stack) -> str:
+    return f"free the stack and run this again: pulumi cancel --yes --cwd {PROJECT_ROOT} {stack.name}"

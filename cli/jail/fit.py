@@ -8,9 +8,9 @@ from typing import Any
 
 from cli.access.reach import reach
 from cli.backup.jobs import answer_in
-from cli.change.apply import Plan
-from cli.change.comparison import Comparison
 from cli.change.in_place import jail_root_of, release_of
+from cli.change.plan import Plan
+from cli.engine.plan import EnginePlan
 from cli.errors import Refused
 from cli.jail.roots import POPULATE, ask, misfit, refuse_removed
 from cli.kubectl.client import Kubectl
@@ -28,10 +28,10 @@ def refuse_root_of_plan(kubectl: Kubectl, config: ClusterConfig, planned: Plan, 
     refuse_misfit(lambda: kubectl, config, login, populate, report)
 
 
-def refuse_root_of_engine(stack: Stack, comparison: Comparison) -> None:
+def refuse_root_of_engine(stack: Stack, planned: EnginePlan) -> None:
     """Before the engine applies. Raises Refused."""
-    jobs = [item for item in comparison.resources if item.kind == "Job" and item.title.startswith(POPULATE)]
-    logins = [item for item in comparison.changes if (item.kind, item.name) == ("StatefulSet", LOGIN)]
+    jobs = [item for item in planned.resources if item.kind == "Job" and item.title.startswith(POPULATE)]
+    logins = [item for item in planned.changes if (item.kind, item.name) == ("StatefulSet", LOGIN)]
     for change in logins:
         was = None if change.before is None else change.before.inputs
         login = was, change.resource.inputs

@@ -150,15 +150,14 @@ _OTHERS_APIS = {
 
 def _unknown_kinds(complaint: str) -> Failure | None:
     """The failure where an object is of an API that is not there; None where it is something else."""
-    found: dict[str, dict[str, None]] = {}
-    for kind, group in _UNKNOWN_KIND.findall(complaint):
-        if group in _OTHERS_APIS:
-            found.setdefault(group, {})[kind] = None
-    for group, kinds in found.items():
-        whose, asking = _OTHERS_APIS[group]
-        what = f"this Kubernetes cluster does not know {', '.join(kinds)} ({group}), which {whose} brings"
-        return Failure(what, hint=f"install {whose} first, or remove {asking} from the stack file")
-    return None
+    found = [(kind, group) for kind, group in _UNKNOWN_KIND.findall(complaint) if group in _OTHERS_APIS]
+    if not found:
+        return None
+    group = found[0][1]
+    whose, asking = _OTHERS_APIS[group]
+    kinds = ", ".join(dict.fromkeys(kind for kind, of in found if of == group))
+    what = f"this Kubernetes cluster does not know {kinds} ({group}), which {whose} brings"
+    return Failure(what, hint=f"install {whose} first, or remove {asking} from the stack file")
 
 
 def nothing_served(complaint: str) -> Failure:
@@ -316,6 +315,21 @@ def is_true(item: Mapping[str, Any], *conditions: str) -> bool:
     """Whether Kubernetes says any of these conditions of an object."""
     found = item.get("status", {}).get("conditions", [])
     return any(condition["type"] in conditions and condition["status"] == "True" for condition in found)
+
+
+def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
+    """An object's labels."""
+    return item["metadata"].get("labels") or {}
+
+
+def annotations_of(item: Mapping[str, Any]) -> Mapping[str, str]:
+    """An object's annotations."""
+    return item["metadata"].get("annotations") or {}
+
+
+def component_of(item: Mapping[str, Any]) -> str:
+    """Which part of the cluster an object is: `controller`, `worker`, ...; empty if its labels say nothing."""
+    return labels_of(item).get("app.kubernetes.io/component", "")
 
 
 def cluster_labels(namespace: str) -> str:

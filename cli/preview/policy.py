@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 
-from cli.access.reach import reach, reach_if_made
+from cli.access.reach import reach_if_made
 from cli.change.rollout import worked_jobs
 from cli.errors import Failure
-from cli.kubectl.client import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, if_slurmdbd_answers, is_true, message
+from cli.kubectl.client import (
+    NO_SLURMDBD,
+    SILENT_SLURMDBD,
+    Kubectl,
+    component_of,
+    if_slurmdbd_answers,
+    is_true,
+    message,
+)
 from cli.stack import Stack
-from cli.text import printable
+from cli.text import printable, say
 from config.cluster import ClusterConfig
 from images.common.policy.document import DEFAULT_QOS, State, load, untouched_default_qos
 from images.common.policy.plan import plan
@@ -25,6 +32,9 @@ from slurm.policy import COMPONENT, environment, policy_document
 
 LINES = 60
 """Lines that are printed at most; the rest is counted."""
+
+_JOBS = f"app.kubernetes.io/component={COMPONENT}"
+"""Selector of the Jobs that bring Slurm in line with the policy."""
 
 _PROGRAM = "/usr/libexec/slurmstack/policy"
 _STYLES = {"+": "green", "~": "yellow", "-": "red", "!": "cyan"}
@@ -89,15 +99,10 @@ def from_nothing(config: ClusterConfig) -> PolicyPlan:
     return PolicyPlan(changes=tuple(planned.lines), notes=planned.notes, compared=False)
 
 
-def as_data(planned: PolicyPlan | None) -> dict[str, Any] | None:
-    """The plan for `preview --json`."""
-    return None if planned is None else asdict(planned)
-
-
 def print_policy(planned: PolicyPlan | None) -> None:
     """One line per change of Slurm's policy."""
     if planned is not None and (planned.changes or planned.notes):
-        Console(highlight=False, emoji=False).print("[bold]policy[/]")
+        say("[bold]policy[/]")
         print_lines([*planned.changes, *planned.notes])
 
 
@@ -118,35 +123,27 @@ def require_answer(kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan 
 
 def print_lines(lines: list[str]) -> None:
     """Lines of a plan, or of what the job did."""
-    console = Console(highlight=False, emoji=False)
     for line in lines[:LINES]:
         style = _STYLES.get(line[:1], "default")
-        console.print(f"  [{style}]{escape(printable(line))}[/]", soft_wrap=True)
+        say(f"  [{style}]{escape(printable(line))}[/]")
     if len(lines) > LINES:
-        console.print(f"  ... and {len(lines) - LINES} more")
+        say(f"  ... and {len(lines) - LINES} more")
 
 
 def policy_jobs(kubectl: Kubectl, namespace: str) -> list[dict[str, Any]]:
     """The jobs that bring Slurm in line with the policy, ended ones too."""
-    return kubectl.items("job", "-n", namespace, "-l", f"app.kubernetes.io/component={COMPONENT}")
+    return kubectl.items("job", "-n", namespace, "-l", _JOBS)
 
 
 def jobs_among(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same, where the namespace's objects have been read already."""
-    return [item for item in objects if item["kind"] == "Job" and _component(item) == COMPONENT]
-
-
-def _component(item: Mapping[str, Any]) -> str | None:
-    return (item["metadata"].get("labels") or {}).get("app.kubernetes.io/component")
+    return [item for item in objects if item["kind"] == "Job" and component_of(item) == COMPONENT]
 
 
 def finished_job(kubectl: Kubectl, namespace: str, jobs: Sequence[Mapping[str, Any]]) -> str:
     """The uid of the policy job that has done its work; empty if there is none."""
-    finished = [job for job in jobs if is_true(job, "Complete")]
-    if jobs and not finished:
-        worked = worked_jobs(kubectl, namespace, jobs)
-        finished = [job for job in jobs if job["metadata"]["uid"] in worked]
-    return str(finished[0]["metadata"]["uid"]) if finished else ""
+    done = {job["metadata"]["uid"] for job in jobs if is_true(job, "Complete")} or worked_jobs(kubectl, namespace, jobs)
+    return next((uid for job in jobs if (uid := str(job["metadata"]["uid"])) in done), "")
 
 
 def run_again(
@@ -157,13 +154,10 @@ def run_again(
     `jobs`: the policy jobs that are there. Returns the uid of the finished one that stays, for `print_done`.
     """
     namespace = config.cluster.namespace
-    if planned is None:
-        return ""
-    finished = finished_job(kubectl, namespace, jobs)
-    if not finished or not planned.compared or not planned.changes:
+    finished = finished_job(kubectl, namespace, jobs) if planned is not None else ""
+    if planned is None or not finished or not planned.compared or not planned.changes:
         return finished
-    selector = f"app.kubernetes.io/component={COMPONENT}"
-    kubectl.run("delete", "job", "-n", namespace, "-l", selector, "--cascade=foreground", "--ignore-not-found")
+    kubectl.run("delete", "job", "-n", namespace, "-l", _JOBS, "--cascade=foreground", "--ignore-not-found")
     return ""
 
 
@@ -175,13 +169,7 @@ def prepare(stack: Stack, planned: PolicyPlan | None) -> str:
     return run_again(kubectl, stack.config, planned, policy_jobs(kubectl, stack.config.cluster.namespace))
 
 
-def print_done(stack: Stack, before: str) -> None:
-    """After an update by the Pulumi engine."""
-    if stack.config.accounting.enabled:
-        print_done_by(reach(stack), stack.config, before)
-
-
-def print_done_by(kubectl: Kubectl, config: ClusterConfig, before: str) -> None:
+def print_done(kubectl: Kubectl, config: ClusterConfig, before: str) -> None:
     """Print what the policy job did, if it ran since `before` was the uid of the finished one."""
     namespace = config.cluster.namespace
     uid = finished_job(kubectl, namespace, policy_jobs(kubectl, namespace)) if config.accounting.enabled else ""
@@ -190,5 +178,5 @@ def print_done_by(kubectl: Kubectl, config: ClusterConfig, before: str) -> None:
     selector = f"batch.kubernetes.io/controller-uid={uid}"
     done = kubectl.run("logs", "-n", namespace, "-l", selector, "-c", COMPONENT, "--tail=-1", check=False)
     said = [line.removeprefix("policy: ") for line in done.stdout.splitlines() if line.startswith("policy: ")]
-    Console(highlight=False, emoji=False).print("[bold]policy[/]")
+    say("[bold]policy[/]")
     print_lines([line for line in said if line[:2] in {"+ ", "~ ", "- ", "! "}] or said[-1:])

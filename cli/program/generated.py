@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 from pathlib import Path
-from typing import Any
 
 from cli.errors import Failure
 from cli.program.recording import GeneratedValues
@@ -41,26 +40,19 @@ class KeptValues(GeneratedValues):
 def read_file(path: Path) -> KeptValues:
     """The values that `write_file` kept, none if there is no file yet. Raises Failure if they cannot be read."""
     try:
-        text = _text(path)
-        return KeptValues(_values(json.loads(text)), text)
-    except FileNotFoundError:
-        return KeptValues({})
+        if not path.exists():
+            return KeptValues({})
+        if not path.is_file():  # a device may never end
+            raise _unreadable(path, "it is no plain file")
+        text = path.read_text(encoding="utf-8")
+        values = json.loads(text)
+        for value in values.values():
+            base64.b64decode(value, validate=True)
+    except (AttributeError, TypeError):
+        raise _unreadable(path, "it is no table of keys") from None
     except (OSError, ValueError) as error:
         raise _unreadable(path, str(error)) from error
-
-
-def _text(path: Path) -> str:
-    if path.exists() and not path.is_file():  # a device may never end
-        raise ValueError("it is no plain file")
-    return path.read_text(encoding="utf-8")
-
-
-def _values(document: Any) -> dict[str, str]:
-    if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
-        raise ValueError("it is no table of keys")
-    for value in document.values():
-        base64.b64decode(value, validate=True)
-    return document
+    return KeptValues(values, text)
 
 
 def _unreadable(path: Path, why: str) -> Failure:

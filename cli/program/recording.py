@@ -26,8 +26,7 @@ from pulumi.runtime.proto import resource_pb2
 from pulumi.runtime.settings import get_root_resource
 from pulumi.runtime.stack import run_pulumi_func
 
-from cli.program.resource import Resource
-from cli.program.values import SECRET, SIGNATURE, UNKNOWN, Secret, from_wire
+from cli.program.values import SECRET, SIGNATURE, UNKNOWN, Resource, Secret, from_wire
 from cli.stack import PROJECT_ROOT
 from config.load import PROJECT
 
@@ -209,7 +208,8 @@ def record(
         # The runtime keeps contexts per task: mocks and configuration are set where the program runs.
         answers = _Mocks(generated or GeneratedValues(), made or {}, preview=preview)
         monitor = _RecordingMonitor(recording, answers, loops)
-        pulumi.runtime.set_mocks(answers, project=PROJECT, stack=stack, preview=preview, logger=_log(), monitor=monitor)
+        log = logging.getLogger("slurmstack.program")
+        pulumi.runtime.set_mocks(answers, project=PROJECT, stack=stack, preview=preview, logger=log, monitor=monitor)
         pulumi.runtime.set_all_config(values, [])
         await run_pulumi_func(_run_program)
         root = get_root_resource()
@@ -248,10 +248,6 @@ async def _resolve(output: Any) -> Any:
         return UNKNOWN
     resolved = await value.future()
     return Secret(resolved) if await value.is_secret() else resolved
-
-
-def _log() -> logging.Logger:
-    return logging.getLogger("slurmstack.program")
 
 
 def _inherit(request: resource_pb2.RegisterResourceRequest, parent: Registration | None) -> None:

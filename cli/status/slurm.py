@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from cli.kubectl.client import LOG_IN, Kubectl, complaint, in_controller
-from cli.kubectl.questions import DATABASE, put
+from cli.kubectl.client import Kubectl, LOG_IN, complaint, in_controller
+from cli.kubectl.pods import DATABASE, put
 from cli.text import printable
 from config.cluster import ClusterConfig
 from images.common.slurm_jobs import PENDING, RUNNING, Job, JobList

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cli.change.jobs import (
+    JOBS,
     JobsTouched,
 )
-from cli.change.queue import JOBS
 from config import load_config
 from config.sections.workers import WorkerPool
 from slurm.conf import render

@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from cli.change.comparison import Comparison, against_recording
+from cli.change.change import of_recording
+from cli.engine.plan import EnginePlan, compared
 from cli.program.recording import Recording
 from cli.program.values import SIGNATURE, Secret
 from cli.stack import Stack, open_stack
@@ -54,8 +55,8 @@ def state_of(recording: Recording, outputs_of: Mapping[str, Mapping[str, Any]] |
     return dict(json.loads(json.dumps(document)))
 
 
-def compare_files(directory: Path, before: dict[str, Any], after: dict[str, Any]) -> Comparison:
+def compare_files(directory: Path, before: dict[str, Any], after: dict[str, Any]) -> EnginePlan:
     old = stack_of(directory, before, "old")
     stack = stack_of(directory, after)
     runs = (record(sections, stack=stack.name) for sections in (old.sections, stack.sections))
-    return against_recording(stack, *runs)
+    return compared(stack, *map(of_recording, runs))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cli.change import both_ways as engines
-from cli.change.changed import partitions_in, pools_of, slurm_conf_in
+from cli.change.job_effects import partitions_in, pools_of, slurm_conf_in
+from cli.engine import plan as engines
 from tests import stacks
 from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending
 from tests.graph.state import compare_files, stack_of
@@ -42,6 +42,6 @@ def test_an_update_by_the_engine_is_judged_by_the_cluster_and_by_pulumi_s_own_st
     text = "".join(f"{line}\n" for line in queue)
     kubectl = FakeKubectl(queue=text, in_force=slurm_conf_in(registered(before)), there=registered(before))
     monkeypatch.setattr(engines, "reach_if_made", lambda _: kubectl)
-    found = engines.of_pulumi(stack_of(tmp_path, after), comparison.changes, comparison.resources)
+    found = engines.jobs_of(stack_of(tmp_path, after), comparison)
     assert fates(found) == {"1": "waits", "2": "waits", "4": "stays_pending"}
     assert "pool 'gpu' gets new pods" in next(item.why for item in found.touched if item.id == "2")

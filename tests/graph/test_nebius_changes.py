@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cli.change.change import compare
 from cli.program.recording import Registration
 from cli.program.resource import Resource
 from cli.program.values import Unknown

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cli.change.comparison import Comparison, against_state, removal
 from cli.change.effects import refused
+from cli.engine.plan import EnginePlan, against_state, removal
 from cli.program.recording import Made
 from components.clouds.nebius.immutable import ALLOCATION, CLUSTER, FILESYSTEM, NODE_GROUP
 from tests import stacks
@@ -47,7 +47,7 @@ def _applied(sections: str) -> str:
     return json.dumps(state_of(record(opened, stack="test", made=made), STATUS))
 
 
-def compare_state(directory: Path, before: dict[str, Any], after: dict[str, Any]) -> Comparison:
+def compare_state(directory: Path, before: dict[str, Any], after: dict[str, Any]) -> EnginePlan:
     return against_state(stack_of(directory, after), applied(directory, before))
 
 

@@ -9,8 +9,8 @@ from typing import Any, get_args
 import pytest
 
 from cli.change.change import counts_of
-from cli.change.comparison import Comparison, against_state, removal
 from cli.change.effects import refused
+from cli.engine.plan import EnginePlan, against_state, removal
 from config.sections.services import ImageRole
 from tests import stacks
 from tests.graph.state import compare_files, stack_of, state_of
@@ -18,7 +18,7 @@ from tests.recordings import record
 from tests.stacks import with_change
 
 
-def compare_state(directory: Path, before: dict[str, Any], after: dict[str, Any]) -> Comparison:
+def compare_state(directory: Path, before: dict[str, Any], after: dict[str, Any]) -> EnginePlan:
     old = stack_of(directory, before, "old")
     return against_state(stack_of(directory, after), state_of(record(old.sections, stack="test")))
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cli.change.comparison import Comparison, against_state
 from cli.change.effects import refused
+from cli.engine.plan import EnginePlan, against_state
 from cli.program.manifests import manifests
 from tests.graph.older_graphs import OLDER
 from tests.graph.state import stack_of
@@ -27,7 +27,7 @@ def has_done_its_work(type_: str, name: str) -> bool:
     return type_.endswith(":Job") or name == "slurm-users-list"
 
 
-def taken_over(directory: Path, older: dict[str, Any]) -> Comparison:
+def taken_over(directory: Path, older: dict[str, Any]) -> EnginePlan:
     return against_state(stack_of(directory, older["sections"]), older["state"])
 
 

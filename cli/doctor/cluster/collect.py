@@ -12,8 +12,7 @@ from typing import Any
 
 from cli.change.in_place import has_put_back
 from cli.change.lock import LEASE, has_died
-from cli.change.owner import is_stopped
-from cli.change.restoring import note_of
+from cli.change.owner import is_stopped, note_of
 from cli.doctor.cluster.facts import Claim, Container, Facts, Lease, Machine, Owner, Pod, Pool
 from cli.doctor.cluster.slurm import SECONDS, ask_slurm
 from cli.errors import Failure

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from cli.program.manifests import manifests
+from cli.program.manifests import file_name, manifests, to_yaml
 from cli.program.recording import record
-from cli.program.render import file_name, to_yaml
 from cli.program.values import printable
 from tests import stacks
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from cli.kubectl.as_user import in_jail
+from cli.kubectl.pods import in_jail
 from tests.stacks import ROOT
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="chroot takes root")

@@ -13,8 +13,7 @@ from cli.backup import restore as restore_module
 from cli.backup.restore import Restoring
 from cli.backup.workloads import Workloads
 from cli.change.in_place import is_put_back
-from cli.change.owner import is_stopped, refuse_half_restored
-from cli.change.restoring import RESTORING, note_of
+from cli.change.owner import RESTORING, is_stopped, note_of, refuse_half_restored
 from cli.errors import INTERRUPTED, Failure, Refused
 from tests.unit.cli.backup.cluster import REPORT, Cluster, failed, restored
 

@@ -14,8 +14,7 @@ import pytest
 
 from cli.backup.restore import Restoring, forget_restore
 from cli.change.in_place import has_put_back
-from cli.change.owner import is_stopped, refuse_half_restored
-from cli.change.restoring import note_of
+from cli.change.owner import is_stopped, note_of, refuse_half_restored
 from cli.errors import Failure
 from tests.unit.cli.backup.cluster import REPORT, Cluster
 

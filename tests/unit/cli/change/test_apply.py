@@ -1,21 +1,25 @@
-"""Applying with kubectl: what it deletes besides what an apply set prunes."""
+"""Applying with kubectl: what is sent when, and what leaves the cluster, of whatever kind it is."""
 
 from __future__ import annotations
 
 import base64
 import json
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from cli.change.apply import Plan, apply, plan, preview
+from cli.change.apply import apply
+from cli.change.change import Change
+from cli.change.plan import Plan, plan, preview
 from cli.errors import Failure
+from cli.program.generated import KeptValues
+from cli.program.manifests import Manifest
 from config import load_config
 from slurm.names import GENERATED
 from tests import stacks
-from tests.fakes.kubectl import OURS, FakeCluster, UpLock, thing
+from tests.fakes.kubectl import OURS, FakeCluster, PlayedKubectl, UpLock, thing
 from tests.stacks import with_change
 
 SET_LABEL = "applyset.kubernetes.io/part-of"
@@ -26,10 +30,29 @@ CLASS = thing("PriorityClass", "slurm-placeholder")
 """Of an earlier version; it is in no stack any more."""
 
 
+def planned_in(kubectl: FakeCluster, sections: dict[str, Any] | None = None) -> Plan:
+    sections = sections or stacks.dev()
+    return plan(kubectl, load_config(sections), sections, stack="test")
+
+
+def fresh() -> tuple[FakeCluster, Plan]:
+    """A cluster in which nothing of the stack is yet."""
+    kubectl = FakeCluster(items_there=[])
+    return kubectl, planned_in(kubectl)
+
+
+def leaving_pool(kind: str = "StatefulSet", name: str = "old") -> tuple[FakeCluster, Plan]:
+    """A cluster with a pool that the stack file no longer has."""
+    pool = thing(kind, name, spec={"replicas": 2})
+    pool["metadata"]["labels"] = {**OURS, "slurmstack/pool": name}
+    kubectl = FakeCluster(items_there=[NAMESPACE, pool])
+    return kubectl, planned_in(kubectl)
+
+
 def test_what_is_in_no_namespace_and_left_the_stack_is_shown_and_deleted_and_no_volume_is() -> None:
     kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS, CLASS])
     sections = with_change(stacks.dev(), "health", {"enabled": False})
-    planned = plan(kubectl, load_config(sections), sections, stack="test")
+    planned = planned_in(kubectl, sections)
     deleted = [(change.kind, change.name) for change in preview(kubectl, planned) if change.action == "delete"]
     assert sorted(deleted) == [
         ("ClusterRole", "slurm-health-watch"),
@@ -42,39 +65,21 @@ def test_what_is_in_no_namespace_and_left_the_stack_is_shown_and_deleted_and_no_
         "clusterrolebinding slurm-health-watch --ignore-not-found",
         "priorityclass slurm-placeholder --ignore-not-found",
     ]
-
-
-def test_rights_outside_the_namespace_that_are_in_the_stack_stay() -> None:
-    kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS])
-    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
-    assert not [change for change in preview(kubectl, planned) if change.action == "delete"]
-    apply(kubectl, planned, UpLock(kubectl))
-    assert kubectl.deleted == []
+    with_them = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS])
+    planned = planned_in(with_them)
+    assert not [change for change in preview(with_them, planned) if change.action == "delete"]
+    apply(with_them, planned, UpLock(with_them))
+    assert with_them.deleted == [], "they are in this stack"
 
 
 def test_a_job_that_failed_is_made_anew_and_one_that_has_done_its_work_is_not() -> None:
-    sections = stacks.dev()
-    jobs = [item.document for item in plan(FakeCluster(), load_config(sections), sections, stack="test").objects]
-    names = {item["metadata"]["name"] for item in jobs if item["kind"] == "Job"}
+    names = {item.name for item in fresh()[1].objects if item.kind == "Job"}
     failed = next(name for name in names if name.startswith("users-"))
-    there = [
-        thing(
-            "Job", name, status={"conditions": [{"type": "Failed" if name == failed else "Complete", "status": "True"}]}
-        )
-        for name in names
-    ]
+    ended = {name: {"type": "Failed" if name == failed else "Complete", "status": "True"} for name in names}
+    there = [thing("Job", name, status={"conditions": [condition]}) for name, condition in ended.items()]
     kubectl = FakeCluster(items_there=[NAMESPACE, *there])
-    apply(kubectl, plan(kubectl, load_config(sections), sections, stack="test"), UpLock(kubectl))
+    apply(kubectl, planned_in(kubectl), UpLock(kubectl))
     assert [command.split()[:2] for command in kubectl.deleted] == [["job", failed]]
-
-
-def test_volumes_are_there_before_the_claims_that_they_are_reserved_for() -> None:
-    kubectl = FakeCluster(items_there=[])
-    apply(kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test"), UpLock(kubectl))
-    first, *later = kubectl.sent
-    assert "PersistentVolume" in first
-    assert "PersistentVolumeClaim" not in first
-    assert any("PersistentVolumeClaim" in kinds for kinds in later)
 
 
 @pytest.mark.parametrize("leaves", [True, False])
@@ -120,7 +125,7 @@ MUNGE = "slurm-secrets-munge"
 def test_a_key_that_is_added_is_refused_where_somebody_has_written_keys_since_they_were_read() -> None:
     there = [NAMESPACE, keys(**{MUNGE: ""})]
     kubectl = Keeping(items_there=there)
-    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    planned = planned_in(kubectl)
     apply(kubectl, planned, UpLock(kubectl))
     (sent,) = [given[0] for given in kubectl.documents if given[0]["metadata"]["name"] == GENERATED]
     assert sent["metadata"]["resourceVersion"] == "7"
@@ -133,7 +138,7 @@ def test_a_key_that_is_added_is_refused_where_somebody_has_written_keys_since_th
 
 def test_another_reason_why_keys_cannot_be_kept_is_passed_on_and_nothing_is_sent_that_needs_them() -> None:
     kubectl = Keeping(items_there=[], complaint="Error from server (Forbidden): no rights")
-    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    planned = planned_in(kubectl)
     with pytest.raises(Failure, match="no rights"):
         apply(kubectl, planned, UpLock(kubectl))
     assert {kind for kinds in kubectl.sent for kind in kinds} == {
@@ -148,31 +153,27 @@ def test_another_reason_why_keys_cannot_be_kept_is_passed_on_and_nothing_is_sent
 def test_a_kept_key_of_another_length_is_not_overwritten() -> None:
     kubectl = FakeCluster(items_there=[NAMESPACE, keys(**{MUNGE: "c2hvcnQ="})])
     with pytest.raises(Failure, match=f"Secret {GENERATED}: {MUNGE} has not the length"):
-        plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+        planned_in(kubectl)
 
 
 def test_where_the_secret_with_the_keys_is_gone_the_likely_cause_and_the_way_back_are_named() -> None:
     kubectl = FakeCluster(items_there=[NAMESPACE, thing("Secret", "munge-key")])
     with pytest.raises(Failure, match=f"or somebody has deleted the Secret {GENERATED}") as caught:
-        plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+        planned_in(kubectl)
     assert "put its backup back: kubectl create -f FILE" in caught.value.hint
 
 
 def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
     kubectl = Keeping(items_there=[])
-    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    planned = planned_in(kubectl)
     apply(kubectl, planned, UpLock(kubectl))
     names = [{(item["kind"], item["metadata"]["name"]) for item in given} for given in kubectl.documents]
     kept = names.index({("Secret", GENERATED)})
     assert kubectl.documents[kept][0]["stringData"] == planned.kept.values != {}
     assert kubectl.applied[kept][1] == "create", "so that it overwrites none"
     assert kept < next(index for index, given in enumerate(names) if ("Secret", "munge-key") in given)
-
-
-def fresh() -> tuple[FakeCluster, Plan]:
-    """A cluster in which nothing of the stack is yet."""
-    kubectl = FakeCluster(items_there=[])
-    return kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+    assert "PersistentVolume" in kubectl.sent[0], "before the claims that they are reserved for"
+    assert "PersistentVolumeClaim" not in kubectl.sent[0]
 
 
 @pytest.mark.parametrize(("kind", "nodes"), [("StatefulSet", "2 nodes"), ("PodTemplate", "nodes")])
@@ -183,14 +184,6 @@ def test_a_renamed_pool_is_explained(kind: str, nodes: str) -> None:
     assert effect.cost.startswith(f"pool 'old' leaves: its {nodes} take no more jobs")
     assert "cannot be renamed" in effect.cost
     assert not leaving_pool(kind, "default")[1].effects, "it stays, or becomes fixed"
-
-
-def leaving_pool(kind: str = "StatefulSet", name: str = "old") -> tuple[FakeCluster, Plan]:
-    """A cluster with a pool that the stack file no longer has."""
-    pool = thing(kind, name, spec={"replicas": 2})
-    pool["metadata"]["labels"] = {**OURS, "slurmstack/pool": name}
-    kubectl = FakeCluster(items_there=[NAMESPACE, pool])
-    return kubectl, plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "PodTemplate"])
@@ -208,12 +201,8 @@ def test_a_pool_leaves_only_after_slurm_has_taken_the_configuration_without_it(k
     apply(kubectl, planned, UpLock(kubectl), lambda: kubectl.applied.append(("accepted",)))
     order = ["prune" if "--prune" in command else command[0] for command in kubectl.applied[sent:]]
     assert order.index("accepted") < order.index("prune")
-
-
-def test_where_no_pool_leaves_nothing_is_waited_for_before_the_prune() -> None:
     kubectl = FakeCluster(items_there=[NAMESPACE])
-    planned = plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
-    apply(kubectl, planned, UpLock(kubectl), lambda: pytest.fail("there is no reason to wait"))
+    apply(kubectl, planned_in(kubectl), UpLock(kubectl), lambda: pytest.fail("no pool leaves: no reason to wait"))
     assert [command for command in kubectl.applied if "--prune" in command]
 
 
@@ -223,7 +212,112 @@ def test_a_cluster_that_is_half_restored_is_not_started_by_an_apply() -> None:
     stopped["metadata"]["annotations"] = {"slurmstack/replicas-before-restore": "4"}
     kubectl = FakeCluster(items_there=[NAMESPACE, stopped])
     with pytest.raises(Failure, match="a restore of the cluster in namespace 'slurm' was not finished"):
-        plan(kubectl, load_config(stacks.dev()), stacks.dev(), stack="test")
+        planned_in(kubectl)
+
+
+KINDS = "applyset.kubernetes.io/contains-group-kinds"
+
+NOT_SERVED = {
+    "get": 'error: the server doesn\'t have a resource type "Certificate"',
+    "apply": "error: listing cert-manager.io/v1, Kind=Certificate objects for pruning: "
+    "the server could not find the requested resource",
+}
+"""kubectl's words once cert-manager has been removed with its kinds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithSet(PlayedKubectl):
+    """A cluster with an apply set, and the kinds that it knows."""
+
+    served: tuple[str, ...] = ("ConfigMap", "PodDisruptionBudget.policy", "Certificate.cert-manager.io")
+    annotations: dict[str, str] = field(
+        default_factory=lambda: {KINDS: "Certificate.cert-manager.io,ConfigMap,PodDisruptionBudget.policy"}
+    )
+    calls: list[tuple[str, ...]] = field(default_factory=list)
+    broken: str = ""
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        del stdin
+        self.calls.append(arguments)
+        output, error = self._answer(arguments)
+        if error and check:
+            raise Failure(error)
+        return subprocess.CompletedProcess(arguments, 1 if error else 0, json.dumps(output), error)
+
+    def _answer(self, arguments: tuple[str, ...]) -> tuple[Any, str]:
+        if self.broken:
+            return {}, self.broken
+        match arguments:
+            case ("get", "--ignore-not-found", "secret", *_):
+                return {"metadata": {"annotations": self.annotations}}, ""
+            case ("get", "--ignore-not-found", kinds, *_) | ("get", kinds, *_) if kinds[0].isupper():
+                if set(kinds.split(",")) - {*self.served}:
+                    return {}, NOT_SERVED["get"]
+                items = [{"kind": kind.partition(".")[0], "metadata": {"name": "rest"}} for kind in kinds.split(",")]
+                return {"items": items}, ""
+            case ("annotate", *_, change):
+                self.annotations[KINDS] = change.partition("=")[2]
+            case ("apply", *words) if "--prune" in words and set(self.annotations[KINDS].split(",")) - {*self.served}:
+                return {}, NOT_SERVED["apply"]
+        return {"items": []}, ""
+
+
+def of_objects(*objects: dict[str, Any], live: dict[tuple[str, str], Any] | None = None) -> Plan:
+    present: dict[tuple[str, str], Any] = {("Namespace", "slurm"): NAMESPACE, **(live or {})}
+    manifests = tuple(Manifest(document=document) for document in objects)
+    return Plan(
+        namespace="slurm", objects=manifests, kept=KeptValues({}), live=present, inside={}, outside=(), effects=()
+    )
+
+
+def deleted(found: list[Change]) -> set[str]:
+    return {f"{change.kind} {change.name}" for change in found if change.action == "delete"}
+
+
+def test_whatever_kind_leaves_the_stack_is_shown() -> None:
+    assert deleted(preview(WithSet(), of_objects())) == {
+        "ConfigMap rest",
+        "PodDisruptionBudget rest",
+        "Certificate rest",
+    }
+
+
+def test_a_kind_that_the_cluster_no_longer_knows_stops_neither_preview_nor_apply() -> None:
+    without = WithSet(served=("ConfigMap", "PodDisruptionBudget.policy"))
+    assert deleted(preview(without, of_objects())) == {"ConfigMap rest", "PodDisruptionBudget rest"}
+    apply(without, of_objects(NAMESPACE), UpLock(without))
+    assert without.annotations[KINDS] == "ConfigMap,PodDisruptionBudget.policy"
+    assert [call[0] for call in without.calls if "--prune" in call] == ["apply", "apply"]
+
+
+@pytest.mark.parametrize(
+    ("troubled", "told"),
+    [(WithSet(served=()), "does not tell what it serves"), (WithSet(broken="error: no rights"), "no rights")],
+    ids=["it tells no kinds at all", "another complaint"],
+)
+def test_trouble_of_the_api_server_is_passed_on_and_makes_no_kind_be_forgotten(troubled: WithSet, told: str) -> None:
+    before = dict(troubled.annotations)
+    with pytest.raises(Failure, match=told):
+        preview(troubled, of_objects())
+    with pytest.raises(Failure, match=told):
+        apply(troubled, of_objects(NAMESPACE), UpLock(troubled))
+    assert troubled.annotations == before
+
+
+def test_a_volume_whose_claim_went_with_its_namespace_can_be_claimed_again() -> None:
+    volumes = [{"kind": "PersistentVolume", "metadata": {"name": name}} for name in ("slurm-jail", "slurm-state")]
+    phases = {("PersistentVolume", "slurm-jail"): "Released", ("PersistentVolume", "slurm-state"): "Bound"}
+    cluster = WithSet()
+    apply(
+        cluster,
+        of_objects(*volumes, live={at: {"status": {"phase": phase}} for at, phase in phases.items()}),
+        UpLock(cluster),
+    )
+    (patch,) = [call for call in cluster.calls if call[0] == "patch"]
+    assert patch[2] == "slurm-jail"
+    assert json.loads(patch[-1]) == [{"op": "remove", "path": "/spec/claimRef/uid"}]
 
 
 def test_a_pool_that_kubernetes_rolls_itself_is_named_with_the_patch_that_no_apply_can_make() -> None:

@@ -1,28 +1,35 @@
-"""Taking a cluster down: what goes, in which order, and what is not touched where somebody else deletes the rest."""
+"""Taking a cluster down: what goes, in which order, and what stays for the next `up`."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.change import destroy
-from cli.change.apply import plan
+from cli.change.apply import apply
 from cli.change.destroy import What, destroy_cluster
-from cli.change.fates import Touched
+from cli.change.in_place import PUT_BACK
+from cli.change.job_effects import Touched
 from cli.change.jobs import JobsTouched
+from cli.change.owner import KEPT, KEPT_OF, ROTATING
+from cli.change.plan import plan
 from cli.commands import destroy as destroy_command
+from cli.engine import pulumi as engines
 from cli.errors import Failure, Refused
-from cli.stack import open_stack
+from cli.stack import Stack, open_stack
 from config import load_config
 from local.report import open_report
+from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, LOGIN
 from tests import stacks
-from tests.fakes.kubectl import FakeCluster, thing
+from tests.fakes.kubectl import OURS, FakeCluster, UpLock, thing
+from tests.stacks import with_change
 from tests.unit.cli.command_line import stack_file
 
 
@@ -61,6 +68,24 @@ def kubectl(monkeypatch: pytest.MonkeyPatch) -> Leaving:
     return Leaving(items_there=[made("Namespace", "slurm", "1"), volume, other, thing("Pod", "default-0")])
 
 
+def called(
+    monkeypatch: pytest.MonkeyPatch,
+    kubectl: FakeCluster,
+    file: Path,
+    *,
+    engine: str = "kubectl",
+    jobs: Callable[[], JobsTouched] = JobsTouched,
+    lock: Any = lambda *_: nullcontext(),
+    **more: Any,
+) -> None:
+    """The command, with --yes."""
+    monkeypatch.setattr(destroy_command, "reach_if_made", lambda _: kubectl)
+    monkeypatch.setattr(destroy_command, "held", lock)
+    monkeypatch.setattr(destroy_command, "choose", lambda *_: engine)
+    monkeypatch.setattr(destroy_command, "jobs_destroyed", lambda *_, **__: jobs())
+    destroy_command.destroy(file, yes=True, engine=engine, **more)
+
+
 def deleted(kubectl: Leaving, what: What) -> list[str]:
     config = load_config(stacks.dev())
     destroy_cluster(kubectl, config, open_report(), kill_jobs=False, what=what)
@@ -92,62 +117,26 @@ def test_before_pulumi_destroys_only_what_runs_is_ended_and_no_data_is_touched(k
     assert kubectl.deleted[-1] == "(looked for pods)"
 
 
-def test_all_jobs_are_cancelled_those_that_wait_first_and_suspended_ones_too(
-    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("answers", [True, False])
+def test_all_jobs_are_cancelled_those_that_wait_first_unless_slurmctld_does_not_answer_which_is_said(
+    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, answers: bool
 ) -> None:
-    said: list[str] = []
+    asked: dict[str, float] = {}
 
-    def asked(_: Leaving, _namespace: str, *command: str, **_more: float) -> subprocess.CompletedProcess[str]:
-        said.append(" ".join(command))
-        return subprocess.CompletedProcess(command, 0, "", "")
+    def answer(_: Leaving, _namespace: str, *command: str, seconds: float) -> subprocess.CompletedProcess[str]:
+        asked[" ".join(command)] = seconds
+        return subprocess.CompletedProcess(command, 0 if answers else 124, "", f"no answer within {seconds:g} s")
 
-    monkeypatch.setattr(destroy, "in_controller", asked)
+    monkeypatch.setattr(destroy, "in_controller", answer)
     destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, what="pods")
-    cancelled = [command for command in said if command.startswith("scancel")]
-    assert cancelled == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
-
-
-def test_where_slurmctld_does_not_answer_no_job_is_cancelled_which_is_said_and_the_rest_goes_on(
-    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    patience: list[float] = []
-
-    def silent(_: Leaving, _namespace: str, *command: str, seconds: float) -> subprocess.CompletedProcess[str]:
-        patience.append(seconds)
-        return subprocess.CompletedProcess(command, 124, "", f"no answer within {seconds:g} s")
-
-    monkeypatch.setattr(destroy, "in_controller", silent)
-    destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, what="pods")
-    assert sum(patience) <= 10
+    assert "-l slurmstack/pool" in kubectl.deleted[0], "the rest goes on"
+    cancelled = [command for command in asked if command.startswith("scancel")]
+    if answers:
+        assert cancelled == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
+        return
+    assert (cancelled, sum(asked.values())) == ([], 10)
     told = capsys.readouterr()
     assert "no job was cancelled, for slurmctld does not answer (no answer within 10 s)" in told.out + told.err
-    assert "-l slurmstack/pool" in kubectl.deleted[0]
-
-
-def test_a_cluster_of_the_pulumi_engine_is_not_destroyed_by_kubectl(tmp_path: Path) -> None:
-    stack = open_stack(stack_file(tmp_path, stacks.dev()))
-    namespace = made("Namespace", "slurm", "1")
-    namespace["metadata"]["managedFields"] = [{"manager": "pulumi-kubernetes-1234"}]
-    kubectl = Discreet(items_there=[namespace])
-    with pytest.raises(Failure, match="was made by `pulumi up`"):
-        destroy_command._refuse_other_engine(kubectl, stack, "kubectl")
-    with pytest.raises(Failure, match="was made by `pulumi up`"):
-        plan(kubectl, stack.config, stack.sections, stack="test")
-
-
-class Discreet(FakeCluster):
-    """Tells who has set a field only where that is asked for, as kubectl does."""
-
-    def run(
-        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
-    ) -> subprocess.CompletedProcess[str]:
-        done = super().run(*arguments, stdin=stdin, check=check)
-        if arguments[0] != "get" or "--show-managed-fields" in arguments:
-            return done
-        found = json.loads(done.stdout)
-        for item in found["items"]:
-            item["metadata"].pop("managedFields", None)
-        return subprocess.CompletedProcess(arguments, 0, json.dumps(found), "")
 
 
 def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_unasked(
@@ -155,11 +144,8 @@ def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_u
 ) -> None:
     job = Touched(id="7", user="alice", partition="main", state="RUNNING", nodes=("x-0",), fate="ends", why="so")
     found = iter([JobsTouched(), JobsTouched(running=1, touched=(job,))])
-    monkeypatch.setattr(destroy_command, "reach_if_made", lambda _: kubectl)
-    monkeypatch.setattr(destroy_command, "held", lambda *_: nullcontext())
-    monkeypatch.setattr(destroy_command, "jobs_destroyed", lambda *_, **__: next(found))
     with pytest.raises(Refused, match="1 job would end or never start: 7"):
-        destroy_command.destroy(stack_file(tmp_path, stacks.dev()), yes=True, engine="kubectl")
+        called(monkeypatch, kubectl, stack_file(tmp_path, stacks.dev()), jobs=lambda: next(found))
     assert not kubectl.deleted
 
 
@@ -180,10 +166,240 @@ def test_a_restore_that_is_not_finished_is_not_forgotten_with_what_it_has_stoppe
 
     if when == "at once":
         kubectl.items_there.extend(begun)
-    monkeypatch.setattr(destroy_command, "reach_if_made", lambda _: kubectl)
-    monkeypatch.setattr(destroy_command, "held", held)
-    monkeypatch.setattr(destroy_command, "jobs_destroyed", lambda *_, **__: JobsTouched())
-    for more in ({}, {"kill_jobs": True}):
+    for kill_jobs in (False, True):
         with pytest.raises(Failure, match=r"a restore (runs|of the cluster .* was not finished)"):
-            destroy_command.destroy(stack_file(tmp_path, stacks.dev()), yes=True, engine="kubectl", **more)
+            called(monkeypatch, kubectl, stack_file(tmp_path, stacks.dev()), lock=held, kill_jobs=kill_jobs)
     assert not kubectl.deleted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster(FakeCluster):
+    """One whose objects go when they are deleted, and that remembers labels and annotations."""
+
+    told: list[str] = field(default_factory=list)
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **more: float
+    ) -> subprocess.CompletedProcess[str]:
+        if arguments[0] in {"label", "annotate"}:
+            self.told.append(" ".join(arguments))
+        done = super().run(*arguments, stdin=stdin, check=check, **more)
+        if arguments[0] == "get" and any("app.kubernetes.io/part-of=slurmstack" in word for word in arguments):
+            found = [item for item in json.loads(done.stdout)["items"] if "labels" in item["metadata"]]
+            done.stdout = json.dumps({"items": found})
+        if arguments[0] == "delete":
+            kinds, named = arguments[1].split(","), [word for word in arguments[2:3] if not word.startswith("-")]
+            self.items_there[:] = [item for item in self.items_there if not self._goes(item, kinds, named)]
+        return done
+
+    def _goes(self, item: dict[str, Any], kinds: list[str], named: list[str]) -> bool:
+        labelled = "labels" in item["metadata"]
+        return item["kind"].lower() in kinds and (item["metadata"]["name"] in named if named else labelled)
+
+
+def claim(name: str, **spec: Any) -> dict[str, Any]:
+    return thing("PersistentVolumeClaim", name, spec={"resources": {"requests": {"storage": "20Gi"}}, **spec})
+
+
+def unlabelled(kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "uid": "1"}}
+
+
+def controller(release: str) -> dict[str, Any]:
+    image = f"localhost/slurmstack-controller:{release}-0123456789ab"
+    return thing("StatefulSet", CONTROLLER, spec={"template": {"spec": {"containers": [{"image": image}]}}})
+
+
+@pytest.fixture
+def whole(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setattr(destroy, "POLL", 0)
+    namespace = thing("Namespace", "slurm")
+    namespace["metadata"] = {**namespace["metadata"], "uid": "1"}
+    scratch = claim("scratch-default-0")
+    scratch["metadata"] = {**scratch["metadata"], "ownerReferences": [{"kind": "Pod"}]}
+    return Cluster(
+        items_there=[
+            namespace,
+            claim("jail", volumeName="slurm-jail"),
+            claim("controller-state", volumeName="pvc-1234"),
+            scratch,
+            thing("PersistentVolume", "slurm-jail", spec={}),
+            unlabelled("Secret", GENERATED),
+            unlabelled("Secret", "slurmstack"),
+            unlabelled("Secret", "my-backup-credentials"),
+            thing("Secret", "munge-key"),
+            thing("ConfigMap", CONFIG_MAP, data={"slurm.conf": "ClusterName=slurm\n"}),
+            controller("24.11"),
+            thing("Service", "login"),
+            thing("CronJob", "backup"),
+        ]
+    )
+
+
+def take_down(whole: Cluster) -> None:
+    destroy_cluster(whole, load_config(stacks.dev()), open_report(), kill_jobs=False, what="all but data")
+
+
+def test_claims_volumes_and_keys_stay_labelled_and_what_others_have_put_there_and_all_else_goes(
+    whole: Cluster,
+) -> None:
+    take_down(whole)
+    assert {(item["kind"], item["metadata"]["name"]) for item in whole.items_there} == {
+        ("Namespace", "slurm"),
+        ("PersistentVolumeClaim", "jail"),
+        ("PersistentVolumeClaim", "controller-state"),
+        ("PersistentVolumeClaim", "scratch-default-0"),  # Kubernetes itself deletes it with its pod
+        ("PersistentVolume", "slurm-jail"),
+        ("Secret", GENERATED),
+        ("Secret", "my-backup-credentials"),
+    }
+    noted, rotated, labelled = whole.told
+    assert rotated == f"annotate secret {GENERATED} -n slurm {ROTATING}-"
+    assert f'{KEPT_OF}={{"cluster_name": "slurm", "slurm": "24.11"}}' in noted
+    kept = "namespace/slurm persistentvolumeclaim/jail persistentvolumeclaim/controller-state"
+    assert labelled == (
+        f"label -n slurm {kept} persistentvolume/slurm-jail secret/{GENERATED} {KEPT}=true --overwrite "
+        "--field-manager=slurmstack"
+    )
+
+
+@pytest.mark.parametrize("homes", [True, False])
+def test_it_is_noted_where_homes_are_and_no_release_of_what_a_restore_has_left_stopped(
+    whole: Cluster, homes: bool
+) -> None:
+    login = controller("24.11")
+    claims = ["jail", *["homes"] * homes]
+    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
+    login["spec"]["template"]["spec"]["volumes"] = [{"name": "tmp", "emptyDir": {}}, *volumes]
+    login["metadata"] = {**login["metadata"], "name": LOGIN}
+    (there,) = [item for item in whole.items_there if item["metadata"]["name"] == CONTROLLER]
+    there["metadata"] = {**there["metadata"], "annotations": {PUT_BACK: "20261126T020000Z"}}
+    there["spec"]["replicas"] = 0
+    whole.items_there.append(login)
+    take_down(whole)
+    assert f'"homes": {str(homes).lower()}' in whole.told[0]
+    assert '"slurm": ""' in whole.told[0], "it may be another one than that of its pods"
+
+
+def test_what_was_cut_short_can_be_finished_and_keeps_what_was_noted_of_the_cluster(whole: Cluster) -> None:
+    take_down(whole)
+    assert whole.deleted[-1] == "secret slurmstack -n slurm --ignore-not-found", "it says what there was"
+    assert not any(GENERATED in line for line in whole.deleted)
+    whole.told.clear()
+    take_down(whole)
+    assert not any(KEPT_OF in line for line in whole.told)
+
+
+def test_where_there_is_no_volume_yet_nothing_is_kept(whole: Cluster) -> None:
+    whole.items_there[:] = [item for item in whole.items_there if not item["kind"].startswith("Persistent")]
+    take_down(whole)
+    assert any(line.startswith("namespace slurm") for line in whole.deleted)
+    assert not whole.told
+
+
+def kept_stack(tmp_path: Path, **of: Any) -> tuple[Cluster, Stack]:
+    """A namespace as `destroy` leaves it, and the stack file of the next `up`."""
+    was = {"cluster_name": "slurm", "slurm": "24.11"} | of
+    namespace = thing("Namespace", "slurm")
+    namespace["metadata"] = {
+        "name": "slurm",
+        "uid": "1",
+        "labels": {**OURS, KEPT: "true"},
+        "annotations": {KEPT_OF: json.dumps(was)},
+    }
+    return Cluster(items_there=[namespace, claim("jail")]), open_stack(stack_file(tmp_path, stacks.dev()))
+
+
+def plan_of(whole: Cluster, stack: Stack) -> Any:
+    return plan(whole, stack.config, stack.sections, stack=stack.name)
+
+
+def test_up_goes_on_with_what_is_kept_and_takes_the_label_off_when_all_is_sent(tmp_path: Path) -> None:
+    kubectl, stack = kept_stack(tmp_path)
+    found = plan_of(kubectl, stack)
+    assert found.is_only_kept
+    apply(kubectl, found, UpLock(kubectl))
+    assert kubectl.applied
+    assert kubectl.told == [
+        f"label -n slurm namespace/slurm persistentvolumeclaim/jail {KEPT}- --field-manager=slurmstack"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("of", "told"),
+    [
+        ({"cluster_name": "other"}, "slurm.cluster_name: the cluster's state is that of 'other'"),
+        ({"slurm": "26.05"}, "slurm.version: the jail was filled with Slurm 26.05"),
+        ({"homes": True}, "jail.homes: homes of this cluster are on a volume of their own"),
+    ],
+)
+def test_data_of_another_cluster_is_refused_before_anything_is_touched(
+    tmp_path: Path, of: dict[str, Any], told: str
+) -> None:
+    kubectl, stack = kept_stack(tmp_path, **of)
+    with pytest.raises(Refused) as caught:
+        plan_of(kubectl, stack)
+    assert told in caught.value.message
+    assert "--delete-data" in caught.value.hint
+    assert not kubectl.applied
+    if "homes" in of:
+        kubectl.items_there.pop()
+        assert plan_of(kubectl, stack).is_only_kept, "with a new jail they may lie elsewhere"
+
+
+def test_a_kept_volume_that_is_larger_than_the_stack_file_says_is_refused(tmp_path: Path) -> None:
+    kubectl, stack = kept_stack(tmp_path)
+    kubectl.items_there[1]["spec"]["resources"]["requests"]["storage"] = "900Ti"
+    (effect,) = [effect for effect in plan_of(kubectl, stack).effects if effect.refused]
+    assert effect.refused.startswith("jail.size: ")
+
+
+def test_a_volume_whose_claim_is_gone_is_never_left_aside_for_an_empty_one(tmp_path: Path) -> None:
+    volume = thing("PersistentVolume", "slurm-jail", spec={"claimRef": {"namespace": "slurm", "name": "jail"}})
+    kubectl = Cluster(items_there=[volume])
+    same = open_stack(stack_file(tmp_path, stacks.dev()))
+    plan_of(kubectl, same)
+    other = open_stack(stack_file(tmp_path, with_change(stacks.dev(), "jail.storage_class", "fast")))
+    with pytest.raises(Refused, match=r"the volume slurm-jail has all users' files .* storage class fast"):
+        plan_of(kubectl, other)
+    volume["spec"]["claimRef"]["namespace"] = "another"
+    plan_of(kubectl, other)
+
+
+def test_destroy_tells_what_it_keeps_and_how_to_go_on(
+    whole: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called(monkeypatch, whole, stack_file(tmp_path, stacks.dev()))
+    told = capsys.readouterr().out
+    assert "kept in namespace slurm:\n  jail (20Gi, all users' files and the software in the jail)\n" in told
+    assert "  controller-state (20Gi, the job queue and Slurm's other state)\n" in told
+    assert f"  Secret {GENERATED} (keys of munge" in told
+    assert "`slurmstack destroy --delete-data` deletes it for good" in told
+
+
+def test_a_protected_stack_may_go_but_not_its_data(
+    whole: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = stack_file(tmp_path, {**stacks.existing(), "cluster": {"namespace": "slurm"}, "protect": True})
+    for refused in ({"delete_data": True}, {"engine": "pulumi"}):
+        with pytest.raises(Refused, match="this stack is protected"):
+            called(monkeypatch, whole, file, **refused)
+    assert not whole.deleted
+    called(monkeypatch, whole, file)
+    assert whole.deleted
+
+
+def test_pulumi_s_engine_which_deletes_claims_is_not_started_unasked(
+    whole: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = stack_file(tmp_path, stacks.dev())
+    with pytest.raises(Refused, match=r"Pulumi's engine deletes the namespace .*: jail \(20Gi, all users' files"):
+        called(monkeypatch, whole, file, engine="pulumi")
+    assert not whole.deleted
+    for item in whole.items_there:
+        if item["kind"] == "PersistentVolume":
+            item["spec"] = {"persistentVolumeReclaimPolicy": "Retain"}
+    monkeypatch.setattr(engines, "refuse_locked", lambda _: None)
+    monkeypatch.setattr(engines, "run", lambda *_: 0)
+    called(monkeypatch, whole, file, engine="pulumi")
+    assert whole.deleted, "files on file systems outlive their claims"

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from cli.change.change import PropertyChange
-from cli.change.diff import changes, objects_in
-from cli.change.owner import refuse_takeover
+from cli.change.change import Change, PropertyChange
+from cli.change.diff import changes, key, objects_in
 from cli.errors import Failure
 from cli.preview.text import described
 from cli.program.manifests import Manifest
@@ -27,31 +26,66 @@ def stateful_set(replicas: int, **metadata: Any) -> dict[str, Any]:
 
 
 def manifest(document: dict[str, Any]) -> Manifest:
-    return Manifest(urn="urn", document=document)
+    return Manifest(document=document)
 
 
-def test_scaling_is_one_changed_property_in_spite_of_what_the_server_writes_itself() -> None:
-    live = stateful_set(2, generation=4, resourceVersion="100", managedFields=[{"manager": "slurmstack"}])
-    after = stateful_set(3, generation=5, resourceVersion="100", managedFields=[])
-    kubectl = FakeKubectl(answers=[({"get"}, listed(live), ""), ({"--dry-run=server"}, listed(after), "")])
-    (change,) = changes(kubectl, [manifest(stateful_set(3))], [])
-    assert change.action == "update"
-    assert change.properties == (PropertyChange(path="spec.replicas", old=2, new=3),)
+def there(*documents: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {key(item): item for item in documents}
 
 
-def test_a_changed_container_is_named_in_the_path() -> None:
-    after = stateful_set(2)
-    after["spec"]["template"]["spec"]["containers"][0]["image"] = "b"
-    kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, after, "")])
-    (change,) = changes(kubectl, [manifest(after)], [])
-    assert [item.path for item in change.properties] == ["spec.template.spec.containers[slurmd].image"]
+def changed(live: dict[str, Any], wanted: dict[str, Any], after: Any = None, complaint: str = "") -> list[Change]:
+    """What an apply of one object changes. `after`: what the API server would make of it, if not the object itself."""
+    kubectl = FakeKubectl(answers=[({"--dry-run=server"}, after or wanted, complaint)])
+    return changes(kubectl, [manifest(wanted)], there(live))
 
 
-def test_what_is_equal_is_no_change_and_what_is_missing_is_created() -> None:
+def secret(value: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "data": {"munge.key": value}}
+
+
+OTHER_IMAGE = stateful_set(2)
+OTHER_IMAGE["spec"]["template"]["spec"]["containers"][0]["image"] = "b"
+
+
+@pytest.mark.parametrize(
+    ("live", "wanted", "after", "properties"),
+    [
+        (
+            stateful_set(2, generation=4, resourceVersion="100", managedFields=[{"manager": "slurmstack"}]),
+            stateful_set(3),
+            listed(stateful_set(3, generation=5, resourceVersion="100", managedFields=[])),
+            [("spec.replicas", 2, 3)],
+        ),
+        (stateful_set(2), OTHER_IMAGE, None, [("spec.template.spec.containers[slurmd].image", "a", "b")]),
+        (secret("b2xk"), secret("bmV3"), None, [("data.munge.key", "<secret>", "<secret>")]),
+        (stateful_set(2), stateful_set(2), None, []),
+    ],
+    ids=["in spite of what the server writes itself", "a container is named", "no secret is shown", "equal"],
+)
+def test_an_update_is_what_the_api_server_would_change(
+    live: dict[str, Any], wanted: dict[str, Any], after: Any, properties: list[tuple[str, Any, Any]]
+) -> None:
+    found = changed(live, wanted, after)
+    assert [change.action for change in found] == ["update"] * bool(properties)
+    told = [(item.path, item.old, item.new) for change in found for item in change.properties]
+    assert told == properties
+
+
+def test_what_is_missing_is_created_and_what_left_the_stack_is_deleted() -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "new"}}
-    kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, stateful_set(2), "")])
-    (change,) = changes(kubectl, [manifest(stateful_set(2)), manifest(service)], [thing("Job", "old")])[:1]
-    assert (change.action, change.kind, change.name) == ("create", "Service", "new")
+    found = changes(FakeKubectl(), [manifest(service)], {}, [thing("StatefulSet", "old")])
+    assert [(change.action, change.kind, change.name) for change in found] == [
+        ("create", "Service", "new"),
+        ("delete", "StatefulSet", "old"),
+    ]
+
+
+def test_an_immutable_field_means_replacement_and_another_refusal_of_the_api_server_is_passed_on() -> None:
+    message = 'The Job "x" is invalid: spec.template: Invalid value: field is immutable'
+    (change,) = changed(stateful_set(2), stateful_set(2), complaint=message)
+    assert change.action == "replace"
+    with pytest.raises(Failure, match="admission webhook denied"):
+        changed(stateful_set(2), stateful_set(2), complaint="admission webhook denied")
 
 
 LONG = "x" * 400
@@ -78,19 +112,6 @@ def test_of_a_change_people_are_shown_what_differs(old: Any, new: Any, lines: li
     assert described(PropertyChange(path="a", old=old, new=new)) == lines
 
 
-def test_an_object_that_left_the_stack_is_deleted() -> None:
-    kubectl = FakeKubectl(answers=[({"get"}, "", "")])
-    (change,) = changes(kubectl, [], [thing("StatefulSet", "old")])
-    assert (change.action, change.name) == ("delete", "old")
-
-
-def test_an_immutable_field_means_replacement() -> None:
-    message = 'The Job "x" is invalid: spec.template: Invalid value: field is immutable'
-    kubectl = FakeKubectl(answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, "", message)])
-    (change,) = changes(kubectl, [manifest(stateful_set(2))], [])
-    assert change.action == "replace"
-
-
 class Refusing(FakeKubectl):
     """Prints nothing where one of the objects cannot be changed, as kubectl does."""
 
@@ -110,18 +131,10 @@ def test_only_those_objects_are_called_unchangeable_that_the_api_server_refuses(
         return {"kind": "Service", "metadata": {"name": f"s{number}"}, **({"bad": 1} if number in wrong else {})}
 
     objects = [manifest(service(number)) for number in range(5)]
-    found = changes(Refusing(), objects, [], known={("Service", f"s{number}"): service(number) for number in range(5)})
+    found = changes(Refusing(), objects, there(*map(service, range(5))))
     told = {change.name: change.complaint for change in found}
     assert told == {f"s{number}": f'The Service "s{number}" is invalid: immutable' for number in wrong}
     assert {change.action for change in found} <= {"replace"}
-
-
-def test_another_refusal_of_the_api_server_is_passed_on() -> None:
-    kubectl = FakeKubectl(
-        answers=[({"get"}, stateful_set(2), ""), ({"--dry-run=server"}, "", "admission webhook denied")]
-    )
-    with pytest.raises(Failure, match="admission webhook denied"):
-        changes(kubectl, [manifest(stateful_set(2))], [])
 
 
 def test_of_what_is_there_kubectl_is_asked_too_who_has_set_what() -> None:
@@ -133,21 +146,3 @@ def test_kinds_of_kubernetes_itself_that_are_unknown_are_the_api_server_s_troubl
     unknown = 'error: the server doesn\'t have a resource type "poddisruptionbudget"'
     with pytest.raises(Failure, match=r"does not tell what it serves.*poddisruptionbudget"):
         objects_in(FakeKubectl(answers=[({"get"}, "", unknown)]), "slurm")
-
-
-def test_values_of_secrets_are_not_shown() -> None:
-    def secret(value: str) -> dict[str, Any]:
-        return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "data": {"munge.key": value}}
-
-    kubectl = FakeKubectl(answers=[({"get"}, secret("b2xk"), ""), ({"--dry-run=server"}, secret("bmV3"), "")])
-    (change,) = changes(kubectl, [manifest(secret("bmV3"))], [])
-    assert change.properties == (PropertyChange(path="data.munge.key", old="<secret>", new="<secret>"),)
-
-
-def namespace(manager: str, **labels: str) -> dict[str, Any]:
-    return {"metadata": {"name": "slurm", "labels": labels, "managedFields": [{"manager": manager}]}}
-
-
-def test_a_namespace_of_somebody_else_is_neither_filled_nor_deleted() -> None:
-    with pytest.raises(Failure, match="belongs to something else"):
-        refuse_takeover(namespace("kubectl-create"))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from cli.change.compare import compare, immutable_properties
+from cli.change.change import compare, immutable_properties
 from cli.change.effects import HEALTH_LEAVES, Effect, effects
-from cli.program.resource import Resource
-from cli.program.values import UNKNOWN, Secret
+from cli.program.values import UNKNOWN, Resource, Secret
 from components.clouds.nebius.immutable import (
     ALLOCATION,
     BUCKET,
@@ -92,40 +92,29 @@ def test_permission_does_not_lift_the_protection_that_the_program_still_asks_for
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "shrinks"),
     [
-        ({"sizeGibibytes": 2048}, {"sizeGibibytes": 1024}),
-        ({"sizeGibibytes": 2}, {"sizeBytes": 2**31 - 4096}),
-        ({"sizeMebibytes": 3}, {"sizeKibibytes": 2048}),
+        ({"sizeGibibytes": 2048}, {"sizeGibibytes": 1024}, True),
+        ({"sizeGibibytes": 2}, {"sizeBytes": 2**31 - 4096}, True),
+        ({"sizeMebibytes": 3}, {"sizeKibibytes": 2048}, True),
+        ({"sizeGibibytes": 2}, {"sizeGibibytes": 2}, False),
+        ({"sizeGibibytes": 2}, {"sizeGibibytes": 3}, False),
+        ({"sizeGibibytes": 2}, {"sizeMebibytes": 2048}, False),
     ],
 )
-def test_a_file_system_never_shrinks_whatever_the_stack_allows(old: dict[str, int], new: dict[str, int]) -> None:
-    (effect,) = judge(
-        [resource(FILESYSTEM, "slurm-jail", old)],
-        [resource(FILESYSTEM, "slurm-jail", new)],
-        cloud__allow_replacement=True,
-        protect=False,
-    )
-    assert effect.action == "update"
-    assert "jail.size: " in effect.refused
-    assert "cannot shrink" in effect.refused
-    assert "copy the data" in effect.refused
+def test_a_file_system_never_shrinks_whatever_the_stack_allows_unless_it_is_made_anew(
+    old: dict[str, int], new: dict[str, int], *, shrinks: bool
+) -> None:
+    def of(inputs: dict[str, int], type_: str) -> list[Resource]:
+        return [resource(FILESYSTEM, "slurm-jail", {"type": type_, **inputs})]
 
-
-@pytest.mark.parametrize("new", [{"sizeGibibytes": 2}, {"sizeGibibytes": 3}, {"sizeMebibytes": 2048}])
-def test_a_file_system_may_grow_or_be_written_in_another_unit(new: dict[str, int]) -> None:
-    assert not judge(
-        [resource(FILESYSTEM, "slurm-jail", {"sizeGibibytes": 2})], [resource(FILESYSTEM, "slurm-jail", new)]
-    )
-
-
-def test_a_file_system_that_is_made_anew_may_be_smaller() -> None:
-    (effect,) = judge(
-        [resource(FILESYSTEM, "slurm-jail", {"type": "NETWORK_SSD", "sizeGibibytes": 2})],
-        [resource(FILESYSTEM, "slurm-jail", {"type": "NETWORK_HDD", "sizeGibibytes": 1})],
-        cloud__allow_replacement=True,
-    )
-    assert (effect.action, effect.refused) == ("replace", "")
+    allowed: dict[str, Any] = {"cloud__allow_replacement": True, "protect": False}
+    found = judge(of(old, "NETWORK_SSD"), of(new, "NETWORK_SSD"), **allowed)
+    assert [effect.action for effect in found] == ["update"] * shrinks
+    for effect in found:
+        assert re.match("jail.size: .* cannot shrink.* copy the data", effect.refused)
+    (anew,) = judge(of(old, "NETWORK_SSD"), of(new, "NETWORK_HDD"), **allowed)
+    assert (anew.action, anew.refused) == ("replace", "")
 
 
 def test_a_removed_mount_that_the_cloud_guards_says_how_to_open_the_guard() -> None:

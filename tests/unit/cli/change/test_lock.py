@@ -6,15 +6,16 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import pytest
 
 from cli.change import lock
-from cli.change.apply import Plan, apply
+from cli.change.apply import apply
 from cli.change.lock import PROCESS, has_died, held, machine
+from cli.change.plan import Plan
 from cli.errors import Failure
 from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest
@@ -166,24 +167,18 @@ def test_a_destroy_that_was_interrupted_goes_on_while_the_namespace_is_being_del
         assert told.titles == []
 
 
-def test_the_lock_may_go_with_the_namespace_that_is_destroyed() -> None:
+@pytest.mark.parametrize("meanwhile", ["it goes with the namespace", "bob has it", "Ctrl-C"])
+def test_what_is_left_of_the_lock_at_the_end_is_that_of_others(meanwhile: str) -> None:
     api = Api()
-    with held(api, "slurm", "destroy", Told()):
+    interrupted = pytest.raises(KeyboardInterrupt) if meanwhile == "Ctrl-C" else nullcontext()
+    with interrupted, held(api, "slurm", "up", Told()):
+        if meanwhile == "Ctrl-C":
+            raise KeyboardInterrupt
         api.leases.clear()
-
-
-def test_one_whose_lock_was_taken_away_leaves_that_of_the_next_one() -> None:
-    api = Api()
-    with held(api, "slurm", "up", Told()):
-        api.held_by("bob")
-    assert api.leases["it"]["spec"]["holderIdentity"] == "bob"
-
-
-def test_ctrl_c_lets_others_in_at_once() -> None:
-    api = Api()
-    with pytest.raises(KeyboardInterrupt), held(api, "slurm", "up", Told()):
-        raise KeyboardInterrupt
-    assert api.leases == {}
+        if meanwhile == "bob has it":
+            api.held_by("bob")
+    holders = [lease["spec"]["holderIdentity"] for lease in api.leases.values()]
+    assert holders == (["bob"] if meanwhile == "bob has it" else [])
 
 
 def test_one_who_died_after_the_old_namespace_had_gone_is_followed_too() -> None:
@@ -203,7 +198,7 @@ def test_of_two_that_make_the_same_cluster_the_second_takes_the_lock_and_gives_u
 ) -> None:
     api = Api(state={"namespace": "absent", "made": 0})
     documents = [{"kind": kind, "metadata": {"name": "slurm"}} for kind in ("Namespace", "PersistentVolumeClaim")]
-    objects = tuple(Manifest(urn="", document=document) for document in documents)
+    objects = tuple(Manifest(document=document) for document in documents)
     keys = KeptValues({})
     keys.random_bytes("munge", 32)
     live = {("Namespace", "slurm"): documents[0]} if seen else {}

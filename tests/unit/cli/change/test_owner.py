@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from cli.change import both_ways
-from cli.change.apply import plan
-from cli.change.owner import REPLICAS_BEFORE
+from cli.change.owner import REPLICAS_BEFORE, refuse_takeover
+from cli.change.plan import plan
 from cli.commands import backup, chaos, destroy, jail, rotate
+from cli.engine import plan as engines
 from cli.errors import Failure, Refused
 from cli.jail import roots
 from cli.program.recording import record
@@ -59,10 +61,40 @@ def test_a_cluster_of_another_stack_is_not_planned_unless_it_is_adopted(
         plan(kubectl, stack.config, stack.sections, stack=stack.name)
     assert "--adopt" in caught.value.hint
     plan(kubectl, stack.config, stack.sections, stack=stack.name, adopt=True)
-    monkeypatch.setattr(both_ways, "reach", lambda _: kubectl)
+    monkeypatch.setattr(engines, "reach", lambda _: kubectl)
     with pytest.raises(Refused, match="of the stack 'prod'"):
-        both_ways.refuse_foreign_namespace(stack)
-    both_ways.refuse_foreign_namespace(stack, adopt=True)
+        engines.refuse_foreign_namespace(stack)
+    engines.refuse_foreign_namespace(stack, adopt=True)
+
+
+def test_a_cluster_of_the_pulumi_engine_is_not_destroyed_by_kubectl(stack: Stack) -> None:
+    namespace = thing("Namespace", "slurm")
+    namespace["metadata"]["managedFields"] = [{"manager": "pulumi-kubernetes-1234"}]
+    kubectl = Discreet(items_there=[namespace])
+    with pytest.raises(Failure, match="was made by `pulumi up`"):
+        destroy._refuse_other_engine(kubectl, stack, "kubectl")
+    with pytest.raises(Failure, match="was made by `pulumi up`"):
+        plan(kubectl, stack.config, stack.sections, stack="test")
+
+
+class Discreet(FakeCluster):
+    """Tells who has set a field only where that is asked for, as kubectl does."""
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        done = super().run(*arguments, stdin=stdin, check=check)
+        if arguments[0] != "get" or "--show-managed-fields" in arguments:
+            return done
+        found = json.loads(done.stdout)
+        for item in found["items"]:
+            item["metadata"].pop("managedFields", None)
+        return subprocess.CompletedProcess(arguments, 0, json.dumps(found), "")
+
+
+def test_a_namespace_of_somebody_else_is_neither_filled_nor_deleted() -> None:
+    with pytest.raises(Failure, match="belongs to something else"):
+        refuse_takeover({"metadata": {"name": "slurm", "labels": {}}})
 
 
 COMMANDS: dict[str, Callable[[Path], Any]] = {

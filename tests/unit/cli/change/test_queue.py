@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from cli.change import queue as queues
-from cli.change.queue import Queue, await_queue, read_queue
+from cli.change import jobs as queues
+from cli.change.job_effects import Queue
+from cli.change.jobs import await_queue, read_queue
 from cli.errors import Failure
 from tests.fakes.queue_cluster import FakeKubectl, job
 

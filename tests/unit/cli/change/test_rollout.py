@@ -52,7 +52,7 @@ def awaited(kind: str, name: str, **more: Any) -> dict[str, Any]:
 
 def wait(cluster: Cluster, document: dict[str, Any], told: list[str], *, timeout: float = -1) -> None:
     """`told`: what is said meanwhile."""
-    item = Manifest(urn="", document=document)
+    item = Manifest(document=document)
     await_rollout(cast("Kubectl", cluster), [item], namespace="slurm", timeout=timeout, tell=told.append)
 
 

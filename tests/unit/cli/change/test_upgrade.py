@@ -6,15 +6,16 @@ import copy
 import json
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any, get_args
 
 import pytest
 
-from cli.change import upgrade
-from cli.change.apply import Plan
+from cli.change import apply as upgrade
+from cli.change.apply import hinting, is_upgrade, save_first, send, upgraded_first, way_back
 from cli.change.diff import key
-from cli.change.upgrade import hinting, is_upgrade, save_first, send, upgraded_first, way_back
+from cli.change.plan import PART_OF, Plan, set_id
 from cli.errors import Failure
 from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest, manifests
@@ -26,26 +27,30 @@ from tests.recordings import record
 from tests.stacks import with_change
 
 SAVED = "20261127T101500Z"
-PART_OF = "applyset.kubernetes.io/part-of"
 
 
-def objects(version: str, **images: Any) -> list[Manifest]:
-    sections = with_change(stacks.dev(), "slurm.version", version)
-    return manifests(record({**sections, "images": images} if images else sections, stack="dev"))
+@cache
+def objects(version: str, digit: str = "", stack: str = "dev") -> list[Manifest]:
+    """The objects of a stack with this release; with a digit its images are named by digests of it."""
+    sections = with_change(getattr(stacks, stack)(), "slurm.version", version)
+    if stack == "existing":
+        sections = with_change(sections, "accounting.enabled", value=False)
+    if digit:
+        digests = dict.fromkeys(get_args(ImageRole), f"sha256:{digit * 64}")
+        sections = {**sections, "images": {"registry": "registry.example/slurmstack", "digests": digests}}
+    return manifests(record(sections, stack="dev"))
 
 
 def planned(new: list[Manifest], old: list[Manifest]) -> Plan:
-    there = {key(item.document): copy.deepcopy(dict(item.document)) for item in old}
-    for item in there.values():
-        item["metadata"].setdefault("labels", {})[PART_OF] = "the-set"
+    live = {key(item.document): copy.deepcopy(item.document) for item in old}
     return Plan(
-        namespace="slurm", objects=tuple(new), kept=KeptValues({}), live=there, inside={}, outside=(), effects=()
+        namespace="slurm", objects=tuple(new), kept=KeptValues({}), live=live, inside=live, outside=(), effects=()
     )  # fmt: skip
 
 
-def other_images(items: list[Manifest], change: Callable[[str], str]) -> list[Manifest]:
-    """The same objects, with other names of images."""
-    found = copy.deepcopy(items)
+def other_images(change: Callable[[str], str]) -> list[Manifest]:
+    """The objects of 24.11, with other names of images."""
+    found = copy.deepcopy(objects("24.11"))
     for item in found:
         if item.kind == "StatefulSet":
             for container in item.document["spec"]["template"]["spec"]["containers"]:
@@ -53,65 +58,58 @@ def other_images(items: list[Manifest], change: Callable[[str], str]) -> list[Ma
     return found
 
 
-def test_slurmdbd_and_what_it_reads_come_first_and_stay_members_of_the_set() -> None:
-    first = upgraded_first(planned(objects("26.05"), objects("24.11")))
-    assert {(item.kind, item.name.partition("-")[0]) for item in first} == {
-        ("StatefulSet", "slurmdbd"),
-        ("ConfigMap", "slurmdbd"),
-    }
+def begun() -> Plan:
+    """An upgrade that was cut short when slurmdbd had its new release."""
+    found = planned(objects("26.05"), objects("24.11"))
+    daemon = found.wanted["StatefulSet", "slurmdbd"]
+    found.live["StatefulSet", "slurmdbd"].update(spec=copy.deepcopy(daemon["spec"]))
+    return found
+
+
+def stopped() -> Plan:
+    """What a restore has left is the backup."""
+    found = planned(objects("26.05"), objects("24.11"))
+    found.live["StatefulSet", "controller"]["spec"]["replicas"] = 0
+    return found
+
+
+REBUILT, MINE, PINNED = (
+    partial(other_images, change)
+    for change in (
+        lambda image: image[:-12] + "0" * 12,
+        lambda image: f"{image.partition(':')[0]}:mine",
+        lambda image: f"{image.partition(':')[0]}:@sha256:{'0' * 64}",
+    )
+)
+
+PLANS: dict[str, tuple[Callable[[], Plan], bool, bool]] = {
+    "another release": (lambda: planned(objects("26.05"), objects("24.11")), True, True),
+    "one that failed or converts yet": (begun, True, True),
+    "a slurmctld that is stopped": (stopped, True, False),
+    "done": (lambda: planned(objects("26.05"), objects("26.05")), False, False),
+    "a new cluster": (lambda: planned(objects("26.05"), []), False, False),
+    "another build": (lambda: planned(objects("24.11"), REBUILT()), False, False),
+    "a tag that tells no release": (lambda: planned(objects("24.11"), MINE()), True, True),
+    "a digest that tells none": (lambda: planned(objects("24.11"), PINNED()), True, True),
+    "the same tag": (lambda: planned(MINE(), MINE()), False, False),
+    "no accounting": (lambda: planned(objects("26.05", "", "existing"), objects("24.11", "", "existing")), False, True),
+    "by digest": (lambda: planned(objects("26.05", "2"), objects("24.11", "1")), True, True),
+    "another build by digest": (lambda: planned(objects("24.11", "2"), objects("24.11", "1")), False, False),
+    "from a tag to a digest": (lambda: planned(objects("24.11", "1"), objects("24.11")), False, False),
+}
+"""A plan, whether slurmdbd is brought to its release first, and whether a slurmctld that runs gets another one."""
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_slurmdbd_and_what_it_reads_come_first_where_a_release_changes(name: str) -> None:
+    plan, goes_first, is_another = PLANS[name]
+    found = plan()
+    first = upgraded_first(found)
+    wanted = {("StatefulSet", "slurmdbd"), ("ConfigMap", "slurmdbd")} if goes_first else set()
+    assert {(item.kind, item.name.partition("-")[0]) for item in first} == wanted
+    assert is_upgrade(found) == is_another
     for item in first:
-        assert item.document["metadata"]["labels"][PART_OF] == "the-set"
-    (daemon,) = [item for item in first if item.kind == "StatefulSet"]
-    assert ":26.05-" in daemon.document["spec"]["template"]["spec"]["containers"][0]["image"]
-
-
-def test_the_same_release_or_a_new_cluster_needs_no_order() -> None:
-    stack = objects("24.11")
-    assert upgraded_first(planned(stack, stack)) == []
-    assert upgraded_first(planned(stack, [])) == []
-    rebuilt = other_images(stack, lambda image: image[:-12] + "0" * 12)
-    assert upgraded_first(planned(stack, rebuilt)) == []
-
-
-@pytest.mark.parametrize("tag", ["mine", "@sha256:" + "0" * 64])
-def test_of_images_with_names_of_their_own_nobody_can_tell_the_release(tag: str) -> None:
-    stack = objects("24.11")
-    renamed = other_images(stack, lambda image: f"{image.partition(':')[0]}:{tag}")
-    assert upgraded_first(planned(stack, renamed))
-    assert upgraded_first(planned(renamed, renamed)) == []
-
-
-def test_without_accounting_there_is_nothing_to_wait_for() -> None:
-    def stack(version: str) -> list[Manifest]:
-        sections = with_change(stacks.existing(), "accounting.enabled", value=False)
-        return manifests(record(with_change(sections, "slurm.version", version), stack="prod"))
-
-    assert upgraded_first(planned(stack("26.05"), stack("24.11"))) == []
-
-
-def test_an_upgrade_is_another_release_of_a_slurmctld_that_runs() -> None:
-    old, new = objects("24.11"), objects("26.05")
-    assert is_upgrade(planned(new, old))
-    assert not is_upgrade(planned(old, old))
-    assert not is_upgrade(planned(new, []))
-    stopped = planned(new, old)
-    stopped.live["StatefulSet", "controller"]["spec"]["replicas"] = 0
-    assert not is_upgrade(stopped), "what a restore has left is the backup"
-
-
-def test_an_upgrade_of_images_by_digest_is_one_too_and_another_build_of_a_release_is_none() -> None:
-    def pinned(version: str, digit: str) -> list[Manifest]:
-        digests = dict.fromkeys(get_args(ImageRole), f"sha256:{digit * 64}")
-        return objects(version, registry="registry.example/slurmstack", digests=digests)
-
-    assert is_upgrade(planned(pinned("26.05", "2"), pinned("24.11", "1")))
-    assert not is_upgrade(planned(pinned("24.11", "2"), pinned("24.11", "1")))
-    assert not is_upgrade(planned(pinned("24.11", "1"), objects("24.11")))
-
-
-def backed_up(new: str, old: str) -> Plan:
-    found = planned(objects(new), objects(old))
-    return replace(found, inside=found.live)
+        assert item.document["metadata"]["labels"][PART_OF] == set_id("slurm"), "they stay members of the set"
 
 
 def test_queue_and_records_are_saved_before_another_release(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,30 +120,16 @@ def test_queue_and_records_are_saved_before_another_release(monkeypatch: pytest.
         return f"backup 20261127T101500Z: state, database\nstate is saved in backup {SAVED} (1 s)\n"
 
     monkeypatch.setattr(upgrade, "run_job", ran)
-    assert save_first(Recording(), backed_up("26.05", "24.11"), PlainReport()) == SAVED
+    assert save_first(Recording(), planned(objects("26.05"), objects("24.11")), PlainReport()) == SAVED
     ((template, how),) = asked
     assert template == "backup"
     assert how["env"] == {"KIND": "before-upgrade", "PARTS": "state database"}
     assert how["only"] == {"backup-state", "backup-database"}, "the jail may take hours, and no upgrade touches it"
 
 
-def test_one_that_failed_or_converts_yet_is_waited_for_by_the_next_run_too() -> None:
-    begun = planned(objects("26.05"), objects("24.11"))
-    first = {(item.kind, item.name) for item in upgraded_first(begun)}
-    daemon = next(item for item in objects("26.05") if item.name == "slurmdbd" and item.kind == "StatefulSet")
-    begun.live["StatefulSet", "slurmdbd"].update(spec=daemon.document["spec"])
-    assert {(item.kind, item.name) for item in upgraded_first(begun)} == first
-    done = planned(objects("26.05"), objects("26.05"))
-    assert upgraded_first(done) == []
-
-
 def test_what_slurmdbd_converts_already_is_not_saved_as_that_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upgrade, "run_job", None)
-    begun = backed_up("26.05", "24.11")
-    daemon = next(item for item in objects("26.05") if item.name == "slurmdbd" and item.kind == "StatefulSet")
-    begun.live["StatefulSet", "slurmdbd"].update(spec=daemon.document["spec"])
-    assert is_upgrade(begun)
-    assert save_first(Recording(), begun, PlainReport()) == ""
+    assert save_first(Recording(), begun(), PlainReport()) == ""
     assert "`slurmstack backup list` has the ID" in way_back("", backups=True)
 
 
@@ -155,7 +139,7 @@ def test_a_backup_that_fails_stops_the_upgrade_and_says_how_to_go_on_without(mon
 
     monkeypatch.setattr(upgrade, "run_job", failed)
     with pytest.raises(Failure, match="nothing was touched: backup-state: the S3 store") as caught:
-        save_first(Recording(), backed_up("26.05", "24.11"), PlainReport())
+        save_first(Recording(), planned(objects("26.05"), objects("24.11")), PlainReport())
     assert caught.value.hint == "correct that, or go on without one: --no-backup. look at the network"
 
 
@@ -185,7 +169,7 @@ class Recording(FakeKubectl):
 def test_nothing_is_pruned_when_it_is_sent() -> None:
     kubectl = Recording()
     first = upgraded_first(planned(objects("26.05"), objects("24.11")))
-    send(kubectl, "slurm", first)
+    send(kubectl, first)
     ((arguments, stdin),) = kubectl.sent
     assert arguments[0] == "apply"
     assert "--prune" not in arguments

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from cli.change import rollout, upgrade
-from cli.change.apply import Plan, plan
+from cli.change import apply as upgrade
+from cli.change import plan as plans
+from cli.change import rollout
 from cli.change.change import Change, of_object
 from cli.change.diff import key
 from cli.change.jobs import JobsTouched
 from cli.change.owner import REPLICAS_BEFORE
+from cli.change.plan import Plan, plan
 from cli.commands import cluster as cluster_commands
 from cli.commands import local
 from cli.errors import Failure, Refused
@@ -84,7 +86,7 @@ def test_what_the_api_server_will_not_change_is_refused_before_anybody_is_asked(
 ) -> None:
     it = of_object(thing("Service", "login"))
     stuck = Change(action="replace", resource=it, before=it, complaint='The Service "login" is invalid: immutable')
-    monkeypatch.setattr(cluster_commands, "compare", lambda *_: [stuck])
+    monkeypatch.setattr(plans, "preview", lambda *_: [stuck])
     planned = plan(FakeCluster(), stack.config, stack.sections, stack=stack.name)
     with pytest.raises(Refused, match=r'Service login: .*The Service "login" is invalid: immutable'):
         cluster_commands._compare(FakeCluster(), planned, stack.config)
@@ -132,7 +134,7 @@ def test_nothing_is_sent_before_the_backup_of_an_upgrade_is_made(
     monkeypatch.setattr(cluster_commands, "held", lambda *_, **__: nullcontext(UpLock(kubectl)))
     monkeypatch.setattr(cluster_commands, "_plan_alone", lambda *_, **__: (planned, None, nothing))
     monkeypatch.setattr(fit, "refuse_root_of_plan", lambda *_: None)
-    monkeypatch.setattr(cluster_commands, "of_kubectl", lambda *_: JobsTouched())
+    monkeypatch.setattr(cluster_commands, "jobs_of_plan", lambda *_: JobsTouched())
     stack = open_stack(stack_file(tmp_path, sections))
     with pytest.raises(Failure) as caught:
         cluster_commands._up_with_kubectl(

@@ -93,11 +93,14 @@ HANGS = -1
 MINE = ExistingCloud(kind="existing", context="mine")
 
 
+NOBODY = "lets nobody in with these credentials"
+
+
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        ("error: You must be logged in to the server (Unauthorized)", "lets nobody in with these credentials"),
-        ('Error from server (Forbidden): User "x" cannot get path "/readyz"', "lets nobody in with these credentials"),
+        ("error: You must be logged in to the server (Unauthorized)", NOBODY),
+        ('Error from server (Forbidden): User "x" cannot get path "/readyz"', NOBODY),
         ("Unable to connect to the server: dial tcp: i/o timeout", "does not answer"),
     ],
 )

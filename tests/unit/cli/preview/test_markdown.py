@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from cli.change.change import Change, PropertyChange, of_object
 from cli.change.effects import Effect
-from cli.change.fates import Touched
+from cli.change.job_effects import Touched
 from cli.change.jobs import JobsTouched
-from cli.preview.document import Preview
-from cli.preview.markdown import LIMIT, markdown, marker
+from cli.preview.document import Preview, summarize
 from cli.preview.policy import PolicyPlan
-from cli.preview.summary import summarize
+from cli.preview.text import LIMIT, markdown, marker
 from config import load_config
 from tests import stacks
 from tests.fakes.kubectl import thing

@@ -17,7 +17,7 @@ from cli.preview.policy import (
     from_nothing,
     planned_policy,
     policy_jobs,
-    print_done_by,
+    print_done,
     print_policy,
     print_silence,
     require_answer,
@@ -130,10 +130,10 @@ def test_what_the_job_did_is_printed_once(capsys: pytest.CaptureFixture[str]) ->
         printed="policy: waiting for slurmdbd\npolicy: + account ml\npolicy: the policy is in force\n"
     )
 
-    print_done_by(kubectl, configuration(), before="u1")
+    print_done(kubectl, configuration(), before="u1")
     assert capsys.readouterr().out == ""
 
-    print_done_by(kubectl, configuration(), before="")
+    print_done(kubectl, configuration(), before="")
     assert capsys.readouterr().out == "policy\n  + account ml\n"
 
 

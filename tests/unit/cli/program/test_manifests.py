@@ -9,12 +9,10 @@ import pytest
 import yaml
 
 from cli.errors import Failure
-from cli.program.cloudless import without_cloud
 from cli.program.generated import KeptValues, read_file, write_file
 from cli.program.graph import as_data, as_svg
-from cli.program.manifests import Manifest, manifests
+from cli.program.manifests import INDEX, KUSTOMIZATION, Manifest, file_name, manifests, without_cloud, write
 from cli.program.recording import Recording, Registration
-from cli.program.render import INDEX, KUSTOMIZATION, file_name, write
 from cli.program.values import UNKNOWN, Secret, reveal
 from tests import stacks
 from tests.recordings import record
@@ -111,9 +109,9 @@ def test_in_the_order_of_the_file_names_each_object_comes_after_what_it_needs(st
 
 
 def test_an_object_of_a_kind_without_a_place_of_its_own_comes_before_the_pods() -> None:
-    certificate = Manifest(urn="", document={"kind": "Certificate", "metadata": {"name": "rest"}})
-    workload = Manifest(urn="", document={"kind": "Deployment", "metadata": {"name": "rest"}})
-    namespace = Manifest(urn="", document={"kind": "Namespace", "metadata": {"name": "slurm"}})
+    certificate = Manifest(document={"kind": "Certificate", "metadata": {"name": "rest"}})
+    workload = Manifest(document={"kind": "Deployment", "metadata": {"name": "rest"}})
+    namespace = Manifest(document={"kind": "Namespace", "metadata": {"name": "slurm"}})
     names = [file_name(item) for item in (namespace, certificate, workload)]
     assert names == sorted(names)
 

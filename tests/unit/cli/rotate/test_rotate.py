@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cli.change.kept import Kept, mark
+from cli.change.destroy import Kept, mark
 from cli.change.owner import ROTATING
 from cli.commands import rotate as command
 from cli.errors import Failure, Refused

@@ -11,7 +11,7 @@ import pytest
 
 from cli.doctor.cluster import slurm
 from cli.doctor.cluster.slurm import FIRST, parse, questions
-from cli.kubectl.questions import _answers, _script
+from cli.kubectl.pods import _answers, _script
 
 MARK = "0123456789abcdef"
 FINE = {"sinfo": "echo main", "scontrol": 'echo "{}"', "squeue": "true", "sdiag": "echo 'Server thread count: 3'"}

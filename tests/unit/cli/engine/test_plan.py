@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.change.change import Change, PropertyChange
-from cli.engine.steps import steps_of
+from cli.engine.plan import read_steps
 from cli.errors import Failure
 
 SET = "kubernetes:apps/v1:StatefulSet"
@@ -27,7 +27,7 @@ def step(op: str, type_: str, old: Any, new: Any, **more: Any) -> dict[str, Any]
 
 
 def changes(*steps: dict[str, Any]) -> list[Change]:
-    return list(steps_of(json.dumps({"config": {"a": "b"}, "steps": steps}), failed=False).changes)
+    return list(read_steps(json.dumps({"config": {"a": "b"}, "steps": steps}), failed=False)[0])
 
 
 def test_an_updated_object_is_named_as_kubernetes_does_and_shows_what_differs() -> None:
@@ -43,11 +43,13 @@ def test_all_that_is_to_be_is_told_once() -> None:
         step("same", SET, {"a": 2}, {"a": 3}),
         step("delete", SET, {}, None),
     ]
-    resources = steps_of(json.dumps({"steps": steps}), failed=False).resources
+    _, resources, _ = read_steps(json.dumps({"steps": steps}), failed=False)
     assert [item.inputs for item in resources] == [{"a": 3}]
 
 
-def test_components_and_what_stays_the_same_are_no_changes() -> None:
+def test_components_what_stays_the_same_and_what_the_engine_only_waits_for_are_no_changes() -> None:
+    """The last one was seen with the real engine while a pool was rolled, and one of its nodes waited for a job."""
+    same = {"metadata": {"name": "cpu"}, "spec": {"replicas": 4}}
     assert not changes(
         step("same", "pulumi:pulumi:Stack", {}, {}),
         step("create", "slurmstack:index:WorkerPool", None, {}),
@@ -55,13 +57,8 @@ def test_components_and_what_stays_the_same_are_no_changes() -> None:
         step("same", SET, {}, {}),
         step("update", "pulumi:providers:kubernetes", {"upsertExistingObjects": "true"}, {}),
         step("read", SET, None, {}),
+        step("update", SET, same, same),
     )
-
-
-def test_an_object_that_the_engine_only_waits_for_once_more_is_no_change() -> None:
-    """Seen with the real engine while a pool was rolled, and one of its nodes waited for a job."""
-    same = {"metadata": {"name": "cpu"}, "spec": {"replicas": 4}}
-    assert not changes(step("update", SET, same, same))
 
 
 def test_the_halves_of_a_replacement_are_one_change() -> None:
@@ -71,25 +68,23 @@ def test_the_halves_of_a_replacement_are_one_change() -> None:
     assert (change.action, change.name) == ("replace", "slurm-x")
 
 
+KIND = {"kind": "update-replace"}
+
+
 @pytest.mark.parametrize(
     "told",
     [
-        {"replaceReasons": ["spec"]},
-        {"detailedDiff": {"spec.serviceName": {"kind": "update-replace"}, "spec.replicas": {"kind": "update"}}},
+        {"replaceReasons": ["ports"]},
+        {"detailedDiff": {"ports[0].port": KIND, "other": {"kind": "update"}}},
+        {"detailedDiff": {"ports": KIND, "other": {"kind": "update"}}},
+        {"detailedDiff": {"ports[1]": KIND, "other": {"kind": "update"}}},
     ],
+    ids=["a name", "an element", "a list", "another place of it"],
 )
-def test_what_forces_a_replacement_is_told_apart(told: dict[str, Any]) -> None:
-    old, new = ({"metadata": {"name": "x", "uid": str(n)}, "spec": {"serviceName": str(n)}} for n in (1, 2))
+def test_what_forces_a_replacement_is_told_apart_however_a_provider_names_it(told: dict[str, Any]) -> None:
+    old, new = ({"ports": [{"name": "ssh", "port": port}], "other": port} for port in (1, 2))
     (change,) = changes(step("replace", SET, old, new, **told))
-    assert [item.path for item in change.because] == ["spec.serviceName"]
-
-
-@pytest.mark.parametrize("at", ["spec.ports[0].port", "spec.ports", "spec.ports[1]"])
-def test_a_provider_may_name_an_element_by_its_place_or_the_list_as_a_whole(at: str) -> None:
-    old, new = ({"spec": {"ports": [{"name": "ssh", "port": port}], "other": port}} for port in (1, 2))
-    told = {at: {"kind": "update-replace"}, "spec.other": {"kind": "update"}}
-    (change,) = changes(step("replace", SET, old, new, detailedDiff=told))
-    assert [item.path for item in change.because] == ["spec.ports[ssh].port"]
+    assert [item.path for item in change.because] == ["ports[ssh].port"]
 
 
 def test_an_old_one_that_is_marked_already_as_to_be_deleted_is_still_compared() -> None:
@@ -113,14 +108,13 @@ def test_what_is_made_anew_only_because_something_else_is_names_that() -> None:
     assert [change.cause for change in changes(follows)] == [""]
 
 
-def test_warnings_are_heard() -> None:
-    diagnostics = [{"severity": "warning", "message": "warning: old\n"}, {"severity": "info", "message": "hello"}]
-    assert steps_of(json.dumps({"diagnostics": diagnostics}), failed=False).warnings == ("old",)
-
-
-def test_a_deleted_object_is_told_from_what_it_was() -> None:
+def test_a_deleted_object_is_told_from_what_it_was_and_warnings_are_heard() -> None:
     (change,) = changes(step("delete", SET, {"metadata": {"name": "old"}}, None))
     assert (change.action, change.kind, change.name, change.properties) == ("delete", "StatefulSet", "old", ())
+    diagnostics = [{"severity": "warning", "message": "warning: old\n"}, {"severity": "info", "message": "hello"}]
+    assert read_steps(json.dumps({"diagnostics": diagnostics}), failed=False)[2] == ("old",)
+    with pytest.raises(Failure, match="printed no JSON: nothing"):
+        read_steps("", failed=True)
 
 
 def test_a_secret_is_said_to_change_and_never_shown() -> None:
@@ -136,8 +130,3 @@ def test_a_secret_is_said_to_change_and_never_shown() -> None:
 def test_what_only_the_update_can_tell_is_unknown() -> None:
     (change,) = changes(step("update", SET, {"spec": {"a": "1"}}, {"spec": {"a": UNKNOWN}}))
     assert change.properties == (PropertyChange(path="spec.a", old="1", new="<unknown>"),)
-
-
-def test_an_engine_that_prints_nothing_has_failed() -> None:
-    with pytest.raises(Failure, match="printed no JSON: nothing"):
-        steps_of("", failed=True)

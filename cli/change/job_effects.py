@@ -1,20 +1,127 @@
-"""What a change does to each job of the queue: pure rules, with one reason for each job that it touches.
-
-A job that runs is judged by its nodes. Of one that waits only what it names counts: nothing is forecast for it.
-"""
+"""What a change does to each job of the queue, by the pools and partitions before and after it: pure rules."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
-from cli.change.changed import ClusterChange, partitions_in, size_of
-from cli.change.queue import Queue
+from cli.kubectl.client import annotations_of, labels_of
 from images.common.elastic.view import Node, members
 from images.common.elastic.view import Pool as ElasticPool
+from images.common.leaving import without_block
+from images.common.slurm_conf import SLURM_CONF as CONF
 from images.common.slurm_jobs import Job
+from slurm.names import CONFIG_MAP, ELASTIC_SETTINGS, POOL_LABEL
+
+Document = Mapping[str, Any]
+"""A Kubernetes object."""
+
+_OPTION = re.compile(r'([^\s=]+)\s*=\s*("[^"]*"|\S+)')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """A worker pool's StatefulSet, as jobs see it."""
+
+    size: int
+    grace: int
+    """Seconds that a leaving pod may wait for its jobs."""
+    is_elastic: bool = False
+    gives_back: bool = False
+    """Whether a pod that is told to go gives its jobs back at once (`preemptible`)."""
+
+
+Partitions = Mapping[str, tuple[str, ...]]
+"""Partitions by name, each with its pools."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterChange:
+    """A cluster before and after an update."""
+
+    pools: Mapping[str, Pool]
+    new_pools: Mapping[str, Pool]
+    rolled: frozenset[str]
+    """Pools that stay and whose pods are made anew, each when its node is idle."""
+    partitions: Partitions
+    new_partitions: Partitions
+
+    @cached_property
+    def leaving_partitions(self) -> tuple[str, ...]:
+        """Partitions that this change takes out of the stack."""
+        return tuple(name for name in self.partitions if name not in self.new_partitions)
+
+    def gives_back(self, name: str) -> bool:
+        """Whether all pods of a pool are told to go with its template, as when the cloud takes their machines."""
+        before, after = self.pools.get(name), self.new_pools.get(name)
+        return before is not None and before.gives_back and (after is None or not after.is_elastic)
+
+    def stays_elastic(self, name: str) -> bool:
+        """Whether nodes leave a pool by their records: their pods go after their jobs, however long that takes."""
+        both = (self.pools.get(name), self.new_pools.get(name))
+        return all(pool is not None and pool.is_elastic for pool in both)
+
+    def changes_kind(self, name: str) -> bool:
+        """Whether a pool that stays becomes elastic, or fixed."""
+        before, after = self.pools.get(name), self.new_pools.get(name)
+        return before is not None and after is not None and before.is_elastic != after.is_elastic
+
+    @cached_property
+    def smaller_pools(self) -> tuple[str, ...]:
+        """Pools that this change takes nodes from."""
+        return tuple(name for name, pool in self.pools.items() if size_of(self.new_pools, name) < pool.size)
+
+
+def size_of(pools: Mapping[str, Pool], name: str) -> int:
+    """Nodes of a pool, none if it is not there."""
+    return pools[name].size if name in pools else 0
+
+
+def pools_of(documents: Iterable[Document]) -> dict[str, Pool]:
+    """The worker pools among some Kubernetes objects; of one that changes its kind, the elastic half counts."""
+    found = [item for item in documents if POOL_LABEL in labels_of(item)]
+    return {
+        labels_of(item)[POOL_LABEL]: _pool(item)
+        for kind in ("StatefulSet", "PodTemplate")
+        for item in found
+        if item.get("kind", "StatefulSet") == kind
+    }
+
+
+def _pool(item: Document) -> Pool:
+    is_elastic = item.get("kind") == "PodTemplate"
+    pod = (item if is_elastic else item["spec"])["template"]["spec"]
+    slurmd: Mapping[str, Any] = next((item for item in pod["containers"] if item["name"] == "slurmd"), {})
+    variables = {item["name"]: item.get("value", "") for item in slurmd.get("env") or []}
+    # An elastic pool has as many nodes as there can be: jobs wait for any of them.
+    elastic = json.loads(annotations_of(item).get(ELASTIC_SETTINGS, "{}"))
+    return Pool(
+        size=int(elastic.get("max", 0) if is_elastic else item["spec"].get("replicas", 1)),
+        grace=int(pod.get("terminationGracePeriodSeconds", 30)),
+        is_elastic=is_elastic,
+        gives_back=variables.get("PREEMPTIBLE") == "yes",
+    )
+
+
+def slurm_conf_in(documents: Iterable[Document]) -> str:
+    """The slurm.conf in the stack's ConfigMap; empty if it is not there."""
+    for item in documents:
+        if item.get("kind") == "ConfigMap" and item["metadata"]["name"] == CONFIG_MAP:
+            return str((item.get("data") or {}).get("slurm.conf", ""))
+    return ""
+
+
+def partitions_in(slurm_conf: str) -> dict[str, tuple[str, ...]]:
+    """The partitions of a slurm.conf and their pools, as we write them: one partition a line."""
+    lines = (line for line in slurm_conf.splitlines() if line.lower().startswith("partitionname="))
+    found = ({name.lower(): text for name, text in _OPTION.findall(line)} for line in lines)
+    return {options["partitionname"]: tuple(options.get("nodes", "").split(",")) for options in found}
+
 
 Fate = Literal["nothing", "waits", "stays_pending", "never_starts", "ends"]
 
@@ -38,6 +145,20 @@ USUAL_SECONDS = 7 * 24 * 3600
 `drain_timeout` is somebody's decision, and the job may be one that it hurts."""
 
 _SEVERITY = list(FATES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """What slurmctld says at one moment."""
+
+    jobs: tuple[Job, ...]
+    slurm_conf: str
+    """The slurm.conf in force, with what the configuration agent added to it."""
+
+    @property
+    def stack_conf(self) -> str:
+        """The same as the stack file has made it: without the partitions that left it and are kept for their jobs."""
+        return without_block({CONF: self.slurm_conf})[CONF]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,11 +232,8 @@ class _Judge:
     """One change, the queue that it meets, and how long the pods may wait."""
 
     def __init__(self, change: ClusterChange, queue: Queue, grace: Mapping[str, int], going: Mapping[str, int]) -> None:
-        self._change = change
-        self._grace = grace
-        self._going = going
+        self._change, self._grace, self._going = change, grace, going
         self._staying = {name: _members(change, name, queue.jobs) for name in change.smaller_pools}
-        self._leaving = frozenset(change.leaving_partitions)
         # Those that left the stack earlier are in force as long as they have jobs.
         self._there = {**partitions_in(queue.slurm_conf), **change.partitions}
 
@@ -132,7 +250,7 @@ class _Judge:
         return touch(job, *max(found, key=lambda item: _SEVERITY.index(item[0])))
 
     def _of_running(self, job: Job) -> Iterator[tuple[Fate, str]]:
-        if self._leaving.issuperset(job.partitions):
+        if set(self._change.leaving_partitions).issuperset(job.partitions):
             yield "nothing", f"partition {job.partitions[0]!r} leaves when its jobs have ended"
         for node in job.nodes:
             name, why = node.rpartition("-")[0], self._node_goes(node)
@@ -182,7 +300,7 @@ class _Judge:
         change, pools = self._change, self._there.get(name, ())
         if name not in self._there or name in change.new_partitions:
             return False
-        is_news = name in self._leaving or any(pool in change.smaller_pools for pool in pools)
+        is_news = name in change.leaving_partitions or any(pool in change.smaller_pools for pool in pools)
         return is_news and not any(size_of(change.new_pools, pool) for pool in pools)
 
     def _is_taken_away(self, node: str) -> bool:

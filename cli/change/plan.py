@@ -1,0 +1,265 @@
+"""The plan of an apply with kubectl: a stack compared with its cluster, and what that costs data, machines and jobs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from cli.change.change import Change, of_object
+from cli.change.diff import Live, changes, key, live_objects, members, objects_in
+from cli.change.effects import Effect, effects
+from cli.change.job_effects import Queue
+from cli.change.jobs import JobsTouched, Pods, jobs_touched
+from cli.change.owner import (
+    KEPT,
+    refuse_foreign,
+    refuse_half_restored,
+    refuse_half_rotated,
+    refuse_left_behind,
+    refuse_other_kept,
+    refuse_other_stack,
+    refuse_takeover,
+)
+from cli.errors import Failure
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, cluster_labels, labels_of
+from cli.program.generated import KeptValues
+from cli.program.manifests import Manifest, manifests
+from cli.program.recording import Recording, program_loading, record
+from config.cluster import ClusterConfig
+from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, JAIL, POOL_LABEL
+
+APPLY_SET = "slurmstack"
+"""Name of the Secret that is the parent of the apply set."""
+
+PART_OF = "applyset.kubernetes.io/part-of"
+"""Label of what a later apply may prune."""
+
+ON_DELETE = {"type": "OnDelete"}
+"""Update strategy of the worker pools: `elastic` replaces a pod when its node is idle."""
+
+RIGHTS_OUTSIDE = "clusterrolebinding,clusterrole,priorityclass"
+"""What the stack may have in no namespace, besides the namespace itself and volumes, which are never deleted with an
+apply. An apply set has a namespace, so these are found by their labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A stack compared with its cluster."""
+
+    namespace: str
+    objects: tuple[Manifest, ...]
+    kept: KeptValues
+    live: Live
+    """Those of the objects that are there."""
+    inside: Live
+    """All that is in the namespace, whoever made it."""
+    outside: tuple[dict[str, Any], ...]
+    """This cluster's objects in no namespace that are no longer in the stack."""
+    effects: tuple[Effect, ...]
+    """What the plan costs, and what of it is refused, as far as nobody has to ask the API server for that."""
+
+    @cached_property
+    def wanted(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """The objects by kind and name."""
+        return {item.key: item.document for item in self.objects}
+
+    @property
+    def pools(self) -> list[dict[str, Any]]:
+        """The worker pools that are there, also those that are no longer in the stack."""
+        kinds = {"StatefulSet", "PodTemplate"}
+        return [item for item in self.inside.values() if item["kind"] in kinds and POOL_LABEL in labels_of(item)]
+
+    @property
+    def pool_leaves(self) -> bool:
+        """Whether there is a pool that is no longer in the stack."""
+        return any(key(item) not in self.wanted for item in self.pools)
+
+    @property
+    def is_only_kept(self) -> bool:
+        """Whether `destroy` has left nothing of the cluster but its data and keys."""
+        return self.exists and KEPT in labels_of(self.live["Namespace", self.namespace])
+
+    @property
+    def exists(self) -> bool:
+        """Whether the cluster's namespace is there."""
+        return ("Namespace", self.namespace) in self.live
+
+
+def plan(
+    kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *, stack: str, adopt: bool = False
+) -> Plan:
+    """Read what is there and make the stack's objects, with the keys that the cluster already has.
+
+    Raises Failure if the cluster is not one that kubectl may change. `adopt`: that of a stack of another name, too.
+    """
+    with program_loading():
+        inside = objects_in(kubectl, config.cluster.namespace)
+    kept = _kept(inside, config.cluster.namespace)
+    planned = _compare(kubectl, config, record(sections, stack=stack, generated=kept), kept, inside)
+    if kept.damaged:
+        raise Failure(
+            f"Secret {GENERATED}: {', '.join(kept.damaged)} has not the length of such a key",
+            hint='put the Secret back from its backup (docs/rotate-keys.md, "Back up the keys")',
+        )
+    there = planned.live.get(("Namespace", planned.namespace))
+    refuse_takeover(there)
+    if not adopt:
+        refuse_other_stack(there, stack)
+    refuse_half_restored(planned.inside.values())
+    refuse_half_rotated(planned.inside.values())
+    refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
+    refuse_left_behind(kubectl, planned.namespace, planned.objects, planned.live)
+    return planned
+
+
+def effects_there(kubectl: Kubectl, config: ClusterConfig, recording: Recording) -> tuple[Effect, ...]:
+    """What an update by the Pulumi engine costs in the cluster as it is, which may not be what its state says.
+
+    `recording`: a run of the program with this configuration. The engine itself would only find out in the middle of
+    the update. Raises Failure if the namespace is somebody else's.
+    """
+    planned = _compare(kubectl, config, recording, KeptValues({}), objects_in(kubectl, config.cluster.namespace))
+    refuse_foreign(planned.live.get(("Namespace", planned.namespace)))
+    refuse_half_restored(planned.inside.values())
+    return planned.effects
+
+
+def _compare(kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept: KeptValues, inside: Live) -> Plan:
+    objects = manifests(recording)
+    outside = kubectl.items(RIGHTS_OUTSIDE, "-l", cluster_labels(config.cluster.namespace))
+    planned = Plan(
+        namespace=config.cluster.namespace, objects=tuple(objects), kept=kept,
+        live=live_objects(kubectl, objects, inside), inside=inside, outside=(), effects=(),
+    )  # fmt: skip
+    _refuse_rolling(objects, planned.live, planned.namespace)
+    found = effects(_expected(planned), config, old=map(of_object, inside.values()), way="kubectl")
+    return replace(planned, outside=tuple(item for item in outside if key(item) not in planned.wanted), effects=found)
+
+
+def _refuse_rolling(objects: Sequence[Manifest], live: Live, namespace: str) -> None:
+    """Raise Failure for pools made before their nodes were replaced as they fall idle (`OnDelete`).
+
+    Server-side apply, which Pulumi's provider uses too, leaves the default `rollingUpdate` of such a StatefulSet beside
+    `OnDelete`, and the API server refuses the two together; `null` in the applied object removes it no more.
+    """
+    names = [
+        item.name
+        for item in objects
+        if item.document.get("spec", {}).get("updateStrategy") == ON_DELETE
+        and "rollingUpdate" in live.get(key(item.document), {}).get("spec", {}).get("updateStrategy", {})
+    ]
+    if names:
+        patch = json.dumps({"spec": {"updateStrategy": {**ON_DELETE, "rollingUpdate": None}}})
+        raise Failure(
+            f"{', '.join(names)}: the StatefulSet was made by a version that let Kubernetes replace its pods, and no "
+            "apply can take that from it",
+            hint=f"patch it once, which touches no pod: kubectl -n {namespace} patch --field-manager={FIELD_MANAGER} "
+            f"statefulset {' '.join(names)} --type=merge -p '{patch}'",
+        )
+
+
+def _expected(planned: Plan) -> list[Change]:
+    """What may change, without asking the API server what it would make of the objects: that takes half a second."""
+    left = [
+        of_object(item)
+        for at, item in planned.inside.items()
+        if at not in planned.wanted and labels_of(item).get("app.kubernetes.io/part-of") == "slurmstack"
+        if item["kind"] in {"StatefulSet", "PodTemplate", "Deployment"}
+    ]
+    return [
+        *(
+            Change(action="update", resource=of_object(planned.wanted[at]), before=of_object(present))
+            for at, present in planned.live.items()
+        ),
+        *(Change(action="delete", resource=item, before=item) for item in left),
+    ]
+
+
+def preview(kubectl: Kubectl, planned: Plan) -> list[Change]:
+    """Each object that applying the plan would create, change or delete."""
+    if not planned.exists:
+        return [Change(action="create", resource=of_object(item.document)) for item in planned.objects]
+    present = members(kubectl, planned.namespace, APPLY_SET, f"{PART_OF}={set_id(planned.namespace)}")
+    left = sorted((item for item in present if key(item) not in planned.wanted), key=key)
+    objects = [as_member(item, planned.namespace) if is_member(item) else item for item in planned.objects]
+    return changes(kubectl, objects, planned.live, [*left, *planned.outside])
+
+
+def changes_of(kubectl: Kubectl, planned: Plan, config: ClusterConfig) -> tuple[list[Change], tuple[Effect, ...]]:
+    """The same, and what of it the API server will not make."""
+    found = preview(kubectl, planned)
+    stuck = [item for item in found if item.action == "replace"]
+    return found, effects(stuck, config, old=(), way="kubectl")
+
+
+def is_member(manifest: Manifest) -> bool:
+    """Whether the object belongs to the set. Claims hold data: outside of it, no prune can ever delete them."""
+    return not manifest.cluster_scoped and manifest.kind != "PersistentVolumeClaim"
+
+
+def as_member(manifest: Manifest, namespace: str) -> Manifest:
+    """The object with the label that `kubectl apply` adds to members of the set, so that it is no difference."""
+    return manifest.noted("labels", {PART_OF: set_id(namespace)})
+
+
+def set_id(namespace: str) -> str:
+    """The apply set's id, as KEP-3659 defines it for a Secret as parent."""
+    digest = hashlib.sha256(f"{APPLY_SET}.{namespace}.Secret.".encode()).digest()
+    return f"applyset-{base64.urlsafe_b64encode(digest).decode().rstrip('=')}-v1"
+
+
+def _kept(inside: Live, namespace: str) -> KeptValues:
+    found = inside.get(("Secret", GENERATED))
+    if not found and ("Secret", "munge-key") in inside:
+        raise Failure(
+            f"the cluster in namespace {namespace!r} has keys that were not made by this command, or somebody has "
+            f"deleted the Secret {GENERATED}, in which it keeps them; it would get others",
+            hint=f"where it was deleted, put its backup back: kubectl create -f FILE "
+            '(docs/rotate-keys.md, "Back up the keys"). If they came from `slurmstack render`, keep them: write each '
+            "value of its keys.json into a file of its name, in a directory of your own, and kubectl create secret "
+            f"generic {GENERATED} -n {namespace} --from-file=DIRECTORY",
+        )
+    data = (found or {}).get("data", {})
+    return KeptValues({name: base64.b64decode(value).decode() for name, value in data.items()})
+
+
+def jobs_of_plan(
+    kubectl: Kubectl,
+    planned: Plan,
+    found: Sequence[Change] | None = None,
+    asked: Future[tuple[Queue, Pods]] | None = None,
+) -> JobsTouched:
+    """What applying a plan does to the jobs.
+
+    `found`: the plan's changes, where they are known. Otherwise the API server is asked for those of the worker pools.
+    `asked`: where the queue has been asked for already.
+    """
+    if not planned.exists:
+        return JobsTouched()
+    there = [planned.live.get(at) for at in (("ConfigMap", CONFIG_MAP), ("StatefulSet", CONTROLLER))]
+    pools = [item for item in planned.objects if POOL_LABEL in labels_of(item.document)]
+    return jobs_touched(
+        kubectl,
+        planned.namespace,
+        old=[*planned.pools, *(item for item in there if item is not None)],
+        new=[item.document for item in planned.objects],
+        rolled=rolled(changes(kubectl, pools, planned.live) if found is None else found),
+        asked=asked,
+    )
+
+
+def rolled(found: Iterable[Change]) -> set[str]:
+    """StatefulSets with another pod template."""
+    return {
+        change.name
+        for change in found
+        if change.kind == "StatefulSet"
+        and change.before is not None
+        and (change.action == "replace" or any(item.path.startswith("spec.template") for item in change.properties))
+    }
