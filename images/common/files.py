@@ -1,15 +1,61 @@
-"""Files that are never seen half-written."""
+"""Files: written so that nobody sees half of one, and read where users may have written them."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
+import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from images.common.untrusted import read_untrusted
+
+def read_untrusted(path: Path, most: int) -> bytes | None:
+    """The content of a regular file; None where there is nothing of that name.
+
+    No link is followed, and no FIFO holds this up. Raises OSError for all that is no file, or has more than `most`
+    bytes. The way to it is the caller's business (jail_view.open_inside).
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no file", str(path))
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
+    return content
+
+
+def lines_in(text: str) -> list[str]:
+    """Lines of what the kernel tells. It ends them by a line feed, and escapes that alone in names that users choose.
+
+    Python takes eleven more characters for ends of lines (`splitlines`, and a carriage return in any text that it
+    reads): by one of them the name of a process would write lines of its own.
+    """
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def text_of(file: Path, errors: str = "replace") -> str:
+    """A file as it is. Raises OSError."""
+    return file.read_bytes().decode(errors=errors)
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove a directory with all that is in it, whoever it belongs to, on its own file system.
+
+    rm(1) follows no link, however fast names change, and goes to any depth. Raises OSError with its first complaint.
+    """
+    argv = ["rm", "-rf", "--one-file-system", "--", str(directory)]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OSError(done.stderr.partition("\n")[0] or f"rm ended with {done.returncode}")
+
 
 Owner = tuple[int, int]
 """User and group, by their numbers."""

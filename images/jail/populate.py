@@ -17,9 +17,8 @@ from typing import Final
 
 from images.common import jail_roots
 from images.common.files import write_atomically
-from images.common.homes import homes_directory
 from images.common.jail_roots import Filled
-from images.common.jail_view import open_inside
+from images.common.jail_view import homes_directory, open_inside
 from images.common.mountinfo import WrongFilesystemError, expect_volume, mount_points
 from images.common.process import RefusedError, program, required_env
 from images.jail.carry import MOST, SECONDS, Carrying

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from images.common.lines import lines_in, text_of
+from images.common.files import lines_in, text_of
 
 _SSHD: Final = frozenset({"sshd", "sshd-session"})
 """Names of the process that serves a connection; the second since OpenSSH 9.8. Those that are not logged in yet are

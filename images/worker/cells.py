@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from images.common import job_directory
-from images.common.attach import attach
 from images.common.jail_view import Bind, JailViewError, open_inside, show
-from images.common.mountinfo import mount_points
+from images.common.mountinfo import attach, mount_points
 from images.worker.freeing import freed_elsewhere, has_ended
 
 CELLS: Final = Path("/run/slurmstack/cells")

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn, Protocol
 
-from images.common.attach import copy_tree, put_tree
+from images.common.mountinfo import copy_tree, put_tree
 
 NEW_MOUNTS: Final = 0x00020000
 NEW_USER: Final = 0x10000000

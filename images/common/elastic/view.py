@@ -4,16 +4,76 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from images.common.elastic.windows import Window, windows_in
 from images.common.kubernetes import WORKER_PODS, Object
 from images.common.slurm_node import OURS, TOPOLOGY_REASON
 from images.common.slurm_records import MARK, mark_in
+
+DAY: Final = 24 * 60
+"""Minutes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Some hours on some days."""
+
+    name: str
+    """As the stack file has it: `mon-fri 08:00-19:00`."""
+    days: frozenset[int]
+    """On which it begins; 0 is Monday."""
+    begin: int
+    end: int
+    """In minutes of the day, the second one not in it. Where it is not after the first one, of the next day."""
+    least: int
+    """Nodes that stay up without jobs meanwhile."""
+    most: int
+    """Nodes at most meanwhile."""
+
+    def is_on(self, at: datetime) -> bool:
+        """Whether a clock on the wall says that it is."""
+        day, minute = at.weekday(), at.hour * 60 + at.minute
+        if self.begin < self.end:
+            return day in self.days and self.begin <= minute < self.end
+        return (day in self.days and minute >= self.begin) or ((day - 1) % 7 in self.days and minute < self.end)
+
+
+def windows_in(said: Iterable[Mapping[str, Any]]) -> tuple[Window, ...]:
+    """As slurm/elastic.py writes them. Raises ValueError, KeyError, TypeError."""
+    return tuple(
+        Window(
+            name=str(one["name"]),
+            days=frozenset(int(day) for day in one["days"]),
+            begin=int(one["begin"]),
+            end=int(one["end"]),
+            least=int(one["min"]),
+            most=int(one["max"]),
+        )
+        for one in said
+    )
+
+
+def zone_of(name: str) -> tzinfo | None:
+    """The time zone; None where this image has none of that name."""
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def present(windows: Iterable[Window], zone: tzinfo, now: float) -> Window | None:
+    """The one that is on. `now`: seconds since 1970."""
+    at = datetime.fromtimestamp(now, zone)
+    return next((window for window in windows if window.is_on(at)), None)
+
 
 SETTINGS: Final = "slurmstack/elastic"
 """Annotation of a pool's PodTemplate with its settings, which components/elastic.py writes."""
@@ -301,3 +361,55 @@ def pool_of(item: Object) -> Pool | None:
         uid=metadata.get("uid", ""),
         digest=hashlib.sha256(canonical.encode()).hexdigest()[:16],
     )
+
+
+BUSY, IDLE, BARRED, OFF, LEAVING = range(5)
+"""Who stays, in this order. One that is barred stays off, and its record is kept where others take its place, too."""
+
+
+def members(pool: Pool, nodes: Mapping[str, Node], ends: Mapping[str, float]) -> tuple[str, ...]:
+    """Names of `pool.most` nodes, by their numbers. `ends`: when the jobs of a node end at the latest, where known.
+
+    Who leaves already is the last to stay, so that each look chooses the same ones. A node beyond `most` that stayed
+    for its job gives its place back when it is off.
+    """
+    beyond = _beyond(pool, nodes)
+    if not beyond:
+        return pool.nodes()
+    usual = set(pool.nodes())
+
+    def rank(name: str) -> tuple[int, float, int]:
+        kind = _kind(nodes.get(name), is_usual=name in usual)
+        return kind, -ends.get(name, math.inf) if kind == BUSY else 0.0, _number(name)
+
+    return tuple(sorted(sorted([*usual, *beyond], key=rank)[: pool.most], key=_number))
+
+
+def are_too_many(pool: Pool, nodes: Mapping[str, Node]) -> bool:
+    """Whether some must leave that have jobs, so that it matters when those end."""
+    beyond = _beyond(pool, nodes)
+    kinds = [_kind(nodes.get(name), is_usual=True) for name in pool.nodes()]
+    kinds += [_kind(nodes.get(name), is_usual=False) for name in beyond]
+    return bool(beyond) and kinds.count(BUSY) > pool.most
+
+
+def _beyond(pool: Pool, nodes: Mapping[str, Node]) -> list[str]:
+    usual = set(pool.nodes())
+    of_pool = (node for node in nodes.values() if node.name.rpartition("-")[0] == pool.name)
+    return [node.name for node in of_pool if node.is_cloud and node.name not in usual]
+
+
+def _kind(node: Node | None, *, is_usual: bool) -> int:
+    if node is not None and node.is_awaited:
+        return BUSY
+    if node is not None and is_usual and (node.is_others or node.is_barred):
+        return BARRED if node.is_off else BUSY  # it would lose its drain
+    if node is None or node.is_off or (node.is_others and node.is_idle):
+        return OFF
+    if node.goes_down:
+        return LEAVING
+    return IDLE if node.is_cloud and (node.is_idle or node.is_down) and not node.is_coming else BUSY
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("-")[2])

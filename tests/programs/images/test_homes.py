@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common.homes import make_home
+from images.common.jail_view import make_home
 from tests.programs.images.mounts import run_apart
 
 ME = os.getuid() or 10001
@@ -16,7 +16,7 @@ ME = os.getuid() or 10001
 BOUND = """
 import os, subprocess, sys
 from pathlib import Path
-from images.common.homes import make_home
+from images.common.jail_view import make_home
 from images.common.jail_view import Bind, show
 top = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "tmpfs", top / "homes"], check=True)

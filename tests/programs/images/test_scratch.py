@@ -12,7 +12,7 @@ from tests.programs.images.mounts import run_apart
 STRICT = """
 import os, sys
 from pathlib import Path
-from images.common.attach import attach
+from images.common.mountinfo import attach
 from images.worker.scratch import forbid_programs_of_others
 here = Path(sys.argv[1])
 for name in ("disk", "disk/jobs", "cell"):

@@ -9,8 +9,8 @@ from unittest import mock
 
 import pytest
 
+from images.common.files import remove_tree
 from images.common.process import CannotGoOnError
-from images.common.remove import remove_tree
 from images.worker.scratch import OF_THE_MACHINE, forbid_programs_of_others, give_back, prepare
 from tests.fakes import node_conf
 

@@ -12,7 +12,7 @@ from tests.programs.images.mounts import run_apart
 REAL = """
 import os, sys
 from pathlib import Path
-from images.common.attach import attach
+from images.common.mountinfo import attach
 here = Path(sys.argv[1])
 for name in ("pod/inner", "jail/data", "elsewhere"):
     (here / name).mkdir(parents=True)

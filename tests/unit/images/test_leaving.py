@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from images.common.leaving import (
+from images.common.slurm_conf import (
     BLOCK,
     block_of,
     drop_partitions,

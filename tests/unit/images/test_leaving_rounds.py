@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common.leaving import leaving_partitions
+from images.common.slurm_conf import leaving_partitions
 from images.controller.configuration import Files, config_hash
 from images.controller.leaving_rounds import POLL_SECONDS, LeavingKeeper
 from tests.fakes.commands import FakeClock

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from images.common import homes
 from images.common.cgroups import CannotConfineError, Subtree
 from images.common.command import Runner, run
-from images.common.homes import make_home
-from images.common.jail_view import JailViewError
+from images.common.jail_view import JailViewError, make_home
 from images.login import make_home as make_home_program
 from images.login import shares
 from images.login.access import OUR_MODULE, limits_file, pam_service
@@ -124,26 +122,6 @@ def test_of_a_skeleton_links_are_taken_as_they_are_and_nothing_that_holds_up(jai
     assert sorted(path.name for path in home.iterdir()) == [".bashrc", "key", "tool"]
     assert str((home / "key").readlink()) == "/secrets/ssh/key"
     assert (home / "tool").stat().st_mode & 0o7777 == 0o755
-
-
-def test_a_skeleton_fills_no_volume(jail: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    skeleton = jail / "etc/skel"
-    os.truncate(skeleton / ".bashrc", 2**40)
-    way = skeleton
-    for _ in range(homes.DEEPEST + 2):
-        way /= "deep"
-        way.mkdir()
-    for number in range(20):
-        (skeleton / f"file{number}").touch()
-
-    assert make_home(jail, "/home/lena", os.getuid(), os.getgid())
-    monkeypatch.setattr(homes, "MOST_FILES", 30)
-    assert make_home(jail, "/home/adam", os.getuid(), os.getgid())
-
-    assert (jail / "home/lena/file19").exists()
-    assert not (jail / "home/lena/.bashrc").exists()
-    assert len(list((jail / "home/lena").rglob("deep"))) == homes.DEEPEST
-    assert len(list((jail / "home/adam").rglob("*"))) <= 30
 
 
 def test_a_home_is_never_made_through_a_symbolic_link(jail: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

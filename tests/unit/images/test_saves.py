@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common import saves
+from images.common import terms
 
 STEPS: tuple[Callable[[Path], object], ...] = (
     lambda at: (at / "job_state.new").write_text("new"),
@@ -32,23 +32,23 @@ def test_a_save_that_was_cut_short_leaves_what_was_saved_last(
     (tmp_path / "job_state.old").write_text("of long ago")
     for step in STEPS[:steps]:
         step(tmp_path)
-    assert saves.finish(tmp_path) == (["job_state"] if again else [])
+    assert terms.finish_saves(tmp_path) == (["job_state"] if again else [])
     assert (tmp_path / "job_state").read_text() == text
     assert not (tmp_path / "job_state.new").exists()
-    assert not saves.finish(tmp_path)
+    assert not terms.finish_saves(tmp_path)
 
 
 def test_of_the_first_save_only_a_whole_one_counts(tmp_path: Path) -> None:
     """Nothing was answered before it."""
     (tmp_path / "job_state.new").write_text("ne")
-    assert saves.finish(tmp_path) == []
+    assert terms.finish_saves(tmp_path) == []
     assert not list(tmp_path.iterdir())
 
 
 def test_where_only_the_older_one_is_left_it_counts(tmp_path: Path) -> None:
     """26.05 does not look for it."""
     (tmp_path / "node_state.old").write_text("nodes")
-    assert saves.finish(tmp_path) == ["node_state"]
+    assert terms.finish_saves(tmp_path) == ["node_state"]
     assert (tmp_path / "node_state").read_text() == "nodes"
 
 
@@ -59,7 +59,7 @@ def test_what_is_no_file_is_none_of_slurmctld_s(tmp_path: Path, ending: str) -> 
     (tmp_path / f"link.{ending}").symlink_to("elsewhere")
     (tmp_path / "job_state").symlink_to("nowhere")
     (tmp_path / "job_state.old").write_text("old")
-    assert saves.finish(tmp_path) == []
+    assert terms.finish_saves(tmp_path) == []
     assert {path.name for path in tmp_path.iterdir()} == {
         f"kept.{ending}", f"link.{ending}", "job_state", "job_state.old",
     }  # fmt: skip

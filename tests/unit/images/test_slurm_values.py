@@ -6,8 +6,18 @@ import math
 
 import pytest
 
-from images.common import slurm_values
-from images.common.slurm_values import amounts, count, gpus, gpus_in, moment, seconds, size, task_count, task_ids
+from images.common.slurm_records import (
+    MEBIBYTE,
+    amounts,
+    count,
+    gpus,
+    gpus_in,
+    moment,
+    seconds,
+    size,
+    task_count,
+    task_ids,
+)
 
 
 def test_times() -> None:
@@ -20,7 +30,7 @@ def test_times() -> None:
 def test_numbers_and_sizes() -> None:
     assert [count(text) for text in ("3", "3-5", "12+", "N/A", "")] == [3, 3, 12, 0, 0]
     assert [size(text) for text in ("1843200", "512M", "1.50K", "1?", "")] == [1_843_200, 512 << 20, 1536, None, None]
-    assert size("4", slurm_values.MEBIBYTE) == 4 << 20
+    assert size("4", MEBIBYTE) == 4 << 20
 
 
 @pytest.mark.parametrize("text", ["1?", "?", "G", "nan", "many"])
