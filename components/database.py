@@ -109,7 +109,7 @@ def password_mount() -> k8s.core.v1.VolumeMountArgs:
 
 def _mariadbd(args: DatabaseArgs, data: DataVolume) -> k8s.core.v1.ContainerArgs:
     memory = args.database.memory
-    # The query of the user that slurmdbd is, over the network, in its database (images/common/mariadbd.py).
+    # The query of the user that slurmdbd is, over the network, in its database (images/common/mariadb.py).
     query = ["mariadb", "--defaults-file=/run/mysqld/probe.cnf", "--execute", "SELECT 1"]
     probe = k8s.core.v1.ProbeArgs(
         exec_=k8s.core.v1.ExecActionArgs(command=query), period_seconds=5, timeout_seconds=5, failure_threshold=3

@@ -139,7 +139,7 @@ HOMES = "homes"
 """Claim of the volume of homes, where they have one."""
 
 HOMES_ENV = "HOMES"
-"""In the environment of containers that mount it: where. images/common/homes.py reads it."""
+"""In the environment of containers that mount it: where. images/common/jail_view.py reads it."""
 
 CONFIG_MAP = "slurm-config"
 """ConfigMap with Slurm's files. Its name is fixed: the configuration agent follows its changes."""

@@ -12,8 +12,7 @@ from typing import Literal
 
 from cli.change.changed import ClusterChange, partitions_in, size_of
 from cli.change.queue import Queue
-from images.common.elastic.members import members
-from images.common.elastic.view import Node
+from images.common.elastic.view import Node, members
 from images.common.elastic.view import Pool as ElasticPool
 from images.common.slurm_jobs import Job
 

@@ -18,7 +18,7 @@ from cli.change.queue import Queue, await_queue, read_patiently, read_queue
 from cli.errors import Failure, Refused
 from cli.kubectl.client import Kubectl, complaint, in_controller
 from cli.text import plain, printable
-from images.common.slurm_values import task_ids
+from images.common.slurm_records import task_ids
 from slurm.names import POOL_LABEL
 
 LINES = 20

@@ -10,8 +10,7 @@ import typer
 
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, complaint, in_controller
-from images.common.leaving import without_block
-from images.common.slurm_conf import IN_FORCE
+from images.common.slurm_conf import IN_FORCE, without_block
 from images.common.slurm_conf import SLURM_CONF as CONF
 from images.common.slurm_jobs import ENDED, Job, JobList
 from images.common.slurm_records import NotUnderstoodError

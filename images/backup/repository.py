@@ -12,7 +12,7 @@ from images.backup.identity import Clusters
 from images.backup.restic import Credentials, last_words
 from images.backup.settings import SECRET, Settings, environment
 from images.common.command import Result
-from images.common.lines import lines_in
+from images.common.files import lines_in
 from images.common.log import Log
 from images.common.process import CannotGoOnError, RefusedError, program
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from images.common.command import TIMED_OUT
 from images.common.files import write_atomically
-from images.common.leaving import drop_partitions, keep_partitions
+from images.common.slurm_conf import drop_partitions, keep_partitions
 from images.common.wait import Clock
 from images.controller.check import Verdict
 from images.controller.cluster_id import ClusterId

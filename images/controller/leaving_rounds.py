@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
-from images.common.leaving import leaving_partitions
+from images.common.slurm_conf import leaving_partitions
 from images.common.wait import Clock
 from images.controller.configuration import Files
 from images.controller.control import Slurmctld

@@ -6,7 +6,7 @@ import pwd
 from pathlib import Path
 from typing import Final
 
-from images.common import preload, saves, terms
+from images.common import preload, terms
 from images.common.files import own_tree, write_atomically
 from images.common.process import become, program
 from images.common.readiness import wait_for_munge
@@ -51,7 +51,7 @@ def main() -> None:
         owner = (user.pw_uid, user.pw_gid)
         install_jwt_key(owner, log)
         files, cluster_id = read_files(SLURM_CONF.parent), ClusterId()
-        if again := saves.finish(STATE):
+        if again := terms.finish_saves(STATE):
             log(f"an earlier slurmctld was ended while it saved; whole again: {', '.join(again)}")
         wait_while(lambda: cluster_id.obstacle(files), log, poll_seconds=0.2)
         cluster_id.prepare(files)

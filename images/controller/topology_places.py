@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 
-from images.common.follow import Follower
-from images.common.kubernetes import WORKER_PODS, Kube, Object
+from images.common.kubernetes import WORKER_PODS, Follower, Kube, Object
 from images.controller.topology import Path, path_of
 
 

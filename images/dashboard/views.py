@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final, Literal
 
 from images.common.slurm_jobs import RUNNING, Job
-from images.common.slurm_values import gpus
+from images.common.slurm_records import gpus
 from images.dashboard.slurm import Record
 from images.dashboard.text import clean, duration, gibibytes, moment, number
 

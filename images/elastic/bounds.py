@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from images.common.elastic.view import Node, Pool
-from images.common.elastic.windows import present, zone_of
+from images.common.elastic.view import Node, Pool, present, zone_of
 from images.common.slurm_node import ELASTIC, HELD_BACK, IN_WINDOW
 from images.elastic.decide import LEAVES, TOO_LATE, Plan, View
 from images.elastic.pauses import is_paused, is_set_aside, others_reason, reason_in_force

@@ -29,8 +29,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from images.common.elastic.members import members
-from images.common.elastic.view import SLURM, Node, Pod, Pool
+from images.common.elastic.view import SLURM, Node, Pod, Pool, members
 from images.common.slurm_node import ELASTIC, STAYS_LEAVING, TOPOLOGY_REASON
 
 TOO_LATE: Final = "ResumeTimeout reached"

@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from images.common.elastic.members import are_too_many
-from images.common.elastic.view import Node, Pod, Pool
+from images.common.elastic.view import Node, Pod, Pool, are_too_many
 from images.common.slurm_node import STAYS_LEAVING
 from images.elastic.bounds import Bounds, keep_within
 from images.elastic.decide import Plan, View, decide

@@ -33,7 +33,7 @@ def test_a_preemptible_pool_that_leaves_or_becomes_fixed_does_not_wait_for_its_j
 
 
 def test_from_an_elastic_pool_those_leave_that_are_idle_and_then_those_whose_jobs_end_soonest() -> None:
-    """The same as images/common/elastic/members.py does."""
+    """The same as images/common/elastic/view.py does."""
     before = with_change(STACK, "worker_nodes.cpu", {**STACK["worker_nodes"]["cpu"], "size": {"max": 4}})
     before["worker_nodes"]["cpu"]["drain_timeout"] = 60
     smaller = with_change(before, "worker_nodes.cpu.size.max", 2)

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from images.common.elastic.view import Node, Pod, Pool, nodes_in
-from images.common.elastic.windows import Window
+from images.common.elastic.view import Node, Pod, Pool, Window, nodes_in
 from images.common.slurm_node import PLACED, TOPOLOGY_REASON
 from images.elastic.bounds import BEYOND, COOLED, Bounds, keep_within
 from images.elastic.decide import LEAVES, View, decide

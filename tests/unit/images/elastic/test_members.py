@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from images.common.command import Result
-from images.common.elastic.members import are_too_many, members
-from images.common.elastic.view import Node, Pool
+from images.common.elastic.view import Node, Pool, are_too_many, members
 from images.elastic.decide import LEAVES
 from images.elastic.nodes import Nodes
 from tests.fakes.commands import FakeRunner

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from images.common.command import Result
-from images.common.elastic.view import Pod, Pool, marked
-from images.common.elastic.windows import Window
+from images.common.elastic.view import Pod, Pool, Window, marked
 from images.common.kubernetes import KubeError
 from images.common.slurm_node import STAYS_LEAVING
 from images.elastic.nodes import Nodes

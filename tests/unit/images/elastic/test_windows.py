@@ -9,7 +9,7 @@ import pytest
 
 from config.sections.windows import Window as Written
 from config.sections.windows import days_of, minutes_of
-from images.common.elastic.windows import Window, present, zone_of
+from images.common.elastic.view import Window, present, zone_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
