@@ -128,7 +128,7 @@ def attach(source: Path, target: int, *, recursive: bool = False, read_only: boo
         if read_only:
             wanted = _Attributes(attr_set=_MOUNT_ATTR_RDONLY)
             size = ctypes.c_size_t(ctypes.sizeof(wanted))
-            _done(_libc().mount_setattr(tree, b"", _AT_EMPTY_PATH, ctypes.byref(wanted), size), source)
+            _done(libc().mount_setattr(tree, b"", _AT_EMPTY_PATH, ctypes.byref(wanted), size), source)
         put_tree(tree, target, source)
     finally:
         os.close(tree)
@@ -153,22 +153,30 @@ def follow_no_links(mounted: Path) -> None:
 def _set(mounted: Path, attributes: int) -> None:
     wanted = _Attributes(attr_set=attributes)
     size = ctypes.c_size_t(ctypes.sizeof(wanted))
-    _done(_libc().mount_setattr(_AT_FDCWD, os.fsencode(mounted), 0, ctypes.byref(wanted), size), mounted)
+    _done(libc().mount_setattr(_AT_FDCWD, os.fsencode(mounted), 0, ctypes.byref(wanted), size), mounted)
 
 
 def copy_tree(source: Path, *, recursive: bool) -> int:
     """A descriptor for a copy of what is mounted at `source`, which is nowhere yet. Raises OSError."""
     flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | (_AT_RECURSIVE if recursive else 0)
-    return _done(_libc().open_tree(_AT_FDCWD, os.fsencode(source), flags), source)
+    return _done(libc().open_tree(_AT_FDCWD, os.fsencode(source), flags), source)
 
 
 def put_tree(tree: int, target: int, source: Path) -> None:
     """Mount a copy over what the descriptor `target` is open for. Raises OSError, which names `source`."""
-    _done(_libc().move_mount(tree, b"", target, b"", _FROM_AND_TO_DESCRIPTORS), source)
+    _done(libc().move_mount(tree, b"", target, b"", _FROM_AND_TO_DESCRIPTORS), source)
 
 
-def _libc() -> ctypes.CDLL:
+def libc() -> ctypes.CDLL:
+    """The C library, for calls that Python has not."""
     return ctypes.CDLL(None, use_errno=True)
+
+
+def expect_done(result: int, what: str) -> None:
+    """Raise OSError, `cannot WHAT: REASON`, unless a call of the C library has worked."""
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"cannot {what}: {os.strerror(number)}")
 
 
 def _done(result: int, source: Path) -> int:

@@ -26,7 +26,7 @@
  *
  * On nodes with GPUs it also tells the tasks where the driver's libraries and programs are: the pod's entry point has
  * bound them below GPU_DIRECTORY (images/common/gpu_view.py). And it tells the tasks of the job's own temporary
- * directory, where the prolog has made one (images/common/job_directory.py).
+ * directory, where the prolog has made one (images/worker/cells.py).
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -10,17 +10,26 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+from xml.etree import ElementTree as ET
 
 from images.common.command import Runner
 from images.common.gpu_jobs import Gpu, GpuJobs
 from images.common.node_conf import NodeConf
-from images.worker import mig
 from images.worker.confine import NODE
 from images.worker.cpus import Topology, numbers
+
+_MINORS: Final = "proc/driver/nvidia-caps/mig-minors"
+"""Minor numbers in /dev/nvidia-caps: `gpu0/gi1/access 12`, `gpu0/gi1/ci0/access 13`."""
+
+_GPU: Final = re.compile(r"GPU \d+: .*\(UUID: (GPU-[^)]+)\)")
+_PART: Final = re.compile(r"\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[^)]+)\)")
+_SECONDS: Final = 60
+"""For nvidia-smi, which loads the driver's state anew for each GPU that nobody uses."""
+
 
 GPUS: Final = Path("/proc/driver/nvidia/gpus")
 """One directory per GPU of the machine, from the kernel's driver."""
@@ -92,15 +101,7 @@ def find_devices(
 ) -> list[Device]:
     """The GPUs that the pod has, in the order in which Slurm numbers them."""
     if conf.is_divided:
-        near = {minor: (name, cpus) for minor, _, cpus, (name, _) in _nvidia(root)}
-        devices = []
-        for part in mig.find(runner, log, root):
-            name, cpus = near.get(part.minor, (str(part.minor), frozenset[int]()))
-            shown = Gpu(name=f"{name}.{part.instance}", uuid=part.uuid)
-            devices.append(Device(files=part.files, cpus=cpus, kind=part.profile, shown=shown))
-        # Slurm takes the types in the order in which the node offers them, and those of a type in that of the lines.
-        types = {kind: number for number, kind in enumerate(one.type for one in conf.gpus)}
-        devices.sort(key=lambda device: types.get(device.kind, len(types)))
+        devices = _divided(conf, runner, log, root)
     elif vendor == "amd":
         devices = _amd(root, _kind(conf))
     else:
@@ -184,6 +185,73 @@ def _nvidia(root: Path) -> list[tuple[int, str, frozenset[int], tuple[str, str]]
         (minor, file, near, (str(place if by_place else minor), uuid))
         for place, (minor, file, near, uuid) in enumerate(found)
     )
+
+
+def _divided(conf: NodeConf, runner: Runner, log: Callable[[str], None], root: Path) -> list[Device]:
+    """Parts of NVIDIA's GPUs (MIG); none, and the reason in the log, where they cannot be found.
+
+    Slurm finds them with NVIDIA's library and a plugin that Debian has for one version of Slurm only. Here the driver's
+    own program says which there are, and the kernel by which files they are opened.
+    """
+    listed = runner(["nvidia-smi", "-L"], timeout=_SECONDS)
+    described = runner(["nvidia-smi", "-q", "-x"], timeout=_SECONDS)
+    for answer in (listed, described):
+        if not answer.ok:
+            log(f"the parts of the GPUs cannot be found: {answer.message}")
+            return []
+    near = {minor: (name, cpus) for minor, _, cpus, (name, _) in _nvidia(root)}
+    devices = []
+    try:
+        lines = (root / _MINORS).read_text(encoding="ascii").splitlines()
+        minors = {words[0]: int(words[1]) for line in lines if len(words := line.split()) == 2}
+        for minor, (profile, uuid), place in _parts(listed.stdout, described.stdout):
+            name, cpus = near.get(minor, (str(minor), frozenset[int]()))
+            files, shown = _files(minor, place, minors), Gpu(name=f"{name}.{place[0]}", uuid=uuid)
+            devices.append(Device(files=files, cpus=cpus, kind=profile.replace("+", "."), shown=shown))
+    except (OSError, ValueError, ET.ParseError) as error:
+        log(f"the parts of the GPUs cannot be found: {error}")
+        return []
+    # Slurm takes the types in the order in which the node offers them, and those of a type in that of the lines.
+    types = {kind: number for number, kind in enumerate(one.type for one in conf.gpus)}
+    there = [device for device in devices if all((root / file.lstrip("/")).exists() for file in device.files)]
+    return sorted(there, key=lambda device: types.get(device.kind, len(types)))
+
+
+def _parts(listed: str, described: str) -> Iterator[tuple[int, tuple[str, str], tuple[str, str]]]:
+    """The GPU's minor number, profile and UUID, and the numbers of the two instances that make a part.
+
+    Raises ValueError where the two answers do not say the same.
+    """
+    named = _named(listed)
+    for gpu in ET.fromstring(described).iter("gpu"):  # noqa: S314 - the driver's own program says it
+        uuid, minor = gpu.findtext("uuid", ""), gpu.findtext("minor_number", "")
+        for part in gpu.iterfind("mig_devices/mig_device"):
+            index = part.findtext("index", "")
+            names = named.get((uuid, index))
+            place = part.findtext("gpu_instance_id", ""), part.findtext("compute_instance_id", "")
+            if names is None or not all(number.isdigit() for number in (minor, *place)):
+                raise ValueError(f"nvidia-smi says nothing of part {index} of {uuid}")
+            yield int(minor), names, place
+
+
+def _named(listed: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """Profile and UUID, by the GPU's UUID and the part's number in it."""
+    named, uuid = {}, ""
+    for line in listed.splitlines():
+        if gpu := _GPU.match(line):
+            uuid = gpu[1]
+        elif part := _PART.match(line):
+            named[uuid, part[2]] = part[1], part[3]
+    return named
+
+
+def _files(minor: int, place: tuple[str, str], minors: dict[str, int]) -> tuple[str, ...]:
+    gpu, (instance, compute) = f"gpu{minor}", place
+    names = (f"{gpu}/gi{instance}/access", f"{gpu}/gi{instance}/ci{compute}/access")
+    missing = [name for name in names if name not in minors]
+    if missing:
+        raise ValueError(f"the kernel knows no {' and no '.join(missing)}")
+    return (f"/dev/nvidia{minor}", *(f"/dev/nvidia-caps/nvidia-cap{minors[name]}" for name in names))
 
 
 def _amd(root: Path, kind: str) -> list[Device]:

@@ -16,16 +16,16 @@ place on the kernel's own first one, which is empty.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn, Protocol
+from typing import Final, NoReturn
 
-from images.common.mountinfo import copy_tree, put_tree
+from images.common.mountinfo import copy_tree, expect_done, libc, put_tree
+from images.worker.cells import close_all_but
 
 NEW_MOUNTS: Final = 0x00020000
 NEW_USER: Final = 0x10000000
@@ -76,32 +76,19 @@ class Owner:
         return text
 
 
-class Calls(Protocol):
+class Kernel:
     """What takes rights. All raise OSError."""
+
+    def __init__(self) -> None:
+        self._libc = libc()
 
     def leave_for(self, cell: Path) -> None:
         """Go into a mount namespace of this process alone, with a copy of the cell's tree and nothing else."""
-
-    def become(self, owner: Owner) -> None:
-        """Be the user, for good."""
-
-    def own_namespaces(self) -> None:
-        """Go into namespaces of the user's own."""
-
-
-class Kernel:
-    """The calls themselves."""
-
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
-
-    def leave_for(self, cell: Path) -> None:
-        """See Calls."""
-        self._done(self._libc.unshare(NEW_MOUNTS), "make a mount namespace")
-        self._done(self._libc.mount(None, b"/", None, _MS_REC_PRIVATE, None), "keep mounts apart")
+        expect_done(self._libc.unshare(NEW_MOUNTS), "make a mount namespace")
+        expect_done(self._libc.mount(None, b"/", None, _MS_REC_PRIVATE, None), "keep mounts apart")
         here = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         tree = copy_tree(cell, recursive=True)
-        self._done(self._libc.umount2(b"/", _MNT_DETACH), "leave the pod's root")
+        expect_done(self._libc.umount2(b"/", _MNT_DETACH), "leave the pod's root")
         self._enter(here)
         root = os.open("/", os.O_PATH | os.O_CLOEXEC)
         put_tree(tree, root, cell)
@@ -112,28 +99,23 @@ class Kernel:
 
     def _enter(self, namespace: int) -> None:
         """Whoever enters one gets the uppermost of what is mounted at its root for his own, and is in no chroot."""
-        self._done(self._libc.setns(namespace, NEW_MOUNTS), "enter the mount namespace")
+        expect_done(self._libc.setns(namespace, NEW_MOUNTS), "enter the mount namespace")
 
     def become(self, owner: Owner) -> None:
-        """See Calls."""
+        """Be the user, for good."""
         os.setgroups([])
         os.setresgid(owner.gid, owner.gid, owner.gid)
         os.setresuid(owner.uid, owner.uid, owner.uid)
         # The kernel has seen to it already; a setting (fs.suid_dumpable) says how.
-        self._done(self._libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "keep others from looking in")
+        expect_done(self._libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "keep others from looking in")
 
     def own_namespaces(self) -> None:
-        """See Calls."""
-        self._done(self._libc.unshare(NEW_USER | NEW_MOUNTS), "make a user namespace")
-
-    def _done(self, result: int, what: str) -> None:
-        if result != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, f"cannot {what}: {os.strerror(number)}")
+        """Go into namespaces of the user's own."""
+        expect_done(self._libc.unshare(NEW_USER | NEW_MOUNTS), "make a user namespace")
 
 
 def make(
-    cell: Path, owner: Owner, *, calls: Calls | None = None, proc: Path = Path("/proc"), patience: float = PATIENCE
+    cell: Path, owner: Owner, *, calls: Kernel | None = None, proc: Path = Path("/proc"), patience: float = PATIENCE
 ) -> tuple[int, ...]:
     """Descriptors for new namespaces, as FILES says. Raises OSError.
 
@@ -186,7 +168,7 @@ def _write_maps(process: Path, owner: Owner) -> None:
     (process / "uid_map").write_text(f"{owner.uid} {owner.uid} 1\n")
 
 
-def _make_as_user(theirs: socket.socket, cell: Path, owner: Owner, calls: Calls) -> NoReturn:
+def _make_as_user(theirs: socket.socket, cell: Path, owner: Owner, calls: Kernel) -> NoReturn:
     """The process that becomes the user's. Nothing of the warden's may be open in it by then."""
     try:
         _keep_open(theirs.fileno())
@@ -232,17 +214,11 @@ def answer_later(connection: int, cell: Path, owner: Owner, log: Callable[[str],
         return
     try:
         if os.fork() == 0:
-            _keep_open_but_words(connection)
-            ctypes.CDLL(None).prctl(_PR_SET_NAME, b"namespaces")
+            close_all_but(connection)  # those of others would not be seen to end
+            libc().prctl(_PR_SET_NAME, b"namespaces")
             _answer(connection, cell, owner, log)
     finally:
         os._exit(0)
-
-
-def _keep_open_but_words(connection: int) -> None:
-    """Close all but the log and one connection: those of others would not be seen to end."""
-    os.closerange(3, connection)
-    os.closerange(connection + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def _answer(connection: int, cell: Path, owner: Owner, log: Callable[[str], None]) -> None:

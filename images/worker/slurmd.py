@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -33,12 +34,54 @@ from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError
 from images.common.slurm_records import MARK
 from images.common.wait import Clock, Reminder
 from images.health.local import find_local
-from images.worker import confine, cpus, scratch, warden_process
+from images.worker import confine, cpus, job_metrics, scratch, warden_process
 from images.worker.cells import Cells, shared_memory_size
 from images.worker.gres import fitting_gres, write_gres_conf
-from images.worker.job_metrics import server
-from images.worker.limits import raise_locked_memory
-from images.worker.topology import STARTS_DRAINED, waits_for_place
+
+ASK_TIMES: Final = 10
+ASK_AGAIN_SECONDS: Final = 0.5
+
+STARTS_DRAINED: Final = f" State=DRAIN Reason={TOPOLOGY_REASON}"
+"""Added to `slurmd --conf`. It counts only when the record is made: a node that Slurm knows keeps its state."""
+
+
+def waits_for_place(node: Node, log: Callable[[str], None], clock: Clock | None = None) -> bool:
+    """Whether the node must register drained, until the configuration agent has put it into the switch tree.
+
+    Before that it can run no job, and a queued job that tries to use it is put aside for good (measured).
+    """
+    clock = clock or Clock()
+    for _ in range(ASK_TIMES):
+        try:
+            return node.has_switch_tree()
+        except ControllerUnreachableError as error:
+            last = error
+            clock.sleep(ASK_AGAIN_SECONDS)
+    log(f"cannot ask whether there is a switch tree, going on: {last}")
+    return False
+
+
+RDMA_DEVICES: Final = Path("/dev/infiniband")
+
+_UNLIMITED: Final = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+
+
+def raise_locked_memory(log: Callable[[str], None], devices: Path = RDMA_DEVICES) -> None:
+    """Let jobs lock as much memory as they want, on machines with RDMA devices: registering memory locks it.
+
+    The limit and not CAP_IPC_LOCK: a job's processes belong to a user and have no capabilities.
+    """
+    if not devices.is_dir() or resource.getrlimit(resource.RLIMIT_MEMLOCK) == _UNLIMITED:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, _UNLIMITED)
+    except (ValueError, OSError) as error:
+        soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+        log(
+            f"jobs may lock only {soft // 1024} KiB of memory, too little for RDMA: the limit cannot be raised "
+            f"({error}; the container needs CAP_SYS_RESOURCE)"
+        )
+
 
 CONFINEMENT: Final = "confinement"
 """Key of the node's `Extra`, as `slurmstack status` looks for it."""
@@ -205,7 +248,7 @@ def main() -> None:
         tell_whether_gpus()
         give_up_set_up()
         if os.environ.get("JOB_METRICS") == "yes":
-            server.start(name, log)
+            job_metrics.start(name, log)
         raise_locked_memory(log)
         wait_for_controller(controller, log)
         node = Node(name=name, controller=controller)

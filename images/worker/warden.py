@@ -8,7 +8,6 @@ outside of the jail and for root alone: slurmstepd connects before it goes in (i
                         MIB: the job's memory on this node, 0 if nothing limits it, -1 if who asks does not know
     end JOB             takes the cell away, and ends what the job has left in its cgroup; `later` while a step of it
                         is still there, for which `end JOB now` does not wait (images/health/native/call.c)
-    here                nothing: slurmd looks whether somebody answers (images/common/native/watch.c)
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
     namespaces JOB UID GID GIDS  two descriptors, for namespaces of the user's own around the job's cell, where the pool
                         allows that (images/worker/namespaces.py)
@@ -21,6 +20,7 @@ there always is a warden, is in images/worker/warden_process.py.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -30,9 +30,37 @@ from typing import Final
 
 from images.common.process import CannotGoOnError
 from images.common.steps import user_of
-from images.worker import left_cgroups, namespaces
+from images.worker import namespaces
 from images.worker.cells import Cells
 from images.worker.devices import DevicePrograms
+
+SCOPE: Final = "system.slice/*_slurmstepd.scope"
+"""The cgroup of all jobs, by Slurm's own name, where cgroups are mounted."""
+
+
+def _cgroups_left(job: str, mount: Path) -> list[Path]:
+    """What is there of a job. `mount`: where cgroups are."""
+    return list(mount.glob(f"{SCOPE}/job_{job}"))
+
+
+def _has_processes(group: Path) -> bool:
+    """Whether a process is in a cgroup, or in one below it."""
+    with contextlib.suppress(OSError):
+        return "populated 1" in (group / "cgroup.events").read_text(encoding="ascii")
+    return False
+
+
+def _end_cgroup(group: Path) -> bool:
+    """End what is in a cgroup, and remove it with all below. Returns whether it has gone: ending takes a moment."""
+    kill = group / "cgroup.kill"
+    with contextlib.suppress(OSError):  # it has gone meanwhile
+        if kill.exists():  # Linux 5.14
+            kill.write_text("1", encoding="ascii")
+    for directory, _, _ in os.walk(group, topdown=False):
+        with contextlib.suppress(OSError):
+            Path(directory).rmdir()
+    return not group.exists()
+
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 
@@ -103,8 +131,6 @@ class Warden:
         """What to answer; never raises for what is asked. Empty: somebody else does. `pid`: who asks."""
         what, _, rest = message.partition(b" ")
         try:
-            if message == b"here":
-                return "ok"
             if what == b"devices":
                 self._put_devices(connection, rest, files)
                 return "ok"
@@ -163,11 +189,11 @@ class Warden:
         self._used.pop(job, None)
         if waits and self._cells.is_freeing(job):
             return [LATER]
-        left = [] if job in here else left_cgroups.of_job(job, self._cgroups)
+        left = [] if job in here else _cgroups_left(job, self._cgroups)
         # The external step asks for no cell, and removes its cgroup itself.
-        if waits and any(map(left_cgroups.has_processes, left)) and job in self._running():
+        if waits and any(map(_has_processes, left)) and job in self._running():
             return [LATER]
-        gone = [left_cgroups.end(group) for group in left]
+        gone = [_end_cgroup(group) for group in left]
         self._programs.forget_gone(self._cgroups)
         return [] if all(gone) or not waits else [LATER]
 

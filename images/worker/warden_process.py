@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import resource
 import selectors
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from images.common.boundary import keep_only
+from images.common.mountinfo import libc
 from images.worker import namespaces
 from images.worker.cells import Cells
 from images.worker.warden import Warden
@@ -36,35 +36,13 @@ PAUSE: Final = 0.1
 """Seconds between two tries to start a process."""
 
 
-def serve(listening: socket.socket, warden: Warden, keeper: int) -> tuple[int, int]:
-    """Take connections for as long as this process lives.
-
-    `keeper`: a pipe that ends with the process that starts another warden. Who serves takes its place then, and leaves
-    the serving to a copy of itself. Only there this returns: the copy's number, and the end of its pipe, to be held.
-    """
-    # Not epoll, which would be one for this process and its copy.
-    with selectors.PollSelector() as selector:
-        for watched in (listening, keeper):
-            selector.register(watched, selectors.EVENT_READ)
+def serve(listening: socket.socket, warden: Warden) -> NoReturn:
+    """Take connections for as long as this process lives."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(listening, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
-                if key.fd == keeper:
-                    next_keeper, held = os.pipe()
-                    child = _fork()
-                    if child is None:  # it is tried again, as the pipe stays ready; others are answered meanwhile
-                        os.close(next_keeper)
-                        os.close(held)
-                        continue
-                    selector.unregister(keeper)
-                    os.close(keeper)
-                    keeper = next_keeper
-                    if child:
-                        os.close(keeper)
-                        _close_all(selector, listening)
-                        return child, held
-                    os.close(held)
-                    selector.register(keeper, selectors.EVENT_READ)
-                elif key.fileobj is listening:
+                if key.fileobj is listening:
                     connection, _ = listening.accept()
                     if _peer(connection)[1] == 0:
                         selector.register(connection, selectors.EVENT_READ)
@@ -76,29 +54,9 @@ def serve(listening: socket.socket, warden: Warden, keeper: int) -> tuple[int, i
                     _socket(key).close()
 
 
-def _fork() -> int | None:
-    """As os.fork; None, after a moment, where there are no more processes.
-
-    Any user can see to that: workers have no limit of processes for jobs but that of the pod or the machine. Where both
-    processes of the warden ended for it, slurmd would end with all jobs of the node.
-    """
-    try:
-        return os.fork()
-    except OSError:
-        time.sleep(PAUSE)
-        return None
-
-
 def _socket(key: selectors.SelectorKey) -> socket.socket:
     assert isinstance(key.fileobj, socket.socket)
     return key.fileobj
-
-
-def _close_all(selector: selectors.BaseSelector, but: socket.socket) -> None:
-    """Close the connections, which somebody else goes on with."""
-    for key in selector.get_map().values():
-        if key.fileobj is not but:
-            _socket(key).close()
 
 
 def _serve_one(connection: socket.socket, warden: Warden) -> bool:
@@ -148,11 +106,11 @@ def _keep_serving(
 ) -> NoReturn:
     """One warden after the other, should one end: who asks meanwhile waits, as the socket stays.
 
-    It is two processes, and each starts the other again.
+    Where this process has ended, the last one goes on; where both have, slurmd ends (images/common/native/watch.c).
     """
     try:
         os.setsid()
-        ctypes.CDLL(None).prctl(_PR_SET_NAME, b"warden")
+        libc().prctl(_PR_SET_NAME, b"warden")
         keep_only(*_RIGHTS, *(namespaces.RIGHTS if containers else ()))
 
         def make_namespaces(connection: int, cell: Path, owner: namespaces.Owner) -> None:
@@ -161,24 +119,26 @@ def _keep_serving(
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each step, and for each program
         while True:
-            keeper, held = os.pipe()
-            child = _fork()
-            if child is None:
-                log("there are no more processes, and so no warden: trying again")
-                while (child := _fork()) is None:
-                    pass
+            child = _fork(log)
             if child == 0:
-                os.close(held)
-                kept = Warden(make_cells(), log, make_namespaces=make_namespaces if containers else None)
-                child, held = serve(listening, kept, keeper)
-                log("who would start another warden has ended; another took its place")
-            else:
-                os.close(keeper)
+                serve(listening, Warden(make_cells(), log, make_namespaces=make_namespaces if containers else None))
             _, status = os.waitpid(child, 0)
-            os.close(held)
             log(f"the warden ended ({os.waitstatus_to_exitcode(status)}); starting another")
             time.sleep(PAUSE)
     except BaseException as error:  # noqa: BLE001  (this process must not go on as the daemon's start)
         log(f"the warden cannot work: {type(error).__name__}: {error}")
     finally:
         os._exit(1)
+
+
+def _fork(log: Callable[[str], None]) -> int:
+    """As os.fork, as soon as there are processes: jobs may have so many that the pod or the machine has no more."""
+    told = False
+    while True:
+        try:
+            return os.fork()
+        except OSError:
+            if not told:
+                log("there are no more processes, and so no warden: trying again")
+            told = True
+            time.sleep(PAUSE)

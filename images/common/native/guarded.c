@@ -6,8 +6,6 @@
  *
  * fchmod, fchown: for `sbcast --force` slurmd opens a file as the user, and then gives it, as root, to the user: /dev/null
  *   and any file of others that the user may write.
- * execve, fexecve: a variable of 128 KiB is too long for execve(2). A user's SPANK variables are in the environment of
- *   prolog and epilog: neither starts, and slurmctld drains the node.
  * sched_setaffinity: slurmstepd, which lacks CAP_SYS_NICE, binds tasks to their cores when they are their user's already.
  * chmod: anybody may connect to a step's socket, and slurmstepd has a thread for each connection.
  * chdir, chroot, connect, mkdir, open, rmdir: paths.c. clone, execle, mount: startfiles.c. fopen: reads.c.
@@ -25,8 +23,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-enum { LONGEST_VARIABLE = 64 * 1024 };
 
 /*
  * What fchmod was asked for, until fchown says for whom: slurmd asks for both, in this order, in one thread, and nothing
@@ -87,48 +83,6 @@ int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *mask)
 		abort(); /* never goes on as somebody else */
 	errno = number;
 	return result;
-}
-
-/* The environment without what users can make longer than execve(2) takes. */
-static char **short_environment(char *const *environment)
-{
-	char **shorter;
-	size_t count = 0, kept = 0;
-
-	while (environment[count] != NULL)
-		count++;
-	shorter = calloc(count + 1, sizeof(*shorter));
-	for (count = 0; shorter != NULL && environment[count] != NULL; count++)
-		if (strncmp(environment[count], "SPANK_", 6) != 0 && strlen(environment[count]) < LONGEST_VARIABLE)
-			shorter[kept++] = environment[count];
-	return shorter;
-}
-
-/* A second try is for what root starts: a user's own program is not started with less than it was given. */
-static int again(char *const **environment)
-{
-	char **shorter;
-
-	if (errno != E2BIG || geteuid() != 0 || *environment == NULL || (shorter = short_environment(*environment)) == NULL)
-		return 0;
-	*environment = shorter;
-	return 1;
-}
-
-int execve(const char *path, char *const argv[], char *const environment[])
-{
-	(void)syscall(SYS_execve, path, argv, environment);
-	if (again(&environment))
-		(void)syscall(SYS_execve, path, argv, environment);
-	return -1;
-}
-
-int fexecve(int fd, char *const argv[], char *const environment[])
-{
-	(void)syscall(SYS_execveat, fd, "", argv, environment, AT_EMPTY_PATH);
-	if (again(&environment))
-		(void)syscall(SYS_execveat, fd, "", argv, environment, AT_EMPTY_PATH);
-	return -1;
 }
 
 int setenv(const char *name, const char *value, int overwrite)

@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from images.worker.job_metrics.figures import Figures, text
+from images.worker.job_metrics import Figures, text
 
 _RSS = "cgroup_memory_rss_bytes{%s}"
 ASKED = {

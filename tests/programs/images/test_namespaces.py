@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from images.common.mountinfo import expect_done
 from images.worker import namespaces
 from images.worker.namespaces import FILES, Owner, make, why_not
 
@@ -193,10 +194,10 @@ def apart(tmp_path: Path, work: Callable[[namespaces.Kernel], None]) -> bool:
         status = 1
         try:
             kernel = namespaces.Kernel()
-            kernel._done(kernel._libc.unshare(namespaces.NEW_MOUNTS), "be apart")
-            kernel._done(kernel._libc.mount(None, b"/", None, PRIVATE, None), "be apart")
+            expect_done(kernel._libc.unshare(namespaces.NEW_MOUNTS), "be apart")
+            expect_done(kernel._libc.mount(None, b"/", None, PRIVATE, None), "be apart")
             for source, target in ((tmp_path, tmp_path), (Path("/proc"), tmp_path / "proc")):
-                kernel._done(kernel._libc.mount(bytes(source), bytes(target), None, RECURSIVE_BIND, None), "bind")
+                expect_done(kernel._libc.mount(bytes(source), bytes(target), None, RECURSIVE_BIND, None), "bind")
             work(kernel)
             status = 0
         finally:
@@ -211,13 +212,13 @@ def test_the_kernel_gives_a_user_namespaces_of_his_own(tmp_path: Path) -> None:
         os.setresgid(10002, 10002, 10002)
         os.setresuid(10001, 10001, 10001)
         for file, kind in zip(files, (namespaces.NEW_USER, namespaces.NEW_MOUNTS), strict=True):
-            kernel._done(kernel._libc.setns(file, kind), "enter")
+            expect_done(kernel._libc.setns(file, kind), "enter")
         mounted = Path("/proc/self/mountinfo").read_text().splitlines()
         assert {line.split()[4] for line in mounted} >= {"/", "/proc"}
         assert os.listdir("/") == ["proc"]  # noqa: PTH208
         assert Path("/proc/self/uid_map").read_text().split() == ["10001", "10001", "1"]
         assert Path("/proc/self/setgroups").read_text() == "deny\n"
-        kernel._done(kernel._libc.unshare(namespaces.NEW_USER), "make another")
+        expect_done(kernel._libc.unshare(namespaces.NEW_USER), "make another")
 
     assert apart(tmp_path, work)
 
@@ -229,7 +230,7 @@ def test_nothing_of_the_pod_is_below_the_cell(tmp_path: Path) -> None:
     def work(kernel: namespaces.Kernel) -> None:
         kernel.leave_for(tmp_path)
         here = os.open("/proc/self/ns/mnt", os.O_RDONLY)
-        kernel._done(kernel._libc.umount2(b"/", namespaces._MNT_DETACH), "take the cell away")
+        expect_done(kernel._libc.umount2(b"/", namespaces._MNT_DETACH), "take the cell away")
         kernel._enter(here)
         assert not {"etc", "home", "usr"} & {*os.listdir("/")}  # noqa: PTH208
 

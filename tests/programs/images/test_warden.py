@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from images.worker.cells import MUCH
-from images.worker.freeing import freed_elsewhere, has_ended
+from images.worker.cells import MUCH, _free_elsewhere, has_ended
 from tests.unit.images.kept import Kept
 
 
@@ -55,9 +54,9 @@ def test_who_frees_it_has_nothing_else_open() -> None:
     """Others wait for the end of what the warden has open."""
     read, write = os.pipe()
     seen, other = os.pipe()
-    with freed_elsewhere(write) as child:
-        os.close(other)
-        assert os.read(seen, 1) == b"", "the child has not got it"
+    child = _free_elsewhere(write)
+    os.close(other)
+    assert os.read(seen, 1) == b"", "the child has not got it"
     assert os.read(read, 1) == b"", "both have closed it"
     assert os.waitpid(child, 0) == (child, 0)
     assert has_ended(child)

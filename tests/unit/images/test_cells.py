@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from images.common import job_directory
 from images.common.jail_view import JailViewError
+from images.worker import cells as job_cells
 from images.worker.cells import NOT_KNOWN, WITHOUT_ROOM, Cells, shared_memory_size
 from tests.unit.images.cells import FakeCellMounts, cells_in
 
@@ -95,7 +95,7 @@ def test_a_job_starts_with_a_small_tmp_where_the_volume_is_full(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     mounts = FakeCellMounts()
-    monkeypatch.setattr(job_directory, "make", full)
+    monkeypatch.setattr(job_cells, "make_directory", full)
 
     cell = cells_in(tmp_path, mounts).enter("17", UID, GID)
 
@@ -250,7 +250,7 @@ def test_a_tmp_in_memory_is_counted_with_the_shared_memory(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     mounts = FakeCellMounts()
-    monkeypatch.setattr(job_directory, "make", full)
+    monkeypatch.setattr(job_cells, "make_directory", full)
     cells = Cells(Path("/jail"), 100 * MIB, cells=tmp_path / "cells", jobs=tmp_path / "jobs", mounts=mounts)
 
     cell = cells.enter("17", UID, GID, memory_mib)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from pathlib import Path
 
-from images.worker.job_metrics.cgroups import read_jobs
-from images.worker.job_metrics.figures import Figures, text
-from images.worker.job_metrics.server import answer
+from images.worker.job_metrics import Figures, answer, read_jobs, text
 
 GROUP = {
     "cpu.stat": "usage_usec 3500000\nuser_usec 3000000\nsystem_usec 500000\n",

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from images.worker import limits
+from images.worker import slurmd
 
 
 def test_machines_without_rdma_keep_their_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "setrlimit", lambda *_: pytest.fail("the limit was changed"))
 
-    limits.raise_locked_memory(print, devices=tmp_path / "infiniband")
+    slurmd.raise_locked_memory(print, devices=tmp_path / "infiniband")
 
 
 def test_machines_with_rdma_may_lock_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,7 +21,7 @@ def test_machines_with_rdma_may_lock_all(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(resource, "getrlimit", lambda _: (8 << 20, 8 << 20))
     monkeypatch.setattr(resource, "setrlimit", lambda which, limit: calls.append((which, limit)))
 
-    limits.raise_locked_memory(print, devices=tmp_path)
+    slurmd.raise_locked_memory(print, devices=tmp_path)
 
     assert calls == [(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))]
 
@@ -36,7 +36,7 @@ def test_a_missing_permission_is_told_and_the_node_starts_all_the_same(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (8 << 20, 8 << 20))
     monkeypatch.setattr(resource, "setrlimit", refused)
 
-    limits.raise_locked_memory(log.append, devices=tmp_path)
+    slurmd.raise_locked_memory(log.append, devices=tmp_path)
 
     assert "8192 KiB" in log[0]
     assert "CAP_SYS_RESOURCE" in log[0]

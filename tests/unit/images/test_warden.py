@@ -156,13 +156,6 @@ def test_what_is_in_the_cgroup_of_a_job_that_has_ended_is_ended_too(kept: Kept) 
     assert not group.exists()
 
 
-def test_whoever_asks_learns_that_it_is_there(kept: Kept) -> None:
-    assert kept.ask(5, "here") == "ok"
-    kept.enter(5, "17")
-    assert kept.ask(5, "here") == "ok"
-    assert not kept.log
-
-
 def test_a_connection_of_the_same_number_is_another_step(kept: Kept) -> None:
     kept.enter(5, "17")
     kept.warden.closed(5)

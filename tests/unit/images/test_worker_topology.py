@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from images.common.command import NO_PROGRAM, Result
 from images.common.slurm_node import TOPOLOGY_REASON, Node
-from images.worker.slurmd import lift_own_drain
-from images.worker.topology import ASK_TIMES, waits_for_place
+from images.worker.slurmd import ASK_TIMES, lift_own_drain, waits_for_place
 from tests.fakes.commands import FakeClock, FakeRunner
 
 
