@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cli.program.values import reveal
-from images.worker.job_metrics.server import PORT
+from images.worker.job_metrics import PORT
 from slurm.names import JOB_METRICS_PORT
 from tests import stacks
 from tests.recordings import record

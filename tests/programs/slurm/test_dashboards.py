@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from images.exporter.names import OURS, SLURMS
-from images.worker.job_metrics.figures import Figures, text
+from images.worker.job_metrics import Figures, text
 from slurm.dashboards.boards import BOARDS, JOBS, MACHINE_INFO
 from tests import panels
 from tests.stacks import ROOT
