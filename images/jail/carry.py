@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from images.jail.manifest import Entry, entry_of
-from images.jail.walk import DEEPEST, INTO, Bounds, EnoughError, shown
+from images.jail.manifest import DEEPEST, INTO, Bounds, EnoughError, Entry, entry_of, shown
 
 SECONDS: Final = 6 * 3600.0
 MOST: Final = 10_000_000

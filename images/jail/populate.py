@@ -22,12 +22,9 @@ from images.common.jail_view import homes_directory, open_inside
 from images.common.mountinfo import WrongFilesystemError, expect_volume, mount_points
 from images.common.process import RefusedError, program, required_env
 from images.jail.carry import MOST, SECONDS, Carrying
-from images.jail.fill import NO_SPACE, fill
-from images.jail.manifest import read_manifest, write_manifest
-from images.jail.removal import empty_root
-from images.jail.walk import Bounds
-
-__all__ = ["IN_PROGRESS", "JAIL", "MARKER", "NO_SPACE", "REFUSED", "STATE", "main", "populate", "populate_root"]
+from images.jail.fill import fill
+from images.jail.manifest import Bounds, read_manifest, write_manifest
+from images.jail.roots import empty_root
 
 JAIL: Final = Path("/jail")
 STATE: Final = ".slurmstack"

@@ -8,7 +8,7 @@
 
 /*
  * Takes the calling process, and so all that it starts, into the user's cgroup, which is made where there is none.
- * `shares` has a line for each file of that cgroup: "memory.max 4294967296" (images/login/shares.py). Where there is no
+ * `shares` has a line for each file of that cgroup: "memory.max 4294967296" (images/login/sshd.py). Where there is no
  * such file, the machine lets nothing be divided, and there is nothing to do.
  * Returns 0, or -1 with errno: the session has no limit then but the login node's own.
  */

@@ -15,8 +15,8 @@ from images.common import jail_roots
 from images.common.process import RefusedError
 from images.jail import carry as carry_module
 from images.jail import populate as populate_module
+from images.jail.manifest import DEEPEST
 from images.jail.populate import IN_PROGRESS, MARKER, Wanted, populate, populate_root
-from images.jail.walk import DEEPEST
 
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="gives files to others")
 

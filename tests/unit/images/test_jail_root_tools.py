@@ -12,10 +12,9 @@ import pytest
 from images.common import jail_roots
 from images.common.log import Log
 from images.common.process import RefusedError
-from images.jail import removal, roots
-from images.jail.manifest import compare, read_manifest
+from images.jail import roots
+from images.jail.manifest import DEEPEST, Bounds, compare, read_manifest
 from images.jail.populate import Wanted, populate, populate_root
-from images.jail.walk import DEEPEST, Bounds
 
 SAID = io.StringIO()
 LOG = Log("roots", SAID)
@@ -81,7 +80,7 @@ def test_a_link_to_another_root_is_not_gone_into(volume: Path) -> None:
     (root / "opt").rmdir()
     (root / "opt").symlink_to("../../..")
     assert roots.diff(volume, "blue")["changed"] == ["/opt"]
-    removal.remove(volume, "blue", LOG)
+    roots.remove(volume, "blue", LOG)
     assert (volume / "usr/bin/one").exists()
 
 
@@ -90,13 +89,13 @@ def test_a_removed_root_is_gone_and_its_numbers_are_kept(volume: Path) -> None:
     (root / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\nbob:x:10007:10007::/home/bob:/bin/sh\nx:x:junk\n")
     (root / "opt/closed").mkdir(mode=0)
 
-    removal.remove(volume, "blue", LOG)
+    roots.remove(volume, "blue", LOG)
 
     assert sorted(path.name for path in (volume / jail_roots.ROOTS).iterdir()) == [".first", ".numbers.json"]
     assert jail_roots.kept_numbers(volume, "users") == {10007: "bob"}
     assert (volume / "usr/bin/one").exists()
     with pytest.raises(RefusedError, match="there is no root 'blue'"):
-        removal.remove(volume, "blue", LOG)
+        roots.remove(volume, "blue", LOG)
 
 
 def test_an_interrupted_removal_is_gone_on_with_and_the_root_is_no_longer_there_meanwhile(
@@ -106,17 +105,17 @@ def test_an_interrupted_removal_is_gone_on_with_and_the_root_is_no_longer_there_
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(removal, "_clear", interrupted)
+        patch.setattr(roots, "_empty", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            removal.remove(volume, "blue", LOG)
+            roots.remove(volume, "blue", LOG)
     assert jail_roots.whole(volume) == [""]
 
-    removal.remove(volume, "blue", LOG)
+    roots.remove(volume, "blue", LOG)
     assert [path.name for path in (volume / jail_roots.ROOTS).iterdir() if "removing" in path.name] == []
 
 
 def test_the_first_root_cannot_be_removed(volume: Path) -> None:
     for name in ("", ".first", "..", "."):
         with pytest.raises(RefusedError):
-            removal.remove(volume, name, LOG)
+            roots.remove(volume, name, LOG)
     assert (volume / "usr/bin/one").exists()

@@ -13,8 +13,7 @@ from images.common.cgroups import CannotConfineError, Subtree
 from images.common.command import Runner, run
 from images.common.jail_view import JailViewError, make_home
 from images.login import make_home as make_home_program
-from images.login import shares
-from images.login.access import OUR_MODULE, limits_file, pam_service
+from images.login.sshd import OUR_MODULE, limits_file, pam_service, set_up_shares
 
 LIMITS = {"nproc": 200, "as": 4194304, "maxlogins": 3}
 
@@ -66,7 +65,7 @@ def test_all_shares_together_are_less_than_the_login_node_has(
     def make(name: str, memory: int | None) -> None:
         taken.append((name, memory))
 
-    shares.set_up({}, run, print, take=take, make=make, limit=lambda: own * 2**20, file=tmp_path / "shares")
+    set_up_shares({}, run, print, take=take, make=make, limit=lambda: own * 2**20, file=tmp_path / "shares")
 
     assert taken == [("users", users * 2**20), ("connections", connections * 2**20)]
 
@@ -77,7 +76,7 @@ def test_without_cgroups_there_are_no_shares_and_the_log_says_why(tmp_path: Path
 
     file, said = tmp_path / "shares", list[str]()
     file.write_text("of the container's start before")
-    shares.set_up({"total_cpus": 100}, run, said.append, take=cannot, limit=lambda: None, file=file)
+    set_up_shares({"total_cpus": 100}, run, said.append, take=cannot, limit=lambda: None, file=file)
 
     assert not file.exists()
     assert said == ["users share this login node's CPU and memory as they come: the reason"]
