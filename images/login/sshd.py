@@ -34,12 +34,11 @@ from images.common.boundary import (
 )
 from images.common.cgroups import CannotConfineError, Subtree, make_leaf, memory_limit, take_subtree
 from images.common.command import Runner, run
-from images.common.files import write_atomically
+from images.common.files import HOST_KEY, install_secret, write_atomically
 from images.common.jail_roots import hidden
 from images.common.jail_view import LOGIN_BINDS, bind_into_jail, sssd_binds, user_volumes
 from images.common.process import CannotGoOnError, become, program
 from images.common.readiness import wait_for_jail, wait_for_munge
-from images.common.secret_files import HOST_KEY, install_secret
 
 PAM_SERVICE: Final = Path("/etc/pam.d/sshd")
 LIMITS_FILE: Final = Path("/run/slurmstack/user-limits.conf")

@@ -18,9 +18,8 @@ from xml.etree import ElementTree as ET
 
 from images.common.command import Runner
 from images.common.gpu_jobs import Gpu, GpuJobs
-from images.common.node_conf import NodeConf
-from images.worker.confine import NODE
-from images.worker.cpus import Topology, numbers
+from images.common.slurm_node import NodeConf
+from images.worker.confine import NODE, Topology, numbers
 
 _MINORS: Final = "proc/driver/nvidia-caps/mig-minors"
 """Minor numbers in /dev/nvidia-caps: `gpu0/gi1/access 12`, `gpu0/gi1/ci0/access 13`."""

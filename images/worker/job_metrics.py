@@ -20,6 +20,7 @@ from typing import Final
 from images.common.boundary import keep_only
 from images.common.http_server import PROMETHEUS, Answer, start_server
 from images.common.steps import PROC, user_of
+from images.worker.confine import numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +103,7 @@ def _figures(group: Path, proc: Path) -> Figures:
     return Figures(
         user_seconds=cpu["user_usec"] / 1e6,
         system_seconds=cpu["system_usec"] / 1e6,
-        cpus=_count((group / "cpuset.cpus.effective").read_text(encoding="ascii").strip()),
+        cpus=len(numbers((group / "cpuset.cpus.effective").read_text(encoding="ascii"))),
         rss=memory["anon"] + memory.get("swapcached", 0),
         cache=memory["file"],
         shmem=memory["shmem"],
@@ -126,12 +127,6 @@ def _user(group: Path, proc: Path) -> int | None:
 def _table(path: Path) -> dict[str, int]:
     rows = (line.split() for line in path.read_text(encoding="ascii").splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2}
-
-
-def _count(cpus: str) -> int:
-    """How many CPUs `0-3,8` are."""
-    ranges = [part.partition("-") for part in cpus.split(",") if part]
-    return sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
 
 
 PORT: Final = 9306

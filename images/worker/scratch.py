@@ -18,8 +18,8 @@ from typing import Final
 from images.common.boundary import keep_only
 from images.common.files import remove_tree
 from images.common.mountinfo import restrict
-from images.common.node_conf import NodeConf
 from images.common.process import CannotGoOnError
+from images.common.slurm_node import NodeConf
 
 TMP: Final = Path("/tmp")
 

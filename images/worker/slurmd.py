@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from images.common import preload
 from images.common.boundary import (
     RUN_SLURM,
     forget_configuration,
@@ -27,14 +26,13 @@ from images.common.health.contract import STATE
 from images.common.jail_roots import hidden
 from images.common.jail_view import CONF_CACHE, SPOOL, WORKER_BINDS, bind_into_jail, sssd_binds, user_volumes
 from images.common.mountinfo import expect_filesystem
-from images.common.node_conf import NodeConf
-from images.common.process import become, program, required_env
+from images.common.process import GUARDED, become, program, required_env, with_preloaded
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
-from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, is_ours
+from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, NodeConf, is_ours
 from images.common.slurm_records import MARK
 from images.common.wait import Clock, Reminder
 from images.health.local import find_local
-from images.worker import confine, cpus, job_metrics, scratch, warden_process
+from images.worker import confine, job_metrics, scratch, warden
 from images.worker.cells import Cells, shared_memory_size
 from images.worker.gres import fitting_gres, write_gres_conf
 
@@ -189,7 +187,7 @@ def guard_jail(jail: Path, log: Callable[[str], None]) -> None:
     """The last of what takes SYS_ADMIN in this process."""
     seal_root(run)
     size = shared_memory_size()
-    warden_process.start(lambda: Cells(jail, size), log, containers=os.environ.get("CONTAINERS") == "yes")
+    warden.start(lambda: Cells(jail, size), log, containers=os.environ.get("CONTAINERS") == "yes")
 
 
 def prepare_own_root() -> None:
@@ -211,7 +209,7 @@ def tell_whether_gpus(directory: Path = STATE) -> None:
 def environment(*, confined: bool, in_jail: bool) -> dict[str, str]:
     """Slurmd's. INVOCATION_ID: it is where it is to be, as if systemd had started it."""
     joins = in_jail and not confine.has_join_plugin()
-    env = preload.environment(preload.GUARDED, *([confine.JOIN_LIBRARY] if joins else []))
+    env = with_preloaded(GUARDED, *([confine.JOIN_LIBRARY] if joins else []))
     return {**env, "INVOCATION_ID": "slurmstack"} if confined else env
 
 
@@ -236,9 +234,9 @@ def main() -> None:
             prepare_own_root()
         wanted = os.environ.get("CONFINEMENT", "auto") if jail else "off"
         own_cpus = os.environ.get("SHARED_CPUS") != "yes"
-        topology = cpus.read_topology() if own_cpus or conf.gres else None
+        topology = confine.read_topology() if own_cpus or conf.gres else None
         if own_cpus:
-            conf = cpus.described(conf, topology, cpus.allowed_cpus())
+            conf = confine.described(conf, topology, confine.allowed_cpus())
         found = confine.find(wanted, name, conf, run, own_cpus=own_cpus)
         log(f"what holds jobs to what they asked for: {found.said}")
         write_gres_conf(conf, vendor, topology, runner=run, log=log)

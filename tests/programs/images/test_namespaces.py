@@ -59,7 +59,7 @@ OWNER = Owner(uid=10001, gid=10002, groups=(10002, 20, 4294967295))
 
 
 @dataclass(kw_only=True)
-class FakeCalls:
+class FakeCalls(namespaces.Kernel):
     """Notes what it is asked for, in a file: it is another process that asks."""
 
     notes: Path

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from images.worker import warden_process
-from images.worker.warden import Warden
-from images.worker.warden_process import LONGEST, serve
+from images.worker import warden
+from images.worker.warden import LONGEST, Warden, serve
 from tests.stacks import ROOT
 from tests.unit.images.cells import FakeCellMounts, cells_in
 
@@ -115,7 +114,7 @@ def test_a_message_with_files_or_too_long_leaves_nothing_open(served: Served) ->
 def test_an_answer_is_as_long_as_who_asks_has_room_for(served: Served) -> None:
     with served.connect() as connection:
         connection.send(b"cell " + b"x" * 20000)
-        assert len(connection.recv(99999)) == warden_process.LONGEST_ANSWER
+        assert len(connection.recv(99999)) == warden.LONGEST_ANSWER
 
 
 KEEP = """
@@ -123,7 +122,7 @@ import ctypes, os, resource, signal, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 4096))
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from images.worker import warden_process
+from images.worker import warden
 from tests.unit.images.cells import FakeCellMounts, cells_in
 directory, mounts = Path(sys.argv[2]), FakeCellMounts()
 def make():
@@ -139,7 +138,7 @@ def limited():
     return fork()
 os.fork = limited
 os.setpgid(0, 0)
-warden_process.start(make, log, directory / "warden/socket", containers=sys.argv[3] == "containers")
+warden.start(make, log, directory / "warden/socket", containers=sys.argv[3] == "containers")
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER, as the init of a container
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 print("started", flush=True)
@@ -292,13 +291,13 @@ BROKEN = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from images.worker import warden_process
+from images.worker import warden
 first = os.getpid()
 def make():
     raise OSError(28, "No space left on device")
-warden_process.keep_only = lambda *_: None
-warden_process.time.sleep = lambda _: os._exit(7)
-warden_process.start(make, lambda text: os.write(1, f"{text}\\n".encode()), Path(sys.argv[2]) / "warden/socket")
+warden.keep_only = lambda *_: None
+warden.time.sleep = lambda _: os._exit(7)
+warden.start(make, lambda text: os.write(1, f"{text}\\n".encode()), Path(sys.argv[2]) / "warden/socket")
 if os.getpid() == first:
     os.wait()
 print("the daemon", flush=True)

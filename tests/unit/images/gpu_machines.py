@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from images.common.command import Result
-from images.worker.cpus import Topology
+from images.worker.confine import Topology
 from tests.fakes.commands import FakeRunner
 
 TWO_SOCKETS = Topology(sockets=2, cores=2, threads=2, order=(0, 4, 2, 6, 1, 5, 3, 7))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from images.common.hostlist import expand
+from images.common.slurm_records import expand
 from images.controller.topology import Path
 
 A: Path = ("core", "a")

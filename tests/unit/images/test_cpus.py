@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from images.worker.cpus import Topology, described, read_topology
+from images.worker.confine import Topology, described, read_topology
 from tests.fakes.node_conf import conf
 
 CONF = "CPUs={} RealMemory=1000 Feature=default"

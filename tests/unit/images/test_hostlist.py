@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from images.common.hostlist import compress, expand
 from images.common.slurm_node import wanted_nodes
+from images.common.slurm_records import compress, expand
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from images.common.secret_files import JWT_KEY, install_secret
+from images.common.files import JWT_KEY, install_secret
 from slurm import names
 
 

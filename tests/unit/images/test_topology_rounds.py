@@ -7,8 +7,8 @@ from collections.abc import Container, Iterable
 import pytest
 
 from images.common.command import Result
-from images.common.hostlist import expand
 from images.common.slurm_node import PLACED, TOPOLOGY_REASON
+from images.common.slurm_records import expand
 from images.controller.control import Slurmctld
 from images.controller.node_list import NodeList
 from images.controller.topology import LABELS_FILE, TOPOLOGY_CONF, render
