@@ -121,7 +121,7 @@ SRUN_PORTS = (60001, 63000)
 """Ports on which `srun` and `salloc` listen for their steps, on login nodes and workers."""
 
 JWT_KEY = "/run/slurmstack/keys/jwt_hs256.key"
-"""Where the programs of slurmctld and slurmdbd put the key of the tokens (images/common/secret_files.py)."""
+"""Where the programs of slurmctld and slurmdbd put the key of the tokens (images/common/files.py)."""
 
 STATE_DIR = "/var/spool/slurmctld"
 JAIL_DIR = "/jail"

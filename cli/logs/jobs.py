@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 from cli.errors import Failure
 from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, if_slurmdbd_answers, in_controller
 from cli.logs.lines import Line, nanoseconds
-from images.common.hostlist import expand
 from images.common.slurm_jobs import ENVIRONMENT, JobList
 from images.common.slurm_jobs import Job as QueuedJob
-from images.common.slurm_records import NotUnderstoodError
+from images.common.slurm_records import NotUnderstoodError, expand
 from images.common.slurm_runs import DELIMITER
 
 JOB = re.compile(r"\d{1,10}(?:[_+]\d{1,10})?")

@@ -12,8 +12,8 @@ from cli.kubectl.client import Kubectl
 from cli.rotate.keys import Rotation
 from cli.rotate.pods import Place, Places
 from config.cluster import ClusterConfig
+from images.common.files import HOST_KEY
 from images.common.mariadb import PROBE, SOCKET, probe_options, statements
-from images.common.secret_files import HOST_KEY
 from local.report import Report
 from slurm.hostkeys import ed25519_public_key
 

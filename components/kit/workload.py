@@ -142,7 +142,7 @@ def jwt_volume(secret: pulumi.Input[str]) -> k8s.core.v1.VolumeArgs:
 
 
 def jwt_mount() -> k8s.core.v1.VolumeMountArgs:
-    """Where images/common/secret_files.py looks for it."""
+    """Where images/common/files.py looks for it."""
     return mount("jwt-key", "/secrets/jwt", read_only=True)
 
 

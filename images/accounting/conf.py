@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from images.common.files import Owner
+from images.common.files import Owner, install_secret
 from images.common.mariadb import quoted
 from images.common.process import RefusedError
-from images.common.secret_files import install_secret
 
 RENDERED: Final = Path("/config/slurmdbd/slurmdbd.conf")
 

@@ -8,13 +8,11 @@ from typing import Final
 
 from images.accounting.check_database import DatabaseCheck, await_database, slurm_release
 from images.accounting.conf import RENDERED, install_certificates, storage_of, with_password
-from images.common import preload
 from images.common.boundary import own_directory
-from images.common.files import write_atomically
+from images.common.files import install_jwt_key, write_atomically
 from images.common.mariadb import PASSWORD, read_password
-from images.common.process import become, program
+from images.common.process import LOST_PEERS, become, program, with_preloaded
 from images.common.readiness import wait_for_munge
-from images.common.secret_files import install_jwt_key
 from images.common.wait import wait_for
 
 RUN: Final = Path("/run/slurmdbd")
@@ -41,5 +39,5 @@ def main() -> None:
         own_directory(RUN, *owner)
         write_atomically(CONF, whole, mode=0o600, owner=owner)
         # slurmdbd looks for its own file beside slurm.conf, which it does not read itself.
-        environment = {**preload.environment(preload.LOST_PEERS), "SLURM_CONF": str(RUN / "slurm.conf")}
+        environment = {**with_preloaded(LOST_PEERS), "SLURM_CONF": str(RUN / "slurm.conf")}
         become(["/usr/sbin/slurmdbd", "-D"], log, user=user, env=environment)

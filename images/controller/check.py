@@ -27,9 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from images.common import preload
-from images.common.files import write_atomically
-from images.common.secret_files import JWT_KEY
+from images.common.files import JWT_KEY, write_atomically
+from images.common.process import as_active_host
 from images.common.slurm_conf import uses_database, with_included
 from images.controller.configuration import Files
 from images.controller.topology import TOPOLOGY_CONF
@@ -142,7 +141,7 @@ class Checker:
     def _run(self, directory: str, groups: frozenset[str]) -> Verdict:
         path = "/usr/sbin:/usr/bin:/sbin:/bin"
         own = {"PATH": path, "SLURM_CONF": f"{directory}/slurm.conf"}
-        environment: Mapping[str, str] = {**own, **preload.as_active_host()}
+        environment: Mapping[str, str] = {**own, **as_active_host()}
         process = subprocess.Popen(
             [self._program, "-D", "-c", "-f", f"{directory}/slurm.conf"], text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -6,12 +6,20 @@ import pwd
 from pathlib import Path
 from typing import Final
 
-from images.common import preload, terms
-from images.common.files import own_tree, write_atomically
-from images.common.process import become, program
+from images.common import terms
+from images.common.files import install_jwt_key, own_tree, write_atomically
+from images.common.process import (
+    ACTIVE_HOST,
+    LOST_PEERS,
+    NO_TRIGGERS,
+    SAVED_FIRST,
+    STATE_VARIABLE,
+    become,
+    program,
+    with_preloaded,
+)
 from images.common.readiness import wait_for_munge
 from images.common.room import Volume, watch
-from images.common.secret_files import install_jwt_key
 from images.common.wait import wait_for, wait_while
 from images.controller.cluster_id import ClusterId
 from images.controller.configuration import READ, READY, SLURM_CONF, STATE, Store, read_files
@@ -59,6 +67,6 @@ def main() -> None:
         watch(VOLUME, user, log)
         # Should another one be published right now, the agent finds that this is not it.
         write_atomically(READ, Store().current() or "", sync=False)
-        more = (preload.SAVED_FIRST, preload.ACTIVE_HOST) if of_two else ()
-        env = preload.environment(preload.LOST_PEERS, preload.NO_TRIGGERS, *more)
-        become(command(STATE), log, env={**env, preload.STATE: str(STATE)} if of_two else env)
+        more = (SAVED_FIRST, ACTIVE_HOST) if of_two else ()
+        env = with_preloaded(LOST_PEERS, NO_TRIGGERS, *more)
+        become(command(STATE), log, env={**env, STATE_VARIABLE: str(STATE)} if of_two else env)

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from images.common.hostlist import compress
+from images.common.slurm_records import compress
 
 TOPOLOGY_CONF: Final = "topology.conf"
 """The one file of Slurm's configuration that is not in the ConfigMap: the agent makes it."""

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from images.common.command import Result
-from images.common.hostlist import compress
 from images.common.slurm_node import waits_for_topology
-from images.common.slurm_records import NodeRecord
+from images.common.slurm_records import NodeRecord, compress
 from images.common.wait import Clock
 from images.controller.configuration import Files
 from images.controller.node_list import NodeList

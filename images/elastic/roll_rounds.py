@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from images.common.elastic.view import Node, Pod
-from images.common.hostlist import compress
+from images.common.slurm_records import compress
 from images.common.wait import Clock, Reminder
 from images.elastic.nodes import Nodes, SlurmError
 from images.elastic.pods import Pods

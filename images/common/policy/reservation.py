@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from images.common.hostlist import expand
 from images.common.policy.fields import Attributes, parse_time
-from images.common.slurm_records import fields_of
+from images.common.slurm_records import expand, fields_of
 
 REPEATS: Final = {
     "hourly": timedelta(hours=1),
