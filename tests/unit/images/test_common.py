@@ -19,7 +19,6 @@ from images.common import terms
 from images.common.command import run
 from images.common.files import swap_symlink, write_atomically
 from images.common.install import USERS_FROM, take_users
-from images.common.jail_view import Bind, JailViewError, bind_into_jail
 from images.common.log import Log, open_pod_log
 from images.common.mountinfo import WrongFilesystemError
 from images.common.munged import prepare
@@ -30,10 +29,8 @@ from images.common.wait import wait_for
 from images.controller import config_agent
 from images.elastic import program as elastic
 from images.login.sshd import check_chroot
-from tests.fakes.commands import FakeClock, FakeMounts
+from tests.fakes.commands import FakeClock
 from tests.unit.images.health.processes import add_process
-
-NOTHING_MOUNTED = Path("/dev/null")
 
 
 def test_each_line_names_its_program() -> None:
@@ -172,41 +169,6 @@ def test_a_controller_that_listens_is_there() -> None:
 
         assert can_connect(f"127.0.0.1:{server.getsockname()[1]}")
     assert not can_connect("127.0.0.1:9")
-
-
-@pytest.fixture
-def jail(tmp_path: Path) -> Path:
-    (tmp_path / "jail/dev").mkdir(parents=True)
-    return tmp_path / "jail"
-
-
-def test_what_is_bound_already_is_not_bound_again(jail: Path) -> None:
-    mounts, mountinfo = FakeMounts(), jail.parent / "mountinfo"
-    mountinfo.write_text(f"500 400 0:40 / {jail}/dev rw - devtmpfs dev rw\n")
-
-    bind_into_jail(jail, [Bind(path="/dev", recursive=True)], print, mountinfo, bind_mount=mounts)
-
-    assert mounts.made == []
-
-
-def test_a_bind_shows_the_pods_own_thing_in_the_jail(jail: Path) -> None:
-    mounts = FakeMounts()
-
-    bind_into_jail(jail, [Bind(path="/dev", recursive=True)], print, NOTHING_MOUNTED, bind_mount=mounts)
-
-    assert mounts.made == [f"--rbind /dev {jail}/dev"]
-
-
-def test_a_foreign_jail_without_targets_is_explained(jail: Path) -> None:
-    with pytest.raises(JailViewError, match="the jail has no directory /proc"):
-        bind_into_jail(jail, [Bind(path="/proc")], print, NOTHING_MOUNTED, bind_mount=FakeMounts())
-
-
-def test_a_missing_permission_is_explained(jail: Path) -> None:
-    mounts = FakeMounts(PermissionError(errno.EPERM, "Operation not permitted"))
-
-    with pytest.raises(JailViewError, match=r"Operation not permitted.*CAP_SYS_ADMIN"):
-        bind_into_jail(jail, [Bind(path="/dev")], print, NOTHING_MOUNTED, bind_mount=mounts)
 
 
 def test_a_jail_that_others_may_write_is_refused_before_sshd_refuses_each_login(tmp_path: Path) -> None:
