@@ -1,8 +1,7 @@
 """What a root was like when it had been filled, and what has changed since.
 
-Users write in it meanwhile. So all is looked at by directories that are held open, never through a link, and with
-bounds: whoever may write in a directory can make trees that are deeper than any path may be long, and go on making
-files for as long as somebody looks.
+Users write in it meanwhile. So all is looked at by directories that are held open, never through a link, and for a
+limited time: whoever may write in a directory can go on making files for as long as somebody looks.
 """
 
 from __future__ import annotations
@@ -20,34 +19,17 @@ from typing import Final
 from images.common.files import write_atomically
 from images.common.jail_roots import ROOTS, SHARED
 
-DEEPEST: Final = 128
-"""Levels of directories: packages of Node.js, the deepest that are known, have about 40. Each is held open."""
-
 INTO: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class EnoughError(Exception):
-    """A bound is reached; the message says which, and where."""
+    """The time for a look is over; the message says where."""
 
 
-@dataclass
-class Bounds:
-    """Of one look."""
-
-    until: float
-    """Of time.monotonic()."""
-    left: int
-    """Files and directories."""
-    too_deep: list[str] = field(default_factory=list)
-    """Directories that were not gone into."""
-
-    def count(self, path: str) -> None:
-        """One more. Raises EnoughError."""
-        self.left -= 1
-        if self.left < 0:
-            raise EnoughError(f"too many files, at {shown(path)}")
-        if time.monotonic() > self.until:
-            raise EnoughError(f"no more time, at {shown(path)}")
+def expect_time(until: float, path: str) -> None:
+    """Raise EnoughError after `until`, of time.monotonic()."""
+    if time.monotonic() > until:
+        raise EnoughError(f"no more time, at {shown(path)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +49,8 @@ class Found:
         return stat.S_ISDIR(self.status.st_mode)
 
 
-def walk(
-    root: int, bounds: Bounds, skipped: Callable[[str], bool], *, path: str = "", depth: int = 0
-) -> Iterator[Found]:
-    """All that is below an open directory, directories before what is in them. Raises EnoughError.
+def walk(root: int, until: float, skipped: Callable[[str], bool], path: str = "") -> Iterator[Found]:
+    """All that is below an open directory, directories before what is in them. Raises EnoughError after `until`.
 
     `skipped`: whether a path is left out, with what is below it.
     """
@@ -79,20 +59,16 @@ def walk(
             below = f"{path}/{entry.name}"
             if skipped(below):
                 continue
-            bounds.count(below)
+            expect_time(until, below)
             with suppress(OSError):  # it has gone, or become something else
                 status = os.stat(entry.name, dir_fd=root, follow_symlinks=False)
                 yield Found(path=below, name=entry.name, parent=root, status=status)
-                if not stat.S_ISDIR(status.st_mode):
-                    continue
-                if depth + 1 >= DEEPEST:
-                    bounds.too_deep.append(below)
-                    continue
-                inner = os.open(entry.name, INTO, dir_fd=root)
-                try:
-                    yield from walk(inner, bounds, skipped, path=below, depth=depth + 1)
-                finally:
-                    os.close(inner)
+                if stat.S_ISDIR(status.st_mode):
+                    inner = os.open(entry.name, INTO, dir_fd=root)
+                    try:
+                        yield from walk(inner, until, skipped, below)
+                    finally:
+                        os.close(inner)
 
 
 def shown(path: str) -> str:
@@ -102,8 +78,7 @@ def shown(path: str) -> str:
 
 
 SECONDS: Final = 300.0
-MOST: Final = 5_000_000
-"""Bounds of one look at a root."""
+"""For one look at a root."""
 
 LISTED: Final = 2000
 """Changes that are named, of each kind; the others are counted."""
@@ -147,7 +122,7 @@ def entry_of(parent: int, name: str, status: os.stat_result) -> Entry:
 
 def write_manifest(root: Path, path: Path) -> None:
     """Remember a root as it is now, before anybody is in it."""
-    lines = [json.dumps([where, *entry]) for where, entry in _entries(root, Bounds(time.monotonic() + SECONDS, MOST))]
+    lines = [json.dumps([where, *entry]) for where, entry in _entries(root, time.monotonic() + SECONDS)]
     write_atomically(path, "".join(f"{line}\n" for line in lines), mode=0o600)
 
 
@@ -163,10 +138,10 @@ def read_manifest(path: Path) -> dict[str, Entry] | None:
     return found
 
 
-def _entries(root: Path, bounds: Bounds) -> Iterator[tuple[str, Entry]]:
+def _entries(root: Path, until: float) -> Iterator[tuple[str, Entry]]:
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for found in walk(directory, bounds, not_compared):
+        for found in walk(directory, until, not_compared):
             yield found.path, entry_of(found.parent, found.name, found.status)
     finally:
         os.close(directory)
@@ -182,15 +157,14 @@ class Difference:
     removed: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: {"added": 0, "changed": 0, "removed": 0})
     incomplete: str = ""
-    """Why the look ended early, or what it did not go into."""
+    """Why the look ended early."""
 
 
-def compare(root: Path, was: dict[str, Entry], bounds: Bounds | None = None) -> Difference:
+def compare(root: Path, was: dict[str, Entry], seconds: float = SECONDS) -> Difference:
     """Compare a root with what it was."""
-    bounds = bounds or Bounds(time.monotonic() + SECONDS, MOST)
     found, rest, above = Difference(), dict(was), ""
     try:
-        for path, entry in _entries(root, bounds):
+        for path, entry in _entries(root, time.monotonic() + seconds):
             if above and path.startswith(above):
                 found.counts["added"] += 1
                 if above[:-1] in found.added:
@@ -212,6 +186,4 @@ def compare(root: Path, was: dict[str, Entry], bounds: Bounds | None = None) -> 
     gone = [path for path in sorted(rest) if path.rpartition("/")[0] not in rest]
     found.counts["removed"] = len(rest)
     found.removed = gone[:LISTED]
-    if bounds.too_deep:
-        found.incomplete = f"not gone into, as it is too deep: {bounds.too_deep[0]}"
     return found

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,11 +21,11 @@ from images.common import jail_roots
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, RefusedError, program
 from images.jail.accounts import FIRST_ID, LAST_ID, AccountError, is_name
-from images.jail.manifest import DEEPEST, INTO, Bounds, EnoughError, compare, read_manifest, shown, walk
+from images.jail.manifest import INTO, EnoughError, compare, read_manifest, shown, walk
 from images.jail.users import numbers_of
 
-_AT_ONCE: Final = 10_000
-"""Names of a directory that are held."""
+_AT_ONCE: Final = 100_000
+"""Files and directories after whose removal the log says so."""
 
 _REMOVING: Final = ".removing-"
 """In ROOTS: what is left of roots that are being removed. No root can be called so."""
@@ -77,46 +78,25 @@ def _keep_numbers(volume: Path, name: str, log: Callable[[str], None]) -> None:
 
 
 def _empty(trash: Path, log: Callable[[str], None]) -> None:
-    """All in a directory goes, by open directories. What is too deep for that is moved to its top first."""
-    top = os.open(trash, INTO)
+    """All in a directory goes. find(1) follows no link, however fast names change, and goes to any depth."""
+    argv = ["find", str(trash), "-xdev", "-mindepth", "1", "-delete", "-printf", "."]
     gone = 0
-
-    def clear(directory: int, depth: int) -> None:
-        nonlocal gone
-        while True:
-            with os.scandir(directory) as entries:
-                found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, _AT_ONCE)]
-            if not found:
-                return
-            for name, is_directory in found:
-                if not is_directory:
-                    os.unlink(name, dir_fd=directory)
-                elif depth >= DEEPEST:
-                    os.rename(name, f"deep-{time.time_ns()}", src_dir_fd=directory, dst_dir_fd=top)
-                    continue
-                else:
-                    inner = os.open(name, INTO, dir_fd=directory)
-                    try:
-                        clear(inner, depth + 1)
-                    finally:
-                        os.close(inner)
-                    os.rmdir(name, dir_fd=directory)
-                gone += 1
-                if gone % 100_000 == 0:
+    with tempfile.TemporaryFile("w+") as complaints:
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=complaints) as process:
+            assert process.stdout is not None
+            while dots := process.stdout.read(_AT_ONCE):
+                gone += len(dots)
+                if len(dots) == _AT_ONCE:
                     log(f"{gone} files and directories are removed so far")
-
-    try:
-        clear(top, 0)
-    except OSError as error:
-        raise CannotGoOnError(f"not all could be removed ({error.strerror}); the same command goes on") from error
-    finally:
-        os.close(top)
+        if process.returncode != 0:
+            complaints.seek(0)
+            why = complaints.readline().strip()
+            raise CannotGoOnError(f"not all could be removed ({why}); the same command goes on")
 
 
 JAIL: Final = Path("/jail")
 SIZE_SECONDS: Final = 30.0
 """For the size of one root; users can make any number of files."""
-_MOST: Final = 3_000_000
 
 
 def list_roots(volume: Path, *, sizes: bool) -> list[dict[str, Any]]:
@@ -143,14 +123,14 @@ def _size(volume: Path, name: str) -> dict[str, Any]:
     """Bytes on the disk, without what all roots share; `more`: it is larger, but the time was over."""
     # The way to it and the root itself are ours; what is in it is anybody's.
     other = {f"/{name}" for name in (*jail_roots.SHARED, jail_roots.ROOTS)} if not name else set()
-    bounds, size, more = Bounds(time.monotonic() + SIZE_SECONDS, _MOST), 0, False
+    until, size, more = time.monotonic() + SIZE_SECONDS, 0, False
     linked: set[tuple[int, int]] = set()
     try:
         root = os.open(jail_roots.root_of(volume, name), INTO)
     except OSError:
         return {"bytes": 0, "more": False}
     try:
-        for found in walk(root, bounds, other.__contains__):
+        for found in walk(root, until, other.__contains__):
             status = found.status
             if status.st_nlink > 1 and not found.is_directory:
                 if (status.st_dev, status.st_ino) in linked:
@@ -161,7 +141,7 @@ def _size(volume: Path, name: str) -> dict[str, Any]:
         more = True
     finally:
         os.close(root)
-    return {"bytes": size, "more": more or bool(bounds.too_deep)}
+    return {"bytes": size, "more": more}
 
 
 def diff(volume: Path, name: str) -> dict[str, Any]:

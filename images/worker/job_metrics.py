@@ -1,4 +1,4 @@
-"""Serves the figures of a node's jobs, and those of its health, to Prometheus.
+"""Serves the figures of a node's jobs, and those of its health, to Prometheus, in the names that `jobstats` reads.
 
 It is a process of its own beside slurmd, as only slurmd's container sees the jobs' cgroups: nobody's, without rights.
 """
@@ -11,7 +11,6 @@ import re
 import resource
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -22,57 +21,34 @@ from images.common.http_server import PROMETHEUS, Answer, start_server
 from images.common.steps import PROC, user_of
 from images.worker.confine import numbers
 
+Figures = Mapping[str, float]
+"""Of one job on this node, by the names of SERIES, and `uid`. Times in seconds, memory in bytes."""
 
-@dataclass(frozen=True, kw_only=True)
-class Figures:
-    """Of one job on this node. Times in seconds, memory in bytes."""
-
-    user_seconds: float
-    system_seconds: float
-    cpus: int
-    rss: int
-    """Memory that belongs to no file."""
-    cache: int
-    """Memory of files, shared memory among it."""
-    shmem: int
-    used: int
-    total: int
-    """The limit; -1: none."""
-    failures: int
-    """How often the kernel ended something of the job for want of memory."""
-    uid: int | None
-
-    @property
-    def total_seconds(self) -> float:
-        """Both kinds of CPU time."""
-        return self.user_seconds + self.system_seconds
-
-
-_SERIES: Final[Mapping[str, tuple[str, Callable[[Figures], float]]]] = {
-    "cpu_user_seconds": ("Cumulative CPU user seconds for jobid", lambda job: job.user_seconds),
-    "cpu_system_seconds": ("Cumulative CPU system seconds for jobid", lambda job: job.system_seconds),
-    "cpu_total_seconds": ("Cumulative CPU total seconds for jobid", lambda job: job.total_seconds),
-    "cpus": ("Number of CPUs in the jobid", lambda job: job.cpus),
-    "memory_rss_bytes": ("Memory RSS used in bytes", lambda job: job.rss),
-    "memory_cache_bytes": ("Memory cache used in bytes", lambda job: job.cache),
-    "memory_shmem_bytes": ("Shared memory used in bytes", lambda job: job.shmem),
-    "memory_used_bytes": ("Memory used in bytes", lambda job: job.used),
-    "memory_total_bytes": ("Memory total given to jobid in bytes", lambda job: job.total),
-    "memory_fail_count": ("Memory fail count", lambda job: job.failures),
-    # The cgroup_exporter has nothing but 0 here with version 2 of cgroups, either.
-    "memsw_used_bytes": ("Swap used in bytes", lambda _: 0),
-    "memsw_total_bytes": ("Swap total given to jobid in bytes", lambda _: 0),
-    "memsw_fail_count": ("Swap fail count", lambda _: 0),
+SERIES: Final = {
+    "cpu_user_seconds": "Cumulative CPU user seconds for jobid",
+    "cpu_system_seconds": "Cumulative CPU system seconds for jobid",
+    "cpu_total_seconds": "Cumulative CPU total seconds for jobid",
+    "cpus": "Number of CPUs in the jobid",
+    "memory_rss_bytes": "Memory RSS used in bytes",
+    "memory_cache_bytes": "Memory cache used in bytes",
+    "memory_shmem_bytes": "Shared memory used in bytes",
+    "memory_used_bytes": "Memory used in bytes",
+    "memory_total_bytes": "Memory total given to jobid in bytes",
+    "memory_fail_count": "Memory fail count",
+    "memsw_used_bytes": "Swap used in bytes",
+    "memsw_total_bytes": "Swap total given to jobid in bytes",
+    "memsw_fail_count": "Swap fail count",
 }
+"""Names and texts of the cgroup_exporter for jobstats. With version 2 of cgroups it has 0 for swap, too."""
 
 
 def text(jobs: Mapping[str, Figures]) -> str:
     """All jobs. `step` and `task` are empty, as jobstats asks for them: a job's figures are those of all its steps."""
     lines: list[str] = []
-    for name, (explained, value) in _SERIES.items():
-        found = [f'{{jobid="{job}",step="",task=""}} {value(figures):.15g}' for job, figures in jobs.items()]
+    for name, explained in SERIES.items():
+        found = [f'{{jobid="{job}",step="",task=""}} {figures.get(name, 0):.15g}' for job, figures in jobs.items()]
         lines += _series(name, explained, found)
-    uids = [f'{{jobid="{job}"}} {figures.uid}' for job, figures in jobs.items() if figures.uid is not None]
+    uids = [f'{{jobid="{job}"}} {figures["uid"]}' for job, figures in jobs.items() if "uid" in figures]
     lines += _series("uid", "Uid number of user running this job", uids)
     return "".join(f"{line}\n" for line in lines)
 
@@ -100,18 +76,20 @@ def read_jobs(node: str, mount: Path = MOUNT, proc: Path = PROC) -> dict[str, Fi
 def _figures(group: Path, proc: Path) -> Figures:
     cpu, memory, events = (_table(group / name) for name in ("cpu.stat", "memory.stat", "memory.events"))
     limit = (group / "memory.max").read_text(encoding="ascii").strip()
-    return Figures(
-        user_seconds=cpu["user_usec"] / 1e6,
-        system_seconds=cpu["system_usec"] / 1e6,
-        cpus=len(numbers((group / "cpuset.cpus.effective").read_text(encoding="ascii"))),
-        rss=memory["anon"] + memory.get("swapcached", 0),
-        cache=memory["file"],
-        shmem=memory["shmem"],
-        used=int((group / "memory.current").read_text(encoding="ascii")),
-        total=-1 if limit == "max" else int(limit),
-        failures=events["oom"],
-        uid=_user(group, proc),
-    )
+    user, system, uid = cpu["user_usec"] / 1e6, cpu["system_usec"] / 1e6, _user(group, proc)
+    return {
+        "cpu_user_seconds": user,
+        "cpu_system_seconds": system,
+        "cpu_total_seconds": user + system,
+        "cpus": len(numbers((group / "cpuset.cpus.effective").read_text(encoding="ascii"))),
+        "memory_rss_bytes": memory["anon"] + memory.get("swapcached", 0),
+        "memory_cache_bytes": memory["file"],  # shared memory among it
+        "memory_shmem_bytes": memory["shmem"],
+        "memory_used_bytes": int((group / "memory.current").read_text(encoding="ascii")),
+        "memory_total_bytes": -1 if limit == "max" else int(limit),
+        "memory_fail_count": events["oom"],
+        **({} if uid is None else {"uid": uid}),
+    }
 
 
 def _user(group: Path, proc: Path) -> int | None:
