@@ -86,7 +86,7 @@ def write_gres_conf(
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     devices = find_devices(conf, vendor, runner=runner, log=log, root=root) if conf.gres else []
     lines = own_lines(conf, vendor, topology, devices, log) if conf.gres else []
-    if lines:  # a first line with NodeName takes the place of all such lines of the cluster's file (reads.c)
+    if lines:  # a first line with NodeName takes the place of all such lines of the cluster's file (guarded.c)
         lines[0] = f"NodeName={socket.gethostname()} {lines[0]}"
     (directory / "gres.conf").write_text("".join(f"{line}\n" for line in lines))
     try:

@@ -82,10 +82,6 @@ _TITLE: Final = 64
 LATER: Final = "later"
 
 
-class RefusedError(Exception):
-    """A request that is not answered; the message says why."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """Who has been given a cell."""
@@ -143,7 +139,7 @@ class Warden:
                 self._start_namespaces(connection, *rest.decode("ascii").split(" "))
                 return ""
             return " ".join(("ok", *self._do(connection, pid, *message.decode("ascii").split(" "))))
-        except (RefusedError, CannotGoOnError, OSError, ValueError, OverflowError) as error:
+        except (CannotGoOnError, OSError, ValueError, OverflowError) as error:
             self._log(f"{message[:80]!r}: {error}")
             return str(error)
 
@@ -155,9 +151,9 @@ class Warden:
 
     def _do(self, connection: int, pid: int, what: str, job: str = "", *more: str) -> list[str]:
         if connection in self._steps:
-            raise RefusedError(f"this is a step of job {self._steps[connection].job}")
+            raise ValueError(f"this is a step of job {self._steps[connection].job}")
         if not job.isdigit():
-            raise RefusedError(f"{job!r} is no job's number")
+            raise ValueError(f"{job!r} is no job's number")
         match what, more:
             case "cell", (uid, gid, mib):
                 self._tidy()
@@ -167,21 +163,21 @@ class Warden:
                 return [str(path)]
             case "end", () | ("now",):
                 return self._end(job, waits=not more)
-        raise RefusedError("no such request")
+        raise ValueError("no such request")
 
     def _start_namespaces(
         self, connection: int, job: str, uid: str = "", gid: str = "", groups: str = "", *more: str
     ) -> None:
         if connection in self._steps:
-            raise RefusedError(f"this is a step of job {self._steps[connection].job}")
+            raise ValueError(f"this is a step of job {self._steps[connection].job}")
         if self._make_namespaces is None:
-            raise RefusedError("this pool allows no user namespaces (containers: true in the stack file)")
+            raise ValueError("this pool allows no user namespaces (containers: true in the stack file)")
         if more or not job.isdigit() or job not in self._cells:
-            raise RefusedError(f"{job[:20]!r} is no job with a cell, or more was said")
+            raise ValueError(f"{job[:20]!r} is no job with a cell, or more was said")
         numbers = [int(text) for text in (uid, gid, *groups.split(","))]
         # In namespaces of root's own, root in the jail would have all rights over them.
         if numbers[0] < 1 or min(numbers) < 0:
-            raise RefusedError("namespaces are for users, not for root")
+            raise ValueError("namespaces are for users, not for root")
         owner = namespaces.Owner(uid=numbers[0], gid=numbers[1], groups=tuple(numbers[2:]))
         self._make_namespaces(connection, self._cells.path(job), owner)
 
@@ -205,7 +201,7 @@ class Warden:
     def _put_devices(self, connection: int, program: bytes, files: Sequence[int]) -> None:
         step = self._steps.get(connection)
         if step is None or step.cgroups is None or len(files) != 1:
-            raise RefusedError("this is no step with a cgroup")
+            raise ValueError("this is no step with a cgroup")
         self._programs.put(files[0], step.cgroups, program)
         if self._programs.are_many():
             self._programs.forget_gone(self._cgroups)

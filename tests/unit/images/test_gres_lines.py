@@ -140,7 +140,7 @@ def test_no_gpu_at_all_is_told(tmp_path: Path) -> None:
 
 
 def test_no_line_is_longer_than_the_cluster_s_file(tmp_path: Path) -> None:
-    """Slurm takes that file's length for the longest line (images/common/native/reads.c)."""
+    """Slurm takes that file's length for the longest line (images/common/native/guarded.c)."""
     cluster = len((ROOT / "slurm_templates/gres.conf.j2").read_text(encoding="utf-8"))
     minors = MINORS.replace("201", "9201").replace("202", "9202")
     write(divided(tmp_path) / "proc/driver/nvidia-caps/mig-minors", minors)
