@@ -197,25 +197,21 @@ class Node:
         `record`: as it has just been read. Suspended jobs do not show there. squeue knows, and reads the whole queue,
         for which a node with jobs may have no memory left.
         """
-        if record.states & _BUSY:
-            return True
-        result = self._run("squeue", "--noheader", f"--states={_ON_NODE}", f"--nodelist={self.name}", "--format=%i")
-        if result.ok:
-            return bool(result.stdout.strip())
-        if any(text in result.stderr for text in UNKNOWN_NODE):
-            return False
-        raise ControllerUnreachableError(result.message)
+        return bool(record.states & _BUSY) or bool(self._jobs(_ON_NODE))
 
     def running_jobs(self) -> frozenset[str]:
         """Jobs on the node that have not begun to end, as `scontrol requeue` names them.
 
         Raises ControllerUnreachableError.
         """
-        states = "running,suspended,configuring,stopped"
+        jobs = self._jobs("running,suspended,configuring,stopped")
+        return frozenset(job.partition("+")[0] for job in jobs)  # 7+1: a part of job 7
+
+    def _jobs(self, states: str) -> list[str]:
         result = self._run("squeue", "--noheader", f"--states={states}", f"--nodelist={self.name}", "--format=%i")
         if not result.ok and not any(text in result.stderr for text in UNKNOWN_NODE):
             raise ControllerUnreachableError(result.message)
-        return frozenset(job.partition("+")[0] for job in result.stdout.split())  # 7+1: a part of job 7
+        return result.stdout.split() if result.ok else []
 
     def requeue(self, jobs: Iterable[str]) -> Result:
         """Put jobs back into the queue, those of `sbatch` that may be; the result names the others.
@@ -230,17 +226,17 @@ class Node:
 
     def is_wanted(self) -> bool:
         """Whether a pending job asks for this node by name. Raises ControllerUnreachableError."""
-        result = self._run(*WANTED_NODES)
-        if not result.ok:
-            raise ControllerUnreachableError(result.message)
-        return self.name in wanted_nodes(result.stdout)
+        return self.name in wanted_nodes(self._answer(*WANTED_NODES))
 
     def has_switch_tree(self) -> bool:
         """Whether slurmctld uses one. Raises ControllerUnreachableError."""
-        result = self._run("scontrol", "show", "config")
+        return shows_switch_tree(self._answer("scontrol", "show", "config"))
+
+    def _answer(self, *argv: str) -> str:
+        result = self._run(*argv)
         if not result.ok:
             raise ControllerUnreachableError(result.message)
-        return shows_switch_tree(result.stdout)
+        return result.stdout
 
     def drain(self) -> Result:
         """Let no new job start on it; running ones go on."""

@@ -29,7 +29,7 @@ from images.common.mountinfo import expect_filesystem
 from images.common.process import GUARDED, become, program, required_env, with_preloaded
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
 from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, NodeConf, is_ours
-from images.common.slurm_records import MARK
+from images.common.slurm_records import MARK, NodeRecord
 from images.common.wait import Clock, Reminder
 from images.health.local import find_local
 from images.worker import confine, job_metrics, scratch, warden
@@ -101,17 +101,21 @@ def slurmd_command(controller: str, conf: str, name: str, confinement: str, mark
     return [*command, "--extra", extra]
 
 
+def _record(node: Node, log: Callable[[str], None]) -> NodeRecord | None:
+    try:
+        return node.record()
+    except ControllerUnreachableError as error:
+        log(f"cannot ask for the node's record, going on: {error}")
+        return None
+
+
 def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool = False) -> bool:
     """Lift what an earlier pod of this name left behind; never what an administrator or a health check has set.
 
     That pod drained its node to leave, and was killed before it could delete the record. `keep_waiting`: one that waits
     for its place in the switch tree goes on waiting.
     """
-    try:
-        record = node.record()
-    except ControllerUnreachableError as error:
-        log(f"cannot ask for the node's record, going on: {error}")
-        return False
+    record = _record(node, log)
     if record is None:
         return False
     if not (record.is_drained or "DOWN" in record.states) or (keep_waiting and record.reason == TOPOLOGY_REASON):
@@ -130,11 +134,7 @@ def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool
 
 def forget_elastic(node: Node, log: Callable[[str], None]) -> None:
     """Delete the record of the time when the pool was elastic: Slurm would end this node when it is idle."""
-    try:
-        record = node.record()
-    except ControllerUnreachableError as error:
-        log(f"cannot ask for the node's record, going on: {error}")
-        return
+    record = _record(node, log)
     if record is None or "CLOUD" not in record.states:
         return
     deleted = node.delete()
@@ -196,11 +196,11 @@ def prepare_own_root() -> None:
         expect_filesystem(Path(volume.source), volume.filesystem)
 
 
-def tell_whether_gpus(directory: Path = STATE) -> None:
+def tell_whether_gpus() -> None:
     """Tell native/around.c whether it has to ask health-gpus before and after each job."""
-    mark = directory / "gpus"
+    mark = STATE / "gpus"
     if find_local(os.environ).node.gpus > 0:
-        directory.mkdir(parents=True, exist_ok=True)
+        STATE.mkdir(parents=True, exist_ok=True)
         mark.touch()
     else:
         mark.unlink(missing_ok=True)
