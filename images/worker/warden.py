@@ -40,12 +40,8 @@ from images.worker.cells import Cells
 from images.worker.devices import DevicePrograms
 
 SCOPE: Final = "system.slice/*_slurmstepd.scope"
-"""The cgroup of all jobs, by Slurm's own name, where cgroups are mounted."""
-
-
-def _cgroups_left(job: str, mount: Path) -> list[Path]:
-    """What is there of a job. `mount`: where cgroups are."""
-    return list(mount.glob(f"{SCOPE}/job_{job}"))
+"""The cgroup of all jobs, by Slurm's own name, where cgroups are mounted. slurmstepd removes a job's, unless the kernel
+has ended that."""
 
 
 def _has_processes(group: Path) -> bool:
@@ -78,8 +74,6 @@ _STEP: Final = re.compile(rb"slurmstepd: \[(\d+)\.")
 
 _TITLE: Final = 64
 """Bytes of a title that are read: a process may have any part of its memory shown as its title, of any size."""
-
-LATER: Final = "later"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,10 +129,7 @@ class Warden:
             if what == b"devices":
                 self._put_devices(connection, rest, files)
                 return "ok"
-            if what == b"namespaces":
-                self._start_namespaces(connection, *rest.decode("ascii").split(" "))
-                return ""
-            return " ".join(("ok", *self._do(connection, pid, *message.decode("ascii").split(" "))))
+            return self._do(connection, pid, *message.decode("ascii").split(" "))
         except (CannotGoOnError, OSError, ValueError, OverflowError) as error:
             self._log(f"{message[:80]!r}: {error}")
             return str(error)
@@ -149,7 +140,7 @@ class Warden:
         if step is not None:
             self._used[step.job] = self._now()
 
-    def _do(self, connection: int, pid: int, what: str, job: str = "", *more: str) -> list[str]:
+    def _do(self, connection: int, pid: int, what: str, job: str = "", *more: str) -> str:
         if connection in self._steps:
             raise ValueError(f"this is a step of job {self._steps[connection].job}")
         if not job.isdigit():
@@ -160,43 +151,45 @@ class Warden:
                 path = self._cells.enter(job, int(uid), int(gid), int(mib))
                 self._used[job] = self._now()
                 self._steps[connection] = Step(job=job, cgroups=self._cgroups_of(pid))
-                return [str(path)]
+                return f"ok {path}"
             case "end", () | ("now",):
-                return self._end(job, waits=not more)
+                return "ok" if self._end(job, waits=not more) else "ok later"
+            case "namespaces", (uid, gid, groups):
+                self._start_namespaces(connection, job, [int(text) for text in (uid, gid, *groups.split(","))])
+                return ""
         raise ValueError("no such request")
 
-    def _start_namespaces(
-        self, connection: int, job: str, uid: str = "", gid: str = "", groups: str = "", *more: str
-    ) -> None:
-        if connection in self._steps:
-            raise ValueError(f"this is a step of job {self._steps[connection].job}")
+    def _start_namespaces(self, connection: int, job: str, numbers: Sequence[int]) -> None:
+        """`numbers`: user, group, and all groups."""
         if self._make_namespaces is None:
             raise ValueError("this pool allows no user namespaces (containers: true in the stack file)")
-        if more or not job.isdigit() or job not in self._cells:
-            raise ValueError(f"{job[:20]!r} is no job with a cell, or more was said")
-        numbers = [int(text) for text in (uid, gid, *groups.split(","))]
+        if job not in self._cells:
+            raise ValueError(f"job {job} has no cell")
         # In namespaces of root's own, root in the jail would have all rights over them.
         if numbers[0] < 1 or min(numbers) < 0:
             raise ValueError("namespaces are for users, not for root")
         owner = namespaces.Owner(uid=numbers[0], gid=numbers[1], groups=tuple(numbers[2:]))
         self._make_namespaces(connection, self._cells.path(job), owner)
 
-    def _end(self, job: str, *, waits: bool) -> list[str]:
-        """Slurm's epilog may begin while slurmstepd still removes files of its own, which it reaches by the cell."""
+    def _end(self, job: str, *, waits: bool) -> bool:
+        """Whether all has gone, or nobody waits for it.
+
+        Slurm's epilog may begin while slurmstepd still removes files of its own, which it reaches by the cell.
+        """
         here = {step.job for step in self._steps.values()} | (self._running() if job in self._found else set())
         if waits and job in here:
-            return [LATER]
+            return False
         self._cells.leave(job)
         self._used.pop(job, None)
         if waits and self._cells.is_freeing(job):
-            return [LATER]
-        left = [] if job in here else _cgroups_left(job, self._cgroups)
+            return False
+        left = [] if job in here else list(self._cgroups.glob(f"{SCOPE}/job_{job}"))
         # The external step asks for no cell, and removes its cgroup itself.
         if waits and any(map(_has_processes, left)) and job in self._running():
-            return [LATER]
+            return False
         gone = [_end_cgroup(group) for group in left]
         self._programs.forget_gone(self._cgroups)
-        return [] if all(gone) or not waits else [LATER]
+        return all(gone) or not waits
 
     def _put_devices(self, connection: int, program: bytes, files: Sequence[int]) -> None:
         step = self._steps.get(connection)

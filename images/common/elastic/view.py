@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from images.common.kubernetes import WORKER_PODS, Object
 from images.common.slurm_node import OURS, TOPOLOGY_REASON
-from images.common.slurm_records import MARK, mark_in
+from images.common.slurm_records import MARK, fields_of, mark_in
 
 DAY: Final = 24 * 60
 """Minutes."""
@@ -90,11 +90,8 @@ SLURM: Final = "slurm"
 FEATURES: Final = "Feature="
 """In what slurmctld is told of a node."""
 
-_OF_US: Final = re.compile(r"NodeName=(?P<name>[a-z0-9][a-z0-9-]*-\d+) ")
-_STATE: Final = re.compile(r" State=(?P<states>\S+) ")
-_BUSY: Final = re.compile(r" LastBusyTime=(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d) ")
-_REASON: Final = re.compile(r" Reason=(?P<reason>.*)")
-_BARE: Final = " AvailableFeatures=(null) "
+_OF_US: Final = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _FREE_TEXT: Final = re.compile(r" (?:Comment|Extra)=")
 """Where a line of scontrol begins to have what jobs can write: names of processes in what the health checks say."""
 
@@ -293,26 +290,21 @@ def nodes_in(lines: str) -> dict[str, Node]:
     """
     found = {}
     for line in lines.splitlines():
-        front = f"{_FREE_TEXT.split(line, maxsplit=1)[0]} "
-        named, state, told = _OF_US.match(front), _STATE.search(front), _REASON.search(front)
-        if named and state:
-            said = told["reason"].strip() if told else ""
-            set_by = _SET_AT.search(said)
-            reason, by = (said[: set_by.start()], set_by["by"]) if set_by else (said, "")
-            states = frozenset(word.strip("*~#!%$@^-") for word in state["states"].split("+"))
-            mark = mark_in(line.rpartition(" Extra=")[2])  # more may follow: ReservationName=...
-            name = named["name"]
-            busy = _BUSY.search(front)
-            busy_at = datetime.fromisoformat(busy["at"]).timestamp() if busy else 0.0  # on the clock of both programs
-            found[name] = Node(
-                name=name,
-                states=states,
-                reason=reason,
-                reason_by=by,
-                mark=mark,
-                busy_at=busy_at,
-                is_bare=_BARE in front,
-            )
+        fields = fields_of(_FREE_TEXT.split(line, maxsplit=1)[0], last="Reason")
+        name, said, busy = fields.get("NodeName", ""), fields["Reason"].strip(), fields.get("LastBusyTime", "")
+        if not _OF_US.fullmatch(name) or not fields.get("State"):
+            continue
+        set_by = _SET_AT.search(said)
+        found[name] = Node(
+            name=name,
+            states=frozenset(word.strip("*~#!%$@^-") for word in fields["State"].split("+")),
+            reason=said[: set_by.start()] if set_by else said,
+            reason_by=set_by["by"] if set_by else "",
+            mark=mark_in(line.rpartition(" Extra=")[2]),  # more may follow: ReservationName=...
+            # On the clock of both programs.
+            busy_at=datetime.fromisoformat(busy).timestamp() if _TIME.fullmatch(busy) else 0.0,
+            is_bare=fields.get("AvailableFeatures") == "",
+        )
     return found
 
 
