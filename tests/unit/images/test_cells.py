@@ -35,19 +35,6 @@ def test_a_job_sees_the_jail_with_a_tmp_and_a_shared_memory_of_its_own(tmp_path:
     assert cells.jobs() == ["17"]
 
 
-def test_all_steps_of_a_job_are_in_the_same_cell(tmp_path: Path) -> None:
-    mounts = FakeCellMounts()
-    cells = cells_in(tmp_path, mounts)
-    first = cells.enter("17", UID, GID)
-    (tmp_path / "jobs/17/file").touch()
-    before = dict(mounts.mounted)
-
-    assert cells.enter("17", UID, GID) == first
-
-    assert mounts.mounted == before
-    assert (tmp_path / "jobs/17/file").exists()
-
-
 def test_jobs_have_cells_of_their_own(tmp_path: Path) -> None:
     mounts = FakeCellMounts()
     cells = cells_in(tmp_path, mounts)
@@ -57,19 +44,6 @@ def test_jobs_have_cells_of_their_own(tmp_path: Path) -> None:
 
     assert cells.jobs() == ["170"]
     assert {Path(point).relative_to(tmp_path / "cells").parts[0] for point in mounts.mounted} == {"170"}
-
-
-def test_nothing_is_left_of_a_cell(tmp_path: Path) -> None:
-    mounts = FakeCellMounts()
-    cells = cells_in(tmp_path, mounts)
-    cells.enter("17", UID, GID)
-
-    cells.leave("17")
-    cells.leave("17")
-
-    assert "17" not in cells
-    assert not mounts.mounted
-    assert not list((tmp_path / "cells").iterdir())
 
 
 @pytest.mark.parametrize("kind", ["copy", "bind", "memory"])
@@ -141,19 +115,6 @@ def test_another_user_s_directory_is_not_shown(tmp_path: Path) -> None:
         cells.enter("17", UID + 1, GID)
 
     assert not list((tmp_path / "cells").iterdir())
-
-
-def test_the_next_warden_finds_the_cells(tmp_path: Path) -> None:
-    mounts = FakeCellMounts()
-    cells_in(tmp_path, mounts).enter("17", UID, GID)
-    before = dict(mounts.mounted)
-
-    cells = cells_in(tmp_path, mounts)
-
-    assert cells.jobs() == ["17"]
-    assert mounts.mounted == before
-    cells.leave("17")
-    assert not mounts.mounted
 
 
 @pytest.mark.parametrize("lacks", ["", "/tmp", "/dev/shm"])
