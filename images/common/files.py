@@ -14,6 +14,19 @@ from typing import Any, Final
 
 from images.common.wait import wait_for
 
+Owner = tuple[int, int]
+"""User and group, by their numbers."""
+
+JWT_SECRET: Final = Path("/secrets/jwt/jwt_hs256.key")
+JWT_KEY: Final = Path("/run/slurmstack/keys/jwt_hs256.key")
+"""The key that signs tokens: what AuthAltParameters in slurm.conf and slurmdbd.conf name. Only slurmctld and slurmdbd
+have the file: all other daemons and commands carry tokens, and never look into them."""
+
+HOST_KEY: Final = Path("/etc/ssh/ssh_host_ed25519_key")
+"""By which users know the login nodes."""
+
+_OTHERS_WRITE: Final = 0o022
+
 
 def read_untrusted(path: Path, most: int) -> bytes | None:
     """The content of a regular file; None where there is nothing of that name.
@@ -57,10 +70,6 @@ def remove_tree(directory: Path) -> None:
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise OSError(done.stderr.partition("\n")[0] or f"rm ended with {done.returncode}")
-
-
-Owner = tuple[int, int]
-"""User and group, by their numbers."""
 
 
 def write_atomically(
@@ -116,17 +125,6 @@ def read_document(path: Path, *, most: int = 65536) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):  # a number of thousands of digits is a ValueError, too
         return {}
     return found if isinstance(found, dict) else {}
-
-
-JWT_SECRET: Final = Path("/secrets/jwt/jwt_hs256.key")
-JWT_KEY: Final = Path("/run/slurmstack/keys/jwt_hs256.key")
-"""The key that signs tokens: what AuthAltParameters in slurm.conf and slurmdbd.conf name. Only slurmctld and slurmdbd
-have the file: all other daemons and commands carry tokens, and never look into them."""
-
-HOST_KEY: Final = Path("/etc/ssh/ssh_host_ed25519_key")
-"""By which users know the login nodes."""
-
-_OTHERS_WRITE: Final = 0o022
 
 
 def install_secret(

@@ -23,6 +23,16 @@ from images.common.mountinfo import MOUNTINFO, attach, expect_filesystem, mount_
 from images.common.munged import JAIL_SOCKETS
 from images.common.process import CannotGoOnError
 
+SSSD_PIPES: Final = "/var/lib/sss/pipes"
+"""Sockets of the pod's SSSD. A jail that was populated before there was one lacks the directory."""
+
+SPOOL: Final = Path("/var/spool/slurmd")
+CONF_CACHE: Final = SPOOL / "conf-cache"
+"""slurmd's copy of the configuration: it and slurmstepd load the plugins that are named there, outside the jail."""
+
+SKELETON: Final = "etc/skel"
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bind:
@@ -52,14 +62,11 @@ COMMON_BINDS: Final = (
     Bind(path="/etc/hosts", read_only=True),
     Bind(path="/etc/hostname", read_only=True),
 )
-SSSD_PIPES: Final = "/var/lib/sss/pipes"
-"""Sockets of the pod's SSSD. A jail that was populated before there was one lacks the directory."""
 
-SPOOL: Final = Path("/var/spool/slurmd")
-CONF_CACHE: Final = SPOOL / "conf-cache"
-"""slurmd's copy of the configuration: it and slurmstepd load the plugins that are named there, outside the jail."""
 
 WORKER_BINDS: Final = (*COMMON_BINDS, Bind(path=str(SPOOL)), Bind(path=str(CONF_CACHE), read_only=True))
+
+
 LOGIN_BINDS: Final = COMMON_BINDS
 
 
@@ -169,10 +176,6 @@ def open_inside(jail: Path, path: str, *, make: bool, kind: str) -> int:
             there_is = "symbolic link" if stat.S_ISLNK(mode) else "file" if directory else "directory"
             raise JailViewError(f"{at} is a {there_is} in the jail, so {path} cannot be there; move it away")
     return here
-
-
-SKELETON: Final = "etc/skel"
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def homes_directory() -> Path | None:

@@ -36,6 +36,10 @@ _METADATA_GROUP: Final = ";g=meta.k8s.io;v=v1"
 
 Object = Mapping[str, Any]
 
+RETRY_SECONDS: Final = 5.0
+
+Value = TypeVar("Value")
+
 
 def own_namespace(env: Mapping[str, str] = os.environ) -> str:
     """The pod's namespace: NAMESPACE, else what Kubernetes mounts beside the token; empty outside of a pod."""
@@ -198,11 +202,6 @@ def _status_message(body: str) -> str:
         return str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):
         return body.strip()[:200]
-
-
-RETRY_SECONDS: Final = 5.0
-
-Value = TypeVar("Value")
 
 
 class Follower(Generic[Value]):

@@ -8,18 +8,6 @@ from typing import Final
 
 PASSWORD: Final = Path("/secrets/database/password")
 
-
-def read_password() -> str:
-    """The database password, without the line break that an editor leaves at its end."""
-    return PASSWORD.read_text(encoding="utf-8").rstrip("\n")
-
-
-def quoted(value: str) -> str:
-    """A value in an option file, whatever characters it has."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return f'"{escaped}"'
-
-
 RUN: Final = Path("/run/mysqld")
 SOCKET: Final = RUN / "mysqld.sock"
 OPTIONS: Final = RUN / "my.cnf"
@@ -34,6 +22,17 @@ DATABASE: Final = "slurm_acct_db"
 MEBIBYTE: Final = 2**20
 LEAST_POOL: Final = 64 * MEBIBYTE
 """Below that, slurmdbd's queries over a month of jobs wait for the disk."""
+
+
+def read_password() -> str:
+    """The database password, without the line break that an editor leaves at its end."""
+    return PASSWORD.read_text(encoding="utf-8").rstrip("\n")
+
+
+def quoted(value: str) -> str:
+    """A value in an option file, whatever characters it has."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{escaped}"'
 
 
 def options(*, data: Path, memory: int) -> str:

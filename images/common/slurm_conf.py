@@ -22,6 +22,24 @@ IN_FORCE: Final = Path("/var/spool/slurmctld/slurmstack/current") / SLURM_CONF
 
 _OPTION: Final = re.compile(r"([^\s=]+)\s*=\s*(\"[^\"]*\"|\S+)")
 
+BLOCK: Final = "\n# Left the stack: closed for new jobs, and taken out by config-agent when the last job has gone.\n"
+"""What the block begins with. It reaches to the end of the file."""
+
+_DROPPED: Final = frozenset(
+    key.lower()
+    for key in (
+        "Default", "State", "QOS", "AllowQos", "DenyQos", "AllowAccounts", "DenyAccounts", "AllowGroups", "Alternate",
+        "TRESBillingWeights",
+    )
+)  # fmt: skip
+"""Options that a closed partition has no use for, or that name what may leave together with it: slurmctld ends
+with a partition whose weights name a GRES that no node has any more (measured)."""
+
+_DEFAULT_MEMORY: Final = "DefMemPerCPU"
+
+_STOPPED: Final = frozenset({"DOWN", "INACTIVE"})
+"""States in which queued jobs do not start. Only INACTIVE refuses new ones as well."""
+
 
 def with_included(files: Mapping[str, str]) -> dict[str, str]:
     """slurm.conf and the files that it includes."""
@@ -74,25 +92,6 @@ def lines_of(text: str, keyword: str) -> dict[str, Line]:
         if options and options[0][0].lower() == keyword.lower() and options[0][1].upper() != "DEFAULT":
             found[options[0][1]] = Line(name=options[0][1], options=tuple(options[1:]))
     return found
-
-
-BLOCK: Final = "\n# Left the stack: closed for new jobs, and taken out by config-agent when the last job has gone.\n"
-"""What the block begins with. It reaches to the end of the file."""
-
-_DROPPED: Final = frozenset(
-    key.lower()
-    for key in (
-        "Default", "State", "QOS", "AllowQos", "DenyQos", "AllowAccounts", "DenyAccounts", "AllowGroups", "Alternate",
-        "TRESBillingWeights",
-    )
-)  # fmt: skip
-"""Options that a closed partition has no use for, or that name what may leave together with it: slurmctld ends
-with a partition whose weights name a GRES that no node has any more (measured)."""
-
-_DEFAULT_MEMORY: Final = "DefMemPerCPU"
-
-_STOPPED: Final = frozenset({"DOWN", "INACTIVE"})
-"""States in which queued jobs do not start. Only INACTIVE refuses new ones as well."""
 
 
 def without_block(files: Mapping[str, str]) -> dict[str, str]:

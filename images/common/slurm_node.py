@@ -15,6 +15,55 @@ from images.common.slurm_records import NodeRecord, NotUnderstoodError, expand, 
 _PROFILE: Final = re.compile(r"[1-7]g\.\d+gb")
 """How the type of a part of a GPU (MIG) begins."""
 
+LEAVING_REASON: Final = "slurmstack: pod leaving"
+"""Reason of the drain that a leaving pod sets on itself. Any other is an administrator's or a health check's."""
+
+ROLLS: Final = f"{LEAVING_REASON} for a new one"
+"""Reason of the drain of a node whose pod gets a new one when its jobs have ended (images/elastic/rolls.py). Its pod
+takes it for its own at its end, as it would another one that begins like this."""
+
+TOPOLOGY_REASON: Final = "slurmstack:waiting-for-topology"
+"""Reason of the drain that a worker registers with where Slurm has a switch tree: the configuration agent lifts it when
+the node is in the tree. One word, as it goes through slurmd's `--conf`."""
+
+OURS: Final = "slurmstack"
+"""What the reasons begin with that our programs give, but for the health checks'."""
+
+ELASTIC: Final = "slurmstack/elastic:"
+"""What the reasons begin with that the program `elastic` gives."""
+
+ELASTIC_PARTITION: Final = "elastic-"
+"""What the names of elastic pools' hidden partitions begin with (slurm/elastic.py)."""
+
+NO_CAPACITY: Final = f"{ELASTIC} no capacity"
+SET_ASIDE: Final = f"{ELASTIC} set aside"
+"""Drains of a pool that is off: for a pause, or until an administrator resumes it (images/elastic/pauses.py)."""
+
+HELD_BACK: Final = f"{ELASTIC} held back"
+IN_WINDOW: Final = f"{HELD_BACK} in the window"
+"""Drain of a node that is off and stays so, as its pool may have fewer nodes now (images/elastic/bounds.py)."""
+
+STAYS_LEAVING: Final = f"{HELD_BACK} until its last pod has gone"
+"""Of one whose machine is dead, or whose kubelet: a job that got it would wait in vain (images/elastic/rounds.py)."""
+
+PLACED: Final = f"{HELD_BACK} until its pool has room"
+"""Of a new one that is in the switch tree: the configuration agent does not know how many nodes there may be now."""
+
+_ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
+"""States of jobs that have the node."""
+
+_BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+"""States of a node that has jobs."""
+
+UNKNOWN_NODE: Final = ("not found", "Invalid node name")
+"""What Slurm's commands say where there is no record of that name."""
+
+WANTED_NODES: Final = ("squeue", "--all", "--noheader", "--states=pending", "--format=%n")
+"""Lists the nodes that pending jobs ask for by name (`--nodelist`).
+
+The record of such a node has to stay: when slurmctld reads its files or starts, it ends a pending job with NODE_FAIL
+that asks for a node it does not know (measured with 24.11 and 26.05). While the record stays, the job waits."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gres:
@@ -82,57 +131,6 @@ class NodeConf:
         words.append(f"Feature={','.join(self.features)}")
         words += [f"Gres={','.join(map(str, self.gres))}"] if self.gres else []
         return " ".join(words)
-
-
-LEAVING_REASON: Final = "slurmstack: pod leaving"
-"""Reason of the drain that a leaving pod sets on itself. Any other is an administrator's or a health check's."""
-
-ROLLS: Final = f"{LEAVING_REASON} for a new one"
-"""Reason of the drain of a node whose pod gets a new one when its jobs have ended (images/elastic/rolls.py). Its pod
-takes it for its own at its end, as it would another one that begins like this."""
-
-TOPOLOGY_REASON: Final = "slurmstack:waiting-for-topology"
-"""Reason of the drain that a worker registers with where Slurm has a switch tree: the configuration agent lifts it when
-the node is in the tree. One word, as it goes through slurmd's `--conf`."""
-
-OURS: Final = "slurmstack"
-"""What the reasons begin with that our programs give, but for the health checks'."""
-
-ELASTIC: Final = "slurmstack/elastic:"
-"""What the reasons begin with that the program `elastic` gives."""
-
-ELASTIC_PARTITION: Final = "elastic-"
-"""What the names of elastic pools' hidden partitions begin with (slurm/elastic.py)."""
-
-NO_CAPACITY: Final = f"{ELASTIC} no capacity"
-SET_ASIDE: Final = f"{ELASTIC} set aside"
-"""Drains of a pool that is off: for a pause, or until an administrator resumes it (images/elastic/pauses.py)."""
-
-HELD_BACK: Final = f"{ELASTIC} held back"
-IN_WINDOW: Final = f"{HELD_BACK} in the window"
-"""Drain of a node that is off and stays so, as its pool may have fewer nodes now (images/elastic/bounds.py)."""
-
-STAYS_LEAVING: Final = f"{HELD_BACK} until its last pod has gone"
-"""Of one whose machine is dead, or whose kubelet: a job that got it would wait in vain (images/elastic/rounds.py)."""
-
-PLACED: Final = f"{HELD_BACK} until its pool has room"
-"""Of a new one that is in the switch tree: the configuration agent does not know how many nodes there may be now."""
-
-_ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
-"""States of jobs that have the node."""
-
-_BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
-"""States of a node that has jobs."""
-
-UNKNOWN_NODE: Final = ("not found", "Invalid node name")
-"""What Slurm's commands say where there is no record of that name."""
-
-
-WANTED_NODES: Final = ("squeue", "--all", "--noheader", "--states=pending", "--format=%n")
-"""Lists the nodes that pending jobs ask for by name (`--nodelist`).
-
-The record of such a node has to stay: when slurmctld reads its files or starts, it ends a pending job with NODE_FAIL
-that asks for a node it does not know (measured with 24.11 and 26.05). While the record stays, the job waits."""
 
 
 def wanted_nodes(listed: str) -> frozenset[str]:

@@ -26,6 +26,24 @@ _UNITS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?(?::(\d+))?")
 _IN_MEBIBYTES: Final = ("mem", "bb/")
 
+# Free text (the reason, a comment) comes after these in a line, and nothing before them has blanks in it but the
+# operating system's name, which slurmd tells.
+_NODE: Final = re.compile(r"^NodeName=(\S+)")
+_STATE: Final = re.compile(r"\sState=(\S+)")
+_REASON: Final = re.compile(r"\sReason=(\S+)")
+
+_KEY: Final = re.compile(r"(?:^| )([A-Za-z]+)=")
+
+MARK: Final = "elastic"
+"""Key of the `Extra` of an elastic node: a digest of what its record was made with."""
+
+SLURMD_PORT: Final = 6818
+
+SHORT: Final = 6
+"""Characters that tell `(null)` from a text."""
+
+_NUMBERED: Final = re.compile(r"^(?P<prefix>.*?)(?P<number>0|[1-9]\d{0,8})$")
+
 
 def seconds(text: str) -> float | None:
     """Of `[DAYS-][HOURS:]MINUTES:SECONDS[.FRACTION]`; None for `UNLIMITED`, `NOT_SET`, `INVALID`."""
@@ -111,24 +129,6 @@ def _tasks(job: str) -> Iterator[range]:
     tasks = job.partition("_[")[2]
     for first, last, step in _RANGE.findall(tasks.partition("%")[0]):
         yield range(int(first), int(last or first) + 1, int(step or 1))
-
-
-# Free text (the reason, a comment) comes after these in a line, and nothing before them has blanks in it but the
-# operating system's name, which slurmd tells.
-_NODE: Final = re.compile(r"^NodeName=(\S+)")
-_STATE: Final = re.compile(r"\sState=(\S+)")
-_REASON: Final = re.compile(r"\sReason=(\S+)")
-
-_KEY: Final = re.compile(r"(?:^| )([A-Za-z]+)=")
-
-
-MARK: Final = "elastic"
-"""Key of the `Extra` of an elastic node: a digest of what its record was made with."""
-
-SLURMD_PORT: Final = 6818
-
-SHORT: Final = 6
-"""Characters that tell `(null)` from a text."""
 
 
 class NotUnderstoodError(Exception):
@@ -335,9 +335,6 @@ def number_of(value: object) -> float | None:
 def _whole(value: object) -> int:
     """A number that may be unset, in which case it is 0."""
     return int(number_of(value) or 0)
-
-
-_NUMBERED: Final = re.compile(r"^(?P<prefix>.*?)(?P<number>0|[1-9]\d{0,8})$")
 
 
 def expand(hosts: str) -> tuple[str, ...]:

@@ -25,6 +25,17 @@ from images.common.files import Owner
 from images.common.mountinfo import MOUNTINFO, mount_points, remembers_names
 from images.common.process import RefusedError
 
+VOLUME: Final = Path("/var/lib/slurmstack/state")
+"""Where the pods of two controllers mount the state volume (components/controller.py)."""
+
+ALONE_LOCK: Final = Path("/run/slurmstack/alone")
+
+_NAME: Final = re.compile(r"term-([1-9]\d*)")
+_ADOPTING: Final = "adopting"
+_RETURNING: Final = "returning"
+_OF_VOLUME: Final = frozenset({_ADOPTING, _RETURNING, "lost+found"})
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
 
 def _is_file(path: Path) -> bool:
     """What else is called so is none of slurmctld's: a directory that somebody has put aside."""
@@ -60,18 +71,6 @@ def finish_saves(state: Path) -> list[str]:
         if _is_file(new):
             new.unlink()
     return found
-
-
-VOLUME: Final = Path("/var/lib/slurmstack/state")
-"""Where the pods of two controllers mount the state volume (components/controller.py)."""
-
-ALONE_LOCK: Final = Path("/run/slurmstack/alone")
-
-_NAME: Final = re.compile(r"term-([1-9]\d*)")
-_ADOPTING: Final = "adopting"
-_RETURNING: Final = "returning"
-_OF_VOLUME: Final = frozenset({_ADOPTING, _RETURNING, "lost+found"})
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class LostError(Exception):

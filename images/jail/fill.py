@@ -23,9 +23,14 @@ THREADS: Final = 8
 BATCH: Final = 64
 """Files that a thread takes at a time."""
 
-
 Progress = Callable[[int, int], None]
 """Is told how many files and bytes are copied so far, every `BATCH` files."""
+
+SKIPPED: Final = frozenset({"/proc", "/sys", "/dev", "/jail", "/secrets", "/config"})
+"""Of the pod, not of the image. Mount points are skipped besides; each is left as an empty target for a later mount."""
+
+REPORT_SECONDS: Final = 2.0
+NO_SPACE: Final = 3
 
 
 @dataclass
@@ -149,13 +154,6 @@ def _copy_attributes(source: Path, target: Path) -> None:
         if name == "security.capability" or name.startswith("user."):
             os.setxattr(target, name, os.getxattr(source, name))
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-SKIPPED: Final = frozenset({"/proc", "/sys", "/dev", "/jail", "/secrets", "/config"})
-"""Of the pod, not of the image. Mount points are skipped besides; each is left as an empty target for a later mount."""
-
-REPORT_SECONDS: Final = 2.0
-NO_SPACE: Final = 3
 
 
 def fill(source: Path, target: Path, log: Callable[[str], None], mounted: frozenset[str]) -> int:

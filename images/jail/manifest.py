@@ -21,6 +21,30 @@ from images.common.jail_roots import ROOTS, SHARED
 
 INTO: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
+SECONDS: Final = 300.0
+"""For one look at a root."""
+
+LISTED: Final = 2000
+"""Changes that are named, of each kind; the others are counted."""
+
+_NOT_COMPARED: Final = frozenset(
+    {f"/{name}" for name in (*SHARED, ROOTS, ".slurmstack", "proc", "sys", "dev", "run", "tmp", "jail", "var/tmp")}
+    | {"/var/spool/slurmd", "/var/cache", "/var/log", "/root/.cache", "/lost+found"}
+    | {f"/etc/{name}" for name in ("resolv.conf", "hosts", "hostname", ".pwd.lock", "ssh/authorized_keys.d")}
+    | {
+        f"/etc/{name}{old}"
+        for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid")
+        for old in ("", "-")
+    }
+    | {"/etc/sudoers.d/slurmstack", "/etc/ld.so.cache"}
+)
+"""What pods have of their own, what all roots share, what we write ourselves, and caches."""
+
+Entry = tuple[str, int, int, int, int, int, str]
+"""Kind, mode, uid, gid, size, time (whole seconds: some file systems keep no more), target of a link."""
+
+_KINDS: Final = {stat.S_IFDIR: "d", stat.S_IFREG: "f", stat.S_IFLNK: "l"}
+
 
 class EnoughError(Exception):
     """The time for a look is over; the message says where."""
@@ -75,31 +99,6 @@ def shown(path: str) -> str:
     """A path in a message: whatever its bytes are, and however long it is."""
     text = path if len(path) <= 300 else f"{path[:140]}...{path[-140:]}"
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-SECONDS: Final = 300.0
-"""For one look at a root."""
-
-LISTED: Final = 2000
-"""Changes that are named, of each kind; the others are counted."""
-
-_NOT_COMPARED: Final = frozenset(
-    {f"/{name}" for name in (*SHARED, ROOTS, ".slurmstack", "proc", "sys", "dev", "run", "tmp", "jail", "var/tmp")}
-    | {"/var/spool/slurmd", "/var/cache", "/var/log", "/root/.cache", "/lost+found"}
-    | {f"/etc/{name}" for name in ("resolv.conf", "hosts", "hostname", ".pwd.lock", "ssh/authorized_keys.d")}
-    | {
-        f"/etc/{name}{old}"
-        for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid")
-        for old in ("", "-")
-    }
-    | {"/etc/sudoers.d/slurmstack", "/etc/ld.so.cache"}
-)
-"""What pods have of their own, what all roots share, what we write ourselves, and caches."""
-
-Entry = tuple[str, int, int, int, int, int, str]
-"""Kind, mode, uid, gid, size, time (whole seconds: some file systems keep no more), target of a link."""
-
-_KINDS: Final = {stat.S_IFDIR: "d", stat.S_IFREG: "f", stat.S_IFLNK: "l"}
 
 
 def not_compared(path: str) -> bool:

@@ -30,6 +30,10 @@ _AT_ONCE: Final = 100_000
 _REMOVING: Final = ".removing-"
 """In ROOTS: what is left of roots that are being removed. No root can be called so."""
 
+JAIL: Final = Path("/jail")
+SIZE_SECONDS: Final = 30.0
+"""For the size of one root; users can make any number of files."""
+
 
 def empty_root(volume: Path, name: str, log: Callable[[str], None]) -> None:
     """Empty a root in which nobody has been yet. The directory stays the same: pods may wait with it mounted."""
@@ -92,11 +96,6 @@ def _empty(trash: Path, log: Callable[[str], None]) -> None:
             complaints.seek(0)
             why = complaints.readline().strip()
             raise CannotGoOnError(f"not all could be removed ({why}); the same command goes on")
-
-
-JAIL: Final = Path("/jail")
-SIZE_SECONDS: Final = 30.0
-"""For the size of one root; users can make any number of files."""
 
 
 def list_roots(volume: Path, *, sizes: bool) -> list[dict[str, Any]]:

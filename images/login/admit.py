@@ -21,6 +21,8 @@ served by `sshd-auth` (since OpenSSH 10)."""
 Process = tuple[str, int, int]
 """Name, real uid and parent."""
 
+REFUSED: Final = 1
+
 
 def sessions_of(uid: int, proc: Path = Path("/proc")) -> int:
     """Connections that a user has: processes of sshd that are the user's, and whose parent is root's.
@@ -43,9 +45,6 @@ def _processes(proc: Path) -> dict[int, Process]:
             process = fields["Name"].strip(), int(fields["Uid"].split()[0]), int(fields["PPid"])
             found[int(path.parent.name)] = process
     return found
-
-
-REFUSED: Final = 1
 
 
 def main() -> int:

@@ -60,6 +60,26 @@ RESOURCES: Final = {
 }
 """Limits by their names in limits.conf(5): the kernel's resource, and in how many of its units they are counted."""
 
+DAEMONS: Final = "sshd"
+USERS: Final = "users"
+CONNECTIONS: Final = "connections"
+"""Its name is in connection.sh, too."""
+
+FILE: Final = Path("/run/slurmstack/shares")
+"""A line for each file of a user's cgroup, with what is to be in it. Where it is missing, there are no cgroups."""
+
+_SEVERAL_LOGINS: Final = 160 * 2**20
+"""Enough for some thirty at once."""
+
+_PERIOD_US: Final = 100_000
+"""Of `cpu.max`: the kernel's own default."""
+
+TakeSubtree = Callable[[str, str, int | None, Runner], Subtree]
+MakeLeaf = Callable[[str, int | None], None]
+
+SECRET_KEY: Final = Path("/secrets/ssh/ssh_host_ed25519_key")
+CONFIG: Final = Path("/usr/lib/slurmstack/images/login/sshd_config")
+
 
 def parse_limits(text: str) -> dict[str, int]:
     """Limits by name from `nproc=200 as=4194304`. Raises ValueError."""
@@ -135,24 +155,6 @@ def set_up_access(limits: Mapping[str, int], log: Callable[[str], None], *, sssd
     return sshd_options(sssd=sssd)
 
 
-DAEMONS: Final = "sshd"
-USERS: Final = "users"
-CONNECTIONS: Final = "connections"
-"""Its name is in connection.sh, too."""
-
-FILE: Final = Path("/run/slurmstack/shares")
-"""A line for each file of a user's cgroup, with what is to be in it. Where it is missing, there are no cgroups."""
-
-_SEVERAL_LOGINS: Final = 160 * 2**20
-"""Enough for some thirty at once."""
-
-_PERIOD_US: Final = 100_000
-"""Of `cpu.max`: the kernel's own default."""
-
-TakeSubtree = Callable[[str, str, int | None, Runner], Subtree]
-MakeLeaf = Callable[[str, int | None], None]
-
-
 def set_up_shares(
     limits: Mapping[str, int],
     runner: Runner,
@@ -191,10 +193,6 @@ def _shares(limits: Mapping[str, int], memory: int | None) -> dict[str, str]:
         **({"memory.max": str(total)} if total else {}),
         **({"cpu.max": f"{cpus * _PERIOD_US // 1000} {_PERIOD_US}"} if cpus else {}),
     }
-
-
-SECRET_KEY: Final = Path("/secrets/ssh/ssh_host_ed25519_key")
-CONFIG: Final = Path("/usr/lib/slurmstack/images/login/sshd_config")
 
 
 def check_chroot(jail: Path, owner: int = 0) -> None:

@@ -338,9 +338,9 @@ def _free_elsewhere(memory: int) -> int:
     return child
 
 
-def close_all_but(kept: int) -> None:
-    """Close what a forked process has of its parent's, but for standard streams."""
-    os.closerange(3, kept)
+def close_all_but(kept: int, first: int = 3) -> None:
+    """Close what a forked process has of its parent's; by default but for standard streams."""
+    os.closerange(first, kept)
     os.closerange(kept + 1, _MOST_FILES)
 
 

@@ -23,6 +23,19 @@ from images.worker import devices
 
 SYSTEM: Final = Path("/sys/devices/system/cpu")
 
+NODE: Final = Path("/run/slurmstack/node")
+"""`slurm.conf` and `cgroup.conf` in here are read after the cluster's; `confinement` says what was found."""
+
+_JOIN_PLUGIN: Final = "usr/lib/*/slurm-wlm/job_container_jail.so"
+JOIN_LIBRARY: Final = "/usr/lib/slurmstack/join.so"
+
+NAMES_BY_SLUID: Final = (26, 5)
+"""Since this version of Slurm the cgroup of a job is not job_17, unless it is told so, but has another name of the
+job's, which the epilog is not told (src/plugins/cgroup/v2/cgroup_v2.c)."""
+
+DAEMONS: Final = "slurmd"
+"""The cgroup of slurmd itself, named so that 26.05, which puts slurmd into such a one, finds itself in its place."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Topology:
@@ -112,20 +125,6 @@ def _ranges(numbers: Sequence[int]) -> str:
         else:
             parts.append([number])
     return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
-
-
-NODE: Final = Path("/run/slurmstack/node")
-"""`slurm.conf` and `cgroup.conf` in here are read after the cluster's; `confinement` says what was found."""
-
-_JOIN_PLUGIN: Final = "usr/lib/*/slurm-wlm/job_container_jail.so"
-JOIN_LIBRARY: Final = "/usr/lib/slurmstack/join.so"
-
-NAMES_BY_SLUID: Final = (26, 5)
-"""Since this version of Slurm the cgroup of a job is not job_17, unless it is told so, but has another name of the
-job's, which the epilog is not told (src/plugins/cgroup/v2/cgroup_v2.c)."""
-
-DAEMONS: Final = "slurmd"
-"""The cgroup of slurmd itself, named so that 26.05, which puts slurmd into such a one, finds itself in its place."""
 
 
 @dataclass(frozen=True, kw_only=True)

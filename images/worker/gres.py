@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -28,7 +28,6 @@ _GPU: Final = re.compile(r"GPU \d+: .*\(UUID: (GPU-[^)]+)\)")
 _PART: Final = re.compile(r"\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[^)]+)\)")
 _SECONDS: Final = 60
 """For nvidia-smi, which loads the driver's state anew for each GPU that nobody uses."""
-
 
 GPUS: Final = Path("/proc/driver/nvidia/gpus")
 """One directory per GPU of the machine, from the kernel's driver."""
@@ -61,7 +60,9 @@ def fitting_gres(conf: NodeConf, log: Callable[[str], None], gpus: Path = GPUS) 
     the driver gives (`h100` of `nvidia_h100_80gb_hbm3`); if it is not, it drains the node ("count reported lower than
     configured"). Parts of GPUs have no name of the driver's.
     """
-    kind, names = _kind(conf), _names(gpus)
+    kind = _kind(conf)
+    # As Slurm writes them: small letters, `_` for spaces.
+    names = [told["Model"].lower().replace(" ", "_") for _, told in _information(gpus) if told.get("Model")]
     if not kind or conf.is_divided or all(kind in name for name in names):
         return conf
     log(f"the GPUs are called {', '.join(sorted(set(names)))}, not {kind}: this node offers them without a type")
@@ -172,18 +173,24 @@ def _nvidia(root: Path) -> list[tuple[int, str, frozenset[int], tuple[str, str]]
     (a DGX A100), and the pod has all of the machine's GPUs, as it seems, the place counts.
     """
     found = []
-    for path in sorted((root / GPUS.relative_to("/")).glob("*/information")):
-        text = path.read_text(encoding="utf-8", errors="replace")
-        minor, uuid = (re.search(rf"(?m)^{key}:\s*(\S+)", text) for key in ("Device Minor", "GPU UUID"))
-        file = f"/dev/nvidia{minor[1]}" if minor and minor[1].isdigit() else ""
-        if minor and file and (root / file.lstrip("/")).exists():
-            near = _near(root / "sys/bus/pci/drivers/nvidia" / path.parent.name)
-            found.append((int(minor[1]), file, near, uuid[1] if uuid and uuid[1].startswith("GPU-") else ""))
+    for bus, told in _information(root / GPUS.relative_to("/")):
+        minor, uuid = told.get("Device Minor", ""), told.get("GPU UUID", "")
+        if minor.isdigit() and (root / f"dev/nvidia{minor}").exists():
+            near = _near(root / "sys/bus/pci/drivers/nvidia" / bus)
+            found.append((int(minor), f"/dev/nvidia{minor}", near, uuid if uuid.startswith("GPU-") else ""))
     by_place = {minor for minor, *_ in found} == set(range(len(found)))
     return sorted(
         (minor, file, near, (str(place if by_place else minor), uuid))
         for place, (minor, file, near, uuid) in enumerate(found)
     )
+
+
+def _information(gpus: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Place on the bus of each GPU of the machine, and what the driver tells of it."""
+    for path in sorted(gpus.glob("*/information")):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        told = (line.partition(":") for line in lines)
+        yield path.parent.name, {key.strip(): value.strip() for key, _, value in told}
 
 
 def _divided(conf: NodeConf, runner: Runner, log: Callable[[str], None], root: Path) -> list[Device]:
@@ -278,13 +285,3 @@ def _near(device: Path) -> frozenset[int]:
 def _kind(conf: NodeConf) -> str:
     """The type of whole GPUs; empty: they have none."""
     return next((one.type for one in conf.gpus), "")
-
-
-def _names(gpus: Path) -> Iterable[str]:
-    """Names of the GPUs as Slurm writes them: small letters, `_` for spaces."""
-    names = []
-    for path in sorted(gpus.glob("*/information")):
-        model = re.search(r"^Model:\s*(.+?)\s*$", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
-        if model:
-            names.append(model[1].lower().replace(" ", "_"))
-    return names

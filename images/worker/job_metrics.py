@@ -41,6 +41,18 @@ SERIES: Final = {
 }
 """Names and texts of the cgroup_exporter for jobstats. With version 2 of cgroups it has 0 for swap, too."""
 
+MOUNT: Final = Path("/sys/fs/cgroup")
+_JOB: Final = re.compile(r"job_(\d+)")
+
+PORT: Final = 9306
+"""That of the cgroup_exporter: jobstats cuts it off the instance, whatever it is."""
+
+HEALTH: Final = Path("/run/slurmstack/health/metrics.prom")
+
+NOBODY: Final = 65534
+_MEMORY: Final = 1 << 30
+"""Bytes of addresses: whoever opens connections must not take what the jobs have. Beyond it there is no new thread."""
+
 
 def text(jobs: Mapping[str, Figures]) -> str:
     """All jobs. `step` and `task` are empty, as jobstats asks for them: a job's figures are those of all its steps."""
@@ -56,10 +68,6 @@ def text(jobs: Mapping[str, Figures]) -> str:
 def _series(name: str, explained: str, found: Sequence[str]) -> list[str]:
     name = f"cgroup_{name}"
     return [f"# HELP {name} {explained}", f"# TYPE {name} gauge", *(f"{name}{line}" for line in found)] if found else []
-
-
-MOUNT: Final = Path("/sys/fs/cgroup")
-_JOB: Final = re.compile(r"job_(\d+)")
 
 
 def read_jobs(node: str, mount: Path = MOUNT, proc: Path = PROC) -> dict[str, Figures]:
@@ -105,16 +113,6 @@ def _user(group: Path, proc: Path) -> int | None:
 def _table(path: Path) -> dict[str, int]:
     rows = (line.split() for line in path.read_text(encoding="ascii").splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2}
-
-
-PORT: Final = 9306
-"""That of the cgroup_exporter: jobstats cuts it off the instance, whatever it is."""
-
-HEALTH: Final = Path("/run/slurmstack/health/metrics.prom")
-
-NOBODY: Final = 65534
-_MEMORY: Final = 1 << 30
-"""Bytes of addresses: whoever opens connections must not take what the jobs have. Beyond it there is no new thread."""
 
 
 def answer(node: str, path: str, health: Path = HEALTH) -> Answer:

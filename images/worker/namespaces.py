@@ -167,7 +167,7 @@ def _write_maps(child: int, owner: Owner) -> None:
 def _make_as_user(theirs: socket.socket, cell: Path, owner: Owner) -> NoReturn:
     """The process that becomes the user's. Nothing of the warden's may be open in it by then."""
     try:
-        _keep_open(theirs.fileno())
+        close_all_but(theirs.fileno(), first=0)
         try:
             leave_for(cell)
             become(owner)
@@ -180,11 +180,6 @@ def _make_as_user(theirs: socket.socket, cell: Path, owner: Owner) -> NoReturn:
             theirs.recv(1)  # until the other end is closed: the maps are written by this process's number
     finally:
         os._exit(0)
-
-
-def _keep_open(kept: int) -> None:
-    os.closerange(0, kept)
-    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def why_not(sys: Path = Path("/proc/sys")) -> str:

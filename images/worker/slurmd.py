@@ -38,9 +38,21 @@ from images.worker.gres import fitting_gres, write_gres_conf
 
 ASK_TIMES: Final = 10
 ASK_AGAIN_SECONDS: Final = 0.5
+"""For slurmctld to say whether it has a switch tree."""
 
 STARTS_DRAINED: Final = f" State=DRAIN Reason={TOPOLOGY_REASON}"
 """Added to `slurmd --conf`. It counts only when the record is made: a node that Slurm knows keeps its state."""
+
+RDMA_DEVICES: Final = Path("/dev/infiniband")
+
+_UNLIMITED: Final = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+
+CONFINEMENT: Final = "confinement"
+"""Key of the node's `Extra`, as `slurmstack status` looks for it."""
+
+POWER_UP_SECONDS: Final = 10.0
+POWER_UP_AGAIN_SECONDS: Final = 0.1
+"""slurmctld powers up what jobs wait for once a second (power_save.c)."""
 
 
 def waits_for_place(node: Node, log: Callable[[str], None], clock: Clock | None = None) -> bool:
@@ -59,11 +71,6 @@ def waits_for_place(node: Node, log: Callable[[str], None], clock: Clock | None 
     return False
 
 
-RDMA_DEVICES: Final = Path("/dev/infiniband")
-
-_UNLIMITED: Final = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-
-
 def raise_locked_memory(log: Callable[[str], None], devices: Path = RDMA_DEVICES) -> None:
     """Let jobs lock as much memory as they want, on machines with RDMA devices: registering memory locks it.
 
@@ -79,15 +86,6 @@ def raise_locked_memory(log: Callable[[str], None], devices: Path = RDMA_DEVICES
             f"jobs may lock only {soft // 1024} KiB of memory, too little for RDMA: the limit cannot be raised "
             f"({error}; the container needs CAP_SYS_RESOURCE)"
         )
-
-
-CONFINEMENT: Final = "confinement"
-"""Key of the node's `Extra`, as `slurmstack status` looks for it."""
-
-
-POWER_UP_SECONDS: Final = 10.0
-POWER_UP_AGAIN_SECONDS: Final = 0.1
-"""slurmctld powers up what jobs wait for once a second (power_save.c)."""
 
 
 def slurmd_command(controller: str, conf: str, name: str, confinement: str, mark: str = "") -> list[str]:

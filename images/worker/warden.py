@@ -43,6 +43,37 @@ SCOPE: Final = "system.slice/*_slurmstepd.scope"
 """The cgroup of all jobs, by Slurm's own name, where cgroups are mounted. slurmstepd removes a job's, unless the kernel
 has ended that."""
 
+CGROUPS: Final = Path("/sys/fs/cgroup")
+
+IDLE_SECONDS: Final = 24 * 3600.0
+"""A cell without a step for so long is taken away. The epilog says when a job has ended; this is for sites with an
+epilog of their own. Of a job that is still there, what it has in /dev/shm goes with it."""
+
+_STEP: Final = re.compile(rb"slurmstepd: \[(\d+)\.")
+"""How slurmstepd names itself: `slurmstepd: [17.batch]`. If root in the jail does so, that only keeps a cell longer."""
+
+_TITLE: Final = 64
+"""Bytes of a title that are read: a process may have any part of its memory shown as its title, of any size."""
+
+Namespaces = Callable[[int, Path, namespaces.Owner], None]
+"""Makes them around a cell, and answers on that connection by itself, later."""
+
+SOCKET: Final = Path("/run/slurmstack/warden/socket")
+
+LONGEST: Final = 64 * 1024
+"""Bytes of a message: those with programs are longer than all others."""
+
+LONGEST_ANSWER: Final = 4095
+"""As images/common/native/warden.h has room for."""
+
+_RIGHTS: Final = ("SYS_ADMIN", "CHOWN", "DAC_OVERRIDE", "FOWNER")
+"""To mount, and to make the directories of jobs."""
+
+_PR_SET_NAME: Final = 15
+
+PAUSE: Final = 0.1
+"""Seconds between two tries to start a process."""
+
 
 def _has_processes(group: Path) -> bool:
     """Whether a process is in a cgroup, or in one below it."""
@@ -63,19 +94,6 @@ def _end_cgroup(group: Path) -> bool:
     return not group.exists()
 
 
-CGROUPS: Final = Path("/sys/fs/cgroup")
-
-IDLE_SECONDS: Final = 24 * 3600.0
-"""A cell without a step for so long is taken away. The epilog says when a job has ended; this is for sites with an
-epilog of their own. Of a job that is still there, what it has in /dev/shm goes with it."""
-
-_STEP: Final = re.compile(rb"slurmstepd: \[(\d+)\.")
-"""How slurmstepd names itself: `slurmstepd: [17.batch]`. If root in the jail does so, that only keeps a cell longer."""
-
-_TITLE: Final = 64
-"""Bytes of a title that are read: a process may have any part of its memory shown as its title, of any size."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """Who has been given a cell."""
@@ -83,10 +101,6 @@ class Step:
     job: str
     cgroups: Path | None
     """Where those of the job are; None where there are none."""
-
-
-Namespaces = Callable[[int, Path, namespaces.Owner], None]
-"""Makes them around a cell, and answers on that connection by itself, later."""
 
 
 class Warden:
@@ -238,23 +252,6 @@ def jobs_with_steps(proc: Path = Path("/proc")) -> set[str]:
             match = _STEP.match(file.read(_TITLE))
             found |= {match[1].decode()} if match else set()
     return found
-
-
-SOCKET: Final = Path("/run/slurmstack/warden/socket")
-
-LONGEST: Final = 64 * 1024
-"""Bytes of a message: those with programs are longer than all others."""
-
-LONGEST_ANSWER: Final = 4095
-"""As images/common/native/warden.h has room for."""
-
-_RIGHTS: Final = ("SYS_ADMIN", "CHOWN", "DAC_OVERRIDE", "FOWNER")
-"""To mount, and to make the directories of jobs."""
-
-_PR_SET_NAME: Final = 15
-
-PAUSE: Final = 0.1
-"""Seconds between two tries to start a process."""
 
 
 def serve(listening: socket.socket, warden: Warden) -> NoReturn:

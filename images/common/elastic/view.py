@@ -19,6 +19,32 @@ from images.common.slurm_records import MARK, fields_of, mark_in
 DAY: Final = 24 * 60
 """Minutes."""
 
+SETTINGS: Final = "slurmstack/elastic"
+"""Annotation of a pool's PodTemplate with its settings, which components/elastic.py writes."""
+
+MAX_UNAVAILABLE: Final = "slurmstack/max-unavailable"
+"""Annotation of a pool's StatefulSet or PodTemplate: how many nodes may be away at once for new pods (rolls.py)."""
+
+TEMPLATE: Final = "slurmstack/template"
+"""Label of a pod: the digest of the template that it was made from."""
+
+SLURM: Final = "slurm"
+"""Who sets slurmctld's own reasons."""
+
+FEATURES: Final = "Feature="
+"""In what slurmctld is told of a node."""
+
+_OF_US: Final = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_FREE_TEXT: Final = re.compile(r" (?:Comment|Extra)=")
+"""Where a line of scontrol begins to have what jobs can write: names of processes in what the health checks say."""
+
+_SET_AT: Final = re.compile(r" \[(?P<by>[^\[\]@]*)@[^\[\]]*\]$")
+"""Who has set a reason, and when: what scontrol adds to it."""
+
+BUSY, IDLE, BARRED, OFF, LEAVING = range(5)
+"""Who stays, in this order. One that is barred stays off, and its record is kept where others take its place, too."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
@@ -73,30 +99,6 @@ def present(windows: Iterable[Window], zone: tzinfo, now: float) -> Window | Non
     """The one that is on. `now`: seconds since 1970."""
     at = datetime.fromtimestamp(now, zone)
     return next((window for window in windows if window.is_on(at)), None)
-
-
-SETTINGS: Final = "slurmstack/elastic"
-"""Annotation of a pool's PodTemplate with its settings, which components/elastic.py writes."""
-
-MAX_UNAVAILABLE: Final = "slurmstack/max-unavailable"
-"""Annotation of a pool's StatefulSet or PodTemplate: how many nodes may be away at once for new pods (rolls.py)."""
-
-TEMPLATE: Final = "slurmstack/template"
-"""Label of a pod: the digest of the template that it was made from."""
-
-SLURM: Final = "slurm"
-"""Who sets slurmctld's own reasons."""
-
-FEATURES: Final = "Feature="
-"""In what slurmctld is told of a node."""
-
-_OF_US: Final = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
-_FREE_TEXT: Final = re.compile(r" (?:Comment|Extra)=")
-"""Where a line of scontrol begins to have what jobs can write: names of processes in what the health checks say."""
-
-_SET_AT: Final = re.compile(r" \[(?P<by>[^\[\]@]*)@[^\[\]]*\]$")
-"""Who has set a reason, and when: what scontrol adds to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,10 +355,6 @@ def pool_of(item: Object) -> Pool | None:
         uid=metadata.get("uid", ""),
         digest=hashlib.sha256(canonical.encode()).hexdigest()[:16],
     )
-
-
-BUSY, IDLE, BARRED, OFF, LEAVING = range(5)
-"""Who stays, in this order. One that is barred stays off, and its record is kept where others take its place, too."""
 
 
 def members(pool: Pool, nodes: Mapping[str, Node], ends: Mapping[str, float]) -> tuple[str, ...]:
