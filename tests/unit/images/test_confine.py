@@ -32,37 +32,36 @@ def found(tmp_path: Path, wanted: str = "auto", conf: str = NODE_CONF, **more: o
     return find(wanted, "default-0", node_conf.conf(conf), runner, directory=tmp_path, **given)  # type: ignore[arg-type]
 
 
-def test_a_machine_that_can_holds_jobs_to_everything(tmp_path: Path) -> None:
-    assert found(tmp_path) == Confinement(confined=True, said="cores, memory, devices (cgroups remounted)")
-    assert (tmp_path / "cgroup.conf").read_text().splitlines() == [
-        "CgroupPlugin=cgroup/v2",
-        "ConstrainRAMSpace=yes",
-        "ConstrainCores=yes",
-        "ConstrainSwapSpace=yes",
-        "AllowedSwapSpace=0",
-        "ConstrainDevices=yes",
-    ]
+ALL = [
+    "CgroupPlugin=cgroup/v2", "ConstrainRAMSpace=yes", "ConstrainCores=yes", "ConstrainSwapSpace=yes",
+    "AllowedSwapSpace=0", "ConstrainDevices=yes",
+]  # fmt: skip
+NO_PROGRAMS = "the kernel loads no device programs: Operation not permitted"
 
 
-def test_cpus_that_others_use_too_are_not_divided(tmp_path: Path) -> None:
-    said = found(tmp_path, own_cpus=False).said
-
-    assert said == "memory, devices (cgroups remounted); its CPUs are not the pod's own"
-    assert "ConstrainCores" not in (tmp_path / "cgroup.conf").read_text()
-
-
-def test_without_programs_for_devices_the_rest_still_holds(tmp_path: Path) -> None:
-    said = found(tmp_path, why_no_devices=lambda: "the kernel loads no device programs: Operation not permitted").said
-
-    assert said.startswith("cores, memory (cgroups remounted); the kernel loads no device programs")
-    assert "ConstrainDevices" not in (tmp_path / "cgroup.conf").read_text()
-
-
-def test_a_machine_that_cannot_is_told_of_and_used_all_the_same(tmp_path: Path) -> None:
-    there = found(tmp_path, take=refused)
-
-    assert there == Confinement(confined=False, said="none: the machine has version 1 of cgroups, or both versions")
-    assert (tmp_path / "cgroup.conf").read_text() == ""
+@pytest.mark.parametrize(
+    ("more", "said", "lacks"),
+    [
+        ({}, "cores, memory, devices (cgroups remounted)", set()),
+        (
+            {"own_cpus": False},
+            "memory, devices (cgroups remounted); its CPUs are not the pod's own",
+            {"ConstrainCores=yes"},
+        ),
+        (
+            {"why_no_devices": lambda: NO_PROGRAMS},
+            f"cores, memory (cgroups remounted); {NO_PROGRAMS}",
+            {"ConstrainDevices=yes"},
+        ),
+        ({"take": refused}, "none: the machine has version 1 of cgroups, or both versions", set(ALL)),
+    ],
+    ids=["all", "CPUs that others use too are not divided", "the rest without devices", "used all the same"],
+)
+def test_jobs_are_held_to_what_the_machine_lets_the_pod_divide(
+    tmp_path: Path, more: dict[str, object], said: str, lacks: set[str]
+) -> None:
+    assert found(tmp_path, **more) == Confinement(confined="take" not in more, said=said)
+    assert (tmp_path / "cgroup.conf").read_text().splitlines() == [line for line in ALL if line not in lacks]
 
 
 @pytest.mark.parametrize(
