@@ -137,16 +137,10 @@ def show(jail: Path, bind: Bind, bind_mount: Callable[..., None] = attach) -> No
         os.close(target)
 
 
-def make_directory(jail: Path, path: str) -> int:
-    """Make a directory of the jail, and those above it, where there is none. Raises JailViewError.
-
-    Returns a descriptor for it (O_PATH), to be closed: the path may lead elsewhere by the time it is used.
-    """
-    return open_inside(jail, path, make=True, kind="directory")
-
-
 def open_inside(jail: Path, path: str, *, make: bool, kind: str) -> int:
-    """A descriptor for something in the jail, reached through directories only. Raises JailViewError.
+    """A descriptor (O_PATH) for something in the jail, reached through directories only. Raises JailViewError.
+
+    `make`: directories that are missing are made. The descriptor is to be closed: the path may lead elsewhere meanwhile.
 
     Never through a symbolic link: it means another place outside the jail than inside, and root in the jail can make
     one wherever it likes, users wherever they may write.
@@ -193,7 +187,7 @@ def make_home(jail: Path, home: str, uid: int, gid: int, root: Path | None = Non
     target = jail / home.lstrip("/")
     if os.path.lexists(target):
         return False
-    above = make_directory(jail, str(Path(home).parent))
+    above = open_inside(jail, str(Path(home).parent), make=True, kind="directory")
     try:
         _make(above, target.name, root or jail, (uid, gid))
     finally:
