@@ -16,8 +16,8 @@ from images.common.jail_view import (
     Bind,
     JailViewError,
     bind_into_jail,
-    make_directory,
     make_home,
+    open_inside,
     user_volumes,
 )
 from images.common.mountinfo import Mounted, WrongFilesystemError, expect_filesystem, mount_points, read_mounts
@@ -126,7 +126,7 @@ def test_a_link_that_a_user_made_leads_nowhere(jail: Path, tmp_path: Path, link:
     (jail / link).symlink_to(outside)
 
     with pytest.raises(JailViewError, match=f"/{link} is a symbolic link"):
-        make_directory(jail, "/data/alice/set")
+        open_inside(jail, "/data/alice/set", make=True, kind="directory")
 
     assert list(outside.iterdir()) == []
 
@@ -153,7 +153,7 @@ def test_a_link_in_the_jail_never_turns_a_mount_on_the_pod(tmp_path: Path, link:
 def test_a_file_in_the_way_is_named(jail: Path) -> None:
     (jail / "data").write_text("results")
     with pytest.raises(JailViewError, match="/data is a file in the jail"):
-        make_directory(jail, "/data/set")
+        open_inside(jail, "/data/set", make=True, kind="directory")
 
 
 def test_nobody_gets_into_a_home_while_it_is_given_away(jail: Path, monkeypatch: pytest.MonkeyPatch) -> None:
