@@ -140,7 +140,7 @@ def show(jail: Path, bind: Bind, bind_mount: Callable[..., None] = attach) -> No
 def open_inside(jail: Path, path: str, *, make: bool, kind: str) -> int:
     """A descriptor (O_PATH) for something in the jail, reached through directories only. Raises JailViewError.
 
-    `make`: directories that are missing are made. The descriptor is to be closed: the path may lead elsewhere meanwhile.
+    `make`: directories that are missing are made. The path may lead elsewhere by the time that the descriptor is used.
 
     Never through a symbolic link: it means another place outside the jail than inside, and root in the jail can make
     one wherever it likes, users wherever they may write.
