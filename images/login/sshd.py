@@ -6,7 +6,7 @@ kernel, which ends the largest process, or by kubelet, which on machines with ve
 container ended with it.
 
     /users        all users together: what the login node has but an eighth (of a small one more), which is for sshd
-    /users/1000   one user; each has the same weight when they compete for CPUs (images/login/native/share.c)
+    /users/1000   one user; each has the same weight when they compete for CPUs (images/login/native/pam_jail.c)
     /connections  those who are not logged in yet (images/login/connection.sh): three quarters of that eighth
     /sshd         what listens, and what kubelet starts in the container
 
