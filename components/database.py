@@ -85,7 +85,7 @@ def password_mount() -> k8s.core.v1.VolumeMountArgs:
 
 def _mariadbd(args: DatabaseArgs, data: DataVolume) -> k8s.core.v1.ContainerArgs:
     memory = args.database.memory
-    # The query of the user that slurmdbd is, over the network, in its database (images/common/mariadbd.py).
+    # The query of the user that slurmdbd is, over the network, in its database (images/common/mariadb.py).
     query = ["mariadb", "--defaults-file=/run/mysqld/probe.cnf", "--execute", "SELECT 1"]
     return k8s.core.v1.ContainerArgs(
         name="mariadbd",

@@ -125,7 +125,7 @@ SRUN_PORTS = (60001, 63000)
 """Ports on which `srun` and `salloc` listen for their steps, on login nodes and workers."""
 
 JWT_KEY = "/run/slurmstack/keys/jwt_hs256.key"
-"""Where the programs of slurmctld and slurmdbd put the key of the tokens (images/common/secret_files.py)."""
+"""Where the programs of slurmctld and slurmdbd put the key of the tokens (images/common/files.py)."""
 
 STATE_DIR = "/var/spool/slurmctld"
 JAIL_DIR = "/jail"
@@ -143,7 +143,7 @@ HOMES = "homes"
 """Claim of the volume of homes, where they have one."""
 
 HOMES_ENV = "HOMES"
-"""In the environment of containers that mount it: where. images/common/homes.py reads it."""
+"""In the environment of containers that mount it: where. images/common/jail_view.py reads it."""
 
 CONFIG_MAP = "slurm-config"
 """ConfigMap with Slurm's files. Its name is fixed: the configuration agent follows its changes."""

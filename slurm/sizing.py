@@ -28,7 +28,7 @@ def real_memory_mib(memory: str) -> int:
 
 
 def node_document(pool_name: str, pool: WorkerPool) -> dict[str, Any]:
-    """What the pool's workers are told of themselves (images/common/node_conf.py)."""
+    """What the pool's workers are told of themselves (images/common/slurm_node.py)."""
     found: dict[str, Any] = {
         "cpus": pool.resources.cpus,
         "memory_mib": real_memory_mib(pool.resources.memory),

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from images.accounting.check_database import await_conf, await_database, with_password
-from images.common import preload
 from images.common.boundary import own_directory
-from images.common.files import write_atomically
-from images.common.process import become, program
+from images.common.files import install_jwt_key, write_atomically
+from images.common.process import LOST_PEERS, become, program, with_preloaded
 from images.common.readiness import wait_for_munge
-from images.common.secret_files import install_jwt_key
 
 RUN: Final = Path("/run/slurmdbd")
 """For slurmdbd alone, which is not root: its pid file, and its configuration with the password."""
@@ -33,5 +31,5 @@ def main() -> None:
         own_directory(RUN, *owner)
         write_atomically(CONF, whole, mode=0o600, owner=owner)
         # slurmdbd looks for its own file beside slurm.conf, which it does not read itself.
-        environment = {**preload.environment(preload.LOST_PEERS), "SLURM_CONF": str(RUN / "slurm.conf")}
+        environment = {**with_preloaded(LOST_PEERS), "SLURM_CONF": str(RUN / "slurm.conf")}
         become(["/usr/sbin/slurmdbd", "-D"], log, user=user, env=environment)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from images.common.command import TIMED_OUT, Result
-from images.common.lines import lines_in
+from images.common.files import lines_in
 from images.common.process import CannotGoOnError, RefusedError
 
 RESTIC: Final = "/usr/bin/restic"

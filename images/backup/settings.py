@@ -8,13 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from images.backup.restic import SECRET_KEYS, Credentials, Repository
-from images.common.attach import follow_no_links
+from images.backup.restic import Credentials, Repository, SECRET_KEYS
 from images.common.boundary import give_up_set_up
-from images.common.homes import homes_directory
 from images.common.jail_roots import HOMES_MARK, ROOTS, names
-from images.common.jail_view import Bind, show
-from images.common.mountinfo import expect_volume
+from images.common.jail_view import Bind, homes_directory, show
+from images.common.mountinfo import expect_volume, follow_no_links
 from images.common.process import CannotGoOnError, required_env
 
 SECRET: Final = Path("/secrets/repository")

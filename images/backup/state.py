@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from images.common import saves
+from images.common import terms
 from images.common.process import CannotGoOnError, RefusedError
 
 JOBS: Final = "job_state"
@@ -57,7 +57,7 @@ def _copy(regular: Path, target: Path) -> bool:
     """Whether it was there."""
     for attempt in range(2 * _TRIES):
         # A name that stays away is one of a slurmctld that was killed in the midst of a save.
-        source = regular if attempt < _TRIES else saves.whole(regular)
+        source = regular if attempt < _TRIES else terms.whole(regular)
         try:
             with source.open("rb") as file, target.open("wb") as copy:
                 shutil.copyfileobj(file, copy)
@@ -126,7 +126,7 @@ def _protocol(file: Path) -> int:
 
 def _release(state: Path) -> int:
     """The protocol of the Slurm that has written a state directory; 0 where nothing says so."""
-    files = saves.whole(state / JOBS), state / f"{JOBS}.old", saves.whole(state / _NODES)
+    files = terms.whole(state / JOBS), state / f"{JOBS}.old", terms.whole(state / _NODES)
     return next(filter(None, map(_protocol, files)), 0)
 
 
@@ -159,7 +159,7 @@ def put_back(
     """
     earlier = sorted(state.glob(f"{REPLACED}*"))
     known = [highest + 1 if highest else 0, *_ids_in((state, *earlier), log)]
-    saves.finish(state)
+    terms.finish_saves(state)
     arriving = state / _ARRIVING
     shutil.rmtree(arriving, ignore_errors=True)
     arriving.mkdir(mode=0o700)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
+from images.common.mountinfo import expect_done, libc
 from images.common.process import CannotGoOnError
 
 RUN_SLURM: Final = Path("/run/slurm")
@@ -111,25 +112,19 @@ class _Capabilities:
     """Those of this thread, by capget(2) and capset(2)."""
 
     def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc = libc()
         self._header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
         self.sets = (ctypes.c_uint32 * 6)()
-        _done(self._libc.capget(self._header, self.sets))
+        expect_done(self._libc.capget(self._header, self.sets), "give up capabilities")
 
     def drop(self, numbers: Sequence[int]) -> None:
         """From all sets; from the bounding set first, which takes CAP_SETPCAP."""
         for number in numbers:
             if self._libc.prctl(_PR_CAPBSET_READ, number, 0, 0, 0) == 1:
-                _done(self._libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0))
+                expect_done(self._libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0), "give up capabilities")
             for index in (_EFFECTIVE, _PERMITTED, _INHERITABLE):
                 self.sets[3 * (number // 32) + index] &= ~(1 << number % 32)
-        _done(self._libc.capset(self._header, self.sets))
-
-
-def _done(result: int) -> None:
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"cannot give up capabilities: {os.strerror(number)}")
+        expect_done(self._libc.capset(self._header, self.sets), "give up capabilities")
 
 
 def without_set_up(argv: Sequence[str], pid: int) -> list[str]:

@@ -14,7 +14,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -31,8 +31,6 @@ OWN: Final = Path("/run/slurmstack/node/gpu-jobs")
 
 _GPUS: Final = "gpus.json"
 _LOCK_SECONDS: Final = 2.0
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-_MOST: Final = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +59,7 @@ class GpuJobs:
             path.unlink()
         write_atomically(self.own / _GPUS, json.dumps([[gpu.name, gpu.uuid] for gpu in gpus]))
         if gpus:
-            for directory in (self.shown, self._dcgm, self._gpustat):
-                own_directory(directory)
+            own_directory(self.shown)
             self._show(gpus)
 
     def begin(self, job: str, uid: int, numbers: Sequence[int]) -> None:
@@ -81,14 +78,6 @@ class GpuJobs:
             self._file(job).unlink(missing_ok=True)
             with self._alone():
                 self._show(self._gpus())
-
-    @property
-    def _dcgm(self) -> Path:
-        return self.shown / "dcgm"
-
-    @property
-    def _gpustat(self) -> Path:
-        return self.shown / "gpustat"
 
     def _gpus(self) -> list[Gpu]:
         """Slurm's numbers count them. None: they are not NVIDIA's, or there are none."""
@@ -113,12 +102,13 @@ class GpuJobs:
             only = f"{having[0]} {jobs[having[0]][0]}\n" if len(having) == 1 else ""
             dcgm[gpu.name] = "".join(f"{job}\n" for job in having)
             gpustat |= dict.fromkeys(filter(None, (gpu.name, gpu.uuid)), only)
-        failures: list[OSError] = []
-        with _opened(self.shown) as shown:
-            for directory, files in ((self._dcgm, dcgm), (self._gpustat, gpustat)):
-                failures.extend(_put_all(shown / directory.name, files, directory))
-        if failures:
-            raise failures[0]
+        for directory, files in ((self.shown / "dcgm", dcgm), (self.shown / "gpustat", gpustat)):
+            own_directory(directory)
+            for file, content in files.items():
+                if content:
+                    write_atomically(directory / file, content, sync=False)
+                else:
+                    (directory / file).unlink(missing_ok=True)
 
     def _jobs(self) -> dict[str, list[int]]:
         """Job -> its user and the numbers of its GPUs, the oldest first."""
@@ -145,57 +135,3 @@ class GpuJobs:
             yield
         finally:
             os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _opened(directory: Path) -> Iterator[Path]:
-    """A path to the very directory that is there now, whatever others put into its place. A link in its place goes."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-    try:
-        descriptor = os.open(directory, flags)
-    except OSError:
-        own_directory(directory)
-        descriptor = os.open(directory, flags)
-    try:
-        yield Path(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)
-
-
-def _put_all(directory: Path, files: Mapping[str, str], name: Path) -> Iterator[OSError]:
-    """Write files, name -> content, each whatever becomes of the others. Gives what went wrong.
-
-    `name`: what the directory is called there.
-    """
-    try:
-        with _opened(directory) as opened:
-            for file, content in files.items():
-                try:
-                    _put(opened / file, content)
-                except OSError as error:
-                    yield OSError(error.errno, error.strerror, str(name / file))
-    except OSError as error:
-        yield OSError(error.errno, error.strerror, str(name))
-
-
-def _put(path: Path, content: str) -> None:
-    """What is there is no more than what it says: nobody follows a link or waits for a pipe."""
-    if path.is_dir() and not path.is_symlink():
-        path.rmdir()  # as a mount of a file that was not there makes it
-    if not content:
-        path.unlink(missing_ok=True)
-    elif _content(path) != content.encode():
-        write_atomically(path, content, sync=False)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        descriptor = os.open(path, _READ)
-    except OSError:
-        return b""
-    try:
-        return os.read(descriptor, _MOST)
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The jail's view of this pod: what is bound into the jail so that programs inside it can work.
+"""The jail's view of this pod: what is bound into the jail so that programs inside it can work; and homes in the jail.
 
 The jail is a directory on a shared volume. Processes, devices, sockets and name resolution are this pod's own, and are
 bound over empty directories and files that populate made there. The mounts belong to the container's own mount
@@ -10,16 +10,28 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from images.common.attach import attach
-from images.common.mountinfo import MOUNTINFO, expect_filesystem, mount_points
+from images.common.files import Owner
+from images.common.mountinfo import MOUNTINFO, attach, expect_filesystem, mount_points
 from images.common.munged import JAIL_SOCKETS
 from images.common.process import CannotGoOnError
+
+SSSD_PIPES: Final = "/var/lib/sss/pipes"
+"""Sockets of the pod's SSSD. A jail that was populated before there was one lacks the directory."""
+
+SPOOL: Final = Path("/var/spool/slurmd")
+CONF_CACHE: Final = SPOOL / "conf-cache"
+"""slurmd's copy of the configuration: it and slurmstepd load the plugins that are named there, outside the jail."""
+
+SKELETON: Final = "etc/skel"
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +62,11 @@ COMMON_BINDS: Final = (
     Bind(path="/etc/hosts", read_only=True),
     Bind(path="/etc/hostname", read_only=True),
 )
-SSSD_PIPES: Final = "/var/lib/sss/pipes"
-"""Sockets of the pod's SSSD. A jail that was populated before there was one lacks the directory."""
 
-SPOOL: Final = Path("/var/spool/slurmd")
-CONF_CACHE: Final = SPOOL / "conf-cache"
-"""slurmd's copy of the configuration: it and slurmstepd load the plugins that are named there, outside the jail."""
 
 WORKER_BINDS: Final = (*COMMON_BINDS, Bind(path=str(SPOOL)), Bind(path=str(CONF_CACHE), read_only=True))
+
+
 LOGIN_BINDS: Final = COMMON_BINDS
 
 
@@ -82,14 +91,6 @@ def user_volumes(text: str) -> list[Bind]:
     return sorted(binds, key=lambda bind: bind.path)
 
 
-class BindMount(Protocol):
-    """`attach`, or what plays it."""
-
-    def __call__(self, source: Path, target: int, *, recursive: bool, read_only: bool) -> None:
-        """Bind `source` over what `target` is open for. Raises OSError."""
-        ...
-
-
 class JailViewError(CannotGoOnError):
     """Something could not be bound into the jail."""
 
@@ -100,7 +101,7 @@ def bind_into_jail(
     log: Callable[[str], None],
     mountinfo: Path = MOUNTINFO,
     *,
-    bind_mount: BindMount = attach,
+    bind_mount: Callable[..., None] = attach,
 ) -> None:
     """Bind everything that is not bound yet. A second call changes nothing.
 
@@ -122,7 +123,7 @@ def bind_into_jail(
         log(f"bound into the jail at {jail}: {' '.join(made)}")
 
 
-def show(jail: Path, bind: Bind, bind_mount: BindMount = attach) -> None:
+def show(jail: Path, bind: Bind, bind_mount: Callable[..., None] = attach) -> None:
     """Bind one thing into the jail. Raises JailViewError."""
     source = Path(bind.source or bind.path)
     target = open_inside(jail, bind.path, make=bind.make, kind="directory" if source.is_dir() else "file")
@@ -136,16 +137,10 @@ def show(jail: Path, bind: Bind, bind_mount: BindMount = attach) -> None:
         os.close(target)
 
 
-def make_directory(jail: Path, path: str) -> int:
-    """Make a directory of the jail, and those above it, where there is none. Raises JailViewError.
-
-    Returns a descriptor for it (O_PATH), to be closed: the path may lead elsewhere by the time it is used.
-    """
-    return open_inside(jail, path, make=True, kind="directory")
-
-
 def open_inside(jail: Path, path: str, *, make: bool, kind: str) -> int:
-    """A descriptor for something in the jail, reached through directories only. Raises JailViewError.
+    """A descriptor (O_PATH) for something in the jail, reached through directories only. Raises JailViewError.
+
+    `make`: directories that are missing are made. The path may lead elsewhere by the time that the descriptor is used.
 
     Never through a symbolic link: it means another place outside the jail than inside, and root in the jail can make
     one wherever it likes, users wherever they may write.
@@ -175,3 +170,97 @@ def open_inside(jail: Path, path: str, *, make: bool, kind: str) -> int:
             there_is = "symbolic link" if stat.S_ISLNK(mode) else "file" if directory else "directory"
             raise JailViewError(f"{at} is a {there_is} in the jail, so {path} cannot be there; move it away")
     return here
+
+
+def homes_directory() -> Path | None:
+    """Where the volume of homes is in this pod, below its name in the jail; None where homes are in the jail's own."""
+    return Path(os.environ["HOMES"]) if os.environ.get("HOMES") else None
+
+
+def make_home(jail: Path, home: str, uid: int, gid: int, root: Path | None = None) -> bool:
+    """Make a home from /etc/skel, only for its owner. False where there is something of that name already.
+
+    `root`: the one whose /etc/skel it is, if not the jail's. It appears whole: a program that looks meanwhile sees
+    none. Raises JailViewError where the way to it is not made of directories: a symbolic link means another place
+    outside the jail, where this runs, than inside. Where the way to the skeleton is not, the home is empty.
+    """
+    target = jail / home.lstrip("/")
+    if os.path.lexists(target):
+        return False
+    above = open_inside(jail, str(Path(home).parent), make=True, kind="directory")
+    try:
+        _make(above, target.name, root or jail, (uid, gid))
+    finally:
+        os.close(above)
+    return True
+
+
+def _make(above: int, name: str, root: Path, owner: Owner) -> None:
+    """All by open directories: whoever is root in the jail can put a link into the place of any of them meanwhile."""
+    # No user gets in here: who owned a part of it already could put another's file where the next one is given away.
+    closed = f".{name}.{os.getpid()}.new"
+    try:
+        os.mkdir(closed, 0o700, dir_fd=above)
+        with _opened(closed, above) as place:
+            os.mkdir("home", 0o700, dir_fd=place)
+            with _opened("home", place) as home:
+                _take_skeleton(root, home, owner)
+                os.fchmod(home, 0o700)
+                os.fchown(home, *owner)
+            os.rename("home", name, src_dir_fd=place, dst_dir_fd=above)
+    finally:
+        shutil.rmtree(closed, ignore_errors=True, dir_fd=above)
+
+
+@contextmanager
+def _opened(name: str, directory: int, flags: int = _READ | os.O_DIRECTORY, mode: int = 0) -> Iterator[int]:
+    descriptor = os.open(name, flags, mode, dir_fd=directory)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _take_skeleton(root: Path, home: int, owner: Owner) -> None:
+    try:
+        there = open_inside(root, SKELETON, make=False, kind="directory")
+    except JailViewError:
+        return
+    try:
+        # What is open, to be read.
+        with _opened(f"/proc/self/fd/{there}", there, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as skeleton:
+            _copy_all(skeleton, home, owner)
+    finally:
+        os.close(there)
+
+
+def _copy_all(source: int, target: int, owner: Owner) -> None:
+    """The links, files and directories in an open directory."""
+    for name in os.listdir(source):
+        kind = stat.S_IFMT(os.stat(name, dir_fd=source, follow_symlinks=False).st_mode)
+        if kind == stat.S_IFLNK:
+            os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
+            os.chown(name, *owner, dir_fd=target, follow_symlinks=False)
+        elif kind in {stat.S_IFREG, stat.S_IFDIR}:
+            with _opened(name, source, _READ) as found:
+                _copy_one(found, target, name, owner)
+
+
+def _copy_one(found: int, target: int, name: str, owner: Owner) -> None:
+    """A file or directory as it is open: by its name there may be another one by now."""
+    mode = os.fstat(found).st_mode
+    if stat.S_ISDIR(mode):
+        os.mkdir(name, 0o700, dir_fd=target)
+        with _opened(name, target) as inner:
+            _copy_all(found, inner, owner)
+            _give(inner, mode, owner)
+    elif stat.S_ISREG(mode):
+        with _opened(name, target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600) as copy:
+            with open(found, "rb", closefd=False) as old, open(copy, "wb", closefd=False) as new:
+                shutil.copyfileobj(old, new)
+            _give(copy, mode, owner)
+
+
+def _give(made: int, mode: int, owner: Owner) -> None:
+    os.fchmod(made, mode & 0o777)
+    os.fchown(made, *owner)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
+from images.common.files import install_secret
 from images.common.process import become, drop_privileges, program
-from images.common.secret_files import install_secret
 
 SECRET = Path("/secrets/munge/munge.key")
 

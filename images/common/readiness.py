@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from images.common.files import read_document
-from images.common.homes import homes_directory
+from images.common.jail_view import homes_directory
 from images.common.mountinfo import expect_volume
 from images.common.wait import wait_for
 

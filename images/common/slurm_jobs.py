@@ -9,9 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from images.common.hostlist import expand
-from images.common.slurm_records import Columns
-from images.common.slurm_values import MEBIBYTE, amounts, count, gpus, moment, seconds, size, task_count
+from images.common.slurm_records import (
+    MEBIBYTE,
+    Columns,
+    amounts,
+    count,
+    expand,
+    gpus,
+    moment,
+    seconds,
+    size,
+    task_count,
+)
 
 RUNNING: Final = "RUNNING"
 PENDING: Final = "PENDING"

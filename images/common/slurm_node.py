@@ -1,7 +1,8 @@
-"""This pod's own node record in Slurm, read and changed with Slurm's own commands."""
+"""A worker's node: what the stack file gives it (NODE_CONF), and its record, changed with Slurm's own commands."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable
@@ -9,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result, Runner, run
-from images.common.hostlist import expand
-from images.common.slurm_records import NodeRecord, NotUnderstoodError, node_records
+from images.common.slurm_records import NodeRecord, NotUnderstoodError, expand, node_records
+
+_PROFILE: Final = re.compile(r"[1-7]g\.\d+gb")
+"""How the type of a part of a GPU (MIG) begins."""
 
 LEAVING_REASON: Final = "slurmstack: pod leaving"
 """Reason of the drain that a leaving pod sets on itself. Any other is an administrator's or a health check's."""
@@ -55,12 +58,79 @@ _BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 UNKNOWN_NODE: Final = ("not found", "Invalid node name")
 """What Slurm's commands say where there is no record of that name."""
 
-
 WANTED_NODES: Final = ("squeue", "--all", "--noheader", "--states=pending", "--format=%n")
 """Lists the nodes that pending jobs ask for by name (`--nodelist`).
 
 The record of such a node has to stay: when slurmctld reads its files or starts, it ends a pending job with NODE_FAIL
 that asks for a node it does not know (measured with 24.11 and 26.05). While the record stays, the job waits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gres:
+    """A generic resource of the node."""
+
+    name: str
+    """`gpu` or `shard`."""
+    count: int
+    type: str = ""
+    """As Slurm has it, `h100` or `1g.10gb`; empty: none."""
+
+    def __str__(self) -> str:
+        """As Slurm writes it."""
+        return ":".join([self.name, *([self.type] if self.type else []), str(self.count)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeConf:
+    """A node as it is to be registered."""
+
+    cpus: int
+    memory_mib: int
+    features: tuple[str, ...]
+    disk_mib: int | None = None
+    """Of the jobs' scratch; None without."""
+    gres: tuple[Gres, ...] = ()
+    layout: str = ""
+    """Sockets, cores and threads in Slurm's words, in place of the number of CPUs; the stack file has none."""
+
+    @classmethod
+    def parse(cls, text: str) -> NodeConf:
+        """Out of the environment. Raises ValueError where it is not what the stack makes (slurm/sizing.py)."""
+        try:
+            found = json.loads(text)
+            return cls(
+                cpus=int(found["cpus"]),
+                memory_mib=int(found["memory_mib"]),
+                features=tuple(found["features"]),
+                disk_mib=found.get("disk_mib"),
+                gres=tuple(Gres(**one) for one in found["gres"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"NODE_CONF is not understood: {error!r}") from error
+
+    @property
+    def gpus(self) -> tuple[Gres, ...]:
+        """Those of each type; parts of GPUs where they are divided."""
+        return tuple(one for one in self.gres if one.name == "gpu")
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether it offers parts of GPUs (MIG)."""
+        return any(_PROFILE.match(one.type) for one in self.gpus)
+
+    @property
+    def has_shards(self) -> bool:
+        """Whether several jobs may have one GPU."""
+        return any(one.name == "shard" for one in self.gres)
+
+    @property
+    def text(self) -> str:
+        """As `slurmd --conf` takes it."""
+        words = [self.layout or f"CPUs={self.cpus}", f"RealMemory={self.memory_mib}"]
+        words += [f"TmpDisk={self.disk_mib}"] if self.disk_mib is not None else []
+        words.append(f"Feature={','.join(self.features)}")
+        words += [f"Gres={','.join(map(str, self.gres))}"] if self.gres else []
+        return " ".join(words)
 
 
 def wanted_nodes(listed: str) -> frozenset[str]:
@@ -125,25 +195,21 @@ class Node:
         `record`: as it has just been read. Suspended jobs do not show there. squeue knows, and reads the whole queue,
         for which a node with jobs may have no memory left.
         """
-        if record.states & _BUSY:
-            return True
-        result = self._run("squeue", "--noheader", f"--states={_ON_NODE}", f"--nodelist={self.name}", "--format=%i")
-        if result.ok:
-            return bool(result.stdout.strip())
-        if any(text in result.stderr for text in UNKNOWN_NODE):
-            return False
-        raise ControllerUnreachableError(result.message)
+        return bool(record.states & _BUSY) or bool(self._jobs(_ON_NODE))
 
     def running_jobs(self) -> frozenset[str]:
         """Jobs on the node that have not begun to end, as `scontrol requeue` names them.
 
         Raises ControllerUnreachableError.
         """
-        states = "running,suspended,configuring,stopped"
+        jobs = self._jobs("running,suspended,configuring,stopped")
+        return frozenset(job.partition("+")[0] for job in jobs)  # 7+1: a part of job 7
+
+    def _jobs(self, states: str) -> list[str]:
         result = self._run("squeue", "--noheader", f"--states={states}", f"--nodelist={self.name}", "--format=%i")
         if not result.ok and not any(text in result.stderr for text in UNKNOWN_NODE):
             raise ControllerUnreachableError(result.message)
-        return frozenset(job.partition("+")[0] for job in result.stdout.split())  # 7+1: a part of job 7
+        return result.stdout.split() if result.ok else []
 
     def requeue(self, jobs: Iterable[str]) -> Result:
         """Put jobs back into the queue, those of `sbatch` that may be; the result names the others.
@@ -158,17 +224,17 @@ class Node:
 
     def is_wanted(self) -> bool:
         """Whether a pending job asks for this node by name. Raises ControllerUnreachableError."""
-        result = self._run(*WANTED_NODES)
-        if not result.ok:
-            raise ControllerUnreachableError(result.message)
-        return self.name in wanted_nodes(result.stdout)
+        return self.name in wanted_nodes(self._answer(*WANTED_NODES))
 
     def has_switch_tree(self) -> bool:
         """Whether slurmctld uses one. Raises ControllerUnreachableError."""
-        result = self._run("scontrol", "show", "config")
+        return shows_switch_tree(self._answer("scontrol", "show", "config"))
+
+    def _answer(self, *argv: str) -> str:
+        result = self._run(*argv)
         if not result.ok:
             raise ControllerUnreachableError(result.message)
-        return shows_switch_tree(result.stdout)
+        return result.stdout
 
     def drain(self) -> Result:
         """Let no new job start on it; running ones go on."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from images.common.slurm_values import amounts, gpus_in, seconds, size, tres
+from images.common.slurm_records import amounts, gpus_in, seconds, size, tres
 
 FIELDS: Final = (
     "JobID", "JobIDRaw", "User", "State", "Start", "End", "ElapsedRaw", "AllocTRES", "AllocCPUS", "NNodes", "TotalCPU",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from images.common.lines import lines_in, text_of
+from images.common.files import lines_in, text_of
 
 PROC: Final = Path("/proc")
 

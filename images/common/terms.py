@@ -5,7 +5,7 @@
 
 Who takes over renames `term-7` to `term-8`, which is one step on every file system that pods share. From then on a
 controller of term 7 finds nothing at any path that it knows: whatever it still writes, it writes nowhere. Of what it
-has open only unfinished files could be among those that count later, so these go, or get their names (saves.py).
+has open only unfinished files could be among those that count later, so these go, or get their names (finish_saves).
 
 With one controller all of that lies at the top of the volume. What is found there becomes the first term, and goes back
 there: the queue stays whatever `replicas` becomes.
@@ -21,7 +21,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from images.common import saves
 from images.common.files import Owner
 from images.common.mountinfo import MOUNTINFO, mount_points, remembers_names
 from images.common.process import RefusedError
@@ -36,6 +35,42 @@ _ADOPTING: Final = "adopting"
 _RETURNING: Final = "returning"
 _OF_VOLUME: Final = frozenset({_ADOPTING, _RETURNING, "lost+found"})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def _is_file(path: Path) -> bool:
+    """What else is called so is none of slurmctld's: a directory that somebody has put aside."""
+    return path.is_file() and not path.is_symlink()
+
+
+def whole(regular: Path) -> Path:
+    """The file that `finish_saves` would give that name: another one only where there is none of that name."""
+    new, old = (regular.with_name(f"{regular.name}{ending}") for ending in (".new", ".old"))
+    if os.path.lexists(regular) or not _is_file(old):
+        return regular
+    return new if _is_file(new) else old  # the name went away when the new one was whole
+
+
+def finish_saves(state: Path) -> list[str]:
+    """Bring to an end the saves of a slurmctld that was killed in the midst of them. Nobody may write there meanwhile.
+
+    It writes NAME.new, whole and on the disk, links NAME to NAME.old, takes NAME away, and links NAME.new to NAME
+    (`save_buf_to_state` in Slurm). Killed in between it leaves no NAME: 24.11 then reads NAME.old, which is one save
+    older, and 26.05 nothing at all: it ends, or with `-i` begins with an empty queue and deletes the scripts of all
+    jobs. Returns the names of the files that are there again.
+    """
+    found = []
+    for name in sorted({path.stem for path in [*state.glob("*.new"), *state.glob("*.old")] if _is_file(path)}):
+        regular, new = state / name, state / f"{name}.new"
+        source = whole(regular)
+        if source == new:
+            new.rename(regular)
+        elif source != regular:
+            os.link(source, regular)
+        if source != regular:
+            found.append(name)
+        if _is_file(new):
+            new.unlink()
+    return found
 
 
 class LostError(Exception):
@@ -85,7 +120,7 @@ def take_over(term: int, owner: Owner, volume: Path = VOLUME) -> Path:
         raise LostError(f"{before.name} has begun")
     try:
         (before or _adopted(volume)).rename(after)
-        saves.finish(after)
+        finish_saves(after)
         os.chown(after, *owner)
     except FileNotFoundError:
         raise LostError("another term has begun") from None

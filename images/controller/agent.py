@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from images.common.command import TIMED_OUT
 from images.common.files import write_atomically
-from images.common.leaving import drop_partitions, keep_partitions
+from images.common.slurm_conf import drop_partitions, keep_partitions
 from images.controller.check import Verdict
 from images.controller.configuration import READ, READY, TOPOLOGY_CONF, Files, Store, stack_part, version_of
 from images.controller.slurmctld import ClusterId, Slurmctld

@@ -26,9 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from images.common import preload
-from images.common.files import write_atomically
-from images.common.secret_files import JWT_KEY
+from images.common.files import JWT_KEY, write_atomically
+from images.common.process import as_active_host
 from images.common.slurm_conf import uses_database, with_included
 from images.controller.configuration import TOPOLOGY_CONF, Files
 

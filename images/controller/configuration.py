@@ -23,10 +23,8 @@ from pathlib import Path
 from typing import Final
 
 from images.common.files import swap_symlink, write_atomically
-from images.common.follow import Follower
-from images.common.kubernetes import Kube
-from images.common.leaving import block_of, without_block
-from images.common.slurm_conf import IN_FORCE
+from images.common.kubernetes import Follower, Kube
+from images.common.slurm_conf import IN_FORCE, block_of, without_block
 from images.common.wait import Clock, Reminder
 
 STATE: Final = Path("/var/spool/slurmctld")

@@ -12,10 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from images.common import preload, saves, terms
-from images.common.command import TIMED_OUT, Result, Runner, run
-from images.common.files import own_tree, write_atomically
-from images.common.process import become, program
+from images.common import terms
+from images.common.command import Result, Runner, TIMED_OUT, run
+from images.common.files import install_jwt_key, own_tree, write_atomically
+from images.common.process import (
+    ACTIVE_HOST,
+    LOST_PEERS,
+    NO_TRIGGERS,
+    SAVED_FIRST,
+    STATE_VARIABLE,
+    become,
+    program,
+    with_preloaded,
+)
 from images.common.readiness import can_connect, wait_for_munge
 from images.common.room import Volume, watch
 from images.common.secret_files import install_jwt_key
@@ -233,7 +242,7 @@ def main() -> None:
         owner = (user.pw_uid, user.pw_gid)
         install_jwt_key(owner, log)
         files, cluster_id = read_files(SLURM_CONF.parent), ClusterId()
-        if again := saves.finish(STATE):
+        if again := terms.finish_saves(STATE):
             log(f"an earlier slurmctld was ended while it saved; whole again: {', '.join(again)}")
         wait_while(lambda: cluster_id.obstacle(files), log, poll_seconds=0.2)
         cluster_id.prepare(files)
@@ -241,6 +250,6 @@ def main() -> None:
         watch(VOLUME, user, log)
         # Should another one be published right now, the agent finds that this is not it.
         write_atomically(READ, Store().current() or "", sync=False)
-        more = (preload.SAVED_FIRST, preload.ACTIVE_HOST) if of_two else ()
-        env = preload.environment(preload.LOST_PEERS, preload.NO_TRIGGERS, *more)
-        become(command(STATE), log, env={**env, preload.STATE: str(STATE)} if of_two else env)
+        more = (SAVED_FIRST, ACTIVE_HOST) if of_two else ()
+        env = with_preloaded(LOST_PEERS, NO_TRIGGERS, *more)
+        become(command(STATE), log, env={**env, STATE_VARIABLE: str(STATE)} if of_two else env)

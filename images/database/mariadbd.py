@@ -15,8 +15,18 @@ from typing import Final
 
 from images.common.boundary import own_directory
 from images.common.files import own_tree, write_atomically
-from images.common.mariadb import PASSWORD, read_password
-from images.common.mariadbd import OPTIONS, PROBE, RUN, SOCKET, STATEMENTS, options, probe_options, statements
+from images.common.mariadb import (
+    OPTIONS,
+    PASSWORD,
+    PROBE,
+    RUN,
+    SOCKET,
+    STATEMENTS,
+    options,
+    probe_options,
+    read_password,
+    statements,
+)
 from images.common.mountinfo import expect_volume
 from images.common.process import RefusedError, become, program, required_env
 from images.common.room import Volume, watch

@@ -9,7 +9,6 @@ from typing import Final
 
 from images.common.command import Runner, run
 from images.common.elastic.view import FEATURES, Node, Pool, marked, nodes_in
-from images.common.hostlist import compress, expand
 from images.common.slurm_node import (
     ELASTIC_PARTITION,
     ROLLS,
@@ -18,6 +17,7 @@ from images.common.slurm_node import (
     shows_switch_tree,
     wanted_nodes,
 )
+from images.common.slurm_records import compress, expand
 
 TIMEOUT_SECONDS: Final = 30.0
 

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from images.common.elastic.view import TEMPLATE, Pod, Pool
-from images.common.hostlist import compress
 from images.common.kubernetes import Kube, KubeError
+from images.common.slurm_records import compress
 
 AT_ONCE: Final = 16
 """Requests at a time: a job of a thousand nodes asks for a thousand pods."""

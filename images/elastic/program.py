@@ -17,8 +17,7 @@ import threading
 from functools import partial
 
 from images.common.elastic.view import Pod, Pool, pod_of, pool_of
-from images.common.follow import Follower
-from images.common.kubernetes import WORKER_PODS, Kube, own_namespace
+from images.common.kubernetes import WORKER_PODS, Follower, Kube, own_namespace
 from images.common.log import Log
 from images.common.process import RefusedError, end_with_threads, program
 from images.elastic import server

@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from images.common import http_server
-from images.common.hostlist import expand
+from images.common.slurm_records import expand
 from images.elastic.rounds import Ready
 
 PORT: Final = 8818

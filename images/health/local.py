@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.common.health.contract import Check, Node, Thresholds
-from images.common.node_conf import NodeConf
+from images.common.slurm_node import NodeConf
 from images.health.proc import jobs_here
 from images.health.programs import checks_of
 

@@ -166,11 +166,9 @@ def conflicts(
     `elsewhere`: groups that other roots have. In a new one they appear when what makes them is installed there, for
     which somebody has to log in first.
 
-    Names and numbers by themselves were checked when they were written (config/rules/people.py). Here they become
-    lines of the files that say who is root, so they are looked at once more.
+    Names and numbers by themselves were checked when they were written (config/rules/people.py).
     """
-    found = _unusable("group", "gid", {name: group.gid for name, group in declared.groups.items()})
-    found += _unusable("user", "uid", {name: user.uid for name, user in declared.users.items()})
+    found = []
     uids, known_gids = accounts.passwd.numbers(), accounts.group.numbers()
     for name, group in sorted(declared.groups.items()):
         who, holder = ("group", name, group.gid), known_gids.get(group.gid)
@@ -179,8 +177,6 @@ def conflicts(
     for name, user in sorted(declared.users.items()):
         who, holder = ("user", name, user.uid), uids.get(user.uid)
         found += _number_conflict(who, holder, accounts.passwd, is_ours=name in ours.users)
-        if user.gid < 1:
-            found.append(f"user {name}: gid {user.gid} is root's")
         own = accounts.group.find(name)
         if user.gid not in gids and own is not None and own[2] != str(user.gid):
             found.append(f"user {name}: group {name} has gid {own[2]} in the jail, not {user.gid}")
@@ -195,21 +191,6 @@ def conflicts(
             for wanted in user.groups
             if wanted not in declared.groups and wanted not in elsewhere and accounts.group.find(wanted) is None
         ]
-    return found
-
-
-def _unusable(kind: str, what: str, numbers: Mapping[str, int]) -> list[str]:
-    """What is wrong with names and numbers, whatever the jail has."""
-    found = []
-    owners: dict[int, str] = {}
-    for name, number in sorted(numbers.items()):
-        if not is_name(name):
-            found.append(f"{kind} {name!r}: not a valid {kind} name")
-        if number < FIRST_ID:
-            found.append(f"{kind} {name}: {what} {number}: {what}s below {FIRST_ID} belong to the system")
-        if number in owners:
-            found.append(f"{kind}s {owners[number]} and {name} have the same {what} {number}")
-        owners[number] = name
     return found
 
 

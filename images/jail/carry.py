@@ -2,7 +2,7 @@
 
 Whoever may write below such a path must not keep the new root from being filled, nor get more than he has. So each file
 is opened once, never through a link, and all that is said of it, owner, mode and content, is that of what is open. What
-cannot be carried is left out and named, and there are bounds for everything.
+cannot be carried is left out and named, and there is an end to it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from images.jail.manifest import Entry, entry_of
-from images.jail.walk import DEEPEST, INTO, Bounds, EnoughError, shown
+from images.jail.manifest import INTO, EnoughError, Entry, entry_of, expect_time, shown
 
 SECONDS: Final = 6 * 3600.0
-MOST: Final = 10_000_000
-"""Bounds of all that is carried: time, files and directories."""
+"""For all that is carried."""
 
 NAMED: Final = 50
 """Files that are left out, in the log; the others are counted."""
@@ -53,7 +51,8 @@ class Carrying:
     stage: int
     """A directory beside the new root, on the same file system: a file appears whole."""
     log: Callable[[str], None]
-    bounds: Bounds
+    until: float
+    """Of time.monotonic()."""
     carried: int = 0
     kept: int = 0
     """Files of the new image that are in both, where nobody knows whether users changed the old ones."""
@@ -89,7 +88,7 @@ class Carrying:
                 for name in above:
                     here = f"{here}/{name}"
                     way.append(self._into(*way[-1], name, here))
-                self._entry(*way[-1], last, path, 0)
+                self._entry(*way[-1], last, path)
             finally:
                 for pair in way:
                     for descriptor in pair:
@@ -111,15 +110,15 @@ class Carrying:
             raise
         return inner, below
 
-    def _entry(self, old: int, new: int, name: str, path: str, depth: int) -> None:
-        self.bounds.count(path)
+    def _entry(self, old: int, new: int, name: str, path: str) -> None:
+        expect_time(self.until, path)
         self._report(path)
         with self._leaving_out(path):
             probe = os.open(name, _PATH, dir_fd=old)
             try:
                 status = os.fstat(probe)
                 if stat.S_ISDIR(status.st_mode):
-                    self._directory((probe, self._is_changed(old, name, path, status)), (new, name), path, depth)
+                    self._directory((probe, self._is_changed(old, name, path, status)), (new, name), path)
                 elif not self._is_images_own(old, name, path, status):
                     self._one(probe, status, new, name, path)
             finally:
@@ -139,17 +138,15 @@ class Carrying:
         before = (self.was or {}).get(path)
         return before is not None and before != entry_of(old, name, status)
 
-    def _directory(self, old_one: tuple[int, bool], new_one: tuple[int, str], path: str, depth: int) -> None:
+    def _directory(self, old_one: tuple[int, bool], new_one: tuple[int, str], path: str) -> None:
         """`old_one`: as it was found, and whether its attributes count whatever the new image says."""
-        if depth >= DEEPEST:
-            raise LeftOutError("it is too deep")
         old = os.open(f"/proc/self/fd/{old_one[0]}", INTO & ~os.O_NOFOLLOW)
         try:
             inner = self._made(*new_one)
             try:
                 with os.scandir(old) as entries:
                     for entry in entries:
-                        self._entry(old, inner, entry.name, f"{path}/{entry.name}", depth + 1)
+                        self._entry(old, inner, entry.name, f"{path}/{entry.name}")
             finally:  # also where it ends early: nobody could go where the rest is
                 if path not in self.new or old_one[1]:
                     self._attributes(old, inner, path)
@@ -223,8 +220,7 @@ class Carrying:
                     break
                 raise
             while at < end:
-                if time.monotonic() > self.bounds.until:
-                    raise EnoughError(f"no more time, at {shown(path)}")
+                expect_time(self.until, path)
                 content = os.pread(old, min(_CHUNK, end - at), at)
                 if not content:
                     break  # it was made shorter

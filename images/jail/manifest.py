@@ -1,4 +1,8 @@
-"""What a root was like when it had been filled, and what has changed since."""
+"""What a root was like when it had been filled, and what has changed since.
+
+Users write in it meanwhile. So all is looked at by directories that are held open, never through a link, and for a
+limited time: whoever may write in a directory can go on making files for as long as somebody looks.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,19 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from images.common.files import write_atomically
 from images.common.jail_roots import ROOTS, SHARED
-from images.jail.walk import Bounds, EnoughError, walk
+
+INTO: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 SECONDS: Final = 300.0
-MOST: Final = 5_000_000
-"""Bounds of one look at a root."""
+"""For one look at a root."""
 
 LISTED: Final = 2000
 """Changes that are named, of each kind; the others are counted."""
@@ -41,6 +46,61 @@ Entry = tuple[str, int, int, int, int, int, str]
 _KINDS: Final = {stat.S_IFDIR: "d", stat.S_IFREG: "f", stat.S_IFLNK: "l"}
 
 
+class EnoughError(Exception):
+    """The time for a look is over; the message says where."""
+
+
+def expect_time(until: float, path: str) -> None:
+    """Raise EnoughError after `until`, of time.monotonic()."""
+    if time.monotonic() > until:
+        raise EnoughError(f"no more time, at {shown(path)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """One file, directory or whatever it is."""
+
+    path: str
+    """From the root, with a slash at its beginning."""
+    name: str
+    parent: int
+    """Its directory, open until the next one is asked for."""
+    status: os.stat_result
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is one. A link to one is none."""
+        return stat.S_ISDIR(self.status.st_mode)
+
+
+def walk(root: int, until: float, skipped: Callable[[str], bool], path: str = "") -> Iterator[Found]:
+    """All that is below an open directory, directories before what is in them. Raises EnoughError after `until`.
+
+    `skipped`: whether a path is left out, with what is below it.
+    """
+    with os.scandir(root) as entries:
+        for entry in entries:
+            below = f"{path}/{entry.name}"
+            if skipped(below):
+                continue
+            expect_time(until, below)
+            with suppress(OSError):  # it has gone, or become something else
+                status = os.stat(entry.name, dir_fd=root, follow_symlinks=False)
+                yield Found(path=below, name=entry.name, parent=root, status=status)
+                if stat.S_ISDIR(status.st_mode):
+                    inner = os.open(entry.name, INTO, dir_fd=root)
+                    try:
+                        yield from walk(inner, until, skipped, below)
+                    finally:
+                        os.close(inner)
+
+
+def shown(path: str) -> str:
+    """A path in a message: whatever its bytes are, and however long it is."""
+    text = path if len(path) <= 300 else f"{path[:140]}...{path[-140:]}"
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def not_compared(path: str) -> bool:
     """Whether a path of a root is left out, with what is below it."""
     return path in _NOT_COMPARED
@@ -61,7 +121,7 @@ def entry_of(parent: int, name: str, status: os.stat_result) -> Entry:
 
 def write_manifest(root: Path, path: Path) -> None:
     """Remember a root as it is now, before anybody is in it."""
-    lines = [json.dumps([where, *entry]) for where, entry in _entries(root, Bounds(time.monotonic() + SECONDS, MOST))]
+    lines = [json.dumps([where, *entry]) for where, entry in _entries(root, time.monotonic() + SECONDS)]
     write_atomically(path, "".join(f"{line}\n" for line in lines), mode=0o600)
 
 
@@ -77,10 +137,10 @@ def read_manifest(path: Path) -> dict[str, Entry] | None:
     return found
 
 
-def _entries(root: Path, bounds: Bounds) -> Iterator[tuple[str, Entry]]:
+def _entries(root: Path, until: float) -> Iterator[tuple[str, Entry]]:
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for found in walk(directory, bounds, not_compared):
+        for found in walk(directory, until, not_compared):
             yield found.path, entry_of(found.parent, found.name, found.status)
     finally:
         os.close(directory)
@@ -96,25 +156,14 @@ class Difference:
     removed: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: {"added": 0, "changed": 0, "removed": 0})
     incomplete: str = ""
-    """Why the look ended early, or what it did not go into."""
-
-    def as_json(self) -> dict[str, Any]:
-        """For the command."""
-        return {
-            "added": self.added,
-            "changed": self.changed,
-            "removed": self.removed,
-            "counts": self.counts,
-            "incomplete": self.incomplete,
-        }
+    """Why the look ended early."""
 
 
-def compare(root: Path, was: dict[str, Entry], bounds: Bounds | None = None) -> Difference:
+def compare(root: Path, was: dict[str, Entry], seconds: float = SECONDS) -> Difference:
     """Compare a root with what it was."""
-    bounds = bounds or Bounds(time.monotonic() + SECONDS, MOST)
     found, rest, above = Difference(), dict(was), ""
     try:
-        for path, entry in _entries(root, bounds):
+        for path, entry in _entries(root, time.monotonic() + seconds):
             if above and path.startswith(above):
                 found.counts["added"] += 1
                 if above[:-1] in found.added:
@@ -136,6 +185,4 @@ def compare(root: Path, was: dict[str, Entry], bounds: Bounds | None = None) -> 
     gone = [path for path in sorted(rest) if path.rpartition("/")[0] not in rest]
     found.counts["removed"] = len(rest)
     found.removed = gone[:LISTED]
-    if bounds.too_deep:
-        found.incomplete = f"not gone into, as it is too deep: {bounds.too_deep[0]}"
     return found

@@ -17,18 +17,14 @@ from typing import Final
 
 from images.common import jail_roots
 from images.common.files import write_atomically
-from images.common.homes import homes_directory
 from images.common.jail_roots import Filled
-from images.common.jail_view import open_inside
+from images.common.jail_view import homes_directory, open_inside
 from images.common.mountinfo import WrongFilesystemError, expect_volume, mount_points
 from images.common.process import RefusedError, program, required_env
-from images.jail.carry import MOST, SECONDS, Carrying
-from images.jail.fill import NO_SPACE, fill
+from images.jail.carry import SECONDS, Carrying
+from images.jail.fill import fill
 from images.jail.manifest import read_manifest, write_manifest
-from images.jail.removal import empty_root
-from images.jail.walk import Bounds
-
-__all__ = ["IN_PROGRESS", "JAIL", "MARKER", "NO_SPACE", "REFUSED", "STATE", "main", "populate", "populate_root"]
+from images.jail.roots import empty_root
 
 JAIL: Final = Path("/jail")
 STATE: Final = ".slurmstack"
@@ -192,10 +188,10 @@ def _carry(wanted: Wanted, manifest: Path, log: Log) -> int:
     was = read_manifest(jail_roots.directory_of(wanted.volume, wanted.carried_from) / jail_roots.MANIFEST)
     if was is None:
         log(f"nobody knows what {jail_roots.called(wanted.carried_from)} was at first: files of the new image win")
-    bounds = Bounds(time.monotonic() + SECONDS, MOST)
+    until = time.monotonic() + SECONDS
     descriptor = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        carrying = Carrying(was=was, new=read_manifest(manifest) or {}, stage=descriptor, log=log, bounds=bounds)
+        carrying = Carrying(was=was, new=read_manifest(manifest) or {}, stage=descriptor, log=log, until=until)
         carrying.run(jail_roots.root_of(wanted.volume, wanted.carried_from), wanted.root, wanted.carried)
     finally:
         os.close(descriptor)

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from images.common.slurm_records import size, tres
 from images.common.slurm_runs import FIELDS, RecordError, memory_at_once, rows, runs_of, sacct
-from images.common.slurm_values import size, tres
 
 USAGE: Final = """\
 Usage: seff [Options] <Jobid>

@@ -20,13 +20,11 @@ from typing import Final
 
 from images.common import jail_roots
 from images.common.boundary import own_directory
-from images.common.files import write_atomically
-from images.common.homes import homes_directory, make_home
-from images.common.jail_view import open_inside
+from images.common.files import read_untrusted, write_atomically
+from images.common.jail_view import homes_directory, make_home, open_inside
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program
 from images.common.readiness import ACCOUNTS_MARKER, HOMES_APART
-from images.common.untrusted import read_untrusted
 from images.common.wait import wait_for
 from images.jail.accounts import AccountError, Accounts, Declared, Group, Table, User, apply, conflicts, is_name
 

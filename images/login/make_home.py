@@ -10,8 +10,7 @@ import pwd
 import sys
 from pathlib import Path
 
-from images.common.homes import make_home
-from images.common.jail_view import JailViewError
+from images.common.jail_view import JailViewError, make_home
 
 JAIL = Path("/jail")
 

@@ -1,10 +1,26 @@
-"""sshd: users log in to the jail. It starts when the jail is whole."""
+"""sshd: users log in to the jail. It starts when the jail is whole.
+
+PAM decides who may log in, beyond keys, and what a session may do. Each user has a cgroup for all of the user's
+processes on the login node. Without it, one user's program that needs all memory has others' sessions ended: by the
+kernel, which ends the largest process, or by kubelet, which on machines with version 2 of cgroups wants the whole
+container ended with it.
+
+    /users        all users together: what the login node has but an eighth (of a small one more), which is for sshd
+    /users/1000   one user; each has the same weight when they compete for CPUs (images/login/native/pam_jail.c)
+    /connections  those who are not logged in yet (images/login/connection.sh): three quarters of that eighth
+    /sshd         what listens, and what kubelet starts in the container
+
+Together they have what there is and no more, so that each meets its own limit before the container's. In /connections
+the kernel ends the largest process, which is one connection's. One takes 3.5 MiB there until it is a session, of which
+1.8 MiB stay counted (measured): beyond some 400 sessions of a login node with 8 GiB nobody else gets in.
+"""
 
 from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,17 +32,167 @@ from images.common.boundary import (
     settle_shared,
     without_set_up,
 )
-from images.common.command import run
+from images.common.cgroups import CannotConfineError, Subtree, make_leaf, memory_limit, take_subtree
+from images.common.command import Runner, run
+from images.common.files import HOST_KEY, install_secret, write_atomically
 from images.common.jail_roots import hidden
 from images.common.jail_view import LOGIN_BINDS, bind_into_jail, sssd_binds, user_volumes
 from images.common.process import CannotGoOnError, become, program
 from images.common.readiness import wait_for_jail, wait_for_munge
-from images.common.secret_files import HOST_KEY, install_secret
-from images.login import shares
-from images.login.access import parse_limits, set_up_access
+
+PAM_SERVICE: Final = Path("/etc/pam.d/sshd")
+LIMITS_FILE: Final = Path("/run/slurmstack/user-limits.conf")
+OUR_MODULE: Final = "/usr/lib/slurmstack/pam_jail.so"
+"""images/login/native."""
+
+LIBEXEC: Final = "/usr/libexec/slurmstack"
+LOGINS: Final = "maxlogins"
+"""Counted by our own program: pam_limits reads utmp, which sshd does not write in a container."""
+
+SHARES: Final = ("total_memory", "total_cpus")
+"""What the user's cgroup limits."""
+
+RESOURCES: Final = {
+    "nproc": (resource.RLIMIT_NPROC, 1),
+    "nofile": (resource.RLIMIT_NOFILE, 1),
+    "as": (resource.RLIMIT_AS, 1024),
+    "cpu": (resource.RLIMIT_CPU, 60),
+}
+"""Limits by their names in limits.conf(5): the kernel's resource, and in how many of its units they are counted."""
+
+DAEMONS: Final = "sshd"
+USERS: Final = "users"
+CONNECTIONS: Final = "connections"
+"""Its name is in connection.sh, too."""
+
+FILE: Final = Path("/run/slurmstack/shares")
+"""A line for each file of a user's cgroup, with what is to be in it. Where it is missing, there are no cgroups."""
+
+_SEVERAL_LOGINS: Final = 160 * 2**20
+"""Enough for some thirty at once."""
+
+_PERIOD_US: Final = 100_000
+"""Of `cpu.max`: the kernel's own default."""
+
+TakeSubtree = Callable[[str, str, int | None, Runner], Subtree]
+MakeLeaf = Callable[[str, int | None], None]
 
 SECRET_KEY: Final = Path("/secrets/ssh/ssh_host_ed25519_key")
 CONFIG: Final = Path("/usr/lib/slurmstack/images/login/sshd_config")
+
+
+def parse_limits(text: str) -> dict[str, int]:
+    """Limits by name from `nproc=200 as=4194304`. Raises ValueError."""
+    limits = {name: int(value) for name, _, value in (word.partition("=") for word in text.split())}
+    if unknown := limits.keys() - {*RESOURCES, LOGINS, *SHARES}:
+        raise ValueError(f"USER_LIMITS: unknown limits {', '.join(sorted(unknown))}")
+    return limits
+
+
+def _room_for_data() -> str:
+    """For sessions, what a connection does not have (connection.sh): all that the pod itself may."""
+    own = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    return f"* soft data {'unlimited' if own == resource.RLIM_INFINITY else own // 1024}\n"
+
+
+def limits_file(limits: Mapping[str, int], log: Callable[[str], None]) -> str:
+    """limits.conf(5) for everybody but root, each limit at most what the pod itself may have.
+
+    pam_limits refuses a login when it cannot set a limit, and raising one needs a capability that the pod lacks.
+    """
+    lines = [
+        "# Written by slurmstack from slurmstack:login.user_limits; `*` is everybody but root.\n",
+        _room_for_data(),
+    ]
+    for name, value in limits.items():
+        if name not in RESOURCES:
+            continue
+        kind, unit = RESOURCES[name]
+        own = resource.getrlimit(kind)[1]
+        allowed = value if own == resource.RLIM_INFINITY else min(value, own // unit)
+        if allowed != value:
+            log(f"login.user_limits: {name} is {allowed} instead of {value}: more is not allowed to this pod")
+        lines.append(f"* - {name} {allowed}\n")
+    return "".join(lines)
+
+
+def pam_service(limits: Mapping[str, int], *, sssd: bool) -> str:
+    """The PAM service of sshd: only keys authenticate, so it is about accounts and sessions.
+
+    Our own module refuses accounts that are locked, pam_unix those that are expired, as those of removed users are.
+    Users of the jail's own files are not SSSD's business; for all others its access rules count, and their homes are
+    made when they first come.
+    """
+    lines = ["auth required pam_deny.so", "password required pam_deny.so"]
+    if LOGINS in limits:
+        lines.append(f"account required pam_exec.so quiet stdout {LIBEXEC}/admit {limits[LOGINS]}")
+    lines += [f"account required {OUR_MODULE}", "account required pam_unix.so"]
+    if sssd:
+        lines += ["account sufficient pam_localuser.so file=/jail/etc/passwd", "account required pam_sss.so"]
+    lines.append(f"session required pam_limits.so conf={LIMITS_FILE}")
+    if sssd:
+        lines.append(f"session optional pam_exec.so quiet {LIBEXEC}/make-home")
+    # Last: our programs before it work outside the jail.
+    lines.append(f"session required {OUR_MODULE}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def sshd_options(*, sssd: bool) -> list[str]:
+    """Arguments of sshd that win over its file.
+
+    The program that asks SSSD runs outside the jail. As nobody, it could be looked into by root in the jail, who may
+    become nobody; sshd's own capabilities keep that from it.
+    """
+    options = ["AuthorizedKeysCommand=/usr/bin/sss_ssh_authorizedkeys", "AuthorizedKeysCommandUser=root"]
+    return [part for option in options for part in ("-o", option)] if sssd else []
+
+
+def set_up_access(limits: Mapping[str, int], log: Callable[[str], None], *, sssd: bool) -> list[str]:
+    """Write what PAM reads; returns the further arguments of sshd."""
+    LIMITS_FILE.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(LIMITS_FILE, limits_file(limits, log))
+    write_atomically(PAM_SERVICE, pam_service(limits, sssd=sssd))
+    return sshd_options(sssd=sssd)
+
+
+def set_up_shares(
+    limits: Mapping[str, int],
+    runner: Runner,
+    log: Callable[[str], None],
+    *,
+    take: TakeSubtree = take_subtree,
+    make: MakeLeaf = make_leaf,
+    limit: Callable[[], int | None] = memory_limit,
+    file: Path = FILE,
+) -> None:
+    """Have each user's sessions share a cgroup, where the machine lets the pod make some.
+
+    `total_memory` in bytes, by default half of what there is for all; `total_cpus` in thousandths, by default any.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    own = limit()
+    memory, connections = (None, None) if own is None else (own - _for_sshd(own), _for_sshd(own) * 3 // 4)
+    try:
+        take(DAEMONS, USERS, memory, runner)
+        make(CONNECTIONS, connections)
+    except CannotConfineError as error:
+        log(f"users share this login node's CPU and memory as they come: {error}")
+        return
+    write_atomically(file, "".join(f"{name} {value}\n" for name, value in _shares(limits, memory).items()))
+
+
+def _for_sshd(own: int) -> int:
+    return max(own // 8, min(_SEVERAL_LOGINS, own // 4))
+
+
+def _shares(limits: Mapping[str, int], memory: int | None) -> dict[str, str]:
+    total = limits.get("total_memory") or (None if memory is None else memory // 2)
+    cpus = limits.get("total_cpus")
+    return {
+        **({"memory.max": str(total)} if total else {}),
+        **({"cpu.max": f"{cpus * _PERIOD_US // 1000} {_PERIOD_US}"} if cpus else {}),
+    }
 
 
 def check_chroot(jail: Path, owner: int = 0) -> None:
@@ -63,7 +229,7 @@ def main() -> None:
     with program("sshd") as log:
         limits = parse_limits(os.environ.get("USER_LIMITS", ""))
         prepare(Path(os.environ.get("JAIL", "/jail")), log)
-        shares.set_up(limits, run, log)
+        set_up_shares(limits, run, log)
         options = set_up_access(limits, log, sssd=bool(os.environ.get("SSSD_PIPES")))
         seal_root(run)
         become(without_set_up(["/usr/sbin/sshd", "-D", "-e", "-f", str(CONFIG), *options], os.getpid()), log)

@@ -26,7 +26,7 @@
  *
  * On nodes with GPUs it also tells the tasks where the driver's libraries and programs are: the pod's entry point has
  * bound them below GPU_DIRECTORY (images/common/gpu_view.py). And it tells the tasks of the job's own temporary
- * directory, where the prolog has made one (images/common/job_directory.py).
+ * directory, where the prolog has made one (images/worker/cells.py).
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -41,9 +41,7 @@
 #include <slurm/spank.h>
 
 #include "capabilities.h"
-#include "environment.h"
 #include "namespaces.h"
-#include "options.h"
 #include "warden.h"
 
 SPANK_PLUGIN(jail, 1)
@@ -167,8 +165,7 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 {
-	char message[JAIL_MESSAGE_SIZE];
-	struct jail_options options;
+	const char *root;
 	char cell[WARDEN_LONGEST];
 	uint32_t step_id = 0;
 	spank_err_t error;
@@ -177,18 +174,19 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 	if (spank_context() != S_CTX_REMOTE)
 		return ESPANK_SUCCESS;
 
-	if (jail_parse_options(argc, argv, &options, message) != 0) {
-		slurm_error("jail: plugstack.conf: %s", message);
+	if (argc != 1 || strncmp(argv[0], "root=/", 6) != 0) {
+		slurm_error("jail: plugstack.conf: the plugin takes root=DIRECTORY, and nothing else");
 		return REFUSED;
 	}
+	root = argv[0] + strlen("root=");
 
 	error = spank_get_item(spank, S_JOB_STEPID, &step_id);
 	if (error != ESPANK_SUCCESS) {
 		slurm_error("jail: the step's number is not known: %s", spank_strerror(error));
 		return REFUSED;
 	}
-	exists = step_id == SLURM_EXTERN_CONT ? 0 : jail_exists(options.root);
-	if (exists < 0 || (exists && (find_cell(spank, options.root, cell) != 0 || enter(cell) != 0)))
+	exists = step_id == SLURM_EXTERN_CONT ? 0 : jail_exists(root);
+	if (exists < 0 || (exists && (find_cell(spank, root, cell) != 0 || enter(cell) != 0)))
 		return REFUSED;
 	if (exists && stay_in_jail() != 0) {
 		slurm_error("jail: cannot give up in all threads what leads out of it");
@@ -226,14 +224,14 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 #define GPU_DIRECTORY "/run/slurmstack/gpu"
 
 /*
- * Appends a directory to a variable of the tasks; what the user has set comes first. A variable without a value is only
- * made where `make` says so: a PATH with one directory would hide all programs.
+ * Appends a directory to a variable of the tasks, a list of directories; what the user has set comes first, and nothing
+ * is added twice. A variable without a value is only made where `make` says so: a PATH with one directory would hide all
+ * programs. An empty entry would mean the working directory.
  */
 static void append_to_variable(spank_t spank, const char *name, const char *directory, int make)
 {
-	static char old[65536], new[65536];
+	static char old[65536], new[sizeof(old) + 64], entry[64];
 	spank_err_t error = spank_getenv(spank, name, old, sizeof(old));
-	int appended;
 
 	if (error == ESPANK_ENV_NOEXIST)
 		old[0] = '\0';
@@ -241,13 +239,11 @@ static void append_to_variable(spank_t spank, const char *name, const char *dire
 		slurm_info("jail: %s is left alone: %s", name, spank_strerror(error));
 		return;
 	}
-	if (old[0] == '\0' && !make)
+	snprintf(new, sizeof(new), ":%s:", old);
+	snprintf(entry, sizeof(entry), ":%s:", directory);
+	if ((old[0] == '\0' && !make) || strstr(new, entry) != NULL)
 		return;
-	appended = append_directory(old, directory, new, sizeof(new));
-	if (appended < 0)
-		slurm_info("jail: %s is left alone: it is too long", name);
-	if (appended != 0)
-		return;
+	snprintf(new, sizeof(new), "%s%s%s", old, old[0] == '\0' ? "" : ":", directory);
 	error = spank_setenv(spank, name, new, 1);
 	if (error != ESPANK_SUCCESS)
 		slurm_info("jail: cannot set %s: %s", name, spank_strerror(error));

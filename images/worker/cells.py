@@ -12,18 +12,16 @@ memory of the job that fills it.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
+import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from images.common import job_directory
-from images.common.attach import attach
 from images.common.jail_view import Bind, JailViewError, open_inside, show
-from images.common.mountinfo import mount_points
-from images.worker.freeing import freed_elsewhere, has_ended
+from images.common.mountinfo import attach, expect_done, libc, mount_points
 
 CELLS: Final = Path("/run/slurmstack/cells")
 """For root alone, and no place of the jail."""
@@ -56,6 +54,19 @@ WITHOUT_ROOM: Final = 16 * _MIB
 """Bytes of /tmp at most, in the job's memory, where its volume has no room for another directory. A job that could
 not start for that would have its node drained by Slurm, and any user can fill the volume."""
 
+JOBS: Final = Path("/tmp/jobs")
+"""Each job's own directory, `NUMBER`, for its user only; it goes with the job (images/health/native/around.c). This one
+belongs to root, so that nobody can take a later job's name. The same inside the jail, whose /tmp is the pod's."""
+
+_GONE: Final = ".gone-"
+"""As in images/health/native/around.c."""
+
+_MOST_FILES: Final = 2**20
+"""More than any process has open here."""
+
+_MOMENT: Final = 0.1
+"""Seconds after which the warden has closed what another process is to close last."""
+
 _MNT_DETACH: Final = 2
 _UMOUNT_NOFOLLOW: Final = 8
 _NOSUID_NODEV: Final = 2 | 4
@@ -84,7 +95,7 @@ class Mounts:
         """Mount an empty file system in memory of so many bytes, for everybody to write, over an open directory."""
         # By its descriptor: the path may lead elsewhere by now.
         at, options = f"/proc/self/fd/{target}".encode(), f"mode=1777,{_room(size)}".encode()
-        _done(_libc().mount(b"tmpfs", at, b"tmpfs", _NOSUID_NODEV, options), "mount a tmpfs")
+        expect_done(libc().mount(b"tmpfs", at, b"tmpfs", _NOSUID_NODEV, options), "mount a tmpfs")
 
     def size(self, target: int) -> int:
         """Bytes of an open directory's file system."""
@@ -99,25 +110,15 @@ class Mounts:
     def resize(self, target: int, size: int) -> None:
         """Give a file system in memory so many bytes."""
         at, flags = f"/proc/self/fd/{target}".encode(), _MS_REMOUNT | _NOSUID_NODEV
-        _done(_libc().mount(None, at, None, flags, _room(size).encode()), "resize a tmpfs")
+        expect_done(libc().mount(None, at, None, flags, _room(size).encode()), "resize a tmpfs")
 
     def remove(self, point: Path) -> None:
         """Take away what is mounted there, and all below it."""
-        _done(_libc().umount2(os.fsencode(point), _MNT_DETACH | _UMOUNT_NOFOLLOW), f"unmount {point}")
+        expect_done(libc().umount2(os.fsencode(point), _MNT_DETACH | _UMOUNT_NOFOLLOW), f"unmount {point}")
 
 
 def _room(size: int) -> str:
     return f"size={size},nr_inodes={max(_LEAST_NUMBER, size // _PART_FOR_FILES // _FILE)}"
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def _done(result: int, what: str) -> None:
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"cannot {what}: {os.strerror(number)}")
 
 
 class Cells:
@@ -129,7 +130,7 @@ class Cells:
         shared_memory: int,
         *,
         cells: Path = CELLS,
-        jobs: Path = job_directory.JOBS,
+        jobs: Path = JOBS,
         mounts: Mounts | None = None,
     ) -> None:
         """`shared_memory`: bytes that a job may have in /dev/shm."""
@@ -166,7 +167,7 @@ class Cells:
         if job in self._made:  # slurmctld has lost its state, and nobody has told of the first one's end
             self.leave(job)
             with contextlib.suppress(OSError):  # tried again below
-                job_directory.make(job, uid, gid, self._jobs)
+                make_directory(job, uid, gid, self._jobs)
         cell.mkdir(mode=0o700)
         try:
             self._fill(cell, self._temporary(job, uid, gid), memory_mib)
@@ -221,7 +222,7 @@ class Cells:
     def _temporary(self, job: str, uid: int, gid: int) -> Path | None:
         """The job's directory; None where its volume is full."""
         try:
-            return job_directory.of(job, uid, gid, self._jobs)
+            return directory_of(job, uid, gid, self._jobs)
         except OSError as error:
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
                 return None
@@ -259,10 +260,10 @@ class Cells:
     def _clear(self, cell: Path) -> int:
         """Returns the process that frees its memory, 0 if that is done."""
         memory = self._much_memory(cell)
-        with contextlib.nullcontext(0) if memory is None else freed_elsewhere(memory) as child:
-            with contextlib.suppress(OSError):  # nothing was mounted yet
-                self._mounts.remove(cell)
-            cell.rmdir()
+        with contextlib.suppress(OSError):  # nothing was mounted yet
+            self._mounts.remove(cell)
+        child = 0 if memory is None else _free_elsewhere(memory)
+        cell.rmdir()
         return child
 
     def _much_memory(self, cell: Path) -> int | None:
@@ -286,3 +287,66 @@ def shared_memory_size(directory: str = SHARED_MEMORY) -> int:
     """Bytes that the pod may have in /dev/shm, which is what each of its jobs may have."""
     found = os.statvfs(directory)
     return found.f_blocks * found.f_frsize
+
+
+def make_directory(job: str, uid: int, gid: int, jobs: Path = JOBS) -> Path:
+    """Make a job's own directory. Raises OSError, also where somebody else has put something in its place."""
+    jobs.mkdir(mode=0o755, exist_ok=True)
+    status = jobs.lstat()
+    # Users could have made it: by a link root would go where they want.
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise PermissionError(f"{jobs} is not a directory of root alone")
+    directory = jobs / job
+    with contextlib.suppress(FileNotFoundError):
+        # The job was here before, and its end was not seen: an epilog removes it.
+        directory.rename(directory.with_name(f"{_GONE}{job}-{os.getpid()}"))
+    directory.mkdir(mode=0o700)
+    os.chown(directory, uid, gid, follow_symlinks=False)
+    return directory
+
+
+def directory_of(job: str, uid: int, gid: int, jobs: Path = JOBS) -> Path:
+    """A job's own directory: what the prolog has made, else made now. Raises OSError, also for another user's."""
+    directory = jobs / job
+    try:
+        status = directory.lstat()
+    except FileNotFoundError:
+        return make_directory(job, uid, gid, jobs)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != uid:
+        raise PermissionError(f"{directory} is not a directory of user {uid}")
+    return directory
+
+
+def _free_elsewhere(memory: int) -> int:
+    """Close what is left of a file system in memory, in a process of its own; 0 where there are no more processes.
+
+    The kernel frees it in who closes it last, and needs seconds for many GiB. That must not be the warden, which all
+    steps of the node ask, one after the other.
+    """
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(memory)
+        return 0
+    if child == 0:
+        try:
+            close_all_but(memory)  # others wait for the end of what the warden has open
+            time.sleep(_MOMENT)
+        finally:
+            os._exit(0)
+    os.close(memory)
+    return child
+
+
+def close_all_but(kept: int, first: int = 3) -> None:
+    """Close what a forked process has of its parent's; by default but for standard streams."""
+    os.closerange(first, kept)
+    os.closerange(kept + 1, _MOST_FILES)
+
+
+def has_ended(child: int) -> bool:
+    """Whether a process that was started here has ended; it is forgotten then."""
+    try:
+        return os.waitpid(child, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return True

@@ -10,17 +10,24 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+from xml.etree import ElementTree as ET
 
 from images.common.command import Runner
 from images.common.gpu_jobs import Gpu, GpuJobs
-from images.common.node_conf import NodeConf
-from images.worker import mig
-from images.worker.confine import NODE
-from images.worker.cpus import Topology, numbers
+from images.common.slurm_node import NodeConf
+from images.worker.confine import NODE, Topology, numbers
+
+_MINORS: Final = "proc/driver/nvidia-caps/mig-minors"
+"""Minor numbers in /dev/nvidia-caps: `gpu0/gi1/access 12`, `gpu0/gi1/ci0/access 13`."""
+
+_GPU: Final = re.compile(r"GPU \d+: .*\(UUID: (GPU-[^)]+)\)")
+_PART: Final = re.compile(r"\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[^)]+)\)")
+_SECONDS: Final = 60
+"""For nvidia-smi, which loads the driver's state anew for each GPU that nobody uses."""
 
 GPUS: Final = Path("/proc/driver/nvidia/gpus")
 """One directory per GPU of the machine, from the kernel's driver."""
@@ -53,7 +60,9 @@ def fitting_gres(conf: NodeConf, log: Callable[[str], None], gpus: Path = GPUS) 
     the driver gives (`h100` of `nvidia_h100_80gb_hbm3`); if it is not, it drains the node ("count reported lower than
     configured"). Parts of GPUs have no name of the driver's.
     """
-    kind, names = _kind(conf), _names(gpus)
+    kind = _kind(conf)
+    # As Slurm writes them: small letters, `_` for spaces.
+    names = [told["Model"].lower().replace(" ", "_") for _, told in _information(gpus) if told.get("Model")]
     if not kind or conf.is_divided or all(kind in name for name in names):
         return conf
     log(f"the GPUs are called {', '.join(sorted(set(names)))}, not {kind}: this node offers them without a type")
@@ -78,7 +87,7 @@ def write_gres_conf(
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     devices = find_devices(conf, vendor, runner=runner, log=log, root=root) if conf.gres else []
     lines = own_lines(conf, vendor, topology, devices, log) if conf.gres else []
-    if lines:  # a first line with NodeName takes the place of all such lines of the cluster's file (reads.c)
+    if lines:  # a first line with NodeName takes the place of all such lines of the cluster's file (guarded.c)
         lines[0] = f"NodeName={socket.gethostname()} {lines[0]}"
     (directory / "gres.conf").write_text("".join(f"{line}\n" for line in lines))
     try:
@@ -92,15 +101,7 @@ def find_devices(
 ) -> list[Device]:
     """The GPUs that the pod has, in the order in which Slurm numbers them."""
     if conf.is_divided:
-        near = {minor: (name, cpus) for minor, _, cpus, (name, _) in _nvidia(root)}
-        devices = []
-        for part in mig.find(runner, log, root):
-            name, cpus = near.get(part.minor, (str(part.minor), frozenset[int]()))
-            shown = Gpu(name=f"{name}.{part.instance}", uuid=part.uuid)
-            devices.append(Device(files=part.files, cpus=cpus, kind=part.profile, shown=shown))
-        # Slurm takes the types in the order in which the node offers them, and those of a type in that of the lines.
-        types = {kind: number for number, kind in enumerate(one.type for one in conf.gpus)}
-        devices.sort(key=lambda device: types.get(device.kind, len(types)))
+        devices = _divided(conf, runner, log, root)
     elif vendor == "amd":
         devices = _amd(root, _kind(conf))
     else:
@@ -172,18 +173,91 @@ def _nvidia(root: Path) -> list[tuple[int, str, frozenset[int], tuple[str, str]]
     (a DGX A100), and the pod has all of the machine's GPUs, as it seems, the place counts.
     """
     found = []
-    for path in sorted((root / GPUS.relative_to("/")).glob("*/information")):
-        text = path.read_text(encoding="utf-8", errors="replace")
-        minor, uuid = (re.search(rf"(?m)^{key}:\s*(\S+)", text) for key in ("Device Minor", "GPU UUID"))
-        file = f"/dev/nvidia{minor[1]}" if minor and minor[1].isdigit() else ""
-        if minor and file and (root / file.lstrip("/")).exists():
-            near = _near(root / "sys/bus/pci/drivers/nvidia" / path.parent.name)
-            found.append((int(minor[1]), file, near, uuid[1] if uuid and uuid[1].startswith("GPU-") else ""))
+    for bus, told in _information(root / GPUS.relative_to("/")):
+        minor, uuid = told.get("Device Minor", ""), told.get("GPU UUID", "")
+        if minor.isdigit() and (root / f"dev/nvidia{minor}").exists():
+            near = _near(root / "sys/bus/pci/drivers/nvidia" / bus)
+            found.append((int(minor), f"/dev/nvidia{minor}", near, uuid if uuid.startswith("GPU-") else ""))
     by_place = {minor for minor, *_ in found} == set(range(len(found)))
     return sorted(
         (minor, file, near, (str(place if by_place else minor), uuid))
         for place, (minor, file, near, uuid) in enumerate(found)
     )
+
+
+def _information(gpus: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Place on the bus of each GPU of the machine, and what the driver tells of it."""
+    for path in sorted(gpus.glob("*/information")):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        told = (line.partition(":") for line in lines)
+        yield path.parent.name, {key.strip(): value.strip() for key, _, value in told}
+
+
+def _divided(conf: NodeConf, runner: Runner, log: Callable[[str], None], root: Path) -> list[Device]:
+    """Parts of NVIDIA's GPUs (MIG); none, and the reason in the log, where they cannot be found.
+
+    Slurm finds them with NVIDIA's library and a plugin that Debian has for one version of Slurm only. Here the driver's
+    own program says which there are, and the kernel by which files they are opened.
+    """
+    listed = runner(["nvidia-smi", "-L"], timeout=_SECONDS)
+    described = runner(["nvidia-smi", "-q", "-x"], timeout=_SECONDS)
+    for answer in (listed, described):
+        if not answer.ok:
+            log(f"the parts of the GPUs cannot be found: {answer.message}")
+            return []
+    near = {minor: (name, cpus) for minor, _, cpus, (name, _) in _nvidia(root)}
+    devices = []
+    try:
+        lines = (root / _MINORS).read_text(encoding="ascii").splitlines()
+        minors = {words[0]: int(words[1]) for line in lines if len(words := line.split()) == 2}
+        for minor, (profile, uuid), place in _parts(listed.stdout, described.stdout):
+            name, cpus = near.get(minor, (str(minor), frozenset[int]()))
+            files, shown = _files(minor, place, minors), Gpu(name=f"{name}.{place[0]}", uuid=uuid)
+            devices.append(Device(files=files, cpus=cpus, kind=profile.replace("+", "."), shown=shown))
+    except (OSError, ValueError, ET.ParseError) as error:
+        log(f"the parts of the GPUs cannot be found: {error}")
+        return []
+    # Slurm takes the types in the order in which the node offers them, and those of a type in that of the lines.
+    types = {kind: number for number, kind in enumerate(one.type for one in conf.gpus)}
+    there = [device for device in devices if all((root / file.lstrip("/")).exists() for file in device.files)]
+    return sorted(there, key=lambda device: types.get(device.kind, len(types)))
+
+
+def _parts(listed: str, described: str) -> Iterator[tuple[int, tuple[str, str], tuple[str, str]]]:
+    """The GPU's minor number, profile and UUID, and the numbers of the two instances that make a part.
+
+    Raises ValueError where the two answers do not say the same.
+    """
+    named = _named(listed)
+    for gpu in ET.fromstring(described).iter("gpu"):  # noqa: S314 - the driver's own program says it
+        uuid, minor = gpu.findtext("uuid", ""), gpu.findtext("minor_number", "")
+        for part in gpu.iterfind("mig_devices/mig_device"):
+            index = part.findtext("index", "")
+            names = named.get((uuid, index))
+            place = part.findtext("gpu_instance_id", ""), part.findtext("compute_instance_id", "")
+            if names is None or not all(number.isdigit() for number in (minor, *place)):
+                raise ValueError(f"nvidia-smi says nothing of part {index} of {uuid}")
+            yield int(minor), names, place
+
+
+def _named(listed: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """Profile and UUID, by the GPU's UUID and the part's number in it."""
+    named, uuid = {}, ""
+    for line in listed.splitlines():
+        if gpu := _GPU.match(line):
+            uuid = gpu[1]
+        elif part := _PART.match(line):
+            named[uuid, part[2]] = part[1], part[3]
+    return named
+
+
+def _files(minor: int, place: tuple[str, str], minors: dict[str, int]) -> tuple[str, ...]:
+    gpu, (instance, compute) = f"gpu{minor}", place
+    names = (f"{gpu}/gi{instance}/access", f"{gpu}/gi{instance}/ci{compute}/access")
+    missing = [name for name in names if name not in minors]
+    if missing:
+        raise ValueError(f"the kernel knows no {' and no '.join(missing)}")
+    return (f"/dev/nvidia{minor}", *(f"/dev/nvidia-caps/nvidia-cap{minors[name]}" for name in names))
 
 
 def _amd(root: Path, kind: str) -> list[Device]:
@@ -211,13 +285,3 @@ def _near(device: Path) -> frozenset[int]:
 def _kind(conf: NodeConf) -> str:
     """The type of whole GPUs; empty: they have none."""
     return next((one.type for one in conf.gpus), "")
-
-
-def _names(gpus: Path) -> Iterable[str]:
-    """Names of the GPUs as Slurm writes them: small letters, `_` for spaces."""
-    names = []
-    for path in sorted(gpus.glob("*/information")):
-        model = re.search(r"^Model:\s*(.+?)\s*$", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
-        if model:
-            names.append(model[1].lower().replace(" ", "_"))
-    return names

@@ -16,16 +16,16 @@ place on the kernel's own first one, which is empty.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn, Protocol
+from typing import Final, NoReturn
 
-from images.common.attach import copy_tree, put_tree
+from images.common.mountinfo import copy_tree, expect_done, libc, put_tree
+from images.worker.cells import close_all_but
 
 NEW_MOUNTS: Final = 0x00020000
 NEW_USER: Final = 0x10000000
@@ -76,65 +76,42 @@ class Owner:
         return text
 
 
-class Calls(Protocol):
-    """What takes rights. All raise OSError."""
-
-    def leave_for(self, cell: Path) -> None:
-        """Go into a mount namespace of this process alone, with a copy of the cell's tree and nothing else."""
-
-    def become(self, owner: Owner) -> None:
-        """Be the user, for good."""
-
-    def own_namespaces(self) -> None:
-        """Go into namespaces of the user's own."""
-
-
-class Kernel:
-    """The calls themselves."""
-
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
-
-    def leave_for(self, cell: Path) -> None:
-        """See Calls."""
-        self._done(self._libc.unshare(NEW_MOUNTS), "make a mount namespace")
-        self._done(self._libc.mount(None, b"/", None, _MS_REC_PRIVATE, None), "keep mounts apart")
-        here = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-        tree = copy_tree(cell, recursive=True)
-        self._done(self._libc.umount2(b"/", _MNT_DETACH), "leave the pod's root")
-        self._enter(here)
-        root = os.open("/", os.O_PATH | os.O_CLOEXEC)
-        put_tree(tree, root, cell)
-        os.close(root)
-        os.close(tree)
-        self._enter(here)
-        os.close(here)
-
-    def _enter(self, namespace: int) -> None:
-        """Whoever enters one gets the uppermost of what is mounted at its root for his own, and is in no chroot."""
-        self._done(self._libc.setns(namespace, NEW_MOUNTS), "enter the mount namespace")
-
-    def become(self, owner: Owner) -> None:
-        """See Calls."""
-        os.setgroups([])
-        os.setresgid(owner.gid, owner.gid, owner.gid)
-        os.setresuid(owner.uid, owner.uid, owner.uid)
-        # The kernel has seen to it already; a setting (fs.suid_dumpable) says how.
-        self._done(self._libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "keep others from looking in")
-
-    def own_namespaces(self) -> None:
-        """See Calls."""
-        self._done(self._libc.unshare(NEW_USER | NEW_MOUNTS), "make a user namespace")
-
-    def _done(self, result: int, what: str) -> None:
-        if result != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, f"cannot {what}: {os.strerror(number)}")
+def leave_for(cell: Path) -> None:
+    """Go into a mount namespace of this process alone, with a copy of the cell's tree and nothing else."""
+    expect_done(libc().unshare(NEW_MOUNTS), "make a mount namespace")
+    expect_done(libc().mount(None, b"/", None, _MS_REC_PRIVATE, None), "keep mounts apart")
+    here = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    tree = copy_tree(cell, recursive=True)
+    expect_done(libc().umount2(b"/", _MNT_DETACH), "leave the pod's root")
+    enter(here)
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    put_tree(tree, root, cell)
+    os.close(root)
+    os.close(tree)
+    enter(here)
+    os.close(here)
 
 
-def make(
-    cell: Path, owner: Owner, *, calls: Calls | None = None, proc: Path = Path("/proc"), patience: float = PATIENCE
-) -> tuple[int, ...]:
+def enter(namespace: int) -> None:
+    """Whoever enters one gets the uppermost of what is mounted at its root for his own, and is in no chroot."""
+    expect_done(libc().setns(namespace, NEW_MOUNTS), "enter the mount namespace")
+
+
+def become(owner: Owner) -> None:
+    """Be the user, for good."""
+    os.setgroups([])
+    os.setresgid(owner.gid, owner.gid, owner.gid)
+    os.setresuid(owner.uid, owner.uid, owner.uid)
+    # The kernel has seen to it already; a setting (fs.suid_dumpable) says how.
+    expect_done(libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "keep others from looking in")
+
+
+def own_namespaces() -> None:
+    """Go into namespaces of the user's own."""
+    expect_done(libc().unshare(NEW_USER | NEW_MOUNTS), "make a user namespace")
+
+
+def make(cell: Path, owner: Owner) -> tuple[int, ...]:
     """Descriptors for new namespaces, as FILES says. Raises OSError.
 
     Waits: not for the warden itself.
@@ -143,19 +120,19 @@ def make(
     with ours:
         child = os.fork()
         if child == 0:
-            _make_as_user(theirs, cell, owner, calls or Kernel())
+            _make_as_user(theirs, cell, owner)
         theirs.close()
         try:
-            ours.settimeout(patience)
+            ours.settimeout(PATIENCE)
             files = _received(ours)
             try:
-                _write_maps(proc / str(child), owner)
+                _write_maps(child, owner)
             except BaseException:
                 _close(files)
                 raise
             return files
         except TimeoutError:
-            raise OSError(f"the process that makes them did not do so within {patience:g} s") from None
+            raise OSError(f"the process that makes them did not do so within {PATIENCE:g} s") from None
         finally:
             # It is there until it has been waited for, so that the number is nobody else's.
             os.kill(child, signal.SIGKILL)
@@ -175,25 +152,26 @@ def _close(files: Sequence[int]) -> None:
         os.close(file)
 
 
-def _write_maps(process: Path, owner: Owner) -> None:
+def _write_maps(child: int, owner: Owner) -> None:
     """Who has which number in the namespace: the user his own, and nobody else any.
 
     From outside, as only so several groups have theirs. Nobody in there can leave a group (`setgroups`): files may be
     for everybody but a group.
     """
+    process = Path(f"/proc/{child}")
     (process / "setgroups").write_text("deny")
     (process / "gid_map").write_text(owner.gid_map())
     (process / "uid_map").write_text(f"{owner.uid} {owner.uid} 1\n")
 
 
-def _make_as_user(theirs: socket.socket, cell: Path, owner: Owner, calls: Calls) -> NoReturn:
+def _make_as_user(theirs: socket.socket, cell: Path, owner: Owner) -> NoReturn:
     """The process that becomes the user's. Nothing of the warden's may be open in it by then."""
     try:
-        _keep_open(theirs.fileno())
+        close_all_but(theirs.fileno(), first=0)
         try:
-            calls.leave_for(cell)
-            calls.become(owner)
-            calls.own_namespaces()
+            leave_for(cell)
+            become(owner)
+            own_namespaces()
             files = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in FILES]
         except OSError as error:
             theirs.send(str(error.strerror or error).encode())
@@ -202,11 +180,6 @@ def _make_as_user(theirs: socket.socket, cell: Path, owner: Owner, calls: Calls)
             theirs.recv(1)  # until the other end is closed: the maps are written by this process's number
     finally:
         os._exit(0)
-
-
-def _keep_open(kept: int) -> None:
-    os.closerange(0, kept)
-    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def why_not(sys: Path = Path("/proc/sys")) -> str:
@@ -232,17 +205,11 @@ def answer_later(connection: int, cell: Path, owner: Owner, log: Callable[[str],
         return
     try:
         if os.fork() == 0:
-            _keep_open_but_words(connection)
-            ctypes.CDLL(None).prctl(_PR_SET_NAME, b"namespaces")
+            close_all_but(connection)  # those of others would not be seen to end
+            libc().prctl(_PR_SET_NAME, b"namespaces")
             _answer(connection, cell, owner, log)
     finally:
         os._exit(0)
-
-
-def _keep_open_but_words(connection: int) -> None:
-    """Close all but the log and one connection: those of others would not be seen to end."""
-    os.closerange(3, connection)
-    os.closerange(connection + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def _answer(connection: int, cell: Path, owner: Owner, log: Callable[[str], None]) -> None:

@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from images.common.attach import restrict
 from images.common.boundary import keep_only
-from images.common.node_conf import NodeConf
+from images.common.files import remove_tree
+from images.common.mountinfo import restrict
 from images.common.process import CannotGoOnError
-from images.common.remove import remove_tree
+from images.common.slurm_node import NodeConf
 
 TMP: Final = Path("/tmp")
 

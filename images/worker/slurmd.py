@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from images.common import preload
 from images.common.boundary import (
     RUN_SLURM,
     forget_configuration,
@@ -26,27 +26,66 @@ from images.common.health.contract import STATE
 from images.common.jail_roots import hidden
 from images.common.jail_view import CONF_CACHE, SPOOL, WORKER_BINDS, bind_into_jail, sssd_binds, user_volumes
 from images.common.mountinfo import expect_filesystem
-from images.common.node_conf import NodeConf
-from images.common.process import become, program, required_env
+from images.common.process import GUARDED, become, program, required_env, with_preloaded
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
-from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, is_ours
-from images.common.slurm_records import MARK
+from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, NodeConf, is_ours
+from images.common.slurm_records import MARK, NodeRecord
 from images.common.wait import Clock, Reminder
 from images.health.local import find_local
-from images.worker import confine, cpus, scratch, warden_process
+from images.worker import confine, job_metrics, scratch, warden
 from images.worker.cells import Cells, shared_memory_size
 from images.worker.gres import fitting_gres, write_gres_conf
-from images.worker.job_metrics import server
-from images.worker.limits import raise_locked_memory
-from images.worker.topology import STARTS_DRAINED, waits_for_place
+
+ASK_TIMES: Final = 10
+ASK_AGAIN_SECONDS: Final = 0.5
+"""For slurmctld to say whether it has a switch tree."""
+
+STARTS_DRAINED: Final = f" State=DRAIN Reason={TOPOLOGY_REASON}"
+"""Added to `slurmd --conf`. It counts only when the record is made: a node that Slurm knows keeps its state."""
+
+RDMA_DEVICES: Final = Path("/dev/infiniband")
+
+_UNLIMITED: Final = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
 CONFINEMENT: Final = "confinement"
 """Key of the node's `Extra`, as `slurmstack status` looks for it."""
 
-
 POWER_UP_SECONDS: Final = 10.0
 POWER_UP_AGAIN_SECONDS: Final = 0.1
 """slurmctld powers up what jobs wait for once a second (power_save.c)."""
+
+
+def waits_for_place(node: Node, log: Callable[[str], None], clock: Clock | None = None) -> bool:
+    """Whether the node must register drained, until the configuration agent has put it into the switch tree.
+
+    Before that it can run no job, and a queued job that tries to use it is put aside for good (measured).
+    """
+    clock = clock or Clock()
+    for _ in range(ASK_TIMES):
+        try:
+            return node.has_switch_tree()
+        except ControllerUnreachableError as error:
+            last = error
+            clock.sleep(ASK_AGAIN_SECONDS)
+    log(f"cannot ask whether there is a switch tree, going on: {last}")
+    return False
+
+
+def raise_locked_memory(log: Callable[[str], None], devices: Path = RDMA_DEVICES) -> None:
+    """Let jobs lock as much memory as they want, on machines with RDMA devices: registering memory locks it.
+
+    The limit and not CAP_IPC_LOCK: a job's processes belong to a user and have no capabilities.
+    """
+    if not devices.is_dir() or resource.getrlimit(resource.RLIMIT_MEMLOCK) == _UNLIMITED:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, _UNLIMITED)
+    except (ValueError, OSError) as error:
+        soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+        log(
+            f"jobs may lock only {soft // 1024} KiB of memory, too little for RDMA: the limit cannot be raised "
+            f"({error}; the container needs CAP_SYS_RESOURCE)"
+        )
 
 
 def slurmd_command(controller: str, conf: str, name: str, confinement: str, mark: str = "") -> list[str]:
@@ -60,17 +99,21 @@ def slurmd_command(controller: str, conf: str, name: str, confinement: str, mark
     return [*command, "--extra", extra]
 
 
+def _record(node: Node, log: Callable[[str], None]) -> NodeRecord | None:
+    try:
+        return node.record()
+    except ControllerUnreachableError as error:
+        log(f"cannot ask for the node's record, going on: {error}")
+        return None
+
+
 def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool = False) -> bool:
     """Lift what an earlier pod of this name left behind; never what an administrator or a health check has set.
 
     That pod drained its node to leave, and was killed before it could delete the record. `keep_waiting`: one that waits
     for its place in the switch tree goes on waiting.
     """
-    try:
-        record = node.record()
-    except ControllerUnreachableError as error:
-        log(f"cannot ask for the node's record, going on: {error}")
-        return False
+    record = _record(node, log)
     if record is None:
         return False
     if not (record.is_drained or "DOWN" in record.states) or (keep_waiting and record.reason == TOPOLOGY_REASON):
@@ -89,11 +132,7 @@ def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool
 
 def forget_elastic(node: Node, log: Callable[[str], None]) -> None:
     """Delete the record of the time when the pool was elastic: Slurm would end this node when it is idle."""
-    try:
-        record = node.record()
-    except ControllerUnreachableError as error:
-        log(f"cannot ask for the node's record, going on: {error}")
-        return
+    record = _record(node, log)
     if record is None or "CLOUD" not in record.states:
         return
     deleted = node.delete()
@@ -146,7 +185,7 @@ def guard_jail(jail: Path, log: Callable[[str], None]) -> None:
     """The last of what takes SYS_ADMIN in this process."""
     seal_root(run)
     size = shared_memory_size()
-    warden_process.start(lambda: Cells(jail, size), log, containers=os.environ.get("CONTAINERS") == "yes")
+    warden.start(lambda: Cells(jail, size), log, containers=os.environ.get("CONTAINERS") == "yes")
 
 
 def prepare_own_root() -> None:
@@ -155,11 +194,11 @@ def prepare_own_root() -> None:
         expect_filesystem(Path(volume.source), volume.filesystem)
 
 
-def tell_whether_gpus(directory: Path = STATE) -> None:
+def tell_whether_gpus() -> None:
     """Tell native/around.c whether it has to ask health-gpus before and after each job."""
-    mark = directory / "gpus"
+    mark = STATE / "gpus"
     if find_local(os.environ).node.gpus > 0:
-        directory.mkdir(parents=True, exist_ok=True)
+        STATE.mkdir(parents=True, exist_ok=True)
         mark.touch()
     else:
         mark.unlink(missing_ok=True)
@@ -168,7 +207,7 @@ def tell_whether_gpus(directory: Path = STATE) -> None:
 def environment(*, confined: bool, in_jail: bool) -> dict[str, str]:
     """Slurmd's. INVOCATION_ID: it is where it is to be, as if systemd had started it."""
     joins = in_jail and not confine.has_join_plugin()
-    env = preload.environment(preload.GUARDED, *([confine.JOIN_LIBRARY] if joins else []))
+    env = with_preloaded(GUARDED, *([confine.JOIN_LIBRARY] if joins else []))
     return {**env, "INVOCATION_ID": "slurmstack"} if confined else env
 
 
@@ -193,9 +232,9 @@ def main() -> None:
             prepare_own_root()
         wanted = os.environ.get("CONFINEMENT", "auto") if jail else "off"
         own_cpus = os.environ.get("SHARED_CPUS") != "yes"
-        topology = cpus.read_topology() if own_cpus or conf.gres else None
+        topology = confine.read_topology() if own_cpus or conf.gres else None
         if own_cpus:
-            conf = cpus.described(conf, topology, cpus.allowed_cpus())
+            conf = confine.described(conf, topology, confine.allowed_cpus())
         found = confine.find(wanted, name, conf, run, own_cpus=own_cpus)
         log(f"what holds jobs to what they asked for: {found.said}")
         write_gres_conf(conf, vendor, topology, runner=run, log=log)
@@ -205,7 +244,7 @@ def main() -> None:
         tell_whether_gpus()
         give_up_set_up()
         if os.environ.get("JOB_METRICS") == "yes":
-            server.start(name, log)
+            job_metrics.start(name, log)
         raise_locked_memory(log)
         wait_for_controller(controller, log)
         node = Node(name=name, controller=controller)

@@ -8,31 +8,40 @@ outside of the jail and for root alone: slurmstepd connects before it goes in (i
                         MIB: the job's memory on this node, 0 if nothing limits it, -1 if who asks does not know
     end JOB             takes the cell away, and ends what the job has left in its cgroup; `later` while a step of it
                         is still there, for which `end JOB now` does not wait (images/health/native/call.c)
-    here                nothing: slurmd looks whether somebody answers (images/common/native/watch.c)
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
     namespaces JOB UID GID GIDS  two descriptors, for namespaces of the user's own around the job's cell, where the pool
                         allows that (images/worker/namespaces.py)
 
 Who has been given a cell may only bring programs for its own job: slurmstepd keeps its connection in the jail.
-The answer is `ok` and what was asked for, or the reason why not. Each is one message. How messages come in, and that
-there always is a warden, is in images/worker/warden_process.py.
+The answer is `ok` and what was asked for, or the reason why not. Each is one message.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import resource
+import selectors
+import socket
+import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, NoReturn
 
+from images.common.boundary import keep_only
+from images.common.mountinfo import libc
 from images.common.process import CannotGoOnError
 from images.common.steps import user_of
-from images.worker import left_cgroups, namespaces
+from images.worker import namespaces
 from images.worker.cells import Cells
 from images.worker.devices import DevicePrograms
+
+SCOPE: Final = "system.slice/*_slurmstepd.scope"
+"""The cgroup of all jobs, by Slurm's own name, where cgroups are mounted. slurmstepd removes a job's, unless the kernel
+has ended that."""
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 
@@ -46,11 +55,43 @@ _STEP: Final = re.compile(rb"slurmstepd: \[(\d+)\.")
 _TITLE: Final = 64
 """Bytes of a title that are read: a process may have any part of its memory shown as its title, of any size."""
 
-LATER: Final = "later"
+Namespaces = Callable[[int, Path, namespaces.Owner], None]
+"""Makes them around a cell, and answers on that connection by itself, later."""
+
+SOCKET: Final = Path("/run/slurmstack/warden/socket")
+
+LONGEST: Final = 64 * 1024
+"""Bytes of a message: those with programs are longer than all others."""
+
+LONGEST_ANSWER: Final = 4095
+"""As images/common/native/warden.h has room for."""
+
+_RIGHTS: Final = ("SYS_ADMIN", "CHOWN", "DAC_OVERRIDE", "FOWNER")
+"""To mount, and to make the directories of jobs."""
+
+_PR_SET_NAME: Final = 15
+
+PAUSE: Final = 0.1
+"""Seconds between two tries to start a process."""
 
 
-class RefusedError(Exception):
-    """A request that is not answered; the message says why."""
+def _has_processes(group: Path) -> bool:
+    """Whether a process is in a cgroup, or in one below it."""
+    with contextlib.suppress(OSError):
+        return "populated 1" in (group / "cgroup.events").read_text(encoding="ascii")
+    return False
+
+
+def _end_cgroup(group: Path) -> bool:
+    """End what is in a cgroup, and remove it with all below. Returns whether it has gone: ending takes a moment."""
+    kill = group / "cgroup.kill"
+    with contextlib.suppress(OSError):  # it has gone meanwhile
+        if kill.exists():  # Linux 5.14
+            kill.write_text("1", encoding="ascii")
+    for directory, _, _ in os.walk(group, topdown=False):
+        with contextlib.suppress(OSError):
+            Path(directory).rmdir()
+    return not group.exists()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +101,6 @@ class Step:
     job: str
     cgroups: Path | None
     """Where those of the job are; None where there are none."""
-
-
-Namespaces = Callable[[int, Path, namespaces.Owner], None]
-"""Makes them around a cell, and answers on that connection by itself, later."""
 
 
 class Warden:
@@ -103,16 +140,11 @@ class Warden:
         """What to answer; never raises for what is asked. Empty: somebody else does. `pid`: who asks."""
         what, _, rest = message.partition(b" ")
         try:
-            if message == b"here":
-                return "ok"
             if what == b"devices":
                 self._put_devices(connection, rest, files)
                 return "ok"
-            if what == b"namespaces":
-                self._start_namespaces(connection, *rest.decode("ascii").split(" "))
-                return ""
-            return " ".join(("ok", *self._do(connection, pid, *message.decode("ascii").split(" "))))
-        except (RefusedError, CannotGoOnError, OSError, ValueError, OverflowError) as error:
+            return self._do(connection, pid, *message.decode("ascii").split(" "))
+        except (CannotGoOnError, OSError, ValueError, OverflowError) as error:
             self._log(f"{message[:80]!r}: {error}")
             return str(error)
 
@@ -122,59 +154,61 @@ class Warden:
         if step is not None:
             self._used[step.job] = self._now()
 
-    def _do(self, connection: int, pid: int, what: str, job: str = "", *more: str) -> list[str]:
+    def _do(self, connection: int, pid: int, what: str, job: str = "", *more: str) -> str:
         if connection in self._steps:
-            raise RefusedError(f"this is a step of job {self._steps[connection].job}")
+            raise ValueError(f"this is a step of job {self._steps[connection].job}")
         if not job.isdigit():
-            raise RefusedError(f"{job!r} is no job's number")
+            raise ValueError(f"{job!r} is no job's number")
         match what, more:
             case "cell", (uid, gid, mib):
                 self._tidy()
                 path = self._cells.enter(job, int(uid), int(gid), int(mib))
                 self._used[job] = self._now()
                 self._steps[connection] = Step(job=job, cgroups=self._cgroups_of(pid))
-                return [str(path)]
+                return f"ok {path}"
             case "end", () | ("now",):
-                return self._end(job, waits=not more)
-        raise RefusedError("no such request")
+                return "ok" if self._end(job, waits=not more) else "ok later"
+            case "namespaces", (uid, gid, groups):
+                self._start_namespaces(connection, job, [int(text) for text in (uid, gid, *groups.split(","))])
+                return ""
+        raise ValueError("no such request")
 
-    def _start_namespaces(
-        self, connection: int, job: str, uid: str = "", gid: str = "", groups: str = "", *more: str
-    ) -> None:
-        if connection in self._steps:
-            raise RefusedError(f"this is a step of job {self._steps[connection].job}")
+    def _start_namespaces(self, connection: int, job: str, numbers: Sequence[int]) -> None:
+        """`numbers`: user, group, and all groups."""
         if self._make_namespaces is None:
-            raise RefusedError("this pool allows no user namespaces (containers: true in the stack file)")
-        if more or not job.isdigit() or job not in self._cells:
-            raise RefusedError(f"{job[:20]!r} is no job with a cell, or more was said")
-        numbers = [int(text) for text in (uid, gid, *groups.split(","))]
+            raise ValueError("this pool allows no user namespaces (containers: true in the stack file)")
+        if job not in self._cells:
+            raise ValueError(f"job {job} has no cell")
         # In namespaces of root's own, root in the jail would have all rights over them.
         if numbers[0] < 1 or min(numbers) < 0:
-            raise RefusedError("namespaces are for users, not for root")
+            raise ValueError("namespaces are for users, not for root")
         owner = namespaces.Owner(uid=numbers[0], gid=numbers[1], groups=tuple(numbers[2:]))
         self._make_namespaces(connection, self._cells.path(job), owner)
 
-    def _end(self, job: str, *, waits: bool) -> list[str]:
-        """Slurm's epilog may begin while slurmstepd still removes files of its own, which it reaches by the cell."""
+    def _end(self, job: str, *, waits: bool) -> bool:
+        """Whether all has gone, or nobody waits for it.
+
+        Slurm's epilog may begin while slurmstepd still removes files of its own, which it reaches by the cell.
+        """
         here = {step.job for step in self._steps.values()} | (self._running() if job in self._found else set())
         if waits and job in here:
-            return [LATER]
+            return False
         self._cells.leave(job)
         self._used.pop(job, None)
         if waits and self._cells.is_freeing(job):
-            return [LATER]
-        left = [] if job in here else left_cgroups.of_job(job, self._cgroups)
+            return False
+        left = [] if job in here else list(self._cgroups.glob(f"{SCOPE}/job_{job}"))
         # The external step asks for no cell, and removes its cgroup itself.
-        if waits and any(map(left_cgroups.has_processes, left)) and job in self._running():
-            return [LATER]
-        gone = [left_cgroups.end(group) for group in left]
+        if waits and any(map(_has_processes, left)) and job in self._running():
+            return False
+        gone = [_end_cgroup(group) for group in left]
         self._programs.forget_gone(self._cgroups)
-        return [] if all(gone) or not waits else [LATER]
+        return all(gone) or not waits
 
     def _put_devices(self, connection: int, program: bytes, files: Sequence[int]) -> None:
         step = self._steps.get(connection)
         if step is None or step.cgroups is None or len(files) != 1:
-            raise RefusedError("this is no step with a cgroup")
+            raise ValueError("this is no step with a cgroup")
         self._programs.put(files[0], step.cgroups, program)
         if self._programs.are_many():
             self._programs.forget_gone(self._cgroups)
@@ -218,3 +252,111 @@ def jobs_with_steps(proc: Path = Path("/proc")) -> set[str]:
             match = _STEP.match(file.read(_TITLE))
             found |= {match[1].decode()} if match else set()
     return found
+
+
+def serve(listening: socket.socket, warden: Warden) -> NoReturn:
+    """Take connections for as long as this process lives."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(listening, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is listening:
+                    connection, _ = listening.accept()
+                    if _peer(connection)[1] == 0:
+                        selector.register(connection, selectors.EVENT_READ)
+                    else:
+                        connection.close()
+                elif not _serve_one(_socket(key), warden):
+                    selector.unregister(key.fileobj)
+                    warden.closed(key.fd)
+                    _socket(key).close()
+
+
+def _socket(key: selectors.SelectorKey) -> socket.socket:
+    assert isinstance(key.fileobj, socket.socket)
+    return key.fileobj
+
+
+def _serve_one(connection: socket.socket, warden: Warden) -> bool:
+    """Answer one message. Returns whether the connection is still there."""
+    with contextlib.suppress(OSError):
+        data, files, _, _ = socket.recv_fds(connection, LONGEST, 1)
+        try:
+            if data:
+                answer = warden.answer(connection.fileno(), _peer(connection)[0], data, files)
+                # Who asks and never reads must not keep the others waiting: code of the jail may have the connection.
+                if answer:
+                    connection.send(answer.encode()[:LONGEST_ANSWER], socket.MSG_DONTWAIT)
+                return True
+        finally:
+            for file in files:
+                os.close(file)
+    return False
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """Process and user at the other end, when it connected."""
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, uid, _ = struct.unpack("3i", found)
+    return pid, uid
+
+
+def start(
+    make_cells: Callable[[], Cells], log: Callable[[str], None], path: Path = SOCKET, *, containers: bool = False
+) -> None:
+    """Start the warden beside the daemon that this process becomes; steps may ask as soon as this returns.
+
+    `containers`: whether users may have namespaces of their own.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.parent.chmod(0o700)
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listening.bind(str(path))
+    listening.listen(1024)
+    if os.fork() == 0:
+        _keep_serving(listening, make_cells, log, containers=containers)
+    listening.close()
+
+
+def _keep_serving(
+    listening: socket.socket, make_cells: Callable[[], Cells], log: Callable[[str], None], *, containers: bool
+) -> NoReturn:
+    """One warden after the other, should one end: who asks meanwhile waits, as the socket stays.
+
+    Where this process has ended, the last one goes on; where both have, slurmd ends (images/common/native/watch.c).
+    """
+    try:
+        os.setsid()
+        libc().prctl(_PR_SET_NAME, b"warden")
+        keep_only(*_RIGHTS, *(namespaces.RIGHTS if containers else ()))
+
+        def make_namespaces(connection: int, cell: Path, owner: namespaces.Owner) -> None:
+            namespaces.answer_later(connection, cell, owner, log)
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each step, and for each program
+        while True:
+            child = _fork(log)
+            if child == 0:
+                serve(listening, Warden(make_cells(), log, make_namespaces=make_namespaces if containers else None))
+            _, status = os.waitpid(child, 0)
+            log(f"the warden ended ({os.waitstatus_to_exitcode(status)}); starting another")
+            time.sleep(PAUSE)
+    except BaseException as error:  # noqa: BLE001  (this process must not go on as the daemon's start)
+        log(f"the warden cannot work: {type(error).__name__}: {error}")
+    finally:
+        os._exit(1)
+
+
+def _fork(log: Callable[[str], None]) -> int:
+    """As os.fork, as soon as there are processes: jobs may have so many that the pod or the machine has no more."""
+    told = False
+    while True:
+        try:
+            return os.fork()
+        except OSError:
+            if not told:
+                log("there are no more processes, and so no warden: trying again")
+            told = True
+            time.sleep(PAUSE)

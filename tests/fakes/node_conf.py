@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from images.common.node_conf import Gres, NodeConf
+from images.common.slurm_node import Gres, NodeConf
 
 
 def conf(text: str) -> NodeConf:

@@ -7,7 +7,7 @@ from typing import Any
 from cli.change.diff import KINDS
 from cli.program.recording import Recording
 from images.common.elastic.view import SETTINGS, Pool, pool_of
-from images.common.node_conf import NodeConf
+from images.common.slurm_node import NodeConf
 from images.elastic.pods import SUBDOMAIN
 from images.elastic.server import PORT
 from slurm.names import ELASTIC_PORT, ELASTIC_SETTINGS, NODES_SERVICE

@@ -99,7 +99,7 @@ JOBSTATS = (
 METRICS = """
 import sys
 sys.path.insert(0, "/usr/lib/slurmstack")
-from images.worker.job_metrics.server import answer
+from images.worker.job_metrics import answer
 print(answer("default-0", "/metrics").text)
 """
 

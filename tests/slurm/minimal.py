@@ -14,7 +14,7 @@ TOKENS = ("AuthAltTypes", "AuthAltParameters")
 """Keys of slurm.conf about tokens."""
 
 LONG_LINES = "# Slurm takes the length of gres.conf for that of the longest line, of a worker's own ones, too.\n"
-"""For a gres.conf of a test, which would be shorter than they are (images/common/native/reads.c)."""
+"""For a gres.conf of a test, which would be shorter than they are (images/common/native/guarded.c)."""
 
 IMPATIENT = "MessageTimeout=10\n"
 """For where slurmctld is away: each command asks for it for so long, in the product for half a minute."""

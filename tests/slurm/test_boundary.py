@@ -140,19 +140,6 @@ def empty_node(cluster: SlurmSandbox) -> None:
     wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs)
 
 
-def gone(cluster: SlurmSandbox, *jobs: str) -> None:
-    wait_until(lambda: not cluster.run(f"squeue --noheader --jobs={','.join(jobs)}").stdout.strip(), cluster.logs)
-
-
-@pytest.mark.parametrize("option", ["output", "error", "input"])
-def test_a_job_whose_file_is_a_fifo_ends(cluster: SlurmSandbox, option: str) -> None:
-    """slurmstepd waited for its other end, also when the job was cancelled, and the node was nobody's."""
-    files = f"--output=/dev/null --{option}=fifo"
-    job = shell(cluster, "bob", f"rm -f fifo; mkfifo fifo; sbatch --parsable -n1 {files} --wrap 'sleep 1'").strip()
-    gone(cluster, job)
-    assert shell(cluster, "bob", "srun -Q -n1 --output=file echo here; cat file").strip() == "here"
-
-
 def test_slurmctld_starts_no_program_of_a_trigger(cluster: SlurmSandbox) -> None:
     """Root in the jail can be SlurmUser, and it would run beside the keys of all."""
     job = shell(cluster, "alice", "sbatch --parsable --hold --output=/dev/null --wrap true").strip()

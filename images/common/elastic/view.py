@@ -19,7 +19,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from images.common.kubernetes import WORKER_PODS, Object
 from images.common.slurm_node import OURS, TOPOLOGY_REASON
-from images.common.slurm_records import MARK, mark_in
+from images.common.slurm_records import MARK, fields_of, mark_in
+
+DAY: Final = 24 * 60
+"""Minutes."""
 
 SETTINGS: Final = "slurmstack/elastic"
 """Annotation of a pool's PodTemplate with its settings, which components/elastic.py writes."""
@@ -36,16 +39,71 @@ SLURM: Final = "slurm"
 FEATURES: Final = "Feature="
 """In what slurmctld is told of a node."""
 
-_OF_US: Final = re.compile(r"^NodeName=(?P<name>[a-z0-9][a-z0-9-]*-\d+) ")
-_STATE: Final = re.compile(r" State=(?P<states>\S+) ")
-_BUSY: Final = re.compile(r" LastBusyTime=(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d) ")
-_REASON: Final = re.compile(r" Reason=(?P<reason>.*)")
-_BARE: Final = " AvailableFeatures=(null) "
+_OF_US: Final = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _FREE_TEXT: Final = re.compile(r" (?:Comment|Extra)=")
 """Where a line of scontrol begins to have what jobs can write: names of processes in what the health checks say."""
 
 _SET_AT: Final = re.compile(r" \[(?P<by>[^\[\]@]*)@[^\[\]]*\]$")
 """Who has set a reason, and when: what scontrol adds to it."""
+
+BUSY, IDLE, BARRED, OFF, LEAVING = range(5)
+"""Who stays, in this order. One that is barred stays off, and its record is kept where others take its place, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Some hours on some days."""
+
+    name: str
+    """As the stack file has it: `mon-fri 08:00-19:00`."""
+    days: frozenset[int]
+    """On which it begins; 0 is Monday."""
+    begin: int
+    end: int
+    """In minutes of the day, the second one not in it. Where it is not after the first one, of the next day."""
+    least: int
+    """Nodes that stay up without jobs meanwhile."""
+    most: int
+    """Nodes at most meanwhile."""
+
+    def is_on(self, at: datetime) -> bool:
+        """Whether a clock on the wall says that it is."""
+        day, minute = at.weekday(), at.hour * 60 + at.minute
+        if self.begin < self.end:
+            return day in self.days and self.begin <= minute < self.end
+        return (day in self.days and minute >= self.begin) or ((day - 1) % 7 in self.days and minute < self.end)
+
+
+def windows_in(said: Iterable[Mapping[str, Any]]) -> tuple[Window, ...]:
+    """As slurm/elastic.py writes them. Raises ValueError, KeyError, TypeError."""
+    return tuple(
+        Window(
+            name=str(one["name"]),
+            days=frozenset(int(day) for day in one["days"]),
+            begin=int(one["begin"]),
+            end=int(one["end"]),
+            least=int(one["min"]),
+            most=int(one["max"]),
+        )
+        for one in said
+    )
+
+
+def zone_of(name: str) -> tzinfo | None:
+    """The time zone; None where this image has none of that name."""
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def present(windows: Iterable[Window], zone: tzinfo, now: float) -> Window | None:
+    """The one that is on. `now`: seconds since 1970."""
+    at = datetime.fromtimestamp(now, zone)
+    return next((window for window in windows if window.is_on(at)), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,21 +315,21 @@ def nodes_in(lines: str) -> dict[str, Node]:
     """
     found = {}
     for line in lines.splitlines():
-        front = f"{_FREE_TEXT.split(line, maxsplit=1)[0]} "
-        named, state, told, busy = (pattern.search(front) for pattern in (_OF_US, _STATE, _REASON, _BUSY))
-        if named and state:
-            said = told["reason"].strip() if told else ""
-            set_by = _SET_AT.search(said)
-            found[named["name"]] = Node(
-                name=named["name"],
-                states=frozenset(word.strip("*~#!%$@^-") for word in state["states"].split("+")),
-                reason=said[: set_by.start()] if set_by else said,
-                reason_by=set_by["by"] if set_by else "",
-                mark=mark_in(line.rpartition(" Extra=")[2]),  # more may follow: ReservationName=...
-                # On the clock of both programs.
-                busy_at=datetime.fromisoformat(busy["at"]).timestamp() if busy else 0.0,
-                is_bare=_BARE in front,
-            )
+        fields = fields_of(_FREE_TEXT.split(line, maxsplit=1)[0], last="Reason")
+        name, said, busy = fields.get("NodeName", ""), fields["Reason"].strip(), fields.get("LastBusyTime", "")
+        if not _OF_US.fullmatch(name) or not fields.get("State"):
+            continue
+        set_by = _SET_AT.search(said)
+        found[name] = Node(
+            name=name,
+            states=frozenset(word.strip("*~#!%$@^-") for word in fields["State"].split("+")),
+            reason=said[: set_by.start()] if set_by else said,
+            reason_by=set_by["by"] if set_by else "",
+            mark=mark_in(line.rpartition(" Extra=")[2]),  # more may follow: ReservationName=...
+            # On the clock of both programs.
+            busy_at=datetime.fromisoformat(busy).timestamp() if _TIME.fullmatch(busy) else 0.0,
+            is_bare=fields.get("AvailableFeatures") == "",
+        )
     return found
 
 

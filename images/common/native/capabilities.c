@@ -29,8 +29,8 @@ static const uint64_t of_users = BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CA
 	| BIT(CAP_KILL) | BIT(CAP_SETGID) | BIT(CAP_SETUID) | BIT(CAP_SETFCAP)
 	| BIT(CAP_AUDIT_WRITE); /* sudo complains at each start without it */
 
-/* Else root in the jail would inherit what its bounding set lacks. */
-static int empty_inheritable(void)
+/* Narrows what the calling thread itself has. Root in the jail would inherit what its bounding set lacks. */
+static int narrow(uint64_t kept)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
@@ -38,8 +38,11 @@ static int empty_inheritable(void)
 
 	if (syscall(SYS_capget, &header, data) != 0)
 		return -1;
-	for (i = 0; i < _LINUX_CAPABILITY_U32S_3; i++)
+	for (i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
+		data[i].permitted &= (uint32_t)(kept >> (32 * i));
+		data[i].effective &= (uint32_t)(kept >> (32 * i));
 		data[i].inheritable = 0;
+	}
 	return syscall(SYS_capset, &header, data) == 0 ? 0 : -1;
 }
 
@@ -53,26 +56,10 @@ int bound_for_users(void)
 			return -1;
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0)
 		return -1;
-	return empty_inheritable();
+	return narrow(UINT64_MAX);
 }
 
 static const uint64_t in_jail = of_users | BIT(CAP_SETPCAP);
-
-/* Narrows what the calling thread itself has. */
-static int narrow(void)
-{
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
-	size_t i;
-
-	if (syscall(SYS_capget, &header, data) != 0)
-		return -1;
-	for (i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
-		data[i].permitted &= (uint32_t)(in_jail >> (32 * i));
-		data[i].effective &= (uint32_t)(in_jail >> (32 * i));
-	}
-	return syscall(SYS_capset, &header, data) == 0 ? 0 : -1;
-}
 
 static void narrow_thread(int number)
 {
@@ -80,7 +67,7 @@ static void narrow_thread(int number)
 
 	(void)number;
 	if (bound_for_users() == 0)
-		(void)narrow(); /* whether it worked is looked up */
+		(void)narrow(in_jail); /* whether it worked is looked up */
 	errno = before;
 }
 

@@ -5,9 +5,7 @@
  *   process may always reach by /proc/self/fd: `sbatch --chdir=/proc/self/fd/15/../../..` led out of the jail, and so did
  *   `sbcast`. No path of a user's goes by such a link (RESOLVE_NO_MAGICLINKS).
  * open, as a user, in slurmd: what `sbcast` writes into memory (/dev/shm) is slurmd's own memory to the kernel, and would
- *   end slurmd with all jobs of the node. And for a job's files slurmstepd waits for whoever is at the other end of a FIFO,
- *   for ever and beyond any scancel: the job stays COMPLETING, and slurmctld gives its node to nobody. A terminal may be
- *   stopped. Neither is a job's file.
+ *   end slurmd with all jobs of the node.
  * chroot, mkdir, rmdir, open, as root: the jail shows the cgroups of the node, and nobody in it may change them, not even
  *   root. slurmstepd makes, limits and removes those of its job when it is in there. It takes the way from before with it.
  */
@@ -23,12 +21,9 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-
-enum { MEMORY_DEVICES = 1 /* major number: null, zero, random */ };
 
 enum { TMP_WITHOUT_ROOM = 16 * 1024 * 1024 /* as images/worker/cells.py makes it */ };
 
@@ -142,16 +137,6 @@ int connect(int fd, const struct sockaddr *address, socklen_t length)
 	return result;
 }
 
-/* Whether what lies at the other end can keep a reader or a writer waiting: all but files and /dev/null and its kind. */
-static int keeps_waiting(int fd)
-{
-	struct stat status;
-
-	if (fstat(fd, &status) != 0)
-		return 1;
-	return S_ISFIFO(status.st_mode) || (S_ISCHR(status.st_mode) && major(status.st_rdev) != MEMORY_DEVICES);
-}
-
 /* Whether it is a file that would lie in slurmd's own memory: in /dev/shm, or in what a job has for /tmp without room. */
 static int fills_slurmd(int fd, int flags)
 {
@@ -166,25 +151,15 @@ static int fills_slurmd(int fd, int flags)
 
 static int open_file_of_user(const char *path, int flags, mode_t mode)
 {
-	int fd = open_for_user(path, flags | O_NONBLOCK, mode);
+	int fd = open_for_user(path, flags, mode);
 
-	if (fd < 0)
+	if (fd < 0 || !fills_slurmd(fd, flags))
 		return fd;
-	if (keeps_waiting(fd)) {
-		close(fd);
-		errno = ENXIO;
-		return -1;
-	}
-	if (fills_slurmd(fd, flags)) {
-		close(fd);
-		if ((flags & O_EXCL) != 0)
-			(void)unlink(path);
-		errno = EOPNOTSUPP;
-		return -1;
-	}
-	if ((flags & O_NONBLOCK) == 0)
-		(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-	return fd;
+	close(fd);
+	if ((flags & O_EXCL) != 0)
+		(void)unlink(path);
+	errno = EOPNOTSUPP;
+	return -1;
 }
 
 int open(const char *path, int flags, ...)

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from images.common.hostlist import expand
 from images.common.policy.document import Attributes, parse_time
-from images.common.slurm_records import fields_of
+from images.common.slurm_records import expand, fields_of
 
 _DAY: Final = 86400
 _PERIODS: Final = {"hourly": 3600, "daily": _DAY, "weekday": _DAY, "weekend": _DAY, "weekly": 7 * _DAY}

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
+from images.common.files import lines_in
 from images.common.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
-from images.common.lines import lines_in
 from images.health.nvidia import smi, xid_lines
 from images.health.nvidia.xid_lines import Event
 from images.health.state import recall, remember

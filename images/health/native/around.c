@@ -24,7 +24,7 @@
 #ifndef ROOT
 #define ROOT ""
 #endif
-#define JOBS ROOT "/tmp/jobs" /* images/common/job_directory.py */
+#define JOBS ROOT "/tmp/jobs" /* images/worker/cells.py */
 #define SPOOL ROOT "/var/spool/slurmd"
 #define CELLS ROOT "/run/slurmstack/cells" /* images/worker/cells.py */
 #define WITH_GPUS ROOT "/run/slurmstack/health/gpus" /* there if the node has some; images/worker/slurmd.py makes it */

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from images.common.follow import Follower
-from images.common.kubernetes import WORKER_PODS, Kube, KubeError
+from images.common.kubernetes import WORKER_PODS, Follower, Kube, KubeError
 from images.health.watch.decide import Action, Kind
 from images.health.watch.kube_write import WritingKube
 from images.health.watch.machines import Machines, machine_of, place_of

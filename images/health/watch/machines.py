@@ -16,11 +16,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from images.common.follow import Follower
 from images.common.health.contract import Result, Status
 from images.common.health.finding import Finding
 from images.common.health.slurm import Record
-from images.common.kubernetes import Object
+from images.common.kubernetes import Follower, Object
 from images.health.verdict import not_checked, ok
 
 RELEASED_FOR: Final = "slurmstack/released-for"

@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from images.worker.job_metrics.figures import Figures, text
+from images.worker.job_metrics import text
 
 _RSS = "cgroup_memory_rss_bytes{%s}"
 ASKED = {
@@ -16,10 +16,10 @@ ASKED = {
     "max_over_time(cgroup_cpus{%s}[60s])": 3,
 }
 """What jobstats asks Prometheus for, by its names and labels, and what it must be told of the job."""
-JOB = Figures(
-    user_seconds=3, system_seconds=0.5, cpus=3, rss=134217728, cache=4096, shmem=1024, used=134300000, total=536870912,
-    failures=2, uid=1000,
-)  # fmt: skip
+JOB = {
+    "cpu_total_seconds": 3.5, "cpus": 3, "memory_rss_bytes": 134217728, "memory_shmem_bytes": 1024,
+    "memory_total_bytes": 536870912, "uid": 1000,
+}  # fmt: skip
 
 LABELS = "cluster='slurm',jobid='17',step='',task=''"
 

@@ -35,9 +35,14 @@ def kube(api: FakeKubernetes, tmp_path: Path) -> Kube:
     return Kube(host="127.0.0.1", port=api.port, namespace="ns", tls=False, service_account=tmp_path)
 
 
-def follow(kube: Kube) -> Changes:
+@pytest.fixture
+def changes(request: pytest.FixtureRequest, api: FakeKubernetes, kube: Kube) -> Changes:
+    """Of the ConfigMap that is followed, once what it has at first was read; `request`: attributes of the server."""
+    for name, value in getattr(request, "param", {}).items():
+        setattr(api, name, value)
     changes = Changes()
     follow_config_map(kube, "slurm-config", changes, lambda _: None).start()
+    assert changes.get(timeout=5) == {"slurm.conf": "a\n"}
     return changes
 
 
@@ -75,59 +80,42 @@ def test_outside_of_a_pod_there_is_no_api() -> None:
     assert (found.host, found.port, found.tls) == ("10.0.0.1", 6443, True)
 
 
-def test_a_change_arrives_at_once_and_an_event_without_one_is_none(api: FakeKubernetes, kube: Kube) -> None:
-    changes = follow(kube)
-    assert changes.get(timeout=5) == {"slurm.conf": "a\n"}
-    change(api, "a\n")
-    change(api, "c\n")
-
-    assert changes.get(timeout=5) == {"slurm.conf": "c\n"}
-
-
-def test_a_forgotten_resource_version_is_read_again(api: FakeKubernetes, kube: Kube) -> None:
-    api.expired_watches = 2
-    changes = follow(kube)
-    changes.get(timeout=5)
-
-    change(api, "d\n")
-
-    assert changes.get(timeout=5) == {"slurm.conf": "d\n"}
-
-
-def test_one_that_has_not_changed_for_long_is_watched_all_the_same(api: FakeKubernetes, kube: Kube) -> None:
-    api.version, api.forgotten = 900, 800  # it has come far since the change, and remembers only the last part
-    changes = follow(kube)
-    changes.get(timeout=5)
-
-    change(api, "d\n")
-
-    assert changes.get(timeout=5) == {"slurm.conf": "d\n"}
-    assert len(api.questions) == 2, "it was read once, and watched once"
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="as usual"),
+        pytest.param({"expired_watches": 2}, id="the version is forgotten, and all is read again"),
+        # It has come far since the change, and remembers only the last part.
+        pytest.param({"version": 900, "forgotten": 800}, id="one that has not changed for long"),
+    ],
+    indirect=True,
+)
+def test_a_change_arrives_at_once(api: FakeKubernetes, changes: Changes) -> None:
+    change(api, "a\n")  # an event without a change of the files is none
+    change(api, "b\n")
+    assert changes.get(timeout=5) == {"slurm.conf": "b\n"}
+    if api.version >= 900:
+        assert len(api.questions) == 2, "it was read once, and watched once"
 
 
-def test_a_watch_that_breaks_is_started_again_and_misses_nothing(api: FakeKubernetes, kube: Kube) -> None:
-    changes = follow(kube)
-    changes.get(timeout=5)
+def test_a_watch_that_breaks_is_started_again_and_misses_nothing(api: FakeKubernetes, changes: Changes) -> None:
     with api.changed:
         api.end_watches()
         change(api, "while away\n")
-
     assert changes.get(timeout=5) == {"slurm.conf": "while away\n"}
 
 
-def test_a_deleted_config_map_changes_nothing(api: FakeKubernetes, kube: Kube) -> None:
-    changes = follow(kube)
-    changes.get(timeout=5)
+def test_a_deleted_config_map_changes_nothing(api: FakeKubernetes, changes: Changes) -> None:
     api.remove(CONFIG_MAPS, "slurm-config")
     change(api, "again\n")
-
     assert changes.get(timeout=5) == {"slurm.conf": "again\n"}
 
 
 def test_without_the_api_the_mounted_copy_serves_at_boot(api: FakeKubernetes, kube: Kube, tmp_path: Path) -> None:
     api.refuses = {"configmaps": 403}
     (tmp_path / "slurm.conf").write_text("mounted\n")
-    changes = follow(kube)
+    changes = Changes()
+    follow_config_map(kube, "slurm-config", changes, lambda _: None).start()
 
     assert first_files(changes, lambda _: None, tmp_path, patience=0.1)["slurm.conf"] == "mounted\n"
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from images.worker import warden_process
-from images.worker.warden import Warden
-from images.worker.warden_process import LONGEST, serve
+from images.worker import warden
+from images.worker.cells import MUCH, _free_elsewhere, has_ended
+from images.worker.warden import LONGEST, Warden, serve
 from tests.stacks import ROOT
-from tests.unit.images.cells import FakeCellMounts, cells_in
+from tests.unit.images.cells import FakeCellMounts, Kept, cells_in
 
 UID, GID = os.getuid(), os.getgid()
 
@@ -35,8 +35,7 @@ class Served:
         self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.listening.bind(str(self.path))
         self.listening.listen()
-        keeper, self.held = os.pipe()
-        threading.Thread(target=serve, args=(self.listening, kept, keeper), daemon=True).start()
+        threading.Thread(target=serve, args=(self.listening, kept), daemon=True).start()
 
     def connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -116,7 +115,7 @@ def test_a_message_with_files_or_too_long_leaves_nothing_open(served: Served) ->
 def test_an_answer_is_as_long_as_who_asks_has_room_for(served: Served) -> None:
     with served.connect() as connection:
         connection.send(b"cell " + b"x" * 20000)
-        assert len(connection.recv(99999)) == warden_process.LONGEST_ANSWER
+        assert len(connection.recv(99999)) == warden.LONGEST_ANSWER
 
 
 KEEP = """
@@ -124,7 +123,7 @@ import ctypes, os, resource, signal, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 4096))
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from images.worker import warden_process
+from images.worker import warden
 from tests.unit.images.cells import FakeCellMounts, cells_in
 directory, mounts = Path(sys.argv[2]), FakeCellMounts()
 def make():
@@ -140,7 +139,7 @@ def limited():
     return fork()
 os.fork = limited
 os.setpgid(0, 0)
-warden_process.start(make, log, directory / "warden/socket", containers=sys.argv[3] == "containers")
+warden.start(make, log, directory / "warden/socket", containers=sys.argv[3] == "containers")
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER, as the init of a container
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 print("started", flush=True)
@@ -233,42 +232,23 @@ def test_another_takes_the_place_of_one_that_ended(started: Started) -> None:
 
 
 @needs_root
-def test_the_one_that_would_start_another_is_started_again_and_steps_keep_their_connections(started: Started) -> None:
-    connection = started.connect()
-    assert ask(connection, f"cell 17 {UID} {GID} 0").endswith("/cells/17")
-    for _ in range(3):
-        outer, inner = started.outer(), started.inner()
-        os.kill(outer, signal.SIGKILL)
-        started.wait(lambda outer=outer: outer not in (found := started.pids()) and len(found) == 2)  # type: ignore[misc]
-        assert started.outer() == inner, "who answered keeps watch"
-        assert started.read() == "who would start another warden has ended; another took its place\n"
+def test_steps_keep_their_connections_where_nobody_would_start_another(started: Started) -> None:
+    with started.connect() as connection:
+        assert ask(connection, f"cell 17 {UID} {GID} 0").endswith("/cells/17")
+        os.kill(started.outer(), signal.SIGKILL)
+        started.wait(lambda: len(started.pids()) == 1)
         assert ask(connection, f"cell 17 {UID} {GID} 0") == "this is a step of job 17"
-        assert "this is a step of job 17" in started.read()
-        assert len(started.pids()) == 2
-    os.kill(started.inner(), signal.SIGKILL)
-    assert connection.recv(10) == b"", "nobody else holds it open"
-    connection.close()
-    assert started.read() == "the warden ended (-9); starting another\n"
-    with started.connect() as again:
-        assert ask(again, f"cell 17 {UID} {GID} 0").endswith("/cells/17")
 
 
 @needs_root
-@pytest.mark.parametrize("which", ["inner", "outer"])
-def test_without_another_process_there_is_one_warden_less_until_there_is_room(started: Started, which: str) -> None:
-    """Any user can have so many processes that the pod may have no more. slurmd ends where both have ended."""
-    full, connection = started.directory / "no-processes", started.connect()
-    assert ask(connection, f"cell 17 {UID} {GID} 0").endswith("/cells/17")
+def test_without_another_process_there_is_no_warden_until_there_is_room(started: Started) -> None:
+    """Any user can have so many processes that the pod may have no more."""
+    full = started.directory / "no-processes"
     full.touch()
-    os.kill(getattr(started, which)(), signal.SIGKILL)
+    os.kill(started.inner(), signal.SIGKILL)
     started.wait(lambda: len(started.pids()) == 1)
-    if which == "outer":
-        assert ask(connection, f"cell 17 {UID} {GID} 0") == "this is a step of job 17"
-    threading.Event().wait(0.5)
-    assert len(started.pids()) == 1
-    if which == "inner":
-        assert started.read() == "the warden ended (-9); starting another\n"
-        assert started.read() == "there are no more processes, and so no warden: trying again\n"
+    assert started.read() == "the warden ended (-9); starting another\n"
+    assert started.read() == "there are no more processes, and so no warden: trying again\n"
     full.unlink()
     started.wait(lambda: len(started.pids()) == 2)
     with started.connect() as other:
@@ -312,13 +292,13 @@ BROKEN = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from images.worker import warden_process
+from images.worker import warden
 first = os.getpid()
 def make():
     raise OSError(28, "No space left on device")
-warden_process.keep_only = lambda *_: None
-warden_process.time.sleep = lambda _: os._exit(7)
-warden_process.start(make, lambda text: os.write(1, f"{text}\\n".encode()), Path(sys.argv[2]) / "warden/socket")
+warden.keep_only = lambda *_: None
+warden.time.sleep = lambda _: os._exit(7)
+warden.start(make, lambda text: os.write(1, f"{text}\\n".encode()), Path(sys.argv[2]) / "warden/socket")
 if os.getpid() == first:
     os.wait()
 print("the daemon", flush=True)
@@ -333,3 +313,54 @@ def test_a_warden_that_cannot_work_says_so_and_never_goes_on_as_the_daemon(tmp_p
         "the warden ended (1); starting another",
         "the daemon",
     ]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(directory=tmp_path)
+
+
+def test_the_end_of_a_job_waits_for_a_full_dev_shm_and_the_warden_does_not(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel frees it in who takes it away last: for hundreds of GiB that is minutes, for all steps of the node."""
+    asked: list[int] = []
+
+    def has_ended(child: int) -> bool:
+        asked.append(child)
+        return len(asked) > 1
+
+    monkeypatch.setattr("images.worker.cells.has_ended", has_ended)
+    kept.enter(5, "17")
+    kept.warden.closed(5)
+    kept.mounts.filled = MUCH
+    assert kept.ask(9, "end 17") == "ok later"
+    assert not kept.mounts.mounted
+    assert kept.ask(9, "end 17") == "ok"
+    assert os.waitpid(asked[0], 0) == (asked[0], 0)
+    assert len(set(asked)) == 1
+
+
+def test_who_frees_it_is_forgotten_also_where_nobody_asks_again(kept: Kept) -> None:
+    kept.enter(5, "17")
+    kept.enter(6, "18")
+    kept.mounts.filled = MUCH
+    assert kept.ask(9, "end 17 now") == "ok"
+    child = kept.cells._freeing["17"]
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    kept.mounts.filled = 0
+    assert kept.ask(9, "end 18 now") == "ok"
+    with pytest.raises(ChildProcessError):
+        os.waitpid(child, os.WNOHANG)
+
+
+def test_who_frees_it_has_nothing_else_open() -> None:
+    """Others wait for the end of what the warden has open."""
+    read, write = os.pipe()
+    seen, other = os.pipe()
+    child = _free_elsewhere(write)
+    os.close(other)
+    assert os.read(seen, 1) == b"", "the child has not got it"
+    assert os.read(read, 1) == b"", "both have closed it"
+    assert os.waitpid(child, 0) == (child, 0)
+    assert has_ended(child)

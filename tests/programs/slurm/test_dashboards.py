@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from images.exporter.names import OURS, SLURMS
-from images.worker.job_metrics.figures import Figures, text
+from images.worker.job_metrics import SERIES, text
 from slurm.dashboards.boards import BOARDS, JOBS, MACHINE_INFO
 from tests import panels
 from tests.stacks import ROOT
@@ -31,14 +30,12 @@ def test_promtool_takes_each_query(promtool: str, tmp_path: Path, mode: str) -> 
     assert f"SUCCESS: {len(rules)} rules found" in done.stdout
 
 
-JOB = Figures(
-    user_seconds=1, system_seconds=1, cpus=1, rss=1, cache=1, shmem=1, used=1, total=2, failures=0, uid=1000
-)  # fmt: skip
+JOB = {**dict.fromkeys(SERIES, 1.0), "memory_total_bytes": 2.0, "uid": 1000}
 
 
 def test_panels_of_jobs_have_data_with_what_workers_say(promtool: str, tmp_path: Path) -> None:
     """A job on two nodes, and one that no limit holds: only the first has a share of it."""
-    free = replace(JOB, total=-1)
+    free = {**JOB, "memory_total_bytes": -1.0}
     given = panels.series({"a-0:9306": text({"1": JOB, "2": free}), "a-1:9306": text({"1": JOB})})
     queries = panels.queries(name.partition("{")[0] for name in given)
     assert len(queries) == len([query for panel in JOBS.panels() for query in panel.queries])

@@ -20,11 +20,10 @@ from images.common.boundary import (
 )
 from images.common.command import Result
 from images.common.gpu_jobs import GpuJobs
-from images.common.jail_view import LOGIN_BINDS, WORKER_BINDS, Bind, bind_into_jail
 from images.common.process import CannotGoOnError
 from images.worker import confine, gres, slurmd
 from slurm.rights import IN_JAIL, WITHOUT_SET_UP
-from tests.fakes.commands import FakeMounts, FakeRunner
+from tests.fakes.commands import FakeRunner
 from tests.fakes.node_conf import document
 from tests.stacks import ROOT
 
@@ -46,18 +45,6 @@ def test_what_kubernetes_opens_for_everybody_is_closed(tmp_path: Path) -> None:
     settle_shared([shared], words)
 
     assert [mode(path) for path in (run, tmp_path / "new", shared, words)] == [0o755, 0o755, 0o1777, 0o600]
-
-
-def test_what_is_not_the_users_is_shown_for_reading_only(tmp_path: Path) -> None:
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/hosts").touch()
-    mounts = FakeMounts()
-
-    bind_into_jail(tmp_path, [Bind(path="/etc/hosts", read_only=True)], print, Path("/dev/null"), bind_mount=mounts)
-
-    assert mounts.made == [f"--bind -o ro /etc/hosts {tmp_path}/etc/hosts"]
-    writable = {bind.path for bind in (*LOGIN_BINDS, *WORKER_BINDS) if not bind.read_only}
-    assert writable == {"/proc", "/sys", "/dev", "/tmp", "/var/spool/slurmd"}
 
 
 def test_a_root_that_cannot_be_sealed_stops_the_start() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from images.common import job_directory
 from images.common.jail_view import JailViewError
+from images.worker import cells
+from images.worker import cells as job_cells
 from images.worker.cells import NOT_KNOWN, WITHOUT_ROOM, Cells, shared_memory_size
 from tests.unit.images.cells import FakeCellMounts, cells_in
 
@@ -34,19 +35,6 @@ def test_a_job_sees_the_jail_with_a_tmp_and_a_shared_memory_of_its_own(tmp_path:
     assert cells.jobs() == ["17"]
 
 
-def test_all_steps_of_a_job_are_in_the_same_cell(tmp_path: Path) -> None:
-    mounts = FakeCellMounts()
-    cells = cells_in(tmp_path, mounts)
-    first = cells.enter("17", UID, GID)
-    (tmp_path / "jobs/17/file").touch()
-    before = dict(mounts.mounted)
-
-    assert cells.enter("17", UID, GID) == first
-
-    assert mounts.mounted == before
-    assert (tmp_path / "jobs/17/file").exists()
-
-
 def test_jobs_have_cells_of_their_own(tmp_path: Path) -> None:
     mounts = FakeCellMounts()
     cells = cells_in(tmp_path, mounts)
@@ -56,19 +44,6 @@ def test_jobs_have_cells_of_their_own(tmp_path: Path) -> None:
 
     assert cells.jobs() == ["170"]
     assert {Path(point).relative_to(tmp_path / "cells").parts[0] for point in mounts.mounted} == {"170"}
-
-
-def test_nothing_is_left_of_a_cell(tmp_path: Path) -> None:
-    mounts = FakeCellMounts()
-    cells = cells_in(tmp_path, mounts)
-    cells.enter("17", UID, GID)
-
-    cells.leave("17")
-    cells.leave("17")
-
-    assert "17" not in cells
-    assert not mounts.mounted
-    assert not list((tmp_path / "cells").iterdir())
 
 
 @pytest.mark.parametrize("kind", ["copy", "bind", "memory"])
@@ -95,7 +70,7 @@ def test_a_job_starts_with_a_small_tmp_where_the_volume_is_full(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     mounts = FakeCellMounts()
-    monkeypatch.setattr(job_directory, "make", full)
+    monkeypatch.setattr(job_cells, "make_directory", full)
 
     cell = cells_in(tmp_path, mounts).enter("17", UID, GID)
 
@@ -140,19 +115,6 @@ def test_another_user_s_directory_is_not_shown(tmp_path: Path) -> None:
         cells.enter("17", UID + 1, GID)
 
     assert not list((tmp_path / "cells").iterdir())
-
-
-def test_the_next_warden_finds_the_cells(tmp_path: Path) -> None:
-    mounts = FakeCellMounts()
-    cells_in(tmp_path, mounts).enter("17", UID, GID)
-    before = dict(mounts.mounted)
-
-    cells = cells_in(tmp_path, mounts)
-
-    assert cells.jobs() == ["17"]
-    assert mounts.mounted == before
-    cells.leave("17")
-    assert not mounts.mounted
 
 
 @pytest.mark.parametrize("lacks", ["", "/tmp", "/dev/shm"])
@@ -250,10 +212,59 @@ def test_a_tmp_in_memory_is_counted_with_the_shared_memory(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     mounts = FakeCellMounts()
-    monkeypatch.setattr(job_directory, "make", full)
+    monkeypatch.setattr(job_cells, "make_directory", full)
     cells = Cells(Path("/jail"), 100 * MIB, cells=tmp_path / "cells", jobs=tmp_path / "jobs", mounts=mounts)
 
     cell = cells.enter("17", UID, GID, memory_mib)
 
     assert mounts.mounted[f"{cell}/tmp"] == f"{tmp * MIB} bytes"
     assert mounts.mounted[f"{cell}/dev/shm"] == f"{int(shared * MIB)} bytes"
+
+
+UID, GID = os.getuid(), os.getgid()
+
+
+def test_a_job_that_comes_back_finds_an_empty_one(tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs"
+    (cells.make_directory("17", UID, GID, jobs) / "old").touch()
+    assert list(cells.make_directory("17", UID, GID, jobs).iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["link", "file", "open"])
+def test_a_place_that_a_user_has_prepared_is_refused(tmp_path: Path, kind: str) -> None:
+    jobs, elsewhere = tmp_path / "jobs", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    if kind == "link":
+        jobs.symlink_to(elsewhere)
+    elif kind == "file":
+        jobs.touch()
+    else:
+        jobs.mkdir()
+        jobs.chmod(0o777)
+    with pytest.raises(OSError, match="jobs"):
+        cells.make_directory("17", UID, GID, jobs)
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_what_the_prolog_has_made_is_the_job_s_and_else_it_is_made(tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs"
+    made = cells.make_directory("17", UID, GID, jobs)
+    (made / "file").touch()
+    assert cells.directory_of("17", UID, GID, jobs) == made
+    assert (made / "file").exists()
+    other = cells.directory_of("18", UID, GID, jobs)
+    assert (other, other.stat().st_mode & 0o777) == (jobs / "18", 0o700)
+
+
+def test_nothing_else_is_taken_for_the_job_s(tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs"
+    jobs.mkdir(mode=0o755)
+    (jobs / "1").mkdir()
+    (jobs / "2").symlink_to(tmp_path)
+    (jobs / "3").touch()
+    for job, uid in (("1", UID + 1), ("2", UID), ("3", UID)):
+        with pytest.raises(PermissionError):
+            cells.directory_of(job, uid, GID, jobs)
+    jobs.chmod(0o777)
+    with pytest.raises(PermissionError):
+        cells.directory_of("4", UID, GID, jobs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import signal
 import socket
 import stat
@@ -17,23 +18,22 @@ import pytest
 
 from images.common import terms
 from images.common.command import run
-from images.common.files import swap_symlink, write_atomically
+from images.common.files import JWT_KEY, install_secret, swap_symlink, write_atomically
 from images.common.install import USERS_FROM, take_users
-from images.common.jail_view import Bind, JailViewError, bind_into_jail
 from images.common.log import Log, open_pod_log
 from images.common.mountinfo import WrongFilesystemError
 from images.common.munged import prepare
 from images.common.process import CannotGoOnError, program
 from images.common.readiness import accepts_connections, can_connect, wait_for_jail
+from images.common.room import AGAIN, INTERVAL, Volume, judge
 from images.common.steps import SLURMSTEPD, local_steps
 from images.common.wait import wait_for
 from images.controller import config_agent
 from images.elastic import program as elastic
 from images.login.sshd import check_chroot
-from tests.fakes.commands import FakeClock, FakeMounts
+from slurm import names
+from tests.fakes.commands import FakeClock
 from tests.unit.images.health.processes import add_process
-
-NOTHING_MOUNTED = Path("/dev/null")
 
 
 def test_each_line_names_its_program() -> None:
@@ -69,19 +69,10 @@ def test_a_hook_writes_to_the_pods_log(tmp_path: Path) -> None:
 
 def test_waiting_is_told_at_once_and_then_every_ten_seconds() -> None:
     clock, log = FakeClock(), list[str]()
-
+    wait_for("what is there", lambda: True, log.append, clock=clock)
     wait_for("godot", lambda: clock.time >= 35, log.append, clock=clock)
-
     assert log[0] == "waiting for godot"
     assert len(log) == 4
-
-
-def test_what_is_already_there_is_not_waited_for() -> None:
-    log = list[str]()
-
-    wait_for("x", lambda: True, log.append, clock=FakeClock())
-
-    assert log == []
 
 
 def test_a_command_for_which_there_is_no_process_just_now_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,22 +98,16 @@ def test_programs_whose_threads_work_alone_end_with_them(
     assert threading.excepthook is not before
 
 
-def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    write_atomically(path, "old")
-
-    write_atomically(path, "new", mode=0o400)
+def test_a_reader_never_sees_half_a_file_and_a_link_is_swapped_even_where_one_is(tmp_path: Path) -> None:
+    path, link = tmp_path / "file", tmp_path / "current"
+    for content, mode in (("old", 0o644), ("new", 0o400)):
+        write_atomically(path, content, mode=mode)
+        swap_symlink(link, content)
 
     assert path.read_text() == "new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o400
-    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_link_is_swapped_even_where_one_is(tmp_path: Path) -> None:
-    swap_symlink(tmp_path / "current", "a")
-    swap_symlink(tmp_path / "current", "b")
-
-    assert (tmp_path / "current").readlink() == Path("b")
+    assert link.readlink() == Path("new")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["current", "file"]
 
 
 def test_munges_key_is_only_for_munge(tmp_path: Path) -> None:
@@ -139,21 +124,14 @@ def test_munges_key_is_only_for_munge(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "root/run/munge").stat().st_mode) == 0o755
 
 
-def test_a_socket_that_a_dead_munged_left_is_not_ready(tmp_path: Path) -> None:
+def test_a_munged_is_ready_when_it_listens_and_not_by_what_a_dead_one_left(tmp_path: Path) -> None:
     path = tmp_path / "munge.socket.2"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
-    assert path.exists()
-
-    assert not accepts_connections(path)
-
-
-def test_a_munged_that_listens_is_ready(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "s"))
         server.listen()
-
-        assert accepts_connections(tmp_path / "s")
+        assert accepts_connections(path)
+    assert path.exists()
+    assert not accepts_connections(path)
 
 
 def test_a_jail_that_the_machine_has_not_mounted_is_not_waited_for(
@@ -172,41 +150,6 @@ def test_a_controller_that_listens_is_there() -> None:
 
         assert can_connect(f"127.0.0.1:{server.getsockname()[1]}")
     assert not can_connect("127.0.0.1:9")
-
-
-@pytest.fixture
-def jail(tmp_path: Path) -> Path:
-    (tmp_path / "jail/dev").mkdir(parents=True)
-    return tmp_path / "jail"
-
-
-def test_what_is_bound_already_is_not_bound_again(jail: Path) -> None:
-    mounts, mountinfo = FakeMounts(), jail.parent / "mountinfo"
-    mountinfo.write_text(f"500 400 0:40 / {jail}/dev rw - devtmpfs dev rw\n")
-
-    bind_into_jail(jail, [Bind(path="/dev", recursive=True)], print, mountinfo, bind_mount=mounts)
-
-    assert mounts.made == []
-
-
-def test_a_bind_shows_the_pods_own_thing_in_the_jail(jail: Path) -> None:
-    mounts = FakeMounts()
-
-    bind_into_jail(jail, [Bind(path="/dev", recursive=True)], print, NOTHING_MOUNTED, bind_mount=mounts)
-
-    assert mounts.made == [f"--rbind /dev {jail}/dev"]
-
-
-def test_a_foreign_jail_without_targets_is_explained(jail: Path) -> None:
-    with pytest.raises(JailViewError, match="the jail has no directory /proc"):
-        bind_into_jail(jail, [Bind(path="/proc")], print, NOTHING_MOUNTED, bind_mount=FakeMounts())
-
-
-def test_a_missing_permission_is_explained(jail: Path) -> None:
-    mounts = FakeMounts(PermissionError(errno.EPERM, "Operation not permitted"))
-
-    with pytest.raises(JailViewError, match=r"Operation not permitted.*CAP_SYS_ADMIN"):
-        bind_into_jail(jail, [Bind(path="/dev")], print, NOTHING_MOUNTED, bind_mount=mounts)
 
 
 def test_a_jail_that_others_may_write_is_refused_before_sshd_refuses_each_login(tmp_path: Path) -> None:
@@ -235,22 +178,77 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("role", USERS_FROM)
+@pytest.mark.parametrize("role", [*USERS_FROM, "jail"])
 def test_pods_find_users_where_those_of_their_role_are(root: Path, role: str) -> None:
+    """The jail has them in its own files. Where users log in or run jobs it is seen, too, who is locked."""
     take_users(role, root)
 
-    assert (root / "var/lib/extrausers/passwd").readlink() == Path(USERS_FROM[role]) / "passwd"
+    links = {path.name: str(path.readlink()) for path in (root / "var/lib/extrausers").glob("*")}
+    names = {"jail": [], "worker": ["passwd", "group", "shadow"], "login": ["passwd", "group", "shadow"]}
+    assert links == {name: f"{USERS_FROM[role]}/{name}" for name in names.get(role, ["passwd", "group"])}
+    services = "files sss" if role == "jail" else "files extrausers sss"
     text = (root / "etc/nsswitch.conf").read_text()
-    assert text == "passwd:         files extrausers sss\ngroup:          files extrausers sss\nhosts:  files dns\n"
+    assert text == f"passwd:         {services}\ngroup:          {services}\nhosts:  files dns\n"
 
 
-def test_only_where_users_log_in_or_run_jobs_it_is_seen_who_is_locked(root: Path) -> None:
-    take_users("worker", root)
-    assert (root / "var/lib/extrausers/shadow").readlink() == Path("/jail/etc/shadow")
+def test_only_the_daemon_can_read_a_key_and_a_rotated_one_replaces_it(tmp_path: Path) -> None:
+    secret, target = tmp_path / "secret", tmp_path / "run/keys/jwt_hs256.key"
+    for key in (b"\x00binary\n", b"new"):
+        secret.write_bytes(key)
+        install_secret("the key", secret, target, print, owner=(os.getuid(), os.getgid()))
+
+        assert target.read_bytes() == key
+    assert stat.S_IMODE(target.stat().st_mode) == 0o400
+    assert stat.S_IMODE(target.parent.stat().st_mode) == 0o755
 
 
-def test_the_jail_has_users_in_its_own_files_and_from_sssd(root: Path) -> None:
-    take_users("jail", root)
+def test_slurm_conf_names_the_file_that_is_written() -> None:
+    assert str(JWT_KEY) == names.JWT_KEY
 
-    assert not (root / "var/lib/extrausers").exists()
-    assert "group:          files sss\n" in (root / "etc/nsswitch.conf").read_text()
+
+def test_a_directory_that_everybody_may_write_is_closed_before_the_file_is_there(tmp_path: Path) -> None:
+    secret, target = tmp_path / "secret", tmp_path / "keys/key"
+    secret.write_text("k")
+    target.parent.mkdir()
+    for mode, closed in ((0o777, 0o755), (0o700, 0o700), (0o1777, 0o1755)):
+        target.parent.chmod(mode)
+        install_secret("the key", secret, target, lambda _: None)
+        assert stat.S_IMODE(target.parent.stat().st_mode) == closed
+
+
+MEBIBYTE = 2**20
+VOLUME = Volume(name="controller-state", path=Path("/state"), remedy="make it larger")
+FULL = "the volume controller-state (/state) is full: {} MiB of {} MiB are free; make it larger"
+ROOM = "the volume controller-state (/state) has room again"
+
+
+def figures(free: int, size: int) -> os.statvfs_result:
+    """Of a file system with blocks of a MiB."""
+    return os.statvfs_result((MEBIBYTE, MEBIBYTE, size, free, free, 0, 0, 0, 0, 255))
+
+
+@pytest.mark.parametrize(
+    ("size", "free", "told"),
+    [
+        (1000, [500, 49, 40, 0], [None, FULL.format(49, 1000), None, None]),
+        (1000, [0, 51, 0], [FULL.format(0, 1000), ROOM, FULL.format(0, 1000)]),
+        (1_000_000, [1024, 1023], [None, FULL.format(1023, 1_000_000)]),
+    ],
+)
+def test_what_is_said_of_a_volume(size: int, free: list[int], told: list[str | None]) -> None:
+    looks, now = iter(free), iter(range(100))
+    messages = judge(VOLUME, lambda: figures(next(looks), size), lambda: next(now) * INTERVAL)
+    assert [next(messages) for _ in free] == told
+
+
+def test_it_is_named_again_as_long_as_nobody_helps() -> None:
+    times = iter([0.0, AGAIN - 1, AGAIN, AGAIN])
+    messages = judge(VOLUME, lambda: figures(0, 10), lambda: next(times))
+    assert [next(messages) is None for _ in range(3)] == [False, True, False]
+
+
+def test_a_volume_that_cannot_be_looked_at_is_left_to_the_daemon() -> None:
+    def broken() -> os.statvfs_result:
+        raise OSError
+
+    assert next(judge(VOLUME, broken, lambda: 0.0)) is None

@@ -9,9 +9,10 @@ import pytest
 from images.common.cgroups import CannotConfineError, Subtree
 from images.common.command import Result, Runner
 from images.common.process import CannotGoOnError
-from images.worker.confine import Confinement, find, write_slurm_conf
+from images.worker.confine import Confinement, Topology, described, find, read_topology, write_slurm_conf
 from tests.fakes import node_conf
 from tests.fakes.commands import FakeRunner
+from tests.fakes.node_conf import conf
 
 NODE_CONF = "CPUs=2 RealMemory=900 Feature=default"
 
@@ -31,37 +32,36 @@ def found(tmp_path: Path, wanted: str = "auto", conf: str = NODE_CONF, **more: o
     return find(wanted, "default-0", node_conf.conf(conf), runner, directory=tmp_path, **given)  # type: ignore[arg-type]
 
 
-def test_a_machine_that_can_holds_jobs_to_everything(tmp_path: Path) -> None:
-    assert found(tmp_path) == Confinement(confined=True, said="cores, memory, devices (cgroups remounted)")
-    assert (tmp_path / "cgroup.conf").read_text().splitlines() == [
-        "CgroupPlugin=cgroup/v2",
-        "ConstrainRAMSpace=yes",
-        "ConstrainCores=yes",
-        "ConstrainSwapSpace=yes",
-        "AllowedSwapSpace=0",
-        "ConstrainDevices=yes",
-    ]
+ALL = [
+    "CgroupPlugin=cgroup/v2", "ConstrainRAMSpace=yes", "ConstrainCores=yes", "ConstrainSwapSpace=yes",
+    "AllowedSwapSpace=0", "ConstrainDevices=yes",
+]  # fmt: skip
+NO_PROGRAMS = "the kernel loads no device programs: Operation not permitted"
 
 
-def test_cpus_that_others_use_too_are_not_divided(tmp_path: Path) -> None:
-    said = found(tmp_path, own_cpus=False).said
-
-    assert said == "memory, devices (cgroups remounted); its CPUs are not the pod's own"
-    assert "ConstrainCores" not in (tmp_path / "cgroup.conf").read_text()
-
-
-def test_without_programs_for_devices_the_rest_still_holds(tmp_path: Path) -> None:
-    said = found(tmp_path, why_no_devices=lambda: "the kernel loads no device programs: Operation not permitted").said
-
-    assert said.startswith("cores, memory (cgroups remounted); the kernel loads no device programs")
-    assert "ConstrainDevices" not in (tmp_path / "cgroup.conf").read_text()
-
-
-def test_a_machine_that_cannot_is_told_of_and_used_all_the_same(tmp_path: Path) -> None:
-    there = found(tmp_path, take=refused)
-
-    assert there == Confinement(confined=False, said="none: the machine has version 1 of cgroups, or both versions")
-    assert (tmp_path / "cgroup.conf").read_text() == ""
+@pytest.mark.parametrize(
+    ("more", "said", "lacks"),
+    [
+        ({}, "cores, memory, devices (cgroups remounted)", set()),
+        (
+            {"own_cpus": False},
+            "memory, devices (cgroups remounted); its CPUs are not the pod's own",
+            {"ConstrainCores=yes"},
+        ),
+        (
+            {"why_no_devices": lambda: NO_PROGRAMS},
+            f"cores, memory (cgroups remounted); {NO_PROGRAMS}",
+            {"ConstrainDevices=yes"},
+        ),
+        ({"take": refused}, "none: the machine has version 1 of cgroups, or both versions", set(ALL)),
+    ],
+    ids=["all", "CPUs that others use too are not divided", "the rest without devices", "used all the same"],
+)
+def test_jobs_are_held_to_what_the_machine_lets_the_pod_divide(
+    tmp_path: Path, more: dict[str, object], said: str, lacks: set[str]
+) -> None:
+    assert found(tmp_path, "auto", NODE_CONF, **more) == Confinement(confined="take" not in more, said=said)
+    assert (tmp_path / "cgroup.conf").read_text().splitlines() == [line for line in ALL if line not in lacks]
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,58 @@ def test_slurmd_is_told_which_plugins_hold(tmp_path: Path) -> None:
     assert lines(tmp_path, confined=True, own_cpus=False) == ["TaskPlugin=task/cgroup", *cgroups]
     assert lines(tmp_path, confined=False, own_cpus=True) == ["TaskPlugin=task/affinity"]
     assert lines(tmp_path, confined=False, own_cpus=False) == []
+
+
+CONF = "CPUs={} RealMemory=1000 Feature=default"
+TWO_SOCKETS = Topology(sockets=2, cores=2, threads=2, order=(0, 4, 2, 6, 1, 5, 3, 7))
+"""As many servers count: even numbers on the first socket, second threads at the end."""
+
+
+def machine(root: Path, *places: tuple[int, list[int]]) -> Path:
+    """For each CPU its socket and the CPUs of its core."""
+    root.mkdir(exist_ok=True)
+    (root / "online").write_text(f"0-{len(places) - 1}\n" if len(places) > 1 else "0\n")
+    for number, (socket, core) in enumerate(places):
+        topology = root / f"cpu{number}" / "topology"
+        topology.mkdir(parents=True)
+        (topology / "physical_package_id").write_text(f"{socket}\n")
+        (topology / "thread_siblings_list").write_text(",".join(map(str, core)) + "\n")
+    return root
+
+
+def test_cpus_are_ordered_by_sockets_cores_and_threads(tmp_path: Path) -> None:
+    places = [(number % 2, [number % 4, number % 4 + 4]) for number in range(8)]
+
+    assert read_topology(machine(tmp_path, *places)) == TWO_SOCKETS
+
+
+def test_unequal_cores_are_not_described(tmp_path: Path) -> None:
+    """Efficiency cores have one thread, the others two: Slurm has no words for that."""
+    assert read_topology(machine(tmp_path, (0, [0, 1]), (0, [0, 1]), (0, [2]))) is None
+    assert described(conf(CONF.format(2)), None, frozenset({0, 1})).text == CONF.format(2)
+
+
+def test_a_worker_that_has_the_machine_has_its_topology() -> None:
+    told = described(conf(CONF.format(8)), TWO_SOCKETS, frozenset(range(8))).text
+
+    assert told == "CPUs=8 Sockets=2 CoresPerSocket=2 ThreadsPerCore=2 RealMemory=1000 Feature=default"
+
+
+def test_what_kubernetes_gave_to_other_pods_is_kept_from_jobs() -> None:
+    """With kubelet's static policy: the pod has the second core of each socket, CPUs 2, 6, 3 and 7."""
+    told = described(conf(CONF.format(4)), TWO_SOCKETS, frozenset({2, 6, 3, 7})).text
+
+    assert "CPUs=8 Sockets=2 CoresPerSocket=2 ThreadsPerCore=2 CpuSpecList=0-1,4-5 " in told
+
+
+def test_a_worker_smaller_than_its_machine_has_the_first_cores() -> None:
+    assert "CpuSpecList=6-7 " in described(conf(CONF.format(6)), TWO_SOCKETS, frozenset(range(8))).text
+
+
+@pytest.mark.parametrize(
+    ("cpus", "allowed"),
+    [(16, range(8)), (3, range(8)), (4, (0, 2, 4)), (2, (0, 2, 1, 3))],
+    ids=["more than there are", "half a core", "too few whole cores", "halves of cores"],
+)
+def test_what_cannot_be_told_stays_as_the_stack_file_has_it(cpus: int, allowed: range | tuple[int, ...]) -> None:
+    assert described(conf(CONF.format(cpus)), TWO_SOCKETS, frozenset(allowed)).text == CONF.format(cpus)

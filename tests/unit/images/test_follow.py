@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from images.common.follow import RETRY_SECONDS, Follower
-from images.common.kubernetes import KubeError, Object
+from images.common.kubernetes import RETRY_SECONDS, Follower, KubeError, Object
 from tests.fakes.commands import FakeClock
 
 

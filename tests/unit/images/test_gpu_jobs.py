@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 from pathlib import Path
 
 import pytest
 
-from images.common.files import write_atomically
 from images.common.gpu_jobs import Gpu, GpuJobs
 from images.common.health.contract import Node, Thresholds
 from images.health.gpu_job import GpuJob
@@ -85,49 +81,6 @@ def test_a_name_that_is_no_number_leads_nowhere(jobs: GpuJobs) -> None:
         jobs.begin("../17", 1001, (0,))
 
 
-def test_what_another_pod_has_put_into_its_place_is_neither_followed_nor_waited_for(jobs: GpuJobs) -> None:
-    other = jobs.own.parent / "other"
-    other.write_text("17\n")
-    (jobs.shown / "dcgm/4").symlink_to(other)
-    os.mkfifo(jobs.shown / "gpustat/4")
-    jobs.begin("17", 1001, (0,))
-    assert other.read_text() == "17\n"
-    assert not (jobs.shown / "dcgm/4").is_symlink()
-    assert shown(jobs)["gpustat/4"] == "17 1001\n"
-
-
-def test_a_directory_in_place_of_a_file_keeps_nothing_else_from_being_shown(jobs: GpuJobs) -> None:
-    (jobs.shown / "dcgm/4/full").mkdir(parents=True)
-    (jobs.shown / "gpustat/4").mkdir()
-    with pytest.raises(OSError, match="dcgm/4"):
-        jobs.begin("17", 1001, (0, 1))
-    assert shown(jobs) == {
-        "dcgm/5": "17\n", "gpustat/4": "17 1001\n", "gpustat/5": "17 1001\n",
-        "gpustat/GPU-d4": "17 1001\n", "gpustat/GPU-d5": "17 1001\n",
-    }  # fmt: skip
-    (jobs.shown / "dcgm/4/full").rmdir()
-    with contextlib.suppress(OSError):
-        jobs.end("17")
-    assert shown(jobs) == {}
-    assert not (jobs.shown / "dcgm/4").exists()
-
-
-@pytest.mark.parametrize("place", ["", "dcgm", "gpustat"])
-def test_nothing_is_written_through_a_link_in_place_of_a_directory(jobs: GpuJobs, place: str) -> None:
-    other = jobs.own.parent / "other"
-    for name in ("dcgm", "gpustat"):
-        (other / name).mkdir(parents=True)
-    (other / "4").write_text("16\n")
-    shutil.rmtree(jobs.shown / place)
-    (jobs.shown / place).symlink_to(other)
-    jobs.begin("17", 1001, (0,))
-    assert shown(jobs) == {"dcgm/4": "17\n", "gpustat/4": "17 1001\n", "gpustat/GPU-d4": "17 1001\n"}
-    assert [path.name for path in other.rglob("*") if path.is_file()] == ["4"]
-    assert (other / "4").read_text() == "16\n"
-    jobs.end("17")
-    assert (other / "4").exists()
-
-
 def test_one_that_holds_the_lock_keeps_nobody_for_long(jobs: GpuJobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("images.common.gpu_jobs._LOCK_SECONDS", 0.1)
     with jobs._alone(), pytest.raises(BlockingIOError):
@@ -148,12 +101,6 @@ def test_what_the_lock_has_kept_from_being_shown_the_next_shows(jobs: GpuJobs, m
     }  # fmt: skip
 
 
-def test_no_reader_sees_half_a_file(tmp_path: Path) -> None:
-    """dcgm-exporter passes over names that are no number."""
-    write_atomically(tmp_path / "0", "17\n", sync=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["0"]
-
-
 def around(jobs: GpuJobs, tmp_path: Path) -> list[str]:
     """What prolog and epilog of job 17, which has both GPUs, log."""
     log: list[str] = []
@@ -167,21 +114,8 @@ def around(jobs: GpuJobs, tmp_path: Path) -> list[str]:
 
 
 def test_a_job_starts_and_ends_where_nothing_can_be_written(jobs: GpuJobs, tmp_path: Path) -> None:
-    for name in ("4", "5"):
-        (jobs.shown / "dcgm" / name / "full").mkdir(parents=True)
+    (jobs.shown / "dcgm/4").mkdir()
     log = around(jobs, tmp_path)
     assert [line.partition(":")[0] for line in log] == ["job 17", "job 17"]
     assert "which GPUs it has is not shown" in log[0]
     assert str(jobs.shown / "dcgm/4") in log[0]
-
-
-@pytest.mark.parametrize("place", ["", "dcgm", "gpustat"])
-def test_a_pipe_in_place_of_a_directory_keeps_no_job_and_the_rest_is_shown(
-    jobs: GpuJobs, tmp_path: Path, place: str
-) -> None:
-    shutil.rmtree(jobs.shown / place)
-    os.mkfifo(jobs.shown / place)
-    assert len(around(jobs, tmp_path)) == 2
-    with pytest.raises(OSError, match=str(jobs.shown / place)):
-        jobs.begin("18", 1001, (0,))
-    assert len(shown(jobs) if place else {}) == {"": 0, "dcgm": 2, "gpustat": 1}[place]

@@ -37,19 +37,14 @@ def points(root: Path) -> list[str]:
     return ["/", "/proc", *(f"/{path.relative_to(root)}" for path in files if path.name != "libz.so.1.3")]
 
 
-def test_libraries_and_programs_are_found_by_their_mounts(pod: Path) -> None:
+def test_what_the_runtime_has_mounted_is_found_and_nothing_of_the_image(pod: Path) -> None:
     driver = find_driver(points(pod), pod)
 
     assert set(driver.libraries) == {"libcuda.so.570.1", "libnvidia-ml.so.570.1"}
     assert driver.libraries["libcuda.so.570.1"] == pod / LIBRARIES / "libcuda.so.570.1"
+    assert driver.links == {"libcuda.so.1": "libcuda.so.570.1", "libcuda.so": "libcuda.so.570.1"}
     assert set(driver.programs) == {"nvidia-smi"}
     assert driver.sockets == ["/run/nvidia-persistenced"]
-
-
-def test_links_to_the_driver_come_along_and_those_of_the_image_do_not(pod: Path) -> None:
-    driver = find_driver(points(pod), pod)
-
-    assert driver.links == {"libcuda.so.1": "libcuda.so.570.1", "libcuda.so": "libcuda.so.570.1"}
 
 
 def test_a_library_that_was_copied_and_not_mounted_is_found_by_its_name(pod: Path) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from pathlib import Path
 
-from images.worker.job_metrics.cgroups import read_jobs
-from images.worker.job_metrics.figures import Figures, text
-from images.worker.job_metrics.server import answer
+from images.worker.job_metrics import Figures, answer, read_jobs, text
 
 GROUP = {
     "cpu.stat": "usage_usec 3500000\nuser_usec 3000000\nsystem_usec 500000\n",
@@ -60,7 +58,7 @@ def test_a_job_s_cgroup_is_told_as_the_cgroup_exporter_tells_it(tmp_path: Path) 
 
 
 def test_a_job_without_a_limit_has_minus_one_and_one_that_ends_meanwhile_is_left_out(tmp_path: Path) -> None:
-    assert read(tmp_path, memory_max="max\n")["17"].total == -1
+    assert read(tmp_path, memory_max="max\n")["17"]["memory_total_bytes"] == -1
     (tmp_path / "system.slice/default-0_slurmstepd.scope/job_17/memory.stat").unlink()
     assert again(tmp_path) == {}
 

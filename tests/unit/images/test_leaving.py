@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from images.common.leaving import (
+from images.common.slurm_conf import (
     BLOCK,
     block_of,
     drop_partitions,
@@ -27,31 +27,40 @@ def test_a_partition_that_leaves_stays_closed_with_the_nodes_that_only_it_needs(
     assert leaving_partitions(kept) == ("gpu",)
 
 
-def test_nodes_that_the_stack_still_declares_are_declared_once() -> None:
-    same_nodes = {"slurm.conf": HEAD + MAIN + "PartitionName=second Nodes=a State=UP\n"}
+BLOCKS = {
+    "nodes that the stack still declares are declared once": (
+        MAIN + "PartitionName=second Nodes=a State=UP\n",
+        "PartitionName=second Nodes=a State=DRAIN\n",
+    ),
+    "one over several pools keeps those that leave": (
+        GPU_NODES + MAIN + "PartitionName=all Nodes=a,gpu State=UP\n",
+        "NodeSet=gpu Feature=gpu\nPartitionName=all Nodes=a,gpu State=DRAIN\n",
+    ),
+    "what may leave together with it is not named by it": (
+        (
+            "PartitionName=old Default=YES Alternate=other QOS=small AllowQos=a,b DenyQos=a AllowGroups=g "
+            'ALLOWACCOUNTS="a" Nodes=a State=UP MaxTime=5\n'
+        ),
+        "PartitionName=old Nodes=a MaxTime=5 State=DRAIN\n",
+    ),
+    "jobs that could not start before do not start now": (
+        "PartitionName=old Nodes=a State=down\nPartitionName=older Nodes=a State=INACTIVE\n",
+        "PartitionName=old Nodes=a State=INACTIVE\nPartitionName=older Nodes=a State=INACTIVE\n",
+    ),
+    "keys are read as Slurm reads them": (
+        (
+            "# PartitionName=comment Nodes=a\npartitionname=old  nodes = gpu state=up # closed soon\n"
+            "nodeset=gpu feature=gpu\nPartitionName=DEFAULT MaxTime=5\n  PartitionName=long \\\n Nodes=a\n"
+        ),
+        "NodeSet=gpu feature=gpu\nPartitionName=old nodes=gpu State=DRAIN\nPartitionName=long Nodes=a State=DRAIN\n",
+    ),
+}
 
-    assert block_of(keep_partitions(ONE, same_nodes)) == "PartitionName=second Nodes=a State=DRAIN\n"
 
-
-def test_a_partition_over_several_pools_keeps_those_that_leave() -> None:
-    before = {"slurm.conf": HEAD + GPU_NODES + MAIN + "PartitionName=all Nodes=a,gpu State=UP\n"}
-
-    assert block_of(keep_partitions(ONE, before)) == (
-        "NodeSet=gpu Feature=gpu\nPartitionName=all Nodes=a,gpu State=DRAIN\n"
-    )
-
-
-def test_what_may_leave_together_with_a_partition_is_not_named_by_it() -> None:
-    options = 'Default=YES Alternate=other QOS=small AllowQos=a,b DenyQos=a AllowGroups=g ALLOWACCOUNTS="a"'
-    before = {"slurm.conf": f"{HEAD}PartitionName=old {options} Nodes=a State=UP MaxTime=5\n"}
-    assert block_of(keep_partitions(ONE, before)) == "PartitionName=old Nodes=a MaxTime=5 State=DRAIN\n"
-
-
-@pytest.mark.parametrize(("state", "closed"), [("UP", "DRAIN"), ("down", "INACTIVE"), ("INACTIVE", "INACTIVE")])
-def test_jobs_that_could_not_start_before_do_not_start_now(state: str, closed: str) -> None:
-    before = {"slurm.conf": f"{HEAD}PartitionName=old Nodes=a State={state}\n"}
-
-    assert block_of(keep_partitions(ONE, before)) == f"PartitionName=old Nodes=a State={closed}\n"
+@pytest.mark.parametrize(("before", "kept"), BLOCKS.values(), ids=BLOCKS)
+def test_what_is_kept_of_a_partition(before: str, kept: str) -> None:
+    files = {"slurm.conf": HEAD + "PARTITIONNAME=main Nodes=a\n"}
+    assert block_of(keep_partitions(files, {"slurm.conf": HEAD + before})) == kept
 
 
 @pytest.mark.parametrize(
@@ -65,19 +74,6 @@ def test_jobs_that_wait_keep_the_memory_that_they_get_unasked(option: str, kept:
     block = block_of(keep_partitions(larger, keep_partitions(larger, before)))
 
     assert block == f"PartitionName=old Nodes=a{kept} State=DRAIN\n"
-
-
-def test_keys_are_read_as_slurm_reads_them() -> None:
-    before = {
-        "slurm.conf": HEAD
-        + "# PartitionName=comment Nodes=a\npartitionname=old  nodes = gpu state=up # closed soon\n"
-        + "nodeset=gpu feature=gpu\nPartitionName=DEFAULT MaxTime=5\n  PartitionName=long \\\n Nodes=a\n"
-    }
-    files = {"slurm.conf": HEAD + "PARTITIONNAME=main Nodes=a\n"}
-
-    assert block_of(keep_partitions(files, before)) == (
-        "NodeSet=gpu feature=gpu\nPartitionName=old nodes=gpu State=DRAIN\nPartitionName=long Nodes=a State=DRAIN\n"
-    )
 
 
 def test_a_partition_that_is_kept_stays_over_further_changes_until_it_is_dropped() -> None:

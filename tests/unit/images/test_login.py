@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import resource
 from pathlib import Path
 
 import pytest
 
-from images.common import homes
 from images.common.cgroups import CannotConfineError, Subtree
 from images.common.command import Runner, run
-from images.common.homes import make_home
-from images.common.jail_view import JailViewError
-from images.login import make_home as make_home_program
-from images.login import shares
-from images.login.access import OUR_MODULE, limits_file, pam_service
+from images.login.sshd import OUR_MODULE, limits_file, pam_service, set_up_shares
 
 LIMITS = {"nproc": 200, "as": 4194304, "maxlogins": 3}
 
@@ -68,7 +61,7 @@ def test_all_shares_together_are_less_than_the_login_node_has(
     def make(name: str, memory: int | None) -> None:
         taken.append((name, memory))
 
-    shares.set_up({}, run, print, take=take, make=make, limit=lambda: own * 2**20, file=tmp_path / "shares")
+    set_up_shares({}, run, print, take=take, make=make, limit=lambda: own * 2**20, file=tmp_path / "shares")
 
     assert taken == [("users", users * 2**20), ("connections", connections * 2**20)]
 
@@ -79,90 +72,7 @@ def test_without_cgroups_there_are_no_shares_and_the_log_says_why(tmp_path: Path
 
     file, said = tmp_path / "shares", list[str]()
     file.write_text("of the container's start before")
-    shares.set_up({"total_cpus": 100}, run, said.append, take=cannot, limit=lambda: None, file=file)
+    set_up_shares({"total_cpus": 100}, run, said.append, take=cannot, limit=lambda: None, file=file)
 
     assert not file.exists()
     assert said == ["users share this login node's CPU and memory as they come: the reason"]
-
-
-@pytest.fixture
-def jail(tmp_path: Path) -> Path:
-    (tmp_path / "etc/skel").mkdir(parents=True)
-    (tmp_path / "etc/skel/.bashrc").write_text("# skeleton\n")
-    return tmp_path
-
-
-def test_nobody_gets_into_a_home_while_it_is_given_away(jail: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (jail / "etc/skel/.config/app").mkdir(parents=True)
-    (jail / "etc/skel/.config/app/settings").touch()
-    given: list[str] = []
-    fchown = os.fchown
-
-    def give(descriptor: int, uid: int, gid: int) -> None:
-        place = Path(f"/proc/self/fd/{descriptor}").readlink()
-        way = [parent for parent in place.relative_to(jail / "home").parents if parent.name]
-        assert (jail / "home" / way[-1]).stat().st_mode & 0o077 == 0, f"others could replace what leads to {place}"
-        given.append(place.name)
-        fchown(descriptor, uid, gid)
-
-    monkeypatch.setattr(os, "fchown", give)
-    assert make_home(jail, "/home/lena", os.getuid(), os.getgid())
-    assert {"settings", "app", ".config", "home"} <= set(given)
-    assert (jail / "home/lena/.config/app/settings").exists()
-
-
-def test_of_a_skeleton_links_are_taken_as_they_are_and_nothing_that_holds_up(jail: Path) -> None:
-    skeleton = jail / "etc/skel"
-    (skeleton / "key").symlink_to("/secrets/ssh/key")
-    (skeleton / "tool").write_text("tool")
-    (skeleton / "tool").chmod(0o4755)
-    os.mkfifo(skeleton / "pipe")
-
-    assert make_home(jail, "/home/lena", os.getuid(), os.getgid())
-
-    home = jail / "home/lena"
-    assert sorted(path.name for path in home.iterdir()) == [".bashrc", "key", "tool"]
-    assert str((home / "key").readlink()) == "/secrets/ssh/key"
-    assert (home / "tool").stat().st_mode & 0o7777 == 0o755
-
-
-def test_a_skeleton_fills_no_volume(jail: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    skeleton = jail / "etc/skel"
-    os.truncate(skeleton / ".bashrc", 2**40)
-    way = skeleton
-    for _ in range(homes.DEEPEST + 2):
-        way /= "deep"
-        way.mkdir()
-    for number in range(20):
-        (skeleton / f"file{number}").touch()
-
-    assert make_home(jail, "/home/lena", os.getuid(), os.getgid())
-    monkeypatch.setattr(homes, "MOST_FILES", 30)
-    assert make_home(jail, "/home/adam", os.getuid(), os.getgid())
-
-    assert (jail / "home/lena/file19").exists()
-    assert not (jail / "home/lena/.bashrc").exists()
-    assert len(list((jail / "home/lena").rglob("deep"))) == homes.DEEPEST
-    assert len(list((jail / "home/adam").rglob("*"))) <= 30
-
-
-def test_a_home_is_never_made_through_a_symbolic_link(jail: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    outside = tmp_path_factory.mktemp("outside")
-    (jail / "home").symlink_to(outside)
-
-    with pytest.raises(JailViewError, match="/home is a symbolic link"):
-        make_home(jail, "/home/lena", os.getuid(), os.getgid())
-
-    assert not list(outside.iterdir())
-
-
-@pytest.mark.parametrize("home", ["/", "relative", "/home/../../etc/x"])
-def test_a_home_that_is_no_place_for_one_is_left_alone(jail: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
-    user = pwd.struct_passwd(("lena", "x", 10001, 10001, "", home, "/bin/sh"))
-    monkeypatch.setattr(pwd, "getpwnam", lambda _: user)
-    monkeypatch.setattr(make_home_program, "JAIL", jail)
-    monkeypatch.setenv("PAM_TYPE", "open_session")
-    before = sorted(jail.rglob("*"))
-
-    assert make_home_program.main() == 0
-    assert sorted(jail.rglob("*")) == before

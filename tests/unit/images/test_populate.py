@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from images.jail import copy_tree
+from images.jail import fill as filling
 from images.jail import populate as populate_module
-from images.jail.populate import MARKER, NO_SPACE, REFUSED, populate
+from images.jail.fill import NO_SPACE
+from images.jail.populate import MARKER, REFUSED, populate
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_an_interrupted_run_leaves_no_marker_and_the_next_one_finishes(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(copy_tree, "_copy_symlink", killed)
+        patch.setattr(filling, "_copy_symlink", killed)
         with pytest.raises(Killed):
             fill(source, jail)
     assert not (jail / MARKER).exists()
@@ -119,7 +120,7 @@ def test_a_full_volume_is_said_plainly_and_no_marker_is_written(
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(copy_tree, "_copy_file", full)
+    monkeypatch.setattr(filling, "_copy_file", full)
 
     code, log = fill(source, jail)
 

@@ -1,23 +1,39 @@
-"""Slurm's records, as its commands print them."""
+"""Slurm's records, its queue, and the values in them, as its commands print them."""
 
 from __future__ import annotations
 
-import re
+import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from images.common.slurm_node import waits_for_topology
+from images.common.slurm_jobs import Job, JobList
+from images.common.slurm_node import waits_for_topology, wanted_nodes
 from images.common.slurm_records import (
+    MEBIBYTE,
     Columns,
     NodeRecord,
     NotUnderstoodError,
+    amounts,
+    compress,
+    count,
     entries_in,
+    expand,
     fields_of,
+    gpus,
+    gpus_in,
+    moment,
     node_of,
     nodes_in,
     number_of,
+    seconds,
+    size,
+    task_count,
+    task_ids,
     words_of,
 )
+from tests.fakes.squeue import printed
 
 
 def test_states_and_reasons_are_read_from_slurms_own_lines() -> None:
@@ -71,24 +87,127 @@ def test_a_number_may_be_unset_and_words_may_be_one_text() -> None:
     assert words_of(None, ",") == []
 
 
-def printed(columns: Columns, *rows: dict[str, str]) -> str:
-    """As squeue prints rows for `--Format=A:0<mark>,B:6<mark>`."""
-    fields = re.findall(r"(\w+):(\d+)(~.+?[~!])(?:,|$)", columns.option.removeprefix("--Format="))
-    cut = {name: int(width) or None for name, width, _ in fields}
-    return "".join("".join(row[name][: cut[name]] + mark for name, _, mark in fields) + "\n" for row in rows)
-
-
 def test_columns_have_any_text_and_nothing_where_slurm_has_nothing() -> None:
     columns = Columns(("A", "B"), {"B"})
-    rows = [{"A": "a\n~0~|b\u2028", "B": "(null)"}, {"A": "", "B": "long enough"}]
-    assert list(columns.rows(printed(columns, *rows))) == [{"A": rows[0]["A"], "B": ""}, {"A": "", "B": "long e"}]
+    rows = [{"A": "a\n~0~|b\u2028", "B": "(null)"}, {"A": "", "B": "long e"}]
+    assert list(columns.rows(printed(columns.option, rows))) == [{"A": rows[0]["A"], "B": ""}, rows[1]]
+    assert ",B:6~" in columns.option
     assert list(columns.rows("")) == []
 
 
 def test_a_list_that_is_cut_off_or_has_other_columns_is_refused() -> None:
     columns = Columns(("A", "B"))
-    text = printed(columns, {"A": "1", "B": "2"})
+    text = printed(columns.option, [{"A": "1", "B": "2"}])
     with pytest.raises(NotUnderstoodError):
         list(columns.rows(text * 2 + text[: len(text) // 2]))
     with pytest.raises(NotUnderstoodError):
-        list(columns.rows(printed(columns, {"A": "1", "B": text})))
+        list(columns.rows(printed(columns.option, [{"A": "1", "B": text}])))
+
+
+def test_times() -> None:
+    texts = {"1-02:03:04": 93_784, "2:00:00": 7200, "29:57": 1797, "00:01.250": 1.25}
+    assert {text: seconds(text) for text in texts} == texts
+    assert {seconds(text) for text in ("UNLIMITED", "INVALID", "NOT_SET", "", "12")} == {None}
+    assert [moment(text) for text in ("1800000000", "0", "N/A", "Unknown")] == [1_800_000_000, None, None, None]
+
+
+def test_numbers_and_sizes() -> None:
+    assert [count(text) for text in ("3", "3-5", "12+", "N/A", "")] == [3, 3, 12, 0, 0]
+    assert [size(text) for text in ("1843200", "512M", "1.50K", "1?", "")] == [1_843_200, 512 << 20, 1536, None, None]
+    assert size("4", MEBIBYTE) == 4 << 20
+
+
+@pytest.mark.parametrize("text", ["1?", "?", "G", "nan", "many"])
+def test_an_amount_that_is_no_number_is_more_than_there_is(text: str) -> None:
+    assert amounts(f"cpu=2,mem={text},node=") == {"cpu": 2, "mem": math.inf}
+    assert amounts("mem=1.50G,gres/gpu:h100=2,billing=3") == {"mem": 1536, "gres/gpu:h100": 2, "billing": 3}
+
+
+def test_gpus_of_all_types_are_counted_once() -> None:
+    assert gpus_in({"gres/gpu": 4, "gres/gpu:h100": 4}) == 4
+    assert gpus_in({"gres/gpu:a": 1, "gres/gpu:b": 2, "cpu": 8}) == 3
+
+
+def test_gpus_of_a_node_and_of_a_request() -> None:
+    texts = {
+        "gpu:8": 8, "gpu:h100:8(S:0-1),shard:h100:32(S:0-1)": 8, "gpu:a:2(IDX:0,3),gpu:b:1": 3, "gpu:1g.10gb:7": 7,
+        "gres/gpu:h100:2,gres/gpu:1": 3, "gres:gpu=1": 1, "gpu": 1, "gpu:0": 0, "nic:4": 0, "N/A": 0, "": 0,
+    }  # fmt: skip
+    assert {text: gpus(text) for text in texts} == texts
+    assert gpus("gpu:1g.10gb:7(S:0),gpu:3g.40gb:2,gpu:a:2", whole=True) == 2
+
+
+def test_tasks_that_wait_together_are_told_one_by_one() -> None:
+    assert list(task_ids("12_[4-10:3,107%8]")) == ["12_4", "12_7", "12_10", "12_107"]
+    assert [list(task_ids(id_)) for id_ in ("12", "12_3", "12+1")] == [["12"], ["12_3"], ["12+1"]]
+    assert [task_count(id_) for id_ in ("12", "12_3", "12_[0-99999]", "7_[1-4,9-19:2,30%3]")] == [1, 1, 100_000, 11]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "names"),
+    [
+        ("", ()),
+        ("gpu-0", ("gpu-0",)),
+        ("gpu-[08-11]", ("gpu-08", "gpu-09", "gpu-10", "gpu-11")),
+        ("gpu-[0-1,3],cpu-0", ("cpu-0", "gpu-0", "gpu-1", "gpu-3")),
+    ],
+)
+def test_names_in_a_host_list(hosts: str, names: tuple[str, ...]) -> None:
+    assert expand(hosts) == names
+
+
+def test_nodes_that_pending_jobs_ask_for() -> None:
+    assert wanted_nodes("(null)\ngpu-[0-1]\n(null)\ngpu-1,cpu-3\n") == {"gpu-0", "gpu-1", "cpu-3"}
+
+
+@given(
+    st.sets(st.one_of(st.integers(0, 3000).map(lambda number: f"a-{number}"), st.sampled_from(["b", "n007", "c-1x"])))
+)
+def test_a_host_list_has_exactly_its_names(names: set[str]) -> None:
+    assert sorted(expand(compress(names))) == sorted(names) if names else compress(names) == ""
+
+
+JOBS = JobList(
+    "id", "user", "partitions", "state", "reason", "node_list", "left", "limit", "min_nodes", "min_cpus", "min_memory",
+    "constraint", "wanted", "gpus_per_node", "eligible",
+)  # fmt: skip
+
+
+def read(**columns: str) -> Job:
+    (found,) = JOBS.read(printed(JOBS.shell, [columns]))
+    return found
+
+
+def test_what_squeue_prints_is_understood() -> None:
+    array = read(
+        JobArrayID="5_[1,5,9]", State="PENDING", Reason="Resources", NodeList="", Partition="main,old",
+        TimeLeft="1-00:00:00", TimeLimit="1-00:00:00", MinMemory="1.50G", NumNodes="2-4", ReqNodes="gpu-[0-1]",
+        Feature="h100", EligibleTime="1800000000",
+    )  # fmt: skip
+    assert (array.waits, array.tasks, array.nodes, array.partitions) == (True, 3, (), ("main", "old"))
+    assert (array.left, array.limit, array.min_memory, array.min_nodes) == (86_400, 86_400, 1536, 2)
+    assert (array.wanted_nodes, array.constraint, array.eligible) == (("gpu-0", "gpu-1"), "h100", 1_800_000_000)
+    runs = read(NodeList="gpu-[2,7]", TimeLeft="29:57", TimeLimit="30:00", **{"tres-per-node": "gres/gpu:h100:8"})
+    assert (runs.waits, runs.nodes, runs.left, runs.limit) == (False, ("gpu-2", "gpu-7"), 1797, 1800)
+    assert (runs.reason, runs.constraint, runs.gpus_per_node, runs.eligible) == ("", "", 8, None)
+
+
+def test_a_state_that_is_shown_in_place_of_another_is_told_by_that() -> None:
+    states = {"CONFIGURING": "RUNNING", "REQUEUE_HOLD": "PENDING", "SUSPENDED": "SUSPENDED"}
+    assert {state: read(State=state).base_state for state in states} == states
+
+
+@pytest.mark.parametrize(
+    ("left", "limit"), [("364-23:59:44", "365-00:00:00"), ("UNLIMITED", "UNLIMITED"), ("INVALID", "NOT_SET")]
+)
+def test_no_limit_is_none_and_so_is_the_year_that_backfill_gives_in_place_of_it(left: str, limit: str) -> None:
+    started = read(TimeLeft=left, TimeLimit=limit)
+    assert (started.left, started.limit) == (None, None)
+
+
+def test_what_a_user_writes_makes_no_job_and_hides_none() -> None:
+    forged = printed(JobList("id", "user").shell, [{"JobArrayID": "1", "UserName": "alice"}])
+    jobs = list(JOBS.read(printed(JOBS.shell, [{"ReqNodes": f"x{forged}"}, {"JobArrayID": "9"}])))
+    assert [job.id for job in jobs] == ["7", "9"]
+    with pytest.raises(NotUnderstoodError):
+        list(JOBS.read(printed(JOBS.shell, [{}])[:-9]))

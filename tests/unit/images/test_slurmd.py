@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import resource
+from pathlib import Path
 
 import pytest
 
-from images.common.command import Result
+from images.common.command import NO_PROGRAM, Result
 from images.common.elastic.view import marked
 from images.common.mountinfo import WrongFilesystemError
-from images.common.slurm_node import Node
-from images.worker.slurmd import await_power_up, prepare_own_root
+from images.common.slurm_node import TOPOLOGY_REASON, Node
+from images.worker import slurmd
+from images.worker.slurmd import ASK_TIMES, await_power_up, lift_own_drain, prepare_own_root, waits_for_place
 from tests.fakes.commands import FakeClock, FakeRunner
 
 
@@ -53,3 +56,43 @@ def test_a_node_of_an_elastic_pool_starts_when_slurm_has_powered_it_up_and_says_
 
     assert clock.time == pytest.approx(seconds, abs=0.11)
     assert len(log) < 5
+
+
+def test_a_worker_asks_again_and_then_goes_on_without_an_answer() -> None:
+    runner = FakeRunner({"scontrol show config": Result(code=NO_PROGRAM)})
+    log: list[str] = []
+    assert not waits_for_place(Node(name="n-0", runner=runner), log.append, FakeClock())
+    assert len(runner.commands) == ASK_TIMES
+    assert "going on" in log[0]
+
+
+def test_a_slurmd_that_starts_again_leaves_the_waiting_to_the_agent() -> None:
+    for state in ('["IDLE", "DRAIN"]', '["DOWN"]'):
+        record = f'{{"nodes": [{{"name": "n-0", "state": {state}, "reason": "{TOPOLOGY_REASON}"}}]}}'
+        for keep in (True, False):
+            runner = FakeRunner({"scontrol show node": Result(code=0, stdout=record)})
+            lifted = lift_own_drain(Node(name="n-0", runner=runner), lambda _: None, keep_waiting=keep)
+            assert (lifted, runner.ran("scontrol update nodename=n-0 state=resume")) == (not keep, not keep)
+
+
+@pytest.mark.parametrize("refused", [None, ValueError("not allowed to raise maximum limit")])
+def test_jobs_on_machines_with_rdma_may_lock_all_memory_or_the_log_says_why_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: ValueError | None
+) -> None:
+    calls: list[tuple[int, tuple[int, int]]] = []
+
+    def setrlimit(which: int, limit: tuple[int, int]) -> None:
+        calls.append((which, limit))
+        if refused:
+            raise refused
+
+    log: list[str] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (8 << 20, 8 << 20))
+    monkeypatch.setattr(resource, "setrlimit", setrlimit)
+    slurmd.raise_locked_memory(log.append, devices=tmp_path / "infiniband")
+    assert not calls, "without RDMA"
+
+    slurmd.raise_locked_memory(log.append, devices=tmp_path)
+
+    assert calls == [(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))]
+    assert [("8192 KiB" in line, "CAP_SYS_RESOURCE" in line) for line in log] == ([(True, True)] if refused else [])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import struct
 from pathlib import Path
 
 import pytest
 
+from images.worker import devices
+from images.worker.namespaces import Owner
 from images.worker.warden import IDLE_SECONDS, job_cgroups, jobs_with_steps
-from tests.unit.images.kept import GID, PID, UID, Kept
+from tests.unit.images.cells import GID, PID, UID, Kept
 
 
 @pytest.fixture
@@ -23,7 +27,7 @@ def test_a_step_gets_the_way_into_the_cell_of_its_job(kept: Kept) -> None:
     assert not kept.log
 
 
-@pytest.mark.parametrize("request_", ["end 17", "end 18", "cell 17", "cell 18"])
+@pytest.mark.parametrize("request_", ["end 17", "end 18", "cell 17", "cell 18", "namespaces 17 10001 10002 10002"])
 def test_a_step_asks_for_its_cell_once_and_for_nothing_else(kept: Kept, request_: str) -> None:
     """Its connection is in the jail, in a process that loads what is found there."""
     kept.enter(5, "17")
@@ -33,13 +37,6 @@ def test_a_step_asks_for_its_cell_once_and_for_nothing_else(kept: Kept, request_
 
     assert answer == "this is a step of job 17"
     assert kept.cells.jobs() == ["17", "18"]
-
-
-def test_whose_cell_was_refused_may_ask_again(kept: Kept) -> None:
-    kept.mounts.fails = "copy"
-    assert "not permitted" in kept.enter(5, "17")
-    kept.mounts.fails = ""
-    assert kept.enter(5, "17").startswith("ok ")
 
 
 def test_what_is_no_number_of_a_job_reaches_no_directory(kept: Kept) -> None:
@@ -54,7 +51,8 @@ def test_what_is_no_number_of_a_job_reaches_no_directory(kept: Kept) -> None:
 def test_what_is_no_request_is_refused_and_logged(kept: Kept) -> None:
     for request in (
         "", "cell", "cell 17 1 1", "cell 17 1 1 1 1", "cell 17 x 1 0", "cell 17 1  0", "cell 17 1 1 1.5", "end 17 1",
-        "ok", "devices ", f"cell 17 {10**30} 1 0", f"cell 17 -7 {10**30} 0", f"cell {'1' * 5000} 0 0 0",
+        "ok", "devices ", "cell \u00e9 1 1 0", f"cell 17 {10**30} 1 0", f"cell 17 -7 {10**30} 0",
+        f"cell {'1' * 5000} 0 0 0",
     ):  # fmt: skip
         answer = kept.ask(5, request)
         assert answer, request
@@ -66,10 +64,6 @@ def test_what_is_no_request_is_refused_and_logged(kept: Kept) -> None:
     assert kept.enter(5, "18").startswith("ok ")
 
 
-def test_what_is_no_text_is_refused(kept: Kept) -> None:
-    assert "can't decode" in kept.warden.answer(5, PID, b"cell \xff 1 1 0")
-
-
 def test_why_a_cell_cannot_be_made_is_told_to_the_step_and_in_the_log(kept: Kept) -> None:
     kept.mounts.fails = "memory"
 
@@ -77,6 +71,8 @@ def test_why_a_cell_cannot_be_made_is_told_to_the_step_and_in_the_log(kept: Kept
 
     assert answer == "[Errno 1] Operation not permitted"
     assert kept.log == [f"b'cell 17 {UID} {GID} 0': {answer}"]
+    kept.mounts.fails = ""
+    assert kept.enter(5, "17").startswith("ok "), "it may ask again"
 
 
 def test_the_end_of_a_job_takes_its_cell_away_and_no_other(kept: Kept) -> None:
@@ -154,19 +150,6 @@ def test_what_is_in_the_cgroup_of_a_job_that_has_ended_is_ended_too(kept: Kept) 
     kill.unlink()
     assert kept.ask(9, "end 17") == "ok"
     assert not group.exists()
-
-
-def test_whoever_asks_learns_that_it_is_there(kept: Kept) -> None:
-    assert kept.ask(5, "here") == "ok"
-    kept.enter(5, "17")
-    assert kept.ask(5, "here") == "ok"
-    assert not kept.log
-
-
-def test_a_connection_of_the_same_number_is_another_step(kept: Kept) -> None:
-    kept.enter(5, "17")
-    kept.warden.closed(5)
-    assert kept.enter(5, "18").startswith("ok ")
 
 
 def test_a_cell_goes_a_day_after_its_last_step(kept: Kept) -> None:
@@ -272,3 +255,99 @@ def test_a_title_of_any_size_takes_no_memory(tmp_path: Path) -> None:
         file.write(b"slurmstepd: [17.0]")
         file.truncate(2**40)
     assert jobs_with_steps(tmp_path) == {"17"}
+
+
+def test_namespaces_are_made_around_the_job_s_cell_and_answered_by_who_makes_them(kept: Kept) -> None:
+    kept.enter(5, "17")
+
+    assert kept.ask(6, "namespaces 17 10001 10002 10002,20") == ""
+
+    assert kept.made == [(6, kept.directory / "cells/17", Owner(uid=10001, gid=10002, groups=(10002, 20)))]
+    assert kept.ask(6, "namespaces 17 10001 10002 10002") == "", "whoever else asks is no step by that"
+    assert not kept.log
+
+
+def test_what_is_no_request_for_namespaces_is_refused(kept: Kept) -> None:
+    kept.enter(5, "17")
+    for request in (
+        "namespaces", "namespaces 17", "namespaces 17 1 1", "namespaces 17 1 1 x", "namespaces 17 1 1 1,",
+        "namespaces 17 1 1 1 1", "namespaces 18 1 1 1", "namespaces ../17 1 1 1", "namespaces 17 0 1 1",
+        "namespaces 17 -1 1 1", "namespaces 17 1 -1 1", "namespaces 17 1 1 1,-1", "namespaces  17 1 1 1",
+    ):  # fmt: skip
+        assert kept.ask(6, request)
+        assert not kept.made
+        assert len(kept.log) == 1, request
+        kept.log.clear()
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Programs that reached the kernel."""
+    found: list[bytes] = []
+
+    def load(program: bytes) -> int:
+        found.append(program)
+        return os.open("/dev/null", os.O_RDONLY)
+
+    monkeypatch.setattr(devices, "load", load)
+    monkeypatch.setattr(devices, "attach", lambda *_: None)
+    return found
+
+
+START = b"".join(struct.pack("<BBhi", *line) for line in devices._START)
+PROGRAM = START + devices.ALLOW_ALL
+
+
+def put(kept: Kept, connection: int, *directories: Path, program: bytes = PROGRAM) -> str:
+    files = [os.open(directory, os.O_RDONLY) for directory in directories]
+    try:
+        return kept.warden.answer(connection, PID, b"devices " + program, files)
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def test_a_step_brings_the_programs_of_its_job(kept: Kept, loaded: list[bytes]) -> None:
+    kept.cgroups = kept.directory / "job_17"
+    (kept.cgroups / "step_0").mkdir(parents=True)
+    kept.enter(5, "17")
+
+    assert put(kept, 5, kept.cgroups) == "ok"
+    assert put(kept, 5, kept.cgroups / "step_0", program=START + devices.ALLOW_ALL * 2) == "ok"
+
+    assert len(loaded) == 2
+
+
+def test_who_is_no_step_brings_none(kept: Kept, loaded: list[bytes]) -> None:
+    kept.cgroups = kept.directory
+    assert put(kept, 5, kept.directory) == "this is no step with a cgroup"
+    kept.enter(5, "17")
+    kept.warden.closed(5)
+    assert put(kept, 5, kept.directory) == "this is no step with a cgroup"
+    assert not loaded
+
+
+def test_a_step_decides_for_no_other_job(kept: Kept, loaded: list[bytes]) -> None:
+    kept.cgroups = kept.directory / "job_17"
+    other = kept.directory / "job_18"
+    kept.cgroups.mkdir()
+    other.mkdir()
+    kept.enter(5, "17")
+    assert "not a cgroup of" in put(kept, 5, other)
+    assert "instruction" in put(kept, 5, kept.cgroups, program=START + b"\x85" + devices.ALLOW_ALL[1:])
+    assert not loaded
+
+
+def test_a_job_of_many_steps_keeps_no_program_of_those_that_have_ended(kept: Kept, loaded: list[bytes]) -> None:
+    kept.cgroups = kept.directory / "cgroups/job_17"
+    kept.cgroups.mkdir(parents=True)
+    kept.enter(5, "17")
+    files = Path("/proc/self/fd")
+    before = sum(1 for _ in files.iterdir())
+    for number in range(3 * devices.FEW):
+        step = kept.cgroups / f"step_{number}"
+        step.mkdir()
+        assert put(kept, 5, step, program=START + devices.ALLOW_ALL) == "ok"
+        step.rename(kept.directory / step.name)  # so that nothing else gets its inode
+    assert len(loaded) == 3 * devices.FEW
+    assert sum(1 for _ in files.iterdir()) - before <= devices.FEW + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from images.common.command import run
-from images.common.lines import lines_in
+from images.common.files import lines_in
 from images.health.nvidia import xid_lines
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 import pytest
 
 from images.common.elastic.view import Node
-from images.common.hostlist import expand
+from images.common.slurm_records import expand
 from images.elastic import rounds, server
 from images.elastic.rounds import Ready
 from tests.programs.waiting import wait_until

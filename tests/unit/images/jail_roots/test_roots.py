@@ -32,21 +32,6 @@ def test_a_root_is_filled_beside_the_first_one_which_stays_as_it_is(source: Path
         assert path.stat().st_mode & 0o7777 == 0o700, path
 
 
-def test_kubelet_may_have_made_the_directories_first(source: Path, volume: Path) -> None:
-    for path in (".slurmstack-roots/blue/root", "home", "srv"):
-        (volume / path).mkdir(parents=True)
-    for path in (".slurmstack-roots", ".slurmstack-roots/blue", ".slurmstack-roots/blue/root", "home"):
-        (volume / path).chmod(0o777)
-
-    assert fill(source, volume, "blue") == 0
-
-    modes = [
-        (volume / path).stat().st_mode & 0o7777
-        for path in (".slurmstack-roots", ".slurmstack-roots/blue", ".slurmstack-roots/blue/root", "home")
-    ]
-    assert modes == [0o700, 0o700, 0o755, 0o755]
-
-
 def test_the_first_root_can_be_filled_after_a_named_one(source: Path, volume: Path) -> None:
     fill(source, volume, "blue")
     (volume / "home/alice").mkdir()

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from images.common.command import Runner
-from images.common.follow import Follower
 from images.common.health.contract import Result
 from images.common.health.report import Report, encode
 from images.common.health.slurm import Slurm
+from images.common.kubernetes import Follower
 from images.health.watch.kube_write import WritingKube
 from images.health.watch.kubernetes import Teller
 from images.health.watch.limit import Limit

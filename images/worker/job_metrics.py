@@ -1,0 +1,151 @@
+"""Serves the figures of a node's jobs, and those of its health, to Prometheus, in the names that `jobstats` reads.
+
+It is a process of its own beside slurmd, as only slurmd's container sees the jobs' cgroups: nobody's, without rights.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+from images.common.boundary import keep_only
+from images.common.http_server import PROMETHEUS, Answer, start_server
+from images.common.steps import PROC, user_of
+from images.worker.confine import numbers
+
+Figures = Mapping[str, float]
+"""Of one job on this node, by the names of SERIES, and `uid`. Times in seconds, memory in bytes."""
+
+SERIES: Final = {
+    "cpu_user_seconds": "Cumulative CPU user seconds for jobid",
+    "cpu_system_seconds": "Cumulative CPU system seconds for jobid",
+    "cpu_total_seconds": "Cumulative CPU total seconds for jobid",
+    "cpus": "Number of CPUs in the jobid",
+    "memory_rss_bytes": "Memory RSS used in bytes",
+    "memory_cache_bytes": "Memory cache used in bytes",
+    "memory_shmem_bytes": "Shared memory used in bytes",
+    "memory_used_bytes": "Memory used in bytes",
+    "memory_total_bytes": "Memory total given to jobid in bytes",
+    "memory_fail_count": "Memory fail count",
+    "memsw_used_bytes": "Swap used in bytes",
+    "memsw_total_bytes": "Swap total given to jobid in bytes",
+    "memsw_fail_count": "Swap fail count",
+}
+"""Names and texts of the cgroup_exporter for jobstats. With version 2 of cgroups it has 0 for swap, too."""
+
+MOUNT: Final = Path("/sys/fs/cgroup")
+_JOB: Final = re.compile(r"job_(\d+)")
+
+PORT: Final = 9306
+"""That of the cgroup_exporter: jobstats cuts it off the instance, whatever it is."""
+
+HEALTH: Final = Path("/run/slurmstack/health/metrics.prom")
+
+NOBODY: Final = 65534
+_MEMORY: Final = 1 << 30
+"""Bytes of addresses: whoever opens connections must not take what the jobs have. Beyond it there is no new thread."""
+
+
+def text(jobs: Mapping[str, Figures]) -> str:
+    """All jobs. `step` and `task` are empty, as jobstats asks for them: a job's figures are those of all its steps."""
+    lines: list[str] = []
+    for name, explained in SERIES.items():
+        found = [f'{{jobid="{job}",step="",task=""}} {figures.get(name, 0):.15g}' for job, figures in jobs.items()]
+        lines += _series(name, explained, found)
+    uids = [f'{{jobid="{job}"}} {figures["uid"]}' for job, figures in jobs.items() if "uid" in figures]
+    lines += _series("uid", "Uid number of user running this job", uids)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _series(name: str, explained: str, found: Sequence[str]) -> list[str]:
+    name = f"cgroup_{name}"
+    return [f"# HELP {name} {explained}", f"# TYPE {name} gauge", *(f"{name}{line}" for line in found)] if found else []
+
+
+def read_jobs(node: str, mount: Path = MOUNT, proc: Path = PROC) -> dict[str, Figures]:
+    """Those of a node by the job's number; none where jobs have no cgroups. A job that ends meanwhile is left out."""
+    found = {}
+    for directory in sorted(mount.glob(f"system.slice/{node}_slurmstepd.scope/job_*")):
+        match = _JOB.fullmatch(directory.name)
+        if match:
+            with contextlib.suppress(OSError, KeyError, ValueError):
+                found[match[1]] = _figures(directory, proc)
+    return found
+
+
+def _figures(group: Path, proc: Path) -> Figures:
+    cpu, memory, events = (_table(group / name) for name in ("cpu.stat", "memory.stat", "memory.events"))
+    limit = (group / "memory.max").read_text(encoding="ascii").strip()
+    user, system, uid = cpu["user_usec"] / 1e6, cpu["system_usec"] / 1e6, _user(group, proc)
+    return {
+        "cpu_user_seconds": user,
+        "cpu_system_seconds": system,
+        "cpu_total_seconds": user + system,
+        "cpus": len(numbers((group / "cpuset.cpus.effective").read_text(encoding="ascii"))),
+        "memory_rss_bytes": memory["anon"] + memory.get("swapcached", 0),
+        "memory_cache_bytes": memory["file"],  # shared memory among it
+        "memory_shmem_bytes": memory["shmem"],
+        "memory_used_bytes": int((group / "memory.current").read_text(encoding="ascii")),
+        "memory_total_bytes": -1 if limit == "max" else int(limit),
+        "memory_fail_count": events["oom"],
+        **({} if uid is None else {"uid": uid}),
+    }
+
+
+def _user(group: Path, proc: Path) -> int | None:
+    """That of the first process that is not root's: slurmstepd's own are. None while the job has no task here."""
+    for path in group.glob("step_*/user/*/cgroup.procs"):
+        first = path.read_text(encoding="ascii").partition("\n")[0]
+        uid = user_of(int(first), proc) if first else None
+        if uid:
+            return uid
+    return None
+
+
+def _table(path: Path) -> dict[str, int]:
+    rows = (line.split() for line in path.read_text(encoding="ascii").splitlines())
+    return {row[0]: int(row[1]) for row in rows if len(row) == 2}
+
+
+def answer(node: str, path: str, health: Path = HEALTH) -> Answer:
+    """What is sent to who asks for a path."""
+    if path != "/metrics":
+        return Answer("text/plain", "known: /metrics\n", HTTPStatus.NOT_FOUND)
+    of_jobs, of_health = text(read_jobs(node)), ""
+    with contextlib.suppress(OSError):  # there are no checks, or they have not run yet
+        of_health = health.read_text(encoding="utf-8")
+    return Answer(PROMETHEUS, of_jobs + of_health)
+
+
+def start(node: str, log: Callable[[str], None]) -> None:
+    """Serve beside the daemon that this process becomes. Raises OSError where no process can be made."""
+    if os.fork() != 0:
+        return
+    try:
+        os.setsid()
+        _give_up_rights()
+        start_server(partial(answer, node), PORT)
+        while True:
+            signal.pause()
+    except BaseException as error:  # noqa: BLE001  (this process must not go on as the daemon's start)
+        log(f"no figures of jobs: {type(error).__name__}: {error}")
+    finally:
+        os._exit(1)
+
+
+def _give_up_rights() -> None:
+    os.chdir("/")
+    os.nice(10)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    keep_only("SETUID")
+    os.setresuid(NOBODY, NOBODY, NOBODY)  # which ends the last one

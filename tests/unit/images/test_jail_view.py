@@ -1,0 +1,214 @@
+"""What is mounted in a pod, what is bound into the jail, and homes that are made there."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from images.common.jail_view import (
+    LOGIN_BINDS,
+    WORKER_BINDS,
+    Bind,
+    JailViewError,
+    bind_into_jail,
+    make_home,
+    open_inside,
+    user_volumes,
+)
+from images.common.mountinfo import Mounted, WrongFilesystemError, expect_filesystem, mount_points, read_mounts
+from images.login import make_home as make_home_program
+from tests.fakes.commands import FakeMounts
+
+POD = """\
+500 400 0:40 / / rw,relatime master:1 - overlay overlay rw
+501 500 0:41 / /proc rw - proc proc rw
+502 500 0:50 /slurm/jail /jail rw,relatime - virtiofs jail rw
+503 502 0:41 / /jail/proc rw - proc proc rw
+504 500 8:1 /mnt/slurmstack/mount-data /mounts/data rw shared:7 master:2 - ext4 /dev/vda1 rw
+505 500 8:1 /x /mnt/a\\040b rw - ext4 /dev/vda1 rw
+"""
+ME = os.getuid(), os.getgid()
+
+
+@pytest.fixture
+def mountinfo(tmp_path: Path) -> Path:
+    path = tmp_path / "mountinfo"
+    path.write_text(POD)
+    return path
+
+
+def test_points_and_types_are_read(mountinfo: Path) -> None:
+    rw = frozenset({"rw"})
+    assert read_mounts(mountinfo)[2] == Mounted(point="/jail", filesystem="virtiofs", options=rw)
+    assert read_mounts(mountinfo)[4] == Mounted(point="/mounts/data", filesystem="ext4", options=rw)
+    assert "/mnt/a b" in mount_points(mountinfo)
+
+
+def test_a_volume_that_the_machine_did_not_mount_is_refused(mountinfo: Path) -> None:
+    for directory in ("/jail", "/jail/home/alice"):
+        expect_filesystem(Path(directory), "virtiofs", mountinfo)
+    for directory, found in (("/mounts/data", "ext4"), ("/jailed", "overlay"), ("/jail/proc/1", "proc")):
+        with pytest.raises(WrongFilesystemError, match=f"{directory} is on {found} instead of virtiofs"):
+            expect_filesystem(Path(directory), "virtiofs", mountinfo)
+    mountinfo.write_text(POD + "506 502 8:1 / /jail rw - ext4 /dev/vda1 rw\n")
+    with pytest.raises(WrongFilesystemError, match="on ext4"):  # the last of several at one place counts
+        expect_filesystem(Path("/jail"), "virtiofs", mountinfo)
+
+
+@pytest.fixture
+def jail(tmp_path: Path) -> Path:
+    (tmp_path / "jail/etc/skel").mkdir(parents=True)
+    (tmp_path / "jail/etc/skel/.bashrc").write_text("# skeleton\n")
+    (tmp_path / "jail/etc/hosts").touch()
+    return tmp_path / "jail"
+
+
+def bound(jail: Path, *binds: Bind, mounted: str = "", mounts: FakeMounts | None = None) -> list[str]:
+    """What is mounted for these, in a pod where `mounted` is mounted already."""
+    mountinfo, mounts = jail.parent / "mountinfo", mounts or FakeMounts()
+    mountinfo.write_text(f"500 400 0:40 / {mounted or '/'} rw - ext4 /dev/vda1 rw\n")
+    bind_into_jail(jail, binds, print, mountinfo, bind_mount=mounts)
+    return mounts.made
+
+
+def test_the_pods_own_is_shown_once_and_what_is_not_the_users_for_reading_only(jail: Path) -> None:
+    hosts, dev = Bind(path="/etc/hosts", read_only=True), Bind(path="/dev", recursive=True, make=True)
+
+    assert bound(jail, hosts, dev) == [f"--bind -o ro /etc/hosts {jail}/etc/hosts", f"--rbind /dev {jail}/dev"]
+    assert bound(jail, dev, mounted=f"{jail}/dev") == []
+    writable = {bind.path for bind in (*LOGIN_BINDS, *WORKER_BINDS) if not bind.read_only}
+    assert writable == {"/proc", "/sys", "/dev", "/tmp", "/var/spool/slurmd"}
+
+
+def test_what_keeps_a_bind_from_being_made_is_explained(jail: Path) -> None:
+    with pytest.raises(JailViewError, match="the jail has no directory /proc"):
+        bound(jail, Bind(path="/proc"))
+    refusing = FakeMounts(PermissionError(errno.EPERM, "Operation not permitted"))
+    with pytest.raises(JailViewError, match=r"Operation not permitted.*CAP_SYS_ADMIN"):
+        bound(jail, Bind(path="/etc/hosts"), mounts=refusing)
+
+
+def volumes(*entries: dict[str, str]) -> list[Bind]:
+    """As the pod's environment has them."""
+    return user_volumes(json.dumps(entries))
+
+
+def test_volumes_of_users_are_bound_with_what_is_mounted_in_them_the_outer_one_first(jail: Path) -> None:
+    source = jail.parent / "mounts/data"
+    source.mkdir(parents=True)
+    inner, outer = {"source": str(source), "path": "/data/inner"}, {"source": str(source), "path": "/data"}
+
+    assert bound(jail, *volumes(inner, outer)) == [
+        f"--rbind {source} {jail}/data",
+        f"--rbind {source} {jail}/data/inner",
+    ]
+    assert (jail / "data/inner").stat().st_mode & 0o777 == 0o755
+    assert user_volumes("") == []
+
+
+def test_a_volume_on_the_machines_own_disk_is_not_shown(jail: Path) -> None:
+    mounts = FakeMounts()
+    with pytest.raises(WrongFilesystemError, match="ext4 instead of virtiofs"):
+        bound(jail, *volumes({"source": "/etc", "path": "/data", "filesystem": "virtiofs"}), mounts=mounts)
+    assert mounts.made == []
+
+
+@pytest.mark.parametrize("link", ["data", "data/alice"])
+def test_a_link_that_a_user_made_leads_nowhere(jail: Path, tmp_path: Path, link: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (jail / link).parent.mkdir(exist_ok=True)
+    (jail / link).symlink_to(outside)
+
+    with pytest.raises(JailViewError, match=f"/{link} is a symbolic link"):
+        open_inside(jail, "/data/alice/set", make=True, kind="directory")
+
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize("link", ["run", "run/munge", "etc", "etc/hosts"])
+def test_a_link_in_the_jail_never_turns_a_mount_on_the_pod(tmp_path: Path, link: str) -> None:
+    """Root in the jail may make one anywhere, and the pod's own programs would be covered at its next start."""
+    pod, jail = tmp_path / "pod", tmp_path / "jail"
+    for root in (pod, jail):
+        (root / "run/munge").mkdir(parents=True)
+        (root / "etc").mkdir()
+        (root / "etc/hosts").touch()
+    (jail / link).rename(tmp_path / "away")
+    (jail / link).symlink_to(pod / link)
+    mounts = FakeMounts()
+    binds = [Bind(path=f"/{place}", source=str(pod / place)) for place in ("run/munge", "etc/hosts") if link in place]
+
+    with pytest.raises(JailViewError, match=f"/{link} is a symbolic link"):
+        bound(jail, *binds, mounts=mounts)
+
+    assert mounts.made == []
+
+
+def test_a_file_in_the_way_is_named(jail: Path) -> None:
+    (jail / "data").write_text("results")
+    with pytest.raises(JailViewError, match="/data is a file in the jail"):
+        open_inside(jail, "/data/set", make=True, kind="directory")
+
+
+def test_nobody_gets_into_a_home_while_it_is_given_away(jail: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (jail / "etc/skel/.config/app").mkdir(parents=True)
+    (jail / "etc/skel/.config/app/settings").touch()
+    given: list[str] = []
+    fchown = os.fchown
+
+    def give(descriptor: int, uid: int, gid: int) -> None:
+        place = Path(f"/proc/self/fd/{descriptor}").readlink()
+        way = [parent for parent in place.relative_to(jail / "home").parents if parent.name]
+        assert (jail / "home" / way[-1]).stat().st_mode & 0o077 == 0, f"others could replace what leads to {place}"
+        given.append(place.name)
+        fchown(descriptor, uid, gid)
+
+    monkeypatch.setattr(os, "fchown", give)
+    assert make_home(jail, "/home/lena", *ME)
+    assert {"settings", "app", ".config", "home"} <= set(given)
+    assert (jail / "home/lena/.config/app/settings").exists()
+
+
+def test_of_a_skeleton_links_are_taken_as_they_are_and_nothing_that_holds_up(jail: Path) -> None:
+    skeleton = jail / "etc/skel"
+    (skeleton / "key").symlink_to("/secrets/ssh/key")
+    (skeleton / "tool").write_text("tool")
+    (skeleton / "tool").chmod(0o4755)
+    os.mkfifo(skeleton / "pipe")
+
+    assert make_home(jail, "/home/lena", *ME)
+
+    home = jail / "home/lena"
+    assert sorted(path.name for path in home.iterdir()) == [".bashrc", "key", "tool"]
+    assert str((home / "key").readlink()) == "/secrets/ssh/key"
+    assert (home / "tool").stat().st_mode & 0o7777 == 0o755
+    assert (home / "tool").read_text() == "tool"
+
+
+def test_a_home_is_never_made_through_a_symbolic_link(jail: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (jail / "home").symlink_to(outside)
+
+    with pytest.raises(JailViewError, match="/home is a symbolic link"):
+        make_home(jail, "/home/lena", *ME)
+
+    assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize("home", ["/", "relative", "/home/../../etc/x"])
+def test_a_home_that_is_no_place_for_one_is_left_alone(jail: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    user = pwd.struct_passwd(("lena", "x", 10001, 10001, "", home, "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwnam", lambda _: user)
+    monkeypatch.setattr(make_home_program, "JAIL", jail)
+    monkeypatch.setenv("PAM_TYPE", "open_session")
+    before = sorted(jail.rglob("*"))
+
+    assert make_home_program.main() == 0
+    assert sorted(jail.rglob("*")) == before
