@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from images.common.health import slurm
-from images.common.health.finding import Finding
-from images.common.health.report import Report, decode, note_of, stamp
+from images.common.health.report import Finding, Report, decode, note_of, stamp
 from images.common.health.slurm import Record
 
 Verdict = Literal["well", "failing", "unknown", "asleep"]

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from images.common.health.contract import Status
-from images.common.health.reason import NEW_MACHINE
+from images.common.health.report import NEW_MACHINE
 from images.health.node_tests.catalog import TESTS, NodeTest
 from images.health.node_tests.plan import NodeView, fits
 

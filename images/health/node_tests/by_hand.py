@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from images.common.health.reason import NEW_MACHINE, as_new_machine
-from images.common.health.report import line_of
+from images.common.health.report import NEW_MACHINE, as_new_machine, line_of
 from images.common.health.slurm import SlurmError
 from images.common.wait import Clock
 from images.health.node_tests.catalog import TESTS

@@ -22,8 +22,7 @@ from typing import Final
 
 from images.common.command import Result as Done
 from images.common.command import run
-from images.common.health.reason import as_new_machine, lifted, reason_for
-from images.common.health.report import line_of
+from images.common.health.report import as_new_machine, lifted, line_of, reason_for
 from images.common.health.slurm import TEST_RESERVATION, SlurmError, keep_looking
 from images.common.log import Log
 from images.common.process import drop_privileges, end_on_sigterm

@@ -13,7 +13,7 @@ from typing import Any
 
 from images.health.node_tests.catalog import TESTS, NodeTest
 from images.health.node_tests.expected import Expected, load
-from images.health.watch.limit import Limit
+from images.health.watch.view import Limit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,10 @@ The rules, of which each keeps a wrong check from hurting the cluster:
 - A drain is lifted only if its reason is ours, and only by the same check, well again, looked at after the drain.
 - A node that anybody else has drained, or set down, is left alone, and so is its reason.
 - Where nodes are measured by tests, one that may be another machine now is measured before it takes jobs.
-- A check that fails again and again has to be well for a while first (`flapping.py`).
+- A check that fails again and again has to be well for a while first.
 - At most `max_drained` nodes are drained by checks at a time, of each pool and of all, and never the last node that
   takes jobs.
-- Nothing is drained for what a large part of a pool has at once (`common_faults.py`).
+- Nothing is drained for what a large part of a pool has at once (`view.py`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from images.common.health.contract import Status
-from images.common.health.finding import Finding
-from images.common.health.reason import NEW_MACHINE, Own, gravity, lifted, parse, reason_for, to_be_measured
-from images.health.watch.common_faults import CommonFault, common_faults, counts_here, is_recent
-from images.health.watch.limit import Limit
-from images.health.watch.view import NodeView
+from images.common.health.report import (
+    NEW_MACHINE,
+    Finding,
+    Own,
+    gravity,
+    lifted,
+    parse,
+    reason_for,
+    to_be_measured,
+)
+from images.health.watch.view import KUBERNETES, CommonFault, Limit, NodeView, common_faults, counts_here
 
-KUBERNETES: Final = "kubernetes"
-"""The check that the watcher does itself: the machine, as Kubernetes sees it."""
+HOLD_SECONDS: Final = 300.0
+AGAIN_SECONDS: Final = 3600.0
+"""See `Flapping`."""
 
 
 class Kind(enum.Enum):
@@ -85,95 +92,99 @@ class Decision:
     """For what nothing is drained, as many nodes of a pool have it."""
 
 
+_CLOSING: Final = frozenset({Kind.DRAIN, Kind.DOWN})
+
+
 def decide(nodes: Iterable[NodeView], policy: Policy, now: float, unsettled: frozenset[str] = frozenset()) -> Decision:
     """`now`: seconds since 1970, by slurmctld's clock. `unsettled`: nodes whose drain is not to be lifted yet."""
     nodes = list(nodes)
     common = common_faults(nodes, policy.report_only, now)
     round_ = _Round(policy=policy, now=now, common=common, unsettled=unsettled)
-    wishes = [action for node in nodes if (action := _wish(node, round_)) is not None]
-    free = [action for action in wishes if action.kind in {Kind.RESUME, Kind.REASON, Kind.REQUEUE}]
-    # In the order in which the room under the limit is given away, for all to be able to tell.
-    closing = sorted(
-        (action for action in wishes if action.kind in {Kind.DRAIN, Kind.DOWN}),
-        key=lambda action: (
-            action.kind is not Kind.DOWN,
-            not action.node.is_declared,
-            -_gravity_of(action),
-            action.node.name,
-        ),
-    )
+    wishes = [action for node in nodes if (action := round_.wish(node)) is not None]
+    closing = sorted((action for action in wishes if action.kind in _CLOSING), key=_urgency)
     granted, held, last = _within_limit(closing, nodes, policy)
     order = list(Kind)
-    actions = sorted([*free, *granted], key=lambda action: (order.index(action.kind), action.node.name))
+    actions = sorted(
+        [*(action for action in wishes if action.kind not in _CLOSING), *granted],
+        key=lambda action: (order.index(action.kind), action.node.name),
+    )
     faults = tuple(common[key] for key in sorted(common))
     return Decision(actions=tuple(actions), held=tuple(held), last=tuple(last), common=faults)
 
 
+def _urgency(action: Action) -> tuple[bool, bool, int, str]:
+    """The order in which the room under the limit is given away, for all to be able to tell."""
+    own = parse(action.reason)
+    gravest_first = -gravity(own.fault if own else None)
+    return action.kind is not Kind.DOWN, not action.node.is_declared, gravest_first, action.node.name
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Round:
-    """What holds for all nodes."""
+    """What should be done about each node alone, limits aside."""
 
     policy: Policy
     now: float
     common: Mapping[tuple[str, str], CommonFault]
     unsettled: frozenset[str]
 
-    def is_common(self, node: NodeView, check: str) -> bool:
-        """Whether a large part of the node's pool has it at once."""
-        return (node.pool, check) in self.common and counts_here(node.findings[check], self.now)
+    def wish(self, node: NodeView) -> Action | None:
+        """What should be done about this node."""
+        every = {
+            check: finding
+            for check, finding in node.findings.items()
+            if finding.result.status is Status.FAIL
+            and finding.is_fresh(self.now)
+            and check not in self.policy.report_only
+        }
+        failing = {
+            check: finding
+            for check, finding in every.items()
+            if (node.pool, check) not in self.common or not counts_here(finding, self.now)
+        }
+        own = node.own
+        if own is not None:
+            if not failing and own.check in every and node.is_recently_drained(self.now):
+                return Action(kind=Kind.RESUME, node=node, reason=f"{lifted(node.reason)}: many nodes have it")
+            # What the node is drained for keeps it drained, however many have it by now.
+            return self._about_own(
+                node, own, failing | {own.check: every[own.check]} if own.check in every else failing
+            )
+        if not failing or node.is_closed or node.is_asleep:
+            return None
+        check = _gravest(failing)
+        kind = Kind.DOWN if failing[check].lost else Kind.DRAIN
+        return Action(kind=kind, node=node, reason=reason_for(check, failing[check].result))
 
-
-def _wish(node: NodeView, round_: _Round) -> Action | None:
-    """What should be done about this node alone, limits aside."""
-    every = _failing(node, round_)
-    failing = {check: finding for check, finding in every.items() if not round_.is_common(node, check)}
-    if node.own is not None:
-        if not failing and node.own.check in every and is_recent(node, round_.now):
-            return Action(kind=Kind.RESUME, node=node, reason=f"{lifted(node.reason)}: many nodes have it")
-        return _about_own(node, node.own, {**failing, **_of_own(node.own, every)}, round_)
-    if not failing or node.is_closed or node.is_asleep:
+    def _about_own(self, node: NodeView, own: Own, failing: Mapping[str, Finding]) -> Action | None:
+        """What should be done about a node that is closed for a check."""
+        policy = self.policy
+        worst = _gravest(failing) if failing else None
+        finding = node.findings.get(own.check)
+        # The site has said so since.
+        unwanted = own.check in policy.report_only or (own.check == NEW_MACHINE and not policy.measures_new)
+        settled = node.name not in self.unsettled and finding is not None and finding.clears(node.reason_at, self.now)
+        cleared = unwanted or settled
+        broken = policy.frees_broken and own.fault == "hardware"
+        if worst is None:
+            return _well(node, own, measures=policy.measures_new and not unwanted) if cleared else None
+        found = failing[worst]
+        graver = gravity(found.result.fault) > gravity(own.fault)
+        # Without jobs there is nothing to save, and the reason says what has to be well before jobs start there again.
+        if found.lost and not (node.is_down or node.is_asleep or node.is_quiet):
+            return Action(kind=Kind.DOWN, node=node, reason=reason_for(worst, found.result))
+        if worst == own.check:
+            changes = graver
+        else:
+            # With a deadline for its jobs, the reason has to say since when that runs.
+            counts = found.declared and policy.requeue_after is not None and not broken
+            changes = cleared or counts or own.check == NEW_MACHINE or (graver and own.check != KUBERNETES)
+        if changes:
+            return Action(kind=Kind.REASON, node=node, reason=reason_for(worst, found.result))
+        overdue = policy.requeue_after is not None and self.now - (node.reason_at or self.now) >= policy.requeue_after
+        if (own.check == KUBERNETES or broken) and own.check in failing and overdue and node.has_jobs:
+            return Action(kind=Kind.REQUEUE, node=node, reason=node.reason)
         return None
-    check = _gravest(failing)
-    reason = reason_for(check, failing[check].result)
-    if failing[check].lost:
-        return Action(kind=Kind.DOWN, node=node, reason=reason)
-    return Action(kind=Kind.DRAIN, node=node, reason=reason)
-
-
-def _of_own(own: Own, every: Mapping[str, Finding]) -> Mapping[str, Finding]:
-    """What the node is drained for keeps it drained, however many have it by now."""
-    return {check: finding for check, finding in every.items() if check == own.check}
-
-
-def _about_own(node: NodeView, own: Own, failing: Mapping[str, Finding], round_: _Round) -> Action | None:
-    """What should be done about a node that is closed for a check."""
-    policy, now = round_.policy, round_.now
-    settled = node.name not in round_.unsettled
-    worst = _gravest(failing) if failing else None
-    lost = worst is not None and failing[worst].lost
-    # Without jobs there is nothing to save, and the reason says what has to be well before jobs start there again.
-    if worst is not None and lost and not (node.is_down or node.is_asleep or node.is_quiet):
-        return Action(kind=Kind.DOWN, node=node, reason=reason_for(worst, failing[worst].result))
-    finding = node.findings.get(own.check)
-    # The site has said so since.
-    unwanted = own.check in policy.report_only or (own.check == NEW_MACHINE and not policy.measures_new)
-    cleared = unwanted or (settled and finding is not None and finding.clears(node.reason_at, now))
-    broken = policy.frees_broken and own.fault == "hardware"
-    if cleared and worst is None:
-        return _well(node, own, measures=policy.measures_new and not unwanted)
-    if worst not in {None, own.check}:
-        result = failing[worst].result
-        # With a deadline for its jobs, the reason has to say since when that runs.
-        counts = failing[worst].declared and policy.requeue_after is not None and not broken
-        graver = own.check != KUBERNETES and gravity(result.fault) > gravity(own.fault)
-        if cleared or counts or graver or own.check == NEW_MACHINE:
-            return Action(kind=Kind.REASON, node=node, reason=reason_for(worst, result))
-    if worst is not None and worst == own.check and gravity(failing[worst].result.fault) > gravity(own.fault):
-        return Action(kind=Kind.REASON, node=node, reason=reason_for(worst, failing[worst].result))
-    overdue = policy.requeue_after is not None and now - (node.reason_at or now) >= policy.requeue_after
-    if (own.check == KUBERNETES or broken) and own.check in failing and overdue and node.has_jobs:
-        return Action(kind=Kind.REQUEUE, node=node, reason=node.reason)
-    return None
 
 
 def _well(node: NodeView, own: Own, *, measures: bool) -> Action:
@@ -183,16 +194,6 @@ def _well(node: NodeView, own: Own, *, measures: bool) -> Action:
     if measures and new:
         return Action(kind=Kind.REASON, node=node, reason=to_be_measured(node.reason))
     return Action(kind=Kind.RESUME, node=node, reason=lifted(node.reason))
-
-
-def _failing(node: NodeView, round_: _Round) -> dict[str, Finding]:
-    return {
-        check: finding
-        for check, finding in node.findings.items()
-        if finding.result.status is Status.FAIL
-        and finding.is_fresh(round_.now)
-        and check not in round_.policy.report_only
-    }
 
 
 def _gravest(failing: Mapping[str, Finding]) -> str:
@@ -268,6 +269,31 @@ def _is_new(action: Action) -> bool:
     return action.node.own is None and not action.node.is_declared
 
 
-def _gravity_of(action: Action) -> int:
-    own = parse(action.reason)
-    return gravity(own.fault if own else None)
+class Flapping:
+    """Remembers which drains were lifted of late: a drain for the same check within an hour stands for five minutes.
+
+    A node whose check fails in every other interval would else be drained and resumed once a minute, and take a job
+    each time. So long a warning lifts no drain after slurmd has started: what fails only when it has lasted begins with
+    a warning, and the checks of a new pod have forgotten for how long it has. Machines that people cordon are none of
+    this. Kept in memory: a restart forgets how long to wait, never a drain.
+    """
+
+    def __init__(self) -> None:
+        self._lifted: dict[tuple[str, str], float] = {}
+
+    def lifted(self, view: NodeView, now: float) -> None:
+        """The drain of this node is lifted now."""
+        self._lifted = {key: at for key, at in self._lifted.items() if now - at < AGAIN_SECONDS}
+        if view.own is not None:
+            self._lifted[view.name, view.own.check] = now
+
+    def holds(self, view: NodeView, now: float) -> bool:
+        """Whether the drain of this node has to stand for a while longer."""
+        if view.own is None or view.own.check == KUBERNETES or view.reason_at is None:
+            return False
+        finding = view.findings.get(view.own.check)
+        if finding is not None and finding.result.status is Status.WARN and now - view.started_at < HOLD_SECONDS:
+            return True
+        lifted = self._lifted.get((view.name, view.own.check))
+        again = lifted is not None and view.reason_at - lifted < AGAIN_SECONDS
+        return again and now - view.reason_at < HOLD_SECONDS

@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from images.common.follow import Follower
-from images.common.health.contract import Result, Status
-from images.common.health.finding import Finding
+from images.common.health.report import Finding
 from images.common.health.slurm import Record
-from images.common.kubernetes import Object
-from images.health.verdict import not_checked, ok
+from images.common.kubernetes import WORKER_PODS, Kube, Object
+from images.health.verdict import fail, not_checked, ok
 
 RELEASED_FOR: Final = "slurmstack/released-for"
 """Annotation of a Node that a watcher has cordoned: `health/gpu-xid`, the check that wants it replaced. It is not
@@ -39,15 +38,6 @@ MISSING_ROUNDS: Final = 3
 """Pods and Nodes are followed apart: a pod may be heard of before the new machine that it is on."""
 _AT_ONCE: Final = 32
 """Machines that are tried at a time; the others wait for their turn."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Condition:
-    """What the watcher writes as a condition of a Node."""
-
-    status: str
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,40 +82,32 @@ class Place:
 
 def machine_of(node: Object) -> Machine:
     """What matters of a Node object."""
-    listed: Iterable[Mapping[str, Any]] = (node.get("status") or {}).get("conditions") or []
-    conditions = {str(item.get("type")): item for item in listed}
-    ready = conditions.get("Ready", {})
-    true = [kind for kind, item in conditions.items() if item.get("status") == "True" and kind != "Ready"]
-    since = {kind: seconds_of(conditions[kind].get("lastTransitionTime")) for kind in true}
-    annotations: Mapping[str, Any] = (node.get("metadata") or {}).get("annotations") or {}
+    conditions = {item["type"]: item for item in node.get("status", {}).get("conditions", [])}
+    ready = conditions.pop("Ready", {})
+    true = {kind: item for kind, item in conditions.items() if item["status"] == "True"}
+    since = {kind: seconds_of(item.get("lastTransitionTime")) for kind, item in true.items()}
     return Machine(
-        ready=str(ready.get("status") or "Unknown"),
-        why=str(ready.get("message") or ""),
-        cordoned=bool((node.get("spec") or {}).get("unschedulable")),
-        conditions={
-            kind: str(conditions[kind].get("message") or conditions[kind].get("reason") or "") for kind in true
-        },
+        ready=ready.get("status", "Unknown"),
+        why=ready.get("message", ""),
+        cordoned=node.get("spec", {}).get("unschedulable", False),
+        conditions={kind: item.get("message") or item.get("reason", "") for kind, item in true.items()},
         since={kind: at for kind, at in since.items() if at is not None},
-        released_for=str(annotations.get(RELEASED_FOR) or ""),
+        released_for=node["metadata"].get("annotations", {}).get(RELEASED_FOR, ""),
     )
 
 
-def seconds_of(text: object) -> float | None:
+def seconds_of(text: str | None) -> float | None:
     """Seconds since 1970 of a time as Kubernetes writes it; None where there is none."""
-    try:
-        return datetime.fromisoformat(str(text)).timestamp() if text else None
-    except (ValueError, OverflowError, OSError):
-        return None
+    return datetime.fromisoformat(text).timestamp() if text else None
 
 
 def place_of(pod: Object) -> Place:
     """What matters of a Pod object."""
-    metadata: Mapping[str, Any] = pod.get("metadata") or {}
     return Place(
-        node=str((pod.get("spec") or {}).get("nodeName") or ""),
-        uid=str(metadata.get("uid") or ""),
-        started=seconds_of((pod.get("status") or {}).get("startTime")),
-        leaving=bool(metadata.get("deletionTimestamp")),
+        node=pod["spec"].get("nodeName", ""),
+        uid=pod["metadata"]["uid"],
+        started=seconds_of(pod.get("status", {}).get("startTime")),
+        leaving="deletionTimestamp" in pod["metadata"],
     )
 
 
@@ -153,8 +135,7 @@ def judge(name: str, machine: Machine | None, now: float, *, silent: bool, drain
 
 
 def _fail(message: str, now: float) -> Finding:
-    result = Result(status=Status.FAIL, fault="node", message=message.rstrip(": "))
-    return Finding(result=result, at=now, arrived=now)
+    return Finding(result=fail("node", message.rstrip(": ")), at=now, arrived=now)
 
 
 def takes_connection(address: str, port: int) -> bool:
@@ -284,3 +265,12 @@ class Machines:
             silent=name in self._silent,
             drain_conditions=self._drain_conditions,
         )
+
+
+def follow_machines(kube: Kube, drain_conditions: frozenset[str], log: Callable[[str], None]) -> Machines:
+    """Follow the API server in the background."""
+    pods = Follower(kube, kube.path("pods"), place_of, log, selector=WORKER_PODS)
+    nodes = Follower(kube, "/api/v1/nodes", machine_of, log)
+    pods.start()
+    nodes.start()
+    return Machines(pods=pods, nodes=nodes, drain_conditions=drain_conditions)

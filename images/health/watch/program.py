@@ -45,26 +45,16 @@ from images.common.process import end_on_sigterm
 from images.common.wait import Clock
 from images.health.node_tests.catalog import TESTS
 from images.health.watch.decide import Policy
-from images.health.watch.kube_write import WritingKube
-from images.health.watch.kubernetes import Teller, follow_machines
-from images.health.watch.limit import Limit
+from images.health.watch.kubernetes import Teller, WritingKube
+from images.health.watch.machines import follow_machines
 from images.health.watch.release import RELEASE_AFTER_SECONDS, Releaser, Rules
+from images.health.watch.view import Limit
 from images.health.watch.watcher import Watcher
 
 POLL_SECONDS: Final = 2.0
 LONGEST_POLL_SECONDS: Final = 10.0
 SYNC_SECONDS: Final = 5.0
 """How long `--once` waits for the API server."""
-
-
-def watch(watcher: Watcher, log: Callable[[str], None], clock: Clock | None = None) -> None:
-    """Watch for ever."""
-
-    def look() -> float:
-        watcher.round()
-        return POLL_SECONDS
-
-    keep_looking(look, POLL_SECONDS, LONGEST_POLL_SECONDS, log, clock or Clock())
 
 
 def policy_from(env: Mapping[str, str]) -> Policy:
@@ -99,18 +89,15 @@ def _words(env: Mapping[str, str], name: str) -> frozenset[str]:
 
 def build(env: Mapping[str, str], log: Callable[[str], None], *, dry_run: bool) -> Watcher:
     """The watcher as the environment wants it. Raises ValueError."""
-    policy, slurm = policy_from(env), Slurm()
-    namespace = own_namespace(env)
-    rules = rules_from(env)
+    policy, slurm, rules = policy_from(env), Slurm(), rules_from(env)
     unfollowed = env.get("MACHINES") == "no"
-    kube = None if unfollowed else WritingKube.in_cluster(namespace, env)
+    kube = None if unfollowed else WritingKube.in_cluster(own_namespace(env), env)
     if kube is None:
         log("nodes are watched by Slurm's records alone" + (": MACHINES=no" if unfollowed else ""))
         return Watcher(slurm=slurm, policy=policy, log=log, dry_run=dry_run)
     machines = follow_machines(kube, _words(env, "DRAIN_CONDITIONS"), log)
-    teller, releaser = None, None
-    if not dry_run:
-        teller = Teller(kube=kube, machines=machines, log=log)
+    teller = None if dry_run else Teller(kube=kube, machines=machines, log=log)
+    releaser = None
     if rules is not None:
         releaser = Releaser(
             kube=kube, slurm=slurm, copies=machines, rules=rules, log=log, events=teller, dry_run=dry_run
@@ -154,5 +141,5 @@ def main() -> int:
         return once(watcher, log, Clock())
     if watcher.teller is not None:
         watcher.teller.start()
-    watch(watcher, log)
+    keep_looking(watcher.round, POLL_SECONDS, LONGEST_POLL_SECONDS, log, Clock())
     return 0

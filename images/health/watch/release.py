@@ -25,15 +25,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from images.common.health.contract import Status
-from images.common.health.finding import SKEW_SECONDS, Finding
+from images.common.health.report import SKEW_SECONDS, Finding
 from images.common.health.slurm import Slurm, SlurmError
 from images.common.kubernetes import KubeError
-from images.health.watch.decide import KUBERNETES
-from images.health.watch.kube_write import WritingKube
-from images.health.watch.kubernetes import Teller
-from images.health.watch.limit import Limit
-from images.health.watch.machines import OWN_WORDS, RELEASED_FOR, Condition, Machine, Machines, Place, machine_of
-from images.health.watch.view import NodeView
+from images.health.watch.kubernetes import Teller, WritingKube
+from images.health.watch.machines import OWN_WORDS, RELEASED_FOR, Machine, Machines, Place, machine_of
+from images.health.watch.view import KUBERNETES, Limit, NodeView
 
 RELEASE_AFTER_SECONDS: Final = 600.0
 """A fault that goes away by itself is not worth a machine."""
@@ -270,36 +267,28 @@ class Releaser:
 
     def _move(self, move: Move, seen: Mapping[str, NodeView]) -> bool:
         """Do it; False: all is not as it was seen any more. Raises KubeError, SlurmError, ValueError."""
-        machine = machine_of(self._kube.node(move.machine))
+        machine, condition = machine_of(self._kube.node(move.machine)), self._rules.condition
         if move.step is Step.FORGET:
-            return self._forget(move, machine)
-        pods = self._copies.pods()
-        here = [name for name, place in pods.items() if place.node == move.machine]
+            if machine.cordoned or not machine.released_for:
+                return False
+            if machine.conditions.get(condition, "").startswith(OWN_WORDS):
+                self._set_condition(move, "False")
+            self._kube.mark_node(move.machine, annotations={RELEASED_FOR: None})
+            return True
+        here = {name: place for name, place in self._copies.pods().items() if place.node == move.machine}
         leaving = [move.worker] if move.step is Step.EVICT else here
         if not all(name in seen and self._is_free(seen[name]) for name in leaving):
             return False
         if move.step is Step.EVICT:
-            return machine.is_released and self._evict(move, pods)
+            if not machine.is_released or move.worker not in here:
+                return False
+            self._kube.evict(move.worker, here[move.worker].uid)
+            return True
         if machine.cordoned or machine.released_for:
             return False
-        if self._rules.condition and self._rules.condition not in machine.conditions:
+        if condition and condition not in machine.conditions:
             self._set_condition(move, "True")
         self._kube.mark_node(move.machine, annotations={RELEASED_FOR: f"health/{move.check}"}, cordon=True)
-        return True
-
-    def _forget(self, move: Move, machine: Machine) -> bool:
-        if machine.cordoned or not machine.released_for:
-            return False
-        if machine.conditions.get(self._rules.condition, "").startswith(OWN_WORDS):
-            self._set_condition(move, "False")
-        self._kube.mark_node(move.machine, annotations={RELEASED_FOR: None})
-        return True
-
-    def _evict(self, move: Move, pods: Mapping[str, Place]) -> bool:
-        place = pods.get(move.worker)
-        if place is None or place.node != move.machine:
-            return False
-        self._kube.evict(move.worker, place.uid)
         return True
 
     def _is_free(self, seen: NodeView) -> bool:
@@ -309,8 +298,8 @@ class Releaser:
         return as_seen and not self._slurm.jobs_of(seen.name)
 
     def _set_condition(self, move: Move, status: str) -> None:
-        told = Condition(status=status, reason="SlurmHealth", message=f"{OWN_WORDS}{move.worker}: {move.why}")
-        self._kube.set_condition(move.machine, self._rules.condition, told, at=self._wall())
+        message = f"{OWN_WORDS}{move.worker}: {move.why}"
+        self._kube.set_condition(move.machine, self._rules.condition, status, message, at=self._wall())
 
     def _tell_held(self, wanted: Plan) -> None:
         held = frozenset(move.machine for move in wanted.held)

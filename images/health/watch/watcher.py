@@ -8,18 +8,18 @@ change it reads the node's record again, and does nothing if somebody else was t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from images.common.command import TIMED_OUT, Result
-from images.common.health.slurm import RUNNING, TEST_RESERVATION, Slurm, SlurmError
-from images.health.watch.decide import Action, Decision, Kind, Policy, decide
-from images.health.watch.flapping import Flapping
+from images.common.health.report import Finding, decode
+from images.common.health.slurm import RUNNING, TEST_RESERVATION, Record, Slurm, SlurmError
+from images.health.node_tests.results import decode as decode_tests
+from images.health.watch.decide import Action, Decision, Flapping, Kind, Policy, decide
 from images.health.watch.kubernetes import Teller
 from images.health.watch.machines import Machines
 from images.health.watch.release import Releaser
-from images.health.watch.view import NodeView
-from images.health.watch.views import Views
+from images.health.watch.view import KUBERNETES, NodeView
 
 MOST_ACTIONS: Final = 100
 """In a round; the next one is close."""
@@ -28,6 +28,42 @@ REQUEUE_AGAIN_SECONDS: Final = 30.0
 MOST_FAILURES: Final = 3
 """Questions without an answer in one round, after which the rest waits for the next: slurmctld may be stuck."""
 NO_OTHER: Final = "no other node takes jobs"
+
+
+class _Views:
+    """What is known about each node, from all who look: its own checks, the tests that ran on it, and its machine.
+
+    It remembers when something came, as a node's clock may be wrong. That counts for tests above all, whose results are
+    as old as the test was long: one that came while the watcher was away drains nothing, and the node is soon tested
+    again.
+    """
+
+    def __init__(self, machines: Machines | None) -> None:
+        self._machines = machines
+        self._known: dict[tuple[str, str], tuple[int, float | None]] | None = None
+        """Node and test, or no test: its report -> when it was found, and when that came; None: before the watcher."""
+
+    def of(self, records: Sequence[Record], now: float) -> list[NodeView]:
+        """The nodes with all findings."""
+        before, self._known = self._known, {}
+        by_machine = self._machines.findings(records, now) if self._machines is not None else {}
+        views = []
+        for record in records:
+            findings = {}
+            tests = decode_tests(record.extra)
+            told = [(test, test, found.at, found.result) for test, found in tests.items()]
+            if (report := decode(record.comment)) is not None:
+                told += [(check, "", report.at, result) for check, result in report.results.items()]
+            for name, source, at, result in told:
+                known = (at, None) if before is None else before.get((record.name, source))
+                arrived = known[1] if known is not None and known[0] == at else now
+                self._known[record.name, source] = at, arrived
+                findings[name] = Finding(result=result, at=float(at), arrived=arrived)
+            if record.name in by_machine:
+                findings[KUBERNETES] = by_machine[record.name]
+            measured_at = max((float(test.at) for test in tests.values()), default=None)
+            views.append(NodeView(**vars(record), findings=findings, measured_at=measured_at))
+        return views
 
 
 class Watcher:
@@ -49,7 +85,7 @@ class Watcher:
         self._slurm = slurm
         self._policy = policy
         self._log = log
-        self._views = Views(machines)
+        self._views = _Views(machines)
         self.machines = machines
         self.teller = teller
         self.releaser = releaser

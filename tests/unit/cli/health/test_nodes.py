@@ -9,8 +9,7 @@ import pytest
 from cli.health.nodes import node_of, parse_nodes
 from images.common.health.contract import Result as Finding
 from images.common.health.contract import Status
-from images.common.health.finding import SKEW_SECONDS, STALE_SECONDS, WELL_STALE_SECONDS
-from images.common.health.report import Report, encode
+from images.common.health.report import SKEW_SECONDS, STALE_SECONDS, WELL_STALE_SECONDS, Report, encode
 from images.common.health.slurm import Record
 from tests.stacks import ROOT
 

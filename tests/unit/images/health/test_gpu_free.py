@@ -11,7 +11,7 @@ from images.common.command import Result as Command
 from images.common.health.contract import Node, Result, Thresholds
 from images.health.checks.gpu_free import CHECK
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.processes import add_process
+from tests.unit.images.health.places import add_process
 from tests.unit.images.health.tables import Like, table, words
 
 FREE = "00000000:3B:00.0, 0, 4\n00000000:AF:00.0, 1, 0\n"

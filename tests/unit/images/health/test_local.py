@@ -10,7 +10,7 @@ from images.common.health.contract import Node
 from images.health.local import find_local, with_job, with_jobs
 from images.health.proc import jobs_here
 from tests.fakes.node_conf import document
-from tests.unit.images.health.processes import add_process
+from tests.unit.images.health.places import add_process
 
 ENVIRONMENT = {
     "SLURMD_NODENAME": "h100-3",

@@ -12,16 +12,14 @@ import pytest
 
 from images.common.command import Result as Command
 from images.common.health.contract import Check, Node, Result, Status, Thresholds
-from images.common.health.finding import Finding
-from images.common.health.report import Report, decode
+from images.common.health.report import Finding, Report, decode
 from images.health import state
 from images.health.local import Local
 from images.health.periodic import REFRESH_SECONDS, SETTLE_SECONDS, WELL_REFRESH_SECONDS, Periodic
 from images.health.runner import said_of
 from images.health.verdict import ok
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.at_once import run_at_once
-from tests.unit.images.health.processes import add_process
+from tests.unit.images.health.places import add_process, run_at_once
 
 FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used")
 

@@ -11,7 +11,7 @@ from images.common.health.contract import Check, Hardware, Node, Result, Status,
 from images.health.local import Local
 from images.health.run import ByHand
 from images.health.verdict import not_checked, ok
-from tests.unit.images.health.at_once import run_at_once
+from tests.unit.images.health.places import run_at_once
 
 FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used", values={'disk_used_ratio{path="/"}': 0.97})
 

@@ -52,9 +52,9 @@ def test_garbage_or_no_answer_is_an_error_and_never_an_empty_cluster() -> None:
 
 def test_the_jobs_of_a_node_are_those_that_are_ending_too() -> None:
     runner = FakeRunner({"squeue": Result(code=0, stdout=" \n 17\nwhat?\n")})
-    assert Slurm(runner=runner).jobs_of("w-0", "--user=7") == ["17", "what?"]
+    assert Slurm(runner=runner).jobs_of("w-0") == ["17", "what?"]
     states = "running,suspended,completing,configuring,stopped,signaling,stage_out"
-    assert runner.commands == [f"squeue --noheader --states={states} --nodelist=w-0 --user=7 --format=%A"]
+    assert runner.commands == [f"squeue --noheader --states={states} --nodelist=w-0 --format=%A"]
 
 
 def test_gpus_are_counted() -> None:

@@ -14,8 +14,7 @@ from images.health.checks import disks
 from tests.fakes.commands import Answer, FakeRunner
 from tests.unit.images.health.gpus import machine
 from tests.unit.images.health.gpus import node as gpu_node
-from tests.unit.images.health.places import make_node, write
-from tests.unit.images.health.processes import add_process
+from tests.unit.images.health.places import add_process, make_node, write
 
 LIMITS = Thresholds(
     {

@@ -14,7 +14,7 @@ from images.health.node_tests.settings import parse
 from images.health.node_tests.slurm import TestSlurm
 from images.health.verdict import ok
 from images.health.watch.decide import Policy
-from images.health.watch.limit import Limit
+from images.health.watch.view import Limit
 from images.health.watch.watcher import Watcher
 from tests.fakes.node_tests_cluster import FakeCluster, Job
 

@@ -9,7 +9,7 @@ from images.health.node_tests.catalog import TESTS, NodeTest
 from images.health.node_tests.expected import DATA, INFINIBAND, Expected, load, minima_of
 from images.health.node_tests.judge import judge
 from images.health.registry import find_checks
-from images.health.watch.decide import KUBERNETES
+from images.health.watch.view import KUBERNETES
 
 NODE, PAIR = TESTS["nccl-node"], TESTS["nccl-pair"]
 H100 = "8x NVIDIA H100 80GB HBM3"

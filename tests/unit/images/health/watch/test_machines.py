@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from images.common.health.finding import Finding
+from images.common.health.report import Finding
 from images.common.health.slurm import Record
 from images.health.watch import machines
 from images.health.watch.machines import (
@@ -23,7 +23,7 @@ from images.health.watch.machines import (
     takes_connection,
 )
 from tests.unit.images.health.tables import Like, table, words
-from tests.unit.images.health.watch.followed import Followed
+from tests.unit.images.health.watch.release_cluster import Followed
 from tests.unit.images.health.watch.views import NOW
 
 RECORDS = [Record(name=name, states=frozenset({"IDLE"}), address=f"10.0.0.{name[-1]}") for name in ("w-0", "w-1")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,15 @@ from images.health.watch.machines import RELEASED_FOR
 from images.health.watch.release import TRY_AGAIN_SECONDS
 from tests.unit.images.health.watch.release_cluster import SUSPECTED, Cluster
 from tests.unit.images.health.watch.views import policy
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Four machines, and the watcher that may release them."""
+    made = Cluster(tmp_path)
+    yield made
+    made.kubernetes.close()
+
 
 REASON = "health/gpu-xid [hardware]: GPU 3: Xid 79"
 
