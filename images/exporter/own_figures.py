@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from images.common.health.reason import parse
+from images.common.health.report import parse
 from images.common.slurm_jobs import RUNNING
 from images.common.slurm_node import ELASTIC, NO_CAPACITY, ROLLS, SET_ASIDE
 from images.exporter.records import Job, Node

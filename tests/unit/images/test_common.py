@@ -31,7 +31,7 @@ from images.controller import config_agent
 from images.elastic import program as elastic
 from images.login.sshd import check_chroot
 from tests.fakes.commands import FakeClock, FakeMounts
-from tests.unit.images.health.processes import add_process
+from tests.unit.images.health.places import add_process
 
 NOTHING_MOUNTED = Path("/dev/null")
 
