@@ -280,10 +280,10 @@ class Releaser:
         if not all(name in seen and self._is_free(seen[name]) for name in leaving):
             return False
         if move.step is Step.EVICT:
-            if not machine.is_released or move.worker not in here:
-                return False
-            self._kube.evict(move.worker, here[move.worker].uid)
-            return True
+            is_wanted = machine.is_released and move.worker in here
+            if is_wanted:
+                self._kube.evict(move.worker, here[move.worker].uid)
+            return is_wanted
         if machine.cordoned or machine.released_for:
             return False
         if condition and condition not in machine.conditions:
