@@ -26,8 +26,7 @@ from images.common.wait import Clock
 from images.health import state
 from images.health.checks import gpu_free
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_job
-from images.health.runner import attempt, said_of
-from images.health.tools import Tools
+from images.health.runner import Tools, attempt, said_of
 
 REFUSED: Final = 1
 """Exit code on which Slurm drains the node and requeues the job (slurm.conf(5), Prolog)."""

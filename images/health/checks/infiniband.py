@@ -6,13 +6,15 @@ The files are those of the kernel's Documentation/ABI/stable/sysfs-class-infinib
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from images.common.command import Runner
 from images.common.health.contract import Check, FaultClass, Node, Result, Thresholds
-from images.health.state import Rise, rises
+from images.health.state import recall, remember
 from images.health.verdict import UnknownError, fail, not_checked, ok, warn, worst
 
 NAME: Final = "infiniband"
@@ -38,6 +40,12 @@ WARN_ERRORS: Final = 10.0
 WARN_DOWNS: Final = 1.0
 FAIL_DOWNS: Final = 3.0
 """How often the link went down in an hour. Each time ends the communication of a job (NCCL gives up)."""
+
+QUIET_SECONDS: Final = 600.0
+"""A link that has not gone down for so long is a warning: the node was drained for it, and jobs may try it again."""
+_HOUR: Final = 3600.0
+_SAMPLE_SECONDS: Final = 300.0
+"""How old the last kept figures of counters are when new ones are kept: 12 an hour."""
 
 _STATE: Final = r"(\d): (.+)"
 _RATE: Final = r"(\d{1,9}(?:\.\d+)?) Gb/sec(?: \(.*\))?"
@@ -162,11 +170,45 @@ def judge_rates(ports: list[Port], wanted: float) -> list[Result]:
     return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rise:
+    """Counter -> by how much it rose: one that began with the driver says nothing about now."""
+
+    hour: Mapping[str, int]
+    """Since the oldest remembered figures of the last hour."""
+    recent: Mapping[str, int]
+    """Since those of about `QUIET_SECONDS` ago; what is remembered is less than `_SAMPLE_SECONDS` away from it."""
+
+
+def rises(node: Node, now_at: Mapping[str, Mapping[str, int]]) -> dict[str, Rise]:
+    """What rose, by device. `now_at`: device -> counter -> its value."""
+    now = time.time()
+    before = recall(node, NAME)
+    found: dict[str, Rise] = {}
+    kept: dict[str, Any] = {}
+    for device, counters in now_at.items():
+        samples = [each for each in before.get(device, []) if 0 <= now - each[0] <= _HOUR]
+        if any(counters.get(counter, 0) < count for _, figures in samples for counter, count in figures.items()):
+            samples = []  # set back to 0, by hand or by a new start of the driver
+        first = samples[0][1] if samples else {}
+        before_it = [figures for when, figures in samples if now - when >= QUIET_SECONDS]
+        found[device] = Rise(hour=_rise(counters, first), recent=_rise(counters, before_it[-1] if before_it else first))
+        if not samples or now - samples[-1][0] >= _SAMPLE_SECONDS:
+            samples.append([now, dict(counters)])
+        kept[device] = samples
+    if kept != before:
+        remember(node, NAME, kept)
+    return found
+
+
+def _rise(counters: Mapping[str, int], first: Mapping[str, int]) -> dict[str, int]:
+    return {counter: count - first.get(counter, count) for counter, count in counters.items()}
+
+
 def judge_errors(port: Port, rise: Rise, thresholds: Thresholds) -> Result:
     """What the counters of one port rose by in the last hour (or in what the check remembers of it).
 
-    Only what rises still fails. A link that has not gone down for 10 minutes is a warning: the node was drained for it,
-    and jobs may try it again.
+    Only what rises still fails.
     """
     allowed = thresholds.get(NAME, "errors_per_hour", WARN_ERRORS)
     texts = [f"{count} {name}" for name, count in rise.hour.items() if name != _DOWNED and count > allowed]
@@ -210,7 +252,7 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
     if ports:
         found.append(judge_states(ports, int(thresholds.get(NAME, "ports", 0.0))))
         found += judge_rates(ports, thresholds.get(NAME, "gigabits", 0.0))
-        rise = rises(node, NAME, {port.name: port.counters for port in ports})
+        rise = rises(node, {port.name: port.counters for port in ports})
         found += [judge_errors(port, rise[port.name], thresholds) for port in ports]
     return worst(found)
 
