@@ -7,8 +7,7 @@ from pathlib import Path
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result
 from images.common.health.contract import Check, Node, Thresholds
-from images.health.nvidia import smi
-from images.health.state import recall, remember
+from images.health.runner import attempt
 from tests.fakes.commands import Answer, FakeRunner
 from tests.unit.images.health.tables import words
 
@@ -84,15 +83,4 @@ def said(path: Path, check: Check, runner: FakeRunner, **thresholds: float) -> s
     """What a check says in words, on a node that should have as many GPUs as its nvidia-smi knows (8 if none)."""
     query = runner.answers[QUERY]
     where = node(path, len(query.rows) if isinstance(query, Smi) else 8)
-    return words(check.run(where, runner, Thresholds({check.name: thresholds})))
-
-
-def next_run(where: Node) -> None:
-    """Let the answer that is kept for the checks of one run be too old for the next."""
-    (where.state / f"{smi.TOOL}.json").unlink(missing_ok=True)
-
-
-def wait(where: Node, check: str, seconds: float) -> None:
-    """Let what a check saw so far have been `seconds` earlier."""
-    held = recall(where, f"{check}.since")
-    remember(where, f"{check}.since", {what: [at - seconds for at in times] for what, times in held.items()})
+    return words(attempt(check, where, Thresholds({check.name: thresholds}), runner))

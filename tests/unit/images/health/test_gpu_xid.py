@@ -10,12 +10,13 @@ from images.common.command import Result
 from images.common.health.contract import Node, Thresholds
 from images.common.health.contract import Result as Found
 from images.health.checks import gpu_presence
-from images.health.checks.gpu_xid import CHECK
-from images.health.nvidia import xid_lines
+from images.health.checks.gpu_xid import CHECK, find
+from images.health.runner import attempt
+from tests.stacks import ROOT
 from tests.unit.images.health.gpus import ABSENT, DEFAULTS, HANGS, machine, node, text
 from tests.unit.images.health.tables import Like, outcomes, table, words
 
-TABLE = json.loads((Path(xid_lines.__file__).with_name("xid_table.json")).read_text(encoding="utf-8"))
+TABLE = json.loads((ROOT / "images/health/checks/xid_table.json").read_text(encoding="utf-8"))
 
 
 def log(name: str) -> str:
@@ -27,8 +28,8 @@ def look(where: Node, dmesg: str | Result, *, up: float = 0, **limits: float) ->
     if up:
         (where.root / "proc/uptime").write_text(f"{up} 0.0\n")
     runner = machine(dmesg=Result(code=0, stdout=dmesg) if isinstance(dmesg, str) else dmesg)
-    gpu_presence.run(where, runner, DEFAULTS)
-    return CHECK.run(where, runner, Thresholds({"gpu-xid": limits}))
+    attempt(gpu_presence.CHECK, where, DEFAULTS, runner)
+    return attempt(CHECK, where, Thresholds({"gpu-xid": limits}), runner)
 
 
 def line(number: int, words: str, bus: str = "0000:18:00") -> str:
@@ -133,10 +134,10 @@ def test_a_new_start_of_the_machine_settles_a_fault(tmp_path: Path) -> None:
 def test_a_node_where_nothing_shows_an_nvidia_driver_is_not_checked(tmp_path: Path) -> None:
     where = node(tmp_path)
     runner = machine(ABSENT, dmesg=Result(code=0, stdout="<6>[    0.000000] Linux version 6.8\n"))
-    assert CHECK.run(where, runner, DEFAULTS).status == "not checked"
+    assert attempt(CHECK, where, DEFAULTS, runner).status == "not checked"
     (where.root / "proc/driver/nvidia").mkdir(parents=True)
     (where.root / "proc/driver/nvidia/version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05")
-    assert CHECK.run(where, runner, DEFAULTS).status == "ok"
+    assert attempt(CHECK, where, DEFAULTS, runner).status == "ok"
 
 
 def test_lines_of_all_forms_are_understood() -> None:
@@ -145,7 +146,7 @@ def test_lines_of_all_forms_are_understood() -> None:
         ("[  12.5] NVRM: Xid (0000:03:00): 79, GPU has fallen off the bus.", ("0000:03:00", 79, 12.5)),
         ("<4>[   12.500000] NVRM: Xid (PCI:00000000:3B:00.0): 46", ("0000:3b:00", 46, 12.5)),
     ]:
-        assert [(one.bus, one.number, one.seconds) for one in xid_lines.find([form])] == [event]
+        assert [(one.bus, one.number, one.seconds) for one in find([form])] == [event]
 
 
 def test_every_entry_of_the_table_has_a_judgement_that_the_table_explains() -> None:
@@ -162,5 +163,5 @@ def test_every_entry_of_the_table_has_a_judgement_that_the_table_explains() -> N
 def test_well_known_xids_are_judged_as_the_catalogue_says() -> None:
     for judgement, numbers in {"fail": (48, 79, 95), "warn": (63, 92), "user": (13, 31, 43), "ignore": (106,)}.items():
         for number in numbers:
-            (event,) = xid_lines.find([line(number, "pid=1, name=x, words").rstrip()])
+            (event,) = find([line(number, "pid=1, name=x, words").rstrip()])
             assert event.judgement == judgement, number

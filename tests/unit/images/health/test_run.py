@@ -1,4 +1,4 @@
-"""Checks by hand."""
+"""Checks by hand, and the checks that there are."""
 
 from __future__ import annotations
 
@@ -9,9 +9,32 @@ import pytest
 
 from images.common.health.contract import Check, Hardware, Node, Result, Status, Thresholds
 from images.health.local import Local
+from images.health.periodic import ALL_SECONDS
+from images.health.registry import MODULES, find_checks, has, wanted
 from images.health.run import ByHand
 from images.health.verdict import not_checked, ok
+from tests.stacks import ROOT
 from tests.unit.images.health.places import run_at_once
+
+
+def test_each_file_is_a_check_that_can_be_used() -> None:
+    files = {path.stem for path in (ROOT / "images/health/checks").glob("*.py")} - {"__init__"}
+    assert files == {name for names in MODULES.values() for name in names}
+    for name, check in find_checks().items():
+        assert name == check.name
+        assert check.summary
+        assert name.replace("-", "").isalnum()
+        assert name.islower()
+        assert 0 < check.seconds < ALL_SECONDS
+
+
+def test_a_node_has_the_checks_of_its_hardware() -> None:
+    every = find_checks()
+    for node in (Node(name="w-0"), Node(name="w-0", infiniband=True, gpus=1)):
+        found = find_checks(node)
+        assert set(found) == {name for name, each in every.items() if has(node, each.hardware)}
+        assert [check.name for check in wanted(every, node, {"dns"})] == [name for name in found if name != "dns"]
+
 
 FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used", values={'disk_used_ratio{path="/"}': 0.97})
 

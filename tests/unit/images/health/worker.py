@@ -11,6 +11,7 @@ import pytest
 from images.common.command import Result
 from images.common.health.contract import Check, Node, Status, Thresholds
 from images.health.checks import disks
+from images.health.runner import attempt
 from tests.fakes.commands import Answer, FakeRunner
 from tests.unit.images.health.gpus import machine
 from tests.unit.images.health.gpus import node as gpu_node
@@ -49,7 +50,7 @@ class Worker:
             (self.root / directory).mkdir(parents=True)
 
     def look(self, check: Check, answer: Answer | None = None) -> tuple[Status, FakeRunner]:
-        """Run it as the child of the runner does, and let what it raises out; `answer`: of all programs."""
+        """Run it as the child of the runner does; `answer`: of all programs."""
         well = machine()
         well.answers |= {
             "nvidia-smi --query-gpu=pci.bus_id,index,memory.used": Result(
@@ -58,7 +59,7 @@ class Worker:
             "unmunge": Result(code=0, stdout="STATUS:          0\n\n"),
         }
         runner = well if answer is None else FakeRunner({"": answer})
-        return check.run(self.node, runner, LIMITS).status, runner
+        return attempt(check, self.node, LIMITS, runner).status, runner
 
 
 def lead_names_here(monkeypatch: pytest.MonkeyPatch) -> None:

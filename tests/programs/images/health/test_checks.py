@@ -1,0 +1,160 @@
+"""Checks with real programs, as a node runs them: an nvidia-smi and a dmesg that can be broken, and calls that hang."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from images.common.command import run
+from images.common.health.contract import Check, Result, Status, Thresholds
+from images.common.lines import lines_in
+from images.health.checks import disks, dns, filesystem, gpu_presence, gpu_xid
+from images.health.runner import run_checks
+from tests.fakes import gpu_tools
+from tests.unit.images.health.gpus import DATA, DEFAULTS, node
+from tests.unit.images.health.worker import Worker, lead_names_here
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_a_node_without_such_hardware_does_not_load_their_programs() -> None:
+    code = (
+        "import sys; from images.common.health.contract import Node; from images.health.registry import find_checks; "
+        "find_checks(Node(name='cpu-0')); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert "images.health.checks.disks" in loaded
+    assert not [name for name in loaded if "nvidia" in name or "gpu" in name or "infiniband" in name]
+
+
+CHECKS = [gpu_presence.CHECK, gpu_xid.CHECK]
+
+
+class Machine:
+    """Eight GPUs that are well, and the programs that say so."""
+
+    def __init__(self, path: Path) -> None:
+        self.says, self.node = path / "says", node(path / "node")
+        programs = path / "bin"
+        programs.mkdir()
+        self.says.mkdir()
+        script = Path(gpu_tools.__file__).read_text(encoding="utf-8")
+        for name in ("nvidia-smi", "dmesg"):
+            (programs / name).write_text(f"#!{sys.executable} -IS\n{script}")
+            (programs / name).chmod(0o755)
+        self.programs = programs
+        shutil.copy(DATA / "nvidia/h100-8.csv", self.says / "gpus.csv")
+        shutil.copy(DATA / "kernel/quiet.log", self.says / "kernel.log")
+
+    def change(self, name: str, old: str, new: str) -> None:
+        path = self.says / name
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    def look(self) -> dict[str, Result]:
+        """One run."""
+        return {name: outcome.result for name, outcome in run_checks(CHECKS, self.node, DEFAULTS).items()}
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """The machine, with its programs on the PATH."""
+    machine = Machine(tmp_path)
+    monkeypatch.setenv("PATH", f"{machine.programs}:/usr/bin:/bin")
+    monkeypatch.setenv("FAKE_GPUS", str(machine.says))
+    return machine
+
+
+def failing(results: dict[str, Result]) -> dict[str, str]:
+    assert {result.status for result in results.values()} <= {Status.OK, Status.FAIL}
+    return {name: result.message for name, result in results.items() if result.status is Status.FAIL}
+
+
+def test_a_machine_that_breaks_is_told_by_the_right_check_and_heals(machine: Machine) -> None:
+    assert failing(machine.look()) == {}
+    machine.change("gpus.csv", ", None,", ", GPU Reset,")
+    assert failing(machine.look()) == {"gpu-presence": "GPU 0: the driver asks for: GPU Reset"}
+    machine.change("gpus.csv", ", GPU Reset,", ", None,")
+    shutil.copy(DATA / "kernel/fallen-off.log", machine.says / "kernel.log")
+    assert set(failing(machine.look())) == {"gpu-xid"}
+    (machine.says / "kernel.log").write_text("")  # emptied by an administrator
+    assert failing(machine.look()) == {}
+
+
+def test_an_nvidia_smi_that_hangs_is_reported_and_no_fault(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    (machine.says / "hang").touch()
+    with monkeypatch.context() as hurry:
+        hurry.setattr(gpu_presence, "SECONDS", 0.5)
+        results = machine.look()
+    assert results.pop("gpu-xid").status is Status.OK
+    assert {(result.status, result.message) for result in results.values()} == {
+        (Status.NOT_CHECKED, "nvidia-smi did not end in 0.5 s")
+    }
+    (machine.says / "hang").unlink()
+    assert failing(machine.look()) == {}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "NVRM: Xid (PCI:0000:3b:00): 79, x",
+        "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, x",
+        "NVRM: Xid (PCI:0000:3b:00.0) something unknown",
+        "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x1 (a) to 0x0 (None)",
+    ],
+)
+def test_what_a_user_writes_into_the_kernel_s_log_by_a_file_s_name_is_no_xid(forged: str) -> None:
+    """A program of that name ends by a signal: by syslog(2) each line of the record has its time before it."""
+    stamp = "<6>[ 4711.123456] "
+    for ends_a_line_for_python in "\r\f\x1c\x85\u2028":
+        whole = f"{stamp}a{ends_a_line_for_python}{forged}[4242]: segfault at 0 ip 0 sp 0 error 4 in a\n"
+        read = run(["printf", "%s", whole]).stdout
+        assert gpu_xid.find(lines_in(read)) == []
+        assert gpu_xid.not_understood(lines_in(read)) == []
+    record = [f"{stamp}a[4242]: segfault at 0 ip 0 sp 0 error 4 in a", f"{stamp}{forged}", f"{stamp}[55d0+1000]"]
+    real = "<4>[ 4711.123457] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off."
+    assert [event.number for event in gpu_xid.find([*record, real])] == [79]
+    assert gpu_xid.find(record) == []
+    assert gpu_xid.not_understood(record) == []
+
+
+def hang(*_: object, **__: object) -> None:
+    time.sleep(600)
+
+
+@pytest.mark.parametrize(
+    ("check", "module", "call"),
+    [
+        (disks.CHECK, os, "statvfs"),
+        (filesystem.CHECK, os, "fsync"),
+        (filesystem.CHECK, os, "mkdir"),
+        (dns.CHECK, socket, "getaddrinfo"),
+    ],
+    ids=lambda value: getattr(value, "name", None) or (value if isinstance(value, str) else ""),
+)
+def test_a_call_that_hangs_is_not_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: Check, module: ModuleType, call: str
+) -> None:
+    program: Callable[..., object] = check.run
+    lead_names_here(monkeypatch)
+
+    def run(*arguments: object) -> object:
+        monkeypatch.setattr(module, call, hang)  # only in the child in which it runs
+        return program(*arguments)
+
+    brief = replace(check, seconds=0.1, run=run)  # type: ignore[arg-type]
+    result = run_checks([brief], Worker(tmp_path).node, Thresholds())[check.name].result
+    assert result.status is Status.NOT_CHECKED
+    assert "did not end" in result.message
