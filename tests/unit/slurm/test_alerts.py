@@ -11,7 +11,7 @@ import pytest
 from images.common.health.contract import Thresholds
 from images.exporter.names import OURS, SLURMS
 from images.health.checks import disks, filesystem
-from images.health.metrics import metrics
+from images.health.periodic import metrics
 from images.health.runner import Outcome
 from images.health.verdict import ok
 from slurm.alerts import ALERTS, RUNBOOKS, rules_file
