@@ -48,8 +48,6 @@ def worst(results: Iterable[Result]) -> Result:
     return Result(
         status=status,
         message="; ".join(result.message for result in by_gravity if result.message),
-        fault=max(
-            (result.fault for result in found if result.status is status and result.fault), key=gravity, default=None
-        ),
+        fault=max(faults, key=gravity, default=None),
         values=values,
     )

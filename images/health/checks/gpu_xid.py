@@ -16,6 +16,7 @@ priority and time before them:
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -62,10 +63,10 @@ _ABOUT_XID: Final = _PREFIX + r"NVRM: Xid \((?:PCI:)?[0-9a-fA-F]{4,8}:[0-9a-fA-F
 _SWITCH: Final = (
     _PREFIX + r"nvidia-(?P<switch>nvswitch\d+): SXid \([^)]*\): (?P<number>\d+), (?P<severity>Fatal|Non-fatal), .*"
 )
-_RECOVERY: Final = r"GPU recovery action changed from 0x\w+ \([^)]*\) to 0x(\w+) \(([^)]*)\)"
+_RECOVERY: Final = r"GPU recovery action changed from 0x\w+ \([^)]*\) to 0x\w+ \(([^)]*)\)"
 _FATAL: Final = r"\bFatal\s+XC"
 _NO_ACTION: Final = "none"
-_RECOVERY_CHANGED: Final = 154
+_RECOVERY_CHANGED: Final = "154"
 _P2P: Final = "drain p2p"
 """The only recovery action that leaves the GPU usable (for programs that do without its links)."""
 
@@ -96,18 +97,25 @@ class Event:
         return f"{'SXid' if self.is_of_switch else 'Xid'} {self.number}"
 
 
-def find(lines: Iterable[str]) -> list[Event]:
-    """All Xids in lines of the kernel's log, oldest first."""
-    found = []
+def events_in(lines: Iterable[str]) -> tuple[list[Event], list[tuple[float | None, str]]]:
+    """All Xids in lines of the kernel's log, oldest first; and with their times lines about Xids of unknown form."""
+    events, odd = [], []
     table: dict[str, Any] = {}
     for line in _records(lines):
         if "Xid (" not in line:
             continue
-        table = table or json.loads(_TABLE.read_text(encoding="utf-8"))
-        event = _gpu(line, table) or _switch(line)
-        if event is not None:
-            found.append(event)
-    return found
+        match = re.fullmatch(_XID, line) or re.fullmatch(_SWITCH, line) or re.fullmatch(_ABOUT_XID, line)
+        if match is None:
+            continue
+        said = match.groupdict()
+        seconds = None if said["seconds"] is None else float(said["seconds"])
+        if "number" in said:
+            table = table or json.loads(_TABLE.read_text(encoding="utf-8"))
+            bus = said["switch"] if "switch" in said else kernel_address(said["bus"])
+            events.append(Event(bus=bus, number=int(said["number"]), seconds=seconds, **_judged(said, table)))
+        else:
+            odd.append((seconds, line))
+    return events, odd
 
 
 def _records(lines: Iterable[str]) -> Iterator[str]:
@@ -124,80 +132,48 @@ def _records(lines: Iterable[str]) -> Iterator[str]:
         last = match[0] if match else ""
 
 
-def not_understood(lines: Iterable[str]) -> list[tuple[float | None, str]]:
-    """Lines about Xids in a form that is unknown here: when, in seconds of the log, and the line."""
-    found = []
-    for line in _records(lines):
-        match = re.fullmatch(_ABOUT_XID, line) if "Xid (" in line else None
-        if match is not None and re.fullmatch(_XID, line) is None:
-            found.append((None if match["seconds"] is None else float(match["seconds"]), line))
-    return found
-
-
-def _gpu(line: str, table: dict[str, Any]) -> Event | None:
-    match = re.fullmatch(_XID, line)
-    if match is None:
-        return None
-    number, text = int(match["number"]), match["text"] or ""
-    base = Event(
-        bus=kernel_address(match["bus"]),
-        number=number,
-        judgement="warn",
-        meaning="not in the table of known Xids",
-        seconds=None if match["seconds"] is None else float(match["seconds"]),
-    )
-    entry = table["xids"].get(str(number))
+def _judged(said: Mapping[str, str], table: Mapping[str, Any]) -> dict[str, Any]:
+    """Judgement and meaning of an Xid, and whose fault it is."""
+    if "switch" in said:
+        is_fatal = said["severity"] == "Fatal"
+        return {"judgement": "fail" if is_fatal else "warn", "meaning": f"{'fatal ' * is_fatal}error of an NVSwitch"}
+    entry, text = table["xids"].get(said["number"]), said["text"] or ""
     if entry is None:
-        return base
-    if number == _RECOVERY_CHANGED:
-        return _recovery(base, text)
+        return {"judgement": "warn", "meaning": "not in the table of known Xids"}
+    if said["number"] == _RECOVERY_CHANGED:
+        return _recovery(text)
     judgement = entry.get("judgement") or table["by_action"].get(entry["action"], "warn")
     if judgement == "by severity":
         judgement = "fail" if re.search(_FATAL, text) else "warn"
-    fault: FaultClass = "user" if judgement == "user" else entry.get("fault", "hardware")
-    return replace(base, judgement=judgement, meaning=entry["meaning"], fault=fault)
+    fault = "user" if judgement == "user" else entry.get("fault", "hardware")
+    return {"judgement": judgement, "meaning": entry["meaning"], "fault": fault}
 
 
-def _recovery(base: Event, text: str) -> Event:
+def _recovery(text: str) -> dict[str, Any]:
     """The driver's own summary: what is to be done before the GPU works again, or that nothing is any more."""
     match = re.search(_RECOVERY, text)
     if match is None:
-        return replace(base, meaning="recovery action changed")
-    action = match[2].strip()
+        return {"judgement": "warn", "meaning": "recovery action changed"}
+    action = match[1].strip()
     if action.lower() == _NO_ACTION:
-        return replace(base, judgement="ignore", meaning="nothing to recover", settles=True)
-    judgement: Judgement = "warn" if action.lower() == _P2P else "fail"
-    return replace(base, judgement=judgement, meaning=f"the driver asks for: {action[:40]}")
+        return {"judgement": "ignore", "meaning": "nothing to recover", "settles": True}
+    return {"judgement": "warn" if action.lower() == _P2P else "fail", "meaning": f"the driver asks for: {action[:40]}"}
 
 
-def _switch(line: str) -> Event | None:
-    match = re.fullmatch(_SWITCH, line)
-    if match is None:
-        return None
-    fatal = match["severity"] == "Fatal"
-    return Event(
-        bus=match["switch"],
-        number=int(match["number"]),
-        judgement="fail" if fatal else "warn",
-        meaning="fatal error of an NVSwitch" if fatal else "error of an NVSwitch",
-        seconds=None if match["seconds"] is None else float(match["seconds"]),
-    )
-
-
-def unsettled(events: Iterable[Event]) -> list[Event]:
+def _unsettled(events: Iterable[Event]) -> list[Event]:
     """Without what a later word of the driver has settled, and only the last recovery action of each GPU."""
     left: list[Event] = []
     for event in events:
         if event.settles:
             left = [each for each in left if each.bus != event.bus]
-        elif event.number == _RECOVERY_CHANGED:
+            continue
+        if event.number == int(_RECOVERY_CHANGED):
             left = [each for each in left if (each.bus, each.number) != (event.bus, event.number)]
-        if not event.settles:
-            left.append(event)
+        left.append(event)
     return left
 
 
-def read_log(runner: Runner) -> str:
+def _read_log(runner: Runner) -> str:
     """The kernel's log since it was last emptied, in the form of syslog(2). Raises UnknownError with the reason."""
     answer = runner(["dmesg", "--raw"], timeout=SECONDS)
     if answer.code == TIMED_OUT:
@@ -212,32 +188,29 @@ def read_log(runner: Runner) -> str:
     return answer.stdout
 
 
-def with_remembered(node: Node, log: str) -> list[Event]:
+def _with_remembered(node: Node, log: str, lines: list[str], found: list[Event]) -> list[Event]:
     """What is in the log, and before it the faults that were in it once, unless somebody has emptied it.
 
     A log that has lost its oldest lines still ends in what was its last line at the run before; one that was emptied
     does not have that line any more. Nor has one that users have filled since, by programs that crash: that is long.
     """
-    lines = lines_in(log)
-    found = find(lines)
-    boot, before = this_boot(node), recall(node, NAME)
+    boot, before = _this_boot(node), recall(node, NAME)
     earlier: list[Event] = []
     if before.get("boot") == boot and (before["last"] in lines or len(log) >= _LONG):
         present = {(event.bus, event.number, event.seconds) for event in found}
         known = [Event(**kept, judgement="fail") for kept in before["failing"]]
         earlier = [event for event in known if (event.bus, event.number, event.seconds) not in present]
-    events = unsettled([*earlier, *found])
+    events = _unsettled([*earlier, *found])
     failing = {
         (event.bus, event.number): {key: vars(event)[key] for key in ("bus", "number", "meaning", "seconds")}
         for event in events
         if event.judgement == "fail"
     }
-    last = lines[-1] if lines else ""
-    remember(node, NAME, {"boot": boot, "last": last, "failing": list(failing.values())})
+    remember(node, NAME, {"boot": boot, "last": lines[-1] if lines else "", "failing": list(failing.values())})
     return events
 
 
-def this_boot(node: Node) -> str:
+def _this_boot(node: Node) -> str:
     """The kernel's name for the time since the machine started; empty if it tells none."""
     try:
         return (node.root / "proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -245,71 +218,63 @@ def this_boot(node: Node) -> str:
         return ""
 
 
-def is_anothers(node: Node, event: Event, gpus: Mapping[str, int]) -> bool:
-    """Whether it is about a GPU of this machine that another pod has: the kernel's log is of all.
+def _of_this_node(node: Node, event: Event, gpus: Mapping[str, int]) -> Event:
+    """An event as it is, or as a word and no fault of this node: the kernel's log is of all pods' GPUs.
 
     Only where as many GPUs have been seen in this boot as the node should have: a lost one is not seen any more.
     """
-    boot, kept = this_boot(node), recall(node, _SEEN)
+    boot, kept = _this_boot(node), recall(node, _SEEN)
     before = kept["gpus"] if kept.get("boot") == boot else []
     seen = {*gpus, *before}
     if seen != set(before):
         remember(node, _SEEN, {"boot": boot, "gpus": sorted(seen)})
-    return 0 < node.gpus <= len(seen) and event.bus not in seen and not event.is_of_switch
-
-
-def of_others(event: Event) -> Event:
-    """The same, as a word and no fault of this node."""
-    if event.judgement == "ignore":
+    is_known = event.bus in seen or event.is_of_switch or not 0 < node.gpus <= len(seen)
+    if is_known or event.judgement == "ignore":
         return event
     return replace(event, judgement="warn", meaning=f"{event.meaning} (a GPU that is not this node's)")
 
 
-def told(event: Event, uptime: float | None, thresholds: Thresholds) -> bool:
-    """Whether it is still worth a word. What has no time, or a time that makes no sense, is."""
-    if event.judgement == "ignore":
-        return False
-    if event.judgement == "fail" or event.seconds is None or uptime is None:
-        return True
-    key, default = ("tell_seconds", TELL_SECONDS) if event.judgement == "user" else ("warn_seconds", WARN_SECONDS)
-    return uptime - event.seconds <= thresholds.get(NAME, key, default)
-
-
-def judge(events: list[Event], gpus: Mapping[str, int]) -> Result:
+def _judge(events: list[Event], gpus: Mapping[str, int]) -> Result:
     """All events as one result: each Xid once, with the GPUs that it is about."""
-    groups: dict[tuple[Status, FaultClass, str], dict[str, None]] = {}
+    groups: dict[tuple[Status, FaultClass, str], set[str]] = {}
     for event in events:
         status = Status.FAIL if event.judgement == "fail" else Status.WARN
-        place = f"GPU {gpus[event.bus]}" if event.bus in gpus else event.bus
-        groups.setdefault((status, event.fault, f"{event.name}, {event.meaning}"), {})[place] = None
-    return worst(
-        Result(status=status, message=f"{_join(places)}: {message}", fault=fault)
-        for (status, fault, message), places in groups.items()
-    )
-
-
-def _join(places: Mapping[str, None]) -> str:
-    numbers = sorted(int(place.removeprefix("GPU ")) for place in places if place.startswith("GPU "))
-    gpus = [f"GPU {', '.join(map(str, numbers))}"] if numbers else []
-    return ", ".join([*gpus, *sorted(place for place in places if not place.startswith("GPU "))])
+        groups.setdefault((status, event.fault, f"{event.name}, {event.meaning}"), set()).add(event.bus)
+    found = []
+    for (status, fault, message), buses in groups.items():
+        numbers = sorted(gpus[bus] for bus in buses if bus in gpus)
+        places = [f"GPU {', '.join(map(str, numbers))}"] if numbers else []
+        places += sorted(bus for bus in buses if bus not in gpus)
+        found.append(Result(status=status, message=f"{', '.join(places)}: {message}", fault=fault))
+    return worst(found)
 
 
 def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     """Read the log and judge what the driver wrote."""
-    log = read_log(runner)
+    log = _read_log(runner)
     gpus = addresses(node)
     if not gpus and "NVRM:" not in log and not (node.root / _DRIVER).exists():
         return not_checked("nothing here shows an NVIDIA driver, and only that one writes Xids")
-    events = [of_others(event) if is_anothers(node, event, gpus) else event for event in with_remembered(node, log)]
-    uptime = _uptime(node)
-    found = [judge([event for event in events if told(event, uptime, thresholds)], gpus)]
-    # Lines that say something of an Xid, and nobody knows what: for as long as other errors are told.
-    seconds = thresholds.get(NAME, "warn_seconds", WARN_SECONDS)
-    at_of_odd = not_understood(lines_in(log))
-    odd = [line for at, line in at_of_odd if at is None or uptime is None or uptime - at <= seconds]
-    if odd:
-        found.append(not_checked(f"{len(odd)} lines about Xids are not understood: {odd[-1][:120]}"))
+    lines = lines_in(log)
+    events, odd = events_in(lines)
+    events = [_of_this_node(node, event, gpus) for event in _with_remembered(node, log, lines, events)]
     counts = Counter(event.number for event in events)
+    uptime = _uptime(node)
+    seconds = {
+        "user": thresholds.get(NAME, "tell_seconds", TELL_SECONDS),
+        "warn": thresholds.get(NAME, "warn_seconds", WARN_SECONDS),
+        "fail": math.inf,
+    }
+
+    def is_told(judgement: str, at: float | None) -> bool:
+        """Whether it is still worth a word. What has no time, or a time that makes no sense, is."""
+        return judgement != "ignore" and (at is None or uptime is None or uptime - at <= seconds[judgement])
+
+    found = [_judge([event for event in events if is_told(event.judgement, event.seconds)], gpus)]
+    # Lines that say something of an Xid, and nobody knows what: for as long as other errors are told.
+    told = [line for at, line in odd if is_told("warn", at)]
+    if told:
+        found.append(not_checked(f"{len(told)} lines about Xids are not understood: {told[-1][:120]}"))
     return replace(worst(found), values={f'gpu_xids{{number="{number}"}}': float(n) for number, n in counts.items()})
 
 

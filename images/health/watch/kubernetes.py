@@ -128,14 +128,14 @@ class Teller:
     def acted(self, action: Action, now: float) -> None:
         """Something was done about a node: an event about its pod."""
         name = action.node.name
-        place = self._machines.places().get(name)
+        place = self._machines.places.get(name)
         where = f" (machine {place.node})" if place is not None and place.node else ""
         message = f"{action.kind.value} {name}{where}: {action.reason}"
         self.event(name, reason=_EVENTS[action.kind], message=message, warning=action.kind is not Kind.RESUME, now=now)
 
     def event(self, worker: str, *, reason: str, message: str, warning: bool, now: float) -> None:
         """Write an event about a worker's pod."""
-        place = self._machines.pods().get(worker)
+        place = self._machines.pods.values().get(worker)
         uid = place.uid if place is not None else ""
         one = partial(self._kube.tell, worker, uid, reason=reason, message=message, warning=warning, at=now)
         try:

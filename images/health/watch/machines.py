@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from images.common.follow import Follower
@@ -157,45 +158,28 @@ def answers(address: str, port: int) -> bool:
     return False
 
 
+@dataclass(kw_only=True)
 class Machines:
     """Findings about the machines, by name of the Slurm node."""
 
-    def __init__(
-        self,
-        *,
-        pods: Follower[Place],
-        nodes: Follower[Machine],
-        drain_conditions: frozenset[str] = frozenset(),
-        probe: Callable[[str, int], bool] = answers,
-        pool: Executor | None = None,
-    ) -> None:
-        """`probe` may take seconds: it runs in threads of `pool`, and no round waits for it."""
-        self._pods = pods
-        self._nodes = nodes
-        self._drain_conditions = drain_conditions
-        self._probe = probe
-        self._places: dict[str, Place] = {}
-        self._pool = pool or ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="probe")
-        self._silent: set[str] = set()
-        self._trying: dict[str, Future[bool]] = {}
-        self._missing: dict[str, int] = {}
+    pods: Follower[Place]
+    nodes: Follower[Machine]
+    drain_conditions: frozenset[str] = frozenset()
+    probe: Callable[[str, int], bool] = answers
+    """May take seconds: it runs in threads of `pool`, and no round waits for it."""
+    pool: Executor = field(
+        default_factory=partial(ThreadPoolExecutor, max_workers=_AT_ONCE, thread_name_prefix="probe")
+    )
+    places: dict[str, Place] = field(default_factory=dict)
+    """Where the Slurm nodes are, or were before they lost their pod."""
+    _silent: set[str] = field(default_factory=set)
+    _trying: dict[str, Future[bool]] = field(default_factory=dict)
+    _missing: dict[str, int] = field(default_factory=dict)
 
     @property
     def synced(self) -> bool:
         """Whether the API server has told all, and still answers."""
-        return self._pods.synced and self._nodes.synced
-
-    def machines(self) -> Mapping[str, Machine]:
-        """All Nodes."""
-        return self._nodes.values()
-
-    def pods(self) -> Mapping[str, Place]:
-        """All worker pods that there are now."""
-        return self._pods.values()
-
-    def places(self) -> Mapping[str, Place]:
-        """Where the Slurm nodes are, or were before they lost their pod."""
-        return self._places
+        return self.pods.synced and self.nodes.synced
 
     def findings(self, records: Iterable[Record], now: float) -> dict[str, Finding]:
         """Look at the machine of each node."""
@@ -207,32 +191,32 @@ class Machines:
             unknown = Finding(result=not_checked("the Kubernetes API does not answer"), at=now)
             return {record.name: unknown for record in records}
         self._follow_pods(records)
-        machines = self._nodes.values()
+        machines = self.nodes.values()
         self._missing = {
-            name: self._missing.get(name, 0) + 1 for name, place in self._places.items() if place.node not in machines
+            name: self._missing.get(name, 0) + 1 for name, place in self.places.items() if place.node not in machines
         }
         self._listen(record for record in records if self._is_unheard(record.name, machines))
         return {record.name: self._finding(record.name, machines, now) for record in records}
 
     def _follow_pods(self, records: Iterable[Record]) -> None:
         """A node without a pod, or whose pod has no machine yet, keeps the place that it had."""
-        pods = self._pods.values()
+        pods = self.pods.values()
         places: dict[str, Place] = {}
         for record in records:
             place = pods.get(record.name)
             if place is None or not place.node:
-                place = self._places.get(record.name)
+                place = self.places.get(record.name)
             if place is not None:
                 places[record.name] = place
-            if place is not None and record.name in self._places and place.node != self._places[record.name].node:
+            if place is not None and record.name in self.places and place.node != self.places[record.name].node:
                 # It is somewhere else now: what is known of the machine that it was on counts no more.
                 self._missing.pop(record.name, None)
                 self._silent.discard(record.name)
                 self._trying.pop(record.name, None)
-        self._places = places
+        self.places = places
 
     def _is_unheard(self, name: str, machines: Mapping[str, Machine]) -> bool:
-        place = self._places.get(name)
+        place = self.places.get(name)
         if place is None:
             return False
         machine = machines.get(place.node)
@@ -250,10 +234,10 @@ class Machines:
         # Those that are known to be silent are tried last: what matters is who else is.
         for name in sorted(unheard.keys() - self._trying.keys(), key=lambda name: (name in self._silent, name)):
             if len(self._trying) < _AT_ONCE:
-                self._trying[name] = self._pool.submit(self._probe, unheard[name].address, unheard[name].port)
+                self._trying[name] = self.pool.submit(self.probe, unheard[name].address, unheard[name].port)
 
     def _finding(self, name: str, machines: Mapping[str, Machine], now: float) -> Finding:
-        place = self._places.get(name)
+        place = self.places.get(name)
         if place is None:
             return Finding(result=not_checked("its pod is not known"), at=now)
         if 0 < self._missing.get(name, 0) < MISSING_ROUNDS:
@@ -263,7 +247,7 @@ class Machines:
             machines.get(place.node),
             now,
             silent=name in self._silent,
-            drain_conditions=self._drain_conditions,
+            drain_conditions=self.drain_conditions,
         )
 
 

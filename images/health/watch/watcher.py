@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from images.common.command import TIMED_OUT, Result
@@ -66,47 +67,39 @@ class _Views:
         return views
 
 
+@dataclass(kw_only=True)
 class Watcher:
     """Looks at all nodes, decides, and acts; one round at a time."""
 
-    def __init__(
-        self,
-        *,
-        slurm: Slurm,
-        policy: Policy,
-        log: Callable[[str], None],
-        machines: Machines | None = None,
-        teller: Teller | None = None,
-        releaser: Releaser | None = None,
-        dry_run: bool = False,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        """`wall`: the clock that slurmctld has too."""
-        self._slurm = slurm
-        self._policy = policy
-        self._log = log
-        self._views = _Views(machines)
-        self.machines = machines
-        self.teller = teller
-        self.releaser = releaser
-        self._flapping = Flapping()
-        self._keeps_reservations = policy.measures_new or dry_run
-        self._common: frozenset[tuple[str, str]] = frozenset()
-        self._dry_run = dry_run
-        self._wall = wall
-        self._told: dict[tuple[Kind, str], str] = {}
-        self._held: frozenset[tuple[str, str, str]] = frozenset()
-        self._requeued: dict[str, float] = {}
-        self._drained: dict[str, str] | None = None
+    slurm: Slurm
+    policy: Policy
+    log: Callable[[str], None]
+    machines: Machines | None = None
+    teller: Teller | None = None
+    releaser: Releaser | None = None
+    dry_run: bool = False
+    wall: Callable[[], float] = time.time
+    """The clock that slurmctld has too."""
+    _flapping: Flapping = field(default_factory=Flapping)
+    _common: frozenset[tuple[str, str]] = frozenset()
+    _told: dict[tuple[Kind, str], str] = field(default_factory=dict)
+    _held: frozenset[tuple[str, str, str]] = frozenset()
+    _requeued: dict[str, float] = field(default_factory=dict)
+    _drained: dict[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        """Begin to look."""
+        self._views = _Views(self.machines)
+        self._keeps_reservations = self.policy.measures_new or self.dry_run
 
     def round(self) -> Decision:
         """Look once, and act. Raises SlurmError when slurmctld does not answer."""
-        records = self._slurm.nodes()
-        now = self._wall()
+        records = self.slurm.nodes()
+        now = self.wall()
         views = self._views.of(records, now)
         self._drained = self._tell_others(views, self._drained, now)
         held = frozenset(view.name for view in views if self._flapping.holds(view, now))
-        decision = decide(views, self._policy, now, held)
+        decision = decide(views, self.policy, now, held)
         self._tell_common(decision)
         self._tell_held(decision)
         self._forget(decision)
@@ -124,17 +117,17 @@ class Watcher:
     def _delete_reservations(self) -> bool:
         """Tests are off: nobody else gives the nodes back that they have reserved. Whether none is left."""
         left = False
-        for name in [one.name for one in self._slurm.reservations() if one.name.startswith(TEST_RESERVATION)]:
-            result = self._slurm.delete_reservation(name)
+        for name in [one.name for one in self.slurm.reservations() if one.name.startswith(TEST_RESERVATION)]:
+            result = self.slurm.delete_reservation(name)
             left = left or not result.ok
             if result.ok:
-                self._log(f"tests of nodes are off: deleted reservation {name}")
+                self.log(f"tests of nodes are off: deleted reservation {name}")
         return not left
 
     def _act(self, action: Action) -> bool:
         """Do it, and tell. Whether slurmctld has answered."""
         name = action.node.name
-        if self._dry_run:
+        if self.dry_run:
             self._once(action, f"would {action.kind.value} {name}: {action.reason}")
             return True
         try:
@@ -148,20 +141,20 @@ class Watcher:
             self._once(action, f"cannot {action.kind.value} {name}: {result.message}")
             return result.code != TIMED_OUT
         self._told.pop((action.kind, name), None)
-        self._log(f"{action.kind.value} {name}: {action.reason}")
+        self.log(f"{action.kind.value} {name}: {action.reason}")
         if self._drained is not None and action.kind in {Kind.DRAIN, Kind.DOWN}:
             self._drained[name] = action.reason
         if action.kind is Kind.RESUME:
-            self._flapping.lifted(action.node, self._wall())
+            self._flapping.lifted(action.node, self.wall())
             if self._drained is not None:
                 self._drained.pop(name, None)
         if self.teller is not None:
-            self.teller.acted(action, self._wall())
+            self.teller.acted(action, self.wall())
         return True
 
     def _change(self, action: Action) -> Result | None:
         """Do it; None: there is nothing to do (any more). Raises SlurmError."""
-        name, slurm = action.node.name, self._slurm
+        name, slurm = action.node.name, self.slurm
         if action.kind is Kind.REQUEUE:
             return self._requeue(action)
         if not self._is_as_seen(action.node):
@@ -178,21 +171,21 @@ class Watcher:
 
     def _is_as_seen(self, seen: NodeView) -> bool:
         """Whether nobody has changed the node since. What remains is the moment between this and the change."""
-        now = self._slurm.node(seen.name)
+        now = self.slurm.node(seen.name)
         if now is None:
             return False
         same = ("reason", "is_closed", "is_down", "is_asleep")
         return all(getattr(now, name) == getattr(seen, name) for name in same)
 
     def _requeue(self, action: Action) -> Result | None:
-        name, now = action.node.name, self._wall()
+        name, now = action.node.name, self.wall()
         if now - self._requeued.get(name, float("-inf")) < REQUEUE_AGAIN_SECONDS or not self._is_as_seen(action.node):
             return None
         self._requeued[name] = now
-        jobs = sorted(filter(str.isdigit, set(self._slurm.jobs_of(name, states=RUNNING))), key=int)
+        jobs = sorted(filter(str.isdigit, set(self.slurm.jobs_of(name, states=RUNNING))), key=int)
         refused = []
         for job in jobs:
-            result = self._slurm.requeue(job)
+            result = self.slurm.requeue(job)
             if result.code == TIMED_OUT:
                 return result  # slurmctld may be stuck: the other jobs would only wait as long
             if not result.ok:
@@ -206,7 +199,7 @@ class Watcher:
         key = (action.kind, action.node.name)
         if self._told.get(key) != line:
             self._told[key] = line
-            self._log(line)
+            self.log(line)
 
     def _forget(self, decision: Decision) -> None:
         """What is no longer wished for is told again when it comes back."""
@@ -234,7 +227,7 @@ class Watcher:
         return drained
 
     def _tell_other(self, kind: Kind, view: NodeView, what: str, now: float) -> None:
-        self._log(f"{view.name}: {what}")
+        self.log(f"{view.name}: {what}")
         if self.teller is not None:
             self.teller.acted(Action(kind=kind, node=view, reason=what), now)
 
@@ -242,14 +235,14 @@ class Watcher:
         """One alarm for each, not one a node."""
         for fault in decision.common:
             if (fault.pool, fault.check) not in self._common:
-                self._log(f"ALARM: {fault}. Nothing is drained for it")
+                self.log(f"ALARM: {fault}. Nothing is drained for it")
         now = frozenset((fault.pool, fault.check) for fault in decision.common)
         for pool, check in sorted(self._common - now):
-            self._log(f"{check} fails on no large part of {f'pool {pool}' if pool else 'the cluster'} any more")
+            self.log(f"{check} fails on no large part of {f'pool {pool}' if pool else 'the cluster'} any more")
         self._common = now
 
     def _tell_held(self, decision: Decision) -> None:
-        whys = {f"the limit of {self._policy.max_drained} is reached": decision.held, NO_OTHER: decision.last}
+        whys = {f"the limit of {self.policy.max_drained} is reached": decision.held, NO_OTHER: decision.last}
         held = frozenset(
             (why, action.node.name, action.reason.partition(":")[0])
             for why, actions in whys.items()
@@ -260,7 +253,7 @@ class Watcher:
                 if waiting := sorted((name, reason) for because, name, reason in held if because == why):
                     names = ", ".join(f"{name} ({reason})" for name, reason in waiting[:20])
                     more = f", and {len(waiting) - 20} more" if len(waiting) > 20 else ""
-                    self._log(f"not drained, as {why}: {names}{more}")
+                    self.log(f"not drained, as {why}: {names}{more}")
             if not held:
-                self._log("no node waits to be drained any more")
+                self.log("no node waits to be drained any more")
         self._held = held

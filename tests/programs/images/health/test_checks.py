@@ -121,13 +121,11 @@ def test_what_a_user_writes_into_the_kernel_s_log_by_a_file_s_name_is_no_xid(for
     for ends_a_line_for_python in "\r\f\x1c\x85\u2028":
         whole = f"{stamp}a{ends_a_line_for_python}{forged}[4242]: segfault at 0 ip 0 sp 0 error 4 in a\n"
         read = run(["printf", "%s", whole]).stdout
-        assert gpu_xid.find(lines_in(read)) == []
-        assert gpu_xid.not_understood(lines_in(read)) == []
+        assert gpu_xid.events_in(lines_in(read)) == ([], [])
     record = [f"{stamp}a[4242]: segfault at 0 ip 0 sp 0 error 4 in a", f"{stamp}{forged}", f"{stamp}[55d0+1000]"]
     real = "<4>[ 4711.123457] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off."
-    assert [event.number for event in gpu_xid.find([*record, real])] == [79]
-    assert gpu_xid.find(record) == []
-    assert gpu_xid.not_understood(record) == []
+    assert [event.number for event in gpu_xid.events_in([*record, real])[0]] == [79]
+    assert gpu_xid.events_in(record) == ([], [])
 
 
 def hang(*_: object, **__: object) -> None:

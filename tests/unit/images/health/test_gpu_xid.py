@@ -10,7 +10,7 @@ from images.common.command import Result
 from images.common.health.contract import Node, Thresholds
 from images.common.health.contract import Result as Found
 from images.health.checks import gpu_presence
-from images.health.checks.gpu_xid import CHECK, find
+from images.health.checks.gpu_xid import CHECK, events_in
 from images.health.runner import attempt
 from tests.stacks import ROOT
 from tests.unit.images.health.gpus import ABSENT, DEFAULTS, HANGS, machine, node, text
@@ -146,7 +146,7 @@ def test_lines_of_all_forms_are_understood() -> None:
         ("[  12.5] NVRM: Xid (0000:03:00): 79, GPU has fallen off the bus.", ("0000:03:00", 79, 12.5)),
         ("<4>[   12.500000] NVRM: Xid (PCI:00000000:3B:00.0): 46", ("0000:3b:00", 46, 12.5)),
     ]:
-        assert [(one.bus, one.number, one.seconds) for one in find([form])] == [event]
+        assert [(one.bus, one.number, one.seconds) for one in events_in([form])[0]] == [event]
 
 
 def test_every_entry_of_the_table_has_a_judgement_that_the_table_explains() -> None:
@@ -163,5 +163,5 @@ def test_every_entry_of_the_table_has_a_judgement_that_the_table_explains() -> N
 def test_well_known_xids_are_judged_as_the_catalogue_says() -> None:
     for judgement, numbers in {"fail": (48, 79, 95), "warn": (63, 92), "user": (13, 31, 43), "ignore": (106,)}.items():
         for number in numbers:
-            (event,) = find([line(number, "pid=1, name=x, words").rstrip()])
+            ((event,), _) = events_in([line(number, "pid=1, name=x, words").rstrip()])
             assert event.judgement == judgement, number

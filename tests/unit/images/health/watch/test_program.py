@@ -91,7 +91,7 @@ def test_machines_are_released_only_if_asked_for_and_nothing_is_written_in_a_dry
         built = build(in_pod, lambda _: None, dry_run=dry_run)
         assert built.machines is machines
         assert (built.teller is not None) is acts
-        assert (built.releaser is not None) is built._policy.frees_broken is releases
+        assert (built.releaser is not None) is built.policy.frees_broken is releases
 
 
 def test_a_slurmctld_that_is_away_is_waited_for_and_told_at_most_every_ten_seconds() -> None:
