@@ -13,7 +13,7 @@ from images.common.health.contract import Node, Status, Thresholds
 from images.common.health.contract import Result as Found
 from images.health.checks import disks
 from images.health.local import Local
-from images.health.run import ByHand
+from images.health.run import by_hand
 from images.health.runner import Outcome
 from tests.fakes.health_cluster import FakeCluster, Unreachable, answer, failure_of, health, node, pod
 from tests.stacks import dev, with_change
@@ -165,20 +165,14 @@ def test_the_help_teaches_by_examples_and_says_what_the_documentation_says(
 
 @pytest.mark.parametrize("status", list(Status))
 def test_the_worker_s_own_program_is_understood(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: Status
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], status: Status
 ) -> None:
     result = Found(status=status, message="as it is", values={"disk_used_ratio": 0.5})
     monkeypatch.setattr("images.health.run.run_checks", lambda *_: {"disks": Outcome(result=result)})
-    said: list[str] = []
     (tmp_path / "proc").mkdir()
-    program = ByHand(
-        local=Local(node=Node(name="w-0", root=tmp_path, state=tmp_path / "state"), thresholds=Thresholds()),
-        checks={"disks": disks.CHECK},
-        say=said.append,
-        complain=said.append,
-    )
-    code = program.run(("run", "disks", "--json"))
-    shown = health(monkeypatch, on_worker(f"{said[0]}\n", code=code), "run", "disks", "--node", "w-0")
+    local = Local(node=Node(name="w-0", root=tmp_path, state=tmp_path / "state"), thresholds=Thresholds())
+    code = by_hand(("run", "disks", "--json"), local, {"disks": disks.CHECK})
+    shown = health(monkeypatch, on_worker(capsys.readouterr().out, code=code), "run", "disks", "--node", "w-0")
     assert shown.stdout == f"{status.value} disks: as it is\n  disk_used_ratio 0.5\n"
     assert shown.exit_code == code
 
