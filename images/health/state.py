@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from images.common.health.contract import Node
@@ -71,7 +71,7 @@ def only_me(node: Node, name: str) -> Iterator[bool]:
         yield is_free
 
 
-def lasts(node: Node, check: str, *, now: bool, clock: Callable[[], float] = time.monotonic) -> float:
+def lasts(node: Node, check: str, *, now: bool) -> float:
     """For how many seconds what holds if `now` has held in every run; 0.0 the first time. Raises OSError.
 
     A look at one moment cannot tell a process that waits for a disk from one that will never wake up, nor a name server
@@ -83,7 +83,7 @@ def lasts(node: Node, check: str, *, now: bool, clock: Callable[[], float] = tim
         if held:
             write(node, f"{name}.json", "{}")
         return 0.0
-    at = clock()
+    at = time.monotonic()
     first, last = held or (at, at)
     if not 0.0 <= at - last <= GAP_SECONDS:  # a clock that is behind is one of another boot
         first = at

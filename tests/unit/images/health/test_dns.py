@@ -29,29 +29,42 @@ ELSEWHERE = "w-0, this node's own name, leads to 10.244.9.9, which is not an add
 NO_ANSWER = "controller-0: no name server answers"
 
 
-def check(
-    tmp_path: Path,
-    answers: Answers = GOOD,
-    *,
-    at: float = 1000.0,
-    slow: float = 0.0,
-    conf: str | None = CONF,
-    **limits: float,
-) -> Result:
-    """Run it; `slow`: seconds that the first look-up takes."""
-    node = make_node(tmp_path)
-    if conf is not None:
-        write(node.root / dns.CONFIGURATION, conf)
+class Names:
+    """What name servers answer, and a clock."""
 
-    def ask(name: str) -> list[str]:
-        answer = {**GOOD, **answers}.get(name, UNKNOWN)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        self.answers: Answers = GOOD
+        self.reads = [0.0]
+        self.node = make_node(tmp_path)
+        monkeypatch.setattr(dns, "resolve", self.resolve)
+        monkeypatch.setattr(dns, "is_ours", OURS.__eq__)
+        monkeypatch.setattr("time.monotonic", lambda: self.reads.pop(0) if len(self.reads) > 1 else self.reads[0])
+
+    def resolve(self, name: str) -> list[str]:
+        answer = self.answers.get(name, UNKNOWN)
         if isinstance(answer, socket.gaierror):
             raise answer
         return answer
 
-    reads = iter([at - slow, at])
-    clock = lambda: next(reads, at)  # noqa: E731
-    return dns.run(node, FakeRunner(), Thresholds({"dns": limits}), ask=ask, ours=OURS.__eq__, clock=clock)
+    def check(
+        self,
+        answers: Answers = GOOD,
+        *,
+        at: float = 1000.0,
+        slow: float = 0.0,
+        conf: str | None = CONF,
+        **limits: float,
+    ) -> Result:
+        """Run it; `slow`: seconds that the first look-up takes."""
+        if conf is not None:
+            write(self.node.root / dns.CONFIGURATION, conf)
+        self.answers, self.reads = {**GOOD, **answers}, [at - slow, at]
+        return dns.run(self.node, FakeRunner(), Thresholds({"dns": limits}))
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Names:
+    return Names(monkeypatch, tmp_path)
 
 
 @table(
@@ -65,8 +78,8 @@ def check(
         "a resolver that fails otherwise": ({"w-0": BROKEN}, "not checked: w-0: System error"),
     },
 )
-def test_names_lead_somewhere(tmp_path: Path, answers: Answers, expected: str) -> None:
-    assert words(check(tmp_path, answers)) == expected
+def test_names_lead_somewhere(names: Names, answers: Answers, expected: str) -> None:
+    assert words(names.check(answers)) == expected
 
 
 @table(
@@ -85,15 +98,15 @@ def test_names_lead_somewhere(tmp_path: Path, answers: Answers, expected: str) -
         "slow answers are never a fault": ([{}] * 5, 2.5, ["warn [node]: w-0 took 2.5 s"] * 5),
     },
 )
-def test_runs_in_a_row(tmp_path: Path, runs: list[Answers], slow: float, expected: list[str]) -> None:
-    said = [words(check(tmp_path, answers, at=1000.0 + 30 * run, slow=slow)) for run, answers in enumerate(runs)]
+def test_runs_in_a_row(names: Names, runs: list[Answers], slow: float, expected: list[str]) -> None:
+    said = [words(names.check(answers, at=1000.0 + 30 * run, slow=slow)) for run, answers in enumerate(runs)]
     assert said == [Like(form) for form in expected]
 
 
-def test_a_configuration_without_a_controller_is_not_checked(tmp_path: Path) -> None:
+def test_a_configuration_without_a_controller_is_not_checked(names: Names) -> None:
     for conf in ("ClusterName=x\n#SlurmctldHost=old\n", "\x00\ufffd", "SlurmctldHost=\n", None):
-        assert words(check(tmp_path, conf=conf)) == Like("not checked: ...slurm.conf...")
-    assert check(tmp_path, {"w-0": SILENT}, persists_seconds=0).status == "fail", "a site's own limits"
+        assert words(names.check(conf=conf)) == Like("not checked: ...slurm.conf...")
+    assert names.check({"w-0": SILENT}, persists_seconds=0).status == "fail", "a site's own limits"
 
 
 def test_all_controllers_are_looked_for_under_their_addresses() -> None:

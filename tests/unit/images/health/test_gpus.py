@@ -69,11 +69,11 @@ def test_all_gpus_of_any_type_are_there(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_tells_only_that_it_is_unusable_is_a_fault_and_not_believed(tmp_path: Path) -> None:
-    for number, words in enumerate(["GPU is lost", "GPU requires reset"]):
+    for number, lost in enumerate(["GPU is lost", "GPU requires reset"]):
         where = node(tmp_path / str(number))
-        runner = machine(Smi("h100-8", {(3, "name"): f"[{words}]"}))
+        runner = machine(Smi("h100-8", {(3, "name"): f"[{lost}]"}))
         result = attempt(PRESENCE, where, DEFAULTS, runner)
-        assert (result.status, result.fault, result.message) == ("fail", "hardware", f"GPU 3: {words}")
+        assert (result.status, result.fault, result.message) == ("fail", "hardware", f"GPU 3: {lost}")
         assert result.values["gpus_usable"] == 7
 
 

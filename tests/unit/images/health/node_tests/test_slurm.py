@@ -34,7 +34,8 @@ RECORDS = {
 def test_it_is_one_line_of_json_that_people_can_read() -> None:
     extra = encode({"nccl-pair": RECORDS["nccl-pair"], "cpu": RECORDS["cpu"]}, "")
     assert json.loads(extra) == {
-        KEY: f"2026-11-18T11:06:40Z ok cpu: events 5100 events/s | 2026-11-18T11:06:49Z warn nccl-pair [hardware]: {PAIR}"
+        KEY: "2026-11-18T11:06:40Z ok cpu: events 5100 events/s | "
+        f"2026-11-18T11:06:49Z warn nccl-pair [hardware]: {PAIR}"
     }
     assert "\n" not in extra
 
