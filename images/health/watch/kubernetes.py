@@ -128,8 +128,8 @@ class Teller:
     def acted(self, action: Action, now: float) -> None:
         """Something was done about a node: an event about its pod."""
         name = action.node.name
-        place = self._machines.places.get(name)
-        where = f" (machine {place.node})" if place is not None and place.node else ""
+        machine = self._machines.machine_name(name)
+        where = f" (machine {machine})" if machine else ""
         message = f"{action.kind.value} {name}{where}: {action.reason}"
         self.event(name, reason=_EVENTS[action.kind], message=message, warning=action.kind is not Kind.RESUME, now=now)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -159,6 +159,18 @@ def answers(address: str, port: int) -> bool:
 
 
 @dataclass(kw_only=True)
+class _Worker:
+    """A Slurm node: where it is, or was before it lost its pod, and what is known of that machine."""
+
+    place: Place
+    missing: int = 0
+    """Rounds in a row in which Kubernetes had no such Node."""
+    silent: bool = False
+    """slurmd did not answer the last tries."""
+    trying: Future[bool] | None = None
+
+
+@dataclass(kw_only=True)
 class Machines:
     """Findings about the machines, by name of the Slurm node."""
 
@@ -170,85 +182,68 @@ class Machines:
     pool: Executor = field(
         default_factory=partial(ThreadPoolExecutor, max_workers=_AT_ONCE, thread_name_prefix="probe")
     )
-    places: dict[str, Place] = field(default_factory=dict)
-    """Where the Slurm nodes are, or were before they lost their pod."""
-    _silent: set[str] = field(default_factory=set)
-    _trying: dict[str, Future[bool]] = field(default_factory=dict)
-    _missing: dict[str, int] = field(default_factory=dict)
+    _workers: dict[str, _Worker] = field(default_factory=dict)
 
     @property
     def synced(self) -> bool:
         """Whether the API server has told all, and still answers."""
         return self.pods.synced and self.nodes.synced
 
-    def findings(self, records: Iterable[Record], now: float) -> dict[str, Finding]:
+    def machine_name(self, name: str) -> str:
+        """Kubernetes' name of the machine that a Slurm node is on, or was; empty if nobody knows."""
+        return self._workers[name].place.node if name in self._workers else ""
+
+    def findings(self, records: Sequence[Record], now: float) -> dict[str, Finding]:
         """Look at the machine of each node."""
-        records = list(records)
         if not self.synced:
-            self._silent.clear()
-            self._trying.clear()
-            self._missing.clear()
+            self._workers = {name: _Worker(place=worker.place) for name, worker in self._workers.items()}
             unknown = Finding(result=not_checked("the Kubernetes API does not answer"), at=now)
             return {record.name: unknown for record in records}
         self._follow_pods(records)
         machines = self.nodes.values()
-        self._missing = {
-            name: self._missing.get(name, 0) + 1 for name, place in self.places.items() if place.node not in machines
-        }
-        self._listen(record for record in records if self._is_unheard(record.name, machines))
-        return {record.name: self._finding(record.name, machines, now) for record in records}
+        self._listen(records, machines)
+        return {record.name: self._finding(self._workers.get(record.name), machines, now) for record in records}
 
-    def _follow_pods(self, records: Iterable[Record]) -> None:
+    def _follow_pods(self, records: Sequence[Record]) -> None:
         """A node without a pod, or whose pod has no machine yet, keeps the place that it had."""
-        pods = self.pods.values()
-        places: dict[str, Place] = {}
+        pods, before, self._workers = self.pods.values(), self._workers, {}
+        for name in (record.name for record in records):
+            place, worker = pods.get(name), before.get(name)
+            if place is not None and place.node:
+                if worker is None or worker.place.node != place.node:
+                    worker = _Worker(place=place)  # what is known of the machine that it was on counts no more
+                worker.place = place
+            if worker is not None:
+                self._workers[name] = worker
+
+    def _listen(self, records: Sequence[Record], machines: Mapping[str, Machine]) -> None:
+        """Try slurmd where Kubernetes hears nothing of the machine, again and again, and take what the tries brought."""
+        idle = []
         for record in records:
-            place = pods.get(record.name)
-            if place is None or not place.node:
-                place = self.places.get(record.name)
-            if place is not None:
-                places[record.name] = place
-            if place is not None and record.name in self.places and place.node != self.places[record.name].node:
-                # It is somewhere else now: what is known of the machine that it was on counts no more.
-                self._missing.pop(record.name, None)
-                self._silent.discard(record.name)
-                self._trying.pop(record.name, None)
-        self.places = places
-
-    def _is_unheard(self, name: str, machines: Mapping[str, Machine]) -> bool:
-        place = self.places.get(name)
-        if place is None:
-            return False
-        machine = machines.get(place.node)
-        return machine is None or not machine.is_heard
-
-    def _listen(self, records: Iterable[Record]) -> None:
-        """Try slurmd of these, again and again, and take what the last tries brought."""
-        unheard = {record.name: record for record in records}
-        self._silent &= unheard.keys()
-        self._trying = {name: trying for name, trying in self._trying.items() if name in unheard}
-        for name, trying in list(self._trying.items()):
-            if trying.done():
-                (self._silent.discard if trying.result() else self._silent.add)(name)
-                del self._trying[name]
+            worker = self._workers.get(record.name)
+            if worker is None:
+                continue
+            machine = machines.get(worker.place.node)
+            worker.missing = worker.missing + 1 if machine is None else 0
+            if machine is not None and machine.is_heard:
+                worker.silent, worker.trying = False, None
+                continue
+            if worker.trying is not None and worker.trying.done():
+                worker.silent, worker.trying = not worker.trying.result(), None
+            if worker.trying is None:
+                idle.append((worker, record))
+        room = _AT_ONCE - sum(worker.trying is not None for worker in self._workers.values())
         # Those that are known to be silent are tried last: what matters is who else is.
-        for name in sorted(unheard.keys() - self._trying.keys(), key=lambda name: (name in self._silent, name)):
-            if len(self._trying) < _AT_ONCE:
-                self._trying[name] = self.pool.submit(self.probe, unheard[name].address, unheard[name].port)
+        for worker, record in sorted(idle, key=lambda one: (one[0].silent, one[1].name))[: max(room, 0)]:
+            worker.trying = self.pool.submit(self.probe, record.address, record.port)
 
-    def _finding(self, name: str, machines: Mapping[str, Machine], now: float) -> Finding:
-        place = self.places.get(name)
-        if place is None:
+    def _finding(self, worker: _Worker | None, machines: Mapping[str, Machine], now: float) -> Finding:
+        if worker is None:
             return Finding(result=not_checked("its pod is not known"), at=now)
-        if 0 < self._missing.get(name, 0) < MISSING_ROUNDS:
-            return Finding(result=not_checked(f"machine {place.node} is not known"), at=now)
-        return judge(
-            place.node,
-            machines.get(place.node),
-            now,
-            silent=name in self._silent,
-            drain_conditions=self.drain_conditions,
-        )
+        name = worker.place.node
+        if 0 < worker.missing < MISSING_ROUNDS:
+            return Finding(result=not_checked(f"machine {name} is not known"), at=now)
+        return judge(name, machines.get(name), now, silent=worker.silent, drain_conditions=self.drain_conditions)
 
 
 def follow_machines(kube: Kube, drain_conditions: frozenset[str], log: Callable[[str], None]) -> Machines:

@@ -85,7 +85,9 @@ class Watcher:
     _told: dict[tuple[Kind, str], str] = field(default_factory=dict)
     _held: frozenset[tuple[str, str, str]] = frozenset()
     _requeued: dict[str, float] = field(default_factory=dict)
-    _drained: dict[str, str] | None = None
+    _drained: dict[str, str] = field(default_factory=dict)
+    """Nodes that were drained for a check a round ago, and why."""
+    _has_looked: bool = False
 
     def __post_init__(self) -> None:
         """Begin to look."""
@@ -97,7 +99,7 @@ class Watcher:
         records = self.slurm.nodes()
         now = self.wall()
         views = self._views.of(records, now)
-        self._drained = self._tell_others(views, self._drained, now)
+        self._tell_others(views, now)
         held = frozenset(view.name for view in views if self._flapping.holds(view, now))
         decision = decide(views, self.policy, now, held)
         self._tell_common(decision)
@@ -116,13 +118,11 @@ class Watcher:
 
     def _delete_reservations(self) -> bool:
         """Tests are off: nobody else gives the nodes back that they have reserved. Whether none is left."""
-        left = False
-        for name in [one.name for one in self.slurm.reservations() if one.name.startswith(TEST_RESERVATION)]:
-            result = self.slurm.delete_reservation(name)
-            left = left or not result.ok
-            if result.ok:
-                self.log(f"tests of nodes are off: deleted reservation {name}")
-        return not left
+        names = [one.name for one in self.slurm.reservations() if one.name.startswith(TEST_RESERVATION)]
+        deleted = [name for name in names if self.slurm.delete_reservation(name).ok]
+        for name in deleted:
+            self.log(f"tests of nodes are off: deleted reservation {name}")
+        return deleted == names
 
     def _act(self, action: Action) -> bool:
         """Do it, and tell. Whether slurmctld has answered."""
@@ -133,8 +133,7 @@ class Watcher:
         try:
             result = self._change(action)
         except SlurmError as error:
-            self._once(action, f"cannot {action.kind.value} {name}: {error}")
-            return False
+            result = Result(code=TIMED_OUT, stderr=str(error))
         if result is None:
             return True
         if not result.ok:
@@ -142,12 +141,11 @@ class Watcher:
             return result.code != TIMED_OUT
         self._told.pop((action.kind, name), None)
         self.log(f"{action.kind.value} {name}: {action.reason}")
-        if self._drained is not None and action.kind in {Kind.DRAIN, Kind.DOWN}:
+        if action.kind in {Kind.DRAIN, Kind.DOWN}:
             self._drained[name] = action.reason
         if action.kind is Kind.RESUME:
             self._flapping.lifted(action.node, self.wall())
-            if self._drained is not None:
-                self._drained.pop(name, None)
+            self._drained.pop(name, None)
         if self.teller is not None:
             self.teller.acted(action, self.wall())
         return True
@@ -171,11 +169,8 @@ class Watcher:
 
     def _is_as_seen(self, seen: NodeView) -> bool:
         """Whether nobody has changed the node since. What remains is the moment between this and the change."""
-        now = self.slurm.node(seen.name)
-        if now is None:
-            return False
-        same = ("reason", "is_closed", "is_down", "is_asleep")
-        return all(getattr(now, name) == getattr(seen, name) for name in same)
+        now, same = self.slurm.node(seen.name), ("reason", "is_closed", "is_down", "is_asleep")
+        return now is not None and all(getattr(now, name) == getattr(seen, name) for name in same)
 
     def _requeue(self, action: Action) -> Result | None:
         name, now = action.node.name, self.wall()
@@ -208,23 +203,20 @@ class Watcher:
         requeued = {name for kind, name in wanted if kind is Kind.REQUEUE}
         self._requeued = {name: at for name, at in self._requeued.items() if name in requeued}
 
-    def _tell_others(self, views: list[NodeView], before: dict[str, str] | None, now: float) -> dict[str, str]:
-        """Tell of drains for checks that others have set or lifted: people, prologs, and the tests of nodes.
-
-        `before`: nodes that were drained for a check a round ago, and why; None: there was no round. What it is now.
-        """
-        drained = {}
+    def _tell_others(self, views: list[NodeView], now: float) -> None:
+        """Tell of drains for checks that others have set or lifted: people, prologs, and the tests of nodes."""
+        before, self._drained = self._drained, {}
         for view in views:
-            reason = (before or {}).get(view.name)
+            reason = before.get(view.name)
             if view.is_drained_by_us:
-                drained[view.name] = view.reason
-                if reason is None and before is not None:
+                self._drained[view.name] = view.reason
+                if reason is None and self._has_looked:
                     self._tell_other(Kind.DRAIN, view, f"set by others: {view.reason}", now)
             elif reason is not None and "MAINTENANCE" in view.states:
-                drained[view.name] = reason  # it is measured again, and takes no jobs yet
+                self._drained[view.name] = reason  # it is measured again, and takes no jobs yet
             elif reason is not None and not view.is_closed:
                 self._tell_other(Kind.RESUME, view, f"lifted by others: {reason}", now)
-        return drained
+        self._has_looked = True
 
     def _tell_other(self, kind: Kind, view: NodeView, what: str, now: float) -> None:
         self.log(f"{view.name}: {what}")
