@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from rich.text import Text
 
 from images.common.health.contract import Node, Status, Thresholds
 from images.common.health.contract import Result as Found
@@ -143,26 +142,6 @@ def test_without_any_worker_there_is_nobody_to_ask(monkeypatch: pytest.MonkeyPat
     assert failure.code == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ("", []),
-        ("nodes", ["every half an hour, or every 5 minutes while", "older than 67 minutes, or 11, is old"]),
-        ("--json", []),
-        ("run", ["the watcher alone does that", "2 wrong usage, an unknown check or node, 3 not checked"]),
-        ("test", ["2 it cannot be measured"]),
-        ("list", []),
-    ],
-)
-def test_the_help_teaches_by_examples_and_says_what_the_documentation_says(
-    monkeypatch: pytest.MonkeyPatch, words: str, told: list[str]
-) -> None:
-    result = health(monkeypatch, Unreachable(), *words.split(), "--help")
-    text = " ".join(Text.from_ansi(result.stdout).plain.split())
-    assert result.exit_code == 0
-    assert [part for part in ("slurmstack health", "Examples:", *told) if part not in text] == []
-
-
 @pytest.mark.parametrize("status", list(Status))
 def test_the_worker_s_own_program_is_understood(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], status: Status
@@ -184,9 +163,3 @@ def test_in_a_pipe_a_finding_stays_on_one_line_without_colours(monkeypatch: pyte
     assert (done.exit_code, done.stderr) == (1, "")
     assert "\x1b" not in done.stdout
     assert any("w-0" in line and "x" * 150 in line for line in done.stdout.splitlines())
-
-
-def test_what_kubectl_says_of_a_check_that_could_not_be_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = on_worker(stderr="error: connection lost\n", code=1)
-    failure = failure_of(health(monkeypatch, cluster, "run", "disks", "--node", "w-0"))
-    assert "disks could not be run on node w-0: error: connection lost" in failure.message

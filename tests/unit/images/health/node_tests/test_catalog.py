@@ -1,4 +1,4 @@
-"""Outputs of the tools: well, slow, garbage, empty, absent; and what is expected of a platform."""
+"""Outputs of the tools: well, slow, garbage, empty, absent; what is sent of them, and what a platform is to reach."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from images.common.health.contract import Result, Status
+from images.health.node_tests import on_node
 from images.health.node_tests.catalog import (
     DATA,
     INFINIBAND,
@@ -21,6 +22,7 @@ from images.health.node_tests.catalog import (
     minima_of,
 )
 from images.health.node_tests.on_node import kept, told
+from images.health.node_tests.slurm import SCRIPT
 from images.health.registry import find_checks
 from images.health.watch.view import KUBERNETES
 from tests.unit.images.health.tables import Like, outcomes, words
@@ -176,3 +178,29 @@ def test_no_test_has_the_name_of_a_check() -> None:
     """A check that is well would lift the drain of the test."""
     assert set(TESTS).isdisjoint({*find_checks(), KUBERNETES})
     assert all(name == test.name for name, test in TESTS.items())
+
+
+@pytest.mark.parametrize("character", ["x", "é", "\U0001f600", '"', "\\", "\x01"])
+def test_a_comment_is_never_longer_than_slurm_allows(character: str) -> None:
+    for text in (character * 5000, "\n".join([character * 90] * 50)):
+        for pattern in (".*", "nothing"):
+            comment = on_node.told(0, text, pattern, character * 300)
+            assert len(comment) <= on_node.LONGEST
+            assert json.loads(comment).get("cut") or pattern == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("listing", "platform"),
+    [("", ""), ("NVIDIA H200\n", "1x NVIDIA H200"), ("a\na\n\n", "2x a"), ("a\nb\n", "")],
+)
+def test_a_platform_is_a_number_of_gpus_of_one_model(listing: str, platform: str) -> None:
+    assert on_node.platform_of(listing) == platform
+
+
+def test_groups_of_the_pattern_are_kept_where_it_has_some() -> None:
+    assert on_node.kept("a=1   b=2\nc=3\na=4 b=5", r"a=(\d) b=(\d)") == "1 2\n4 5"
+
+
+def test_it_needs_nothing_of_ours() -> None:
+    assert SCRIPT.read_text().startswith("#!/usr/bin/python3 -I\n")
+    assert "from images" not in SCRIPT.read_text()
