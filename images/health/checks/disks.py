@@ -40,9 +40,8 @@ _GIB: Final = 2**30
 _PAGE: Final = 4096
 
 
-def _judge(path: Path, thresholds: Thresholds) -> Result:
-    """One file system against the limits. Raises OSError."""
-    figures = os.statvfs(path)
+def judge(path: Path, figures: os.statvfs_result, thresholds: Thresholds) -> Result:
+    """One file system against the limits."""
     used = figures.f_blocks - figures.f_bfree
     if used < 0 or used + figures.f_bavail <= 0:
         return not_checked(f"{path}: the file system tells no size")
@@ -96,7 +95,7 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
     found = [try_to_write(node.root / directory) for directory in WRITTEN]
     for path in dict.fromkeys(paths):
         try:
-            found.append(_judge(path, thresholds))
+            found.append(judge(path, os.statvfs(path), thresholds))
         except OSError as error:
             found.append(not_checked(f"{path}: {error.strerror}"))
     return worst(found)

@@ -17,10 +17,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from images.common.health.contract import FaultClass, Result, Status
-from images.health.verdict import fail, not_checked
+from images.health.verdict import UnknownError, fail, not_checked
 
 DATA: Final = Path(__file__).with_name("expected.json")
 INFINIBAND: Final = " with InfiniBand"
@@ -31,10 +31,6 @@ _NUMBER: Final = r"(\d+(?:\.\d+)?)"
 
 Expected = Mapping[str, Mapping[str, Mapping[str, float]]]
 """Platform -> test -> figure -> the least that it may be, in the unit of the test."""
-
-
-class UnreadableError(ValueError):
-    """The output of a test is not what its tool is known to say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,14 +189,14 @@ TESTS: Final[Mapping[str, NodeTest]] = {
 def figures_in(test: NodeTest, text: str) -> tuple[dict[str, float], list[str]]:
     """Figures by name, and what the tool itself calls a fault, from what was kept of an output.
 
-    Raises UnreadableError.
+    Raises UnknownError.
     """
     faults = [" ".join(found.split()) for found in _found(test.faults, text)]
     if not faults and (unsure := _found(test.unsure, text)):
-        raise UnreadableError("; ".join(unsure))
+        raise UnknownError("; ".join(unsure))
     figures = {name: _number(test, figure, text) for name, figure in test.figures.items()}
     if test.judges and not faults and not any(figures.values()):
-        raise UnreadableError("no test of it passed or failed")
+        raise UnknownError("no test of it passed or failed")
     return figures, faults
 
 
@@ -209,9 +205,9 @@ def _number(test: NodeTest, figure: Figure, text: str) -> float:
     if test.judges:
         return float(len(found))
     if len(found) != 1:
-        raise UnreadableError(f"{len(found)} figures instead of one")
+        raise UnknownError(f"{len(found)} figures instead of one")
     if float(found[0]) <= 0:  # nothing that is measured here is 0, whatever the hardware does
-        raise UnreadableError(f"{found[0]!r} is no figure")
+        raise UnknownError(f"{found[0]!r} is no figure")
     return float(found[0]) * figure.factor
 
 
@@ -246,13 +242,14 @@ def judge(
 
     `state`: how the job ended. `platforms`: what the site calls the nodes, which counts before what the node has told.
     """
-    said = _parsed(comment)
-    if said is None:
-        return not_checked(f"its job ended as {state} and told nothing")
-    code, end = said["code"], str(said.get("end", ""))
     try:
-        figures, faults = figures_in(test, said["text"])
-    except UnreadableError as error:
+        said = json.loads(comment)
+        code, text, end = said["code"], said["text"], said.get("end", "")
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return not_checked(f"its job ended as {state} and told nothing")
+    try:
+        figures, faults = figures_in(test, text)
+    except UnknownError as error:
         return not_checked(end if code == NO_PROGRAM and end else f"ended with code {code}, {error}: {end}")
     if faults:
         return fail(test.fault, ", ".join([*faults, _told(test, figures)]))
@@ -268,16 +265,6 @@ def judge(
         return fail(test.fault, told) if slow else Result(status=Status.OK, message=told)
     known = " or ".join(names) or "a platform that is not known"
     return not_checked(f"{_told(test, figures)}; nothing is known to be expected of {known}")
-
-
-def _parsed(comment: str) -> dict[str, Any] | None:
-    """None if that is not what the batch script writes."""
-    try:
-        said = json.loads(comment)
-    except ValueError:
-        return None
-    fits = isinstance(said, dict) and type(said.get("code")) is int and isinstance(said.get("text"), str)
-    return said if fits else None
 
 
 def _told(test: NodeTest, figures: Mapping[str, float], slow: Mapping[str, float] | None = None) -> str:

@@ -46,7 +46,7 @@ _RESERVED: Final = frozenset({"MAINTENANCE", "RESERVED"})
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a site says. It was checked when it was written (config/sections/node_tests.py)."""
+    """What a site says. It was checked when it was written (config/sections/health.py)."""
 
     tests: Sequence[NodeTest]
     intervals: Mapping[str, float]

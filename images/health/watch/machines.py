@@ -217,7 +217,7 @@ class Machines:
                 self._workers[name] = worker
 
     def _listen(self, records: Sequence[Record], machines: Mapping[str, Machine]) -> None:
-        """Try slurmd where Kubernetes hears nothing of the machine, again and again, and take what the tries brought."""
+        """Try slurmd where Kubernetes does not hear of the machine, again and again, and take what that brought."""
         idle = []
         for record in records:
             worker = self._workers.get(record.name)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from config import load_config
-from config.sections.node_tests import DEFAULT, TESTS
+from config.sections.health import DEFAULT, TESTS
 from images.health.node_tests.catalog import TESTS as CATALOG
 from images.health.node_tests.plan import Settings
 from slurm.health import node_test_settings

@@ -124,7 +124,7 @@ def test_tools_that_judge_by_themselves(expected: str, name: str, text: str, cod
 
 
 def test_a_comment_of_somebody_else_tells_nothing() -> None:
-    for comment in ("hello", "[]", '{"code": "0", "text": ""}', '{"code": 0}', '{"code": true, "text": ""}'):
+    for comment in ("", "hello", "[]", '{"code": 0}'):
         found = judge(TESTS["cpu-speed"], comment, "FAILED", NOTHING, platforms=[], infiniband=False)
         assert words(found) == "not checked: its job ended as FAILED and told nothing"
 
