@@ -8,8 +8,6 @@ no drain: that is for the watcher, which sees all nodes. It always succeeds, as 
 from __future__ import annotations
 
 import json
-import math
-import re
 import signal
 import sys
 import time
@@ -45,7 +43,6 @@ ALL_SECONDS: Final = 40.0
 """For all checks together. slurmd ends the program after 60 s."""
 
 _LAST: Final = "last"
-_SERIES: Final = r'([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[a-zA-Z_][a-zA-Z0-9_]*="[^\n]*"\})?'
 
 
 @dataclass(kw_only=True)
@@ -130,7 +127,7 @@ class Periodic:
 
 
 def metrics(outcomes: Mapping[str, Outcome], at: float) -> str:
-    """All figures of one run. `at`: seconds since 1970. A name that Prometheus would refuse is left out.
+    """All figures of one run, for Prometheus. `at`: seconds since 1970.
 
     `check_status` is 1 for the status that the check has and 0 for the others, so that an alert can name one.
     """
@@ -141,20 +138,13 @@ def metrics(outcomes: Mapping[str, Outcome], at: float) -> str:
             labels = f'{{check="{name}",status="{status.value}"}}'
             series.setdefault("check_status", {})[labels] = float(outcome.result.status is status)
         for given, value in outcome.result.values.items():
-            match = re.fullmatch(_SERIES, given)
-            if match and not math.isnan(value):
-                series.setdefault(match[1], {})[match[2] or ""] = value
+            metric, brace, labels = given.partition("{")
+            series.setdefault(metric, {})[brace + labels] = value
     lines = []
     for metric in sorted(series):
         lines.append(f"# TYPE {NAME_PREFIX}{metric} gauge")
-        lines += [f"{NAME_PREFIX}{metric}{labels} {_number(value)}" for labels, value in series[metric].items()]
+        lines += [f"{NAME_PREFIX}{metric}{labels} {value:.16g}" for labels, value in series[metric].items()]
     return "\n".join(lines) + "\n"
-
-
-def _number(value: float) -> str:
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
 def main() -> int:

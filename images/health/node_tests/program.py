@@ -16,7 +16,7 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -53,19 +53,19 @@ WELL, FAILS, REFUSED = 0, 1, 2
 """Exit codes of `--node`."""
 
 
+@dataclass(kw_only=True)
 class NodeTester:
     """Looks at all nodes and jobs, tells what has ended, and starts and ends tests; one round at a time."""
 
-    def __init__(self, *, slurm: TestSlurm, log: Callable[[str], None], wall: Callable[[], float] = time.time) -> None:
-        """`wall`: the clock that slurmctld has too."""
-        self._slurm = slurm
-        self._log = log
-        self._wall = wall
-        self._said: dict[str, str] = {}
+    slurm: TestSlurm
+    log: Callable[[str], None]
+    wall: Callable[[], float] = time.time
+    """The clock that slurmctld has too."""
+    _said: dict[str, str] = field(default_factory=dict)
 
     def round(self) -> None:
         """Look once, and act. Raises SlurmError when slurmctld does not answer."""
-        slurm, settings, now = self._slurm, self._slurm.settings, self._wall()
+        slurm, settings, now = self.slurm, self.slurm.settings, self.wall()
         held, jobs, wanted = slurm.held(), slurm.jobs(), slurm.wanted_partitions()
         nodes = {node.name: node for node in slurm.nodes()}
         for job in sorted((job for job in jobs if job.ended), key=lambda job: job.began):
@@ -89,7 +89,7 @@ class NodeTester:
 
     def _tell(self, job: TestJob, nodes: dict[str, NodeView]) -> None:
         """Write what a test has found to the records of its nodes, here and in Slurm."""
-        test, settings = TESTS.get(job.test), self._slurm.settings
+        test, settings = TESTS.get(job.test), self.slurm.settings
         if test is None or len(job.nodes) != test.nodes:
             return
         pools = {nodes[name].pool for name in job.nodes if name in nodes}
@@ -99,12 +99,12 @@ class NodeTester:
         )
         for name, record in after(test, job, result, nodes).items():
             node = nodes[name] = replace(nodes[name], records={**nodes[name].records, test.name: record})
-            done = self._slurm.update(name, extra=encode(node.records, node.extra))
+            done = self.slurm.update(name, extra=encode(node.records, node.extra))
             self._did(f"{name}: {line_of(test.name, record.result)}", done)  # refused: the next round tries again
 
     def _take(self, what: Step, name: str, node: NodeView | None, jobs: Sequence[TestJob]) -> None:
         """Take a step of a node that is measured before it takes users' jobs."""
-        slurm, tests, reservation = self._slurm, self._slurm.settings.tests, f"{TEST_RESERVATION}{name}"
+        slurm, tests, reservation = self.slurm, self.slurm.settings.tests, f"{TEST_RESERVATION}{name}"
         if what is Step.HOLD:
             self._did(f"hold {name} for the tests", slurm.hold(name))
         elif what is Step.GIVE_BACK:
@@ -117,7 +117,7 @@ class NodeTester:
             self._submit(Submit(test=left(node, tests)[0], nodes=(node,)), reservation=reservation)
         elif what is Step.OPEN and self._is_as_seen(node):
             # First: an old failure would have the watcher drain it again.
-            done = slurm.update(name, extra=forgotten(node.extra, self._wall()))
+            done = slurm.update(name, extra=forgotten(node.extra, self.wall()))
             done = slurm.undrain(name, lifted(node.reason)) if done.ok else done
             self._did(f"open {name} for the tests alone: {node.reason}", done)
         elif what is Step.DRAIN and self._is_as_seen(node):
@@ -127,18 +127,18 @@ class NodeTester:
 
     def _is_as_seen(self, seen: NodeView) -> bool:
         """Whether nobody has changed the node since. What remains is the moment between this and the change."""
-        now = self._slurm.node(seen.name)
+        now = self.slurm.node(seen.name)
         return now is not None and all(getattr(now, a) == getattr(seen, a) for a in ("states", "reason", "reason_at"))
 
     def _submit(self, wish: Submit, *, reservation: str = "") -> bool:
-        done = self._slurm.submit(wish, reservation=reservation)
+        done = self.slurm.submit(wish, reservation=reservation)
         return self._did(f"start {wish.test.name} on {' and '.join(wish.names)}", done)
 
     def _did(self, what: str, done: Done) -> bool:
         """Log what was done; what was refused, only once in a row."""
         about, line = what.partition(":")[0], what if done.ok else f"cannot {what}: {done.message}"
         if done.ok or self._said.get(about) != line:
-            self._log(line)
+            self.log(line)
         self._said[about] = line
         return done.ok
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
@@ -91,15 +92,15 @@ class WritingKube(Kube):
         self.send("POST", f"/api/v1/namespaces/{self.namespace}/events", event)
 
 
+@dataclass(kw_only=True)
 class Teller:
     """Writes events about worker pods, in a thread of its own."""
 
-    def __init__(self, *, kube: WritingKube, machines: Machines, log: Callable[[str], None]) -> None:
-        self._kube = kube
-        self._machines = machines
-        self._log = log
-        self._waiting: queue.Queue[Callable[[], None]] = queue.Queue(maxsize=MOST_WAITING)
-        self._failure = ""
+    kube: WritingKube
+    machines: Machines
+    log: Callable[[str], None]
+    _waiting: queue.Queue[Callable[[], None]] = field(default_factory=partial(queue.Queue, maxsize=MOST_WAITING))
+    _failure: str = ""
 
     def start(self) -> None:
         """Write in the background, for ever."""
@@ -123,22 +124,22 @@ class Teller:
         except (KubeError, OSError, ValueError) as error:
             if str(error) != self._failure:
                 self._failure = str(error)
-                self._log(f"Kubernetes was not told: {error}")
+                self.log(f"Kubernetes was not told: {error}")
 
     def acted(self, action: Action, now: float) -> None:
         """Something was done about a node: an event about its pod."""
         name = action.node.name
-        machine = self._machines.machine_name(name)
+        machine = self.machines.machine_name(name)
         where = f" (machine {machine})" if machine else ""
         message = f"{action.kind.value} {name}{where}: {action.reason}"
         self.event(name, reason=_EVENTS[action.kind], message=message, warning=action.kind is not Kind.RESUME, now=now)
 
     def event(self, worker: str, *, reason: str, message: str, warning: bool, now: float) -> None:
         """Write an event about a worker's pod."""
-        place = self._machines.pods.values().get(worker)
+        place = self.machines.pods.values().get(worker)
         uid = place.uid if place is not None else ""
-        one = partial(self._kube.tell, worker, uid, reason=reason, message=message, warning=warning, at=now)
+        one = partial(self.kube.tell, worker, uid, reason=reason, message=message, warning=warning, at=now)
         try:
             self._waiting.put_nowait(one)
         except queue.Full:
-            self._log("Kubernetes is too slow: a message for it is left out")
+            self.log("Kubernetes is too slow: a message for it is left out")

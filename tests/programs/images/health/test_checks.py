@@ -21,8 +21,7 @@ from images.common.lines import lines_in
 from images.health.checks import disks, dns, filesystem, gpu_presence, gpu_xid
 from images.health.runner import run_checks
 from tests.fakes import gpu_tools
-from tests.unit.images.health.gpus import DATA, DEFAULTS, node
-from tests.unit.images.health.worker import Worker, lead_names_here
+from tests.unit.images.health.worker import DATA, DEFAULTS, Worker, gpu_node, lead_names_here
 
 ROOT = Path(__file__).parents[4]
 
@@ -45,7 +44,7 @@ class Machine:
     """Eight GPUs that are well, and the programs that say so."""
 
     def __init__(self, path: Path) -> None:
-        self.says, self.node = path / "says", node(path / "node")
+        self.says, self.node = path / "says", gpu_node(path / "node")
         programs = path / "bin"
         programs.mkdir()
         self.says.mkdir()

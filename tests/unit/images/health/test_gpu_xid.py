@@ -13,8 +13,8 @@ from images.health.checks import gpu_presence
 from images.health.checks.gpu_xid import CHECK, events_in
 from images.health.runner import attempt
 from tests.stacks import ROOT
-from tests.unit.images.health.gpus import ABSENT, DEFAULTS, HANGS, machine, node, text
 from tests.unit.images.health.tables import Like, outcomes, table, words
+from tests.unit.images.health.worker import ABSENT, DEFAULTS, HANGS, gpu_node, machine, text
 
 TABLE = json.loads((ROOT / "images/health/checks/xid_table.json").read_text(encoding="utf-8"))
 
@@ -83,20 +83,20 @@ NOT_PERMITTED = "dmesg: read kernel buffer failed: Operation not permitted"
     ],
 )
 def test_the_log_is_judged(tmp_path: Path, expected: str, dmesg: str | Result, up: float) -> None:
-    assert words(look(node(tmp_path), dmesg, up=up)) == Like(expected)
+    assert words(look(gpu_node(tmp_path), dmesg, up=up)) == Like(expected)
 
 
 def test_xids_are_counted_and_what_is_read_again_counts_once(tmp_path: Path) -> None:
     dmesg = log("application") + line(106, "SMBPBI test")  # what is old or to be ignored, too
-    first = look(node(tmp_path), dmesg)
+    first = look(gpu_node(tmp_path), dmesg)
     assert first.values == {f'gpu_xids{{number="{number}"}}': count for number, count in {31: 2, 43: 1, 106: 1}.items()}
-    assert look(node(tmp_path), dmesg) == first
-    longer = look(node(tmp_path / "longer"), log("unknown"), up=200000, warn_seconds=200000)
+    assert look(gpu_node(tmp_path), dmesg) == first
+    longer = look(gpu_node(tmp_path / "longer"), log("unknown"), up=200000, warn_seconds=200000)
     assert longer.status == "warn", "a site may tell warnings longer"
 
 
 def test_a_gpu_that_was_lost_before_the_pod_began_is_its_own(tmp_path: Path) -> None:
-    where = replace(node(tmp_path), gpus=9)  # one more than nvidia-smi shows
+    where = replace(gpu_node(tmp_path), gpus=9)  # one more than nvidia-smi shows
     assert words(look(where, QUIET + line(79, "x", bus="0000:ee:00"))).startswith("fail ")
 
 
@@ -114,7 +114,7 @@ NEWER = [LAST + AUDIT[0], AUDIT[0] + AUDIT[1]]
     },
 )
 def test_a_fault_holds_until_the_log_is_emptied(tmp_path: Path, later: list[str], status: str) -> None:
-    where = node(tmp_path)
+    where = gpu_node(tmp_path)
     look(where, FALLEN_OFF)
     for dmesg in later:
         result = look(where, dmesg)
@@ -124,7 +124,7 @@ def test_a_fault_holds_until_the_log_is_emptied(tmp_path: Path, later: list[str]
 
 
 def test_a_new_start_of_the_machine_settles_a_fault(tmp_path: Path) -> None:
-    where = node(tmp_path)
+    where = gpu_node(tmp_path)
     look(where, line(79, "GPU has fallen off the bus.") + QUIET)
     assert look(where, QUIET).status == "fail"
     (where.root / "proc/sys/kernel/random/boot_id").write_text("another\n")
@@ -132,7 +132,7 @@ def test_a_new_start_of_the_machine_settles_a_fault(tmp_path: Path) -> None:
 
 
 def test_a_node_where_nothing_shows_an_nvidia_driver_is_not_checked(tmp_path: Path) -> None:
-    where = node(tmp_path)
+    where = gpu_node(tmp_path)
     runner = machine(ABSENT, dmesg=Result(code=0, stdout="<6>[    0.000000] Linux version 6.8\n"))
     assert attempt(CHECK, where, DEFAULTS, runner).status == "not checked"
     (where.root / "proc/driver/nvidia").mkdir(parents=True)

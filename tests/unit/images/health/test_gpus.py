@@ -13,19 +13,19 @@ from images.common.health.contract import Result as Found
 from images.health.checks import gpu_free, gpu_presence
 from images.health.runner import attempt
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.gpus import (
+from tests.unit.images.health.places import add_process
+from tests.unit.images.health.tables import Like, outcomes, table, words
+from tests.unit.images.health.worker import (
     ABSENT,
     DEFAULTS,
     GARBAGE,
     HANGS,
     Smi,
+    gpu_node,
     machine,
-    node,
     said,
     text,
 )
-from tests.unit.images.health.places import add_process
-from tests.unit.images.health.tables import Like, outcomes, table, words
 
 PRESENCE = gpu_presence.CHECK
 LOST = text("nvidia/lost-gpu.txt").stdout
@@ -62,7 +62,7 @@ def test_all_gpus_have_to_be_there(tmp_path: Path, expected: str, answer: Result
 
 def test_all_gpus_of_any_type_are_there(tmp_path: Path) -> None:
     for name, gpus in [("h100-8", 8), ("rtx4090-2", 2), ("t4-1", 1)]:
-        where, runner = node(tmp_path / name, gpus), machine(Smi(name))
+        where, runner = gpu_node(tmp_path / name, gpus), machine(Smi(name))
         result = attempt(PRESENCE, where, DEFAULTS, runner)
         assert result.status == "ok"
         assert result.values == {"gpus_usable": gpus, "gpus_expected": gpus}
@@ -70,7 +70,7 @@ def test_all_gpus_of_any_type_are_there(tmp_path: Path) -> None:
 
 def test_a_gpu_that_tells_only_that_it_is_unusable_is_a_fault_and_not_believed(tmp_path: Path) -> None:
     for number, lost in enumerate(["GPU is lost", "GPU requires reset"]):
-        where = node(tmp_path / str(number))
+        where = gpu_node(tmp_path / str(number))
         runner = machine(Smi("h100-8", {(3, "name"): f"[{lost}]"}))
         result = attempt(PRESENCE, where, DEFAULTS, runner)
         assert (result.status, result.fault, result.message) == ("fail", "hardware", f"GPU 3: {lost}")
