@@ -13,10 +13,9 @@ from images.common.command import NO_PROGRAM, TIMED_OUT
 from images.common.command import Result as Command
 from images.common.health.contract import Status
 from images.common.health.report import Report, changes, decode, encode, gists, note_of
-from images.common.health.slurm import Record, Slurm, SlurmError, parse_nodes
+from images.common.health.slurm import Slurm, SlurmError, parse_nodes
 from images.health.verdict import fail, not_checked, ok, warn
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.tables import table
 
 AT = 1795298103  # 2026-11-21T21:55:03Z
 LINE = (
@@ -96,31 +95,6 @@ def test_the_log_tells_what_became_bad_and_what_became_well_and_nothing_twice() 
         "memory": ok(),
     }
     assert changes(gists(old), new) == ["fail disks [node]: / 99 % used", "ok dns: it was fail"]
-
-
-IDLE = Record(name="w-0", states=frozenset({"IDLE"}), address="w-0")
-THEN = 1_795_000_000
-
-
-@table(
-    "field, values, read",
-    {
-        "a time is plain or optional": (
-            "reason_changed_at",
-            [THEN, float(THEN), {"set": True, "infinite": False, "number": THEN}],
-            {"reason_at": THEN},
-        ),
-        "no time": ("reason_changed_at", [0, None, "yesterday", True, {}], {"reason_at": None}),
-        "for ever": ("reason_changed_at", [{"set": True, "infinite": True, "number": 5}], {"reason_at": None}),
-        "a state may be a text": ("state", ["MIXED+DRAIN"], {"states": {"MIXED", "DRAIN"}}),
-        "no comment": ("comment", [None, 7, ""], {"comment": ""}),
-    },
-)
-def test_what_is_missing_is_empty(field: str, values: list[object], read: dict[str, object]) -> None:
-    for value in values:
-        given = {"name": "w-0", "state": ["IDLE"], field: value}
-        (record,) = parse_nodes(json.dumps({"nodes": [given]}))
-        assert vars(record) == vars(IDLE) | read
 
 
 def test_garbage_or_no_answer_is_an_error_and_never_an_empty_cluster() -> None:
