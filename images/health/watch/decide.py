@@ -15,6 +15,7 @@ The rules, of which each keeps a wrong check from hurting the cluster:
 from __future__ import annotations
 
 import enum
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -215,58 +216,38 @@ def _within_limit(
     that somebody wants free do not: while machines are upgraded one after the other, a broken GPU is still drained for.
     Nodes that are set down are counted by themselves too, as that ends jobs, and so may hit drained nodes as well.
     """
-    rooms: dict[str | None, _Room] = {None: _Room.of(nodes, policy.max_drained)}
-    for pool in {node.pool for node in nodes}:
-        rooms[pool] = _Room.of([node for node in nodes if node.pool == pool], policy.max_drained)
+    rooms: dict[str | None, Counter[str]] = defaultdict(Counter)  # of all nodes, and of each pool
+    for node in nodes:
+        for room in (rooms[None], rooms[node.pool]):
+            room["present"] += not node.is_absent
+            room["drained"] += node.own is not None and not node.is_declared
+            room["down"] += node.own is not None and node.is_down
     usable = sum(1 for node in nodes if node.takes_jobs)
     granted: list[Action] = []
     held: list[Action] = []
     last: list[Action] = []
     for action in closing:
-        concerned = (rooms[None], rooms[action.node.pool])
+        node, is_down = action.node, action.kind is Kind.DOWN
+        is_new = node.own is None and not node.is_declared
+        concerned = (rooms[None], rooms[node.pool])
+        has_place = True
+        for room in concerned:
+            limit = policy.max_drained.of(room["present"])
+            needs_place = is_new if is_down else not node.is_declared
+            has_place &= (room["drained"] < limit or not needs_place) and (room["down"] < limit or not is_down)
         # Of one that is set down the jobs are lost already; whether it is the last node does not matter to them.
-        matters = action.kind is Kind.DRAIN and not action.node.is_declared
-        if not all(room.has_place(action) for room in concerned):
+        matters = not is_down and not node.is_declared
+        if not has_place:
             held.append(action)
-        elif matters and usable - action.node.takes_jobs < 1:
+        elif matters and usable - node.takes_jobs < 1:
             last.append(action)
         else:
             granted.append(action)
-            usable -= action.node.takes_jobs
+            usable -= node.takes_jobs
             for room in concerned:
-                room.take(action)
+                room["drained"] += is_new
+                room["down"] += is_down
     return granted, held, last
-
-
-@dataclass(kw_only=True)
-class _Room:
-    """What the limit leaves, of a pool or of the cluster."""
-
-    limit: int
-    drained: int
-    down: int
-
-    @classmethod
-    def of(cls, nodes: list[NodeView], limit: Limit) -> _Room:
-        return cls(
-            limit=limit.of(sum(1 for node in nodes if not node.is_absent)),
-            drained=sum(1 for node in nodes if node.own is not None and not node.is_declared),
-            down=sum(1 for node in nodes if node.own is not None and node.is_down),
-        )
-
-    def has_place(self, action: Action) -> bool:
-        if action.kind is Kind.DOWN:
-            return self.down < self.limit and (not _is_new(action) or self.drained < self.limit)
-        return action.node.is_declared or self.drained < self.limit
-
-    def take(self, action: Action) -> None:
-        self.down += action.kind is Kind.DOWN
-        self.drained += _is_new(action)
-
-
-def _is_new(action: Action) -> bool:
-    """Whether it takes a place."""
-    return action.node.own is None and not action.node.is_declared
 
 
 class Flapping:

@@ -26,17 +26,6 @@ from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 from tests.unit.images.health.watch.views import NOW, OK, failed, play, policy
 
 
-class Followed:
-    """A follower whose copy the test sets."""
-
-    def __init__(self, values: Mapping[str, object]) -> None:
-        self.synced = True
-        self.copy = dict(values)
-
-    def values(self) -> Mapping[str, object]:
-        return dict(self.copy)
-
-
 Object = dict[str, Any]
 
 NODES = "/api/v1/nodes"
@@ -60,10 +49,6 @@ class WatchedMachines(FakeKubernetes):
         for number in range(count):
             self.add_node(f"m-{number}")
             self.add_pod(f"w-{number}", f"m-{number}")
-
-    @property
-    def asked(self) -> list[str]:
-        return [f"{question.method} {question.path}" for question in self.questions]
 
     @property
     def events(self) -> list[Object]:
@@ -144,15 +129,16 @@ class AtOnce(Executor):
         return future
 
 
-class Copy(Follower[Any]):
-    """A follower whose copy is always new."""
+class Followed(Follower[Any]):
+    """A follower whose copy the test sets, or gives as it is then."""
 
-    def __init__(self, read: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, given: Mapping[str, Any] | Callable[[], Mapping[str, Any]]) -> None:
         self.synced = True
-        self.read = read
+        self.copy: dict[str, Any] = {} if callable(given) else dict(given)
+        self.read = given if callable(given) else lambda: self.copy
 
     def values(self) -> dict[str, Any]:
-        return self.read()
+        return dict(self.read())
 
 
 class _Events(Teller):
@@ -195,8 +181,8 @@ class Fleet:
         """Start a watcher, in the place of the last one."""
         slurm = Slurm(runner=self.runner)
         machines = Machines(
-            pods=Copy(self.kubernetes.places),
-            nodes=Copy(self.kubernetes.machines),
+            pods=Followed(self.kubernetes.places),
+            nodes=Followed(self.kubernetes.machines),
             drain_conditions=frozenset({"Maintenance", SUSPECTED}),
             probe=lambda *_: self.answers,
             pool=AtOnce(),

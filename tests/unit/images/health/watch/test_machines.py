@@ -62,8 +62,8 @@ class Cluster:
         self.pool = Queue()
         self.probed: list[tuple[str, int]] = []
         self.machines = Machines(
-            pods=self.pods,  # type: ignore[arg-type]
-            nodes=self.nodes,  # type: ignore[arg-type]
+            pods=self.pods,
+            nodes=self.nodes,
             drain_conditions=frozenset({"Maintenance"}),
             probe=self._probe,
             pool=self.pool,

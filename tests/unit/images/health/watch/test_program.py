@@ -80,7 +80,7 @@ def test_outside_of_kubernetes_or_unasked_no_machine_is_looked_at() -> None:
 def test_machines_are_released_only_if_asked_for_and_nothing_is_written_in_a_dry_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    machines = Machines(pods=Followed({}), nodes=Followed({}), drain_conditions=frozenset())  # type: ignore[arg-type]
+    machines = Machines(pods=Followed({}), nodes=Followed({}), drain_conditions=frozenset())
     monkeypatch.setattr(program, "follow_machines", lambda *_: machines)
     for env, dry_run, acts, releases in [
         ({}, False, True, False),
@@ -151,7 +151,7 @@ class Setting:
     def __init__(self, kube: FakeKube) -> None:
         nodes = Followed({"m-0": Machine(ready="True", conditions={})})
         pods = Followed({"w-0": Place(node="m-0", uid="u0")})
-        machines = Machines(pods=pods, nodes=nodes)  # type: ignore[arg-type]
+        machines = Machines(pods=pods, nodes=nodes)
         machines.findings([Record(name="w-0", states=frozenset({"IDLE"}))], NOW)
         self.log: list[str] = []
         self.teller = Teller(kube=kube, machines=machines, log=self.log.append)
