@@ -27,7 +27,7 @@ from images.common.health.report import NEW_MACHINE
 from images.common.health.slurm import Record as NodeRecord
 from images.health.node_tests.catalog import TESTS, Expected, NodeTest, load
 from images.health.node_tests.results import Record
-from images.health.watch.view import Limit
+from images.health.watch.decide import Limit
 
 PENDING_SECONDS: Final = 60.0
 """After which a test that has not started is not wanted any more."""

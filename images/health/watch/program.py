@@ -44,11 +44,10 @@ from images.common.log import Log
 from images.common.process import end_on_sigterm
 from images.common.wait import Clock
 from images.health.node_tests.catalog import TESTS
-from images.health.watch.decide import Policy
+from images.health.watch.decide import Limit, Policy
 from images.health.watch.kubernetes import Teller, WritingKube
 from images.health.watch.machines import follow_machines
 from images.health.watch.release import RELEASE_AFTER_SECONDS, Releaser, Rules
-from images.health.watch.view import Limit
 from images.health.watch.watcher import Watcher
 
 POLL_SECONDS: Final = 2.0

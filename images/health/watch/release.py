@@ -29,9 +29,9 @@ from images.common.health.contract import Status
 from images.common.health.report import SKEW_SECONDS, Finding
 from images.common.health.slurm import Slurm, SlurmError
 from images.common.kubernetes import KubeError
+from images.health.watch.decide import KUBERNETES, Limit, NodeView
 from images.health.watch.kubernetes import Teller, WritingKube
 from images.health.watch.machines import OWN_WORDS, RELEASED_FOR, Machine, Machines, Place, machine_of
-from images.health.watch.view import KUBERNETES, Limit, NodeView
 
 RELEASE_AFTER_SECONDS: Final = 600.0
 """A fault that goes away by itself is not worth a machine."""

@@ -16,11 +16,10 @@ from images.common.command import TIMED_OUT, Result
 from images.common.health.report import Finding, decode
 from images.common.health.slurm import RUNNING, TEST_RESERVATION, Record, Slurm, SlurmError
 from images.health.node_tests.results import decode as decode_tests
-from images.health.watch.decide import Action, Decision, Flapping, Kind, Policy, decide
+from images.health.watch.decide import KUBERNETES, Action, Decision, Flapping, Kind, NodeView, Policy, decide
 from images.health.watch.kubernetes import Teller
 from images.health.watch.machines import Machines
 from images.health.watch.release import Releaser
-from images.health.watch.view import KUBERNETES, NodeView
 
 MOST_ACTIONS: Final = 100
 """In a round; the next one is close."""

@@ -15,17 +15,7 @@ from images.health.runner import attempt
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import add_process
 from tests.unit.images.health.tables import Like, outcomes, table, words
-from tests.unit.images.health.worker import (
-    ABSENT,
-    DEFAULTS,
-    GARBAGE,
-    HANGS,
-    Smi,
-    gpu_node,
-    machine,
-    said,
-    text,
-)
+from tests.unit.images.health.worker import ABSENT, DEFAULTS, GARBAGE, HANGS, Smi, gpu_node, machine, said, text
 
 PRESENCE = gpu_presence.CHECK
 LOST = text("nvidia/lost-gpu.txt").stdout

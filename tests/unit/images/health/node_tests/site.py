@@ -13,8 +13,7 @@ from images.health.node_tests.program import NodeTester
 from images.health.node_tests.results import Record, decode
 from images.health.node_tests.slurm import TestSlurm
 from images.health.verdict import ok
-from images.health.watch.decide import Policy
-from images.health.watch.view import Limit
+from images.health.watch.decide import Limit, Policy
 from images.health.watch.watcher import Watcher
 from tests.fakes.node_tests_cluster import FakeCluster, Job
 

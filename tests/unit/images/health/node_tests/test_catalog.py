@@ -24,7 +24,7 @@ from images.health.node_tests.catalog import (
 from images.health.node_tests.on_node import kept, told
 from images.health.node_tests.slurm import SCRIPT
 from images.health.registry import find_checks
-from images.health.watch.view import KUBERNETES
+from images.health.watch.decide import KUBERNETES
 from tests.unit.images.health.tables import Like, outcomes, words
 
 SAMPLES = Path(__file__).parent / "data"

@@ -15,16 +15,15 @@ from images.common.health.contract import Result
 from images.common.health.report import Report, encode
 from images.common.health.slurm import Slurm
 from images.common.kubernetes import WORKER_PODS
+from images.health.watch.decide import Limit
 from images.health.watch.kubernetes import Teller, WritingKube
 from images.health.watch.machines import RELEASED_FOR, Machine, Machines, Place, machine_of, place_of
 from images.health.watch.release import Releaser, Rules
-from images.health.watch.view import Limit
 from images.health.watch.watcher import Watcher
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.fakes.kubernetes_http import Question
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 from tests.unit.images.health.watch.views import NOW, OK, failed, play, policy
-
 
 Object = dict[str, Any]
 

@@ -18,8 +18,7 @@ from images.common.health.report import (
     parse,
     reason_for,
 )
-from images.health.watch.decide import AGAIN_SECONDS, HOLD_SECONDS, Flapping, Kind, decide
-from images.health.watch.view import Limit, NodeView
+from images.health.watch.decide import AGAIN_SECONDS, HOLD_SECONDS, Flapping, Kind, Limit, NodeView, decide
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.views import (
     NOW,

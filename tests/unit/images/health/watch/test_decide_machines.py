@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from images.common.health.report import Finding
-from images.health.watch.decide import Policy, decide
-from images.health.watch.view import NodeView
+from images.health.watch.decide import NodeView, Policy, decide
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.views import (
     NOW,

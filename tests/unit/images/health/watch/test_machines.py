@@ -13,15 +13,7 @@ import pytest
 from images.common.health.report import Finding
 from images.common.health.slurm import Record
 from images.health.watch import machines
-from images.health.watch.machines import (
-    MISSING_ROUNDS,
-    TRIES,
-    Machine,
-    Machines,
-    Place,
-    machine_of,
-    takes_connection,
-)
+from images.health.watch.machines import MISSING_ROUNDS, TRIES, Machine, Machines, Place, machine_of, takes_connection
 from tests.unit.images.health.tables import Like, table, words
 from tests.unit.images.health.watch.release_cluster import Followed
 from tests.unit.images.health.watch.views import NOW

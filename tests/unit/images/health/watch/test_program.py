@@ -13,12 +13,11 @@ from images.common.health.slurm import Record, Slurm, keep_looking
 from images.common.kubernetes import KubeError
 from images.health.node_tests.catalog import TESTS
 from images.health.watch import program
-from images.health.watch.decide import Action, Kind, Policy
+from images.health.watch.decide import Action, Kind, Limit, Policy
 from images.health.watch.kubernetes import MOST_WAITING, Teller, WritingKube
 from images.health.watch.machines import Machine, Machines, Place
 from images.health.watch.program import build, once, policy_from, rules_from
 from images.health.watch.release import Rules
-from images.health.watch.view import Limit
 from images.health.watch.watcher import Watcher
 from tests.fakes.commands import FakeClock, FakeRunner
 from tests.unit.images.health.watch.release_cluster import Followed

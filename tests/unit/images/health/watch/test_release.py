@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from images.common.health.contract import Result
 from images.common.health.report import STALE_SECONDS, Finding
+from images.health.watch.decide import Limit, NodeView
 from images.health.watch.machines import Machine, Place
 from images.health.watch.release import Move, Rules, Step, plan
-from images.health.watch.view import Limit, NodeView
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, view
 

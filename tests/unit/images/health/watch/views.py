@@ -7,8 +7,7 @@ from typing import Any
 
 from images.common.health.contract import FaultClass, Result, Status
 from images.common.health.report import Finding
-from images.health.watch.decide import Decision, Policy, decide
-from images.health.watch.view import Limit, NodeView
+from images.health.watch.decide import Decision, Limit, NodeView, Policy, decide
 
 NOW = 1_795_000_000.0
 """Seconds since 1970."""
