@@ -34,7 +34,6 @@ LIMIT_BYTES: Final = 4 << 20
 """More output of a tool than this is not read: `nvidia-smi -q` of 16 GPUs says 0.3 MB."""
 
 _DYING_SECONDS: Final = 0.5
-_LONGEST_MESSAGE: Final = 4000
 _COMM: Final = 15
 """Characters that the kernel keeps of a program's name."""
 
@@ -283,8 +282,7 @@ def attempt(check: Check, node: Node, thresholds: Thresholds, tools: Runner) -> 
 def said_of(result: Result) -> dict[str, Any]:
     """A result as JSON can hold it."""
     values = {name: float(value) for name, value in result.values.items()}
-    message = result.message[:_LONGEST_MESSAGE]
-    return {"status": result.status.value, "message": message, "fault": result.fault, "values": values}
+    return {"status": result.status.value, "message": result.message, "fault": result.fault, "values": values}
 
 
 def result_of(said: Mapping[str, Any]) -> Result:

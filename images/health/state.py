@@ -64,10 +64,8 @@ def only_me(node: Node, name: str) -> Iterator[bool]:
         try:
             # Of this process alone: one of flock() would be held by a check that cannot be killed, too.
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            is_free = False
         except OSError:
-            pass  # a file system without locks
+            is_free = False
         yield is_free
 
 

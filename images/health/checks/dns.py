@@ -35,9 +35,6 @@ _RESOLVER: Final = "timeout:1 attempts:2"
 
 _HOST: Final = re.compile(r"(?im)^[ \t]*SlurmctldHost[ \t]*=[ \t]*([^\s(#]+)(?:\(([^)\s]+)\))?")
 
-_NO_DATA: Final = getattr(socket, "EAI_NODATA", socket.EAI_NONAME)
-"""The name is known and has no address; not on all systems."""
-
 
 def resolve(name: str) -> list[str]:
     """Addresses of a name. Raises OSError (socket.gaierror)."""
@@ -68,7 +65,7 @@ def _look_up(name: str, thresholds: Thresholds) -> tuple[Result, list[str]]:
     try:
         addresses = resolve(name)
     except socket.gaierror as error:
-        if error.errno in {socket.EAI_NONAME, _NO_DATA}:
+        if error.errno in {socket.EAI_NONAME, socket.EAI_NODATA}:
             return fail("node", f"{name} is not known"), []
         if error.errno == socket.EAI_AGAIN:
             return warn("node", f"{name}: no name server answers"), []

@@ -47,13 +47,7 @@ FAILED = Result(status=Status.FAIL, fault="hardware", message="GPU 3: gone", val
 
 
 def check(name: str, program: Program, *, seconds: float = 20.0, hardware: Hardware = "any") -> Check:
-    return Check(
-        name=name,
-        summary="",
-        run=program,
-        seconds=seconds,
-        hardware=hardware,
-    )
+    return Check(name=name, summary="", run=program, seconds=seconds, hardware=hardware)
 
 
 def says(result: Result) -> Program:

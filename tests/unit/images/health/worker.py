@@ -88,9 +88,7 @@ def said(path: Path, check: Check, runner: FakeRunner, **thresholds: float) -> s
 
 
 LIMITS = Thresholds(
-    {
-        "disks": dict.fromkeys(("warn_percent", "fail_percent", "warn_inodes_percent", "fail_inodes_percent"), 101),
-    }
+    {"disks": dict.fromkeys(("warn_percent", "fail_percent", "warn_inodes_percent", "fail_inodes_percent"), 101)}
 )
 
 

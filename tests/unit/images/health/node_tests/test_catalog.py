@@ -190,8 +190,7 @@ def test_a_comment_is_never_longer_than_slurm_allows(character: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("listing", "platform"),
-    [("", ""), ("NVIDIA H200\n", "1x NVIDIA H200"), ("a\na\n\n", "2x a"), ("a\nb\n", "")],
+    ("listing", "platform"), [("", ""), ("NVIDIA H200\n", "1x NVIDIA H200"), ("a\na\n\n", "2x a"), ("a\nb\n", "")]
 )
 def test_a_platform_is_a_number_of_gpus_of_one_model(listing: str, platform: str) -> None:
     assert on_node.platform_of(listing) == platform
