@@ -141,8 +141,8 @@ def program_check(name: str, program: Mapping[str, Any]) -> Check:
     )
 
 
-def with_job(node: Node, environment: Mapping[str, str]) -> Node:
-    """The node as a prolog or epilog sees it."""
+def with_jobs(node: Node, environment: Mapping[str, str]) -> Node:
+    """The node with its jobs; `environment`: of a prolog or epilog, which has a job of its own."""
     job, uid = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_UID", "")
     gpus: list[int] = []
     for match in re.finditer(r"(\d+)(?:-(\d+))?", environment.get("SLURM_JOB_GPUS", "")):
@@ -150,12 +150,7 @@ def with_job(node: Node, environment: Mapping[str, str]) -> Node:
     return replace(
         node,
         job=job,
-        job_uid=int(uid) if uid.isdigit() else None,
+        job_uid=int(uid) if uid else None,
         job_gpus=tuple(gpus),
         other_jobs=bool(jobs_here(node.root / "proc") - {job}),
     )
-
-
-def with_jobs(node: Node) -> Node:
-    """The node between jobs, or beside them."""
-    return replace(node, other_jobs=bool(jobs_here(node.root / "proc")))

@@ -58,7 +58,7 @@ class Periodic:
     def run(self) -> None:
         """Run the checks and tell what they found."""
         began = self.now()
-        node = with_jobs(self.local.node)
+        node = with_jobs(self.local.node, {})
         checks = wanted(self.checks, node, self.local.off)
         now = [check for check in checks if not (check.between_jobs and node.other_jobs)]
         outcomes = run_checks(now, node, self.local.thresholds, seconds=ALL_SECONDS)

@@ -50,7 +50,7 @@ def _when(check: Check, local: Local) -> str:
 
 
 def _run(check: Check, local: Local, *, as_json: bool) -> int:
-    node = with_jobs(local.node)
+    node = with_jobs(local.node, {})
     outcome = Outcome(result=not_checked(f"this node should have no {check.hardware}"))
     if has(node, check.hardware):
         outcome = run_checks([check], node, local.thresholds)[check.name]

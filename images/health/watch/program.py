@@ -1,25 +1,14 @@
 """health-watch: drains nodes whose checks fail, and resumes them, within a limit over the whole cluster.
 
-A pod of its own, of which there must be one at a time. Its settings are environment variables, which were checked when
-they were written (config/sections/health.py):
+A pod of its own, of which there must be one at a time. Its settings are environment variables, named after the keys of
+the stack file and checked when they were written (config/sections/health.py says what each means): MAX_DRAINED,
+REPORT_ONLY, REQUEUE_AFTER, DRAIN_CONDITIONS, RELEASE, RELEASE_AFTER, RELEASE_CONDITION and MAX_UNAVAILABLE. What is
+missing or empty has a default that spares the cluster. Besides these:
 
-MAX_DRAINED       how many nodes may be drained for checks at a time: `3`, or `10%` of all; the default is 10%
-REPORT_ONLY       names of checks whose failure drains nothing; a drain for one of them is lifted
-REQUEUE_AFTER     seconds that jobs may go on when their machine is wanted free; empty: to their end
+MACHINES          `no`: do not look at the Kubernetes nodes
 MEASURE_NEW       `yes`: a node that was drained for its machine, and may be another one now, stays drained until the
                   tests of nodes (`node_tests/`) have measured it. `no`, the default: tests are off, and drains for
                   them are lifted and their reservations deleted
-MACHINES          `no`: do not look at the Kubernetes nodes
-DRAIN_CONDITIONS  types of Kubernetes node conditions that, while they are True, are to be drained for, within
-                  MAX_DRAINED; a cordon is drained for without a limit
-RELEASE           what becomes of a machine with a hardware fault, or with one of the DRAIN_CONDITIONS, that is drained
-                  and free of jobs (`release.py`): `no`, the default: nothing; `cordon`: its Kubernetes node is cordoned
-                  and annotated, for a cloud's controller or a person to replace it; `evict`: the worker pods leave it
-                  too. With the latter two the deadline of REQUEUE_AFTER holds for hardware faults as well
-RELEASE_AFTER     seconds that the drain has to stand before that; the default is 600
-RELEASE_CONDITION type of the condition that is set on such a Kubernetes node, `HardwareIssuesSuspected` for Nebius; the
-                  default is none
-MAX_UNAVAILABLE   how many machines may be released or not ready at a time, as in MAX_DRAINED; the default is 1
 
 The rights that the ServiceAccount needs, in the cluster's namespace (a Role) and for Nodes (a ClusterRole):
 
