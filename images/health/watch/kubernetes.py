@@ -1,8 +1,6 @@
-"""What the watcher writes to the Kubernetes API: events, conditions of a Node, cordons, evictions of worker pods.
+"""Tells Kubernetes what was done about nodes: events about worker pods, written by a thread of its own.
 
-Which rights that needs is in `program.py`. No Node is ever deleted, and a pod only through its eviction, which heeds
-PodDisruptionBudgets and the pod's own time to end. Events are written by a thread of its own: a slow or absent API
-server delays these, and nothing else.
+A slow or absent API server delays these, and nothing else.
 """
 
 from __future__ import annotations
@@ -13,19 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
-from urllib.parse import quote
 
 from images.common.health.report import stamp
-from images.common.kubernetes import Kube, KubeError, Object
+from images.common.kubernetes import Kube, KubeError
 from images.health.watch.decide import Action, Kind
 from images.health.watch.machines import Machines
 
 COMPONENT: Final = "slurmstack-health"
 MOST_WAITING: Final = 500
 """Events that wait for the API server; what does not fit is left out."""
-_MERGE: Final = "application/strategic-merge-patch+json"
-"""Merges the list of conditions by their type, so that the others, which kubelet writes, stay."""
-_REPLACE: Final = "application/merge-patch+json"
 _EVENT_LENGTH: Final = 1000
 """Kubernetes takes 1024 characters."""
 
@@ -38,68 +32,14 @@ _EVENTS: Final[Mapping[Kind, str]] = {
 }
 
 
-class WritingKube(Kube):
-    """The client, with what is written."""
-
-    def set_condition(self, node: str, kind: str, status: str, message: str, *, at: float) -> None:
-        """Set one condition of a Node, which had another status until now. Raises KubeError."""
-        condition = {"type": kind, "status": status, "reason": "SlurmHealth", "message": message}
-        condition |= {"lastHeartbeatTime": stamp(at), "lastTransitionTime": stamp(at)}
-        self.send("PATCH", f"/api/v1/nodes/{quote(node)}/status", {"status": {"conditions": [condition]}}, _MERGE)
-
-    def node(self, name: str) -> Object:
-        """A Node as it is now. Raises KubeError."""
-        return self.get(f"/api/v1/nodes/{quote(name)}")
-
-    def mark_node(self, name: str, *, annotations: Mapping[str, str | None], cordon: bool = False) -> None:
-        """Set annotations of a Node, or remove those that are None; and cordon it, if so asked. Raises KubeError."""
-        change: dict[str, Any] = {"metadata": {"annotations": dict(annotations)}}
-        if cordon:
-            change["spec"] = {"unschedulable": True}
-        self.send("PATCH", f"/api/v1/nodes/{quote(name)}", change, _REPLACE)
-
-    def evict(self, pod: str, uid: str) -> None:
-        """Have a pod of the namespace leave its machine, if it is still this one. Raises KubeError."""
-        eviction = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod, "namespace": self.namespace},
-            "deleteOptions": {"preconditions": {"uid": uid}},
-        }
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{quote(pod)}/eviction"
-        self.send("POST", path, eviction)
-
-    def tell(self, pod: str, uid: str, *, reason: str, message: str, warning: bool, at: float) -> None:
-        """Write an event about a pod of the namespace. Raises KubeError."""
-        reference = {"apiVersion": "v1", "kind": "Pod", "name": pod, "namespace": self.namespace}
-        # One round may have two things to tell of a pod, and another event of the same name is refused.
-        name = f"{pod}.{int(at * 1e6):x}.{reason.lower()}"
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": self.namespace},
-            "involvedObject": {**reference, "uid": uid} if uid else reference,
-            "reason": reason,
-            "message": message[:_EVENT_LENGTH],
-            "type": "Warning" if warning else "Normal",
-            "source": {"component": COMPONENT},
-            "reportingComponent": COMPONENT,
-            "reportingInstance": COMPONENT,
-            "firstTimestamp": stamp(at),
-            "lastTimestamp": stamp(at),
-            "count": 1,
-        }
-        self.send("POST", f"/api/v1/namespaces/{self.namespace}/events", event)
-
-
 @dataclass(kw_only=True)
 class Teller:
     """Writes events about worker pods, in a thread of its own."""
 
-    kube: WritingKube
+    kube: Kube
     machines: Machines
     log: Callable[[str], None]
-    _waiting: queue.Queue[Callable[[], None]] = field(default_factory=partial(queue.Queue, maxsize=MOST_WAITING))
+    _waiting: queue.Queue[dict[str, Any]] = field(default_factory=partial(queue.Queue, maxsize=MOST_WAITING))
     _failure: str = ""
 
     def start(self) -> None:
@@ -116,10 +56,10 @@ class Teller:
         while not self._waiting.empty():
             self._write(self._waiting.get())
 
-    def _write(self, one: Callable[[], None]) -> None:
-        """Write one thing; a failure is told once for each message."""
+    def _write(self, event: dict[str, Any]) -> None:
+        """A failure is told once for each message."""
         try:
-            one()
+            self.kube.send("POST", self.kube.path("events"), event)
             self._failure = ""
         except (KubeError, OSError, ValueError) as error:
             if str(error) != self._failure:
@@ -136,10 +76,27 @@ class Teller:
 
     def event(self, worker: str, *, reason: str, message: str, warning: bool, now: float) -> None:
         """Write an event about a worker's pod."""
-        place = self.machines.pods.values().get(worker)
-        uid = place.uid if place is not None else ""
-        one = partial(self.kube.tell, worker, uid, reason=reason, message=message, warning=warning, at=now)
+        pod = {"apiVersion": "v1", "kind": "Pod", "name": worker, "namespace": self.kube.namespace}
+        if (place := self.machines.pods.values().get(worker)) is not None:
+            pod["uid"] = place.uid
+        # One round may have two things to tell of a pod, and another event of the same name is refused.
+        name = f"{worker}.{int(now * 1e6):x}.{reason.lower()}"
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": self.kube.namespace},
+            "involvedObject": pod,
+            "reason": reason,
+            "message": message[:_EVENT_LENGTH],
+            "type": "Warning" if warning else "Normal",
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
+            "reportingInstance": COMPONENT,
+            "firstTimestamp": stamp(now),
+            "lastTimestamp": stamp(now),
+            "count": 1,
+        }
         try:
-            self._waiting.put_nowait(one)
+            self._waiting.put_nowait(event)
         except queue.Full:
             self.log("Kubernetes is too slow: a message for it is left out")

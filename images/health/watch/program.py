@@ -28,13 +28,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from images.common.health.slurm import Slurm, SlurmError, keep_looking
-from images.common.kubernetes import own_namespace
+from images.common.kubernetes import Kube, own_namespace
 from images.common.log import Log
 from images.common.process import end_on_sigterm
 from images.common.wait import Clock
 from images.health.node_tests.catalog import TESTS
 from images.health.watch.decide import Limit, Policy
-from images.health.watch.kubernetes import Teller, WritingKube
+from images.health.watch.kubernetes import Teller
 from images.health.watch.machines import follow_machines
 from images.health.watch.release import RELEASE_AFTER_SECONDS, Releaser, Rules
 from images.health.watch.watcher import Watcher
@@ -79,7 +79,7 @@ def build(env: Mapping[str, str], log: Callable[[str], None], *, dry_run: bool) 
     """The watcher as the environment wants it. Raises ValueError."""
     policy, slurm, rules = policy_from(env), Slurm(), rules_from(env)
     unfollowed = env.get("MACHINES") == "no"
-    kube = None if unfollowed else WritingKube.in_cluster(own_namespace(env), env)
+    kube = None if unfollowed else Kube.in_cluster(own_namespace(env), env)
     if kube is None:
         log("nodes are watched by Slurm's records alone" + (": MACHINES=no" if unfollowed else ""))
         return Watcher(slurm=slurm, policy=policy, log=log, dry_run=dry_run)

@@ -3,8 +3,8 @@
 Such a machine has a hardware fault, or a condition of the site's choice (maintenance). Its Node gets an annotation that
 names the check, and a condition if the site names one, for a cloud's controller or a person to act on. With `evict` the
 workers leave it, too. Nothing is uncordoned here, and no machine or Node is deleted: whoever mends a machine uncordons
-it, and the watcher forgets the fault as soon as the workers there take jobs again. What keeps a wrong check from
-hurting the cluster:
+it, and the watcher forgets the fault as soon as the workers there take jobs again. A pod leaves only by its eviction,
+which heeds PodDisruptionBudgets and the pod's own time to end. What keeps a wrong check from hurting the cluster:
 
 - The check fails now, on this machine, and the drain for it has stood for `after` seconds.
 - All workers on the machine are ours, drained by us and without jobs. What somebody has cordoned is left to them.
@@ -23,18 +23,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from images.common.health.contract import Status
-from images.common.health.report import SKEW_SECONDS, Finding
+from images.common.health.report import SKEW_SECONDS, Finding, stamp
 from images.common.health.slurm import Slurm, SlurmError
-from images.common.kubernetes import KubeError
+from images.common.kubernetes import Kube, KubeError
 from images.health.watch.decide import KUBERNETES, Limit, NodeView
-from images.health.watch.kubernetes import Teller, WritingKube
+from images.health.watch.kubernetes import Teller
 from images.health.watch.machines import OWN_WORDS, RELEASED_FOR, Machine, Machines, Place, machine_of
 
 RELEASE_AFTER_SECONDS: Final = 600.0
 """A fault that goes away by itself is not worth a machine."""
+_MERGE: Final = "application/strategic-merge-patch+json"
+"""Merges the list of conditions by their type, so that the others, which kubelet writes, stay."""
+_REPLACE: Final = "application/merge-patch+json"
 TRY_AGAIN_SECONDS: Final = 30.0
 """Between two tries of a move, and between two releases: the copy of the cluster shows the first one by then."""
 
@@ -197,7 +200,7 @@ def _within_limit(
 class Releaser:
     """Does what is planned, one move after the other."""
 
-    kube: WritingKube
+    kube: Kube
     slurm: Slurm
     copies: Machines
     rules: Rules
@@ -251,13 +254,13 @@ class Releaser:
 
     def _move(self, move: Move, seen: Mapping[str, NodeView]) -> bool:
         """Do it; False: all is not as it was seen any more. Raises KubeError, SlurmError, ValueError."""
-        machine, condition = machine_of(self.kube.node(move.machine)), self.rules.condition
+        machine, condition = machine_of(self.kube.get(f"/api/v1/nodes/{move.machine}")), self.rules.condition
         if move.step is Step.FORGET:
             if machine.cordoned or not machine.released_for:
                 return False
             if machine.conditions.get(condition, "").startswith(OWN_WORDS):
                 self._set_condition(move, "False")
-            self.kube.mark_node(move.machine, annotations={RELEASED_FOR: None})
+            self._patch(move, {"metadata": {"annotations": {RELEASED_FOR: None}}})
             return True
         here = {name: place for name, place in self.copies.pods.values().items() if place.node == move.machine}
         leaving = [move.worker] if move.step is Step.EVICT else here
@@ -266,13 +269,14 @@ class Releaser:
         if move.step is Step.EVICT:
             is_wanted = machine.is_released and move.worker in here
             if is_wanted:
-                self.kube.evict(move.worker, here[move.worker].uid)
+                self._evict(move.worker, here[move.worker].uid)
             return is_wanted
         if machine.cordoned or machine.released_for:
             return False
         if condition and condition not in machine.conditions:
             self._set_condition(move, "True")
-        self.kube.mark_node(move.machine, annotations={RELEASED_FOR: f"health/{move.check}"}, cordon=True)
+        mark = {RELEASED_FOR: f"health/{move.check}"}
+        self._patch(move, {"metadata": {"annotations": mark}, "spec": {"unschedulable": True}})
         return True
 
     def _is_free(self, seen: NodeView) -> bool:
@@ -281,9 +285,26 @@ class Releaser:
         as_seen = now is not None and now.reason == seen.reason and now.is_drained_by_us and now.is_quiet
         return as_seen and not self.slurm.jobs_of(seen.name)
 
+    def _patch(self, move: Move, change: Mapping[str, Any], *, of: str = "", how: str = _REPLACE) -> None:
+        self.kube.send("PATCH", f"/api/v1/nodes/{move.machine}{of}", change, how)
+
     def _set_condition(self, move: Move, status: str) -> None:
-        message = f"{OWN_WORDS}{move.worker}: {move.why}"
-        self.kube.set_condition(move.machine, self.rules.condition, status, message, at=self.wall())
+        """Set the site's condition, which had another status until now."""
+        at = stamp(self.wall())
+        condition = {"type": self.rules.condition, "status": status, "reason": "SlurmHealth"}
+        condition |= {"message": f"{OWN_WORDS}{move.worker}: {move.why}"}
+        condition |= {"lastHeartbeatTime": at, "lastTransitionTime": at}
+        self._patch(move, {"status": {"conditions": [condition]}}, of="/status", how=_MERGE)
+
+    def _evict(self, pod: str, uid: str) -> None:
+        """Have a pod leave its machine, if it is still this one."""
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": self.kube.namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        self.kube.send("POST", f"{self.kube.path('pods')}/{pod}/eviction", eviction)
 
     def _tell_held(self, held: frozenset[str]) -> None:
         if held and held != self._told:

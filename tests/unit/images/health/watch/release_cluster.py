@@ -14,9 +14,9 @@ from images.common.follow import Follower
 from images.common.health.contract import Result
 from images.common.health.report import Report, encode
 from images.common.health.slurm import Slurm
-from images.common.kubernetes import WORKER_PODS
+from images.common.kubernetes import WORKER_PODS, Kube
 from images.health.watch.decide import Limit
-from images.health.watch.kubernetes import Teller, WritingKube
+from images.health.watch.kubernetes import Teller
 from images.health.watch.machines import RELEASED_FOR, Machine, Machines, Place, machine_of, place_of
 from images.health.watch.release import Releaser, Rules
 from images.health.watch.watcher import Watcher
@@ -158,7 +158,7 @@ class Fleet:
         self.runner = runner
         self.log: list[str] = []
         port = self.kubernetes.port
-        self.kube = WritingKube(host="127.0.0.1", port=port, namespace="ns", tls=False, service_account=token)
+        self.kube = Kube(host="127.0.0.1", port=port, namespace="ns", tls=False, service_account=token)
         self.results: dict[str, dict[str, Result]] = {name: {"gpu-xid": OK} for name in self.names}
         self.pool = AtOnce()
         self.answers = True

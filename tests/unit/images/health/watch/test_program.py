@@ -10,11 +10,11 @@ import pytest
 
 from images.common.command import Result
 from images.common.health.slurm import Record, Slurm, keep_looking
-from images.common.kubernetes import KubeError
+from images.common.kubernetes import Kube, KubeError
 from images.health.node_tests.catalog import TESTS
 from images.health.watch import program
 from images.health.watch.decide import Action, Kind, Limit, Policy
-from images.health.watch.kubernetes import MOST_WAITING, Teller, WritingKube
+from images.health.watch.kubernetes import MOST_WAITING, Teller
 from images.health.watch.machines import Machine, Machines, Place
 from images.health.watch.program import build, once, policy_from, rules_from
 from images.health.watch.release import Rules
@@ -127,7 +127,7 @@ def test_a_wrong_setting_ends_the_program(monkeypatch: pytest.MonkeyPatch, capsy
 
 
 @dataclass(frozen=True, kw_only=True)
-class FakeKube(WritingKube):
+class FakeKube(Kube):
     """Keeps what is written."""
 
     written: list[tuple[str, str, str, Any]] = field(default_factory=list)
