@@ -23,7 +23,7 @@ ASK_SECONDS: Final = 5.0
 SHARE: Final = 5.0
 """A look that takes long, with thousands of nodes, is followed by a pause of this many times its length."""
 TEST_RESERVATION: Final = "health-test-"
-"""With the node's name: what keeps a node for the tests alone (`node_tests/apart.py`)."""
+"""With the node's name: what keeps a node for the tests alone (`node_tests/plan.py`)."""
 RUNNING: Final = "running,suspended,configuring,stopped"
 ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
 """States of jobs that have a node, those that are ending included."""

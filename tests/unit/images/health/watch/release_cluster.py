@@ -168,15 +168,7 @@ class Fleet:
         """The clock."""
         return time.time()
 
-    def start(
-        self,
-        *,
-        evict: bool = False,
-        max_unavailable: str = "1",
-        condition: str = "",
-        after: float = 600,
-        dry_run: bool = False,
-    ) -> None:
+    def start(self, *, max_unavailable: str = "1", dry_run: bool = False, **rules: Any) -> None:
         """Start a watcher, in the place of the last one."""
         slurm = Slurm(runner=self.runner)
         machines = Machines(
@@ -186,13 +178,11 @@ class Fleet:
             probe=lambda *_: self.answers,
             pool=AtOnce(),
         )
-        limit = Limit.parse(max_unavailable)
-        rules = Rules(evict=evict, max_unavailable=limit, after=after, condition=condition)
         self.releaser = Releaser(
             kube=self.kube,
             slurm=slurm,
             copies=machines,
-            rules=rules,
+            rules=Rules(max_unavailable=Limit.parse(max_unavailable), **rules),
             log=self.log.append,
             events=_Events(kube=self.kube, machines=machines, log=self.log.append),
             dry_run=dry_run,
