@@ -56,7 +56,7 @@ def watch_environment(health: Health) -> Mapping[str, str]:
 
 
 def node_test_settings(config: ClusterConfig, infiniband: Iterable[str]) -> str:
-    """The file that the tests of nodes read (images/health/node_tests/settings.py)."""
+    """The file that the tests of nodes read (images/health/node_tests/plan.py)."""
     tests = config.health.tests
     settings = {
         "tests": list(tests.run),

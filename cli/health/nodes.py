@@ -9,27 +9,22 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from images.common.health import slurm
-from images.common.health.finding import Finding
-from images.common.health.report import Report, decode, note_of, stamp
+from images.common.health.contract import Result, Status
+from images.common.health.report import Finding, Report, decode, note_of, stamp
 from images.common.health.slurm import Record
 
 Verdict = Literal["well", "failing", "unknown", "asleep"]
 """Of a node as a whole. `failing`: a check fails, or keeps the node drained. `unknown`: no report, an old one, a check
 that could not tell, or a node that does not answer. `asleep`: not there on purpose. Warnings are well."""
 
-_ORDER = ("fail", "not checked", "warn")
+_ORDER = (Status.FAIL, Status.NOT_CHECKED, Status.WARN)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class Found(Result):
     """What one check found."""
 
     check: str
-    status: str
-    """`ok`, `warn`, `fail` or `not checked`."""
-    fault: str | None = None
-    """`user`, `node` or `hardware`, of warnings and failures."""
-    message: str = ""
 
     @property
     def line(self) -> str:
@@ -77,17 +72,13 @@ class Node:
     def found(self) -> tuple[Found, ...]:
         """What each check found."""
         results = self.report.results if self.report is not None else {}
-        return tuple(
-            Found(check=name, status=one.status.value, fault=one.fault, message=one.message)
-            for name, one in results.items()
-        )
+        return tuple(Found(check=name, **vars(one)) for name, one in results.items())
 
     @property
     def findings(self) -> list[Found]:
         """What is not well, the worst first."""
-        rank = {status: number for number, status in enumerate(_ORDER)}
-        bad = (found for found in self.found if found.status != "ok")
-        return sorted(bad, key=lambda found: (rank.get(found.status, rank["not checked"]), found.check))
+        bad = (found for found in self.found if found.status != Status.OK)
+        return sorted(bad, key=lambda found: (_ORDER.index(found.status), found.check))
 
     @property
     def answers(self) -> bool:
@@ -102,11 +93,10 @@ class Node:
             return "failing"
         if self.record.is_absent:
             return "asleep"
-        if not self.fresh:
-            return "unknown"
-        if "fail" in statuses:
+        if self.fresh and Status.FAIL in statuses:
             return "failing"
-        return "well" if self.answers and statuses and statuses <= {"ok", "warn"} else "unknown"
+        is_well = self.fresh and self.answers and statuses and Status.NOT_CHECKED not in statuses
+        return "well" if is_well else "unknown"
 
     @property
     def data(self) -> dict[str, Any]:
@@ -161,8 +151,8 @@ def node_of(record: Record, now: float) -> Node:
 
 def parse_nodes(text: str, now: float) -> Nodes:
     """What `scontrol show nodes --json` has printed, in the order in which people count. Raises SlurmError."""
-    nodes = [node_of(record, now) for record in slurm.parse_nodes(text)]
-    return Nodes(at=stamp(now), nodes=tuple(sorted(nodes, key=lambda node: in_order(node.name))))
+    records = sorted(slurm.parse_nodes(text), key=lambda record: in_order(record.name))
+    return Nodes(at=stamp(now), nodes=tuple(node_of(record, now) for record in records))
 
 
 def in_order(name: str) -> list[tuple[int, str]]:

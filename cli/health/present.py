@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cli.health.nodes import Found, Node, Nodes
 from cli.text import ago, open_console, plain
+from images.common.health.contract import Status
 
 SHORT = 24
 """Characters of an administrator's reason in the table."""
@@ -46,18 +47,10 @@ def print_table(nodes: Nodes, *, failing: bool = False) -> None:
             for line in more:
                 table.add_row("", "", "", "", line)
         console.print(table)
-    console.print(summary(nodes), soft_wrap=True)
-
-
-def summary(nodes: Nodes) -> str:
-    """For example `3 nodes: 2 well, 1 failing, 0 unknown`."""
-    counts = nodes.counts
+    counts, total = nodes.counts, len(nodes.nodes)
     asleep = f", {counts['asleep']} asleep" if counts["asleep"] else ""
-    total = len(nodes.nodes)
-    return (
-        f"{total} node{'' if total == 1 else 's'}: {counts['well']} well, {counts['failing']} failing, "
-        f"{counts['unknown']} unknown{asleep}"
-    )
+    kinds = f"{counts['well']} well, {counts['failing']} failing, {counts['unknown']} unknown{asleep}"
+    console.print(f"{total} node{'' if total == 1 else 's'}: {kinds}", soft_wrap=True)
 
 
 def _state(node: Node) -> Text:
@@ -71,13 +64,13 @@ def _state(node: Node) -> Text:
 
 
 def _checked(node: Node) -> Text:
-    if node.age is None:
-        return Text("never", style="magenta")
-    if node.fresh:
+    if node.fresh and node.age is not None:
         return Text(f"{ago(node.age)} ago")
-    if node.age < 0:
-        return Text(f"its clock: {ago(-node.age)} ahead", style="magenta")
-    return Text(f"{ago(node.age)} ago: old", style="magenta")
+    if node.age is None:
+        old = "never"
+    else:
+        old = f"its clock: {ago(-node.age)} ahead" if node.age < 0 else f"{ago(node.age)} ago: old"
+    return Text(old, style="magenta")
 
 
 def _drained_for(node: Node) -> Text:
@@ -106,24 +99,21 @@ def _lines(node: Node) -> Iterator[Text]:
     if not node.findings:
         count = len(node.found)
         checks = f"{count} check{'' if count == 1 else 's'}" if count else "no checks"
-        yield Text(f"{was}ok ({checks})" if count else f"{was}not checked: {checks}", style=_style("ok", node))
+        style = _STYLES["ok"] if node.fresh else "dim"
+        yield Text(f"{was}ok ({checks})" if count else f"{was}not checked: {checks}", style=style)
     for found in node.findings:
-        yield Text(was + plain(found.line), style=_style(found.status, node))
-
-
-def _style(status: str, node: Node) -> str:
-    return _STYLES.get(status, _STYLES["not checked"]) if node.fresh else "dim"
+        yield Text(was + plain(found.line), style=_STYLES[found.status] if node.fresh else "dim")
 
 
 def print_found(found: Mapping[str, Any]) -> None:
     """What one check found just now, with its figures."""
     result = Found(
-        check=str(found["check"]),
-        status=str(found["status"]),
+        check=found["check"],
+        status=Status(found["status"]),
         fault=found.get("fault"),
-        message=str(found["message"]),
+        message=found["message"],
     )
     console = open_console()
-    console.print(Text(plain(result.line), style=_STYLES.get(result.status, "")), soft_wrap=True)
+    console.print(Text(plain(result.line), style=_STYLES[result.status]), soft_wrap=True)
     for name, value in sorted(found["values"].items()):
         console.print(Text(f"  {plain(name)} {value:g}"), soft_wrap=True)

@@ -68,8 +68,11 @@ def run_check(kubectl: Kubectl, namespace: str, node: str, check: str) -> tuple[
         # The node's own program ends with the command that shows its checks there; the hint has the one for here.
         why = complaint(done).partition("; `health list`")[0]
         raise Failure(f"node {node}: {why}", hint=f"`slurmstack health list --node {node}` shows all", code=USAGE)
-    found = _found(done.stdout)
-    if found is None or done.returncode not in _CODES:
+    try:
+        found: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        found = {}
+    if not found or done.returncode not in _CODES:
         raise _failed(f"{check} could not be run on node {node}", done)
     return found, done.returncode
 
@@ -114,15 +117,6 @@ def _in_pod(kubectl: Kubectl, namespace: str, node: str, *words: str) -> subproc
 def _failed(what: str, done: subprocess.CompletedProcess[str]) -> Failure:
     why = complaint(done)
     return Failure(f"{what}: {why}", hint=hint_after(why, _OLD_IMAGE if _NO_PROGRAM in why else ""))
-
-
-def _found(text: str) -> dict[str, Any] | None:
-    """What a check found; None if that is not understood."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) and {"check", "status", "message", "values"} <= found.keys() else None
 
 
 def _refuse_absent(node: str, pods: list[Pod]) -> None:

@@ -128,7 +128,7 @@ def _run(command: list[str], directory: str, timeout: float) -> tuple[list[str],
     own = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF": f"{directory}/slurm.conf"}
     process = subprocess.Popen(
         command, text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, env={**own, **preload.as_active_host()}, start_new_session=True,
+        stderr=subprocess.STDOUT, env={**own, **as_active_host()}, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
     found: list[str] = []

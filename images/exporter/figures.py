@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from images.common.health.reason import parse
+from images.common.health.report import parse
 from images.common.slurm_jobs import RUNNING
 from images.common.slurm_node import ELASTIC, NO_CAPACITY, ROLLS, SET_ASIDE
 from images.common.slurm_records import number_of

@@ -25,9 +25,8 @@ from images.common.log import Log, open_pod_log
 from images.common.wait import Clock
 from images.health import state
 from images.health.checks import gpu_free
-from images.health.local import Local, find_local, pod_environment, prepare_environment, with_job
-from images.health.runner import attempt, said_of
-from images.health.tools import Tools
+from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
+from images.health.runner import Tools, attempt, said_of
 
 REFUSED: Final = 1
 """Exit code on which Slurm drains the node and requeues the job (slurm.conf(5), Prolog)."""
@@ -54,7 +53,7 @@ class GpuJob:
 
     def begin(self) -> int:
         """Before the job; the exit code."""
-        node = with_job(self.local.node, self.environment)
+        node = with_jobs(self.local.node, self.environment)
         if node.job_uid is not None:
             self._show(lambda: self.gpu_jobs.begin(node.job, node.job_uid or 0, node.job_gpus))
         if self.check.name in self.local.off:

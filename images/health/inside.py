@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Final
 
 from images.common.boundary import keep_only
+from images.common.command import NO_PROGRAM, NOT_STARTED
 from images.health.local import prepare_environment
-
-CANNOT_RUN: Final = 126
-NO_PROGRAM: Final = 127
-"""As a shell ends: the check is not checked then."""
 
 
 def main() -> int:
@@ -29,4 +25,5 @@ def main() -> int:
         os.execv(argv[0], argv)  # noqa: S606  (a site's own program, by its whole path)
     except OSError as error:
         sys.stderr.write(f"{argv[0]}: {error.strerror}\n")
-        return NO_PROGRAM if isinstance(error, FileNotFoundError) else CANNOT_RUN
+        # As a shell ends: the check is not checked then.
+        return NO_PROGRAM if isinstance(error, FileNotFoundError) else NOT_STARTED

@@ -18,13 +18,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from images.common.health.contract import Check, Node, Thresholds
+from images.common.command import NOT_STARTED, NO_PROGRAM, Runner, TIMED_OUT
+from images.common.health.contract import Check, Node, Result, Thresholds
 from images.common.slurm_node import NodeConf
 from images.health.proc import jobs_here
-from images.health.programs import checks_of
+from images.health.verdict import fail, not_checked, ok
 
 SETTINGS: Final = Path("/config/health/settings.json")
+INSIDE: Final = "/usr/libexec/slurmstack/health-inside"
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/nvidia/bin"
+_LONGEST_LINE: Final = 200
+"""Characters of what a site's check says: a comment of a node has room for several checks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +72,14 @@ def find_local(environment: Mapping[str, str], settings: Path = SETTINGS) -> Loc
     # What is asked here are NVIDIA's programs; and divided GPUs are offered by their parts.
     offered = 1 if conf.is_divided else sum(one.count for one in conf.gpus)
     promised = 0 if environment.get("GPU_VENDOR") else offered
-    whole, parts = given_gpus(environment.get("NVIDIA_VISIBLE_DEVICES", ""))
-    shares = bool(parts) or 0 < whole < promised
+    # Kubernetes' device plugin names each GPU that it has given to the pod: `GPU-8dd...,GPU-f21...`. One that is given
+    # out several times has the same name each time; of divided ones it names the parts, which may all be of one GPU.
+    names = {name.strip() for name in environment.get("NVIDIA_VISIBLE_DEVICES", "").split(",")}
+    whole, parts = sum(name.startswith("GPU-") for name in names), any(name.startswith("MIG-") for name in names)
+    shares = parts or 0 < whole < promised
     node = Node(
         name=environment.get("SLURMD_NODENAME") or os.uname().nodename,
-        gpus=whole + bool(parts) if shares else promised,
+        gpus=whole + parts if shares else promised,
         shares_gpus=shares or conf.is_divided or conf.has_shards,
         jail=Path(jail) if jail else None,
         homes=Path(jail, "home") if jail and environment.get("HOMES") else None,
@@ -86,26 +93,16 @@ def find_local(environment: Mapping[str, str], settings: Path = SETTINGS) -> Loc
         return Local(node=node, thresholds=Thresholds(), problem=problem)
 
 
-def given_gpus(devices: str) -> tuple[int, int]:
-    """How many whole GPUs, and parts of GPUs, Kubernetes' device plugin has given to the pod, where it says so.
-
-    It names each: `GPU-8dd...,GPU-f21...`. One that is given out several times has the same name each time; of divided
-    ones it names the parts (`MIG-...`), which may all be of one GPU.
-    """
-    names = {name.strip() for name in devices.split(",")}
-    return sum(name.startswith("GPU-") for name in names), sum(name.startswith("MIG-") for name in names)
-
-
 def _with_settings(node: Node, pool: str, settings: Mapping[str, Any]) -> Local:
     of_pool = settings.get("pools", {}).get(pool, {})
     given = {
-        str(check): {str(name): float(value) for name, value in limits.items()}
+        check: {name: float(value) for name, value in limits.items()}
         for check, limits in settings.get("thresholds", {}).items()
     }
     node = replace(
         node,
-        gpus=int(of_pool.get("gpus", node.gpus)),  # written by hand: to try the checks on machines that have none
-        infiniband=bool(of_pool.get("infiniband", node.infiniband)),
+        gpus=of_pool.get("gpus", node.gpus),  # written by hand: to try the checks on machines that have none
+        infiniband=of_pool.get("infiniband", node.infiniband),
         local_disks=tuple(Path(path) for path in of_pool.get("local_disks", node.local_disks)),
     )
     return Local(
@@ -113,12 +110,39 @@ def _with_settings(node: Node, pool: str, settings: Mapping[str, Any]) -> Local:
         thresholds=Thresholds(given),
         off=frozenset(settings.get("disabled", ())),
         report_only=frozenset(settings.get("report_only", ())),
-        programs=checks_of(settings.get("programs", {})),
+        programs={name: program_check(name, program) for name, program in settings.get("programs", {}).items()},
     )
 
 
-def with_job(node: Node, environment: Mapping[str, str]) -> Node:
-    """The node as a prolog or epilog sees it."""
+def program_check(name: str, program: Mapping[str, Any]) -> Check:
+    """A site's own check: a program in the jail, whose exit status says how it is and whose first line says what.
+
+    As with LBNL's NHC, Slurm's prologs and most monitoring: 0 is well, anything else is a fault. A program that cannot
+    be started, is killed or does not end in time says nothing about the node.
+    """
+    command, seconds, fault = program["command"], program["seconds"], program["fault"]
+
+    def run(node: Node, runner: Runner, _: Thresholds) -> Result:
+        done = runner([INSIDE, str(node.jail or "/"), *command], timeout=seconds)
+        lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines()]
+        said = next(filter(None, lines), "")[:_LONGEST_LINE]
+        if done.code == TIMED_OUT:
+            return not_checked(f"{command[0]} did not end in {seconds:g} s")
+        if done.code in {NOT_STARTED, NO_PROGRAM} or done.code < 0:
+            return not_checked(said or f"{command[0]} was ended by signal {-done.code}")
+        return ok() if done.code == 0 else fail(fault, said or f"{command[0]} ended with {done.code}")
+
+    return Check(
+        name=name,
+        summary=f"{' '.join(command)} (this site's)",
+        run=run,
+        hardware="gpu" if program.get("gpus") else "any",
+        seconds=seconds + 1,
+    )
+
+
+def with_jobs(node: Node, environment: Mapping[str, str]) -> Node:
+    """The node with its jobs; `environment`: of a prolog or epilog, which has a job of its own."""
     job, uid = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_UID", "")
     gpus: list[int] = []
     for match in re.finditer(r"(\d+)(?:-(\d+))?", environment.get("SLURM_JOB_GPUS", "")):
@@ -126,12 +150,7 @@ def with_job(node: Node, environment: Mapping[str, str]) -> Node:
     return replace(
         node,
         job=job,
-        job_uid=int(uid) if uid.isdigit() else None,
+        job_uid=int(uid) if uid else None,
         job_gpus=tuple(gpus),
         other_jobs=bool(jobs_here(node.root / "proc") - {job}),
     )
-
-
-def with_jobs(node: Node) -> Node:
-    """The node between jobs, or beside them."""
-    return replace(node, other_jobs=bool(jobs_here(node.root / "proc")))

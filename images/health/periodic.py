@@ -14,19 +14,17 @@ import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from images.common.command import Runner
-from images.common.health.contract import Check, Result, Status
+from images.common.health.contract import NAME_PREFIX, Check, Result, Status
 from images.common.health.report import Report, changes, encode, gists, note_of
 from images.common.health.slurm import ASK_SECONDS, Slurm, SlurmError
 from images.common.log import Log, open_pod_log
 from images.health import state
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
-from images.health.metrics import metrics
 from images.health.registry import find_checks, wanted
-from images.health.runner import Outcome, result_of, run_checks, said_of
-from images.health.tools import Tools
+from images.health.runner import Outcome, Tools, result_of, run_checks, said_of
 from images.health.verdict import not_checked
 
 REFRESH_SECONDS: Final = 300
@@ -35,7 +33,7 @@ still holds."""
 
 WELL_REFRESH_SECONDS: Final = 1800
 """One that all is well, give or take a tenth by the node's name: from 10,000 nodes made at the same time still
-five a second, each of which is two questions to slurmctld. When a report is old says watch/view.py."""
+five a second, each of which is two questions to slurmctld. When a report is old says images/common/health/report.py."""
 
 SETTLE_SECONDS: Final = 60
 """So long after a change every run renews the report. A drain is lifted only for a report that is some seconds newer
@@ -56,22 +54,20 @@ class Periodic:
     log: Callable[[str], None]
     runner: Runner
     now: Callable[[], float] = time.time
-    seconds: float = ALL_SECONDS
 
-    def run(self) -> dict[str, Result]:
+    def run(self) -> None:
         """Run the checks and tell what they found."""
         began = self.now()
-        node = with_jobs(self.local.node)
+        node = with_jobs(self.local.node, {})
         checks = wanted(self.checks, node, self.local.off)
         now = [check for check in checks if not (check.between_jobs and node.other_jobs)]
-        outcomes = run_checks(now, node, self.local.thresholds, seconds=self.seconds)
+        outcomes = run_checks(now, node, self.local.thresholds, seconds=ALL_SECONDS)
         outcomes |= self._kept([check.name for check in checks if check.between_jobs], outcomes)
         if self.local.problem:
             outcomes["settings"] = Outcome(result=not_checked(self.local.problem))
         results = {name: outcome.result for name, outcome in outcomes.items()}
         self._tell(results, int(began))
         self._write(state.METRICS, metrics(outcomes, self.now()))
-        return results
 
     def _kept(self, names: list[str], outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
         """What checks that look between jobs, or a prolog, found last, for those that have not looked now."""
@@ -79,15 +75,12 @@ class Periodic:
         found = {name: said_of(outcomes[name].result) for name in names if name in outcomes}
         if found and found != before:
             state.remember(self.local.node, state.BETWEEN_JOBS, found)
-        try:
-            return {name: Outcome(result=result_of(before[name])) for name in names if name in before.keys() - found}
-        except (KeyError, TypeError, ValueError):
-            return {}
+        return {name: Outcome(result=result_of(before[name])) for name in names if name in before.keys() - found}
 
     def _tell(self, results: dict[str, Result], at: int) -> None:
         last = state.recall(self.local.node, _LAST)
         seen = last.get("seen")
-        for line in changes(seen if isinstance(seen, dict) else {}, results):
+        for line in changes(seen or {}, results):
             self.log(line)
         report = Report(at=at, results=results)
         last["seen"] = gists(results)
@@ -103,9 +96,9 @@ class Periodic:
         self._write(f"{_LAST}.json", json.dumps(last))
 
     def _is_due(self, report: Report, last: dict[str, Any]) -> bool:
-        at, changed = last.get("sent_at"), last.get("changed_at")
-        if last.get("sent") != last["seen"] or not isinstance(at, int) or not isinstance(changed, int):
+        if last.get("sent") != last["seen"]:
             return True
+        at, changed = last["sent_at"], last["changed_at"]
         # A clock that was set back must not silence the node.
         return not 0 <= report.at - at < self._refresh_seconds(report) or 0 <= report.at - changed <= SETTLE_SECONDS
 
@@ -133,14 +126,31 @@ class Periodic:
             self.log(f"cannot write {self.local.node.state / name}: {error.strerror}")
 
 
-def _end(_number: int, _frame: object) -> NoReturn:
-    sys.exit(0)
+def metrics(outcomes: Mapping[str, Outcome], at: float) -> str:
+    """All figures of one run, for Prometheus. `at`: seconds since 1970.
+
+    `check_status` is 1 for the status that the check has and 0 for the others, so that an alert can name one.
+    """
+    series: dict[str, dict[str, float]] = {"last_run_timestamp_seconds": {"": float(int(at))}}
+    for name, outcome in sorted(outcomes.items()):
+        series.setdefault("check_seconds", {})[f'{{check="{name}"}}'] = round(outcome.seconds, 4)
+        for status in Status:
+            labels = f'{{check="{name}",status="{status.value}"}}'
+            series.setdefault("check_status", {})[labels] = float(outcome.result.status is status)
+        for given, value in outcome.result.values.items():
+            metric, brace, labels = given.partition("{")
+            series.setdefault(metric, {})[brace + labels] = value
+    lines = []
+    for metric in sorted(series):
+        lines.append(f"# TYPE {NAME_PREFIX}{metric} gauge")
+        lines += [f"{NAME_PREFIX}{metric}{labels} {value:.16g}" for labels, value in series[metric].items()]
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:
     """Entry point."""
     prepare_environment()
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     log = Log("health", open_pod_log())
     local = find_local(pod_environment())
     with state.only_me(local.node, "periodic") as alone:

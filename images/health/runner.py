@@ -1,9 +1,8 @@
 """Runs checks so that none of them can hurt anything: neither the node, nor another check, nor the report.
 
-Checks run in forked children, one child for those that look at the same hardware, as these share what they read. A
-child whose check has not ended in time is killed, and another one goes on with the next check. What cannot be killed,
-since it waits inside the kernel, is left behind, and its check is not started again while it lives: a broken disk must
-not fill the node with processes.
+Each check runs in a forked child of its own, those that look at the same hardware one after another. A child that has
+not ended in time is killed. What cannot be killed, since it waits inside the kernel, is left behind, and its check is
+not started again while it lives: a broken disk must not fill the node with processes.
 """
 
 from __future__ import annotations
@@ -13,24 +12,102 @@ import json
 import math
 import os
 import select
+import selectors
 import signal
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from dataclasses import dataclass
+from typing import IO, Any, Final, NoReturn
 
-from images.common.command import Runner
+from images.common.command import NO_PROGRAM, NOT_STARTED, TIMED_OUT, Runner
+from images.common.command import Result as Answer
 from images.common.health.contract import Check, Node, Result, Status, Thresholds
-from images.health.proc import Process, lives, process, processes
+from images.health.proc import Process, process, processes
 from images.health.state import recall, remember
-from images.health.tools import Tools
-from images.health.verdict import not_checked
+from images.health.verdict import UnknownError, not_checked
 
 STUCK: Final = "stuck"
 """What is remembered under this name: check -> [process, when it began] of what does not end."""
 
+LIMIT_BYTES: Final = 4 << 20
+"""More output of a tool than this is not read: `nvidia-smi -q` of 16 GPUs says 0.3 MB."""
+
 _DYING_SECONDS: Final = 0.5
-_LONGEST_MESSAGE: Final = 4000
+_COMM: Final = 15
+"""Characters that the kernel keeps of a program's name."""
+
+
+class Tools:
+    """How checks start other programs: like `images.common.command.run`, and it always comes back.
+
+    A program that waits for a broken device or file system does not even end when it is killed, and whoever waits for
+    its end waits for good. So one that has not ended half a second after it was killed is left to itself.
+    """
+
+    def __init__(self) -> None:
+        self.left: list[int] = []
+        """Processes that were killed and did not end."""
+        self._hanging: set[str] = set()
+
+    def hang(self, found: Process | None) -> None:
+        """Start this program no more: one that does not end hangs here already, and each start would add another."""
+        if found is not None:
+            self._hanging.add(found.comm)
+
+    def __call__(self, argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | None = None) -> Answer:
+        """See `images.common.command.Runner`."""
+        program = os.path.basename(argv[0])  # noqa: PTH119
+        if program[:_COMM] in self._hanging:
+            return Answer(code=NOT_STARTED, stderr=f"an earlier {program} hangs in the kernel")
+        try:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+            )
+        except FileNotFoundError:
+            return Answer(code=NO_PROGRAM, stderr=f"{argv[0]}: no such program")
+        except OSError as error:
+            return Answer(code=NOT_STARTED, stderr=f"{argv[0]}: {error.strerror}")
+        deadline = time.monotonic() + timeout
+        streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
+        texts = _read(streams, deadline)
+        for stream in streams:
+            stream.close()
+        code = None if texts is None else _wait(process, deadline)
+        if texts is None or code is None:
+            process.kill()
+            if _wait(process, time.monotonic() + _DYING_SECONDS) is None:
+                self.left.append(process.pid)
+                self._hanging.add(program[:_COMM])
+            return Answer(code=TIMED_OUT, stderr=f"{argv[0]}: no answer within {timeout:g} s")
+        return Answer(code=code, stdout=texts[0], stderr=texts[1])
+
+
+def _read(streams: Sequence[IO[bytes]], deadline: float) -> list[str] | None:
+    """All that the program says; None if it has not ended by then, or never stops."""
+    said = [bytearray() for _ in streams]
+    with selectors.DefaultSelector() as selector:
+        for number, stream in enumerate(streams):
+            selector.register(stream, selectors.EVENT_READ, number)
+        while selector.get_map():
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            if not ready:
+                return None
+            for key, _ in ready:
+                data = os.read(key.fd, 65536)
+                said[key.data] += data
+                if not data:
+                    selector.unregister(key.fileobj)
+                elif len(said[key.data]) > LIMIT_BYTES:
+                    return None
+    return [text.decode(errors="replace") for text in said]
+
+
+def _wait(process: subprocess.Popen[bytes], deadline: float) -> int | None:
+    try:
+        return process.wait(timeout=max(0.01, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,42 +121,42 @@ class Outcome:
 
 @dataclass(kw_only=True)
 class _Child:
-    """A process that runs checks one after another."""
+    """A process that runs a check."""
 
+    check: Check
     pid: int
     pipe: int
-    waiting: list[Check]
-    """What has not ended yet; the first of them runs."""
     since: float
-    """When that began."""
+    later: Sequence[Check]
+    """What comes after it."""
     text: bytes = b""
-    left: dict[int, str] = field(default_factory=dict)
-    """Processes that were started by a check and could not be killed -> the check."""
 
 
-class Running:
+class _Running:
     """One run of several checks."""
 
-    def __init__(self, node: Node, thresholds: Thresholds, *, seconds: float = math.inf, tools: Tools) -> None:
-        """`seconds`: for all together."""
+    def __init__(self, node: Node, thresholds: Thresholds, end: float) -> None:
+        """`end`: when all of them have to be done."""
         self._node = node
         self._thresholds = thresholds
-        self._tools = tools
-        self._end = time.monotonic() + seconds
+        self._tools = Tools()
+        self._end = end
         self._children: list[_Child] = []
         self._outcomes: dict[str, Outcome] = {}
-        self._stuck = _load_stuck(node)
-        for found in self._stuck.values():
-            for pid, _ in found:
-                self._tools.hang(process(pid))
+        self._stuck = _still_stuck(node)
+        for pid, _ in (each for found in self._stuck.values() for each in found):
+            self._tools.hang(process(pid))
 
     def run(self, checks: Sequence[Check]) -> dict[str, Outcome]:
         """All checks, by name. Raises nothing that a check does."""
         before = dict(self._stuck)
         lanes: dict[str, list[Check]] = {}
         for check in checks:
-            if check.name in self._stuck:
-                self._outcomes[check.name] = Outcome(result=not_checked(self._why_stuck(check.name)))
+            if check.name in before:
+                pid = before[check.name][0][0]
+                found = process(pid)
+                why = f"process {pid} ({found.comm if found else '?'}) of an earlier run does not end"
+                self._outcomes[check.name] = Outcome(result=not_checked(why))
             else:
                 lanes.setdefault(check.hardware, []).append(check)
         try:
@@ -94,78 +171,52 @@ class Running:
             remember(self._node, STUCK, self._stuck)
         return {check.name: self._outcomes[check.name] for check in checks}
 
-    def _why_stuck(self, name: str) -> str:
-        pid = self._stuck[name][0][0]
-        found = process(pid)
-        return f"process {pid} ({found.comm if found else '?'}) of an earlier run does not end"
-
-    def _start(self, checks: list[Check]) -> None:
-        if not checks:
-            return
-        ours, theirs = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(ours)
-            _be_child(theirs, checks, self._node, self._thresholds, self._tools)
-        os.close(theirs)
-        with contextlib.suppress(OSError):  # the child does it too: whoever comes first
-            os.setpgid(pid, pid)
-        self._children.append(_Child(pid=pid, pipe=ours, waiting=list(checks), since=time.monotonic()))
+    def _start(self, checks: Sequence[Check]) -> None:
+        """Run the first of these; the others follow when it has ended."""
+        now = time.monotonic()
+        if now >= self._end:
+            for check in checks:
+                self._outcomes[check.name] = Outcome(result=not_checked("no time was left for it"))
+        elif checks:
+            ours, theirs = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                _be_child(theirs, checks[0], self._node, self._thresholds, self._tools)
+            os.close(theirs)
+            with contextlib.suppress(OSError):  # the child does it too: whoever comes first
+                os.setpgid(pid, pid)
+            self._children.append(_Child(check=checks[0], pid=pid, pipe=ours, since=now, later=checks[1:]))
 
     def _step(self) -> None:
         """Wait for the next thing that a child says, or that it should have said by now."""
-        deadlines = {child.pipe: self._deadline(child) for child in self._children}
+        deadlines = {child.pipe: min(self._end, child.since + child.check.seconds) for child in self._children}
         pause = max(0.0, min(deadlines.values()) - time.monotonic())
         ready, _, _ = select.select(list(deadlines), [], [], pause)
         for child in list(self._children):
             if child.pipe in ready:
-                self._hear(child)
+                data = os.read(child.pipe, 65536)
+                child.text += data
+                if data.endswith(b"\n"):
+                    said = json.loads(child.text)
+                    self._finish(child, result_of(said), has_left=said["left"])
+                elif not data:  # it has ended before its time
+                    self._finish(child, None)
             elif time.monotonic() >= deadlines[child.pipe]:
-                self._too_late(child)
+                took = time.monotonic() - child.since
+                self._finish(child, not_checked(f"did not end in {took:.1f} s"), has_left=True)
 
-    def _deadline(self, child: _Child) -> float:
-        return min(self._end, child.since + child.waiting[0].seconds)
+    def _finish(self, child: _Child, result: Result | None, *, has_left: bool = False) -> None:
+        """Note what a child has found, None if it has crashed, end it, and start the next one."""
+        seconds = time.monotonic() - child.since
+        status = self._kill(child, has_left=has_left)
+        if result is None:
+            how = f": signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else ""
+            result = not_checked(f"the check crashed{how}")
+        self._outcomes[child.check.name] = Outcome(result=result, seconds=seconds)
+        self._start(child.later)
 
-    def _hear(self, child: _Child) -> None:
-        data = os.read(child.pipe, 65536)
-        child.text += data
-        while b"\n" in child.text and child.waiting:
-            line, _, child.text = child.text.partition(b"\n")
-            name = child.waiting.pop(0).name
-            said = json.loads(line)
-            child.left |= dict.fromkeys(said["left"], name)
-            self._note(child, name, result_of(said))
-        if not data and child.waiting:  # it has ended before its time
-            name = child.waiting.pop(0).name
-            self._note(child, name, not_checked(f"the check crashed{self._end_of(child)}"))
-            self._start(child.waiting)
-        elif not child.waiting:
-            self._kill(child)
-
-    def _note(self, child: _Child, name: str, result: Result) -> None:
-        now = time.monotonic()
-        self._outcomes[name] = Outcome(result=result, seconds=now - child.since)
-        child.since = now
-
-    def _too_late(self, child: _Child) -> None:
-        late = child.waiting.pop(0)
-        took = time.monotonic() - child.since
-        self._note(child, late.name, not_checked(f"did not end in {took:.1f} s"))
-        self._kill(child, late.name)
-        if time.monotonic() < self._end:
-            self._start(child.waiting)
-            return
-        for check in child.waiting:
-            self._outcomes[check.name] = Outcome(result=not_checked("no time was left for it"))
-
-    def _end_of(self, child: _Child) -> str:
-        status = self._kill(child)
-        if status is not None and os.WIFSIGNALED(status):
-            return f": signal {os.WTERMSIG(status)}"
-        return ""
-
-    def _kill(self, child: _Child, late: str = "") -> int | None:
-        """End a child and all that it has started. Returns its wait status; None if it does not end."""
+    def _kill(self, child: _Child, *, has_left: bool = False) -> int:
+        """End a child and all that it has started. Returns its wait status; 0 if it does not end."""
         self._children.remove(child)
         os.close(child.pipe)
         # Before it is asked for its result: until then no other process group can get its number.
@@ -173,23 +224,18 @@ class Running:
             os.killpg(child.pid, signal.SIGKILL)
         deadline = time.monotonic() + _DYING_SECONDS
         status = _reap(child.pid, deadline)
-        if late or child.left:
-            for found in _survivors(child.pid, deadline):
-                name = child.left.get(found.pid, late)
-                if name:
-                    self._stuck.setdefault(name, []).append((found.pid, found.start))
-                    self._tools.hang(found)
+        for found in _survivors(child.pid, deadline) if has_left else ():
+            self._stuck.setdefault(child.check.name, []).append((found.pid, found.start))
+            self._tools.hang(found)
         return status
 
 
-def _reap(pid: int, deadline: float) -> int | None:
-    """The end of a killed child, which takes the kernel a moment; None if it does not come."""
+def _reap(pid: int, deadline: float) -> int:
+    """The end of a killed child, which takes the kernel a moment; 0 if it does not come."""
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
+        if done or time.monotonic() >= deadline:
             return status
-        if time.monotonic() >= deadline:
-            return None
         time.sleep(0.001)
 
 
@@ -202,8 +248,8 @@ def _survivors(group: int, deadline: float) -> list[Process]:
         time.sleep(0.02)
 
 
-def _be_child(pipe: int, checks: Sequence[Check], node: Node, thresholds: Thresholds, tools: Tools) -> NoReturn:
-    """The forked child: it says one line per check, and has no other way to say anything."""
+def _be_child(pipe: int, check: Check, node: Node, thresholds: Thresholds, tools: Tools) -> NoReturn:
+    """The forked child: it says one line, and has no other way to say anything."""
     try:
         os.setpgid(0, 0)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE):
@@ -214,12 +260,10 @@ def _be_child(pipe: int, checks: Sequence[Check], node: Node, thresholds: Thresh
         # A check that cannot be killed must hold nothing of those who go on without it.
         os.closerange(3, pipe)
         os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
-        for check in checks:
-            said = said_of(attempt(check, node, thresholds, tools))
-            line = json.dumps({**said, "left": tools.left}).encode() + b"\n"
-            tools.left = []
-            while line:
-                line = line[os.write(pipe, line) :]
+        said = said_of(attempt(check, node, thresholds, tools))
+        line = json.dumps({**said, "left": bool(tools.left)}).encode() + b"\n"
+        while line:
+            line = line[os.write(pipe, line) :]
     finally:
         os._exit(0)
 
@@ -228,44 +272,42 @@ def attempt(check: Check, node: Node, thresholds: Thresholds, tools: Runner) -> 
     """The result of a check, whatever it does in this process."""
     try:
         result = check.run(node, tools, thresholds)
+    except UnknownError as error:
+        return not_checked(str(error))
     except BaseException as error:  # noqa: BLE001  (that is the point)
         return not_checked(f"{type(error).__name__}: {error}".rstrip(": "))
-    if not isinstance(result, Result) or not isinstance(result.status, Status):
-        return not_checked(f"the check returned {result!r}")
-    return result
+    return result if isinstance(result, Result) else not_checked(f"the check returned {result!r}")
 
 
 def said_of(result: Result) -> dict[str, Any]:
     """A result as JSON can hold it."""
-    values = {}
-    for name, value in result.values.items():
-        with contextlib.suppress(TypeError, ValueError):
-            values[str(name)] = float(value)
-    message = str(result.message)[:_LONGEST_MESSAGE]
-    return {"status": result.status.value, "message": message, "fault": result.fault, "values": values}
+    values = {name: float(value) for name, value in result.values.items()}
+    return {"status": result.status.value, "message": result.message, "fault": result.fault, "values": values}
 
 
 def result_of(said: Mapping[str, Any]) -> Result:
-    """The result of which `said_of` has made this. Raises KeyError, TypeError, ValueError."""
-    return Result(
-        status=Status(said["status"]), message=said["message"], fault=said["fault"], values=dict(said["values"])
-    )
+    """The result of which `said_of` has made this."""
+    return Result(status=Status(said["status"]), message=said["message"], fault=said["fault"], values=said["values"])
 
 
-def _load_stuck(node: Node) -> dict[str, list[tuple[int, int]]]:
+def _still_stuck(node: Node) -> dict[str, list[tuple[int, int]]]:
     """What an earlier run left behind and still lives."""
-    try:
-        stuck = {
-            str(name): [(int(pid), int(start)) for pid, start in found if lives(int(pid), int(start))]
-            for name, found in recall(node, STUCK).items()
-        }
-    except (ValueError, TypeError):
-        return {}
-    return {name: found for name, found in stuck.items() if found}
+    stuck = {}
+    for name, found in recall(node, STUCK).items():
+        alive = [(pid, start) for pid, start in found if _lives(pid, start)]
+        if alive:
+            stuck[name] = alive
+    return stuck
+
+
+def _lives(pid: int, start: int) -> bool:
+    """Whether exactly this process still runs. One that has ended and only waits to be asked does not."""
+    found = process(pid)
+    return found is not None and found.start == start and not found.has_ended
 
 
 def run_checks(
     checks: Sequence[Check], node: Node, thresholds: Thresholds, *, seconds: float = math.inf
 ) -> dict[str, Outcome]:
-    """Run checks for real; see `Running`."""
-    return Running(node, thresholds, seconds=seconds, tools=Tools()).run(checks)
+    """Run checks for real. `seconds`: for all together."""
+    return _Running(node, thresholds, time.monotonic() + seconds).run(checks)

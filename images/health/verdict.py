@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping
-from typing import ParamSpec
+from collections.abc import Iterable, Mapping
 
 from images.common.health.contract import FaultClass, Result, Status
-
-_Given = ParamSpec("_Given")
+from images.common.health.report import gravity
 
 
 class UnknownError(Exception):
-    """It cannot be told how something is; the text says why."""
-
-
-def or_not_checked(program: Callable[_Given, Result]) -> Callable[_Given, Result]:
-    """The program of a check that raises UnknownError where it cannot tell."""
-
-    @functools.wraps(program)
-    def run(*arguments: _Given.args, **more: _Given.kwargs) -> Result:
-        try:
-            return program(*arguments, **more)
-        except UnknownError as error:
-            return not_checked(str(error))
-
-    return run
+    """It cannot be told how something is; the text says why. A check that raises it is `not checked`."""
 
 
 def ok(**values: float) -> Result:
@@ -53,18 +37,17 @@ def worst(results: Iterable[Result]) -> Result:
 
     A failure is worse than not knowing, and not knowing is worse than a warning.
     """
-    found = list(results)
     order = [Status.OK, Status.WARN, Status.NOT_CHECKED, Status.FAIL]
+    found = list(results) or [ok()]
     by_gravity = sorted(found, key=lambda result: order.index(result.status), reverse=True)
-    status = by_gravity[0].status if by_gravity else Status.OK
-    faults = {result.fault for result in found if result.status == status}
+    status = by_gravity[0].status
+    faults = [result.fault for result in found if result.status is status and result.fault]
     values: dict[str, float] = {}
     for result in found:
         values |= result.values
-    gravest: list[FaultClass] = ["hardware", "node", "user"]
     return Result(
         status=status,
         message="; ".join(result.message for result in by_gravity if result.message),
-        fault=next((fault for fault in gravest if fault in faults), None),
+        fault=max(faults, key=gravity, default=None),
         values=values,
     )

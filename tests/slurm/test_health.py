@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from config import load_config
-from images.health.watch.flapping import HOLD_SECONDS
+from images.health.watch.decide import HOLD_SECONDS
 from slurm.health import check_settings
 from tests import stacks
 from tests.slurm.asked import Asked
@@ -134,7 +134,7 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory:
     for name in NODES:
         sandbox.start_worker_on(name, binds={settings: "/config/health"}, before=prepare)
     sandbox.wait_for_nodes(len(NODES))
-    hold = sandbox.controller.root / "usr/lib/slurmstack/images/health/watch/flapping.py"
+    hold = sandbox.controller.root / "usr/lib/slurmstack/images/health/watch/decide.py"
     hold.write_text(hold.read_text().replace(f"HOLD_SECONDS: Final = {HOLD_SECONDS}", "HOLD_SECONDS: Final = 1.0"))
     sandbox.controller.start_program("health-watch", WATCHER)
     return Healthy(sandbox=sandbox, settings=settings)

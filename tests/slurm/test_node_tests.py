@@ -14,8 +14,7 @@ import pytest
 
 from cli.health.nodes import parse_nodes
 from images.common.health.contract import Result, Status
-from images.common.health.finding import SKEW_SECONDS
-from images.common.health.report import Report
+from images.common.health.report import SKEW_SECONDS, Report
 from images.common.health.report import encode as encode_report
 from images.health.node_tests.results import Record, decode, encode
 from tests.slurm.asked import Asked

@@ -390,10 +390,6 @@ def pool_of(item: Object) -> Pool | None:
     )
 
 
-BUSY, IDLE, BARRED, OFF, LEAVING = range(5)
-"""Who stays, in this order. One that is barred stays off, and its record is kept where others take its place, too."""
-
-
 def members(pool: Pool, nodes: Mapping[str, Node], ends: Mapping[str, float]) -> tuple[str, ...]:
     """Names of `pool.most` nodes, by their numbers. `ends`: when the jobs of a node end at the latest, where known.
 

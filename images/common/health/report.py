@@ -1,10 +1,13 @@
-"""A node's results as one line in Slurm: the Comment of the node's record.
+"""What checks say of a node, as it stands in Slurm: the report in the node's Comment, and the reason of a drain.
 
     health 2026-11-21T21:55:03Z | ok: clock disks | fail gpu-xid [hardware]: GPU 3: Xid 79 | not checked dns: no answer
 
-For people who run `scontrol show node`, and for the watcher and `slurmstack health`, which read it back. A comment that
-an administrator had set stays, after ` || `. What is not understood of a line is left out: the checks in it are then
-unknown, which changes nothing anywhere.
+The report is for people who run `scontrol show node`, and for the watcher and `slurmstack health`, which read it back.
+A comment that an administrator had set stays, after ` || `. What is not understood of a line is left out: the checks in
+it are then unknown, which changes nothing anywhere.
+
+The reason of a drain that the watcher sets is `health/<check> [<class>]: <message>`. Whoever else drains for a check
+and wants the watcher to lift it when the check is well again writes the same: the prolog, a test that runs as a job.
 """
 
 from __future__ import annotations
@@ -13,24 +16,38 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from images.common.health.contract import FaultClass, Result, Status
 
+SKEW_SECONDS: Final = 5.0
+"""How far the clock of a node may be from slurmctld's before its times are not compared with slurmctld's."""
+
+STALE_SECONDS: Final = 660.0
+"""A node with something to complain of reports every 5 minutes. After two of those and a minute nobody knows."""
+WELL_STALE_SECONDS: Final = 4020.0
+"""The same for one that is well, which reports every 27 to 33 minutes (periodic.py)."""
+
+NEW_MACHINE: Final = "new-machine"
+"""The check that keeps a node drained until the tests of nodes have measured it (`node_tests/plan.py`)."""
+
 MESSAGE_LENGTH: Final = 240
 """Characters of one check's message in the line. The whole message is in the pod's log."""
+
+FAULTS: Final[Mapping[str, FaultClass]] = {"user": "user", "node": "node", "hardware": "hardware"}
+"""The least grave first."""
 
 _WORD: Final = "health"
 _NOTE: Final = " || "
 _PART: Final = " | "
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 _NAME: Final = r"(?P<name>[a-z0-9][a-z0-9-]*)"
-_OK: Final = r"ok: (?P<names>[a-z0-9 -]+)"
-_BAD: Final = rf"(?P<status>fail|warn) {_NAME}(?: \[(?P<fault>user|node|hardware)\])?:(?: (?P<message>.*))?"
-_UNKNOWN: Final = rf"not checked {_NAME}:(?: (?P<message>.*))?"
+_FAULT: Final = r"(?: \[(?P<fault>user|node|hardware)\])?"
 # Patterns are compiled where they are used: a run of the checks on a healthy node needs none of them.
-FAULTS: Final[Mapping[str, FaultClass]] = {"user": "user", "node": "node", "hardware": "hardware"}
-"""The least grave first."""
+_OK: Final = r"ok: (?P<names>[a-z0-9 -]+)"
+_BAD: Final = rf"(?P<status>fail|warn|not checked) {_NAME}{_FAULT}:(?: (?P<message>.*))?"
+_REASON: Final = rf"health/{_NAME}{_FAULT}(?::|$)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,14 +110,11 @@ def stamp(at: float) -> str:
 
 
 def moment(text: str) -> int | None:
-    """And back; None if that is no time. Not by strptime: the watcher reads thousands in a round."""
-    numbers = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z", text)
-    if numbers is None:
+    """And back; None if that is no time."""
+    try:
+        at = int(datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError):
         return None
-    year, month, day, hours, minutes, seconds = (int(number) for number in numbers.groups())
-    years, months = (year, month - 3) if month > 2 else (year - 1, month + 9)  # a year that begins in March
-    days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * months + 2) // 5 + day - 719469
-    at = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     return at if text == stamp(at) else None
 
 
@@ -111,9 +125,7 @@ def _results(part: str) -> Iterator[tuple[str, Result]]:
             yield name, Result(status=Status.OK)
     elif match := re.fullmatch(_BAD, part):
         fault = FAULTS.get(match["fault"] or "")
-        yield match["name"], Result(status=Status(match["status"]), fault=fault, message=match["message"] or "")
-    elif match := re.fullmatch(_UNKNOWN, part):
-        yield match["name"], Result(status=Status.NOT_CHECKED, message=match["message"] or "")
+        yield match["name"], Result(status=Status(match["status"]), message=match["message"] or "", fault=fault)
 
 
 def gists(results: Mapping[str, Result]) -> dict[str, str]:
@@ -138,3 +150,89 @@ def changes(old: Mapping[str, str], results: Mapping[str, Result]) -> list[str]:
 def _gist(result: Result) -> str:
     message = re.sub(r"\d+(?:\.\d+)?", "0", one_line(result.message)) if result.message else ""
     return f"{result.status.value}|{result.fault or ''}|{message}"
+
+
+# ---------------------------------------------------------------- the reason of a drain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """What a reason of ours says."""
+
+    check: str
+    fault: FaultClass
+
+
+def reason_for(check: str, result: Result) -> str:
+    """The reason to drain a node for a failed check."""
+    return f"health/{check} [{result.fault or 'node'}]: {one_line(result.message)}".rstrip()
+
+
+def lifted(reason: str) -> str:
+    """What takes the place of a reason when its drain is lifted.
+
+    Slurm clears the reason of a node that is idle then; on a busy one it stays until the next job starts there, and
+    if slurmctld drains it meanwhile (a step that cannot be killed) it keeps that text (24.11 and 26.05, `_drain_node`).
+    Such a drain must not look like ours.
+    """
+    own = parse(reason)
+    return f"lifted: health/{own.check}" if own else "lifted"
+
+
+def to_be_measured(reason: str) -> str:
+    """What takes the place of a reason when all is well again, and the node may be another machine than before."""
+    own = parse(reason)
+    return as_new_machine(f"measured before jobs start here; {own.check if own else 'what it was drained for'} is well")
+
+
+def as_new_machine(message: str) -> str:
+    """The reason of a node that is to be measured."""
+    return reason_for(NEW_MACHINE, Result(status=Status.FAIL, fault="node", message=message))
+
+
+def parse(reason: str) -> Own | None:
+    """What a reason says if it is one of ours; None for any other, which means: leave the node alone."""
+    match = re.match(_REASON, reason)
+    return None if match is None else Own(check=match["name"], fault=FAULTS.get(match["fault"], "node"))
+
+
+def gravity(fault: FaultClass | None) -> int:
+    """The higher the graver."""
+    return list(FAULTS).index(fault or "node")
+
+
+# ---------------------------------------------------------------- how long it holds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a check says about a node."""
+
+    result: Result
+    at: float
+    """When it looked, in seconds since 1970, by its own clock."""
+    arrived: float | None = None
+    """When the watcher saw this come, by slurmctld's clock; None: it was there when the watcher started."""
+    declared: bool = False
+    """Somebody wants the node free of jobs and said so. No limit holds that back, unless it is a condition that says so
+    (`unwanted_since`): programs set these, and may set them on all machines at once."""
+    lost: bool = False
+    """The machine is gone: its jobs are to start elsewhere now."""
+    unwanted_since: float | None = None
+    """Since when a condition that the site has named (maintenance) wants the machine away, in seconds since 1970; None:
+    none does."""
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether it says something about now. A node whose clock is wrong is believed by when its report came."""
+        own = self.at if self.at <= now + SKEW_SECONDS else float("-inf")
+        limit = WELL_STALE_SECONDS if self.result.status is Status.OK else STALE_SECONDS
+        return now - max(own, float("-inf") if self.arrived is None else self.arrived) <= limit
+
+    def clears(self, drained_at: float | None, now: float) -> bool:
+        """Whether it says that jobs can run, having looked after the drain: a warning would not have drained either.
+
+        `arrived` says nothing about that: what comes after a drain may have been found before it.
+        """
+        if drained_at is None or self.result.status not in {Status.OK, Status.WARN} or not self.is_fresh(now):
+            return False
+        return drained_at + SKEW_SECONDS < self.at <= now + SKEW_SECONDS

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from images.common.command import Result, Runner, run
-from images.common.health.reason import Own, parse
+from images.common.health.report import Own, parse
 from images.common.slurm_node import UNKNOWN_NODE
 from images.common.slurm_records import NodeRecord, NotUnderstoodError, fields_of, node_records
 from images.common.wait import Clock, Reminder
@@ -23,7 +23,7 @@ ASK_SECONDS: Final = 5.0
 SHARE: Final = 5.0
 """A look that takes long, with thousands of nodes, is followed by a pause of this many times its length."""
 TEST_RESERVATION: Final = "health-test-"
-"""With the node's name: what keeps a node for the tests alone (`node_tests/apart.py`)."""
+"""With the node's name: what keeps a node for the tests alone (`node_tests/plan.py`)."""
 RUNNING: Final = "running,suspended,configuring,stopped"
 ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
 """States of jobs that have a node, those that are ending included."""
@@ -151,17 +151,9 @@ class Slurm:
         """Lift a drain, and nothing else: a node that is down stays down."""
         return self.update(name, state="undrain", reason=reason)
 
-    def jobs_of(
-        self, name: str, *options: str, states: str = ON_NODE, form: str = "%A", most: int | None = None
-    ) -> list[str]:
-        """A line for each job that has the node. Raises SlurmError.
-
-        squeue reads all jobs, or all of one user, with the texts that people have written into them. `most`: so many
-        bytes of memory for it, in a pod where more would be taken from jobs.
-        """
-        bound = ["prlimit", "--core=0", f"--data={most}"] if most is not None else []
-        argv = [*bound, "squeue", "--noheader", f"--states={states}", f"--nodelist={name}", *options]
-        argv.append(f"--format={form}")
+    def jobs_of(self, name: str, *, states: str = ON_NODE) -> list[str]:
+        """Numbers of the jobs that have the node. Raises SlurmError."""
+        argv = ["squeue", "--noheader", f"--states={states}", f"--nodelist={name}", "--format=%A"]
         return [line.strip() for line in self._ask(argv, self.timeout).splitlines() if line.strip()]
 
     def requeue(self, job: str) -> Result:
@@ -196,14 +188,14 @@ class Slurm:
 
 
 def keep_looking(
-    look: Callable[[], float], pause: float, longest: float, log: Callable[[str], None], clock: Clock
+    look: Callable[[], object], pause: float, longest: float, log: Callable[[str], None], clock: Clock
 ) -> None:
-    """Look for ever. `look` tells how many seconds to wait then, `pause` if it never could; it may raise SlurmError."""
+    """Look for ever, with so many seconds between two looks. `look` may raise SlurmError."""
     reminder = Reminder(log, clock)
     while True:
         started = clock.now()
         try:
-            pause = look()
+            look()
             reminder = Reminder(log, clock)
         except SlurmError as error:
             reminder.waiting(f"slurmctld: {error}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -41,46 +40,25 @@ _GIB: Final = 2**30
 _PAGE: Final = 4096
 
 
-@dataclass(frozen=True, kw_only=True)
-class Room:
-    """How full a file system is."""
-
-    used: float
-    """Share of the space, 0 to 1, as `df` counts: what is kept for root counts as neither used nor free."""
-    free_bytes: int
-    inodes_used: float | None
-    """Share of the inodes; None where a file system has no fixed number (btrfs, some network file systems)."""
-
-
-def read_room(path: Path) -> Room:
-    """Ask the kernel. Raises OSError; ValueError for figures that make no sense."""
-    figures = os.statvfs(path)
+def judge(path: Path, figures: os.statvfs_result, thresholds: Thresholds) -> Result:
+    """One file system against the limits."""
     used = figures.f_blocks - figures.f_bfree
     if used < 0 or used + figures.f_bavail <= 0:
-        raise ValueError("the file system tells no size")
-    inodes = None
-    if 0 <= figures.f_ffree <= figures.f_files:
-        available = min(figures.f_favail, figures.f_ffree)
-        taken = figures.f_files - figures.f_ffree
-        inodes = taken / (taken + available) if taken + available else None
-    return Room(
-        used=used / (used + figures.f_bavail), free_bytes=figures.f_bavail * figures.f_frsize, inodes_used=inodes
-    )
-
-
-def judge(path: Path, room: Room, thresholds: Thresholds) -> Result:
-    """One file system against the limits."""
-    values = {f'disk_used_ratio{{path="{path}"}}': room.used}
-    found = []
-    if room.free_bytes < thresholds.get(NAME, "enough_gib", ENOUGH_GIB) * _GIB:
+        return not_checked(f"{path}: the file system tells no size")
+    share = used / (used + figures.f_bavail)  # as `df` counts: what is kept for root counts as neither used nor free
+    values, found = {f'disk_used_ratio{{path="{path}"}}': share}, []
+    if figures.f_bavail * figures.f_frsize < thresholds.get(NAME, "enough_gib", ENOUGH_GIB) * _GIB:
         warning = thresholds.get(NAME, "warn_percent", WARN_PERCENT)
         failure = thresholds.get(NAME, "fail_percent", FAIL_PERCENT)
-        found.append(_against(f"{path}: {{:.0f}} % of the space used", room.used, warning, failure))
-    if room.inodes_used is not None:
-        values[f'disk_inodes_used_ratio{{path="{path}"}}'] = room.inodes_used
+        found.append(_against(f"{path}: {{:.0f}} % of the space used", share, warning, failure))
+    # Where a file system has no fixed number of inodes (btrfs, some network file systems) these make no sense.
+    taken, free = figures.f_files - figures.f_ffree, min(figures.f_favail, figures.f_ffree)
+    if 0 <= figures.f_ffree <= figures.f_files and taken + free:
+        share = taken / (taken + free)
+        values[f'disk_inodes_used_ratio{{path="{path}"}}'] = share
         warning = thresholds.get(NAME, "warn_inodes_percent", WARN_INODES_PERCENT)
         failure = thresholds.get(NAME, "fail_inodes_percent", FAIL_INODES_PERCENT)
-        found.append(_against(f"{path}: {{:.0f}} % of the inodes used", room.inodes_used, warning, failure))
+        found.append(_against(f"{path}: {{:.0f}} % of the inodes used", share, warning, failure))
     return worst([*found, ok(**values)])
 
 
@@ -117,11 +95,9 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
     found = [try_to_write(node.root / directory) for directory in WRITTEN]
     for path in dict.fromkeys(paths):
         try:
-            found.append(judge(path, read_room(path), thresholds))
+            found.append(judge(path, os.statvfs(path), thresholds))
         except OSError as error:
             found.append(not_checked(f"{path}: {error.strerror}"))
-        except ValueError as error:
-            found.append(not_checked(f"{path}: {error}"))
     return worst(found)
 
 

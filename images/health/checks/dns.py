@@ -9,7 +9,6 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Sequence
 from typing import Final
 
 from images.common.command import Runner
@@ -36,8 +35,6 @@ _RESOLVER: Final = "timeout:1 attempts:2"
 
 _HOST: Final = re.compile(r"(?im)^[ \t]*SlurmctldHost[ \t]*=[ \t]*([^\s(#]+)(?:\(([^)\s]+)\))?")
 
-Resolve = Callable[[str], Sequence[str]]
-
 
 def resolve(name: str) -> list[str]:
     """Addresses of a name. Raises OSError (socket.gaierror)."""
@@ -62,60 +59,45 @@ def controllers(configuration: str) -> list[str]:
     return list(dict.fromkeys(match[2] or match[1] for match in _HOST.finditer(configuration)))
 
 
-def look_up(name: str, thresholds: Thresholds, ask: Resolve, clock: Callable[[], float]) -> tuple[Result, list[str]]:
+def _look_up(name: str, thresholds: Thresholds) -> tuple[Result, list[str]]:
     """One name: what there is to say, and its addresses."""
-    started = clock()
+    started = time.monotonic()
     try:
-        addresses = list(ask(name))
+        addresses = resolve(name)
     except socket.gaierror as error:
-        if error.errno in {socket.EAI_NONAME, _NO_DATA}:
+        if error.errno in {socket.EAI_NONAME, socket.EAI_NODATA}:
             return fail("node", f"{name} is not known"), []
         if error.errno == socket.EAI_AGAIN:
             return warn("node", f"{name}: no name server answers"), []
         return not_checked(f"{name}: {error.strerror}"), []
-    took = clock() - started
+    took = time.monotonic() - started
     values = {f'dns_seconds{{name="{name}"}}': took}
     if took >= thresholds.get(NAME, "warn_seconds", WARN_SECONDS):
-        message = f"{name} took {took:.1f} s"
-        return warn("node", message, values), addresses
+        return warn("node", f"{name} took {took:.1f} s", values), addresses
     return ok(**values), addresses
 
 
-_NO_DATA: Final = getattr(socket, "EAI_NODATA", socket.EAI_NONAME)
-"""The name is known and has no address; not on all systems."""
-
-
-def run(
-    node: Node,
-    _runner: Runner,
-    thresholds: Thresholds,
-    *,
-    ask: Resolve = resolve,
-    ours: Callable[[str], bool] = is_ours,
-    clock: Callable[[], float] = time.monotonic,
-) -> Result:
+def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
     """Look up all of them. What no server answers for a minute is a failure."""
-    own, addresses = look_up(node.name, thresholds, ask, clock)
-    if addresses and not any(ours(address) for address in addresses):
+    own, addresses = _look_up(node.name, thresholds)
+    if addresses and not any(is_ours(address) for address in addresses):
         message = f"{node.name}, this node's own name, leads to {addresses[0]}, which is not an address of this pod"
         own = fail("node", message, own.values)
-    found = [own, *_controllers(node, thresholds, ask, clock)]
-    silent = [result.message for result in found if result.status is Status.WARN and not result.values]
-    lasted = lasts(node, NAME, now=bool(silent), clock=clock)
-    if lasted >= thresholds.get(NAME, "persists_seconds", PERSISTS_SECONDS):
-        found.append(fail("node", f"no answer for {lasted:.0f} s now"))
-    return worst(found)
-
-
-def _controllers(node: Node, thresholds: Thresholds, ask: Resolve, clock: Callable[[], float]) -> list[Result]:
+    found = [own]
     try:
         text = (node.root / CONFIGURATION).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        return [not_checked(f"cannot read slurmctld's name in /{CONFIGURATION}: {error.strerror}")]
-    names = controllers(text)
-    if not names:
-        return [not_checked(f"/{CONFIGURATION} names no SlurmctldHost")]
-    return [look_up(name, thresholds, ask, clock)[0] for name in names]
+        found.append(not_checked(f"cannot read slurmctld's name in /{CONFIGURATION}: {error.strerror}"))
+    else:
+        names = controllers(text)
+        found += [_look_up(name, thresholds)[0] for name in names]
+        if not names:
+            found.append(not_checked(f"/{CONFIGURATION} names no SlurmctldHost"))
+    is_silent = any(result.status is Status.WARN and not result.values for result in found)
+    lasted = lasts(node, NAME, now=is_silent)
+    if lasted >= thresholds.get(NAME, "persists_seconds", PERSISTS_SECONDS) and is_silent:
+        found.append(fail("node", f"no answer for {lasted:.0f} s now"))
+    return worst(found)
 
 
 CHECK: Final = Check(

@@ -12,9 +12,9 @@ from typing import Final
 
 from images.common.command import Runner
 from images.common.health.contract import Check, Node, Result, Thresholds
-from images.health.nvidia import smi
+from images.health.checks.gpu_presence import has_none, says_lost
 from images.health.proc import jobs_here
-from images.health.verdict import UnknownError, fail, not_checked, ok, or_not_checked
+from images.health.verdict import UnknownError, fail, not_checked, ok
 
 NAME: Final = "gpu-free"
 
@@ -42,7 +42,6 @@ class Gpu:
     used_mib: float
 
 
-@or_not_checked
 def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
     """Look at the job's GPUs; without a job at all of them, unless jobs use some."""
     if node.job and not node.job_gpus:
@@ -67,8 +66,8 @@ def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
 def _read(runner: Runner) -> tuple[list[Gpu], list[str]]:
     """The GPUs that can be used, and what is said of others. Raises UnknownError."""
     answer = runner(_MEMORY, timeout=_SECONDS)
-    lost = [line for line in [*answer.stdout.splitlines(), *answer.stderr.splitlines()] if smi.says_lost(line)]
-    if smi.has_none(answer):
+    lost = [line for line in [*answer.stdout.splitlines(), *answer.stderr.splitlines()] if says_lost(line)]
+    if has_none(answer):
         return [], lost
     if not answer.ok and not lost:
         raise UnknownError(answer.message)
@@ -77,7 +76,7 @@ def _read(runner: Runner) -> tuple[list[Gpu], list[str]]:
         match = re.fullmatch(_GPU, line)
         if match is not None:
             gpus.append(Gpu(place=match[1].lower(), index=int(match[2]), used_mib=float(match[3])))
-        elif not smi.says_lost(line):
+        elif not says_lost(line):
             raise UnknownError(f"nvidia-smi said {line[:80]!r}")
     if not gpus and not lost:
         raise UnknownError("nvidia-smi knows no GPU")

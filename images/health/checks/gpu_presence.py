@@ -1,15 +1,58 @@
-"""gpu-presence: all GPUs are there, and the driver does not ask to reset one."""
+"""gpu-presence: all GPUs are there, and the driver does not ask to reset one. Other checks of GPUs use its answers.
+
+The names of fields are those of `nvidia-smi --help-query-gpu` (driver R580). An older driver refuses the whole question
+for one name that it does not know, and says which; that name is then left out.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from images.common.command import Runner
+from images.common.command import NO_PROGRAM, NOT_STARTED, TIMED_OUT, Runner
+from images.common.command import Result as Answer
 from images.common.health.contract import Check, Node, Result, Thresholds
-from images.health.nvidia import smi
-from images.health.verdict import fail, not_checked, ok, or_not_checked, warn, worst
+from images.health.state import recall, remember
+from images.health.verdict import UnknownError, fail, not_checked, ok, warn, worst
 
 NAME: Final = "gpu-presence"
+
+TOOL: Final = "nvidia-smi"
+
+SECONDS: Final = 8.0
+"""For one call. Without persistence mode the driver initializes every GPU for it, about one second each."""
+
+CHECK_SECONDS: Final = 12.0
+"""For the check, which asks twice where a driver is new to it."""
+
+FIELDS: Final = ("index", "uuid", "pci.bus_id", "gpu_recovery_action", "name")
+_ACTION: Final = "gpu_recovery_action"
+"""The one field that older drivers do not know."""
+
+_KNOWN: Final = "nvidia-fields"
+_ADDRESSES: Final = "nvidia-gpus"
+"""Names of what is remembered: the fields that the driver knows, and the GPUs' addresses on the bus."""
+
+# Texts and not compiled patterns, as are those of the other modules here: a program that runs twice a minute, and
+# mostly on healthy GPUs, would compile them for nothing.
+_UNKNOWN_FIELD: Final = rf'Field "{_ACTION}" is not a valid field to query'
+_NO_HANDLE: Final = r"(?i)Unable to determine the device handle for GPU.*|.*GPU is lost.*"
+_NO_DRIVER: Final = r"(?i)couldn't communicate with the NVIDIA driver|Driver/library version mismatch|Driver Not Loaded"
+_INDEX: Final = r"[0-9]{1,4}"
+_PLACE: Final = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]"
+_NO_DEVICES: Final = "No devices were found"
+_EXIT_NO_DRIVER: Final = 9
+_EXIT_LOST: Final = 15
+"""Exit codes that nvidia-smi(1) documents: "NVIDIA driver is not loaded", "The GPU has fallen off the bus or has
+otherwise become inaccessible"."""
+
+_NOTHING: Final = frozenset({"n/a", "not supported", "not available", ""})
+"""What a GPU or driver says of a field that it does not have."""
+
+LOST: Final = frozenset({"gpu is lost", "gpu requires reset"})
+"""What stands in the fields of a GPU that nobody can use any more."""
 
 _CALM: Final = "none"
 _GRAVE: Final = ("reset", "reboot", "flr")
@@ -17,50 +60,139 @@ _GRAVE: Final = ("reset", "reboot", "flr")
 nvidia-smi; "PF FLR" and "OS Reboot" are other drivers' words. The remaining one, "Drain P2P", is about links only."""
 
 
-def recovery(action: str) -> Result:
-    """What the driver says has to be done before the GPU works again."""
-    if action.lower() == _CALM:
+class NoDriverError(UnknownError):
+    """nvidia-smi runs, and the NVIDIA driver does not, or not the one that it fits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One GPU, as nvidia-smi describes it."""
+
+    index: int
+    address: str
+    """On the bus, as the kernel's log writes it: `0000:3b:00`."""
+    lost: str = ""
+    """What it says in place of its values, if nobody can use it."""
+    action: str = ""
+    """What the driver says has to be done before it works again; empty if it does not tell."""
+
+
+def addresses(node: Node) -> dict[str, int]:
+    """PCI address as the kernel's log writes it (`0000:3b:00`) -> index, from the last answer in this pod, if any."""
+    return recall(node, _ADDRESSES)
+
+
+def read(node: Node, runner: Runner) -> tuple[list[Gpu], list[str]]:
+    """The GPUs, and what nvidia-smi says of those that it could not open. Raises UnknownError."""
+    fields = recall(node, _KNOWN).get("fields", FIELDS)
+    answer = _ask(runner, fields)
+    if answer.code != 0 and _ACTION in fields and re.search(_UNKNOWN_FIELD, answer.stdout + answer.stderr):
+        fields = [name for name in FIELDS if name != _ACTION]
+        remember(node, _KNOWN, {"fields": fields})  # before anything takes long
+        answer = _ask(runner, fields)
+    gpus, lost = _understand(answer, fields)
+    remember(node, _ADDRESSES, {gpu.address: gpu.index for gpu in gpus})
+    return gpus, lost
+
+
+def _ask(runner: Runner, fields: Sequence[str]) -> Answer:
+    answer = runner([TOOL, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"], timeout=SECONDS)
+    if answer.code == TIMED_OUT:
+        raise UnknownError(f"{TOOL} did not end in {SECONDS:g} s")
+    if answer.code == NO_PROGRAM:
+        raise UnknownError(f"there is no {TOOL}")
+    if answer.code == NOT_STARTED:
+        raise UnknownError(answer.message)
+    return answer
+
+
+def _understand(answer: Answer, fields: Sequence[str]) -> tuple[list[Gpu], list[str]]:
+    gpus: list[Gpu] = []
+    lost = [line.strip() for line in answer.stderr.splitlines() if re.match(_NO_HANDLE, line.strip())]
+    odd = []
+    for line in map(str.strip, answer.stdout.splitlines()):
+        if (gpu := _gpu(line, fields)) is not None:
+            gpus.append(gpu)
+        elif re.match(_NO_HANDLE, line):
+            lost.append(line)
+        elif line and _NO_DEVICES not in line:
+            odd.append(line)
+    if not gpus and (answer.code == _EXIT_NO_DRIVER or re.search(_NO_DRIVER, answer.stdout + answer.stderr)):
+        raise NoDriverError(answer.message)
+    if len({gpu.index for gpu in gpus}) < len(gpus):
+        odd.append("one GPU twice")
+    if answer.code == _EXIT_LOST and not lost:
+        lost, odd = [answer.message], []
+    if odd:
+        raise UnknownError(f"{TOOL} says something unexpected: {odd[0][:80]}")
+    if (answer.code != 0 or not gpus) and not lost and not has_none(answer):
+        raise UnknownError(f"{TOOL} ended with {answer.code}: {answer.message[:120]}")
+    return gpus, lost
+
+
+def _gpu(line: str, fields: Sequence[str]) -> Gpu | None:
+    """None for a line that describes no GPU. One that cannot tell its place may only say that it is lost."""
+    values = [_bare(value) for value in line.split(",", maxsplit=len(fields) - 1)]
+    named = dict(zip(fields, values, strict=False))
+    place = named.get("pci.bus_id", "")
+    is_place = re.fullmatch(_PLACE, place) is not None or place.lower() in LOST
+    if len(values) != len(fields) or not re.fullmatch(_INDEX, values[0]) or not is_place:
+        return None
+    action = named.get(_ACTION, "")
+    return Gpu(
+        index=int(values[0]),
+        address=kernel_address(place),
+        lost=next((value for value in values if value.lower() in LOST), ""),
+        action="" if action.lower() in _NOTHING else action,
+    )
+
+
+def _bare(value: str) -> str:
+    return value.strip().removeprefix("[").removesuffix("]").strip()
+
+
+def kernel_address(bus_id: str) -> str:
+    """`00000000:3B:00.0`, as nvidia-smi writes it, or `0000:3B:00` -> `0000:3b:00`."""
+    domain, _, rest = bus_id.lower().partition(":")
+    return f"{domain[-4:]}:{rest.partition('.')[0]}"
+
+
+def says_lost(line: str) -> bool:
+    """Whether a line is about a GPU that nobody can use any more."""
+    return re.match(_NO_HANDLE, line.strip()) is not None or any(words in line.lower() for words in LOST)
+
+
+def has_none(answer: Answer) -> bool:
+    """Whether the driver works, and has no GPU."""
+    return _NO_DEVICES in answer.stdout + answer.stderr
+
+
+def _judge(gpu: Gpu) -> Result:
+    if gpu.lost:
+        return fail("hardware", f"GPU {gpu.index}: {gpu.lost}")
+    action = gpu.action.lower()
+    if action in {"", _CALM}:
         return ok()
-    grave = any(word in action.lower() for word in _GRAVE)
-    return (fail if grave else warn)("hardware", f"the driver asks for: {action[:40]}")
+    is_grave = any(word in action for word in _GRAVE)
+    return (fail if is_grave else warn)("hardware", f"GPU {gpu.index}: the driver asks for: {gpu.action[:40]}")
 
 
-def _judge(gpu: smi.Gpu) -> Result:
-    if gpu.is_lost:
-        return fail("hardware", gpu.is_lost)
-    action = gpu.text("gpu_recovery_action")
-    return ok() if action is None else recovery(action)
-
-
-def count(node: Node, reading: smi.Reading) -> Result:
-    """How many GPUs there are, against how many there should be; and each one's own state."""
-    results = [(gpu.index, _judge(gpu)) for gpu in reading.gpus]
-    found = [
-        Result(status=result.status, message=smi.about([index], result.message), fault=result.fault)
-        for index, result in results
-    ]
-    usable = sum(not gpu.is_lost for gpu in reading.gpus)
-    if len(reading.gpus) < node.gpus:
-        why = f": {'; '.join(text[:120] for text in reading.lost)}" if reading.lost else ""
-        message = f"{len(reading.gpus)} of {node.gpus} GPUs are there{why}"
-        found.append(fail("hardware", message))
-    elif reading.lost:
-        message = f"more GPUs than the stack file names, but: {'; '.join(text[:120] for text in reading.lost)}"
-        found.append(warn("hardware", message))
-    values = {"gpus_usable": float(usable), "gpus_expected": float(node.gpus)}
-    return worst([*found, ok(**values)])
-
-
-@or_not_checked
 def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
-    """Look for the GPUs that the stack file names."""
+    """How many GPUs there are, against how many the stack file names; and each one's own state."""
     if node.gpus <= 0:
         return not_checked("the stack file names no GPUs for this node")
     try:
-        reading = smi.read(node, runner)
-    except smi.NoDriverError as error:
+        gpus, lost = read(node, runner)
+    except NoDriverError as error:
         return fail("node", f"the NVIDIA driver does not work: {str(error)[:160]}")
-    return count(node, reading)
+    found = [_judge(gpu) for gpu in gpus]
+    why = "; ".join(text[:120] for text in lost)
+    if len(gpus) < node.gpus:
+        found.append(fail("hardware", f"{len(gpus)} of {node.gpus} GPUs are there" + (f": {why}" if why else "")))
+    elif lost:
+        found.append(warn("hardware", f"more GPUs than the stack file names, but: {why}"))
+    usable = sum(not gpu.lost for gpu in gpus)
+    return worst([*found, ok(gpus_usable=float(usable), gpus_expected=float(node.gpus))])
 
 
 # Not before a job: with all fields nvidia-smi takes longer than a prolog should.
@@ -69,5 +201,5 @@ CHECK: Final = Check(
     summary="all GPUs of the node are there, and the driver asks for no reset",
     run=run,
     hardware="gpu",
-    seconds=smi.CHECK_SECONDS,
+    seconds=CHECK_SECONDS,
 )

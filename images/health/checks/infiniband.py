@@ -6,13 +6,15 @@ The files are those of the kernel's Documentation/ABI/stable/sysfs-class-infinib
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from images.common.command import Runner
-from images.common.health.contract import Check, FaultClass, Node, Result, Thresholds
-from images.health.state import Rise, rises
+from images.common.health.contract import Check, Node, Result, Thresholds
+from images.health.state import recall, remember
 from images.health.verdict import UnknownError, fail, not_checked, ok, warn, worst
 
 NAME: Final = "infiniband"
@@ -39,11 +41,17 @@ WARN_DOWNS: Final = 1.0
 FAIL_DOWNS: Final = 3.0
 """How often the link went down in an hour. Each time ends the communication of a job (NCCL gives up)."""
 
+QUIET_SECONDS: Final = 600.0
+"""A link that has not gone down for so long is a warning: the node was drained for it, and jobs may try it again."""
+_HOUR: Final = 3600.0
+_SAMPLE_SECONDS: Final = 300.0
+"""How old the last kept figures of counters are when new ones are kept: 12 an hour."""
+
 _STATE: Final = r"(\d): (.+)"
 _RATE: Final = r"(\d{1,9}(?:\.\d+)?) Gb/sec(?: \(.*\))?"
-_COUNT: Final = r"\d{1,20}"
-_ACTIVE: Final = 4
-_LINK_UP: Final = 5
+_COUNT: Final = r"(\d{1,20})"
+_ACTIVE: Final = "4"
+_LINK_UP: Final = "5"
 """Logical and physical states, from the kernel's ib_port_state and ib_port_phys_state."""
 
 
@@ -55,134 +63,113 @@ class Port:
     """`mlx5_0`, or `mlx5_0/2` for further ports of a device."""
     kind: str
     """Board or chip: ports of the same kind should have the same rate."""
-    state: int
-    state_name: str
-    physical: int
-    physical_name: str
+    states: str
+    """Logical and physical: `INIT, LinkUp`."""
+    is_active: bool
+    """Whether it can carry data."""
+    has_link: bool
+    """A link without a subnet manager stays in INIT or ARMED: the cable and the port are fine."""
     gigabits: float
-    counters: dict[str, int] = field(default_factory=dict)
+    counters: Mapping[str, int]
     """Those that the kernel offers for this port; a virtual function may have none."""
 
-    @property
-    def is_active(self) -> bool:
-        """Whether it can carry data."""
-        return self.state == _ACTIVE
 
-
-def _text(path: Path) -> str:
+def _read(path: Path, pattern: str = "(.*)") -> re.Match[str]:
+    """What stands in a file. Raises UnknownError."""
     try:
-        return path.read_text(encoding="ascii").strip()
+        text = path.read_text(encoding="ascii").strip()
     except OSError as error:
         raise UnknownError(f"{path.name}: {error.strerror}") from None
     except ValueError:
         raise UnknownError(f"{path.name} is not text") from None
-
-
-def _matched(pattern: str, path: Path) -> re.Match[str]:
-    text = _text(path)
     match = re.fullmatch(pattern, text)
     if match is None:
         raise UnknownError(f"{path.name} is {text[:40]!r}")
     return match
 
 
-def read_port(device: Path, port: Path) -> Port | None:
+def _read_port(device: Path, port: Path) -> Port | None:
     """One port; None if it is not InfiniBand (Ethernet). Raises UnknownError."""
-    layer = _text(port / "link_layer")
-    if layer == "Ethernet":
+    if _read(port / "link_layer", "Ethernet|InfiniBand")[0] == "Ethernet":
         return None
-    if layer != "InfiniBand":
-        raise UnknownError(f"link_layer is {layer[:40]!r}")
-    state, physical = _matched(_STATE, port / "state"), _matched(_STATE, port / "phys_state")
-    counters = {}
-    for counter in COUNTERS:
-        path = port / "counters" / counter
-        if path.exists():
-            counters[counter] = int(_matched(_COUNT, path)[0])
+    state, physical = _read(port / "state", _STATE), _read(port / "phys_state", _STATE)
+    files = {name: port / "counters" / name for name in COUNTERS}
     kind = next((device / name for name in ("board_id", "hca_type") if (device / name).exists()), None)
     return Port(
         name=device.name if port.name == "1" else f"{device.name}/{port.name}",
-        kind=_text(kind) if kind else "",
-        state=int(state[1]),
-        state_name=state[2],
-        physical=int(physical[1]),
-        physical_name=physical[2],
-        gigabits=float(_matched(_RATE, port / "rate")[1]),
-        counters=counters,
+        kind=_read(kind)[0] if kind else "",
+        states=f"{state[2]}, {physical[2]}",
+        is_active=state[1] == _ACTIVE,
+        has_link=physical[1] == _LINK_UP,
+        gigabits=float(_read(port / "rate", _RATE)[1]),
+        counters={name: int(_read(path, _COUNT)[1]) for name, path in files.items() if path.exists()},
     )
 
 
-def read_ports(root: Path) -> tuple[list[Port], list[Result]]:
-    """All InfiniBand ports, and what could not be read. Raises OSError where there is no list of devices."""
-    ports, unread = [], []
-    for device in sorted((root / _CLASS).iterdir()):
-        for directory in sorted((device / "ports").glob("*")):
-            try:
-                port = read_port(device, directory)
-            except UnknownError as error:
-                unread.append(not_checked(f"{device.name}/{directory.name}: {error}"))
-                continue
-            if port is not None:
-                ports.append(port)
-    return ports, unread
-
-
-def judge_states(ports: list[Port], wanted: int) -> Result:
+def _judge_states(ports: Sequence[Port], wanted: int) -> Result:
     """All ports have to be active; if `wanted` is above 0, that many."""
-    down: dict[tuple[FaultClass, str], list[str]] = {}
+    down: dict[str, list[str]] = {}
     for port in ports:
         if not port.is_active:
-            # a link without a subnet manager stays in INIT or ARMED: the cable and the port are fine
-            fault: FaultClass = "node" if port.physical == _LINK_UP else "hardware"
-            down.setdefault((fault, f"{port.state_name}, {port.physical_name}"), []).append(port.name)
+            down.setdefault(port.states, []).append(port.name)
     active = sum(port.is_active for port in ports)
     values = {"infiniband_ports_active": float(active)}
     if active >= wanted if wanted > 0 else not down:
         return ok(**values)
-    texts = [f"{', '.join(names)}: {state}" for (_, state), names in down.items()]
+    texts = [f"{', '.join(names)}: {states}" for states, names in down.items()]
     if wanted > 0:
         texts.insert(0, f"{active} of {wanted} ports are active")
-    faults = {fault for fault, _ in down} or {"hardware"}
-    worst_fault: FaultClass = "hardware" if "hardware" in faults else "node"
-    return fail(worst_fault, "; ".join(texts), values)
+    linked = down and all(port.has_link for port in ports if not port.is_active)
+    return fail("node" if linked else "hardware", "; ".join(texts), values)
 
 
-def judge_rates(ports: list[Port], wanted: float) -> list[Result]:
+def _judge_rates(ports: Sequence[Port], wanted: float) -> list[Result]:
     """Rates of the active ports against `wanted` in Gbit/s; if that is 0, against the best port of the same kind."""
+    active = [port for port in ports if port.is_active]
     best: dict[str, float] = {}
-    for port in ports:
-        if port.is_active:
-            best[port.kind] = max(best.get(port.kind, 0.0), port.gigabits)
-    found = []
-    for port in ports:
-        needed = wanted if wanted > 0 else best.get(port.kind, 0.0)
-        if port.is_active and port.gigabits < needed:
-            message = f"{port.name}: {port.gigabits:g} of {needed:g} Gbit/s"
-            found.append(fail("hardware", message))
-    return found
+    for port in active:
+        best[port.kind] = wanted if wanted > 0 else max(best.get(port.kind, 0.0), port.gigabits)
+    slow = [port for port in active if port.gigabits < best[port.kind]]
+    return [fail("hardware", f"{port.name}: {port.gigabits:g} of {best[port.kind]:g} Gbit/s") for port in slow]
 
 
-def judge_errors(port: Port, rise: Rise, thresholds: Thresholds) -> Result:
-    """What the counters of one port rose by in the last hour (or in what the check remembers of it).
+def _judge_errors(port: Port, samples: Sequence[Any], now: float, thresholds: Thresholds) -> Result:
+    """What the counters of a port rose by in the last hour, or since the first of `samples`: time and counters.
 
-    Only what rises still fails. A link that has not gone down for 10 minutes is a warning: the node was drained for it,
-    and jobs may try it again.
+    Only what rises still fails; counters that began with the driver say nothing about now.
     """
+    quiet = [counters for when, counters in samples if now - when >= QUIET_SECONDS]
+    hour = {name: count - samples[0][1].get(name, count) for name, count in port.counters.items()}
     allowed = thresholds.get(NAME, "errors_per_hour", WARN_ERRORS)
-    texts = [f"{count} {name}" for name, count in rise.hour.items() if name != _DOWNED and count > allowed]
-    downs = rise.hour.get(_DOWNED, 0)
-    say = warn
+    texts = [f"{count} {name}" for name, count in hour.items() if name != _DOWNED and count > allowed]
+    downs, say = hour.get(_DOWNED, 0), warn
     if downs >= thresholds.get(NAME, "warn_downs_per_hour", WARN_DOWNS):
         texts.insert(0, f"the link went down {downs} times")
-        if downs >= thresholds.get(NAME, "fail_downs_per_hour", FAIL_DOWNS) and rise.recent.get(_DOWNED, 0) > 0:
+        now_at = port.counters.get(_DOWNED, 0)
+        goes_on = now_at > (quiet[-1] if quiet else samples[0][1]).get(_DOWNED, now_at)
+        if goes_on and downs >= thresholds.get(NAME, "fail_downs_per_hour", FAIL_DOWNS):
             say = fail
     values = {
         f'infiniband_errors{{port="{port.name}",kind="{name}"}}': float(count) for name, count in port.counters.items()
     }
-    if not texts:
-        return ok(**values)
-    message = f"{port.name}: {', '.join(texts)} in the last hour"
-    return say("hardware", message, values)
+    return say("hardware", f"{port.name}: {', '.join(texts)} in the last hour", values) if texts else ok(**values)
+
+
+def _all_errors(node: Node, ports: Sequence[Port], thresholds: Thresholds) -> list[Result]:
+    now = time.time()
+    before = recall(node, NAME)
+    found, kept = [], {}
+    for port in ports:
+        samples = [each for each in before.get(port.name, []) if 0 <= now - each[0] <= _HOUR]
+        if any(port.counters.get(name, 0) < count for _, figures in samples for name, count in figures.items()):
+            samples = []  # set back to 0, by hand or by a new start of the driver
+        if not samples or now - samples[-1][0] >= _SAMPLE_SECONDS:
+            samples.append([now, port.counters])
+        found.append(_judge_errors(port, samples, now, thresholds))
+        kept[port.name] = samples
+    if kept != before:
+        remember(node, NAME, kept)
+    return found
 
 
 def _absent(node: Node, seen: str) -> Result:
@@ -192,26 +179,29 @@ def _absent(node: Node, seen: str) -> Result:
 
 
 def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
-    """Look at all ports."""
+    """Look at all ports. What cannot be read of one hides no other."""
     if not (node.root / "sys/class").is_dir():
         return not_checked("the kernel shows no devices (/sys/class)")
     try:
-        ports, unread = read_ports(node.root)
+        devices = sorted((node.root / _CLASS).iterdir())
     except FileNotFoundError:
         return _absent(node, "its drivers are not loaded")
-    except OSError as error:
-        return not_checked(f"cannot list the devices: {error.strerror}")
-    if not ports and not unread:
-        others = any((node.root / _CLASS).iterdir())
-        if others:
-            return not_checked("the devices have Ethernet ports only")
-        return _absent(node, "there is no device")
-    found = [*unread]
+    ports: list[Port] = []
+    found: list[Result] = []
+    for device in devices:
+        for directory in sorted((device / "ports").glob("*")):
+            try:
+                port = _read_port(device, directory)
+            except UnknownError as error:
+                found.append(not_checked(f"{device.name}/{directory.name}: {error}"))
+            else:
+                ports += [port] if port is not None else []
+    if not ports and not found:
+        return not_checked("the devices have Ethernet ports only") if devices else _absent(node, "there is no device")
     if ports:
-        found.append(judge_states(ports, int(thresholds.get(NAME, "ports", 0.0))))
-        found += judge_rates(ports, thresholds.get(NAME, "gigabits", 0.0))
-        rise = rises(node, NAME, {port.name: port.counters for port in ports})
-        found += [judge_errors(port, rise[port.name], thresholds) for port in ports]
+        found.append(_judge_states(ports, int(thresholds.get(NAME, "ports", 0.0))))
+        found += _judge_rates(ports, thresholds.get(NAME, "gigabits", 0.0))
+        found += _all_errors(node, ports, thresholds)
     return worst(found)
 
 

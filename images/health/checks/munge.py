@@ -39,14 +39,13 @@ def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
 
 
 def _round_trip(runner: Runner, credential: Path) -> Result:
-    made = runner(["munge", "--no-input", f"--restrict-uid={os.geteuid()}", f"--output={credential}"], timeout=_SECONDS)
-    if not made.ok:
-        return _failed("munge", made)
-    read = runner(["unmunge", "--keys=STATUS", "--numeric", f"--input={credential}"], timeout=_SECONDS)
-    if not read.ok:
-        return _failed("unmunge", read)
-    if not re.search(r"^STATUS:\s+0\s*$", read.stdout, re.MULTILINE):
-        return not_checked(f"unmunge said something else than a status: {read.message[:100]}")
+    make = ["munge", "--no-input", f"--restrict-uid={os.geteuid()}", f"--output={credential}"]
+    for argv in (make, ["unmunge", "--keys=STATUS", "--numeric", f"--input={credential}"]):
+        ended = runner(argv, timeout=_SECONDS)
+        if not ended.ok:
+            return _failed(argv[0], ended)
+    if not re.search(r"^STATUS:\s+0\s*$", ended.stdout, re.MULTILINE):
+        return not_checked(f"unmunge said something else than a status: {ended.message[:100]}")
     return ok()
 
 

@@ -36,16 +36,9 @@ enum { SHORTEST_MS = 5, LONGEST_MS = 200, MOST_MS = 20000 };
 /* A number, and nothing else: its value, or -1. */
 static long long number(const char *text)
 {
-	long long value = 0;
+	size_t length = text == NULL ? 0 : strlen(text);
 
-	if (text == NULL || *text == '\0' || strlen(text) > 15)
-		return -1;
-	for (; *text != '\0'; text++) {
-		if (*text < '0' || *text > '9')
-			return -1;
-		value = value * 10 + (*text - '0');
-	}
-	return value;
+	return length > 0 && length <= 15 && strspn(text, "0123456789") == length ? atoll(text) : -1;
 }
 
 /* Opens a directory that has to belong to root alone: else a user could lead us elsewhere. -1 if it does not. */

@@ -1,24 +1,36 @@
-"""The tests of nodes: what each runs in a Slurm job, and how the output of its tool is read.
+"""The tests of nodes: what each runs in a Slurm job, how the output of its tool is read, and what is expected of it.
 
-A test measures; what is expected of a platform is in `expected.py`. What is not understood is `not checked`, never a
-fault.
+What is expected of a platform are figures with their sources (`expected.json`), and what a site says itself:
+
+    {"8x NVIDIA H200": {"nccl-node": {"busbw": {"min": 420, "unit": "GB/s", "source": "..."}}}}
+
+A platform is a number of GPUs of a model, as `nvidia-smi` names it, or what the site calls the nodes of a pool. Where
+nothing is known nothing is expected, and the figure is only told. The published minimum that is lowest is taken, as a
+node is drained for it: a site that knows its machines sets a higher one. What is not understood is `not checked`, never
+a fault.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from images.common.health.contract import FaultClass
+from images.common.health.contract import FaultClass, Result, Status
+from images.health.verdict import UnknownError, fail, not_checked
 
+DATA: Final = Path(__file__).with_name("expected.json")
+INFINIBAND: Final = " with InfiniBand"
+"""Behind the name of a platform: what two of its nodes reach over InfiniBand."""
 DAY_SECONDS: Final = 86_400.0
+NO_PROGRAM: Final = 127
 _NUMBER: Final = r"(\d+(?:\.\d+)?)"
 
-
-class UnreadableError(ValueError):
-    """The output of a test is not what its tool is known to say."""
+Expected = Mapping[str, Mapping[str, Mapping[str, float]]]
+"""Platform -> test -> figure -> the least that it may be, in the unit of the test."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,35 +76,6 @@ class NodeTest:
     """Whose fault a figure is that is too low."""
     default: bool = True
     """Whether it runs where the site says nothing."""
-
-
-def read(test: NodeTest, text: str) -> tuple[dict[str, float], list[str]]:
-    """Figures by name, and what the tool itself calls a fault, from what was kept of an output.
-
-    Raises UnreadableError.
-    """
-    faults = [" ".join(found.split()) for found in _found(test.faults, text)]
-    if not faults and (unsure := _found(test.unsure, text)):
-        raise UnreadableError("; ".join(unsure))
-    figures = {name: _number(test, figure, text) for name, figure in test.figures.items()}
-    if test.judges and not faults and not any(figures.values()):
-        raise UnreadableError("no test of it passed or failed")
-    return figures, faults
-
-
-def _number(test: NodeTest, figure: Figure, text: str) -> float:
-    found = _found(figure.pattern, text)
-    if test.judges:
-        return float(len(found))
-    if len(found) != 1:
-        raise UnreadableError(f"{len(found)} figures instead of one")
-    if float(found[0]) <= 0:  # nothing that is measured here is 0, whatever the hardware does
-        raise UnreadableError(f"{found[0]!r} is no figure")
-    return float(found[0]) * figure.factor
-
-
-def _found(pattern: str, text: str) -> list[str]:
-    return re.findall(pattern, text, re.MULTILINE) if pattern else []
 
 
 _SYSBENCH_SIZES: Final = ("--threads={cpus}", "--time=20")
@@ -201,3 +184,91 @@ TESTS: Final[Mapping[str, NodeTest]] = {
     )
 }
 """All there are, by name."""
+
+
+def figures_in(test: NodeTest, text: str) -> tuple[dict[str, float], list[str]]:
+    """Figures by name, and what the tool itself calls a fault, from what was kept of an output.
+
+    Raises UnknownError.
+    """
+    faults = [" ".join(found.split()) for found in _found(test.faults, text)]
+    if not faults and (unsure := _found(test.unsure, text)):
+        raise UnknownError("; ".join(unsure))
+    figures = {name: _number(test, figure, text) for name, figure in test.figures.items()}
+    if test.judges and not faults and not any(figures.values()):
+        raise UnknownError("no test of it passed or failed")
+    return figures, faults
+
+
+def _number(test: NodeTest, figure: Figure, text: str) -> float:
+    found = _found(figure.pattern, text)
+    if test.judges:
+        return float(len(found))
+    if len(found) != 1:
+        raise UnknownError(f"{len(found)} figures instead of one")
+    if float(found[0]) <= 0:  # nothing that is measured here is 0, whatever the hardware does
+        raise UnknownError(f"{found[0]!r} is no figure")
+    return float(found[0]) * figure.factor
+
+
+def _found(pattern: str, text: str) -> list[str]:
+    return re.findall(pattern, text, re.MULTILINE) if pattern else []
+
+
+def load(own: Expected) -> Expected:
+    """Our data and the site's own, which count where both have a figure."""
+    minima = {
+        platform: {test: {name: float(entry["min"]) for name, entry in figures.items()} for test, figures in of.items()}
+        for platform, of in json.loads(DATA.read_text(encoding="utf-8")).items()
+    }
+    for platform, tests in own.items():
+        for test, figures in tests.items():
+            minima.setdefault(platform, {}).setdefault(test, {}).update(figures)
+    return minima
+
+
+def minima_of(expected: Expected, platforms: Iterable[str], test: str) -> dict[str, float]:
+    """The minima of a test's figures, each from the first of the platforms for which it is known."""
+    found: dict[str, float] = {}
+    for platform in platforms:
+        found = {**expected.get(platform, {}).get(test, {}), **found}
+    return found
+
+
+def judge(
+    test: NodeTest, comment: str, state: str, expected: Expected, *, platforms: Sequence[str], infiniband: bool
+) -> Result:
+    """The result of one run, from the Comment that the batch script has given to its job (`on_node.py`).
+
+    `state`: how the job ended. `platforms`: what the site calls the nodes, which counts before what the node has told.
+    """
+    try:
+        said = json.loads(comment)
+        code, text, end = said["code"], said["text"], said.get("end", "")
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return not_checked(f"its job ended as {state} and told nothing")
+    try:
+        figures, faults = figures_in(test, text)
+    except UnknownError as error:
+        return not_checked(end if code == NO_PROGRAM and end else f"ended with code {code}, {error}: {end}")
+    if faults:
+        return fail(test.fault, ", ".join([*faults, _told(test, figures)]))
+    if code != 0 or said.get("cut"):
+        return not_checked(f"ended with code {code}{', too long' if said.get('cut') else ''}: {_told(test, figures)}")
+    names = [name for name in (*platforms, str(said.get("platform", ""))) if name]
+    if infiniband and test.nodes > 1:
+        names = [f"{name}{INFINIBAND}" for name in names]
+    minima = minima_of(expected, names, test.name)
+    slow = {name: least for name, least in minima.items() if figures[name] < least}
+    if minima or test.judges:
+        told = _told(test, figures, slow)
+        return fail(test.fault, told) if slow else Result(status=Status.OK, message=told)
+    known = " or ".join(names) or "a platform that is not known"
+    return not_checked(f"{_told(test, figures)}; nothing is known to be expected of {known}")
+
+
+def _told(test: NodeTest, figures: Mapping[str, float], slow: Mapping[str, float] | None = None) -> str:
+    """The figures, and what was expected of those that are too low: `busbw 212 GB/s (at least 420 expected)`."""
+    asked = {name: f" (at least {least:.4g} expected)" for name, least in (slow or {}).items()}
+    parts = (f"{name} {value:.4g} {test.figures[name].unit}{asked.get(name, '')}" for name, value in figures.items())
+    return ", ".join(parts)

@@ -1,23 +1,33 @@
-"""What to start and what to end: nodes and jobs in, actions out. Nothing here asks or changes anything.
+"""What a site says of the tests, and what to start and to end: nodes and jobs in, actions out.
+
+Nothing here asks or changes anything.
 
 Users never wait for a test for long: one starts only on an idle node in whose partitions no job waits for nodes, and is
-ended as soon as one does. At most `max_under_test` nodes are under test at a time.
+ended as soon as one does. At most `max_under_test` nodes are under test at a time. A node is slow if it is twice in a
+row; the first time is a warning. In a pair, the second time is with another node, which is known to be well.
 
-A node is slow if it is twice in a row; the first time is a warning. In a pair, the second time is with another node,
-which is known to be well.
+A node that is drained for `new-machine`, or for a test and whose slurmd has started since, may be another machine than
+before, and is measured before it takes users' jobs. It is kept from users by a reservation, taken out of the drain, and
+measured; a test that is slow runs twice. Then the node is drained for what has failed, or given back. All that is known
+is the node's record, and whether there is the reservation, so the program may be ended at any point. Administrators
+win: a drain of theirs stays, and whoever deletes the reservation has the node. Tests of pairs are left out, as the
+partner would be taken from users. What could not be checked counts as done: a tool that is not installed would keep the
+node for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import enum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from images.common.health.contract import Result, Status
+from images.common.health.report import NEW_MACHINE
 from images.common.health.slurm import Record as NodeRecord
-from images.health.node_tests.catalog import NodeTest
+from images.health.node_tests.catalog import TESTS, Expected, NodeTest, load
 from images.health.node_tests.results import Record
-from images.health.node_tests.settings import Settings
+from images.health.watch.decide import Limit
 
 PENDING_SECONDS: Final = 60.0
 """After which a test that has not started is not wanted any more."""
@@ -31,6 +41,55 @@ _IDLE: Final = frozenset({"IDLE", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"})
 """States that a node may have where tests run. With any other one (planned for a job, reserved, asleep, ...) it is left
 alone."""
 _BAD: Final = frozenset({Status.WARN, Status.FAIL})
+_RESERVED: Final = frozenset({"MAINTENANCE", "RESERVED"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a site says. It was checked when it was written (config/sections/health.py)."""
+
+    tests: Sequence[NodeTest]
+    intervals: Mapping[str, float]
+    """Seconds between two runs of a test, where that is not the test's own."""
+    max_under_test: Limit
+    expected: Expected
+    platforms: Mapping[str, str]
+    """Pool -> what its nodes are called in `expected`."""
+    infiniband: frozenset[str]
+    """Pools with InfiniBand between their nodes."""
+    directory: str
+    """On the file system that is measured."""
+    nccl_tests: str
+    """NCCL's all-reduce test, built with MPI, as jobs find it."""
+    mpi: str
+    """How srun starts what is built with MPI."""
+    account: str
+    """On whose account tests run, where the site's accounting asks for one."""
+    qos: str
+    partition: str
+    """In which tests run, in place of the first one of a node."""
+
+    @staticmethod
+    def parse(given: Mapping[str, Any]) -> Settings:
+        """Of a JSON file's keys, each of which may be left out; what a newer one has beyond these is passed over.
+
+        Raises ValueError, TypeError, AttributeError.
+        """
+        names = given.get("tests", [name for name, test in TESTS.items() if test.default])
+        return Settings(
+            tests=[TESTS[name] for name in names if name in TESTS],
+            intervals=given.get("intervals", {}),
+            max_under_test=Limit.parse(given.get("max_under_test", "10%")),
+            expected=load(given.get("expected", {})),
+            platforms=given.get("platforms", {}),
+            infiniband=frozenset(given.get("infiniband", [])),
+            directory=given.get("directory", "/var/tmp"),
+            nccl_tests=given.get("nccl_tests", "all_reduce_perf"),
+            mpi=given.get("mpi", "pmix"),
+            account=given.get("account", ""),
+            qos=given.get("qos", ""),
+            partition=given.get("partition", ""),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,3 +221,63 @@ def _pairs(test: NodeTest, free: Mapping[str, NodeView], settings: Settings, now
                 idle.remove(other)
                 yield [first, other]
                 break
+
+
+# ---------------------------------------------------------------- what may be another machine than before
+
+
+class Step(enum.Enum):
+    """What can be done about a node."""
+
+    WAIT = "wait"
+    HOLD = "hold"
+    """Keep it for the tests by a reservation."""
+    OPEN = "open"
+    """Forget its results, and lift the drain: the reservation still keeps it."""
+    SUBMIT = "submit"
+    """Start the first test that is left."""
+    DRAIN = "drain"
+    """For what has failed, or as before where no test can run; the next round gives it back."""
+    GIVE_BACK = "give back"
+    """End its tests, and the reservation."""
+
+
+def step(node: NodeView | None, *, held: bool, busy: bool, tests: Sequence[NodeTest]) -> Step:
+    """The next step for such a node. `held`: it has the reservation. `busy`: a test waits or runs there."""
+    if node is None:
+        return Step.GIVE_BACK
+    if not held:
+        return Step.HOLD if _is_new(node) and not busy and node.is_in({"DRAIN"}) else Step.WAIT
+    return _next(node, busy=busy, tests=tests)
+
+
+def _next(node: NodeView, *, busy: bool, tests: Sequence[NodeTest]) -> Step:
+    """Of a node that is kept for the tests."""
+    if node.is_asleep or node.states & {"DRAIN", "FAIL"}:
+        if busy or not _is_new(node) or not node.is_in({"DRAIN", *_RESERVED}):
+            return Step.GIVE_BACK
+        return Step.OPEN if node.states & _RESERVED else Step.WAIT
+    if busy or not node.is_quiet:
+        return Step.WAIT
+    if left(node, tests):
+        return Step.SUBMIT if node.is_in(_RESERVED) else Step.DRAIN
+    return Step.DRAIN if failed(node, tests) else Step.GIVE_BACK
+
+
+def _is_new(node: NodeView) -> bool:
+    if node.own is None or "DRAIN" not in node.states:
+        return False
+    if node.own.check in TESTS:
+        return node.started_at > (node.reason_at or node.started_at)
+    return node.own.check == NEW_MACHINE
+
+
+def left(node: NodeView, tests: Sequence[NodeTest]) -> list[NodeTest]:
+    """Tests that are still to run."""
+    alone = (test for test in tests if test.nodes == 1 and fits(test, node))
+    return [test for test in alone if node.status(test) in {None, Status.WARN}]
+
+
+def failed(node: NodeView, tests: Sequence[NodeTest]) -> str:
+    """The test for which it is to be drained, if there is one."""
+    return next((test.name for test in tests if node.status(test) is Status.FAIL), "")

@@ -18,9 +18,8 @@ from typing import Any, Final
 from images.common.command import Result
 from images.common.health.slurm import LIST_TIMEOUT_SECONDS, TEST_RESERVATION, Record, Slurm, SlurmError
 from images.common.slurm_records import NotUnderstoodError, entries_in, number_of, text_of, words_of
-from images.health.node_tests.plan import NodeView, Submit, TestJob
+from images.health.node_tests.plan import NodeView, Settings, Submit, TestJob
 from images.health.node_tests.results import decode, since
-from images.health.node_tests.settings import Settings
 
 SCRIPT: Final = Path(__file__).with_name("on_node.py")
 LOWEST: Final = 2_147_483_645

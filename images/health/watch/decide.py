@@ -6,28 +6,141 @@ The rules, of which each keeps a wrong check from hurting the cluster:
 - A drain is lifted only if its reason is ours, and only by the same check, well again, looked at after the drain.
 - A node that anybody else has drained, or set down, is left alone, and so is its reason.
 - Where nodes are measured by tests, one that may be another machine now is measured before it takes jobs.
-- A check that fails again and again has to be well for a while first (`flapping.py`).
+- A check that fails again and again has to be well for a while first.
 - At most `max_drained` nodes are drained by checks at a time, of each pool and of all, and never the last node that
   takes jobs.
-- Nothing is drained for what a large part of a pool has at once (`common_faults.py`).
+- Nothing is drained for what a large part of a pool has at once (`common_faults`).
 """
 
 from __future__ import annotations
 
 import enum
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from images.common.health.contract import Status
-from images.common.health.finding import Finding
-from images.common.health.reason import NEW_MACHINE, Own, gravity, lifted, parse, reason_for, to_be_measured
-from images.health.watch.common_faults import CommonFault, common_faults, counts_here, is_recent
-from images.health.watch.limit import Limit
-from images.health.watch.view import NodeView
+from images.common.health.report import NEW_MACHINE, Finding, Own, gravity, lifted, parse, reason_for, to_be_measured
+from images.common.health.slurm import Record
 
 KUBERNETES: Final = "kubernetes"
 """The check that the watcher does itself: the machine, as Kubernetes sees it."""
+
+LEAST_NODES: Final = 3
+"""Fewer nodes with the same fault are no sign of anything; the limit holds for them."""
+LARGE_PART: Final = 3
+"""One of so many nodes of a pool."""
+RECENT_SECONDS: Final = 600.0
+"""A node that has been drained for longer is not a part of what happens now, and is not resumed for it."""
+
+HOLD_SECONDS: Final = 300.0
+AGAIN_SECONDS: Final = 3600.0
+"""See `Flapping`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """How many nodes may be drained for checks, or under test, at a time: a number of nodes, or a part of all."""
+
+    number: int
+    """Nodes, or per cent of them."""
+    percent: bool = False
+
+    @staticmethod
+    def parse(text: str) -> Limit:
+        """Read `3` or `10%`. Raises ValueError."""
+        return Limit(number=int(text.removesuffix("%")), percent=text.endswith("%"))
+
+    def of(self, nodes: int) -> int:
+        """How many of this many nodes; of a part that is not 0, at least one."""
+        if not self.percent:
+            return self.number
+        return max(nodes * self.number // 100, 1 if self.number else 0)
+
+    def __str__(self) -> str:
+        """As written."""
+        return f"{self.number}%" if self.percent else str(self.number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeView(Record):
+    """A node as Slurm has it on record, and what is known about its health."""
+
+    findings: Mapping[str, Finding] = field(default_factory=dict)
+    measured_at: float | None = None
+    """When a test of nodes last ran there; None: none is on record."""
+
+    @property
+    def is_unmeasured(self) -> bool:
+        """Whether no test of nodes has run on what may be another machine than before."""
+        return self.measured_at is None or self.measured_at < self.started_at
+
+    @property
+    def takes_jobs(self) -> bool:
+        """Whether a user's job could start on it: not where a reservation keeps it for the tests."""
+        return not (self.is_closed or self.is_asleep or self.states & {"NOT_RESPONDING", "MAINTENANCE"})
+
+    @property
+    def is_declared(self) -> bool:
+        """A person wants it free of jobs, and said so."""
+        return any(finding.declared and finding.unwanted_since is None for finding in self.findings.values())
+
+    def is_recently_drained(self, now: float) -> bool:
+        """Whether its drain is a part of what happens now."""
+        return self.reason_at is not None and now - self.reason_at < RECENT_SECONDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonFault:
+    """A check that fails on a large part of a pool: a file system that hangs, a driver that was rolled out.
+
+    Drains do not help against it, and take away the nodes that would work again with the cause gone. So nothing is
+    drained for it, and what was drained in its first minutes is resumed: the reports of a pool come within an interval,
+    not at once.
+    """
+
+    pool: str
+    check: str
+    failing: int
+    of: int
+    """Nodes of the pool that have looked, those aside that have been drained for it for long."""
+    message: str
+    """Of one of them."""
+
+    def __str__(self) -> str:
+        """For people."""
+        where = f"pool {self.pool}" if self.pool else "the cluster"
+        return f"{self.check} fails on {self.failing} of {self.of} nodes of {where} at once: {self.message}"
+
+
+def counts_here(finding: Finding, now: float) -> bool:
+    """Whether it may be one of many: what a person has declared, and a machine that is gone, speak for themselves."""
+    return finding.is_fresh(now) and not (finding.declared or finding.lost)
+
+
+def common_faults(
+    nodes: Iterable[NodeView], report_only: frozenset[str], now: float
+) -> Mapping[tuple[str, str], CommonFault]:
+    """By pool and check."""
+    looked: dict[tuple[str, str], int] = defaultdict(int)
+    failing: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for node in nodes:
+        if node.is_asleep:
+            continue
+        long_drained_for = node.own.check if node.own is not None and not node.is_recently_drained(now) else None
+        for check, finding in node.findings.items():
+            known = finding.result.status is not Status.NOT_CHECKED and counts_here(finding, now)
+            if not known or check in report_only or check == long_drained_for:
+                continue
+            looked[node.pool, check] += 1
+            if finding.result.status is Status.FAIL:
+                failing[node.pool, check].append(finding.result.message)
+    return {
+        key: CommonFault(pool=key[0], check=key[1], failing=len(messages), of=looked[key], message=messages[0])
+        for key, messages in failing.items()
+        if len(messages) >= LEAST_NODES and len(messages) * LARGE_PART >= looked[key]
+    }
 
 
 class Kind(enum.Enum):
@@ -85,95 +198,99 @@ class Decision:
     """For what nothing is drained, as many nodes of a pool have it."""
 
 
+_CLOSING: Final = frozenset({Kind.DRAIN, Kind.DOWN})
+
+
 def decide(nodes: Iterable[NodeView], policy: Policy, now: float, unsettled: frozenset[str] = frozenset()) -> Decision:
     """`now`: seconds since 1970, by slurmctld's clock. `unsettled`: nodes whose drain is not to be lifted yet."""
     nodes = list(nodes)
     common = common_faults(nodes, policy.report_only, now)
     round_ = _Round(policy=policy, now=now, common=common, unsettled=unsettled)
-    wishes = [action for node in nodes if (action := _wish(node, round_)) is not None]
-    free = [action for action in wishes if action.kind in {Kind.RESUME, Kind.REASON, Kind.REQUEUE}]
-    # In the order in which the room under the limit is given away, for all to be able to tell.
-    closing = sorted(
-        (action for action in wishes if action.kind in {Kind.DRAIN, Kind.DOWN}),
-        key=lambda action: (
-            action.kind is not Kind.DOWN,
-            not action.node.is_declared,
-            -_gravity_of(action),
-            action.node.name,
-        ),
-    )
+    wishes = [action for node in nodes if (action := round_.wish(node)) is not None]
+    closing = sorted((action for action in wishes if action.kind in _CLOSING), key=_urgency)
     granted, held, last = _within_limit(closing, nodes, policy)
     order = list(Kind)
-    actions = sorted([*free, *granted], key=lambda action: (order.index(action.kind), action.node.name))
+    actions = sorted(
+        [*(action for action in wishes if action.kind not in _CLOSING), *granted],
+        key=lambda action: (order.index(action.kind), action.node.name),
+    )
     faults = tuple(common[key] for key in sorted(common))
     return Decision(actions=tuple(actions), held=tuple(held), last=tuple(last), common=faults)
 
 
+def _urgency(action: Action) -> tuple[bool, bool, int, str]:
+    """The order in which the room under the limit is given away, for all to be able to tell."""
+    own = parse(action.reason)
+    gravest_first = -gravity(own.fault if own else None)
+    return action.kind is not Kind.DOWN, not action.node.is_declared, gravest_first, action.node.name
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Round:
-    """What holds for all nodes."""
+    """What should be done about each node alone, limits aside."""
 
     policy: Policy
     now: float
     common: Mapping[tuple[str, str], CommonFault]
     unsettled: frozenset[str]
 
-    def is_common(self, node: NodeView, check: str) -> bool:
-        """Whether a large part of the node's pool has it at once."""
-        return (node.pool, check) in self.common and counts_here(node.findings[check], self.now)
+    def wish(self, node: NodeView) -> Action | None:
+        """What should be done about this node."""
+        every = {
+            check: finding
+            for check, finding in node.findings.items()
+            if finding.result.status is Status.FAIL
+            and finding.is_fresh(self.now)
+            and check not in self.policy.report_only
+        }
+        failing = {
+            check: finding
+            for check, finding in every.items()
+            if (node.pool, check) not in self.common or not counts_here(finding, self.now)
+        }
+        own = node.own
+        if own is not None:
+            if not failing and own.check in every and node.is_recently_drained(self.now):
+                return Action(kind=Kind.RESUME, node=node, reason=f"{lifted(node.reason)}: many nodes have it")
+            # What the node is drained for keeps it drained, however many have it by now.
+            return self._about_own(
+                node, own, failing | {own.check: every[own.check]} if own.check in every else failing
+            )
+        if not failing or node.is_closed or node.is_asleep:
+            return None
+        check = _gravest(failing)
+        kind = Kind.DOWN if failing[check].lost else Kind.DRAIN
+        return Action(kind=kind, node=node, reason=reason_for(check, failing[check].result))
 
-
-def _wish(node: NodeView, round_: _Round) -> Action | None:
-    """What should be done about this node alone, limits aside."""
-    every = _failing(node, round_)
-    failing = {check: finding for check, finding in every.items() if not round_.is_common(node, check)}
-    if node.own is not None:
-        if not failing and node.own.check in every and is_recent(node, round_.now):
-            return Action(kind=Kind.RESUME, node=node, reason=f"{lifted(node.reason)}: many nodes have it")
-        return _about_own(node, node.own, {**failing, **_of_own(node.own, every)}, round_)
-    if not failing or node.is_closed or node.is_asleep:
+    def _about_own(self, node: NodeView, own: Own, failing: Mapping[str, Finding]) -> Action | None:
+        """What should be done about a node that is closed for a check."""
+        policy = self.policy
+        worst = _gravest(failing) if failing else None
+        finding = node.findings.get(own.check)
+        # The site has said so since.
+        unwanted = own.check in policy.report_only or (own.check == NEW_MACHINE and not policy.measures_new)
+        settled = node.name not in self.unsettled and finding is not None and finding.clears(node.reason_at, self.now)
+        cleared = unwanted or settled
+        broken = policy.frees_broken and own.fault == "hardware"
+        if worst is None:
+            return _well(node, own, measures=policy.measures_new and not unwanted) if cleared else None
+        found = failing[worst]
+        graver = gravity(found.result.fault) > gravity(own.fault)
+        # Without jobs there is nothing to save, and the reason says what has to be well before jobs start there again.
+        if found.lost and not (node.is_down or node.is_asleep or node.is_quiet):
+            return Action(kind=Kind.DOWN, node=node, reason=reason_for(worst, found.result))
+        if worst == own.check:
+            changes = graver
+        else:
+            # With a deadline for its jobs, the reason has to say since when that runs.
+            counts = found.declared and policy.requeue_after is not None and not broken
+            changes = cleared or counts or own.check == NEW_MACHINE or (graver and own.check != KUBERNETES)
+        if changes:
+            return Action(kind=Kind.REASON, node=node, reason=reason_for(worst, found.result))
+        overdue = policy.requeue_after is not None and self.now - (node.reason_at or self.now) >= policy.requeue_after
+        if (own.check == KUBERNETES or broken) and own.check in failing and overdue and node.has_jobs:
+            return Action(kind=Kind.REQUEUE, node=node, reason=node.reason)
         return None
-    check = _gravest(failing)
-    reason = reason_for(check, failing[check].result)
-    if failing[check].lost:
-        return Action(kind=Kind.DOWN, node=node, reason=reason)
-    return Action(kind=Kind.DRAIN, node=node, reason=reason)
-
-
-def _of_own(own: Own, every: Mapping[str, Finding]) -> Mapping[str, Finding]:
-    """What the node is drained for keeps it drained, however many have it by now."""
-    return {check: finding for check, finding in every.items() if check == own.check}
-
-
-def _about_own(node: NodeView, own: Own, failing: Mapping[str, Finding], round_: _Round) -> Action | None:
-    """What should be done about a node that is closed for a check."""
-    policy, now = round_.policy, round_.now
-    settled = node.name not in round_.unsettled
-    worst = _gravest(failing) if failing else None
-    lost = worst is not None and failing[worst].lost
-    # Without jobs there is nothing to save, and the reason says what has to be well before jobs start there again.
-    if worst is not None and lost and not (node.is_down or node.is_asleep or node.is_quiet):
-        return Action(kind=Kind.DOWN, node=node, reason=reason_for(worst, failing[worst].result))
-    finding = node.findings.get(own.check)
-    # The site has said so since.
-    unwanted = own.check in policy.report_only or (own.check == NEW_MACHINE and not policy.measures_new)
-    cleared = unwanted or (settled and finding is not None and finding.clears(node.reason_at, now))
-    broken = policy.frees_broken and own.fault == "hardware"
-    if cleared and worst is None:
-        return _well(node, own, measures=policy.measures_new and not unwanted)
-    if worst not in {None, own.check}:
-        result = failing[worst].result
-        # With a deadline for its jobs, the reason has to say since when that runs.
-        counts = failing[worst].declared and policy.requeue_after is not None and not broken
-        graver = own.check != KUBERNETES and gravity(result.fault) > gravity(own.fault)
-        if cleared or counts or graver or own.check == NEW_MACHINE:
-            return Action(kind=Kind.REASON, node=node, reason=reason_for(worst, result))
-    if worst is not None and worst == own.check and gravity(failing[worst].result.fault) > gravity(own.fault):
-        return Action(kind=Kind.REASON, node=node, reason=reason_for(worst, failing[worst].result))
-    overdue = policy.requeue_after is not None and now - (node.reason_at or now) >= policy.requeue_after
-    if (own.check == KUBERNETES or broken) and own.check in failing and overdue and node.has_jobs:
-        return Action(kind=Kind.REQUEUE, node=node, reason=node.reason)
-    return None
 
 
 def _well(node: NodeView, own: Own, *, measures: bool) -> Action:
@@ -183,16 +300,6 @@ def _well(node: NodeView, own: Own, *, measures: bool) -> Action:
     if measures and new:
         return Action(kind=Kind.REASON, node=node, reason=to_be_measured(node.reason))
     return Action(kind=Kind.RESUME, node=node, reason=lifted(node.reason))
-
-
-def _failing(node: NodeView, round_: _Round) -> dict[str, Finding]:
-    return {
-        check: finding
-        for check, finding in node.findings.items()
-        if finding.result.status is Status.FAIL
-        and finding.is_fresh(round_.now)
-        and check not in round_.policy.report_only
-    }
 
 
 def _gravest(failing: Mapping[str, Finding]) -> str:
@@ -214,60 +321,65 @@ def _within_limit(
     that somebody wants free do not: while machines are upgraded one after the other, a broken GPU is still drained for.
     Nodes that are set down are counted by themselves too, as that ends jobs, and so may hit drained nodes as well.
     """
-    rooms: dict[str | None, _Room] = {None: _Room.of(nodes, policy.max_drained)}
-    for pool in {node.pool for node in nodes}:
-        rooms[pool] = _Room.of([node for node in nodes if node.pool == pool], policy.max_drained)
+    rooms: dict[str | None, Counter[str]] = defaultdict(Counter)  # of all nodes, and of each pool
+    for node in nodes:
+        for room in (rooms[None], rooms[node.pool]):
+            room["present"] += not node.is_absent
+            room["drained"] += node.own is not None and not node.is_declared
+            room["down"] += node.own is not None and node.is_down
     usable = sum(1 for node in nodes if node.takes_jobs)
     granted: list[Action] = []
     held: list[Action] = []
     last: list[Action] = []
     for action in closing:
-        concerned = (rooms[None], rooms[action.node.pool])
+        node, is_down = action.node, action.kind is Kind.DOWN
+        is_new = node.own is None and not node.is_declared
+        concerned = (rooms[None], rooms[node.pool])
+        has_place = True
+        for room in concerned:
+            limit = policy.max_drained.of(room["present"])
+            needs_place = is_new if is_down else not node.is_declared
+            has_place &= (room["drained"] < limit or not needs_place) and (room["down"] < limit or not is_down)
         # Of one that is set down the jobs are lost already; whether it is the last node does not matter to them.
-        matters = action.kind is Kind.DRAIN and not action.node.is_declared
-        if not all(room.has_place(action) for room in concerned):
+        matters = not is_down and not node.is_declared
+        if not has_place:
             held.append(action)
-        elif matters and usable - action.node.takes_jobs < 1:
+        elif matters and usable - node.takes_jobs < 1:
             last.append(action)
         else:
             granted.append(action)
-            usable -= action.node.takes_jobs
+            usable -= node.takes_jobs
             for room in concerned:
-                room.take(action)
+                room["drained"] += is_new
+                room["down"] += is_down
     return granted, held, last
 
 
-@dataclass(kw_only=True)
-class _Room:
-    """What the limit leaves, of a pool or of the cluster."""
+class Flapping:
+    """Remembers which drains were lifted of late: a drain for the same check within an hour stands for five minutes.
 
-    limit: int
-    drained: int
-    down: int
+    A node whose check fails in every other interval would else be drained and resumed once a minute, and take a job
+    each time. So long a warning lifts no drain after slurmd has started: what fails only when it has lasted begins with
+    a warning, and the checks of a new pod have forgotten for how long it has. Machines that people cordon are none of
+    this. Kept in memory: a restart forgets how long to wait, never a drain.
+    """
 
-    @classmethod
-    def of(cls, nodes: list[NodeView], limit: Limit) -> _Room:
-        return cls(
-            limit=limit.of(sum(1 for node in nodes if not node.is_absent)),
-            drained=sum(1 for node in nodes if node.own is not None and not node.is_declared),
-            down=sum(1 for node in nodes if node.own is not None and node.is_down),
-        )
+    def __init__(self) -> None:
+        self._lifted: dict[tuple[str, str], float] = {}
 
-    def has_place(self, action: Action) -> bool:
-        if action.kind is Kind.DOWN:
-            return self.down < self.limit and (not _is_new(action) or self.drained < self.limit)
-        return action.node.is_declared or self.drained < self.limit
+    def lifted(self, view: NodeView, now: float) -> None:
+        """The drain of this node is lifted now."""
+        self._lifted = {key: at for key, at in self._lifted.items() if now - at < AGAIN_SECONDS}
+        if view.own is not None:
+            self._lifted[view.name, view.own.check] = now
 
-    def take(self, action: Action) -> None:
-        self.down += action.kind is Kind.DOWN
-        self.drained += _is_new(action)
-
-
-def _is_new(action: Action) -> bool:
-    """Whether it takes a place."""
-    return action.node.own is None and not action.node.is_declared
-
-
-def _gravity_of(action: Action) -> int:
-    own = parse(action.reason)
-    return gravity(own.fault if own else None)
+    def holds(self, view: NodeView, now: float) -> bool:
+        """Whether the drain of this node has to stand for a while longer."""
+        if view.own is None or view.own.check == KUBERNETES or view.reason_at is None:
+            return False
+        finding = view.findings.get(view.own.check)
+        if finding is not None and finding.result.status is Status.WARN and now - view.started_at < HOLD_SECONDS:
+            return True
+        lifted = self._lifted.get((view.name, view.own.check))
+        again = lifted is not None and view.reason_at - lifted < AGAIN_SECONDS
+        return again and now - view.reason_at < HOLD_SECONDS

@@ -1,6 +1,6 @@
-"""Tells Kubernetes what was done about nodes: events about worker pods.
+"""Tells Kubernetes what was done about nodes: events about worker pods, written by a thread of its own.
 
-A slow or absent API server delays this, and nothing else: a thread of its own writes.
+A slow or absent API server delays these, and nothing else.
 """
 
 from __future__ import annotations
@@ -8,16 +8,20 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from images.common.kubernetes import WORKER_PODS, Follower, Kube, KubeError
+from images.common.health.report import stamp
+from images.common.kubernetes import Follower, Kube, KubeError
 from images.health.watch.decide import Action, Kind
-from images.health.watch.kube_write import WritingKube
-from images.health.watch.machines import Machines, machine_of, place_of
+from images.health.watch.machines import Machines
 
+COMPONENT: Final = "slurmstack-health"
 MOST_WAITING: Final = 500
-"""Writes that wait for the API server; what does not fit is left out."""
+"""Events that wait for the API server; what does not fit is left out."""
+_EVENT_LENGTH: Final = 1000
+"""Kubernetes takes 1024 characters."""
 
 _EVENTS: Final[Mapping[Kind, str]] = {
     Kind.DRAIN: "SlurmNodeDrained",
@@ -28,74 +32,71 @@ _EVENTS: Final[Mapping[Kind, str]] = {
 }
 
 
-def follow_machines(kube: Kube, drain_conditions: frozenset[str], log: Callable[[str], None]) -> Machines:
-    """Follow the API server in the background."""
-    pods = Follower(kube, kube.path("pods"), place_of, log, selector=WORKER_PODS)
-    nodes = Follower(kube, "/api/v1/nodes", machine_of, log)
-    pods.start()
-    nodes.start()
-    return Machines(pods=pods, nodes=nodes, drain_conditions=drain_conditions)
-
-
+@dataclass(kw_only=True)
 class Teller:
-    """Writes events, in a thread of its own."""
+    """Writes events about worker pods, in a thread of its own."""
 
-    def __init__(self, *, kube: WritingKube, machines: Machines, log: Callable[[str], None]) -> None:
-        self._kube = kube
-        self._machines = machines
-        self._log = log
-        self._waiting: queue.Queue[Callable[[], None]] = queue.Queue(maxsize=MOST_WAITING)
-        self._failure = ""
+    kube: Kube
+    machines: Machines
+    log: Callable[[str], None]
+    _waiting: queue.Queue[dict[str, Any]] = field(default_factory=partial(queue.Queue, maxsize=MOST_WAITING))
+    _failure: str = ""
 
     def start(self) -> None:
-        """Write in the background."""
-        threading.Thread(target=self.run, daemon=True, name="kubernetes-teller").start()
+        """Write in the background, for ever."""
 
-    def run(self) -> None:
-        """Write for ever."""
-        while True:
-            self.write(self._waiting.get())
+        def run() -> None:
+            while True:
+                self._write(self._waiting.get())
+
+        threading.Thread(target=run, daemon=True, name="kubernetes-teller").start()
 
     def write_waiting(self) -> None:
         """Write what waits, here and now."""
-        while True:
-            try:
-                one = self._waiting.get_nowait()
-            except queue.Empty:
-                return
-            self.write(one)
+        while not self._waiting.empty():
+            self._write(self._waiting.get())
 
-    def write(self, one: Callable[[], None]) -> None:
-        """Write one thing; a failure is told once for each message."""
+    def _write(self, event: dict[str, Any]) -> None:
+        """A failure is told once for each message."""
         try:
-            one()
+            self.kube.send("POST", self.kube.path("events"), event)
             self._failure = ""
         except (KubeError, OSError, ValueError) as error:
             if str(error) != self._failure:
                 self._failure = str(error)
-                self._log(f"Kubernetes was not told: {error}")
+                self.log(f"Kubernetes was not told: {error}")
 
     def acted(self, action: Action, now: float) -> None:
         """Something was done about a node: an event about its pod."""
         name = action.node.name
-        place = self._machines.places().get(name)
-        where = f" (machine {place.node})" if place is not None and place.node else ""
-        self.event(
-            name,
-            reason=_EVENTS[action.kind],
-            message=f"{action.kind.value} {name}{where}: {action.reason}",
-            warning=action.kind is not Kind.RESUME,
-            now=now,
-        )
+        machine = self.machines.machine_name(name)
+        where = f" (machine {machine})" if machine else ""
+        message = f"{action.kind.value} {name}{where}: {action.reason}"
+        self.event(name, reason=_EVENTS[action.kind], message=message, warning=action.kind is not Kind.RESUME, now=now)
 
     def event(self, worker: str, *, reason: str, message: str, warning: bool, now: float) -> None:
         """Write an event about a worker's pod."""
-        place = self._machines.pods().get(worker)
-        uid = place.uid if place is not None else ""
-        self._put(partial(self._kube.tell, worker, uid, reason=reason, message=message, warning=warning, at=now))
-
-    def _put(self, one: Callable[[], None]) -> None:
+        pod = {"apiVersion": "v1", "kind": "Pod", "name": worker, "namespace": self.kube.namespace}
+        if (place := self.machines.pods.values().get(worker)) is not None:
+            pod["uid"] = place.uid
+        # One round may have two things to tell of a pod, and another event of the same name is refused.
+        name = f"{worker}.{int(now * 1e6):x}.{reason.lower()}"
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": self.kube.namespace},
+            "involvedObject": pod,
+            "reason": reason,
+            "message": message[:_EVENT_LENGTH],
+            "type": "Warning" if warning else "Normal",
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
+            "reportingInstance": COMPONENT,
+            "firstTimestamp": stamp(now),
+            "lastTimestamp": stamp(now),
+            "count": 1,
+        }
         try:
-            self._waiting.put_nowait(one)
+            self._waiting.put_nowait(event)
         except queue.Full:
-            self._log("Kubernetes is too slow: a message for it is left out")
+            self.log("Kubernetes is too slow: a message for it is left out")

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
-from images.common.health.contract import Result, Status
-from images.common.health.finding import Finding
+from images.common.health.report import Finding
 from images.common.health.slurm import Record
-from images.common.kubernetes import Follower, Object
-from images.health.verdict import not_checked, ok
+from images.common.kubernetes import Follower, Kube, Object, WORKER_PODS
+from images.health.verdict import fail, not_checked, ok
 
 RELEASED_FOR: Final = "slurmstack/released-for"
 """Annotation of a Node that a watcher has cordoned: `health/gpu-xid`, the check that wants it replaced. It is not
@@ -38,15 +38,6 @@ MISSING_ROUNDS: Final = 3
 """Pods and Nodes are followed apart: a pod may be heard of before the new machine that it is on."""
 _AT_ONCE: Final = 32
 """Machines that are tried at a time; the others wait for their turn."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Condition:
-    """What the watcher writes as a condition of a Node."""
-
-    status: str
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,40 +82,32 @@ class Place:
 
 def machine_of(node: Object) -> Machine:
     """What matters of a Node object."""
-    listed: Iterable[Mapping[str, Any]] = (node.get("status") or {}).get("conditions") or []
-    conditions = {str(item.get("type")): item for item in listed}
-    ready = conditions.get("Ready", {})
-    true = [kind for kind, item in conditions.items() if item.get("status") == "True" and kind != "Ready"]
-    since = {kind: seconds_of(conditions[kind].get("lastTransitionTime")) for kind in true}
-    annotations: Mapping[str, Any] = (node.get("metadata") or {}).get("annotations") or {}
+    conditions = {item["type"]: item for item in node.get("status", {}).get("conditions", [])}
+    ready = conditions.pop("Ready", {})
+    true = {kind: item for kind, item in conditions.items() if item["status"] == "True"}
+    since = {kind: seconds_of(item.get("lastTransitionTime")) for kind, item in true.items()}
     return Machine(
-        ready=str(ready.get("status") or "Unknown"),
-        why=str(ready.get("message") or ""),
-        cordoned=bool((node.get("spec") or {}).get("unschedulable")),
-        conditions={
-            kind: str(conditions[kind].get("message") or conditions[kind].get("reason") or "") for kind in true
-        },
+        ready=ready.get("status", "Unknown"),
+        why=ready.get("message", ""),
+        cordoned=node.get("spec", {}).get("unschedulable", False),
+        conditions={kind: item.get("message") or item.get("reason", "") for kind, item in true.items()},
         since={kind: at for kind, at in since.items() if at is not None},
-        released_for=str(annotations.get(RELEASED_FOR) or ""),
+        released_for=node["metadata"].get("annotations", {}).get(RELEASED_FOR, ""),
     )
 
 
-def seconds_of(text: object) -> float | None:
+def seconds_of(text: str | None) -> float | None:
     """Seconds since 1970 of a time as Kubernetes writes it; None where there is none."""
-    try:
-        return datetime.fromisoformat(str(text)).timestamp() if text else None
-    except (ValueError, OverflowError, OSError):
-        return None
+    return datetime.fromisoformat(text).timestamp() if text else None
 
 
 def place_of(pod: Object) -> Place:
     """What matters of a Pod object."""
-    metadata: Mapping[str, Any] = pod.get("metadata") or {}
     return Place(
-        node=str((pod.get("spec") or {}).get("nodeName") or ""),
-        uid=str(metadata.get("uid") or ""),
-        started=seconds_of((pod.get("status") or {}).get("startTime")),
-        leaving=bool(metadata.get("deletionTimestamp")),
+        node=pod["spec"].get("nodeName", ""),
+        uid=pod["metadata"]["uid"],
+        started=seconds_of(pod.get("status", {}).get("startTime")),
+        leaving="deletionTimestamp" in pod["metadata"],
     )
 
 
@@ -152,8 +135,7 @@ def judge(name: str, machine: Machine | None, now: float, *, silent: bool, drain
 
 
 def _fail(message: str, now: float) -> Finding:
-    result = Result(status=Status.FAIL, fault="node", message=message.rstrip(": "))
-    return Finding(result=result, at=now, arrived=now)
+    return Finding(result=fail("node", message.rstrip(": ")), at=now, arrived=now)
 
 
 def takes_connection(address: str, port: int) -> bool:
@@ -175,111 +157,98 @@ def answers(address: str, port: int) -> bool:
     return False
 
 
+@dataclass(kw_only=True)
+class _Worker:
+    """A Slurm node: where it is, or was before it lost its pod, and what is known of that machine."""
+
+    place: Place
+    missing: int = 0
+    """Rounds in a row in which Kubernetes had no such Node."""
+    silent: bool = False
+    """slurmd did not answer the last tries."""
+    trying: Future[bool] | None = None
+
+
+@dataclass(kw_only=True)
 class Machines:
     """Findings about the machines, by name of the Slurm node."""
 
-    def __init__(
-        self,
-        *,
-        pods: Follower[Place],
-        nodes: Follower[Machine],
-        drain_conditions: frozenset[str] = frozenset(),
-        probe: Callable[[str, int], bool] = answers,
-        pool: Executor | None = None,
-    ) -> None:
-        """`probe` may take seconds: it runs in threads of `pool`, and no round waits for it."""
-        self._pods = pods
-        self._nodes = nodes
-        self._drain_conditions = drain_conditions
-        self._probe = probe
-        self._places: dict[str, Place] = {}
-        self._pool = pool or ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="probe")
-        self._silent: set[str] = set()
-        self._trying: dict[str, Future[bool]] = {}
-        self._missing: dict[str, int] = {}
+    pods: Follower[Place]
+    nodes: Follower[Machine]
+    drain_conditions: frozenset[str] = frozenset()
+    probe: Callable[[str, int], bool] = answers
+    """May take seconds: it runs in threads of `pool`, and no round waits for it."""
+    pool: Executor = field(
+        default_factory=partial(ThreadPoolExecutor, max_workers=_AT_ONCE, thread_name_prefix="probe")
+    )
+    _workers: dict[str, _Worker] = field(default_factory=dict)
 
     @property
     def synced(self) -> bool:
         """Whether the API server has told all, and still answers."""
-        return self._pods.synced and self._nodes.synced
+        return self.pods.synced and self.nodes.synced
 
-    def machines(self) -> Mapping[str, Machine]:
-        """All Nodes."""
-        return self._nodes.values()
+    def machine_name(self, name: str) -> str:
+        """Kubernetes' name of the machine that a Slurm node is on, or was; empty if nobody knows."""
+        return self._workers[name].place.node if name in self._workers else ""
 
-    def pods(self) -> Mapping[str, Place]:
-        """All worker pods that there are now."""
-        return self._pods.values()
-
-    def places(self) -> Mapping[str, Place]:
-        """Where the Slurm nodes are, or were before they lost their pod."""
-        return self._places
-
-    def findings(self, records: Iterable[Record], now: float) -> dict[str, Finding]:
+    def findings(self, records: Sequence[Record], now: float) -> dict[str, Finding]:
         """Look at the machine of each node."""
-        records = list(records)
         if not self.synced:
-            self._silent.clear()
-            self._trying.clear()
-            self._missing.clear()
+            self._workers = {name: _Worker(place=worker.place) for name, worker in self._workers.items()}
             unknown = Finding(result=not_checked("the Kubernetes API does not answer"), at=now)
             return {record.name: unknown for record in records}
         self._follow_pods(records)
-        machines = self._nodes.values()
-        self._missing = {
-            name: self._missing.get(name, 0) + 1 for name, place in self._places.items() if place.node not in machines
-        }
-        self._listen(record for record in records if self._is_unheard(record.name, machines))
-        return {record.name: self._finding(record.name, machines, now) for record in records}
+        machines = self.nodes.values()
+        self._listen(records, machines)
+        return {record.name: self._finding(self._workers.get(record.name), machines, now) for record in records}
 
-    def _follow_pods(self, records: Iterable[Record]) -> None:
+    def _follow_pods(self, records: Sequence[Record]) -> None:
         """A node without a pod, or whose pod has no machine yet, keeps the place that it had."""
-        pods = self._pods.values()
-        places: dict[str, Place] = {}
+        pods, before, self._workers = self.pods.values(), self._workers, {}
+        for name in (record.name for record in records):
+            place, worker = pods.get(name), before.get(name)
+            if place is not None and place.node:
+                if worker is None or worker.place.node != place.node:
+                    worker = _Worker(place=place)  # what is known of the machine that it was on counts no more
+                worker.place = place
+            if worker is not None:
+                self._workers[name] = worker
+
+    def _listen(self, records: Sequence[Record], machines: Mapping[str, Machine]) -> None:
+        """Try slurmd where Kubernetes does not hear of the machine, again and again, and take what that brought."""
+        idle = []
         for record in records:
-            place = pods.get(record.name)
-            if place is None or not place.node:
-                place = self._places.get(record.name)
-            if place is not None:
-                places[record.name] = place
-            if place is not None and record.name in self._places and place.node != self._places[record.name].node:
-                # It is somewhere else now: what is known of the machine that it was on counts no more.
-                self._missing.pop(record.name, None)
-                self._silent.discard(record.name)
-                self._trying.pop(record.name, None)
-        self._places = places
-
-    def _is_unheard(self, name: str, machines: Mapping[str, Machine]) -> bool:
-        place = self._places.get(name)
-        if place is None:
-            return False
-        machine = machines.get(place.node)
-        return machine is None or not machine.is_heard
-
-    def _listen(self, records: Iterable[Record]) -> None:
-        """Try slurmd of these, again and again, and take what the last tries brought."""
-        unheard = {record.name: record for record in records}
-        self._silent &= unheard.keys()
-        self._trying = {name: trying for name, trying in self._trying.items() if name in unheard}
-        for name, trying in list(self._trying.items()):
-            if trying.done():
-                (self._silent.discard if trying.result() else self._silent.add)(name)
-                del self._trying[name]
+            worker = self._workers.get(record.name)
+            if worker is None:
+                continue
+            machine = machines.get(worker.place.node)
+            worker.missing = worker.missing + 1 if machine is None else 0
+            if machine is not None and machine.is_heard:
+                worker.silent, worker.trying = False, None
+                continue
+            if worker.trying is not None and worker.trying.done():
+                worker.silent, worker.trying = not worker.trying.result(), None
+            if worker.trying is None:
+                idle.append((worker, record))
+        room = _AT_ONCE - sum(worker.trying is not None for worker in self._workers.values())
         # Those that are known to be silent are tried last: what matters is who else is.
-        for name in sorted(unheard.keys() - self._trying.keys(), key=lambda name: (name in self._silent, name)):
-            if len(self._trying) < _AT_ONCE:
-                self._trying[name] = self._pool.submit(self._probe, unheard[name].address, unheard[name].port)
+        for worker, record in sorted(idle, key=lambda one: (one[0].silent, one[1].name))[: max(room, 0)]:
+            worker.trying = self.pool.submit(self.probe, record.address, record.port)
 
-    def _finding(self, name: str, machines: Mapping[str, Machine], now: float) -> Finding:
-        place = self._places.get(name)
-        if place is None:
+    def _finding(self, worker: _Worker | None, machines: Mapping[str, Machine], now: float) -> Finding:
+        if worker is None:
             return Finding(result=not_checked("its pod is not known"), at=now)
-        if 0 < self._missing.get(name, 0) < MISSING_ROUNDS:
-            return Finding(result=not_checked(f"machine {place.node} is not known"), at=now)
-        return judge(
-            place.node,
-            machines.get(place.node),
-            now,
-            silent=name in self._silent,
-            drain_conditions=self._drain_conditions,
-        )
+        name = worker.place.node
+        if 0 < worker.missing < MISSING_ROUNDS:
+            return Finding(result=not_checked(f"machine {name} is not known"), at=now)
+        return judge(name, machines.get(name), now, silent=worker.silent, drain_conditions=self.drain_conditions)
+
+
+def follow_machines(kube: Kube, drain_conditions: frozenset[str], log: Callable[[str], None]) -> Machines:
+    """Follow the API server in the background."""
+    pods = Follower(kube, kube.path("pods"), place_of, log, selector=WORKER_PODS)
+    nodes = Follower(kube, "/api/v1/nodes", machine_of, log)
+    pods.start()
+    nodes.start()
+    return Machines(pods=pods, nodes=nodes, drain_conditions=drain_conditions)

@@ -1,25 +1,14 @@
 """health-watch: drains nodes whose checks fail, and resumes them, within a limit over the whole cluster.
 
-A pod of its own, of which there must be one at a time. Its settings are environment variables, which were checked when
-they were written (config/sections/health.py):
+A pod of its own, of which there must be one at a time. Its settings are environment variables, named after the keys of
+the stack file and checked when they were written (config/sections/health.py says what each means): MAX_DRAINED,
+REPORT_ONLY, REQUEUE_AFTER, DRAIN_CONDITIONS, RELEASE, RELEASE_AFTER, RELEASE_CONDITION and MAX_UNAVAILABLE. What is
+missing or empty has a default that spares the cluster. Besides these:
 
-MAX_DRAINED       how many nodes may be drained for checks at a time: `3`, or `10%` of all; the default is 10%
-REPORT_ONLY       names of checks whose failure drains nothing; a drain for one of them is lifted
-REQUEUE_AFTER     seconds that jobs may go on when their machine is wanted free; empty: to their end
+MACHINES          `no`: do not look at the Kubernetes nodes
 MEASURE_NEW       `yes`: a node that was drained for its machine, and may be another one now, stays drained until the
                   tests of nodes (`node_tests/`) have measured it. `no`, the default: tests are off, and drains for
                   them are lifted and their reservations deleted
-MACHINES          `no`: do not look at the Kubernetes nodes
-DRAIN_CONDITIONS  types of Kubernetes node conditions that, while they are True, are to be drained for, within
-                  MAX_DRAINED; a cordon is drained for without a limit
-RELEASE           what becomes of a machine with a hardware fault, or with one of the DRAIN_CONDITIONS, that is drained
-                  and free of jobs (`release.py`): `no`, the default: nothing; `cordon`: its Kubernetes node is cordoned
-                  and annotated, for a cloud's controller or a person to replace it; `evict`: the worker pods leave it
-                  too. With the latter two the deadline of REQUEUE_AFTER holds for hardware faults as well
-RELEASE_AFTER     seconds that the drain has to stand before that; the default is 600
-RELEASE_CONDITION type of the condition that is set on such a Kubernetes node, `HardwareIssuesSuspected` for Nebius; the
-                  default is none
-MAX_UNAVAILABLE   how many machines may be released or not ready at a time, as in MAX_DRAINED; the default is 1
 
 The rights that the ServiceAccount needs, in the cluster's namespace (a Role) and for Nodes (a ClusterRole):
 
@@ -39,15 +28,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from images.common.health.slurm import Slurm, SlurmError, keep_looking
-from images.common.kubernetes import own_namespace
+from images.common.kubernetes import Kube, own_namespace
 from images.common.log import Log
 from images.common.process import end_on_sigterm
 from images.common.wait import Clock
 from images.health.node_tests.catalog import TESTS
-from images.health.watch.decide import Policy
-from images.health.watch.kube_write import WritingKube
-from images.health.watch.kubernetes import Teller, follow_machines
-from images.health.watch.limit import Limit
+from images.health.watch.decide import Limit, Policy
+from images.health.watch.kubernetes import Teller
+from images.health.watch.machines import follow_machines
 from images.health.watch.release import RELEASE_AFTER_SECONDS, Releaser, Rules
 from images.health.watch.watcher import Watcher
 
@@ -55,16 +43,6 @@ POLL_SECONDS: Final = 2.0
 LONGEST_POLL_SECONDS: Final = 10.0
 SYNC_SECONDS: Final = 5.0
 """How long `--once` waits for the API server."""
-
-
-def watch(watcher: Watcher, log: Callable[[str], None], clock: Clock | None = None) -> None:
-    """Watch for ever."""
-
-    def look() -> float:
-        watcher.round()
-        return POLL_SECONDS
-
-    keep_looking(look, POLL_SECONDS, LONGEST_POLL_SECONDS, log, clock or Clock())
 
 
 def policy_from(env: Mapping[str, str]) -> Policy:
@@ -99,18 +77,15 @@ def _words(env: Mapping[str, str], name: str) -> frozenset[str]:
 
 def build(env: Mapping[str, str], log: Callable[[str], None], *, dry_run: bool) -> Watcher:
     """The watcher as the environment wants it. Raises ValueError."""
-    policy, slurm = policy_from(env), Slurm()
-    namespace = own_namespace(env)
-    rules = rules_from(env)
+    policy, slurm, rules = policy_from(env), Slurm(), rules_from(env)
     unfollowed = env.get("MACHINES") == "no"
-    kube = None if unfollowed else WritingKube.in_cluster(namespace, env)
+    kube = None if unfollowed else Kube.in_cluster(own_namespace(env), env)
     if kube is None:
         log("nodes are watched by Slurm's records alone" + (": MACHINES=no" if unfollowed else ""))
         return Watcher(slurm=slurm, policy=policy, log=log, dry_run=dry_run)
     machines = follow_machines(kube, _words(env, "DRAIN_CONDITIONS"), log)
-    teller, releaser = None, None
-    if not dry_run:
-        teller = Teller(kube=kube, machines=machines, log=log)
+    teller = None if dry_run else Teller(kube=kube, machines=machines, log=log)
+    releaser = None
     if rules is not None:
         releaser = Releaser(
             kube=kube, slurm=slurm, copies=machines, rules=rules, log=log, events=teller, dry_run=dry_run
@@ -154,5 +129,5 @@ def main() -> int:
         return once(watcher, log, Clock())
     if watcher.teller is not None:
         watcher.teller.start()
-    watch(watcher, log)
+    keep_looking(watcher.round, POLL_SECONDS, LONGEST_POLL_SECONDS, log, Clock())
     return 0

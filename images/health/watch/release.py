@@ -3,8 +3,8 @@
 Such a machine has a hardware fault, or a condition of the site's choice (maintenance). Its Node gets an annotation that
 names the check, and a condition if the site names one, for a cloud's controller or a person to act on. With `evict` the
 workers leave it, too. Nothing is uncordoned here, and no machine or Node is deleted: whoever mends a machine uncordons
-it, and the watcher forgets the fault as soon as the workers there take jobs again. What keeps a wrong check from
-hurting the cluster:
+it, and the watcher forgets the fault as soon as the workers there take jobs again. A pod leaves only by its eviction,
+which heeds PodDisruptionBudgets and the pod's own time to end. What keeps a wrong check from hurting the cluster:
 
 - The check fails now, on this machine, and the drain for it has stood for `after` seconds.
 - All workers on the machine are ours, drained by us and without jobs. What somebody has cordoned is left to them.
@@ -21,22 +21,23 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
 
 from images.common.health.contract import Status
-from images.common.health.finding import SKEW_SECONDS, Finding
+from images.common.health.report import SKEW_SECONDS, Finding, stamp
 from images.common.health.slurm import Slurm, SlurmError
-from images.common.kubernetes import KubeError
-from images.health.watch.decide import KUBERNETES
-from images.health.watch.kube_write import WritingKube
+from images.common.kubernetes import Kube, KubeError
+from images.health.watch.decide import KUBERNETES, Limit, NodeView
 from images.health.watch.kubernetes import Teller
-from images.health.watch.limit import Limit
-from images.health.watch.machines import OWN_WORDS, RELEASED_FOR, Condition, Machine, Machines, Place, machine_of
-from images.health.watch.view import NodeView
+from images.health.watch.machines import OWN_WORDS, RELEASED_FOR, Machine, Machines, Place, machine_of
 
 RELEASE_AFTER_SECONDS: Final = 600.0
 """A fault that goes away by itself is not worth a machine."""
+_MERGE: Final = "application/strategic-merge-patch+json"
+"""Merges the list of conditions by their type, so that the others, which kubelet writes, stay."""
+_REPLACE: Final = "application/merge-patch+json"
 TRY_AGAIN_SECONDS: Final = 30.0
 """Between two tries of a move, and between two releases: the copy of the cluster shows the first one by then."""
 
@@ -84,15 +85,6 @@ class Move:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What to do, and what is not done though it should be."""
-
-    moves: tuple[Move, ...] = ()
-    held: tuple[Move, ...] = ()
-    """Machines that wait because of `max_unavailable`."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Worker:
     name: str
     place: Place
@@ -128,8 +120,11 @@ class _Worker:
 
 def plan(
     views: Iterable[NodeView], pods: Mapping[str, Place], machines: Mapping[str, Machine], rules: Rules, now: float
-) -> Plan:
-    """`pods`: all worker pods of this cluster. `now`: seconds since 1970."""
+) -> tuple[list[Move], list[Move]]:
+    """What to do, and which machines have to wait because of `max_unavailable`.
+
+    `pods`: all worker pods of this cluster. `now`: seconds since 1970.
+    """
     by_name = {view.name: view for view in views}
     on_machine: dict[str, list[_Worker]] = defaultdict(list)
     for name, place in sorted(pods.items()):
@@ -147,7 +142,7 @@ def plan(
             wishes.append(wish)
     oldest_first = [move for _, move in sorted(wishes, key=lambda wish: (wish[0], wish[1].machine))]
     released, held = _within_limit(oldest_first, on_machine, pods, machines, rules)
-    return Plan(moves=(*moves, *released), held=tuple(held))
+    return [*moves, *released], held
 
 
 def _about_released(name: str, machine: Machine, workers: list[_Worker], rules: Rules) -> Iterable[Move]:
@@ -201,51 +196,40 @@ def _within_limit(
     return granted, held
 
 
+@dataclass(kw_only=True)
 class Releaser:
     """Does what is planned, one move after the other."""
 
-    def __init__(
-        self,
-        *,
-        kube: WritingKube,
-        slurm: Slurm,
-        copies: Machines,
-        rules: Rules,
-        log: Callable[[str], None],
-        events: Teller | None = None,
-        dry_run: bool = False,
-        pool: Executor | None = None,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        """`pool`: one thread, as moves follow each other. `wall`: the clock that slurmctld has too."""
-        self._kube = kube
-        self._slurm = slurm
-        self._copies = copies
-        self._rules = rules
-        self._log = log
-        self._events = events
-        self._dry_run = dry_run
-        self._pool = pool or ThreadPoolExecutor(max_workers=1, thread_name_prefix="release")
-        self._wall = wall
-        self._running: Future[None] | None = None
-        self._tried: dict[tuple[Step, str], float] = {}
-        """When each move was tried; releases have one entry together."""
-        self._told: frozenset[str] = frozenset()
+    kube: Kube
+    slurm: Slurm
+    copies: Machines
+    rules: Rules
+    log: Callable[[str], None]
+    events: Teller | None = None
+    dry_run: bool = False
+    pool: Executor = field(default_factory=partial(ThreadPoolExecutor, max_workers=1, thread_name_prefix="release"))
+    """One thread, as moves follow each other."""
+    wall: Callable[[], float] = time.time
+    """The clock that slurmctld has too."""
+    _running: Future[None] | None = None
+    _tried: dict[tuple[Step, str], float] = field(default_factory=dict)
+    """When each move was tried; releases have one entry together."""
+    _told: frozenset[str] = frozenset()
 
     def saw(self, views: Sequence[NodeView], now: float) -> None:
         """The nodes as they are. While moves are under way, the next ones wait."""
-        if not self._copies.synced or not (self._running is None or self._running.done()):
+        if not self.copies.synced or not (self._running is None or self._running.done()):
             return
         self.finish()
-        wanted = plan(views, self._copies.pods(), self._copies.machines(), self._rules, now)
-        self._tell_held(wanted)
+        moves, held = plan(views, self.copies.pods.values(), self.copies.nodes.values(), self.rules, now)
+        self._tell_held(frozenset(move.machine for move in held))
         due = []
-        for move in wanted.moves:
+        for move in moves:
             key = move.step, "" if move.step is Step.RELEASE else move.worker
             if now - self._tried.get(key, float("-inf")) >= TRY_AGAIN_SECONDS:
                 self._tried[key] = now
                 due.append(move)
-        self._running = self._pool.submit(self._make, due, {view.name: view for view in views}) if due else None
+        self._running = self.pool.submit(self._make, due, {view.name: view for view in views}) if due else None
 
     def finish(self) -> None:
         """Wait for moves that are under way."""
@@ -254,67 +238,76 @@ class Releaser:
 
     def _make(self, moves: Sequence[Move], seen: Mapping[str, NodeView]) -> None:
         for move in moves:
-            if self._dry_run:
-                self._log(f"would {move}")
+            if self.dry_run:
+                self.log(f"would {move}")
                 continue
             try:
                 done = self._move(move, seen)
             except (KubeError, SlurmError, OSError, ValueError) as error:
-                self._log(f"cannot {move}: {error}")
+                self.log(f"cannot {move}: {error}")
                 continue
             if done:
-                self._log(str(move))
-                if self._events is not None:
-                    warning, at = move.step is not Step.FORGET, self._wall()
-                    self._events.event(move.worker, reason=move.step.value, message=str(move), warning=warning, now=at)
+                self.log(str(move))
+                if self.events is not None:
+                    warning, at = move.step is not Step.FORGET, self.wall()
+                    self.events.event(move.worker, reason=move.step.value, message=str(move), warning=warning, now=at)
 
     def _move(self, move: Move, seen: Mapping[str, NodeView]) -> bool:
         """Do it; False: all is not as it was seen any more. Raises KubeError, SlurmError, ValueError."""
-        machine = machine_of(self._kube.node(move.machine))
+        machine, condition = machine_of(self.kube.get(f"/api/v1/nodes/{move.machine}")), self.rules.condition
         if move.step is Step.FORGET:
-            return self._forget(move, machine)
-        pods = self._copies.pods()
-        here = [name for name, place in pods.items() if place.node == move.machine]
+            if machine.cordoned or not machine.released_for:
+                return False
+            if machine.conditions.get(condition, "").startswith(OWN_WORDS):
+                self._set_condition(move, "False")
+            self._patch(move, {"metadata": {"annotations": {RELEASED_FOR: None}}})
+            return True
+        here = {name: place for name, place in self.copies.pods.values().items() if place.node == move.machine}
         leaving = [move.worker] if move.step is Step.EVICT else here
         if not all(name in seen and self._is_free(seen[name]) for name in leaving):
             return False
         if move.step is Step.EVICT:
-            return machine.is_released and self._evict(move, pods)
+            is_wanted = machine.is_released and move.worker in here
+            if is_wanted:
+                self._evict(move.worker, here[move.worker].uid)
+            return is_wanted
         if machine.cordoned or machine.released_for:
             return False
-        if self._rules.condition and self._rules.condition not in machine.conditions:
+        if condition and condition not in machine.conditions:
             self._set_condition(move, "True")
-        self._kube.mark_node(move.machine, annotations={RELEASED_FOR: f"health/{move.check}"}, cordon=True)
-        return True
-
-    def _forget(self, move: Move, machine: Machine) -> bool:
-        if machine.cordoned or not machine.released_for:
-            return False
-        if machine.conditions.get(self._rules.condition, "").startswith(OWN_WORDS):
-            self._set_condition(move, "False")
-        self._kube.mark_node(move.machine, annotations={RELEASED_FOR: None})
-        return True
-
-    def _evict(self, move: Move, pods: Mapping[str, Place]) -> bool:
-        place = pods.get(move.worker)
-        if place is None or place.node != move.machine:
-            return False
-        self._kube.evict(move.worker, place.uid)
+        mark = {RELEASED_FOR: f"health/{move.check}"}
+        self._patch(move, {"metadata": {"annotations": mark}, "spec": {"unschedulable": True}})
         return True
 
     def _is_free(self, seen: NodeView) -> bool:
         """Whether the node is still drained for what was seen, and no job has it. Raises SlurmError."""
-        now = self._slurm.node(seen.name)
+        now = self.slurm.node(seen.name)
         as_seen = now is not None and now.reason == seen.reason and now.is_drained_by_us and now.is_quiet
-        return as_seen and not self._slurm.jobs_of(seen.name)
+        return as_seen and not self.slurm.jobs_of(seen.name)
+
+    def _patch(self, move: Move, change: Mapping[str, Any], *, of: str = "", how: str = _REPLACE) -> None:
+        self.kube.send("PATCH", f"/api/v1/nodes/{move.machine}{of}", change, how)
 
     def _set_condition(self, move: Move, status: str) -> None:
-        told = Condition(status=status, reason="SlurmHealth", message=f"{OWN_WORDS}{move.worker}: {move.why}")
-        self._kube.set_condition(move.machine, self._rules.condition, told, at=self._wall())
+        """Set the site's condition, which had another status until now."""
+        at = stamp(self.wall())
+        condition = {"type": self.rules.condition, "status": status, "reason": "SlurmHealth"}
+        condition |= {"message": f"{OWN_WORDS}{move.worker}: {move.why}"}
+        condition |= {"lastHeartbeatTime": at, "lastTransitionTime": at}
+        self._patch(move, {"status": {"conditions": [condition]}}, of="/status", how=_MERGE)
 
-    def _tell_held(self, wanted: Plan) -> None:
-        held = frozenset(move.machine for move in wanted.held)
+    def _evict(self, pod: str, uid: str) -> None:
+        """Have a pod leave its machine, if it is still this one."""
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": self.kube.namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        self.kube.send("POST", f"{self.kube.path('pods')}/{pod}/eviction", eviction)
+
+    def _tell_held(self, held: frozenset[str]) -> None:
         if held and held != self._told:
             names = ", ".join(sorted(held)[:20]) + (f", and {len(held) - 20} more" if len(held) > 20 else "")
-            self._log(f"not released, as no more than {self._rules.max_unavailable} may be unavailable: {names}")
+            self.log(f"not released, as no more than {self.rules.max_unavailable} may be unavailable: {names}")
         self._told = held

@@ -53,7 +53,7 @@ def given_by_us() -> set[str]:
 def is_of_checks(name: str) -> bool:
     """Whether health checks give it: their figures have names in the checks' own code."""
     bare = name.removeprefix("slurmstack_health_")
-    found = [*(ROOT / "images/health/checks").glob("*.py"), ROOT / "images/health/metrics.py"]
+    found = [*(ROOT / "images/health/checks").glob("*.py"), ROOT / "images/health/periodic.py"]
     texts = [path.read_text(encoding="utf-8") for path in found]
     return bare != name and any(f"'{bare}{{{{" in text or f'"{bare}"' in text for text in texts)
 

@@ -33,7 +33,7 @@ from images.elastic import program as elastic
 from images.login.sshd import check_chroot
 from slurm import names
 from tests.fakes.commands import FakeClock
-from tests.unit.images.health.processes import add_process
+from tests.unit.images.health.places import add_process
 
 
 def test_each_line_names_its_program() -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from images.common.health.contract import Node, Thresholds
-from images.health import programs
-from images.health.programs import checks_of
+from images.health import local
+from images.health.local import program_check
 from images.health.runner import run_checks
 from tests.stacks import ROOT
 from tests.unit.images.health.tables import Like, table, words
@@ -42,7 +42,7 @@ def jail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "from images.health.inside import main; sys.exit(main())\n"
     )
     inside.chmod(0o755)
-    monkeypatch.setattr(programs, "INSIDE", str(inside))
+    monkeypatch.setattr(local, "INSIDE", str(inside))
     return made
 
 
@@ -50,8 +50,7 @@ def found(jail: Path, script: str = "", **changes: Any) -> str:
     """What a check of this script says."""
     program = {"command": ["/bin/sh", "-c", script], "seconds": 20, "fault": "hardware", **changes}
     node = Node(name="w-0", jail=jail, state=jail.parent / "state")
-    checks = checks_of({"nhc": program})
-    return words(run_checks(list(checks.values()), node, Thresholds())["nhc"].result)
+    return words(run_checks([program_check("nhc", program)], node, Thresholds())["nhc"].result)
 
 
 @table(

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from cli.health.nodes import parse_nodes
 from cli.text import ago
 from images.common.health.contract import Result as Found
 from images.common.health.contract import Status
-from tests.fakes.health_cluster import FakeCluster, answer, failure_of, health, node
+from tests.fakes.health_cluster import NOW, FakeCluster, answer, failure_of, health, node
 from tests.stacks import ROOT, dev, with_change
 from tests.unit.cli.command_line import stack_file
 
@@ -89,7 +90,8 @@ ROWS: dict[str, tuple[Any, dict[str, str]]] = {
     "of the future": (
         node("w-0", age=-3600), {"CHECKED": "its clock: 60 min ahead", "RESULT": f"was {OK}", "COUNTS": UNKNOWN}
     ),
-    "a little ahead": (node("w-0", age=-3), {"CHECKED": "0 s ago", "RESULT": OK}),
+    "a little ahead": (node("w-0", age=-5), {"CHECKED": "0 s ago", "RESULT": OK}),
+    "too far ahead": (node("w-0", age=-6), {"COUNTS": UNKNOWN}),
     "powered down": (
         node("w-0", "IDLE", "POWERED_DOWN", age=None), {"CHECKED": "never", "RESULT": "asleep", "COUNTS": ASLEEP}
     ),
@@ -257,3 +259,21 @@ def test_without_the_namespace_the_hint_is_to_make_it(
     failure = failure_of(health(monkeypatch, FakeCluster(controller=away, namespace=namespace), *words))
     assert (failure.message == "there is no namespace slurm") is gone
     assert (failure.hint == "`slurmstack up` makes it") is gone
+
+
+@pytest.mark.parametrize("version", ["24.11", "26.05"])
+def test_the_nodes_of_both_versions_are_read_with_their_results(version: str) -> None:
+    found = parse_nodes((ROOT / f"tests/unit/images/health/data/nodes-{version}.json").read_text(), NOW)
+    first, second, third = (node.data for node in found.nodes)
+    assert (first["name"], first["states"], first["reported_at"]) == (
+        "w-0", ["DYNAMIC_NORM", "IDLE"], "2026-11-18T11:06:30Z",
+    )  # fmt: skip
+    assert first["results"]["disks"] == {"status": "ok", "fault": None, "message": ""}
+    assert first["results"]["munge"]["status"] == "not checked"
+    assert first["results"]["munge"]["message"] == "munge did not end in 5 s"
+    assert (first["note"], first["closed"], first["drained_for"]) == ("rack 7", False, None)
+    assert (second["closed"], second["drained_for"]) == (True, "disks")
+    assert second["reason"] == "health/disks [node]: /jail 97 % used"
+    assert second["reason_at"] == "2026-11-18T11:06:40Z"
+    assert third["closed"]
+    assert third["drained_for"] is None

@@ -7,13 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from rich.text import Text
 
 from images.common.health.contract import Node, Status, Thresholds
 from images.common.health.contract import Result as Found
 from images.health.checks import disks
 from images.health.local import Local
-from images.health.run import ByHand
+from images.health.run import by_hand
 from images.health.runner import Outcome
 from tests.fakes.health_cluster import FakeCluster, Unreachable, answer, failure_of, health, node, pod
 from tests.stacks import dev, with_change
@@ -143,42 +142,16 @@ def test_without_any_worker_there_is_nobody_to_ask(monkeypatch: pytest.MonkeyPat
     assert failure.code == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ("", []),
-        ("nodes", ["every half an hour, or every 5 minutes while", "older than 67 minutes, or 11, is old"]),
-        ("--json", []),
-        ("run", ["the watcher alone does that", "2 wrong usage, an unknown check or node, 3 not checked"]),
-        ("test", ["2 it cannot be measured"]),
-        ("list", []),
-    ],
-)
-def test_the_help_teaches_by_examples_and_says_what_the_documentation_says(
-    monkeypatch: pytest.MonkeyPatch, words: str, told: list[str]
-) -> None:
-    result = health(monkeypatch, Unreachable(), *words.split(), "--help")
-    text = " ".join(Text.from_ansi(result.stdout).plain.split())
-    assert result.exit_code == 0
-    assert [part for part in ("slurmstack health", "Examples:", *told) if part not in text] == []
-
-
 @pytest.mark.parametrize("status", list(Status))
 def test_the_worker_s_own_program_is_understood(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: Status
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], status: Status
 ) -> None:
     result = Found(status=status, message="as it is", values={"disk_used_ratio": 0.5})
     monkeypatch.setattr("images.health.run.run_checks", lambda *_: {"disks": Outcome(result=result)})
-    said: list[str] = []
     (tmp_path / "proc").mkdir()
-    program = ByHand(
-        local=Local(node=Node(name="w-0", root=tmp_path, state=tmp_path / "state"), thresholds=Thresholds()),
-        checks={"disks": disks.CHECK},
-        say=said.append,
-        complain=said.append,
-    )
-    code = program.run(("run", "disks", "--json"))
-    shown = health(monkeypatch, on_worker(f"{said[0]}\n", code=code), "run", "disks", "--node", "w-0")
+    local = Local(node=Node(name="w-0", root=tmp_path, state=tmp_path / "state"), thresholds=Thresholds())
+    code = by_hand(("run", "disks", "--json"), local, {"disks": disks.CHECK})
+    shown = health(monkeypatch, on_worker(capsys.readouterr().out, code=code), "run", "disks", "--node", "w-0")
     assert shown.stdout == f"{status.value} disks: as it is\n  disk_used_ratio 0.5\n"
     assert shown.exit_code == code
 
@@ -190,9 +163,3 @@ def test_in_a_pipe_a_finding_stays_on_one_line_without_colours(monkeypatch: pyte
     assert (done.exit_code, done.stderr) == (1, "")
     assert "\x1b" not in done.stdout
     assert any("w-0" in line and "x" * 150 in line for line in done.stdout.splitlines())
-
-
-def test_what_kubectl_says_of_a_check_that_could_not_be_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = on_worker(stderr="error: connection lost\n", code=1)
-    failure = failure_of(health(monkeypatch, cluster, "run", "disks", "--node", "w-0"))
-    assert "disks could not be run on node w-0: error: connection lost" in failure.message

@@ -1,4 +1,4 @@
-"""Room on the jail and the local disks: full ones are found, and what cannot be asked is not called full or well."""
+"""Disks and the jail: full ones are found, slow ones after a while, and broken is not the same as unknown."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from images.common.health.contract import Node, Result, Thresholds
-from images.health.checks import disks
+from images.health.checks import disks, filesystem
+from images.health.verdict import ok
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.places import make_node
+from tests.unit.images.health.places import make_node, write
 from tests.unit.images.health.tables import Like, outcomes, table, words
 
 Answers = Mapping[str, os.statvfs_result | OSError]
@@ -120,3 +121,105 @@ def test_the_real_kernel_is_understood_and_trying_to_write_leaves_nothing(tmp_pa
     (tmp_path / "tried").mkdir()
     assert disks.try_to_write(tmp_path / "tried").status == "ok"
     assert not list((tmp_path / "tried").iterdir())
+
+
+QUICK = (0.001, 0.01, 0.001, 0.001)
+SLOW = (0.1, 3.0, 0.1, 0.1)
+OURS = ".slurmstack/health/w-0"
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the clock shows, one look after the other; the last one stays."""
+    told = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: told.pop(0) if len(told) > 1 else told[0])
+    return told
+
+
+def try_jail(
+    node: Node, reads: list[float], took: tuple[float, ...] = QUICK, *, at: float = 1000.0, **limits: float
+) -> Result:
+    """Run it; `took`: seconds of write, sync, rename and list. After them the clock shows `at`."""
+    reads[:] = [*(moment for seconds in took for moment in (0.0, seconds)), at]
+    return filesystem.run(node, FakeRunner(), Thresholds({"filesystem": limits}))
+
+
+def test_each_operation_is_timed_and_counts(tmp_path: Path, reads: list[float]) -> None:
+    result = try_jail(make_node(tmp_path), reads, (0.25, 0.25, 0.125, 0.0625))
+    assert words(result) == "ok"
+    assert result.values['filesystem_seconds{operation="rename"}'] == 0.125
+    for operation in ("write", "sync", "rename", "list"):
+        took = tuple(0.75 if name == operation else 0.001 for name in ("write", "sync", "rename", "list"))
+        assert words(try_jail(make_node(tmp_path), reads, took)) == f"warn [node]: slow: {operation} 0.8 s, 2 s allowed"
+    assert try_jail(make_node(tmp_path), reads, fail_seconds=0.005, persists_seconds=0).status == "fail", (
+        "a site's own limits"
+    )
+    assert try_jail(make_node(tmp_path, jail=None), reads) == ok()
+
+
+def test_it_leaves_an_empty_directory_that_only_root_sees(tmp_path: Path, reads: list[float]) -> None:
+    node = make_node(tmp_path)
+    assert node.jail
+    assert try_jail(node, reads).status == "ok"
+    assert (node.jail / OURS).stat().st_mode & 0o777 == 0o700
+    for name in ("new", "done"):  # of a run that was killed
+        write(node.jail / OURS / name, "left")
+    assert try_jail(node, reads).status == "ok"
+    assert not list((node.jail / OURS).iterdir())
+
+
+@table(
+    "runs, statuses",
+    {
+        "a slow minute is a fault": ((SLOW, SLOW, SLOW), ["warn", "warn", "fail"]),
+        "a quick run in between begins anew": ((SLOW, QUICK, SLOW), ["warn", "ok", "warn"]),
+    },
+)
+def test_a_slow_moment_is_told(
+    tmp_path: Path, reads: list[float], runs: tuple[tuple[float, ...], ...], statuses: list[str]
+) -> None:
+    node = make_node(tmp_path)
+    found = [try_jail(node, reads, took, at=1000.0 + 30 * run) for run, took in enumerate(runs)]
+    assert [result.status for result in found] == statuses
+    if "fail" in statuses:
+        assert words(found[-1]) == "fail [node]: slow: sync 3.0 s, 2 s allowed, for 60 s now"
+
+
+@outcomes(
+    "numbers",
+    [
+        ("fail [node]", [errno.EIO, errno.EROFS, errno.ESTALE, errno.ENOSPC]),
+        ("not checked", [errno.EACCES, errno.EINTR]),  # perhaps our own fault
+    ],
+)
+def test_a_broken_file_system_is_a_fault(
+    tmp_path: Path, reads: list[float], monkeypatch: pytest.MonkeyPatch, expected: str, numbers: list[int]
+) -> None:
+    def fsync(_file: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for number in numbers:
+        said = words(try_jail(make_node(tmp_path), reads))
+        assert said.startswith(f"{expected}: ")
+        assert expected == "not checked" or said == f"{expected}: {tmp_path}/jail: {os.strerror(number)}"
+
+
+def test_an_empty_mount_point_is_not_checked_and_stays_empty(tmp_path: Path, reads: list[float]) -> None:
+    """Where the shared volume is not mounted, nothing is written to the machine's own disk."""
+    (tmp_path / "empty").mkdir()
+    assert try_jail(make_node(tmp_path, jail=tmp_path / "empty"), reads).status == "not checked"
+    assert not list((tmp_path / "empty").iterdir())
+
+
+@pytest.mark.parametrize("link", [".slurmstack/health", OURS, f"{OURS}/new"])
+def test_root_follows_no_link_of_a_user(tmp_path: Path, reads: list[float], link: str) -> None:
+    node, target = make_node(tmp_path), tmp_path / "target"
+    assert node.jail
+    precious = target if link.endswith("new") else target / "precious"
+    write(precious, "precious")
+    (node.jail / link).parent.mkdir(parents=True, exist_ok=True)
+    (node.jail / link).symlink_to(target)
+    assert try_jail(node, reads).status == "not checked"
+    assert precious.read_text() == "precious"
+    assert target == precious or list(target.iterdir()) == [precious]

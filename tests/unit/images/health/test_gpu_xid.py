@@ -10,12 +10,13 @@ from images.common.command import Result
 from images.common.health.contract import Node, Thresholds
 from images.common.health.contract import Result as Found
 from images.health.checks import gpu_presence
-from images.health.checks.gpu_xid import CHECK
-from images.health.nvidia import xid_lines
-from tests.unit.images.health.gpus import ABSENT, DEFAULTS, HANGS, machine, node, text
+from images.health.checks.gpu_xid import CHECK, events_in
+from images.health.runner import attempt
+from tests.stacks import ROOT
 from tests.unit.images.health.tables import Like, outcomes, table, words
+from tests.unit.images.health.worker import ABSENT, DEFAULTS, HANGS, gpu_node, machine, text
 
-TABLE = json.loads((Path(xid_lines.__file__).with_name("xid_table.json")).read_text(encoding="utf-8"))
+TABLE = json.loads((ROOT / "images/health/checks/xid_table.json").read_text(encoding="utf-8"))
 
 
 def log(name: str) -> str:
@@ -27,8 +28,8 @@ def look(where: Node, dmesg: str | Result, *, up: float = 0, **limits: float) ->
     if up:
         (where.root / "proc/uptime").write_text(f"{up} 0.0\n")
     runner = machine(dmesg=Result(code=0, stdout=dmesg) if isinstance(dmesg, str) else dmesg)
-    gpu_presence.run(where, runner, DEFAULTS)
-    return CHECK.run(where, runner, Thresholds({"gpu-xid": limits}))
+    attempt(gpu_presence.CHECK, where, DEFAULTS, runner)
+    return attempt(CHECK, where, Thresholds({"gpu-xid": limits}), runner)
 
 
 def line(number: int, words: str, bus: str = "0000:18:00") -> str:
@@ -82,20 +83,20 @@ NOT_PERMITTED = "dmesg: read kernel buffer failed: Operation not permitted"
     ],
 )
 def test_the_log_is_judged(tmp_path: Path, expected: str, dmesg: str | Result, up: float) -> None:
-    assert words(look(node(tmp_path), dmesg, up=up)) == Like(expected)
+    assert words(look(gpu_node(tmp_path), dmesg, up=up)) == Like(expected)
 
 
 def test_xids_are_counted_and_what_is_read_again_counts_once(tmp_path: Path) -> None:
     dmesg = log("application") + line(106, "SMBPBI test")  # what is old or to be ignored, too
-    first = look(node(tmp_path), dmesg)
+    first = look(gpu_node(tmp_path), dmesg)
     assert first.values == {f'gpu_xids{{number="{number}"}}': count for number, count in {31: 2, 43: 1, 106: 1}.items()}
-    assert look(node(tmp_path), dmesg) == first
-    longer = look(node(tmp_path / "longer"), log("unknown"), up=200000, warn_seconds=200000)
+    assert look(gpu_node(tmp_path), dmesg) == first
+    longer = look(gpu_node(tmp_path / "longer"), log("unknown"), up=200000, warn_seconds=200000)
     assert longer.status == "warn", "a site may tell warnings longer"
 
 
 def test_a_gpu_that_was_lost_before_the_pod_began_is_its_own(tmp_path: Path) -> None:
-    where = replace(node(tmp_path), gpus=9)  # one more than nvidia-smi shows
+    where = replace(gpu_node(tmp_path), gpus=9)  # one more than nvidia-smi shows
     assert words(look(where, QUIET + line(79, "x", bus="0000:ee:00"))).startswith("fail ")
 
 
@@ -113,7 +114,7 @@ NEWER = [LAST + AUDIT[0], AUDIT[0] + AUDIT[1]]
     },
 )
 def test_a_fault_holds_until_the_log_is_emptied(tmp_path: Path, later: list[str], status: str) -> None:
-    where = node(tmp_path)
+    where = gpu_node(tmp_path)
     look(where, FALLEN_OFF)
     for dmesg in later:
         result = look(where, dmesg)
@@ -123,7 +124,7 @@ def test_a_fault_holds_until_the_log_is_emptied(tmp_path: Path, later: list[str]
 
 
 def test_a_new_start_of_the_machine_settles_a_fault(tmp_path: Path) -> None:
-    where = node(tmp_path)
+    where = gpu_node(tmp_path)
     look(where, line(79, "GPU has fallen off the bus.") + QUIET)
     assert look(where, QUIET).status == "fail"
     (where.root / "proc/sys/kernel/random/boot_id").write_text("another\n")
@@ -131,12 +132,12 @@ def test_a_new_start_of_the_machine_settles_a_fault(tmp_path: Path) -> None:
 
 
 def test_a_node_where_nothing_shows_an_nvidia_driver_is_not_checked(tmp_path: Path) -> None:
-    where = node(tmp_path)
+    where = gpu_node(tmp_path)
     runner = machine(ABSENT, dmesg=Result(code=0, stdout="<6>[    0.000000] Linux version 6.8\n"))
-    assert CHECK.run(where, runner, DEFAULTS).status == "not checked"
+    assert attempt(CHECK, where, DEFAULTS, runner).status == "not checked"
     (where.root / "proc/driver/nvidia").mkdir(parents=True)
     (where.root / "proc/driver/nvidia/version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05")
-    assert CHECK.run(where, runner, DEFAULTS).status == "ok"
+    assert attempt(CHECK, where, DEFAULTS, runner).status == "ok"
 
 
 def test_lines_of_all_forms_are_understood() -> None:
@@ -145,7 +146,7 @@ def test_lines_of_all_forms_are_understood() -> None:
         ("[  12.5] NVRM: Xid (0000:03:00): 79, GPU has fallen off the bus.", ("0000:03:00", 79, 12.5)),
         ("<4>[   12.500000] NVRM: Xid (PCI:00000000:3B:00.0): 46", ("0000:3b:00", 46, 12.5)),
     ]:
-        assert [(one.bus, one.number, one.seconds) for one in xid_lines.find([form])] == [event]
+        assert [(one.bus, one.number, one.seconds) for one in events_in([form])[0]] == [event]
 
 
 def test_every_entry_of_the_table_has_a_judgement_that_the_table_explains() -> None:
@@ -162,5 +163,5 @@ def test_every_entry_of_the_table_has_a_judgement_that_the_table_explains() -> N
 def test_well_known_xids_are_judged_as_the_catalogue_says() -> None:
     for judgement, numbers in {"fail": (48, 79, 95), "warn": (63, 92), "user": (13, 31, 43), "ignore": (106,)}.items():
         for number in numbers:
-            (event,) = xid_lines.find([line(number, "pid=1, name=x, words").rstrip()])
+            ((event,), _) = events_in([line(number, "pid=1, name=x, words").rstrip()])
             assert event.judgement == judgement, number

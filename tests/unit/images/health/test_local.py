@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from images.common.health.contract import Node
-from images.health.local import find_local, with_job, with_jobs
+from images.health.local import find_local, with_jobs
 from images.health.proc import jobs_here
 from tests.fakes.node_conf import document
-from tests.unit.images.health.processes import add_process
+from tests.unit.images.health.places import add_process
 
 ENVIRONMENT = {
     "SLURMD_NODENAME": "h100-3",
@@ -78,7 +78,7 @@ def test_settings_that_cannot_be_used_are_told_and_the_defaults_hold(tmp_path: P
 def test_a_prolog_knows_its_job(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     environment = {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": "1000", "SLURM_JOB_GPUS": "0,2,5-7"}
-    node = with_job(Node(name="w-0", root=tmp_path), environment)
+    node = with_jobs(Node(name="w-0", root=tmp_path), environment)
     assert (node.job, node.job_uid, node.job_gpus) == ("17", 1000, (0, 2, 5, 6, 7))
     assert not node.other_jobs
 
@@ -90,8 +90,8 @@ def test_steps_of_other_jobs_are_other_jobs_and_ended_ones_are_not(tmp_path: Pat
     add_process(proc, 11, comm="slurmstepd", title="slurmstepd: [17.batch]\0", uid=0)
     add_process(proc, 12, comm="slurmstepd", title="slurmstepd: [18.0]", uid=0, state="Z")
     assert jobs_here(proc) == {"17"}
-    assert with_jobs(node).other_jobs
-    assert not with_job(node, {"SLURM_JOB_ID": "17"}).other_jobs
-    assert with_job(node, {"SLURM_JOB_ID": "16"}).other_jobs
+    assert with_jobs(node, {}).other_jobs
+    assert not with_jobs(node, {"SLURM_JOB_ID": "17"}).other_jobs
+    assert with_jobs(node, {"SLURM_JOB_ID": "16"}).other_jobs
     add_process(proc, 13, comm="slurmstepd", title="/usr/sbin/slurmstepd infinity", uid=0)
-    assert with_job(node, {"SLURM_JOB_ID": "17"}).other_jobs, "it does not say whose it is"
+    assert with_jobs(node, {"SLURM_JOB_ID": "17"}).other_jobs, "it does not say whose it is"

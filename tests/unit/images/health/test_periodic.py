@@ -1,4 +1,4 @@
-"""One interval: what the checks found is told once, to everybody, and nothing else is done."""
+"""One interval: what the checks found is told once, to everybody, and nothing else is done; and what is remembered."""
 
 from __future__ import annotations
 
@@ -12,18 +12,72 @@ import pytest
 
 from images.common.command import Result as Command
 from images.common.health.contract import Check, Node, Result, Status, Thresholds
-from images.common.health.finding import Finding
-from images.common.health.report import Report, decode
+from images.common.health.report import Finding, Report, decode
 from images.health import state
 from images.health.local import Local
-from images.health.periodic import REFRESH_SECONDS, SETTLE_SECONDS, WELL_REFRESH_SECONDS, Periodic
-from images.health.runner import said_of
-from images.health.verdict import ok
+from images.health.periodic import REFRESH_SECONDS, SETTLE_SECONDS, WELL_REFRESH_SECONDS, Periodic, metrics
+from images.health.runner import Outcome, said_of
+from images.health.state import GAP_SECONDS, lasts, only_me
+from images.health.verdict import fail, ok
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.at_once import run_at_once
-from tests.unit.images.health.processes import add_process
+from tests.unit.images.health.places import add_process, run_at_once
+from tests.unit.images.health.tables import table
 
-FULL = Result(status=Status.FAIL, fault="node", message="/ 97 % used")
+Runs = list[tuple[float, float | None]]
+"""Times, and for how long it has held; None: it does not."""
+
+
+@table(
+    "runs",
+    {
+        "what holds in every run gets older": [(1000.0, 0.0), (1030.0, 30.0), (1060.0, 60.0)],
+        "what did not hold in between begins anew": [(1000.0, 0.0), (1030.0, None), (1060.0, 0.0)],
+        "what nobody looked at for long begins anew": [(1000.0, 0.0), (1001.0 + GAP_SECONDS, 0.0)],
+        "a clock of another boot begins anew": [(9000.0, 0.0), (10.0, 0.0)],
+        "none is written for nothing": [(1000.0, None)],
+    },
+)
+def test_for_how_long_it_has_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: Runs) -> None:
+    node = Node(name="w-0", state=tmp_path / "state")
+    for at, held in runs:
+        monkeypatch.setattr("time.monotonic", lambda at=at: at)
+        assert lasts(node, "c", now=held is not None) == (held or 0.0)
+    assert node.state.exists() == (len(runs) > 1)
+
+
+def test_a_lock_cannot_be_opened_by_users_whose_reading_lock_would_keep_root_out(tmp_path: Path) -> None:
+    node = Node(name="cpu-0", state=tmp_path)
+    with only_me(node, "periodic") as alone:
+        assert alone
+    assert (tmp_path / "periodic.lock").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "linked.lock").symlink_to(tmp_path / "elsewhere")
+    with only_me(node, "linked") as alone:
+        assert alone, "nobody knows, so it goes on"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_each_check_has_a_status_a_time_and_its_figures() -> None:
+    values = {'disk_used_ratio{path="/jail"}': 0.5, 'disk_used_ratio{path="/"}': 1.0, "zombies": 3.0}
+    text = metrics({"disks": Outcome(result=Result(status=Status.WARN, values=values), seconds=0.25)}, at=1795298103.7)
+    assert text.splitlines() == [
+        "# TYPE slurmstack_health_check_seconds gauge",
+        'slurmstack_health_check_seconds{check="disks"} 0.25',
+        "# TYPE slurmstack_health_check_status gauge",
+        'slurmstack_health_check_status{check="disks",status="ok"} 0',
+        'slurmstack_health_check_status{check="disks",status="warn"} 1',
+        'slurmstack_health_check_status{check="disks",status="fail"} 0',
+        'slurmstack_health_check_status{check="disks",status="not checked"} 0',
+        "# TYPE slurmstack_health_disk_used_ratio gauge",
+        'slurmstack_health_disk_used_ratio{path="/jail"} 0.5',
+        'slurmstack_health_disk_used_ratio{path="/"} 1',
+        "# TYPE slurmstack_health_last_run_timestamp_seconds gauge",
+        "slurmstack_health_last_run_timestamp_seconds 1795298103",
+        "# TYPE slurmstack_health_zombies gauge",
+        "slurmstack_health_zombies 3",
+    ]
+
+
+FULL = fail("node", "/ 97 % used")
 
 
 class FakeNode:
@@ -123,7 +177,7 @@ def test_a_change_is_written_in_the_same_interval_and_a_moving_figure_is_not(fak
     fake.results["disks"] = FULL
     assert fake.run() == 1
     assert fake.run(after=SETTLE_SECONDS) == 1
-    fake.results["disks"] = Result(status=Status.FAIL, fault="node", message="/ 98 % used")
+    fake.results["disks"] = fail("node", "/ 98 % used")
     assert fake.run() == 0
     fake.results["disks"] = ok()
     assert fake.run() == 1
@@ -170,7 +224,7 @@ def test_what_looks_between_jobs_says_what_was_found_last_until_it_can_look_agai
     fake.add("gpu-free", ok(), between_jobs=True)
     fake.run()
     fake.job(runs=True)
-    fake.results["gpu-free"] = Result(status=Status.FAIL, fault="user", message="GPU 0 is in use")
+    fake.results["gpu-free"] = fail("user", "GPU 0 is in use")
     fake.run()
     assert fake.report.results["gpu-free"] == ok(), "the job's own use is no fault"
     state.remember(fake.node, state.BETWEEN_JOBS, {"gpu-free": said_of(fake.results["gpu-free"])})  # as a prolog does
@@ -184,10 +238,10 @@ def test_what_looks_between_jobs_says_what_was_found_last_until_it_can_look_agai
     assert fake.report.results["gpu-free"] == ok()
 
 
-def test_a_garbled_memory_is_none_and_without_a_place_for_it_reports_go_on(fake: FakeNode) -> None:
+def test_without_a_place_to_remember_reports_go_on(fake: FakeNode) -> None:
     fake.add("disks", FULL)
     fake.node.state.mkdir()
-    for text in ("[]", "\x00", json.dumps({"seen": 3, "sent_at": "x"})):
+    for text in ("[]", "\x00"):
         (fake.node.state / "last.json").write_text(text)
         assert fake.run() == 1
         fake.run(after=SETTLE_SECONDS)

@@ -1,10 +1,21 @@
-"""A node's results in the Comment of its Slurm record."""
+"""A node's results in the Comment of its Slurm record, and what the watcher reads from Slurm.
+
+The data were written by hand after the tables of both versions' parsers (`PARSER_ARRAY(NODE)`), not recorded.
+"""
 
 from __future__ import annotations
 
-from images.common.health.contract import FaultClass, Result, Status
+import json
+
+import pytest
+
+from images.common.command import NO_PROGRAM, TIMED_OUT
+from images.common.command import Result as Command
+from images.common.health.contract import Status
 from images.common.health.report import Report, changes, decode, encode, gists, note_of
-from images.health.verdict import not_checked, ok
+from images.common.health.slurm import Slurm, SlurmError, parse_nodes
+from images.health.verdict import fail, not_checked, ok, warn
+from tests.fakes.commands import FakeRunner
 
 AT = 1795298103  # 2026-11-21T21:55:03Z
 LINE = (
@@ -15,14 +26,13 @@ RESULTS = {
     "infiniband": not_checked("ibstat did not end in 5 s"),
     "dns": ok(dns_seconds=0.1),
     "clock": ok(),
-    "gpu-xid": Result(status=Status.FAIL, fault="hardware", message="GPU 3: Xid 79, GPU has fallen off the bus"),
-    "filesystem": Result(status=Status.WARN, fault="node", message="/jail: 1.2 s"),
+    "gpu-xid": fail("hardware", "GPU 3: Xid 79, GPU has fallen off the bus"),
+    "filesystem": warn("node", "/jail: 1.2 s"),
     "disks": ok(),
 }
 
 
-def fail(message: str, fault: FaultClass | None = "node") -> Result:
-    return Result(status=Status.FAIL, fault=fault, message=message)
+FULL = fail("node", "/jail 97 % used")
 
 
 def test_the_line_is_what_people_and_the_watcher_read() -> None:
@@ -34,8 +44,8 @@ def test_the_line_is_what_people_and_the_watcher_read() -> None:
 
 
 def test_a_message_that_imitates_the_line_is_only_a_message() -> None:
-    evil = fail("x | ok: gpu-xid || note\nhealth 2030-01-01T00:00:00Z | ok: disks")
-    report = decode(encode(Report(at=AT, results={"disks": evil, "gpu-xid": fail("y", "hardware")})))
+    evil = fail("node", "x | ok: gpu-xid || note\nhealth 2030-01-01T00:00:00Z | ok: disks")
+    report = decode(encode(Report(at=AT, results={"disks": evil, "gpu-xid": fail("hardware", "y")})))
     assert report is not None
     assert report.at == AT
     assert {name: found.status for name, found in report.results.items()} == {
@@ -46,7 +56,7 @@ def test_a_message_that_imitates_the_line_is_only_a_message() -> None:
 
 
 def test_a_long_message_is_shortened_and_an_administrators_comment_stays_behind_the_report() -> None:
-    line = encode(Report(at=AT, results={"disks": fail("x\n" * 5000)}, note="fan replaced || ask Anna"))
+    line = encode(Report(at=AT, results={"disks": fail("node", "x\n" * 5000)}, note="fan replaced || ask Anna"))
     report = decode(line)
     assert report is not None
     assert len(report.results["disks"].message) == 240
@@ -68,14 +78,47 @@ def test_what_is_not_understood_says_nothing_about_any_check() -> None:
 
 
 def test_anything_but_a_figure_that_moves_is_a_change() -> None:
-    before = gists({"disks": fail("/jail 97.1 % used")})
-    assert before == gists({"disks": fail("/jail 98 % used")})
-    for after in (ok(), fail("/jail 97 % used", "hardware"), fail("/jail 97 % used; / 99 % used")):
+    before = gists({"disks": fail("node", "/jail 97.1 % used")})
+    assert before == gists({"disks": fail("node", "/jail 98 % used")})
+    for after in (ok(), fail("hardware", "/jail 97 % used"), fail("node", "/jail 97 % used; / 99 % used")):
         assert before != gists({"disks": after})
-    assert before != gists({"disks": fail("/jail 97 % used"), "dns": ok()})
+    assert before != gists({"disks": FULL, "dns": ok()})
 
 
 def test_the_log_tells_what_became_bad_and_what_became_well_and_nothing_twice() -> None:
-    old = {"disks": ok(), "dns": fail("no answer"), "clock": ok(), "munge": fail("refused 3 times")}
-    new = {"disks": fail("/ 99 % used"), "dns": ok(), "clock": ok(), "munge": fail("refused 4 times"), "memory": ok()}
+    old = {"disks": ok(), "dns": fail("node", "no answer"), "clock": ok(), "munge": fail("node", "refused 3 times")}
+    new = {
+        "disks": fail("node", "/ 99 % used"),
+        "dns": ok(),
+        "clock": ok(),
+        "munge": fail("node", "refused 4 times"),
+        "memory": ok(),
+    }
     assert changes(gists(old), new) == ["fail disks [node]: / 99 % used", "ok dns: it was fail"]
+
+
+def test_garbage_or_no_answer_is_an_error_and_never_an_empty_cluster() -> None:
+    for text in ("no json", "[]", "{}", '{"nodes": ["w-0"]}', '{"nodes": null}'):
+        with pytest.raises(SlurmError):
+            parse_nodes(text)
+    for code in (1, TIMED_OUT, NO_PROGRAM):
+        slurm = Slurm(runner=FakeRunner({"": Command(code=code, stdout='{"nodes": []}', stderr="Unable to contact")}))
+        for question in (slurm.nodes, lambda: slurm.node("w-0"), lambda: slurm.jobs_of("w-0"), slurm.reservations):  # noqa: B023
+            with pytest.raises(SlurmError, match="Unable to contact"):
+                question()
+
+
+def test_the_jobs_of_a_node_are_those_that_are_ending_too() -> None:
+    runner = FakeRunner({"squeue": Command(code=0, stdout=" \n 17\nwhat?\n")})
+    assert Slurm(runner=runner).jobs_of("w-0") == ["17", "what?"]
+    states = "running,suspended,completing,configuring,stopped,signaling,stage_out"
+    assert runner.commands == [f"squeue --noheader --states={states} --nodelist=w-0 --format=%A"]
+
+
+def test_gpus_are_counted() -> None:
+    for gres, gpus in [
+        (None, 0), ("gpu:8", 8), ("gpu:h100:8(S:0-1),shard:h100:32(S:0-1)", 8), ("gpu:a:1,gpu:b:2", 3), ("nic:4", 0),
+        ("gpu:1g.10gb:7(S:0),gpu:3g.40gb:2", 0),
+    ]:  # fmt: skip
+        shown = json.dumps({"nodes": [{"name": "a", "state": ["IDLE"], "gres": gres}]})
+        assert parse_nodes(shown)[0].gpus == gpus, gres

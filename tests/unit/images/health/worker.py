@@ -1,26 +1,94 @@
-"""A node where all is well, with all that any check looks at."""
+"""A node where all is well, with all that any check looks at; an nvidia-smi and a dmesg that play back texts."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from images.common.command import Result
+from images.common.command import NO_PROGRAM, TIMED_OUT, Result
 from images.common.health.contract import Check, Node, Status, Thresholds
 from images.health.checks import disks
+from images.health.runner import attempt
 from tests.fakes.commands import Answer, FakeRunner
-from tests.unit.images.health.gpus import machine
-from tests.unit.images.health.gpus import node as gpu_node
-from tests.unit.images.health.places import make_node, write
-from tests.unit.images.health.processes import add_process
+from tests.unit.images.health.places import add_process, make_node, write
+from tests.unit.images.health.tables import words
+
+DATA = Path(__file__).parent / "data"
+DEFAULTS = Thresholds()
+HANGS = Result(code=TIMED_OUT, stderr="no answer within 8 s")
+ABSENT = Result(code=NO_PROGRAM, stderr="no such program")
+GARBAGE = Result(code=0, stdout="Segmentation fault (core dumped)\n")
+
+QUERY = "nvidia-smi --query-gpu="
+DMESG = "dmesg --raw"
+
+
+def text(name: str) -> Result:
+    """A whole answer from a file."""
+    return Result(code=0, stdout=(DATA / name).read_text(encoding="utf-8"))
+
+
+class Smi:
+    """Answers `--query-gpu=` from a file with all fields; `changes` overrides fields by GPU's index and name."""
+
+    def __init__(
+        self,
+        name: str,
+        changes: Mapping[tuple[int, str], str] | None = None,
+        *,
+        unknown: Sequence[str] = (),
+        gone: Sequence[int] = (),
+    ) -> None:
+        lines = (DATA / "nvidia" / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+        names = lines[0].split(", ")
+        self.rows = [dict(zip(names, line.split(", "), strict=True)) for line in lines[1:]]
+        self.unknown = unknown
+        self.gone = gone
+        for (index, field), value in (changes or {}).items():
+            self.rows[index][field] = value
+
+    def __call__(self, argv: Sequence[str]) -> Result:
+        fields = argv[1].partition("=")[2].split(",")
+        for field in fields:
+            if field in self.unknown or field not in self.rows[0]:
+                return Result(code=2, stdout=f'Field "{field}" is not a valid field to query.\n\n')
+        rows = [row for row in self.rows if int(row["index"]) not in self.gone]
+        return Result(code=0, stdout="".join(", ".join(row[field] for field in fields) + "\n" for row in rows))
+
+
+def machine(query: Answer | None = None, **others: Answer) -> FakeRunner:
+    """A healthy machine with 8 H100, with other answers where given."""
+    names = {"dmesg": DMESG}
+    answers: dict[str, Answer] = {
+        "nvidia-smi": Result(code=2, stderr="the tests' nvidia-smi does not know this"),
+        QUERY: query or Smi("h100-8"),
+        DMESG: text("kernel/quiet.log"),
+    }
+    return FakeRunner(answers | {names[name]: answer for name, answer in others.items()})
+
+
+def gpu_node(path: Path, gpus: int = 8) -> Node:
+    """A node whose files are below `path`; the machine started 100000 s ago."""
+    proc = path / "proc"
+    (proc / "sys/kernel/random").mkdir(parents=True, exist_ok=True)
+    (proc / "sys/kernel/random/boot_id").write_text("5a0c5f4e-0001\n")
+    (proc / "uptime").write_text("100000.00 3000000.00\n")
+    return Node(name="gpu-0", gpus=gpus, root=path, state=path / "state")
+
+
+def said(path: Path, check: Check, runner: FakeRunner, **thresholds: float) -> str:
+    """What a check says in words, on a node that should have as many GPUs as its nvidia-smi knows (8 if none)."""
+    query = runner.answers[QUERY]
+    where = gpu_node(path, len(query.rows) if isinstance(query, Smi) else 8)
+    return words(attempt(check, where, Thresholds({check.name: thresholds}), runner))
+
 
 LIMITS = Thresholds(
-    {
-        "disks": dict.fromkeys(("warn_percent", "fail_percent", "warn_inodes_percent", "fail_inodes_percent"), 101),
-    }
+    {"disks": dict.fromkeys(("warn_percent", "fail_percent", "warn_inodes_percent", "fail_inodes_percent"), 101)}
 )
 
 
@@ -50,7 +118,7 @@ class Worker:
             (self.root / directory).mkdir(parents=True)
 
     def look(self, check: Check, answer: Answer | None = None) -> tuple[Status, FakeRunner]:
-        """Run it as the child of the runner does, and let what it raises out; `answer`: of all programs."""
+        """Run it as the child of the runner does; `answer`: of all programs."""
         well = machine()
         well.answers |= {
             "nvidia-smi --query-gpu=pci.bus_id,index,memory.used": Result(
@@ -59,7 +127,7 @@ class Worker:
             "unmunge": Result(code=0, stdout="STATUS:          0\n\n"),
         }
         runner = well if answer is None else FakeRunner({"": answer})
-        return check.run(self.node, runner, LIMITS).status, runner
+        return attempt(check, self.node, LIMITS, runner).status, runner
 
 
 def lead_names_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,12 @@ from typing import Any
 
 from images.common.health.report import Report, encode
 from images.common.health.slurm import Slurm
+from images.health.node_tests.plan import Settings
 from images.health.node_tests.program import NodeTester
 from images.health.node_tests.results import Record, decode
-from images.health.node_tests.settings import parse
 from images.health.node_tests.slurm import TestSlurm
 from images.health.verdict import ok
-from images.health.watch.decide import Policy
-from images.health.watch.limit import Limit
+from images.health.watch.decide import Limit, Policy
 from images.health.watch.watcher import Watcher
 from tests.fakes.node_tests_cluster import FakeCluster, Job
 
@@ -47,7 +46,7 @@ class Site:
         self.slow = slow or (lambda _job: False)
         self.cluster = FakeCluster(count, measure=lambda job: told((SLOW if self.slow(job) else WELL)[job.test]))
         usual = {"max_under_test": "100%", "platforms": {"pool": "machine"}, "expected": EXPECTED}
-        self.settings = parse({**usual, "tests": tests or ["cpu-speed"], "infiniband": ["pool"], **settings})
+        self.settings = Settings.parse({**usual, "tests": tests or ["cpu-speed"], "infiniband": ["pool"], **settings})
         self.log: list[str] = []
         self.was_open: list[bool] = []
         """Whether users could have had w-0, by rounds."""

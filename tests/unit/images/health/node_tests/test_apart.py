@@ -6,7 +6,7 @@ import pytest
 
 from images.common.health.contract import Result, Status
 from images.common.wait import Clock
-from images.health.node_tests.by_hand import measured
+from images.health.node_tests.program import measured
 from tests.unit.images.health.node_tests.site import Site
 
 GONE = "health/gpu-presence [hardware]: 7 of 8 GPUs"

@@ -1,10 +1,11 @@
-"""Machines, a worker on each, and the whole watcher over them."""
+"""Machines and worker pods in the stand-in for Kubernetes, and the whole watcher over them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,92 @@ from images.common.command import Runner
 from images.common.health.contract import Result
 from images.common.health.report import Report, encode
 from images.common.health.slurm import Slurm
-from images.common.kubernetes import Follower
-from images.health.watch.kube_write import WritingKube
+from images.common.kubernetes import Follower, Kube, WORKER_PODS
+from images.health.watch.decide import Limit
 from images.health.watch.kubernetes import Teller
-from images.health.watch.limit import Limit
-from images.health.watch.machines import RELEASED_FOR, Machines
+from images.health.watch.machines import RELEASED_FOR, Machine, Machines, Place, machine_of, place_of
 from images.health.watch.release import Releaser, Rules
 from images.health.watch.watcher import Watcher
+from tests.fakes.kubernetes import FakeKubernetes
+from tests.fakes.kubernetes_http import Question
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
-from tests.unit.images.health.story import play
-from tests.unit.images.health.watch.views import NOW, OK, failed, policy
-from tests.unit.images.health.watch.watched_machines import WatchedMachines
+from tests.unit.images.health.watch.views import NOW, OK, failed, play, policy
+
+Object = dict[str, Any]
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/namespaces/ns/pods"
+EVENTS = "/api/v1/namespaces/ns/events"
+
+
+def stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class WatchedMachines(FakeKubernetes):
+    """Machines m-0, m-1, …, each with a worker w-0, w-1, …"""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.nodes: dict[str, Object] = self.collections.setdefault(NODES, {})
+        self.pods: dict[str, Object] = self.collections.setdefault(PODS, {})
+        self.changes: list[str] = []
+        """What requests have changed."""
+        for number in range(count):
+            self.add_node(f"m-{number}")
+            self.add_pod(f"w-{number}", f"m-{number}")
+
+    @property
+    def events(self) -> list[Object]:
+        return list(self.collections.get(EVENTS, {}).values())
+
+    def add_node(self, name: str) -> None:
+        self.remove(NODES, name)
+        self.put(NODES, name, spec={}, status={"conditions": [{"type": "Ready", "status": "True"}]})
+
+    def add_pod(self, name: str, node: str, *, started: float = NOW - 9000) -> None:
+        """A new one, whatever was there by this name."""
+        self.remove(PODS, name)
+        metadata = {"uid": f"uid of {name} on {node}", "labels": {WORKER_PODS: "true"}}
+        self.put(PODS, name, metadata=metadata, spec={"nodeName": node}, status={"startTime": stamp(started)})
+
+    def cordon(self, name: str, *, cordoned: bool = True) -> None:
+        """As a person does it."""
+        spec = {key: value for key, value in self.nodes[name]["spec"].items() if key != "unschedulable"}
+        self._replace(name, spec={**spec, **({"unschedulable": True} if cordoned else {})})
+
+    def is_cordoned(self, name: str) -> bool:
+        return bool(self.nodes[name]["spec"].get("unschedulable"))
+
+    def annotations(self, name: str) -> dict[str, str]:
+        found: dict[str, str] = self.nodes[name]["metadata"].get("annotations", {})
+        return found
+
+    def condition(self, name: str, kind: str) -> str | None:
+        listed = self.nodes[name]["status"]["conditions"]
+        return next((item["status"] for item in listed if item["type"] == kind), None)
+
+    def machines(self) -> dict[str, Machine]:
+        return {name: machine_of(node) for name, node in self.nodes.items()}
+
+    def places(self) -> dict[str, Place]:
+        return {name: place_of(pod) for name, pod in self.pods.items()}
+
+    def answer(self, question: Question) -> tuple[int, Object]:
+        answered = super().answer(question)
+        if question.subresource == "eviction":
+            self.changes.append(f"evict {question.name}")
+        elif question.subresource == "status":
+            (condition,) = question.body["status"]["conditions"]
+            self.changes.append(f"{condition['type']}={condition['status']} {question.name}")
+        elif question.method == "PATCH":
+            self.changes.append(f"{'cordon' if self.is_cordoned(question.name) else 'uncordon'} {question.name}")
+        return answered
+
+    def _replace(self, name: str, **content: Any) -> None:
+        kept = {key: value for key, value in self.nodes[name].items() if key in {"spec", "status"}}
+        self.put(NODES, name, **kept | content)
+
 
 BROKEN = failed("GPU 3: Xid 79", "hardware")
 CHECKS = ("gpu-xid", "gpu-memory", "gpu-links", "gpu-presence", "gpu-thermal")
@@ -51,15 +127,16 @@ class AtOnce(Executor):
         return future
 
 
-class Copy(Follower[Any]):
-    """A follower whose copy is always new."""
+class Followed(Follower[Any]):
+    """A follower whose copy the test sets, or gives as it is then."""
 
-    def __init__(self, read: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, given: Mapping[str, Any] | Callable[[], Mapping[str, Any]]) -> None:
         self.synced = True
-        self.read = read
+        self.copy: dict[str, Any] = {} if callable(given) else dict(given)
+        self.read = given if callable(given) else lambda: self.copy
 
     def values(self) -> dict[str, Any]:
-        return self.read()
+        return dict(self.read())
 
 
 class _Events(Teller):
@@ -80,7 +157,7 @@ class Fleet:
         self.runner = runner
         self.log: list[str] = []
         port = self.kubernetes.port
-        self.kube = WritingKube(host="127.0.0.1", port=port, namespace="ns", tls=False, service_account=token)
+        self.kube = Kube(host="127.0.0.1", port=port, namespace="ns", tls=False, service_account=token)
         self.results: dict[str, dict[str, Result]] = {name: {"gpu-xid": OK} for name in self.names}
         self.pool = AtOnce()
         self.answers = True
@@ -90,31 +167,21 @@ class Fleet:
         """The clock."""
         return time.time()
 
-    def start(
-        self,
-        *,
-        evict: bool = False,
-        max_unavailable: str = "1",
-        condition: str = "",
-        after: float = 600,
-        dry_run: bool = False,
-    ) -> None:
+    def start(self, *, max_unavailable: str = "1", dry_run: bool = False, **rules: Any) -> None:
         """Start a watcher, in the place of the last one."""
         slurm = Slurm(runner=self.runner)
         machines = Machines(
-            pods=Copy(self.kubernetes.places),
-            nodes=Copy(self.kubernetes.machines),
+            pods=Followed(self.kubernetes.places),
+            nodes=Followed(self.kubernetes.machines),
             drain_conditions=frozenset({"Maintenance", SUSPECTED}),
             probe=lambda *_: self.answers,
             pool=AtOnce(),
         )
-        limit = Limit.parse(max_unavailable)
-        rules = Rules(evict=evict, max_unavailable=limit, after=after, condition=condition)
         self.releaser = Releaser(
             kube=self.kube,
             slurm=slurm,
             copies=machines,
-            rules=rules,
+            rules=Rules(max_unavailable=Limit.parse(max_unavailable), **rules),
             log=self.log.append,
             events=_Events(kube=self.kube, machines=machines, log=self.log.append),
             dry_run=dry_run,

@@ -9,14 +9,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from images.common.health.contract import Result
-from images.common.health.finding import SKEW_SECONDS, STALE_SECONDS, WELL_STALE_SECONDS, Finding
-from images.common.health.reason import lifted, parse, reason_for
-from images.health.watch.decide import Kind, decide
-from images.health.watch.limit import Limit
-from images.health.watch.view import NodeView
+from images.common.health.report import (
+    SKEW_SECONDS,
+    STALE_SECONDS,
+    WELL_STALE_SECONDS,
+    Finding,
+    lifted,
+    parse,
+    reason_for,
+)
+from images.health.watch.decide import AGAIN_SECONDS, HOLD_SECONDS, Flapping, Kind, Limit, NodeView, decide
 from tests.unit.images.health.tables import table
-from tests.unit.images.health.watch.decisions import OURS, SPARE, count, deciding, done, drained, faults
-from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, policy, view
+from tests.unit.images.health.watch.views import (
+    NOW,
+    OK,
+    OURS,
+    SPARE,
+    UNKNOWN,
+    WARN,
+    count,
+    deciding,
+    done,
+    drained,
+    failed,
+    faults,
+    found,
+    policy,
+    view,
+)
 
 FULL, NO_ANSWER, XID = failed("/jail 97 % used"), failed("no answer"), failed("Xid 79", "hardware")
 LOST = Finding(result=failed(), at=NOW, lost=True)
@@ -248,3 +268,31 @@ def test_a_reason_is_one_line_and_is_read_back_until_it_is_lifted() -> None:
     assert own is not None
     assert (own.check, own.fault) == ("gpu-xid", "hardware")
     assert parse(lifted(OURS)) is None
+
+
+def drained_ago(ago: float, result: Result = OK, reason: str = OURS) -> NodeView:
+    return drained(reason=reason, ago=ago, disks=result, kubernetes=result)
+
+
+@table(
+    "now, lifted_ago, held",
+    {
+        "the first drain is lifted at once": (drained_ago(30), None, False),
+        "the next one stands for five minutes": (drained_ago(HOLD_SECONDS - 1), HOLD_SECONDS + 60, True),
+        "and no longer": (drained_ago(HOLD_SECONDS), HOLD_SECONDS + 60, False),
+        "an hour later it is the first again": (drained_ago(30), AGAIN_SECONDS + 30, False),
+        "another check has not failed before": (drained_ago(30, reason="health/dns [node]: x"), 60, False),
+        "people cordon as often as they like": (drained_ago(30, reason="health/kubernetes [node]: x"), 60, False),
+        "a node that is not drained": (view("w-0", disks=OK), 60, False),
+        "a warning right after slurmd has started": (replace(drained_ago(30, WARN), started_at=NOW - 200), None, True),
+        "a warning later": (replace(drained_ago(30, WARN), started_at=NOW - HOLD_SECONDS), None, False),
+        "a failure lifts nothing anyway": (drained_ago(30, failed()), None, False),
+    },
+)
+def test_a_drain_stands_where_another_one_was_lifted_of_late(
+    now: NodeView, lifted_ago: float | None, held: bool
+) -> None:
+    flapping = Flapping()
+    for reason in (OURS, "health/kubernetes [node]: x") if lifted_ago is not None else ():
+        flapping.lifted(drained(reason=reason), NOW - (lifted_ago or 0.0))
+    assert flapping.holds(now, NOW) is held

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from images.common.health.finding import Finding
-from images.health.watch.decide import Policy, decide
-from images.health.watch.view import NodeView
+from images.common.health.report import Finding
+from images.health.watch.decide import NodeView, Policy, decide
 from tests.unit.images.health.tables import table
-from tests.unit.images.health.watch.decisions import SPARE, count, deciding, done, drained, faults
-from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed, policy, view
+from tests.unit.images.health.watch.views import (
+    NOW,
+    OK,
+    SPARE,
+    UNKNOWN,
+    count,
+    deciding,
+    done,
+    drained,
+    failed,
+    faults,
+    policy,
+    view,
+)
 
 
 def kube(message: str, *, declared: bool = False, lost: bool = False) -> Finding:

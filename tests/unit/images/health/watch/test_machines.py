@@ -10,20 +10,12 @@ from typing import Any
 
 import pytest
 
-from images.common.health.finding import Finding
+from images.common.health.report import Finding
 from images.common.health.slurm import Record
 from images.health.watch import machines
-from images.health.watch.machines import (
-    MISSING_ROUNDS,
-    TRIES,
-    Machine,
-    Machines,
-    Place,
-    machine_of,
-    takes_connection,
-)
+from images.health.watch.machines import MISSING_ROUNDS, TRIES, Machine, Machines, Place, machine_of, takes_connection
 from tests.unit.images.health.tables import Like, table, words
-from tests.unit.images.health.watch.followed import Followed
+from tests.unit.images.health.watch.release_cluster import Followed
 from tests.unit.images.health.watch.views import NOW
 
 RECORDS = [Record(name=name, states=frozenset({"IDLE"}), address=f"10.0.0.{name[-1]}") for name in ("w-0", "w-1")]
@@ -62,8 +54,8 @@ class Cluster:
         self.pool = Queue()
         self.probed: list[tuple[str, int]] = []
         self.machines = Machines(
-            pods=self.pods,  # type: ignore[arg-type]
-            nodes=self.nodes,  # type: ignore[arg-type]
+            pods=self.pods,
+            nodes=self.nodes,
             drain_conditions=frozenset({"Maintenance"}),
             probe=self._probe,
             pool=self.pool,

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from images.common.health.contract import Result
-from images.common.health.finding import STALE_SECONDS, Finding
-from images.health.watch.limit import Limit
+from images.common.health.report import STALE_SECONDS, Finding
+from images.health.watch.decide import Limit, NodeView
 from images.health.watch.machines import Machine, Place
-from images.health.watch.release import Plan, Rules, Step, plan
-from images.health.watch.view import NodeView
+from images.health.watch.release import Move, Rules, Step, plan
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, WARN, failed, found, view
 
@@ -57,15 +56,15 @@ def place(machine: str = "m-0", *, started_ago: float = 9000, leaving: bool = Fa
     return Place(node=machine, uid=f"uid on {machine}", started=NOW - started_ago, leaving=leaving)
 
 
-def planned(*views: NodeView, by: Rules | None = None, machine: Machine = READY, at: Place | None = None) -> Plan:
+def planned(*views: NodeView, by: Rules | None = None, machine: Machine = READY, at: Place | None = None) -> list[Move]:
     """A plan for w-0 on m-0; other nodes are on machines of their own."""
     places = {each.name: place(f"m-{each.name[2:]}") for each in views}
     machines = {where.node: READY for where in places.values()} | {"m-0": machine}
-    return plan(views, places | {"w-0": at or place()}, machines, by or rules(), NOW)
+    return plan(views, places | {"w-0": at or place()}, machines, by or rules(), NOW)[0]
 
 
-def done(made: Plan) -> list[str]:
-    return [f"{move.step.name} {move.machine} of {move.worker}" for move in made.moves]
+def done(made: list[Move]) -> list[str]:
+    return [f"{move.step.name} {move.machine} of {move.worker}" for move in made]
 
 
 # ---------------------------------------------------------------- releasing
@@ -82,11 +81,11 @@ def done(made: Plan) -> list[str]:
 def test_a_broken_machine_is_released(node: NodeView, more: dict[str, object]) -> None:
     made = planned(node, view("w-1", gpu_xid=OK), **more)  # type: ignore[arg-type]
     assert done(made) == RELEASE
-    assert (made.moves[0].check, made.moves[0].why) == ("gpu-xid", "health/gpu-xid: GPU 3: Xid 79")
+    assert (made[0].check, made[0].why) == ("gpu-xid", "health/gpu-xid: GPU 3: Xid 79")
 
 
 def test_a_machine_that_maintenance_wants_away_is_released() -> None:
-    (move,) = planned(machined(UNWANTED)).moves
+    (move,) = planned(machined(UNWANTED))
     assert (move.step, move.machine, move.check) == (Step.RELEASE, "m-0", "kubernetes")
 
 
@@ -150,7 +149,7 @@ def test_a_machine_is_not_released_while_its_other_worker(
 ) -> None:
     places = {"w-0": place(), "w-1": place(machine)}
     views = [broken(), *([other] if other else [])]
-    assert done(plan(views, places, {"m-0": READY, "m-1": READY}, rules(), NOW)) == moves
+    assert done(plan(views, places, {"m-0": READY, "m-1": READY}, rules(), NOW)[0]) == moves
 
 
 # ---------------------------------------------------------------- the limit
@@ -172,7 +171,7 @@ FLEET = [broken(f"w-{number}", ago=1000 + number) for number in range(10)]
 def test_no_more_than_the_limit_is_released(
     nodes: list[NodeView], machine: Machine, limit: str, released: list[str]
 ) -> None:
-    assert [move.machine for move in planned(*nodes, machine=machine, by=rules(limit)).moves] == released
+    assert [move.machine for move in planned(*nodes, machine=machine, by=rules(limit))] == released
 
 
 WAITS = Place(node="")
@@ -189,7 +188,7 @@ WAITS = Place(node="")
 )
 def test_what_is_missing_counts(at: Place, machines: dict[str, Machine], limit: str, releases: bool) -> None:
     views = [broken(), broken("w-1", "DOWN", "DRAIN")]
-    assert bool(plan(views, {"w-0": place(), "w-1": at}, machines, rules(limit), NOW).moves) is releases
+    assert bool(plan(views, {"w-0": place(), "w-1": at}, machines, rules(limit), NOW)[0]) is releases
 
 
 # ---------------------------------------------------------------- released machines
@@ -209,7 +208,7 @@ def test_a_released_machine(node: NodeView, machine: Machine, moves: list[str]) 
 def test_a_machine_is_forgotten_when_all_of_its_workers_take_jobs() -> None:
     places = {"w-0": place(), "w-1": place()}
     for other, moves in ((view("w-1"), FORGET), (broken("w-1"), [])):
-        assert done(plan([WELL, other], places, {"m-0": UNCORDONED}, rules(), NOW)) == moves
+        assert done(plan([WELL, other], places, {"m-0": UNCORDONED}, rules(), NOW)[0]) == moves
 
 
 # ---------------------------------------------------------------- whatever comes
@@ -230,14 +229,14 @@ def test_whatever_comes_the_limit_holds_and_strangers_are_left_alone(
         for number, (_, states, reason, result) in enumerate(drawn)
     }
     places = {each.name: place(name) for name, each in views.items()}
-    made = plan(views.values(), places, machines, rules(str(limit), evict=True), NOW)
+    made = plan(views.values(), places, machines, rules(str(limit), evict=True), NOW)[0]
     before = {name for name, machine in machines.items() if machine.is_released or machine.ready != "True"}
-    released = {move.machine for move in made.moves if move.step is Step.RELEASE}
+    released = {move.machine for move in made if move.step is Step.RELEASE}
     assert len(before | released) <= max(limit, len(before))
     for name in released:
         assert not machines[name].cordoned
         assert not machines[name].released_for
-    for move in made.moves:
+    for move in made:
         if move.step in {Step.RELEASE, Step.EVICT}:
             assert views[move.machine].reason == REASON
             assert views[move.machine].is_quiet

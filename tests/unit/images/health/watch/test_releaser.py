@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,15 @@ from images.health.watch.machines import RELEASED_FOR
 from images.health.watch.release import TRY_AGAIN_SECONDS
 from tests.unit.images.health.watch.release_cluster import SUSPECTED, Cluster
 from tests.unit.images.health.watch.views import policy
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Four machines, and the watcher that may release them."""
+    made = Cluster(tmp_path)
+    yield made
+    made.kubernetes.close()
+
 
 REASON = "health/gpu-xid [hardware]: GPU 3: Xid 79"
 
@@ -49,7 +60,7 @@ def test_a_machine_that_somebody_uncordons_though_it_is_broken_is_left_to_them(c
 
 
 def test_the_jobs_of_a_broken_machine_end_or_are_requeued_before_it_is_released(cluster: Cluster) -> None:
-    cluster.watcher._policy = policy(requeue_after=3000, frees_broken=True)
+    cluster.watcher.policy = policy(requeue_after=3000, frees_broken=True)
     node = cluster.nodes["w-0"]
     node.states, node.jobs = {"ALLOCATED"}, ("17",)
     cluster.play("break; round; 2000 s")
@@ -150,7 +161,7 @@ def test_a_worker_stays_on_a_machine_that_is_not_as_it_was_seen(cluster: Cluster
 
 def test_a_worker_that_got_a_job_is_not_evicted(cluster: Cluster) -> None:
     cluster.start(evict=True)
-    cluster.watcher._policy = policy()
+    cluster.watcher.policy = policy()
     cluster.play("break; round; 600 s")
     cluster.nodes["w-0"].jobs = ("17",)
     cluster.play("3 rounds")

@@ -1,12 +1,13 @@
-"""Nodes for the tests of the watcher."""
+"""Nodes for the tests of the watcher, what is decided about them, and what happens one after another, in words."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from images.common.health.contract import FaultClass, Result, Status
-from images.common.health.finding import Finding
-from images.health.watch.decide import Policy
-from images.health.watch.limit import Limit
-from images.health.watch.view import NodeView
+from images.common.health.report import Finding
+from images.health.watch.decide import Decision, Limit, NodeView, Policy, decide
 
 NOW = 1_795_000_000.0
 """Seconds since 1970."""
@@ -55,3 +56,50 @@ def policy(
         requeue_after=requeue_after,
         frees_broken=frees_broken,
     )
+
+
+SPARE = [view(f"spare-{number}") for number in range(3)]
+"""Well, so that the node under test is not the last one."""
+
+OURS = "health/disks [node]: /jail 97 % used"
+
+
+def deciding(*nodes: NodeView, by: Policy | None = None) -> Decision:
+    return decide([*nodes, *SPARE], by or policy(), NOW)
+
+
+def done(decision: Decision) -> list[str]:
+    """What is done, and to whom."""
+    return [f"{action.kind.value} {action.node.name}: {action.reason}" for action in decision.actions]
+
+
+def count(nodes: list[NodeView], limit: str, kind: str = "") -> int:
+    """To how many of these nodes something (of this kind) is done."""
+    return sum(one.startswith(kind) for one in done(decide(nodes, policy(limit), NOW)))
+
+
+def drained(*states: str, reason: str = OURS, ago: float = 60.0, **findings: Result | Finding) -> NodeView:
+    """A node that we have drained, for its disks unless said otherwise."""
+    return view("w-0", *(states or ("IDLE",)), "DRAIN", reason=reason, drained_ago=ago, **findings)
+
+
+def faults(count: int) -> list[NodeView]:
+    """Each has another one: what many have at once drains nothing."""
+    failures: list[dict[str, Any]] = [{f"check_{number}": failed("4 s to sync")} for number in range(count)]
+    return [view(f"w-{number:02}", **failure) for number, failure in enumerate(failures)]
+
+
+def play(story: str, rounds: Callable[[float | None], object], happens: Mapping[str, Callable[[], object]]) -> None:
+    """Let a story happen: `break; round; 600 s; 20 rounds`.
+
+    `round` is one after the usual while, `600 s` one after so long; other words are the names of what happens.
+    """
+    for word in story.split("; "):
+        number, _, unit = word.rpartition(" ")
+        if unit == "s":
+            rounds(float(number))
+        elif unit in {"round", "rounds"}:
+            for _ in range(int(number or 1)):
+                rounds(None)
+        else:
+            happens[word]()

@@ -1,19 +1,35 @@
-"""All GPU checks with real programs, as a node runs them: an nvidia-smi and a dmesg that can be broken."""
+"""Checks with real programs, as a node runs them: an nvidia-smi and a dmesg that can be broken."""
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from images.common.command import run
 from images.common.health.contract import Result, Status
+from images.common.lines import lines_in
 from images.health.checks import gpu_presence, gpu_xid
-from images.health.nvidia import smi
 from images.health.runner import run_checks
 from tests.fakes import gpu_tools
-from tests.unit.images.health.gpus import DATA, DEFAULTS, next_run, node
+from tests.unit.images.health.worker import DATA, DEFAULTS, gpu_node
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_a_node_without_such_hardware_does_not_load_their_programs() -> None:
+    code = (
+        "import sys; from images.common.health.contract import Node; from images.health.registry import find_checks; "
+        "find_checks(Node(name='cpu-0')); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert "images.health.checks.disks" in loaded
+    assert not [name for name in loaded if "nvidia" in name or "gpu" in name or "infiniband" in name]
+
 
 CHECKS = [gpu_presence.CHECK, gpu_xid.CHECK]
 
@@ -22,7 +38,7 @@ class Machine:
     """Eight GPUs that are well, and the programs that say so."""
 
     def __init__(self, path: Path) -> None:
-        self.says, self.node = path / "says", node(path / "node")
+        self.says, self.node = path / "says", gpu_node(path / "node")
         programs = path / "bin"
         programs.mkdir()
         self.says.mkdir()
@@ -42,7 +58,6 @@ class Machine:
 
     def look(self) -> dict[str, Result]:
         """One run."""
-        next_run(self.node)
         return {name: outcome.result for name, outcome in run_checks(CHECKS, self.node, DEFAULTS).items()}
 
 
@@ -71,14 +86,23 @@ def test_a_machine_that_breaks_is_told_by_the_right_check_and_heals(machine: Mac
     assert failing(machine.look()) == {}
 
 
-def test_an_nvidia_smi_that_hangs_is_reported_and_no_fault(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    (machine.says / "hang").touch()
-    with monkeypatch.context() as hurry:
-        hurry.setattr(smi, "SECONDS", 0.5)
-        results = machine.look()
-    assert results.pop("gpu-xid").status is Status.OK
-    assert {(result.status, result.message) for result in results.values()} == {
-        (Status.NOT_CHECKED, "nvidia-smi did not end in 0.5 s")
-    }
-    (machine.says / "hang").unlink()
-    assert failing(machine.look()) == {}
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "NVRM: Xid (PCI:0000:3b:00): 79, x",
+        "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, x",
+        "NVRM: Xid (PCI:0000:3b:00.0) something unknown",
+        "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x1 (a) to 0x0 (None)",
+    ],
+)
+def test_what_a_user_writes_into_the_kernel_s_log_by_a_file_s_name_is_no_xid(forged: str) -> None:
+    """A program of that name ends by a signal: by syslog(2) each line of the record has its time before it."""
+    stamp = "<6>[ 4711.123456] "
+    for ends_a_line_for_python in "\r\f\x1c\x85\u2028":
+        whole = f"{stamp}a{ends_a_line_for_python}{forged}[4242]: segfault at 0 ip 0 sp 0 error 4 in a\n"
+        read = run(["printf", "%s", whole]).stdout
+        assert gpu_xid.events_in(lines_in(read)) == ([], [])
+    record = [f"{stamp}a[4242]: segfault at 0 ip 0 sp 0 error 4 in a", f"{stamp}{forged}", f"{stamp}[55d0+1000]"]
+    real = "<4>[ 4711.123457] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off."
+    assert [event.number for event in gpu_xid.events_in([*record, real])[0]] == [79]
+    assert gpu_xid.events_in(record) == ([], [])
