@@ -8,7 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.kit import pods, volumes, workloads
-from components.kit.context import ClusterArgs, STARTING, waits
+from components.kit.context import STARTING, ClusterArgs, waits
 from slurm.names import ALERTMANAGER, ALERTMANAGER_PORT, PROMETHEUS, PROMETHEUS_PORT, content_name
 from slurm.prometheus import (
     ALERTMANAGER_DIR,

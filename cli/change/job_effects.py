@@ -13,8 +13,8 @@ from typing import Any, Literal
 from cli.kubectl.client import annotations_of, labels_of
 from images.common.elastic.view import Node, members
 from images.common.elastic.view import Pool as ElasticPool
-from images.common.leaving import without_block
 from images.common.slurm_conf import SLURM_CONF as CONF
+from images.common.slurm_conf import without_block
 from images.common.slurm_jobs import Job
 from slurm.names import CONFIG_MAP, ELASTIC_SETTINGS, POOL_LABEL
 

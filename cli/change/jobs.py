@@ -35,8 +35,7 @@ from cli.kubectl.client import Kubectl, complaint, in_controller
 from cli.text import plain, printable, say
 from images.common.slurm_conf import IN_FORCE
 from images.common.slurm_jobs import ENDED, Job, JobList
-from images.common.slurm_records import NotUnderstoodError
-from images.common.slurm_values import task_ids
+from images.common.slurm_records import NotUnderstoodError, task_ids
 from slurm.names import CONTROLLER, CONTROLLER_HOST, POOL_LABEL
 
 JOBS = JobList("id", "user", "partitions", "state", "node_list", "left", "limit", "wanted")

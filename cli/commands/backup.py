@@ -25,8 +25,7 @@ from cli.stack import Stack, open_stack
 from config import load_config
 from config.sections.slurm import Slurm
 from local.report import PlainReport
-from slurm.names import BACKUP, BACKUPS
-from slurm.releases import obstacle
+from slurm.names import BACKUP, BACKUPS, obstacle
 
 app = typer.Typer()
 

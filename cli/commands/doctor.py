@@ -68,7 +68,6 @@ def doctor(context: typer.Context, config: ConfigOption = None, *, as_json: Json
             raise Failure("options of `doctor` come after the name of its command", code=USAGE)
         return
     from cli.doctor.cluster.diagnose import diagnose  # noqa: PLC0415
-    from cli.doctor.cluster.findings import as_data, print_findings
 
     facts = _look(config)
     found = diagnose(facts)
@@ -93,7 +92,6 @@ def job(
       slurmstack doctor job 1234
     """
     from cli.doctor.cluster.diagnose import diagnose_job  # noqa: PLC0415
-    from cli.doctor.cluster.findings import as_data, print_findings
 
     if not re.fullmatch(r"\d{1,10}([_+]\d{1,10})?", id_):
         raise Failure(f"{id_!r} is no number of a job", hint="`squeue` shows them: 12, or 12_3 of an array", code=USAGE)
@@ -140,7 +138,6 @@ def node(
       slurmstack doctor node gpu-0
     """
     from cli.doctor.cluster.diagnose import diagnose_node, knows_node  # noqa: PLC0415
-    from cli.doctor.cluster.findings import as_data, print_findings
 
     facts = _look(config)
     if not knows_node(facts, name):
@@ -190,7 +187,7 @@ def _refuse_only_kept(kubectl: Kubectl, namespace: str) -> None:
 
 def _tell(facts: Facts, found: Sequence[Any], config: Path | None, *, as_json: bool, fine: str, **about: str) -> None:
     """Print what was found. `fine`: said where that is nothing."""
-    from cli.doctor.cluster.present import as_data, print_findings  # noqa: PLC0415
+    from cli.doctor.cluster.findings import as_data, print_findings  # noqa: PLC0415
 
     if as_json:
         typer.echo(json.dumps(as_data(facts, found, **about), indent=1))

@@ -16,11 +16,9 @@ from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, if_slurmdbd_a
 from cli.logs.lines import Line, names_job, names_node, to_the_second
 from cli.logs.sources import COMPONENT_LABEL, Container, Found, containers, events, log_sources, read_all
 from config.errors import nearest
-from images.common.hostlist import expand
 from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
-from images.common.slurm_records import NotUnderstoodError
+from images.common.slurm_records import NotUnderstoodError, expand, moment
 from images.common.slurm_runs import RecordError, rows, sacct
-from images.common.slurm_values import moment
 from slurm.names import POOL_LABEL, WORKER
 
 _WATCHERS = ("slurmctld", "config-agent", "health-watch")

@@ -21,10 +21,9 @@ from cli.preview.policy import PolicyPlan
 from cli.program.recording import record
 from cli.stack import Stack, open_stack
 from config import ConfigError
-from config.cluster import ClusterConfig
+from config.cluster import ClusterConfig, data_volumes
 from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import Needs, needs
-from config.volumes import data_volumes
 from slurm.conf import effective_settings
 
 Outcome = Literal["none", "changes", "refused"]

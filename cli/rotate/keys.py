@@ -21,11 +21,10 @@ from cli.kubectl.client import FIELD_MANAGER, Kubectl
 from cli.rotate.pods import Place, Places
 from components.secrets import DATABASE_PASSWORD_BYTES, JWT_KEY_BYTES, MUNGE_KEY_BYTES
 from config.cluster import ClusterConfig
-from images.common.mariadbd import PROBE, SOCKET, probe_options, statements
-from images.common.secret_files import HOST_KEY
+from images.common.files import HOST_KEY
+from images.common.mariadb import PROBE, SOCKET, probe_options, statements
 from local.report import Report
-from slurm.certificates import SEED_BYTES, ed25519_private_key_pem
-from slurm.hostkeys import ed25519_public_key
+from slurm.certificates import SEED_BYTES, ed25519_private_key_pem, ed25519_public_key
 from slurm.names import GENERATED
 
 

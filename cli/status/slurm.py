@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from cli.kubectl.client import Kubectl, LOG_IN, complaint, in_controller
+from cli.kubectl.client import LOG_IN, Kubectl, complaint, in_controller
 from cli.kubectl.pods import DATABASE, put
 from cli.text import printable
 from config.cluster import ClusterConfig

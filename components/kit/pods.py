@@ -12,7 +12,7 @@ from components.clouds.base import Placement
 from components.kit.context import Scope
 from components.kit.volumes import empty_dir, memory_dir, mount, secret_volume
 from config.base import parse_bytes
-from config.sections.sssd import Sssd
+from config.sections.users import Sssd
 from config.sections.workers import Toleration
 from slurm.names import CONTROLLER_HOST, SLURMCTLD_PORT
 from slurm.rights import CAPABILITIES, TEMPORARY
@@ -230,7 +230,7 @@ def jwt_volume(secret: pulumi.Input[str]) -> k8s.core.v1.VolumeArgs:
 
 
 def jwt_mount() -> k8s.core.v1.VolumeMountArgs:
-    """Where images/common/secret_files.py looks for it."""
+    """Where images/common/files.py looks for it."""
     return mount("jwt-key", "/secrets/jwt", read_only=True)
 
 

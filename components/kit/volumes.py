@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import StaticVolumeArgs
 from components.kit.context import Scope
-from config.sections.jail import SHARED
+from config.sections.storage import SHARED
 from slurm.names import HOMES, HOMES_ENV, JAIL_DIR, JAIL_ROOT, JAIL_ROOTS, SIZE_ANNOTATION
 
 LEAST_REQUEST = "1Gi"

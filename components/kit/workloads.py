@@ -10,8 +10,7 @@ import pulumi_kubernetes as k8s
 from components.clouds.base import Placement
 from components.kit.context import FILLING, STARTING, Scope, waits
 from components.kit.pods import pod_template
-from slurm.content_names import content_name
-from slurm.names import NODES_SERVICE
+from slurm.names import NODES_SERVICE, content_name
 
 REFUSED = 2
 """Exit status of our programs for what trying again cannot mend: the job fails at once. All others are tried again."""

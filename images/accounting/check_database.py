@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import TIMED_OUT, Result, Runner, run
-from images.common.files import Owner
+from images.common.files import Owner, install_secret
 from images.common.mariadb import PASSWORD, quoted, read_password
 from images.common.process import RefusedError, program
-from images.common.secret_files import install_secret
 from images.common.wait import Clock, Reminder, wait_for
 
 RENDERED: Final = Path("/config/slurmdbd/slurmdbd.conf")

@@ -25,7 +25,7 @@ from images.backup import settings
 from images.backup.restic import TAG, Credentials, Repository, last_words
 from images.backup.settings import HANDOVER, SECRET, environment
 from images.common.command import Result
-from images.common.lines import lines_in
+from images.common.files import lines_in
 from images.common.log import Log
 from images.common.process import RefusedError, program
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from images.backup.restic import Credentials, Repository, SECRET_KEYS
+from images.backup.restic import SECRET_KEYS, Credentials, Repository
 from images.common.boundary import give_up_set_up
 from images.common.jail_roots import HOMES_MARK, ROOTS, names
 from images.common.jail_view import Bind, homes_directory, show

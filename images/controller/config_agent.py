@@ -28,10 +28,10 @@ from typing import Final, NoReturn
 from images.common import http_server, terms
 from images.common.http_server import Answer
 from images.common.kubernetes import Kube, KubeError, Object, own_namespace
-from images.common.leaving import leaving_partitions
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import end_with_threads, program
+from images.common.slurm_conf import leaving_partitions
 from images.common.slurm_records import NodeRecord
 from images.common.wait import wait_for
 from images.controller.agent import Agent

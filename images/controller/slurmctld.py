@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from images.common import terms
-from images.common.command import Result, Runner, TIMED_OUT, run
+from images.common.command import TIMED_OUT, Result, Runner, run
 from images.common.files import install_jwt_key, own_tree, write_atomically
 from images.common.process import (
     ACTIVE_HOST,
@@ -27,7 +27,6 @@ from images.common.process import (
 )
 from images.common.readiness import can_connect, wait_for_munge
 from images.common.room import Volume, watch
-from images.common.secret_files import install_jwt_key
 from images.common.slurm_conf import setting, uses_database
 from images.common.slurm_node import PLACED, WANTED_NODES, wanted_nodes
 from images.common.slurm_records import NodeRecord, nodes_in

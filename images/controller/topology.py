@@ -17,11 +17,9 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
 from images.common.command import Result
-from images.common.follow import Follower
-from images.common.hostlist import compress
-from images.common.kubernetes import WORKER_PODS, Kube
+from images.common.kubernetes import WORKER_PODS, Follower, Kube
 from images.common.slurm_node import waits_for_topology
-from images.common.slurm_records import NodeRecord
+from images.common.slurm_records import NodeRecord, compress
 from images.controller.configuration import TOPOLOGY_CONF, Files
 from images.controller.slurmctld import Slurmctld
 

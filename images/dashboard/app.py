@@ -21,7 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from images.common.process import program
 from images.common.slurm_jobs import RUNNING
-from images.common.slurm_values import count
+from images.common.slurm_records import count
 from images.dashboard import views
 from images.dashboard.plots import HEIGHT, WIDTH, Plot, Prometheus, PrometheusAwayError
 from images.dashboard.slurm import CONFIG, Slurm, SlurmAwayError, Token, TokenRefusedError

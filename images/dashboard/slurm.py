@@ -16,8 +16,7 @@ from typing import Final, TypeVar
 
 from images.common.slurm_conf import setting
 from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
-from images.common.slurm_records import Columns, NotUnderstoodError
-from images.common.slurm_values import count
+from images.common.slurm_records import Columns, NotUnderstoodError, count
 
 CONFIG: Final = Path("/config/slurm")
 TIMEOUT_SECONDS: Final = 15.0

@@ -13,8 +13,7 @@ from statistics import median
 from typing import Final, Literal
 
 from images.common.slurm_jobs import RUNNING, Job
-from images.common.slurm_records import gpus
-from images.common.slurm_values import count
+from images.common.slurm_records import count, gpus
 from images.dashboard.slurm import Record
 
 LONGEST = 200

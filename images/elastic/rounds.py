@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
 from images.common.elastic.view import Node, Pod, Pool, are_too_many
-from images.common.hostlist import compress
 from images.common.slurm_node import STAYS_LEAVING
+from images.common.slurm_records import compress
 from images.common.wait import Clock, Reminder
 from images.elastic.bounds import Bounds, Pauses, keep_within
 from images.elastic.decide import Plan, View, decide

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from images.common.command import NOT_STARTED, NO_PROGRAM, Runner, TIMED_OUT
+from images.common.command import NO_PROGRAM, NOT_STARTED, TIMED_OUT, Runner
 from images.common.health.contract import Check, Node, Result, Thresholds
 from images.common.slurm_node import NodeConf
 from images.health.proc import jobs_here

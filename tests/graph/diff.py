@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.change.change import of_recording
-from cli.change.compare import compare
+from cli.change.change import compare, of_recording
 from cli.program.recording import Registration
-from cli.program.resource import Resource
-from cli.program.values import printable, reveal
+from cli.program.values import Resource, printable, reveal
 from tests.recordings import record
 
 

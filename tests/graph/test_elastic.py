@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cli.change.change import compare, of_recording
 from typing import Any
+
+from cli.change.change import compare, of_recording
 from cli.change.diff import KINDS
 from cli.program.recording import Recording
 from images.common.elastic.view import SETTINGS, Pool, pool_of

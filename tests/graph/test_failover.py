@@ -61,7 +61,7 @@ def test_their_rights_are_of_one_lease_and_of_two_pods(one: Recording, both: Rec
     assert [(rule["resources"], rule["verbs"], rule.get("resourceNames")) for rule in more] == [
         (["leases"], ["create"], None),
         (["leases"], ["get", "patch"], [lease.NAME]),
-        *((["pods"], ["patch"], [name]) for name in endpoint.PODS),
+        *((["pods"], ["patch"], [name]) for name in lease.PODS),
     ]
     assert lease.PODS == ("controller-0", "controller-1")
 

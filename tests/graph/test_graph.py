@@ -14,7 +14,7 @@ import kubernetes_validate
 import pytest
 
 from cli.change.diff import KINDS
-from cli.chaos.plan import CONTAINERS
+from cli.chaos.run import CONTAINERS
 from cli.program.recording import GeneratedValues, Recording, Registration, record
 from cli.program.values import Secret, printable, reveal
 from components.cluster import SlurmCluster

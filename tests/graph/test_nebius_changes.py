@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from cli.change.change import compare
 from cli.program.recording import Registration
-from cli.program.resource import Resource
-from cli.program.values import Unknown
+from cli.program.values import Resource, Unknown
 from components.clouds.nebius.immutable import (
     ACCESS_PERMIT,
     ALLOCATION,

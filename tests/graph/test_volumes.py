@@ -19,7 +19,7 @@ from components.clouds.existing import ExistingCluster
 from components.clouds.nebius.immutable import FILESYSTEM, NODE_GROUP
 from components.kit.volumes import SHARED_DIRECTORY
 from config import load_config
-from config.sections.jail import SHARED
+from config.sections.storage import SHARED
 from images.common import jail_roots
 from slurm.names import HOMES, HOMES_ENV, JAIL_ROOT, JAIL_ROOTS
 from tests import stacks

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from cli.change.change import of_recording
-from cli.change.compare import compare
+from cli.change.change import compare, of_recording
 from cli.program.recording import Recording
-from images.worker.job_metrics.server import PORT
+from images.worker.job_metrics import PORT
 from slurm.names import JOB_METRICS_PORT
 from tests import stacks
 from tests.graph.objects import environment, mounts, pod, recorded, template, volumes

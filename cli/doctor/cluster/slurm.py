@@ -12,8 +12,7 @@ from typing import Any
 from cli.doctor.cluster.facts import SlurmNode
 from cli.health.nodes import in_order
 from cli.kubectl.client import Kubectl, complaint
-from cli.kubectl.pods import put
-from cli.kubectl.questions import DATABASE
+from cli.kubectl.pods import DATABASE, put
 from cli.status.slurm import LATE, STATE_FILE
 from images.common.slurm_jobs import ENDED, JobList
 from images.common.slurm_records import entries_in, node_records

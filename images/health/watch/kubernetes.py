@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from images.common.health.report import stamp
-from images.common.kubernetes import Follower, Kube, KubeError
+from images.common.kubernetes import Kube, KubeError
 from images.health.watch.decide import Action, Kind
 from images.health.watch.machines import Machines
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from images.common.health.report import Finding
 from images.common.health.slurm import Record
-from images.common.kubernetes import Follower, Kube, Object, WORKER_PODS
+from images.common.kubernetes import WORKER_PODS, Follower, Kube, Object
 from images.health.verdict import fail, not_checked, ok
 
 RELEASED_FOR: Final = "slurmstack/released-for"

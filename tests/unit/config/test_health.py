@@ -11,7 +11,7 @@ import pytest
 from config import load_config
 from config.sections.health import CHECKS, DEFAULT, TESTS, Health
 from images.health.node_tests.catalog import TESTS as CATALOG
-from images.health.node_tests.settings import parse
+from images.health.node_tests.plan import Settings
 from images.health.registry import find_checks
 from images.health.watch.program import build
 from slurm.conf import effective_settings
@@ -168,7 +168,7 @@ def test_tests_and_figures_are_those_of_the_images() -> None:
     ids=["default", "all"],
 )
 def test_the_program_understands_the_file(tests: dict[str, Any]) -> None:
-    settings = parse(json.loads(node_test_settings(load_config(with_tests(**tests)), ["default"])))
+    settings = Settings.parse(json.loads(node_test_settings(load_config(with_tests(**tests)), ["default"])))
     assert [test.name for test in settings.tests] == list(tests.get("run", DEFAULT))
     assert settings.infiniband == {"default"}
     assert settings.account == "health"

@@ -10,7 +10,7 @@ import pytest
 
 from images.common.command import Result
 from images.common.kubernetes import Kube, KubeError, Object
-from images.common.leaving import leaving_partitions
+from images.common.slurm_conf import leaving_partitions
 from images.common.slurm_records import nodes_in
 from images.controller.config_agent import POLL_SECONDS, LeavingKeeper, Reaper, may_be_gone, removable
 from images.controller.configuration import Files

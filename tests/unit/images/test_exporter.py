@@ -20,8 +20,7 @@ from images.exporter.names import OURS, SLURMS, Figures
 from images.exporter.program import OLD_SECONDS, Rounds
 from images.exporter.sources import COLUMNS, NAME_LENGTH, Job, Node, Sources, jobs_of
 from slurm.alerts import ALERTS
-from slurm.dashboards.boards import BOARDS
-from slurm.dashboards.panels import Query
+from slurm.dashboards.boards import BOARDS, Query
 from slurm.prometheus import LONGEST_VALUE
 from tests.stacks import ROOT
 

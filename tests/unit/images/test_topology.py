@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from images.common.command import Result
-from images.common.hostlist import expand
 from images.common.slurm_node import PLACED, TOPOLOGY_REASON
+from images.common.slurm_records import expand
 from images.controller.check import scratch_files
 from images.controller.configuration import TOPOLOGY_CONF
 from images.controller.slurmctld import Slurmctld

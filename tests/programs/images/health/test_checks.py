@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from images.common.command import run
+from images.common.files import lines_in
 from images.common.health.contract import Result, Status
-from images.common.lines import lines_in
 from images.health.checks import gpu_presence, gpu_xid
 from images.health.runner import run_checks
 from tests.fakes import gpu_tools

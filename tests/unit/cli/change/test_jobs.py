@@ -21,7 +21,7 @@ from cli.change.jobs import (
     refuse_lost_jobs,
 )
 from cli.errors import REFUSED, Failure
-from images.common.leaving import BLOCK
+from images.common.slurm_conf import BLOCK
 from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending, slurm_conf, without
 from tests.fakes.slurmctld import AWAY
 from tests.stacks import with_change

@@ -10,8 +10,7 @@ from typing import Any
 
 from cli.change.in_place import PUT_BACK
 from cli.change.lock import PROCESS, machine
-from cli.change.owner import REPLICAS_BEFORE
-from cli.change.owner import RESTORING, Note
+from cli.change.owner import REPLICAS_BEFORE, RESTORING, Note
 from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster
 
 Ill = Callable[[RecordedCluster], object]

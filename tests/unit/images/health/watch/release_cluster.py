@@ -13,7 +13,7 @@ from images.common.command import Runner
 from images.common.health.contract import Result
 from images.common.health.report import Report, encode
 from images.common.health.slurm import Slurm
-from images.common.kubernetes import Follower, Kube, WORKER_PODS
+from images.common.kubernetes import WORKER_PODS, Follower, Kube
 from images.health.watch.decide import Limit
 from images.health.watch.kubernetes import Teller
 from images.health.watch.machines import RELEASED_FOR, Machine, Machines, Place, machine_of, place_of
