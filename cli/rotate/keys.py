@@ -62,19 +62,15 @@ class Rotation:
         self.namespace = namespace
         self.key = key
         self._name = f"{namespace}-secrets-{key.value}"
-        self._value = ""
+        self.value = ""
+        """What the new file is made from, in Base64."""
         self._seen: tuple[str, bool] | None = None
         """At the first look: the value, and whether a rotation of it was not finished."""
 
     @property
-    def value(self) -> str:
-        """What the new file is made from, in Base64."""
-        return self._value
-
-    @property
     def content(self) -> bytes:
         """The new file."""
-        return self.key.content(self._value)
+        return self.key.content(self.value)
 
     @property
     def digest(self) -> str:
@@ -107,7 +103,7 @@ class Rotation:
             found["data"][self._name] = _encoded(base64.b64encode(secrets.token_bytes(self.key.length)))
             annotations[ROTATING] = self.key.name
             self._replace(found)
-        self._value = base64.b64decode(found["data"][self._name]).decode()
+        self.value = base64.b64decode(found["data"][self._name]).decode()
         change = {"data": {self.key.file: _encoded(self.content)}}
         self._kubectl.run(
             "patch", "secret", self.key.secret, "-n", self.namespace, "--type=merge", "--patch-file=/dev/stdin",

@@ -74,22 +74,21 @@ def _copy(regular: Path, target: Path) -> bool:
 
 def next_id(state: Path, name: str = JOBS) -> int:
     """The id that the next job of a state directory gets; 0 where it has no jobs. Raises RefusedError."""
-    file = state / name
-    if not file.is_file():
-        return 0
-    start = file.read_bytes()[:64]
-    (number,) = struct.unpack_from(">I", start, _id_at(start, file))
-    return int(number)
+    return _head(state / name)[1]
 
 
 def saved_at(state: Path) -> int:
     """When slurmctld wrote the jobs of a state directory, in seconds since 1970; 0 without. Raises RefusedError."""
-    file = state / JOBS
+    return _head(state / JOBS)[0]
+
+
+def _head(file: Path) -> tuple[int, int]:
+    """Both; zeros where there is no such file."""
     if not file.is_file():
-        return 0
+        return 0, 0
     start = file.read_bytes()[:64]
-    (moment,) = struct.unpack_from(">Q", start, _id_at(start, file) - 8)
-    return int(moment)
+    moment, number = struct.unpack_from(">QI", start, _id_at(start, file) - 8)
+    return int(moment), int(number)
 
 
 def raise_next_id(state: Path, least: int) -> int:
