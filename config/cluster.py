@@ -151,7 +151,7 @@ def _volume(name: str, size: str, storage_class: str | None, filesystem: Filesys
 
 @dataclass(frozen=True, kw_only=True)
 class Sections:
-    """`valid` has the sections that could be read, `written` all of them as written."""
+    """A stack file while it is checked: `valid` has the sections that could be read, `written` all as written."""
 
     valid: Mapping[str, Any]
     written: Mapping[str, Any]
