@@ -62,7 +62,7 @@ def text_of(file: Path, errors: str = "replace") -> str:
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory with all that is in it, whoever it belongs to, on its own file system.
+    """Remove a directory with all that is in it, whoever it belongs to, on its own file system; or a file.
 
     rm(1) follows no link, however fast names change, and goes to any depth. Raises OSError with its first complaint.
     """

@@ -121,10 +121,7 @@ def _set_aside(directory: Path, log: Callable[[str], None]) -> Path | None:
 
 def _remove_now(path: Path, log: Callable[[str], None]) -> None:
     try:
-        if path.is_dir() and not path.is_symlink():
-            remove_tree(path)
-        else:
-            path.unlink()
+        remove_tree(path)
     except OSError as error:
         log(f"cannot remove what earlier jobs have left in the scratch: {error}")
 
