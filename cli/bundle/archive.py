@@ -90,7 +90,9 @@ class Bundle:
         most = max(_LEAST, min(_MOST, _ALL // max(len(parts), 1)))
 
         def read_one(read: Read) -> str:
-            return _end_of(self.redact(read()), most)  # cut at last: half of a secret is found by nobody
+            text = self.redact(read())  # cut at last: half of a secret is found by nobody
+            over = len(text) - most
+            return text if over <= 0 else f"[the first {over} characters are left out]\n{text[over:]}"
 
         with side_by_side() as pool:
             asked = {pool.submit(read_one, read): name for name, read in parts.items()}
@@ -120,11 +122,6 @@ class Bundle:
                 member = tarfile.TarInfo(f"{folder}/{name}")
                 member.size, member.mtime, member.mode = len(content), int(at.timestamp()), 0o600
                 archive.addfile(member, io.BytesIO(content))
-
-
-def _end_of(text: str, most: int) -> str:
-    over = len(text) - most
-    return text if over <= 0 else f"[the first {over} characters are left out]\n{text[over:]}"
 
 
 @contextmanager

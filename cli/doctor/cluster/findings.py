@@ -87,8 +87,9 @@ def _print_finding(console: Console, number: int, item: Finding, *others: Findin
     head = Text(f"{number}. ", style="bold") + Text(f"{item.severity}: ", style=_STYLES[item.severity])
     _print(console, head + Text(plain(item.cause)))
     for line in item.evidence:
-        if line:
-            _print(console, Text(f"seen: {_short(line)}", style="dim"), indent=3)
+        if text := plain(line):
+            short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+            _print(console, Text(f"seen: {short}", style="dim"), indent=3)
     if others:
         names = ", ".join(one.about.partition(" ")[2] for one in others[:_NAMED])
         _print(console, Text(f"the same: {len(others)} more, {names}{', ...' if others[_NAMED:] else ''}"), indent=3)
@@ -129,11 +130,6 @@ def _print(console: Console, text: Text, indent: int = 0) -> None:
     for number, line in enumerate(lines):
         line.rstrip()  # the blank at which it was folded
         console.print(Text(" " * (indent + (3 if number else 0))) + line)
-
-
-def _short(line: str) -> str:
-    text = plain(line)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _looked_at(facts: Facts) -> str:

@@ -49,6 +49,9 @@ _THEN = {
 
 _PAST = "sacct --noheader --parsable2 -X --format=State,ExitCode,NodeList,Start,End,Reason --jobs="
 
+_LICENSE = re.compile(r"LicenseName=(\S+)\s+Total=(\d+)")
+_PARTITION = re.compile(r"^PartitionName=(\S+).*? State=(\S+)", re.MULTILINE)
+
 _PARTS = {"queue": "jobs", "statistics": "load", "past": "accounting"}
 """Question -> the part of the facts that is missing without an answer, where that is called otherwise."""
 
@@ -114,8 +117,10 @@ def _parsers(now: float) -> dict[str, Callable[[str], dict[str, Any]]]:
         "configuration": lambda text: {"configuration": dict(json.loads(text))},
         "nodes": lambda text: {"nodes": _nodes(text, now)},
         "queue": _queue,
-        "licenses": _licenses,
-        "partitions": _partitions,
+        "licenses": lambda text: {"licenses": {name: int(total) for name, total in _LICENSE.findall(text)}},
+        "partitions": lambda text: {
+            "partitions": {name: state for name, state in _PARTITION.findall(text) if state != "UP"}
+        },
         "statistics": _statistics,
         "job": lambda text: {"job": next(iter(entries_in(text, "jobs")), None)},
         "past": lambda text: {"past": tuple(text.splitlines()[-1].split("|")) if text else ()},
@@ -133,17 +138,6 @@ def _queue(text: str) -> dict[str, Any]:
         "jobs": tuple(job for job in found if job.state != ENDED),
         "completing": tuple(job for job in found if job.state == ENDED),
     }
-
-
-def _licenses(text: str) -> dict[str, Any]:
-    found = re.findall(r"LicenseName=(\S+)\s+Total=(\d+)", text)
-    return {"licenses": {name: int(total) for name, total in found}}
-
-
-def _partitions(text: str) -> dict[str, Any]:
-    """Those that are not simply up."""
-    found = re.findall(r"^PartitionName=(\S+).*? State=(\S+)", text, re.MULTILINE)
-    return {"partitions": {name: state for name, state in found if state != "UP"}}
 
 
 def _statistics(text: str) -> dict[str, Any]:

@@ -70,7 +70,7 @@ _WAITS = {
     "slurmdbd": ("pod database-0",),
     CONTROLLER: ("pod slurmdbd-0",),
 }
-"""Component -> what findings are about that its pods wait for."""
+"""Component -> what findings are about that its pods wait for at their start."""
 
 
 def find(facts: Facts) -> Iterator[Finding]:
@@ -169,7 +169,8 @@ def _pod(facts: Facts, pod: Pod) -> Iterator[Finding]:
     elif found := _not_well(facts, pod):
         severity = "warning" if pod.ready else "error"
         cause, evidence, mend = found
-        after = _needs(facts, pod, after)
+        if not (pod.component == CONTROLLER and (facts.pod(CONTROLLER_HOST) or pod).ready):
+            after += _WAITS.get(pod.component, ())
     else:
         return
     yield Finding(
@@ -235,13 +236,6 @@ def _container(facts: Facts, pod: Pod, item: Container) -> tuple[str, str, str] 
         ended = f"the last with exit status {item.code} ({item.ended})"
         return f"{who} restarts: {item.restarts} times, {ended}", item.message, f"{logs} --previous"
     return None
-
-
-def _needs(facts: Facts, pod: Pod, after: tuple[str, ...]) -> tuple[str, ...]:
-    """What a pod waits for at its start."""
-    if pod.component == CONTROLLER and (facts.pod(CONTROLLER_HOST) or pod).ready:
-        return after
-    return after + _WAITS.get(pod.component, ())
 
 
 def _leaving(facts: Facts, pod: Pod) -> Iterator[Finding]:
