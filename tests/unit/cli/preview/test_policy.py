@@ -71,37 +71,22 @@ class FakeKubectl(PlayedKubectl):
         return [{"metadata": {"uid": "u1", "name": "policy-12345678"}, "status": status}] if self.job_state else []
 
 
-def test_without_accounting_there_is_nothing_to_tell() -> None:
-    off = load_config({**stacks.dev(), "accounting": {"enabled": False}})
-    assert planned_policy(FakeKubectl(), off) is None
-
-
 @pytest.mark.parametrize("kubectl", [None, FakeKubectl(ready=""), FakeKubectl(ready="False")])
-def test_a_first_start_is_told_from_nothing(kubectl: FakeKubectl | None) -> None:
+def test_a_first_start_is_told_from_nothing_and_nothing_without_accounting(kubectl: FakeKubectl | None) -> None:
     planned = planned_policy(kubectl, configuration())
-
     assert planned == from_nothing(configuration())
     assert planned.changes == ("+ account ml (parent root, fairshare 10, max submit jobs 20000)", "+ user alice in ml")
     assert not planned.compared
+    assert planned_policy(kubectl, configuration(accounting={"enabled": False}, accounts={}, users={})) is None
 
 
 def test_slurm_is_asked_in_slurmdbd_s_pod_with_the_document_on_standard_input() -> None:
     kubectl = FakeKubectl(printed=json.dumps({"changes": list(CHANGED.changes), "notes": []}))
-
     assert planned_policy(kubectl, configuration()) == CHANGED
-
     (asked,) = kubectl.calls
     assert asked[:7] == ("exec", "-i", "-n", "slurm", "slurmdbd-0", "-c", "slurmdbd")
     assert asked[-4:] == ("/usr/libexec/slurmstack/policy", "--plan", "--json", "-")
     assert kubectl.stdin == [policy_document(configuration())]
-
-
-def test_a_slurmdbd_that_cannot_tell_stops_no_preview() -> None:
-    planned = planned_policy(FakeKubectl(complained="policy: no, says Slurm"), configuration())
-
-    assert planned is not None
-    assert planned.changes == ()
-    assert planned.notes == ("! the policy in force cannot be compared: policy: no, says Slurm",)
 
 
 @pytest.mark.parametrize(
@@ -119,9 +104,7 @@ def test_the_finished_job_goes_only_where_slurm_has_something_else(
     planned: PolicyPlan | None, state: str, deleted: bool, kept: str
 ) -> None:
     kubectl = FakeKubectl(job_state=state)
-
     assert run_again(kubectl, configuration(), planned, policy_jobs(kubectl, "slurm")) == kept
-
     assert any(call[:2] == ("delete", "job") for call in kubectl.calls) == deleted
 
 
@@ -129,10 +112,8 @@ def test_what_the_job_did_is_printed_once(capsys: pytest.CaptureFixture[str]) ->
     kubectl = FakeKubectl(
         printed="policy: waiting for slurmdbd\npolicy: + account ml\npolicy: the policy is in force\n"
     )
-
     print_done(kubectl, configuration(), before="u1")
     assert capsys.readouterr().out == ""
-
     print_done(kubectl, configuration(), before="")
     assert capsys.readouterr().out == "policy\n  + account ml\n"
 
@@ -141,18 +122,21 @@ def test_a_long_list_is_cut_and_counted(capsys: pytest.CaptureFixture[str]) -> N
     print_policy(PolicyPlan(changes=("- account \x1b[2J",), notes=()))
     assert capsys.readouterr().out == "policy\n  - account  [2J\n"
     print_policy(PolicyPlan(changes=tuple(f"+ user u{n} in ml" for n in range(100)), notes=()))
-
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 62
     assert printed[-1] == "  ... and 40 more"
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_a_slurmdbd_that_hangs_is_said_and_is_not_whole(capsys: pytest.CaptureFixture[str], silent: bool) -> None:
-    kubectl = FakeKubectl(complained="command terminated", code=NO_SLURMDBD if silent else 0)
+def test_a_slurmdbd_that_cannot_tell_stops_no_preview_and_one_that_hangs_is_said_and_is_not_whole(
+    capsys: pytest.CaptureFixture[str], silent: bool
+) -> None:
+    kubectl = FakeKubectl(complained="policy: no, says Slurm", code=NO_SLURMDBD if silent else 0)
     planned = planned_policy(kubectl, configuration())
     assert planned is not None
-    assert planned.silent == silent
+    assert (planned.silent, planned.changes) == (silent, ())
+    why = "slurmdbd does not answer" if silent else "policy: no, says Slurm"
+    assert planned.notes == (f"! the policy in force cannot be compared: {why}",)
     print_silence(planned)
     assert ("cannot be compared: slurmdbd does not answer" in capsys.readouterr().out) == silent
     with pytest.raises(Failure, match="slurmdbd does not answer") if silent else nullcontext():
