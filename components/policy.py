@@ -66,36 +66,31 @@ class Policy(pulumi.ComponentResource):
 
     def _create_job(self, name: str, args: PolicyArgs) -> k8s.batch.v1.Job:
         image = args.scope.image("accounting")  # it has the program
+        policy = k8s.core.v1.ContainerArgs(
+            name=COMPONENT,
+            image=image,
+            command=[f"{pods.LIBEXEC}/policy", f"/config/policy/{POLICY_FILE}"],
+            env=pods.env(**args.environment),
+            volume_mounts=[pods.munge_mount(), volumes.mount("policy", "/config/policy", read_only=True)],
+            resources=pods.resources(cpu="50m", memory="64Mi"),
+        )
+        after = [args.configuration.active, args.accounting.stateful_set, args.users.job, self.document]
         return workloads.create_job(
             f"{name}-job",
-            args.scope.metadata(COMPONENT, COMPONENT),
-            workloads.job_spec(
-                args.scope,
-                COMPONENT,
-                args.scope.cloud.placement("system"),
-                k8s.core.v1.ContainerArgs(
-                    name=COMPONENT,
-                    image=image,
-                    command=[f"{pods.LIBEXEC}/policy", f"/config/policy/{POLICY_FILE}"],
-                    env=pods.env(**args.environment),
-                    volume_mounts=[pods.munge_mount(), volumes.mount("policy", "/config/policy", read_only=True)],
-                    resources=pods.resources(cpu="50m", memory="64Mi"),
-                ),
-                [
-                    *pods.munge_volumes(args.secrets.munge.metadata.name),
-                    *args.accounting.database_volumes,
-                    volumes.config_volume("policy", self.document.metadata.name),
-                    args.configuration.volume,
-                ],
-                sidecars=[pods.munge_sidecar(image)],
-                before=[args.configuration.waiting_container(), self._check_database(args)],
-                deadline=DEADLINE,
-            ),
+            args.scope,
+            COMPONENT,
+            policy,
             self._child,
-            args.configuration.active,
-            args.accounting.stateful_set,
-            args.users.job,
-            self.document,
+            *after,
+            volumes=[
+                *pods.munge_volumes(args.secrets.munge.metadata.name),
+                *args.accounting.database_volumes,
+                volumes.config_volume("policy", self.document.metadata.name),
+                args.configuration.volume,
+            ],
+            sidecars=[pods.munge_sidecar(image)],
+            before=[args.configuration.waiting_container(), self._check_database(args)],
+            deadline=DEADLINE,
         )
 
     def _check_database(self, args: PolicyArgs) -> k8s.core.v1.ContainerArgs:

@@ -51,12 +51,7 @@ class Users(pulumi.ComponentResource):
         )
         self._args = args
         self.job = workloads.create_job(
-            f"{name}-job",
-            args.scope.metadata("users", "users"),
-            workloads.job_spec(
-                args.scope, "users", args.scope.cloud.placement("system"), self.container(), self.volumes()
-            ),
-            self._child,
+            f"{name}-job", args.scope, "users", self.container(), self._child, volumes=self.volumes()
         )
         self.register_outputs({"accounts": self.accounts.metadata})
 
