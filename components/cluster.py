@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,13 +40,9 @@ from config.cluster import ClusterConfig
 from config.sections.storage import Mount as MountConfig
 from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.conf import effective_settings, render, slurmdbd_conf, uses_tree
-from slurm.health import SETTINGS_FILE, TESTS_FILE, check_settings, node_test_settings
 from slurm.images import image_tags
 from slurm.local_cluster import KUBE_STATE_IMAGE
-from slurm.monitoring import is_private, names_people, slurmctld_gives_figures
 from slurm.names import NODES_SERVICE, STACK
-from slurm.policy import environment, policy_document
-from slurm.users import accounts, group_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +80,8 @@ class SlurmCluster(pulumi.ComponentResource):
             f"{name}-jail", JailArgs(scope=scope, jail=config.jail, release=config.slurm.version), self._inside
         )
         self.mounts = [self._create_mount(mount, settings) for mount, settings in sorted(config.mounts.items())]
-        self.users = self._create_users(config, args.cloud.login_keys)
+        users = UsersArgs(scope=scope, config=config, jail=self.jail.volume)
+        self.users = Users(f"{name}-users", users, self._inside)
         files = ConfigurationArgs(scope=scope, files=render(config))
         self.configuration = Configuration(f"{name}-configuration", files, self._inside)
         self.accounting = self._create_accounting(config) if config.accounting.enabled else None
@@ -190,15 +186,6 @@ class SlurmCluster(pulumi.ComponentResource):
         args = MountArgs(scope=self._scope, name=name, mount=mount)
         return Mount(f"{self._name}-mount-{name}", args, self._inside)
 
-    def _create_users(self, config: ClusterConfig, keys: Sequence[str]) -> Users:
-        args = UsersArgs(
-            scope=self._scope,
-            users=accounts(config.users, extra_keys=keys),
-            groups=group_numbers(config.groups),
-            jail=self.jail.volume,
-        )
-        return Users(f"{self._name}-users", args, self._inside)
-
     def _create_accounting(self, config: ClusterConfig) -> Accounting:
         if (database := config.accounting.own_database) is not None:
             own = DatabaseArgs(scope=self._scope, database=database, secrets=self.secrets)
@@ -225,8 +212,7 @@ class SlurmCluster(pulumi.ComponentResource):
     def _create_policy(self, config: ClusterConfig, accounting: Accounting) -> Policy:
         args = PolicyArgs(
             scope=self._scope,
-            document=policy_document(config),
-            environment=environment(config),
+            config=config,
             secrets=self.secrets,
             configuration=self.configuration,
             accounting=accounting,
@@ -235,18 +221,7 @@ class SlurmCluster(pulumi.ComponentResource):
         return Policy(f"{self._name}-policy", args, self._inside)
 
     def _create_health(self, config: ClusterConfig) -> Health:
-        placement = self._scope.cloud.worker_placement
-        infiniband = {name for name, pool in config.worker_nodes.items() if placement(name, pool).devices}
-        settings = {SETTINGS_FILE: check_settings(config.health, infiniband)}
-        if config.health.tests.enabled:
-            settings[TESTS_FILE] = node_test_settings(config, infiniband)
-        args = HealthArgs(
-            scope=self._scope,
-            settings=settings,
-            health=config.health,
-            secrets=self.secrets,
-            configuration=self.configuration,
-        )
+        args = HealthArgs(scope=self._scope, config=config, secrets=self.secrets, configuration=self.configuration)
         return Health(f"{self._name}-health", args, self._inside)
 
     def _create_elastic(self, config: ClusterConfig) -> Elastic:
@@ -263,10 +238,7 @@ class SlurmCluster(pulumi.ComponentResource):
             scope=self._scope,
             secrets=self.secrets,
             configuration=self.configuration,
-            slurms_own=not slurmctld_gives_figures(config),
-            is_private=is_private(config),
-            by_person=names_people(config),
-            accounting=config.accounting.enabled,
+            config=config,
             certificate=None if self.rest is None else self.rest.certificate,
         )
         return Exporter(f"{self._name}-exporter", args, self._inside)

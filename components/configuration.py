@@ -47,7 +47,17 @@ class Configuration(pulumi.ComponentResource):
             data=dict(args.files),
             opts=self._child,
         )
-        self.active = self._create_job(name, args)
+        asks = self._container(config_hash(args.files))
+        self.active = workloads.create_job(
+            f"{name}-active",
+            args.scope,
+            "configuration",
+            asks,
+            self._child,
+            self.files,
+            called="config",
+            deadline=DEADLINE,
+        )
         self.register_outputs({"files": self.files.metadata})
 
     def waiting_container(self) -> k8s.core.v1.ContainerArgs:
@@ -75,19 +85,4 @@ class Configuration(pulumi.ComponentResource):
             command=[f"{pods.LIBEXEC}/await-config", *wanted],
             env=pods.env(AGENT_URL=f"http://{CONTROLLER_HOST}:{AGENT_PORT}"),
             resources=pods.resources(cpu="10m", memory="32Mi"),
-        )
-
-    def _create_job(self, name: str, args: ConfigurationArgs) -> k8s.batch.v1.Job:
-        return workloads.create_job(
-            f"{name}-active",
-            args.scope.metadata("config", "configuration"),
-            workloads.job_spec(
-                args.scope,
-                "configuration",
-                args.scope.cloud.placement("system"),
-                self._container(config_hash(args.files)),
-                deadline=DEADLINE,
-            ),
-            self._child,
-            self.files,
         )

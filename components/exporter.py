@@ -11,6 +11,8 @@ from components.configuration import Configuration
 from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
 from components.secrets import Secrets
+from config.cluster import ClusterConfig
+from slurm.monitoring import is_private, names_people, slurmctld_gives_figures
 from slurm.names import AGENT_PORT, CONTROLLER_HOST, EXPORTER, EXPORTER_PORT
 
 UID = 953
@@ -29,13 +31,7 @@ class ExporterArgs:
     scope: Scope
     secrets: Secrets
     configuration: Configuration
-    slurms_own: bool
-    """Whether it gives figures of Slurm's own, too: slurmctld does not."""
-    is_private: bool
-    """Whether users may not see each other's records: it asks as SlurmUser then."""
-    by_person: bool
-    """Whether figures name users and accounts."""
-    accounting: bool
+    config: ClusterConfig
     certificate: pulumi.Input[str] | None
     """Name of the Secret with the certificate of the REST API; None where there is none."""
 
@@ -80,8 +76,13 @@ class Exporter(pulumi.ComponentResource):
 
 
 def _exporter(args: ExporterArgs) -> k8s.core.v1.ContainerArgs:
-    uid = SLURM_UID if args.is_private else UID
-    values = {"SLURMS_OWN": args.slurms_own, "BY_PERSON": args.by_person, "ACCOUNTING": args.accounting}
+    config = args.config
+    uid = SLURM_UID if is_private(config) else UID
+    values = {
+        "SLURMS_OWN": not slurmctld_gives_figures(config),
+        "BY_PERSON": names_people(config),
+        "ACCOUNTING": config.accounting.enabled,
+    }
     more = {} if args.certificate is None else {"CERTIFICATES": f"rest={_CERTIFICATE}/tls.crt"}
 
     return k8s.core.v1.ContainerArgs(

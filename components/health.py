@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -12,8 +11,19 @@ from components.configuration import Configuration
 from components.kit import pods, rbac, volumes, workloads
 from components.kit.context import Scope, apart, children_of
 from components.secrets import Secrets
+from config.cluster import ClusterConfig
 from config.sections.health import Health as HealthConfig
-from slurm.health import SETTINGS_DIR, SETTINGS_MAP, TESTER, TESTS_FILE, WATCH, watch_environment
+from slurm.health import (
+    SETTINGS_DIR,
+    SETTINGS_FILE,
+    SETTINGS_MAP,
+    TESTER,
+    TESTS_FILE,
+    WATCH,
+    check_settings,
+    node_test_settings,
+    watch_environment,
+)
 from slurm.names import CONTROLLER, content_name
 
 LEAVES_AFTER = 5
@@ -26,11 +36,22 @@ class HealthArgs:
     """Inputs of `Health`."""
 
     scope: Scope
-    settings: Mapping[str, str]
-    """Files for the checks and the tests, by name."""
-    health: HealthConfig
+    config: ClusterConfig
     secrets: Secrets
     configuration: Configuration
+
+    @property
+    def health(self) -> HealthConfig:
+        """The section."""
+        return self.config.health
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Files for the checks and the tests, by name."""
+        placement = self.scope.cloud.worker_placement
+        infiniband = {name for name, pool in self.config.worker_nodes.items() if placement(name, pool).devices}
+        tests = {TESTS_FILE: node_test_settings(self.config, infiniband)} if self.health.tests.enabled else {}
+        return {SETTINGS_FILE: check_settings(self.health, infiniband), **tests}
 
 
 class Health(pulumi.ComponentResource):
@@ -49,7 +70,7 @@ class Health(pulumi.ComponentResource):
         self.settings = k8s.core.v1.ConfigMap(
             f"{name}-settings",
             metadata=args.scope.metadata(SETTINGS_MAP, WATCH),
-            data=dict(args.settings),
+            data=args.settings,
             opts=self._child,
         )
         self._account = k8s.core.v1.ServiceAccount(

@@ -59,25 +59,23 @@ class Jail(pulumi.ComponentResource):
         )  # fmt: skip
 
     def _create_populate_job(self, name: str, args: JailArgs) -> k8s.batch.v1.Job:
+        populate = k8s.core.v1.ContainerArgs(
+            name="populate",
+            image=args.scope.image("jail"),  # its root file system is copied into an empty volume
+            command=[f"{pods.LIBEXEC}/populate"],
+            env=pods.env(JAIL_VERSION=args.scope.tags["jail"], **self._told(args), **self.volume.env),
+            volume_mounts=[self.volume.whole()],
+            resources=pods.resources(cpu="100m", memory="64Mi"),
+        )
         return workloads.create_job(
             f"{name}-populate",
-            args.scope.metadata("populate-jail", "jail"),
-            workloads.job_spec(
-                args.scope,
-                "jail",
-                args.scope.cloud.placement("system"),
-                k8s.core.v1.ContainerArgs(
-                    name="populate",
-                    image=args.scope.image("jail"),  # its root file system is copied into an empty volume
-                    command=[f"{pods.LIBEXEC}/populate"],
-                    env=pods.env(JAIL_VERSION=args.scope.tags["jail"], **self._told(args), **self.volume.env),
-                    volume_mounts=[self.volume.whole()],
-                    resources=pods.resources(cpu="100m", memory="64Mi"),
-                ),
-                [volumes.claim_volume("jail", JAIL)],
-            ),
+            args.scope,
+            "jail",
+            populate,
             self._child,
             self.claim,
+            called="populate-jail",
+            volumes=[volumes.claim_volume("jail", JAIL)],
         )
 
     def _told(self, args: JailArgs) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -14,8 +13,9 @@ from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
 from components.secrets import Secrets
 from components.users import Users
+from config.cluster import ClusterConfig
 from slurm.names import content_name
-from slurm.policy import COMPONENT, POLICY_FILE
+from slurm.policy import COMPONENT, POLICY_FILE, environment, policy_document
 
 DATABASE_WAIT = 600
 """Seconds for the database to answer at all. On a first start its image is pulled meanwhile."""
@@ -29,10 +29,7 @@ class PolicyArgs:
     """Inputs of `Policy`."""
 
     scope: Scope
-    document: str
-    """What `slurm.policy.policy_document` returns."""
-    environment: Mapping[str, str]
-    """What `slurm.policy.environment` returns."""
+    config: ClusterConfig
     secrets: Secrets
     configuration: Configuration
     """Waited for: slurmctld must know partitions, tracked resources and the users' numbers. A new one alone is no
@@ -54,10 +51,11 @@ class Policy(pulumi.ComponentResource):
     def __init__(self, name: str, args: PolicyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Policy", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
+        document = policy_document(args.config)
         self.document = k8s.core.v1.ConfigMap(
             f"{name}-document",
-            metadata=args.scope.metadata(content_name(COMPONENT, args.document), COMPONENT),
-            data={POLICY_FILE: args.document},
+            metadata=args.scope.metadata(content_name(COMPONENT, document), COMPONENT),
+            data={POLICY_FILE: document},
             immutable=True,
             opts=workloads.named_by_content(self._child),
         )
@@ -66,36 +64,31 @@ class Policy(pulumi.ComponentResource):
 
     def _create_job(self, name: str, args: PolicyArgs) -> k8s.batch.v1.Job:
         image = args.scope.image("accounting")  # it has the program
+        policy = k8s.core.v1.ContainerArgs(
+            name=COMPONENT,
+            image=image,
+            command=[f"{pods.LIBEXEC}/policy", f"/config/policy/{POLICY_FILE}"],
+            env=pods.env(**environment(args.config)),
+            volume_mounts=[pods.munge_mount(), volumes.mount("policy", "/config/policy", read_only=True)],
+            resources=pods.resources(cpu="50m", memory="64Mi"),
+        )
+        after = [args.configuration.active, args.accounting.stateful_set, args.users.job, self.document]
         return workloads.create_job(
             f"{name}-job",
-            args.scope.metadata(COMPONENT, COMPONENT),
-            workloads.job_spec(
-                args.scope,
-                COMPONENT,
-                args.scope.cloud.placement("system"),
-                k8s.core.v1.ContainerArgs(
-                    name=COMPONENT,
-                    image=image,
-                    command=[f"{pods.LIBEXEC}/policy", f"/config/policy/{POLICY_FILE}"],
-                    env=pods.env(**args.environment),
-                    volume_mounts=[pods.munge_mount(), volumes.mount("policy", "/config/policy", read_only=True)],
-                    resources=pods.resources(cpu="50m", memory="64Mi"),
-                ),
-                [
-                    *pods.munge_volumes(args.secrets.munge.metadata.name),
-                    *args.accounting.database_volumes,
-                    volumes.config_volume("policy", self.document.metadata.name),
-                    args.configuration.volume,
-                ],
-                sidecars=[pods.munge_sidecar(image)],
-                before=[args.configuration.waiting_container(), self._check_database(args)],
-                deadline=DEADLINE,
-            ),
+            args.scope,
+            COMPONENT,
+            policy,
             self._child,
-            args.configuration.active,
-            args.accounting.stateful_set,
-            args.users.job,
-            self.document,
+            *after,
+            volumes=[
+                *pods.munge_volumes(args.secrets.munge.metadata.name),
+                *args.accounting.database_volumes,
+                volumes.config_volume("policy", self.document.metadata.name),
+                args.configuration.volume,
+            ],
+            sidecars=[pods.munge_sidecar(image)],
+            before=[args.configuration.waiting_container(), self._check_database(args)],
+            deadline=DEADLINE,
         )
 
     def _check_database(self, args: PolicyArgs) -> k8s.core.v1.ContainerArgs:

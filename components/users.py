@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -12,7 +11,9 @@ import pulumi_kubernetes as k8s
 from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
 from components.kit.volumes import JailVolume
+from config.cluster import ClusterConfig
 from slurm.names import content_name
+from slurm.users import accounts, group_numbers
 
 USERS_FILE = "users.json"
 
@@ -22,10 +23,7 @@ class UsersArgs:
     """Inputs of `Users`."""
 
     scope: Scope
-    users: Mapping[str, Mapping[str, object]]
-    """What `slurm.users.accounts` returns."""
-    groups: Mapping[str, Mapping[str, object]]
-    """What `slurm.users.group_numbers` returns."""
+    config: ClusterConfig
     jail: JailVolume
 
 
@@ -39,7 +37,8 @@ class Users(pulumi.ComponentResource):
     def __init__(self, name: str, args: UsersArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Users", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
-        declared = {"users": args.users, "groups": args.groups}
+        users = accounts(args.config.users, extra_keys=args.scope.cloud.login_keys)
+        declared = {"users": users, "groups": group_numbers(args.config.groups)}
         document = json.dumps(declared, indent=1, sort_keys=True)
         object_name = content_name("users", {**declared, "image": args.scope.image("jail")})
         self.accounts = k8s.core.v1.ConfigMap(
@@ -51,12 +50,7 @@ class Users(pulumi.ComponentResource):
         )
         self._args = args
         self.job = workloads.create_job(
-            f"{name}-job",
-            args.scope.metadata("users", "users"),
-            workloads.job_spec(
-                args.scope, "users", args.scope.cloud.placement("system"), self.container(), self.volumes()
-            ),
-            self._child,
+            f"{name}-job", args.scope, "users", self.container(), self._child, volumes=self.volumes()
         )
         self.register_outputs({"accounts": self.accounts.metadata})
 

@@ -7,7 +7,6 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.base import Placement
 from components.kit.context import FILLING, STARTING, Scope, waits
 from components.kit.pods import pod_template
 from slurm.names import NODES_SERVICE, content_name
@@ -158,19 +157,29 @@ def named_by_content(opts: pulumi.ResourceOptions, *after: pulumi.Resource) -> p
 
 def create_job(
     name: str,
-    metadata: k8s.meta.v1.ObjectMetaArgs,
-    spec: k8s.batch.v1.JobSpecArgs,
+    scope: Scope,
+    component: str,
+    container: k8s.core.v1.ContainerArgs,
     opts: pulumi.ResourceOptions,
     *after: pulumi.Resource,
+    called: str | None = None,
+    volumes: list[k8s.core.v1.VolumeArgs] | None = None,
+    sidecars: list[k8s.core.v1.ContainerArgs] | None = None,
+    before: list[k8s.core.v1.ContainerArgs] | None = None,
+    deadline: int | None = None,
 ) -> k8s.batch.v1.Job:
-    """A job that an update waits for, made `after` others; its name is completed from all that its specification says.
+    """A job of one container that an update waits for, made `after` others.
 
-    The template of a job can never change, so another specification is another job. One that has failed is made anew by
-    the next update. Without a deadline of its own it may wait for the jail to be filled.
+    Its name begins as it is `called`, else as its component, and is completed from all that its specification says: the
+    template of a job can never change, so another specification is another job. One that has failed is made anew by the
+    next update. `sidecars` run beside it, `before` are containers that have to succeed first. `deadline` is in seconds;
+    without one it may wait for the jail to be filled.
     """
+    spec = _job_spec(scope, component, container, volumes, sidecars=sidecars or [], before=before or [])
+    spec.active_deadline_seconds = deadline
+    metadata = scope.metadata(called or component, component)
     metadata.name = pulumi.Output.all(metadata.name, spec).apply(lambda both: content_name(both[0], _plain(both[1])))
     metadata.annotations = {"pulumi.com/replaceUnready": "true"}
-    deadline = spec.active_deadline_seconds
     limit = FILLING if deadline is None else f"{deadline}s"
     return k8s.batch.v1.Job(name, metadata=metadata, spec=spec, opts=named_by_content(opts, *after).merge(waits(limit)))
 
@@ -184,26 +193,23 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else _plain(vars(value))
 
 
-def job_spec(
+def _job_spec(
     scope: Scope,
     component: str,
-    placement: Placement,
     container: k8s.core.v1.ContainerArgs,
-    volumes: list[k8s.core.v1.VolumeArgs] | None = None,
+    volumes: list[k8s.core.v1.VolumeArgs] | None,
     *,
-    sidecars: list[k8s.core.v1.ContainerArgs] | None = None,
-    before: list[k8s.core.v1.ContainerArgs] | None = None,
-    deadline: int | None = None,
+    sidecars: list[k8s.core.v1.ContainerArgs],
+    before: list[k8s.core.v1.ContainerArgs],
 ) -> k8s.batch.v1.JobSpecArgs:
-    """A job of one container that is tried until it succeeds, but only once if it says that trying again is useless.
+    """It is tried until it succeeds, but only once if it says that trying again is useless.
 
     All other failures are ignored, rather than this one singled out by the rule `FailJob`: Pulumi knows a job as failed
     only by its backoff limit or its deadline, and waited ten minutes for one that a rule had failed (provider 4.32).
 
-    The last lines of a failed container's log become its termination message, which `pulumi up` prints. `sidecars` run
-    beside it, `before` are containers that have to succeed first. `deadline` is in seconds.
+    The last lines of a failed container's log become its termination message, which `pulumi up` prints.
     """
-    steps = [*(before or []), container]
+    steps = [*before, container]
     for step in steps:
         step.termination_message_policy = "FallbackToLogsOnError"
     disrupted = k8s.batch.v1.PodFailurePolicyRuleArgs(
@@ -214,24 +220,15 @@ def job_spec(
     )
     # A sidecar is ended at the end, and its status says nothing about the work.
     counted = [step.name for step in steps] if sidecars or before else [None]
+    pod = k8s.core.v1.PodSpecArgs(
+        restart_policy="Never", init_containers=[*sidecars, *before] or None, containers=[container], volumes=volumes
+    )
     return k8s.batch.v1.JobSpecArgs(
         backoff_limit=0,
-        active_deadline_seconds=deadline,
         pod_failure_policy=k8s.batch.v1.PodFailurePolicyArgs(
             rules=[disrupted, *(_unless_refused(name) for name in counted)]
         ),
-        template=pod_template(
-            scope,
-            component,
-            placement,
-            k8s.core.v1.PodSpecArgs(
-                restart_policy="Never",
-                init_containers=[*(sidecars or []), *(before or [])] or None,
-                containers=[container],
-                volumes=volumes,
-            ),
-            stays=True,
-        ),
+        template=pod_template(scope, component, scope.cloud.placement("system"), pod, stays=True),
     )
 
 

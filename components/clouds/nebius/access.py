@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import pulumi
 import pulumi_nebius as nebius
@@ -15,6 +14,7 @@ PULL_ROLE = "viewer"
 """Lets machines pull images. There is no narrower role for registries (docs.nebius.com, IAM, roles); it is granted for
 the one registry only."""
 
+# Of the cloud's own registries, as in `cr.eu-north1.nebius.cloud/e00example/slurm`.
 _REGISTRY = re.compile(r"^cr\.[a-z0-9-]+\.nebius\.cloud/(?:registry-)?([a-z0-9-]+)(?:/|$)")
 
 WRITE_ROLE = "storage.object-editor"
@@ -27,18 +27,10 @@ UPLOAD_DAYS = 7
 """Days until the parts of an upload that never ended are thrown away."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Grant:
-    """A role on one resource."""
-
-    role: str
-    resource_id: pulumi.Input[str]
-
-
-def create_service_account(
-    scope: CloudScope, suffix: str, description: str, grant: Grant
+def _create_service_account(
+    scope: CloudScope, suffix: str, description: str, *, role: str, resource: pulumi.Input[str]
 ) -> nebius.IamV1ServiceAccount:
-    """A service account that may do one thing to one resource.
+    """A service account that has one role on one resource.
 
     Roles are given to groups only, so it comes with a group of its own in the project, instead of joining one of the
     tenant's groups whose roles reach everywhere.
@@ -47,61 +39,42 @@ def create_service_account(
     account = nebius.IamV1ServiceAccount(**scope.named(suffix), description=description)
     group = nebius.IamV1Group(**scope.named(suffix))
     nebius.IamV1GroupMembership(name, name=name, parent_id=group.id, member_id=account.id, opts=scope.options)
-    nebius.IamV1AccessPermit(
-        name, name=name, parent_id=group.id, resource_id=grant.resource_id, role=grant.role, opts=scope.options
-    )
+    nebius.IamV1AccessPermit(name, name=name, parent_id=group.id, resource_id=resource, role=role, opts=scope.options)
     return account
-
-
-def registry_id(registry: str | None) -> str | None:
-    """Id of the cloud's own registry in an image prefix such as `cr.eu-north1.nebius.cloud/e00example/slurm`.
-
-    None for other registries: those need no permission of the cloud's, but perhaps a pull secret.
-    """
-    match = _REGISTRY.match(registry or "")
-    return f"registry-{match.group(1)}" if match else None
 
 
 def create_node_account(scope: CloudScope, registry: str | None) -> nebius.IamV1ServiceAccount | None:
     """In whose name the machines pull images, where these are in a registry of the cloud; else nobody's.
 
-    Whatever runs on a machine can act in this name, so it may do nothing but read that registry.
+    Whatever runs on a machine can act in this name, so it may do nothing but read that registry. Other registries need
+    no permission of the cloud's, but perhaps a pull secret.
     """
-    resource = registry_id(registry)
-    if resource is None:
+    match = _REGISTRY.match(registry or "")
+    if match is None:
         return None
     description = "Pulls container images to the machines"
-    return create_service_account(scope, "nodes", description, Grant(role=PULL_ROLE, resource_id=resource))
+    return _create_service_account(scope, "nodes", description, role=PULL_ROLE, resource=f"registry-{match.group(1)}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class BackupBucket:
-    """What a backup program needs. The key's secret half is kept by MysteryBox and never comes into Pulumi's state."""
+def create_backups(scope: CloudScope, backups: Backups) -> dict[str, pulumi.Output[str]]:
+    """Bucket, service account and key; what a backup program needs of them, by the names that the stack exports.
 
-    bucket: pulumi.Output[str]
-    endpoint: pulumi.Output[str]
-    """Host that speaks S3."""
-    access_key_id: pulumi.Output[str]
-    secret_reference: pulumi.Output[str]
-    """Id of the MysteryBox secret with the key's secret half."""
-
-
-def create_backups(scope: CloudScope, backups: Backups) -> BackupBucket:
-    """Bucket, service account and key."""
+    The key's secret half is kept by MysteryBox and never comes into Pulumi's state.
+    """
     bucket = _create_bucket(scope, backups.bucket or scope.name(f"backups-{scope.project.removeprefix('project-')}"))
-    account = create_service_account(scope, "backups", "Writes backups", Grant(role=WRITE_ROLE, resource_id=bucket.id))
+    account = _create_service_account(scope, "backups", "Writes backups", role=WRITE_ROLE, resource=bucket.id)
     key = nebius.IamV2AccessKey(
         **scope.named("backups"),
         account={"service_account": {"id": account.id}},
         description="Writes backups",
         secret_delivery_mode="MYSTERY_BOX",  # noqa: S106  where the secret is put, not the secret
     )
-    return BackupBucket(
-        bucket=bucket.name,
-        endpoint=bucket.status.domain_name,
-        access_key_id=key.status.aws_access_key_id,
-        secret_reference=key.status.secret_reference_id,
-    )
+    return {
+        "backups_bucket": bucket.name,
+        "backups_endpoint": bucket.status.domain_name,
+        "backups_key_id": key.status.aws_access_key_id,
+        "backups_secret": key.status.secret_reference_id,
+    }
 
 
 def _create_bucket(scope: CloudScope, name: str) -> nebius.StorageV1Bucket:

@@ -56,7 +56,8 @@ class NebiusCloud(pulumi.ComponentResource, CloudResources):
         self.provider = self._create_kubernetes_provider()
         self._create_gpu_stack()
         self.login_annotations = self._create_login_address()
-        self._create_backups()
+        if cloud.backups.enabled:
+            self.exports |= create_backups(self._scope, cloud.backups)
         self.register_outputs({**self.exports})
 
     def _create_filesystems(self) -> Mapping[str, pulumi.Input[str]]:
@@ -117,17 +118,6 @@ class NebiusCloud(pulumi.ComponentResource, CloudResources):
         address = resources.create_login_address(self._scope, self._subnet, login.annotations)
         self.exports["login_address"] = resources.address_of(address)
         return {resources.ALLOCATION_ANNOTATION: address.id}
-
-    def _create_backups(self) -> None:
-        if not self._cloud.backups.enabled:
-            return
-        made = create_backups(self._scope, self._cloud.backups)
-        self.exports |= {
-            "backups_bucket": made.bucket,
-            "backups_endpoint": made.endpoint,
-            "backups_key_id": made.access_key_id,
-            "backups_secret": made.secret_reference,
-        }
 
     # What a cluster needs of its cloud (components/clouds/base.py), where it differs from that of most
 
