@@ -135,11 +135,8 @@ class _Judge:
     def effect(self) -> Effect | None:
         """What people should know of it; None if nothing."""
         if self.change.action == "update":
-            verdict = judge(
-                self.change,
-                f"{self._where()}.{'storage' if self._key() in _SECTIONS else 'size'}",
-                has_state=self.has_state,
-            )
+            size_key = f"{self._where()}.{'storage' if self._key() in _SECTIONS else 'size'}"
+            verdict = judge(self.change, size_key, has_state=self.has_state)
             return self._effect(self._with_backup(verdict), verdict.refused, verdict.because) if verdict else None
         if self.change.action == "replace" and self.way == "kubectl":
             return self._stuck()

@@ -1,7 +1,8 @@
-"""Rendered objects against the recorded graph, and the files that they are written to."""
+"""Rendered objects against the recorded graph, the files that they are written to, and what a recording leaves."""
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from cli.program.generated import KeptValues, read_file, write_file
 from cli.program.graph import as_data, as_svg
 from cli.program.manifests import INDEX, KUSTOMIZATION, Manifest, file_name, manifests, without_cloud, write
 from cli.program.recording import Recording, Registration
+from cli.program.recording import record as run_program
 from cli.program.values import UNKNOWN, Secret, reveal
 from tests import stacks
 from tests.recordings import record
@@ -240,3 +242,12 @@ def test_each_key_is_kept_under_its_own_name_however_the_registrations_interleav
         record(stacks.dev(), stack="dev", generated=kept)
     keys = ("munge", "jwt", "host-seed", "rest-seed", "database")
     assert set(kept.values) == {f"slurm-secrets-{key}" for key in keys}
+
+
+def test_a_recording_leaves_nothing_open() -> None:
+    descriptors = Path("/proc/self/fd")
+    run_program(stacks.dev(), stack="dev")  # what is loaded once may stay open
+    gc.collect()  # what other tests have left is closed now, or not before the count
+    before = len(list(descriptors.iterdir()))
+    run_program(stacks.dev(), stack="dev")
+    assert len(list(descriptors.iterdir())) <= before
