@@ -7,7 +7,7 @@ and gets near ones where it can.
 slurmctld reads topology.conf when it starts and at `scontrol reconfigure`, and knows then only the nodes that have
 registered. A node that registers later is in no switch: jobs that need it are refused (measured with 24.11 and 26.05),
 and a queued one that tries to use it is put aside for good (`BadConstraints`, measured with 26.05). So a worker
-registers drained, with a reason of its own (images/worker/topology.py), and takes jobs once it has its place.
+registers drained, with a reason of its own (images/worker/slurmd.py), and takes jobs once it has its place.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ outside of the jail and for root alone: slurmstepd connects before it goes in (i
     cell JOB UID GID MIB  the way into the job's cell, which is made where there is none (images/worker/cells.py);
                         MIB: the job's memory on this node, 0 if nothing limits it, -1 if who asks does not know
     end JOB             takes the cell away, and ends what the job has left in its cgroup; `later` while a step of it
-                        is still there, for which `end JOB now` does not wait (images/health/native/call.c)
+                        is still there, for which `end JOB now` does not wait (images/health/native/around.c)
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
     namespaces JOB UID GID GIDS  two descriptors, for namespaces of the user's own around the job's cell, where the pool
                         allows that (images/worker/namespaces.py)

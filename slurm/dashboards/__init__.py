@@ -1,1 +1,1 @@
-"""Grafana's dashboards: what is on them (`boards`, `panels`), and their JSON (`grafana`)."""
+"""Grafana's dashboards: what is on them (`boards`), and their JSON (`grafana`)."""

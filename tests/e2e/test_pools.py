@@ -1,7 +1,7 @@
 """Pools of workers of all kinds beside each other: without the jail, on machines of their own, with GPUs.
 
 Options for clouds that make machines (config/sections/machines.py) are refused on this one
-(tests/unit/config/test_volumes.py).
+(tests/unit/config/cases).
 """
 
 from __future__ import annotations
