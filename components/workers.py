@@ -299,7 +299,7 @@ def _security_context(args: WorkerPoolArgs) -> k8s.core.v1.SecurityContextArgs:
 
     RDMA locks memory, of which containers often may lock 8 MiB. slurmd's start raises the limit for the jobs
     (images/worker/slurmd.py). CAP_IPC_LOCK, which such pods usually get, would not do: a job's processes belong to a
-    user and so have no capabilities (tests/unit/images/test_slurmd.py). CAP_SYSLOG: errors of GPUs are in the
+    user and so have no capabilities (tests/slurm/test_boundary.py). CAP_SYSLOG: errors of GPUs are in the
     kernel's log, which most machines let nobody else read.
     """
     more = ["SYS_RESOURCE"] if args.placement.devices else []
