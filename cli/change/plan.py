@@ -115,6 +115,7 @@ def plan(
     refuse_half_rotated(planned.inside.values())
     refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
     refuse_left_behind(kubectl, planned.namespace, planned.objects, planned.live)
+    _refuse_rolling(kubectl, planned)
     return planned
 
 
@@ -127,6 +128,7 @@ def effects_there(kubectl: Kubectl, config: ClusterConfig, recording: Recording)
     planned = _compare(kubectl, config, recording, KeptValues({}), objects_in(kubectl, config.cluster.namespace))
     refuse_foreign(planned.live.get(("Namespace", planned.namespace)))
     refuse_half_restored(planned.inside.values())
+    _refuse_rolling(kubectl, planned)
     return planned.effects
 
 
@@ -137,12 +139,11 @@ def _compare(kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept
         namespace=config.cluster.namespace, objects=tuple(objects), kept=kept,
         live=live_objects(kubectl, objects, inside), inside=inside, outside=(), effects=(),
     )  # fmt: skip
-    _refuse_rolling(objects, planned.live, planned.namespace)
     found = effects(_expected(planned), config, old=map(of_object, inside.values()), way="kubectl")
     return replace(planned, outside=tuple(item for item in outside if key(item) not in planned.wanted), effects=found)
 
 
-def _refuse_rolling(objects: Sequence[Manifest], live: Live, namespace: str) -> None:
+def _refuse_rolling(kubectl: Kubectl, planned: Plan) -> None:
     """Raise Failure for pools made before their nodes were replaced as they fall idle (`OnDelete`).
 
     Server-side apply, which Pulumi's provider uses too, leaves the default `rollingUpdate` of such a StatefulSet beside
@@ -150,17 +151,17 @@ def _refuse_rolling(objects: Sequence[Manifest], live: Live, namespace: str) -> 
     """
     names = [
         item.name
-        for item in objects
+        for item in planned.objects
         if item.document.get("spec", {}).get("updateStrategy") == ON_DELETE
-        and "rollingUpdate" in live.get(key(item.document), {}).get("spec", {}).get("updateStrategy", {})
+        and "rollingUpdate" in planned.live.get(item.key, {}).get("spec", {}).get("updateStrategy", {})
     ]
     if names:
         patch = json.dumps({"spec": {"updateStrategy": {**ON_DELETE, "rollingUpdate": None}}})
         raise Failure(
             f"{', '.join(names)}: the StatefulSet was made by a version that let Kubernetes replace its pods, and no "
             "apply can take that from it",
-            hint=f"patch it once, which touches no pod: kubectl -n {namespace} patch --field-manager={FIELD_MANAGER} "
-            f"statefulset {' '.join(names)} --type=merge -p '{patch}'",
+            hint=f"patch it once, which touches no pod: {kubectl.shown} -n {planned.namespace} patch "
+            f"--field-manager={FIELD_MANAGER} statefulset {' '.join(names)} --type=merge -p '{patch}'",
         )
 
 

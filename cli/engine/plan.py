@@ -109,7 +109,8 @@ def jobs_of(stack: Stack, planned: EnginePlan) -> JobsTouched:
         ]
     except Failure as failure:
         return JobsTouched(unread=str(failure))
-    new = [item.inputs for item in planned.resources if item.type.startswith("kubernetes:")]
+    resources = (item for item in planned.resources if item.type.startswith("kubernetes:"))
+    new = [item.inputs for item in resources if "metadata" in item.inputs]  # a Helm release is no object
     return jobs_touched(kubectl, namespace, old=old, new=new, rolled=rolled(planned.changes))
 
 

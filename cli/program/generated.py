@@ -40,14 +40,14 @@ class KeptValues(GeneratedValues):
 def read_file(path: Path) -> KeptValues:
     """The values that `write_file` kept, none if there is no file yet. Raises Failure if they cannot be read."""
     try:
-        if not path.exists():
-            return KeptValues({})
-        if not path.is_file():  # a device may never end
+        if path.exists() and not path.is_file():  # a device may never end
             raise _unreadable(path, "it is no plain file")
         text = path.read_text(encoding="utf-8")
         values = json.loads(text)
         for value in values.values():
             base64.b64decode(value, validate=True)
+    except FileNotFoundError:
+        return KeptValues({})
     except (AttributeError, TypeError):
         raise _unreadable(path, "it is no table of keys") from None
     except (OSError, ValueError) as error:

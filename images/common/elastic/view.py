@@ -256,7 +256,7 @@ def nodes_in(lines: str) -> dict[str, Node]:
     """Nodes in the output of `scontrol show nodes --oneliner`, by name. What has no name or state is left out.
 
     In the order of scontrol (24.11 and 26.05): name, state, reason, comment, extra, and then what only administrators
-    set. What stands before the comment is taken from there alone, and the first of two.
+    set. What stands before the comment is taken from there alone.
     """
     found = {}
     for line in lines.splitlines():

@@ -210,6 +210,16 @@ def test_a_slurmctld_that_does_not_answer_keeps_its_partitions(controller: Contr
     assert leaving_partitions(controller.files) == ("gpu",)
 
 
+def test_what_left_while_the_controller_was_down_is_kept_at_its_start(controller: Controller) -> None:
+    controller.ready.unlink()
+    controller.slurmctld.up = False
+    controller.restart_agent()
+
+    controller.agent.take(ONE)
+
+    assert leaving_partitions(controller.files) == ("gpu",)
+
+
 def test_a_partition_that_leaves_soon_after_another_is_looked_at_at_once(controller: Controller) -> None:
     three = {"slurm.conf": BOTH["slurm.conf"] + "PartitionName=old Nodes=a State=UP\n"}
     controller.slurmctld.queue = "7 PD gpu\n"

@@ -13,11 +13,11 @@ import pytest
 from cli.change.apply import apply
 from cli.change.change import Change
 from cli.change.plan import Plan, plan, preview
-from cli.errors import Failure
+from cli.errors import Failure, Refused
 from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest
 from config import load_config
-from slurm.names import GENERATED
+from slurm.names import GENERATED, STACK
 from tests import stacks
 from tests.fakes.kubectl import OURS, FakeCluster, PlayedKubectl, UpLock, thing
 from tests.stacks import with_change
@@ -327,4 +327,7 @@ def test_a_pool_that_kubernetes_rolls_itself_is_named_with_the_patch_that_no_app
         plan(FakeCluster(items_there=[NAMESPACE, *pools]), load_config(stacks.dev()), stacks.dev(), stack="test")
     patch = str(refused.value.hint).partition(" -p ")[2].strip("'")
     assert json.loads(patch) == {"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}}
-    assert "statefulset default --type=merge" in str(refused.value.hint)
+    assert "kubectl --context test -n slurm patch" in str(refused.value.hint), "in this cluster"
+    other = {**NAMESPACE, "metadata": {**NAMESPACE["metadata"], "annotations": {STACK: "prod"}}}
+    with pytest.raises(Refused, match="is that of the stack 'prod'"):
+        plan(FakeCluster(items_there=[other, *pools]), load_config(stacks.dev()), stacks.dev(), stack="test")

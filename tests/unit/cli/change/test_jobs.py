@@ -211,7 +211,7 @@ def test_a_preemptible_pool_that_leaves_or_becomes_fixed_does_not_wait_for_its_j
 
 
 def test_from_an_elastic_pool_those_leave_that_are_idle_and_then_those_whose_jobs_end_soonest() -> None:
-    """The same as images/common/elastic/members.py does."""
+    """The same as images/common/elastic/view.py does."""
     before = with_change(ELASTIC, "worker_nodes.cpu.drain_timeout", 60)
     smaller = sized({"max": 2}, before)
     queue = (job("1", nodes="cpu-3"), job("2", nodes="cpu-0", left="1:00:00", limit="2:00:00"))
