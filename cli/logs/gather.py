@@ -197,8 +197,8 @@ def _read_job(kubectl: Kubectl, namespace: str, job: str, now: datetime, *, acco
                 missing.append(f"sacct: {complaint(recorded)}")
         except RecordError as error:
             missing.append(f"sacct: {error}")
-    lines = [line for run in runs for line in _lines("sacct", run["JobID"], _told(run))]
-    lines += [line for one in present for line in _lines("squeue", one.id, _shown(one, now, alone=not runs))]
+    lines = [line for run in runs for line in lines_of("sacct", run["JobID"], _told(run))]
+    lines += [line for one in present for line in lines_of("squeue", one.id, _shown(one, now, alone=not runs))]
     if not lines and not missing:
         raise Failure(f"Slurm knows no job {job}", hint="`slurmstack login` and `sacct -a` show which there are")
     hosts = {*(run["NodeList"] for run in runs), *(one.node_list for one in present)} - {"None assigned"}
@@ -208,6 +208,10 @@ def _read_job(kubectl: Kubectl, namespace: str, job: str, now: datetime, *, acco
         lines=tuple(lines),
         missing=tuple(missing),
     )
+
+
+_YEAR_10000 = 253402300800
+"""Seconds since 1970: a job may be wanted to begin then."""
 
 
 def _told(run: Mapping[str, str]) -> Iterator[tuple[float | None, str]]:
@@ -238,10 +242,10 @@ def _shown(job: Job, now: datetime, *, alone: bool) -> Iterator[tuple[float | No
         yield now.timestamp(), f"job {job.id} is {job.state}{waits}"
 
 
-def _lines(component: str, job: str, told: Iterator[tuple[float | None, str]]) -> Iterator[Line]:
-    """What is known to the second. None of what has no time."""
+def lines_of(component: str, job: str, told: Iterator[tuple[float | None, str]]) -> Iterator[Line]:
+    """What is known to the second. None of what has no time, or one that no calendar of Python's has."""
     for at, text in told:
-        if at is not None:
+        if at is not None and at < _YEAR_10000:
             yield Line(at=to_the_second(at), component=component, place=f"job/{job}", text=text)
 
 

@@ -102,7 +102,9 @@ def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool) -> Answers:
     nodes: tuple[SlurmNode, ...] = ()
     try:
         # Each once, of however many partitions it is.
-        nodes = tuple(node for _, node in sorted({row["NodeHost"]: node_of(row) for row in _NODES.rows(said)}.items()))
+        nodes = tuple(
+            node for _, node in sorted({row["NodeHost"]: node_of(row) for row in _NODES.rows(said, mixed=True)}.items())
+        )
     except NotUnderstoodError as error:
         unread["nodes"] = f"sinfo: {error}"
     queue, clock = None, answers.get("clock", (1, ""))[1]

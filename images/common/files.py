@@ -6,8 +6,6 @@ import errno
 import json
 import os
 import stat
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -66,6 +64,8 @@ def remove_tree(directory: Path) -> None:
 
     rm(1) follows no link, however fast names change, and goes to any depth. Raises OSError with its first complaint.
     """
+    import subprocess  # noqa: PLC0415  what runs at each login needs none of it
+
     argv = ["rm", "-rf", "--one-file-system", "--", str(directory)]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -79,6 +79,8 @@ def write_atomically(
 
     By default the file belongs to this process. `sync=False`: where a crash of the machine takes it along anyway.
     """
+    import tempfile  # noqa: PLC0415  what runs at each login needs none of it
+
     data = content.encode() if isinstance(content, str) else content
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

@@ -102,13 +102,17 @@ class GpuJobs:
             only = f"{having[0]} {jobs[having[0]][0]}\n" if len(having) == 1 else ""
             dcgm[gpu.name] = "".join(f"{job}\n" for job in having)
             gpustat |= dict.fromkeys(filter(None, (gpu.name, gpu.uuid)), only)
+        failed: OSError | None = None
+        own_directory(self.shown)
         for directory, files in ((self.shown / "dcgm", dcgm), (self.shown / "gpustat", gpustat)):
             own_directory(directory)
             for file, content in files.items():
-                if content:
-                    write_atomically(directory / file, content, sync=False)
-                else:
-                    (directory / file).unlink(missing_ok=True)
+                try:
+                    _put(directory / file, content)
+                except OSError as error:  # the others are shown all the same
+                    failed = failed or error
+        if failed is not None:
+            raise failed
 
     def _jobs(self) -> dict[str, list[int]]:
         """Job -> its user and the numbers of its GPUs, the oldest first."""
@@ -135,3 +139,12 @@ class GpuJobs:
             yield
         finally:
             os.close(descriptor)
+
+
+def _put(path: Path, content: str) -> None:
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()  # as a mount of a file that was not there makes it
+    if content:
+        write_atomically(path, content, sync=False)
+    else:
+        path.unlink(missing_ok=True)

@@ -296,10 +296,13 @@ class Columns:
         wanted = (f"{field}:{width}{end}" for field, width, end in zip(fields, widths, ends, strict=True))
         self.option = f"--Format={','.join(wanted)}"
 
-    def rows(self, text: str) -> Iterator[dict[str, str]]:
-        """What the command has printed, `(null)` as nothing. Raises NotUnderstoodError."""
+    def rows(self, text: str, *, mixed: bool = False) -> Iterator[dict[str, str]]:
+        """What the command has printed, `(null)` as nothing. Raises NotUnderstoodError.
+
+        `mixed`: its stderr may stand behind, and is passed over.
+        """
         *rows, rest = text.split(self._end)
-        if rest.strip():
+        if rest.strip() and not mixed:
             raise NotUnderstoodError(f"a list was cut off: {rest[-80:]!r}")
         for row in rows:
             values = row.removeprefix("\n").split(self._between)

@@ -179,7 +179,14 @@ class _Running:
                 self._outcomes[check.name] = Outcome(result=not_checked("no time was left for it"))
         elif checks:
             ours, theirs = os.pipe()
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError as error:  # jobs have taken all processes: what is known by now is told all the same
+                os.close(ours)
+                os.close(theirs)
+                for check in checks:
+                    self._outcomes[check.name] = Outcome(result=not_checked(f"no process could be started: {error}"))
+                return
             if pid == 0:
                 _be_child(theirs, checks[0], self._node, self._thresholds, self._tools)
             os.close(theirs)

@@ -60,12 +60,14 @@ def only_me(node: Node, name: str) -> Iterator[bool]:
         yield True
         return
     with lock:
-        is_free = True
         try:
             # Of this process alone: one of flock() would be held by a check that cannot be killed, too.
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            is_free = True
+        except (BlockingIOError, PermissionError):
             is_free = False
+        except OSError:  # nobody knows
+            is_free = True
         yield is_free
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from images.jail.manifest import INTO, EnoughError, Entry, entry_of, expect_time, shown
+from images.jail.manifest import DEEPEST, INTO, EnoughError, Entry, entry_of, expect_time, shown
 
 SECONDS: Final = 6 * 3600.0
 """For all that is carried."""
@@ -140,6 +140,8 @@ class Carrying:
 
     def _directory(self, old_one: tuple[int, bool], new_one: tuple[int, str], path: str) -> None:
         """`old_one`: as it was found, and whether its attributes count whatever the new image says."""
+        if path.count("/") >= DEEPEST:
+            raise LeftOutError("it is too deep")
         old = os.open(f"/proc/self/fd/{old_one[0]}", INTO & ~os.O_NOFOLLOW)
         try:
             inner = self._made(*new_one)

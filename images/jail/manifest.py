@@ -19,6 +19,9 @@ from typing import Final
 from images.common.files import write_atomically
 from images.common.jail_roots import ROOTS, SHARED
 
+DEEPEST: Final = 128
+"""Levels of directories that are gone into, each held open: packages of Node.js, the deepest known, have about 40."""
+
 INTO: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 SECONDS: Final = 300.0
@@ -76,7 +79,7 @@ class Found:
 def walk(root: int, until: float, skipped: Callable[[str], bool], path: str = "") -> Iterator[Found]:
     """All that is below an open directory, directories before what is in them. Raises EnoughError after `until`.
 
-    `skipped`: whether a path is left out, with what is below it.
+    `skipped`: whether a path is left out, with what is below it. Nor is what lies below `DEEPEST` levels.
     """
     with os.scandir(root) as entries:
         for entry in entries:
@@ -87,7 +90,7 @@ def walk(root: int, until: float, skipped: Callable[[str], bool], path: str = ""
             with suppress(OSError):  # it has gone, or become something else
                 status = os.stat(entry.name, dir_fd=root, follow_symlinks=False)
                 yield Found(path=below, name=entry.name, parent=root, status=status)
-                if stat.S_ISDIR(status.st_mode):
+                if stat.S_ISDIR(status.st_mode) and below.count("/") < DEEPEST:
                     inner = os.open(entry.name, INTO, dir_fd=root)
                     try:
                         yield from walk(inner, until, skipped, below)

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -85,7 +84,7 @@ def _empty(trash: Path, log: Callable[[str], None]) -> None:
     """All in a directory goes. find(1) follows no link, however fast names change, and goes to any depth."""
     argv = ["find", str(trash), "-xdev", "-mindepth", "1", "-delete", "-printf", "."]
     gone = 0
-    with tempfile.TemporaryFile("w+") as complaints:
+    with os.fdopen(os.memfd_create("complaints"), "w+") as complaints:  # the container has no /tmp
         with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=complaints) as process:
             assert process.stdout is not None
             while dots := process.stdout.read(_AT_ONCE):

@@ -15,7 +15,6 @@ import contextlib
 import errno
 import os
 import stat
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -63,9 +62,6 @@ _GONE: Final = ".gone-"
 
 _MOST_FILES: Final = 2**20
 """More than any process has open here."""
-
-_MOMENT: Final = 0.1
-"""Seconds after which the warden has closed what another process is to close last."""
 
 _MNT_DETACH: Final = 2
 _UMOUNT_NOFOLLOW: Final = 8
@@ -323,19 +319,21 @@ def _free_elsewhere(memory: int) -> int:
     The kernel frees it in who closes it last, and needs seconds for many GiB. That must not be the warden, which all
     steps of the node ask, one after the other.
     """
+    waits, ends = os.pipe()
     try:
         child = os.fork()
     except OSError:
-        os.close(memory)
-        return 0
+        child = -1
     if child == 0:
         try:
+            os.dup2(waits, 0)
             close_all_but(memory)  # others wait for the end of what the warden has open
-            time.sleep(_MOMENT)
+            os.read(0, 1)  # until the warden has closed it
         finally:
             os._exit(0)
-    os.close(memory)
-    return child
+    for file in (waits, memory, ends):
+        os.close(file)
+    return max(0, child)
 
 
 def close_all_but(kept: int, first: int = 3) -> None:

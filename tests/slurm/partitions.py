@@ -70,6 +70,8 @@ class ApartSandbox(FailoverSandbox):
             command = [tools().path("bindfs"), "-f", str(self.state), str(at)]
             self._clients[name] = client = subprocess.Popen(command, env=tools().env())
             self._undo.callback(client.wait, 30)
+            # Who has a copy of all mounts, as a build of images beside this does, keeps it from ending by itself.
+            self._undo.callback(client.terminate)
             self._undo.callback(call, "umount", "--lazy", str(at))
             wait_until(at.is_mount, "bindfs serves")
         return at

@@ -1,5 +1,5 @@
 /*
- * watch.c - in slurmd, by LD_PRELOAD: it ends where both processes of the worker's warden have (images/worker/warden.py).
+ * watch.c - in slurmd, by LD_PRELOAD: it ends where the worker's warden has (images/worker/warden.py).
  *
  * No job starts without it, each that is tried drains the node, and nothing in the container may make another: that takes
  * CAP_SYS_ADMIN, which slurmd has given up. Kubernetes starts a container anew whose first process has ended, and that is

@@ -244,7 +244,7 @@ def judge(
     """
     try:
         said = json.loads(comment)
-        code, text, end = said["code"], said["text"], said.get("end", "")
+        code, text, end = said["code"], str(said["text"]), said.get("end", "")
     except (ValueError, TypeError, KeyError, AttributeError):
         return not_checked(f"its job ended as {state} and told nothing")
     try:

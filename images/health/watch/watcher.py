@@ -45,7 +45,7 @@ class _Views:
 
     def of(self, records: Sequence[Record], now: float) -> list[NodeView]:
         """The nodes with all findings."""
-        before, self._known = self._known, {}
+        before, known_now = self._known, {}
         by_machine = self._machines.findings(records, now) if self._machines is not None else {}
         views = []
         for record in records:
@@ -57,12 +57,13 @@ class _Views:
             for name, source, at, result in told:
                 known = (at, None) if before is None else before.get((record.name, source))
                 arrived = known[1] if known is not None and known[0] == at else now
-                self._known[record.name, source] = at, arrived
+                known_now[record.name, source] = at, arrived
                 findings[name] = Finding(result=result, at=float(at), arrived=arrived)
             if record.name in by_machine:
                 findings[KUBERNETES] = by_machine[record.name]
             measured_at = max((float(test.at) for test in tests.values()), default=None)
             views.append(NodeView(**vars(record), findings=findings, measured_at=measured_at))
+        self._known = known_now
         return views
 
 

@@ -76,6 +76,17 @@ def test_a_node_without_gpus_shows_nothing(tmp_path: Path) -> None:
     assert not made.shown.exists()
 
 
+def test_what_is_in_a_file_s_place_goes_or_hides_no_other(jobs: GpuJobs) -> None:
+    (jobs.shown / "dcgm/4").mkdir(parents=True)  # as a mount of a file that was not there makes it
+    jobs.begin("17", 1001, (0,))
+    assert (jobs.shown / "dcgm/4").read_text() == "17\n"
+    jobs.end("17")
+    (jobs.shown / "dcgm/4/of-somebody").mkdir(parents=True)
+    with pytest.raises(OSError, match="dcgm/4"):
+        jobs.begin("18", 1001, (0, 1))
+    assert shown(jobs)["gpustat/5"] == "18 1001\n"
+
+
 def test_a_name_that_is_no_number_leads_nowhere(jobs: GpuJobs) -> None:
     with pytest.raises(ValueError, match="no job's number"):
         jobs.begin("../17", 1001, (0,))
@@ -114,7 +125,7 @@ def around(jobs: GpuJobs, tmp_path: Path) -> list[str]:
 
 
 def test_a_job_starts_and_ends_where_nothing_can_be_written(jobs: GpuJobs, tmp_path: Path) -> None:
-    (jobs.shown / "dcgm/4").mkdir()
+    (jobs.shown / "dcgm/4/full").mkdir(parents=True)
     log = around(jobs, tmp_path)
     assert [line.partition(":")[0] for line in log] == ["job 17", "job 17"]
     assert "which GPUs it has is not shown" in log[0]

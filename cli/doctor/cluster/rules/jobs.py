@@ -243,9 +243,7 @@ def _waiting(facts: Facts, job: Job) -> Finding:
         f"depends on {job.dependency}" if job.dependency else "",
         f"reservation {job.reservation}" if job.reservation else "",
         f"nodes of its partition that take no jobs: {', '.join(closed[:4])}" if closed else "",
-        f"the scheduler expects to start it at {datetime.fromtimestamp(job.start, UTC):%Y-%m-%dT%H:%M:%S}"
-        if job.start
-        else "",
+        f"the scheduler expects to start it at {_time(job.start)}" if job.start else "",
     ]
     severities: dict[str, Severity] = {"turn": "note", "limit": "note", "held": "warning", "never": "error"}
     return Finding(
@@ -256,6 +254,13 @@ def _waiting(facts: Facts, job: Job) -> Finding:
         mend=_mend(facts, job, said),
         after=_closers(nodes) if closed and len(closed) == len(nodes) else (),
     )
+
+
+def _time(seconds: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+    except (ValueError, OverflowError):
+        return "a time after the year 9999"
 
 
 def _running(job: Job) -> Finding:

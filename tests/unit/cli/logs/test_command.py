@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from cli.app import app
 from cli.commands import logs as command
 from cli.errors import Failure
-from cli.logs.gather import JOBS, called, where
+from cli.logs.gather import JOBS, called, lines_of, where
 from cli.logs.sources import Container
 from images.common.slurm_runs import DELIMITER
 from tests.fakes.squeue import printed
@@ -256,3 +256,9 @@ THERE = [
 )
 def test_kubectl_is_led_to_what_was_named(name: str | None, options: str) -> None:
     assert " ".join(where(name, called(name, THERE))) == options
+
+
+def test_a_time_that_no_calendar_has_takes_no_other_line_away() -> None:
+    """As of a job that is to begin in thousands of years."""
+    told = [(1e12, "job 1 started"), (1.0, "job 1 submitted")]
+    assert [line.text for line in lines_of("sacct", "1", iter(told))] == ["job 1 submitted"]
