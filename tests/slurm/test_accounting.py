@@ -196,7 +196,8 @@ def test_a_controller_that_starts_anew_with_accounting_takes_the_id_of_slurmdbd(
     kill(sandbox.controller, "slurmctld", signal.SIGTERM)
     sandbox.set_config(accounting_config(slurm_version))
     agent = sandbox.controller
-    wait_until(lambda: "will start with it" in agent.log("config-agent"), lambda: agent.log("config-agent"))
+    # The first one is that of the configuration before.
+    wait_until(lambda: agent.log("config-agent").count("will start with it") == 2, lambda: agent.log("config-agent"))
     sandbox.controller.start_program("slurmctld")
     start_database(sandbox)
     start_accounting(sandbox, wait=False)
