@@ -104,7 +104,7 @@ class Accounting(pulumi.ComponentResource):
             scope.metadata_of_slurm(ACCOUNTING, ACCOUNTING),
             scope.label_selector(ACCOUNTING),
             pods.pod_template(scope, ACCOUNTING, placement, pod, stays=True, knows_users=True),
-            self._child.merge(waits(CONVERTING)),
+            scope.after_trial(self._child).merge(waits(CONVERTING)),
         )
 
 

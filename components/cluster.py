@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pulumi
@@ -18,6 +18,7 @@ from components.elastic import Elastic, ElasticArgs
 from components.exporter import Exporter, ExporterArgs
 from components.grafana import GrafanaDashboards
 from components.health import Health, HealthArgs
+from components.image_trial import ImageTrial, ImageTrialArgs
 from components.jail import Jail, JailArgs
 from components.kit import pods
 from components.kit.context import ClusterArgs, Scope, recommended_labels
@@ -72,7 +73,9 @@ class SlurmCluster(pulumi.ComponentResource):
         self._name = name
         self.namespace = self._create_namespace(config)
         self._inside = pulumi.ResourceOptions(parent=self, deleted_with=self.namespace)
-        scope = self._scope = self._create_scope(config, args.cloud)
+        scope = self._create_scope(config, args.cloud)
+        trial = ImageTrial(f"{name}-images", ImageTrialArgs(scope=scope, config=config), self._inside)
+        scope = self._scope = replace(scope, tried=trial.job)
         self._job_metrics, self._rolling = config.monitoring.is_on, config.rolling
         self._create_nodes_service()
         self.secrets = Secrets(f"{name}-secrets", SecretsArgs(scope=scope), self._inside)

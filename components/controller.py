@@ -143,7 +143,7 @@ class Controller(pulumi.ComponentResource):
             pods.pod_template(scope, CONTROLLER, placement, pod, stays=True, knows_users=True),
             pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[*args.after],
+                depends_on=[*args.after, *([scope.tried] if scope.tried else [])],
                 custom_timeouts=pulumi.CustomTimeouts(create=STARTING, update=STARTING, delete=f"{LAST_JOB_SECONDS}s"),
             ),
             # The second one is made once the first is ready: a set that has been of one pod stays of the same kind.

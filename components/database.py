@@ -69,7 +69,7 @@ class Database(pulumi.ComponentResource):
             scope.metadata(DATABASE, DATABASE),
             scope.label_selector(DATABASE),
             pods.pod_template(scope, DATABASE, scope.cloud.placement("controller"), pod, stays=True),
-            self._child.merge(waits(STARTING)),
+            scope.after_trial(self._child).merge(waits(STARTING)),
         )
 
 

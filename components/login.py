@@ -94,7 +94,7 @@ class Login(pulumi.ComponentResource):
             scope.metadata_of_slurm(LOGIN, LOGIN),
             scope.label_selector(LOGIN),
             template,
-            self._child.merge(waits(FILLING)),
+            scope.after_trial(self._child).merge(waits(FILLING)),
             replicas=args.login.size,
         )
 

@@ -54,6 +54,9 @@ DATABASE = "database"
 WORKER = "worker"
 """Component of the worker pods, in their label `app.kubernetes.io/component`."""
 
+IMAGES = "images"
+"""Component of the job that tries the control plane's images, and what its name begins with."""
+
 ELASTIC = "elastic"
 """Name of the Deployment and of the Service of the program that makes and ends the pods of elastic pools, and replaces
 those of an older template."""

@@ -81,7 +81,7 @@ def _free_volumes(kubectl: Kubectl, planned: Plan) -> None:
 
 
 def _apply_set(kubectl: Kubectl, planned: Plan, before_prune: Callable[[], None]) -> None:
-    _delete_failed_jobs(kubectl, planned)
+    delete_failed_jobs(kubectl, planned, planned.objects)
     members = [item for item in planned.objects if is_member(item)]
     if planned.pool_leaves:
         send(kubectl, [as_member(item, planned.namespace) for item in members])
@@ -126,13 +126,9 @@ def _write_kept(kubectl: Kubectl, planned: Plan) -> None:
         raise Failure(message(done.stderr))
 
 
-def _delete_failed_jobs(kubectl: Kubectl, planned: Plan) -> None:
-    """Delete jobs that failed: they would stay failed. One with another specification has another name."""
-    failed = [
-        item.name
-        for item in planned.objects
-        if item.kind == "Job" and is_true(planned.live.get(item.key, {}), "Failed")
-    ]
+def delete_failed_jobs(kubectl: Kubectl, planned: Plan, objects: Sequence[Manifest]) -> None:
+    """Delete those jobs that failed: they would stay failed. One with another specification has another name."""
+    failed = [item.name for item in objects if item.kind == "Job" and is_true(planned.live.get(item.key, {}), "Failed")]
     if failed:
         kubectl.run("delete", "job", *failed, "-n", planned.namespace, "--ignore-not-found", "--cascade=foreground")
 

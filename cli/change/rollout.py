@@ -12,7 +12,7 @@ from cli.errors import Failure
 from cli.kubectl.client import Kubectl, annotations_of, is_true
 from cli.program.manifests import Manifest
 from cli.status.slurm import configuration_state
-from slurm.names import POOL_LABEL
+from slurm.names import IMAGES, POOL_LABEL
 
 POLL = 0.1
 """Seconds between the first two looks at the cluster."""
@@ -24,6 +24,11 @@ Tell = Callable[[str], None]
 
 STUCK = 5.0
 """Seconds after which a pod of an older template that does not run is not on its way any more."""
+
+PULLING = 30.0
+"""Seconds after which a job ends the waiting whose image cannot be pulled: kubelet has tried three times by then."""
+
+_UNPULLED = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 
 _AWAITED = frozenset({"Job", "Deployment", "StatefulSet", "DaemonSet"})
 
@@ -38,6 +43,7 @@ _PURPOSES: Mapping[str, str] = {
     "users": "making users",
     _CONFIGURATION: "the Slurm configuration",
     "policy": "the policy",
+    IMAGES: "starting the images",
 }
 """What Jobs are for, by the begin of their names."""
 
@@ -63,6 +69,8 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
         tell("waiting for " + ", ".join(missing))
         if time.monotonic() > begun + timeout:
             raise _late(kubectl, namespace, f"after {timeout:.0f} s still not ready: {', '.join(missing)}", missing)
+        if time.monotonic() > begun + PULLING:
+            _refuse_unpulled(kubectl, namespace, [item.name for item in awaited if item.kind == "Job"])
         if time.monotonic() > begun + STUCK:
             _end_stuck(kubectl, namespace, [item for item in found.values() if item["kind"] == "StatefulSet"])
         time.sleep(next(pauses))
@@ -86,6 +94,18 @@ def _end_stuck(kubectl: Kubectl, namespace: str, sets: Iterable[dict[str, Any]])
         runs = all("running" in item.get("state", {}) for item in containers)
         if owners and metadata["labels"].get("controller-revision-hash") not in owners and not runs:
             kubectl.run("delete", "pod", metadata["name"], "-n", namespace, "--ignore-not-found", "--wait=false")
+
+
+def _refuse_unpulled(kubectl: Kubectl, namespace: str, jobs: Sequence[str]) -> None:
+    """Raise Failure if a job among these cannot have its image."""
+    pods = kubectl.items("pod", "-n", namespace, "-l", f"job-name in ({', '.join(jobs)})") if jobs else []
+    for pod in pods:
+        said = pod.get("status", {})
+        for container in [*said.get("initContainerStatuses", []), *said.get("containerStatuses", [])]:
+            waiting = container.get("state", {}).get("waiting", {})
+            if waiting.get("reason") in _UNPULLED:
+                words = waiting.get("message", waiting["reason"])
+                raise Failure(f"the image {container['image']} cannot be pulled: {words}")
 
 
 def _late(kubectl: Kubectl, namespace: str, what: str, missing: Sequence[str] = ()) -> Failure:

@@ -12,10 +12,20 @@ import typer
 
 from cli.access.reach import reach
 from cli.backup.restore import forget_restore
-from cli.change.apply import DATABASE_GOES_FIRST, apply, hinting, is_upgrade, save_first, send, upgraded_first, way_back
+from cli.change.apply import (
+    DATABASE_GOES_FIRST,
+    apply,
+    delete_failed_jobs,
+    hinting,
+    is_upgrade,
+    save_first,
+    send,
+    way_back,
+)
 from cli.change.change import Change
 from cli.change.destroy import data_of
 from cli.change.effects import refuse
+from cli.change.image_trial import NOTHING_TOUCHED, ONE_STOPPED, image_trial, one_by_one
 from cli.change.job_effects import Queue
 from cli.change.jobs import JobsTouched, Pods, cancel_lost_jobs, print_jobs, queue_and_pods, refuse_lost_jobs
 from cli.change.lock import Lock, held
@@ -27,7 +37,7 @@ from cli.engine import pulumi as engines
 from cli.engine.plan import against_state_and_cluster, jobs_of
 from cli.errors import FAILED, USAGE, Failure, Refused
 from cli.jail import fit
-from cli.kubectl.client import Kubectl
+from cli.kubectl.client import Kubectl, component_of
 from cli.preview import policy as policies
 from cli.preview.document import Preview, exit_status, of_cluster, of_engine
 from cli.preview.text import (
@@ -126,12 +136,8 @@ def up(
     chosen = choose(stack, engine)
     _refuse_unreachable_images(stack.config)
     report = open_report()
-    if stack.config.cloud.is_local:
-        from cli.commands.local import ensure_local_images  # noqa: PLC0415  all of the local cluster
-
-        ensure_local_images(report, stack.config)
     if chosen == "pulumi":
-        _up_with_pulumi(stack, yes=yes, kill_jobs=kill_jobs, adopt=adopt)
+        _up_with_pulumi(stack, report, yes=yes, kill_jobs=kill_jobs, adopt=adopt)
     else:
         _up_with_kubectl(stack, report, yes=yes, timeout=timeout, kill_jobs=kill_jobs, backup=backup, adopt=adopt)
     if run_srun:
@@ -149,7 +155,15 @@ def _refuse_unreachable_images(config: ClusterConfig) -> None:
         )
 
 
-def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool, adopt: bool) -> None:
+def _build_local_images(stack: Stack, report: Report) -> None:
+    """Give the local cluster the images of its stack. That may take minutes, so all that is refused comes before."""
+    if stack.config.cloud.is_local:
+        from cli.commands.local import ensure_local_images  # noqa: PLC0415  all of the local cluster
+
+        ensure_local_images(report, stack.config)
+
+
+def _up_with_pulumi(stack: Stack, report: Report, *, yes: bool, kill_jobs: bool, adopt: bool) -> None:
     with program_loading():
         state = engines.export(stack)
     planned = against_state_and_cluster(stack, state, adopt=adopt)
@@ -160,6 +174,7 @@ def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool, adopt: bool) ->
     fit.refuse_root_of_engine(stack, planned)
     if not kill_jobs:
         refuse_lost_jobs(jobs)
+    _build_local_images(stack, report)
     again = engines.resume(stack, state)
     policy = policies.policy_of(stack)
     policies.print_silence(policy)
@@ -204,20 +219,24 @@ def _up_with_kubectl(
             refuse_lost_jobs(jobs)
         if found is not None and not _agreed(found, policy):
             return
+        _build_local_images(stack, report)
         upgrades, backups = is_upgrade(planned), stack.config.backup is not None
         saved = save_first(kubectl, planned, report) if upgrades and backups and backup else ""
-        if found is not None or saved:
+        if trial := image_trial(planned):
+            with hinting(NOTHING_TOUCHED), report.step("Trying the images of the control plane") as step:
+                delete_failed_jobs(kubectl, planned, trial)
+                send(kubectl, trial)
+                _await(kubectl, planned, trial, timeout, step)
+        if found is not None or trial or saved:
             jobs = jobs_of_plan(kubectl, planned, found)  # more may have come meanwhile
             if not kill_jobs:
                 refuse_lost_jobs(jobs)
         before = policies.run_again(kubectl, stack.config, policy, policies.jobs_among(planned.inside.values()))
-        if first := upgraded_first(planned):
-            with (
-                hinting(DATABASE_GOES_FIRST if upgrades else ""),
-                report.step("Bringing slurmdbd to its release first") as step,
-            ):
-                send(kubectl, first)
-                _await(kubectl, planned, first, timeout, step)
+        for objects in one_by_one(planned):
+            hint = DATABASE_GOES_FIRST if upgrades else ONE_STOPPED
+            with hinting(hint), report.step(f"Giving {component_of(objects[0].document)} its new image") as step:
+                send(kubectl, objects)
+                _await(kubectl, planned, objects, timeout, step)
         with hinting(way_back(saved, backups=backups) if upgrades else ""):
             _apply(kubectl, planned, lock, report, jobs=jobs, timeout=timeout)
     if not any(before == item["metadata"]["uid"] for item in planned.live.values()):

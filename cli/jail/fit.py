@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,7 +24,14 @@ from slurm.names import LOGIN
 def refuse_root_of_plan(kubectl: Kubectl, config: ClusterConfig, planned: Plan, report: Report) -> None:
     """Before kubectl applies. Raises Refused."""
     objects = {(item.kind, item.name): item.document for item in planned.objects}
-    (populate,) = (item for (kind, name), item in objects.items() if kind == "Job" and name.startswith(POPULATE))
+    populates = [
+        item
+        for there in (planned.inside, objects)
+        for (kind, name), item in there.items()
+        if kind == "Job" and name.startswith(POPULATE)
+    ]
+    # With an image that is there already: the new one may not be built yet, or not exist.
+    populate = _with_image_of(populates[-1], populates[0])
     login = planned.live.get(("StatefulSet", LOGIN)), objects["StatefulSet", LOGIN]
     refuse_misfit(lambda: kubectl, config, login, populate, report)
 
@@ -31,12 +39,26 @@ def refuse_root_of_plan(kubectl: Kubectl, config: ClusterConfig, planned: Plan, 
 def refuse_root_of_engine(stack: Stack, planned: EnginePlan) -> None:
     """Before the engine applies. Raises Refused."""
     jobs = [item for item in planned.resources if item.kind == "Job" and item.title.startswith(POPULATE)]
+    filled = [
+        item.before
+        for item in planned.changes
+        if item.kind == "Job" and item.before and item.before.title.startswith(POPULATE)
+    ]
     logins = [item for item in planned.changes if (item.kind, item.name) == ("StatefulSet", LOGIN)]
     for change in logins:
         was = None if change.before is None else change.before.inputs
         login = was, change.resource.inputs
         if change.action != "delete" and jobs:
-            refuse_misfit(lambda: reach(stack), stack.config, login, jobs[0].inputs, PlainReport(sys.stderr))
+            populate = _with_image_of(jobs[0].inputs, filled[0].inputs if filled else jobs[0].inputs)
+            refuse_misfit(lambda: reach(stack), stack.config, login, populate, PlainReport(sys.stderr))
+
+
+def _with_image_of(job: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+    made: dict[str, Any] = copy.deepcopy(dict(job))
+    made["spec"]["template"]["spec"]["containers"][0]["image"] = other["spec"]["template"]["spec"]["containers"][0][
+        "image"
+    ]
+    return made
 
 
 def refuse_misfit(

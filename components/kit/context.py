@@ -58,6 +58,12 @@ class Scope:
     """Components whose pods come first where there is no room for all, ..."""
     first_class: pulumi.Input[str] | None = None
     """... and their PriorityClass."""
+    tried: pulumi.Resource | None = None
+    """The job that tries the control plane's images."""
+
+    def after_trial(self, opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
+        """Options of what gets its pods only when the images have been tried."""
+        return opts if self.tried is None else opts.merge(pulumi.ResourceOptions(depends_on=[self.tried]))
 
     def labels(self, component: str, **more: str) -> dict[str, str]:
         """The labels that Kubernetes recommends, for one component of this cluster."""

@@ -63,7 +63,7 @@ def deployment(
         spec=k8s.apps.v1.DeploymentSpecArgs(
             replicas=replicas, strategy=strategy, selector=scope.label_selector(component), template=template
         ),
-        opts=opts.merge(waits(STARTING)),
+        opts=scope.after_trial(opts).merge(waits(STARTING)),
     )
 
 
@@ -167,15 +167,16 @@ def create_job(
     sidecars: list[k8s.core.v1.ContainerArgs] | None = None,
     before: list[k8s.core.v1.ContainerArgs] | None = None,
     deadline: int | None = None,
+    once: bool = False,
 ) -> k8s.batch.v1.Job:
     """A job of one container that an update waits for, made `after` others.
 
     Its name begins as it is `called`, else as its component, and is completed from all that its specification says: the
     template of a job can never change, so another specification is another job. One that has failed is made anew by the
     next update. `sidecars` run beside it, `before` are containers that have to succeed first. `deadline` is in seconds;
-    without one it may wait for the jail to be filled.
+    without one it may wait for the jail to be filled. `once`: whatever fails, it is not tried again.
     """
-    spec = _job_spec(scope, component, container, volumes, sidecars=sidecars or [], before=before or [])
+    spec = _job_spec(scope, component, container, volumes, sidecars=sidecars or [], before=before or [], once=once)
     spec.active_deadline_seconds = deadline
     metadata = scope.metadata(called or component, component)
     metadata.name = pulumi.Output.all(metadata.name, spec).apply(lambda both: content_name(both[0], _plain(both[1])))
@@ -201,6 +202,7 @@ def _job_spec(
     *,
     sidecars: list[k8s.core.v1.ContainerArgs],
     before: list[k8s.core.v1.ContainerArgs],
+    once: bool,
 ) -> k8s.batch.v1.JobSpecArgs:
     """It is tried until it succeeds, but only once if it says that trying again is useless.
 
@@ -219,7 +221,7 @@ def _job_spec(
         ],
     )
     # A sidecar is ended at the end, and its status says nothing about the work.
-    counted = [step.name for step in steps] if sidecars or before else [None]
+    counted = [] if once else [step.name for step in steps] if sidecars or before else [None]
     pod = k8s.core.v1.PodSpecArgs(
         restart_policy="Never", init_containers=[*sidecars, *before] or None, containers=[container], volumes=volumes
     )

@@ -90,7 +90,7 @@ def test_a_job_has_another_name_exactly_when_anything_of_its_specification_is_an
 
 def test_another_image_rolls_the_pods_but_replaces_neither_them_nor_data() -> None:
     diff = Diff(stacks.existing(), changed(images__tag="other"))
-    assert set(diff.replaced) == {*WAITS, "slurm-jail-populate", "slurm-policy-job", *USERS}
+    assert set(diff.replaced) == {*WAITS, "slurm-images-job", "slurm-jail-populate", "slurm-policy-job", *USERS}
     assert {"slurm-controller-pods", "slurm-pool-cpu-pods"} <= diff.changed.keys()
 
 

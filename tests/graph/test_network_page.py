@@ -18,7 +18,7 @@ CALLED: Final = {
     "configuration": "the Jobs that wait for the configuration", "prometheus": "Prometheus",
     "node-exporter": "node exporters", "kube-state": "kube-state-metrics", "log-shipper": "log shipper",
     "jail": "the Job that fills the jail", "users": "the Job that makes users",
-    "backup": "backups", "elastic": "`elastic`",
+    "images": "the Job that tries images", "backup": "backups", "elastic": "`elastic`",
 }  # fmt: skip
 """Component -> its name on the page."""
 

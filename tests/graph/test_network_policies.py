@@ -30,8 +30,8 @@ EXPECTED = {
     *((source, "login", "ssh") for source in ("health-watch", "elastic")),
 }
 COMPONENTS = {
-    "backup", "configuration", "controller", "database", "elastic", "health-watch", "jail", "login", "policy", "rest",
-    "slurmdbd", "users", "worker",
+    "backup", "configuration", "controller", "database", "elastic", "health-watch", "images", "jail", "login", "policy",
+    "rest", "slurmdbd", "users", "worker",
 }  # fmt: skip
 
 METADATA = ("169.254.169.254", "168.63.129.16", "100.100.100.200", "fd00:ec2::254", "fd20:ce::254")
@@ -91,7 +91,7 @@ def test_those_that_follow_objects_of_kubernetes_reach_its_api_wherever_it_is(fu
 
 def test_names_are_resolved_by_all_that_connect_to_anything(full: Network) -> None:
     asks = {component for component in COMPONENTS if full.allows(component, "10.96.0.10", 53, "UDP")}
-    assert COMPONENTS - asks == {"database", "jail", "users"}
+    assert COMPONENTS - asks == {"database", "images", "jail", "users"}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from cli.change import apply as upgrade
 from cli.change.apply import hinting, is_upgrade, save_first, send, upgraded_first, way_back
 from cli.change.diff import key
+from cli.change.image_trial import image_trial, one_by_one
 from cli.change.plan import PART_OF, Plan, set_id
 from cli.errors import Failure
 from cli.program.generated import KeptValues
@@ -42,7 +43,11 @@ def objects(version: str, digit: str = "", stack: str = "dev") -> list[Manifest]
 
 
 def planned(new: list[Manifest], old: list[Manifest]) -> Plan:
+    """A plan for a cluster whose daemons are all ready."""
     live = {key(item.document): copy.deepcopy(item.document) for item in old}
+    for document in live.values():
+        if document["kind"] == "StatefulSet":
+            document["status"] = {"readyReplicas": document["spec"]["replicas"]}
     return Plan(
         namespace="slurm", objects=tuple(new), kept=KeptValues({}), live=live, inside=live, outside=(), effects=()
     )  # fmt: skip
@@ -174,3 +179,35 @@ def test_nothing_is_pruned_when_it_is_sent() -> None:
     assert arguments[0] == "apply"
     assert "--prune" not in arguments
     assert {item["metadata"]["name"] for item in json.loads(stdin)["items"]} == {item.name for item in first}
+
+
+def steps(plan: Plan) -> list[str]:
+    """The daemons that get another image before all else, in their order."""
+    return [next(item.name for item in step if item.kind == "StatefulSet") for step in one_by_one(plan)]
+
+
+@pytest.mark.parametrize(
+    ("old", "expected"),
+    [
+        (REBUILT(), ["slurmdbd", "database", "controller"]),
+        (MINE(), ["slurmdbd", "database"]),  # which may be another release: slurmctld comes with its configuration
+        (objects("24.11"), []),
+    ],
+    ids=["another build", "a tag that tells no release", "none"],
+)
+def test_new_images_are_given_to_one_daemon_of_the_control_plane_at_a_time(
+    old: list[Manifest], expected: list[str]
+) -> None:
+    assert steps(planned(objects("24.11"), old)) == expected
+
+
+def test_images_are_tried_where_slurmctld_runs_that_may_get_them_and_once() -> None:
+    plan = planned(objects("24.11"), REBUILT())
+    (trial,) = image_trial(plan)
+    plan.live[trial.key]["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    assert image_trial(plan) == []
+    assert image_trial(stopped()) == []
+    down = planned(objects("24.11"), REBUILT())
+    down.live["StatefulSet", "database"]["status"] = {}
+    assert image_trial(down) == one_by_one(down) == [], "slurmdbd would wait for a database that waits for it"
+    assert image_trial(planned(objects("24.11"), [])) == [], "nothing is lost where there is nothing"

@@ -1,0 +1,94 @@
+"""Images that do not start: nothing runs with them, and a control plane that got them all the same comes back."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local import cluster, nodes
+from local.images import ensure_images, image_store
+from local.report import PlainReport
+from slurm.images import DEFAULT_REGISTRY
+from tests.e2e.harness import SlurmOnKubernetes
+
+NOWHERE = "127.0.0.1:1/slurm"
+OTHER_CPU = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HHI", 2, 183, 1) + bytes(40)
+"""The head of a program for 64-bit Arm, which no machine with another CPU starts."""
+
+BROKEN = {
+    "for another kind of CPU": ("/bin/sh", OTHER_CPU),
+    "whose program exits": ("/usr/sbin/slurmctld", b"#!/bin/sh\necho a library is missing\nexit 127\n"),
+}
+
+
+@pytest.fixture(params=["mistyped", *BROKEN])
+def images(request: pytest.FixtureRequest, tmp_path: Path, local_kubernetes: None) -> Iterator[dict[str, Any]]:
+    """The section `images` of a stack file with a controller's image that does not start."""
+    if request.param == "mistyped":
+        yield {"registry": NOWHERE, "tag": "nonexistent-1"}
+        return
+    place, content = BROKEN[request.param]
+    program = tmp_path / "program"
+    program.write_bytes(content)
+    program.chmod(0o755)
+    text = f"ARG BASE\nFROM ${{BASE}} AS broken\nCOPY --chmod=755 program {place}\n"
+    (tmp_path / "Containerfile").write_text(text)
+    built = ensure_images(PlainReport())
+    tag = f"e2e-{'cpu' if place == '/bin/sh' else 'exits'}"
+    name, archive = f"{DEFAULT_REGISTRY}/controller:{tag}", tmp_path / "image.tar"
+    with image_store(PlainReport()) as store:
+        store.build(
+            context=tmp_path, target="broken", base=built.reference("controller"), reference=name,
+            arguments=(), volumes=(), on_line=lambda _: None,
+        )  # fmt: skip
+        store.save([name], archive, lambda _: None)
+    setup = cluster._existing()
+    for node in setup.nodes:
+        nodes.ctr(setup, node, ["images", "import", str(archive)])
+    yield {"tag": tag}
+    for node in setup.nodes:
+        nodes.ctr(setup, node, ["images", "remove", name])
+    with image_store(PlainReport()) as store:
+        store.remove([name])
+
+
+def test_an_image_that_does_not_start_takes_nothing_away(two_nodes: SlurmOnKubernetes, images: dict[str, Any]) -> None:
+    slurm = two_nodes
+    if slurm.engine == "pulumi" and "registry" in images:
+        pytest.skip("Pulumi's provider waits for a job's deadline, a quarter of an hour, while an image is pulled")
+    before, uids = slurm.sections, slurm.pod_uids()
+    job = slurm.submit("sleep 300")
+    slurm.await_job(job, "RUNNING")
+    slurm.sections = {**before, "images": images}
+    failed = slurm.up(check=False)
+    slurm.sections = before
+    assert failed.returncode == 1, failed
+    said = failed.stdout + failed.stderr
+    assert any(word in said for word in (f"{NOWHERE}/controller", "exec format error", "a library is missing")), said
+    now = slurm.pod_uids()
+    assert {name: now.get(name) for name in uids} == uids, "each pod is the one that it was"
+    assert slurm.ssh("srun hostname").startswith("default-")
+    slurm.up()
+    assert slurm.preview()["changes"] == []
+    assert slurm.job_state(job) == "RUNNING"
+    slurm.slurm(f"scancel {job}")
+
+
+def test_the_way_back_from_a_control_plane_that_does_not_start_needs_no_option(two_nodes: SlurmOnKubernetes) -> None:
+    """As files of `slurmstack render` that were applied leave it: nothing tries images there."""
+    slurm = two_nodes
+    job = slurm.submit("sleep 300")
+    slurm.await_job(job, "RUNNING")
+    slurm.await_saved()
+    sets = ("statefulset/controller", "statefulset/slurmdbd", "statefulset/database", "deployment/elastic")
+    for name in sets:
+        slurm.kubectl.run("set", "image", "-n", slurm.namespace, name, f"*={NOWHERE}/x:nonexistent-1")
+    slurm.lose_pods("controller-0", "slurmdbd-0", "database-0")
+    slurm.up()
+    assert slurm.preview()["changes"] == []
+    assert slurm.job_state(job) == "RUNNING"
+    slurm.slurm(f"scancel {job}")
