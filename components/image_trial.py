@@ -1,4 +1,4 @@
-"""The images of the control plane, tried before anything runs with them."""
+"""The images of all but the workers, tried before anything runs with them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ DEADLINE = 900
 """Seconds for all of them to be pulled and started."""
 
 _PROGRAMS: Mapping[ImageRole, tuple[str, str]] = {
-    "controller": ("slurmctld -V", "slurm"),
-    "accounting": ("slurmdbd -V", "slurm"),
-    "database": ("mariadbd --version", "MariaDB"),
-    "login": ("sshd -V", "OpenSSH"),
-    "rest": ("slurmrestd -V", "slurm"),
+    "controller": ("/usr/sbin/slurmctld -V", "slurm"),
+    "accounting": ("/usr/sbin/slurmdbd -V", "slurm"),
+    "database": ("/usr/sbin/mariadbd --version", "MariaDB"),
+    "login": ("/usr/sbin/sshd -V", "OpenSSH"),
+    "rest": ("/usr/sbin/slurmrestd -V", "slurm"),
+    "jail": ("/bin/bash --version", "bash"),
 }
-"""By image: what its daemon says of itself without serving anybody, and a word of that."""
+"""By image: what its program says of itself without serving anybody, and a word of that.
+
+Not the workers', whose machines may have another kind of CPU: their nodes get it one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +39,7 @@ class ImageTrialArgs:
 
     @property
     def roles(self) -> list[ImageRole]:
-        """The images whose loss takes Slurm, or the way to it, from everybody. New workers are tried one by one."""
+        """Those of them that the cluster has."""
         config = self.config
         used: dict[ImageRole, bool] = {
             "controller": True,
@@ -44,6 +47,7 @@ class ImageTrialArgs:
             "database": config.accounting.own_database is not None,
             "login": True,
             "rest": config.rest.enabled,
+            "jail": True,
         }
         return [role for role, is_used in used.items() if is_used]
 
@@ -52,7 +56,7 @@ class ImageTrial(pulumi.ComponentResource):
     """A job, named after the images, that ends well if each can be pulled and its daemon started.
 
     A StatefulSet ends its pod before it starts the next one: an image with a mistyped tag, for another kind of CPU or
-    with a broken program would take slurmctld, slurmdbd and their database away at once. All of these come after it.
+    with a broken program would take slurmctld, slurmdbd and their database away at once. All pods come after it.
     """
 
     job: k8s.batch.v1.Job
@@ -75,7 +79,7 @@ class ImageTrial(pulumi.ComponentResource):
 
 def _container(scope: Scope, role: ImageRole) -> k8s.core.v1.ContainerArgs:
     program, word = _PROGRAMS[role]
-    told = f'said="$(/usr/sbin/{program} 2>&1)"; echo "{program}: $said"'
+    told = f'said="$({program} 2>&1)"; echo "{program}: $said"'
     return k8s.core.v1.ContainerArgs(
         name=role,
         image=scope.image(role),

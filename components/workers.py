@@ -94,7 +94,7 @@ class WorkerPool(pulumi.ComponentResource):
         super().__init__("slurmstack:index:WorkerPool", name, None, apart(opts))
         self._opts = pulumi.ResourceOptions(
             parent=self,
-            depends_on=[*args.placement.machines],
+            depends_on=[*args.placement.machines, *([args.scope.tried] if args.scope.tried else [])],
             custom_timeouts=pulumi.CustomTimeouts(delete=f"{args.pool.drain_timeout + 2 * GRACE_SECONDS}s"),
         )
         made = self._create(name, args)

@@ -182,7 +182,12 @@ def create_job(
     metadata.name = pulumi.Output.all(metadata.name, spec).apply(lambda both: content_name(both[0], _plain(both[1])))
     metadata.annotations = {"pulumi.com/replaceUnready": "true"}
     limit = FILLING if deadline is None else f"{deadline}s"
-    return k8s.batch.v1.Job(name, metadata=metadata, spec=spec, opts=named_by_content(opts, *after).merge(waits(limit)))
+    return k8s.batch.v1.Job(
+        name,
+        metadata=metadata,
+        spec=spec,
+        opts=named_by_content(scope.after_trial(opts), *after).merge(waits(limit)),
+    )
 
 
 def _plain(value: Any) -> Any:
