@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from local import cluster, nodes
 from local.images import ensure_images, image_store
 from local.report import PlainReport
 from slurm.images import DEFAULT_REGISTRY
-from tests.e2e.harness import SlurmOnKubernetes
+from tests.e2e.harness import SlurmOnKubernetes, wait_until
 
 NOWHERE = "127.0.0.1:1/slurm"
 OTHER_CPU = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HHI", 2, 183, 1) + bytes(40)
 """The head of a program for 64-bit Arm, which no machine with another CPU starts."""
+
+DOWN = ("controller-0", "slurmdbd-0", "database-0")
 
 BROKEN = {
     "for another kind of CPU": ("/bin/sh", OTHER_CPU),
@@ -79,6 +82,12 @@ def test_an_image_that_does_not_start_takes_nothing_away(two_nodes: SlurmOnKuber
     slurm.slurm(f"scancel {job}")
 
 
+def _waits_for_an_image(slurm: SlurmOnKubernetes, pod: str) -> bool:
+    status = slurm.pods().get(pod, {}).get("status", {})
+    found = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+    return any("Pull" in item["state"].get("waiting", {}).get("reason", "") for item in found)
+
+
 def test_the_way_back_from_a_control_plane_that_does_not_start_needs_no_option(two_nodes: SlurmOnKubernetes) -> None:
     """As files of `slurmstack render` that were applied leave it: nothing tries images there."""
     slurm = two_nodes
@@ -88,7 +97,7 @@ def test_the_way_back_from_a_control_plane_that_does_not_start_needs_no_option(t
     sets = ("statefulset/controller", "statefulset/slurmdbd", "statefulset/database", "deployment/elastic")
     for name in sets:
         slurm.kubectl.run("set", "image", "-n", slurm.namespace, name, f"*={NOWHERE}/x:nonexistent-1")
-    slurm.lose_pods("controller-0", "slurmdbd-0", "database-0")
+    wait_until(lambda: all(map(partial(_waits_for_an_image, slurm), DOWN)), "nothing of the control plane runs")
     slurm.up()
     assert slurm.preview()["changes"] == []
     assert slurm.job_state(job) == "RUNNING"
