@@ -1,4 +1,7 @@
-"""A container's configuration for runc, as containerd and kubelet write it for a container of a Kubernetes pod."""
+"""A container's configuration for runc, as containerd and kubelet write it for a container of a Kubernetes pod.
+
+All but the list of system calls: the local cluster's containerd has the real one (tests/e2e).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.base import parse_bytes
-from tests.machine.seccomp import default_profile
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -59,8 +61,7 @@ def config(
     `volumes`: name -> directory of the machine. `writable_cgroups`: as containerd's `cgroup_writable` has it.
     """
     context = container.get("securityContext", {})
-    capabilities = context.get("capabilities", {}).get("add", ())
-    names = [f"CAP_{name}" for name in capabilities]
+    names = [f"CAP_{name}" for name in context.get("capabilities", {}).get("add", ())]
     variables = {"PATH": PATH, "HOSTNAME": sandbox.hostname, "HOME": "/root", **env}
     return {
         "ociVersion": "1.0.2",
@@ -91,7 +92,6 @@ def config(
             "resources": _resources(container),
             "maskedPaths": list(_MASKED),
             "readonlyPaths": list(_READ_ONLY),
-            "seccomp": default_profile(capabilities),
         },
     }
 
