@@ -17,7 +17,6 @@ from tests.slurm.pod import wait_until
 
 SEED = base64.b64encode(bytes(range(SEED_BYTES))).decode()
 USERS = {"alice": 10001, "bob": 10002, "olga": 10003}
-HOSTILE = "</td><script>alert(1)</script>\n~x~ \u202e&"
 COOKIE = "__Secure-slurm-token"
 
 
@@ -57,13 +56,11 @@ class Page:
     def login(self, text: str, *options: str) -> Answer:
         return self.ask("/dashboard/login", "--data-urlencode", f"token={text}", *options)
 
-    def submit(self, user: str, name: str, *options: str) -> str:
-        command = ["setpriv", f"--reuid={USERS[user]}", f"--regid={USERS[user]}", "--clear-groups", "sbatch"]
-        done = self.sandbox.controller.run(
-            [*command, "--parsable", "--chdir=/tmp", f"--job-name={name}", *options, "--wrap=sleep 600"]
-        )
+    def submit(self, user: str, name: str) -> None:
+        become = ["setpriv", f"--reuid={USERS[user]}", f"--regid={USERS[user]}", "--clear-groups"]
+        job = ["sbatch", "--chdir=/tmp", f"--job-name={name}", "--wrap=sleep 600"]
+        done = self.sandbox.controller.run([*become, *job])
         assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +88,7 @@ def page(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: py
     rest.start_program("dashboard", {"PROMETHEUS": "http://127.0.0.1:9"})
     rest.start_program("slurmrestd", {"THREADS": "2", "MAX_CONNECTIONS": "16"})
     rest.start_program("rest-proxy", {"DASHBOARD": "yes"})
-    found.submit("alice", "of-alice", f"--comment={HOSTILE}")
-    found.submit("alice", HOSTILE, "--begin=now+1hour")
+    found.submit("alice", "of-alice")
     found.submit("bob", "of-bob")
     reachable = ["curl", "--silent", "--fail", "--insecure", "https://rest:6820/dashboard/login"]
     wait_until(lambda: client.run(reachable).returncode == 0, sandbox.logs)
@@ -130,17 +126,6 @@ def test_a_bad_token_is_refused_and_forgotten(page: Page) -> None:
         assert "Max-Age=0" in answer.header("Set-Cookie")
 
 
-def test_the_overview_has_nodes_with_their_drain_reason_and_the_queue(page: Page) -> None:
-    reason = "fan <b>2</b> & 3"
-    page.sandbox.run(["scontrol", "update", "nodename=default-0", "state=drain", f"reason={reason}"])
-    answer = page.ask("/dashboard/", token=page.token("olga"))
-    page.sandbox.run("scontrol update nodename=default-0 state=resume")
-    assert answer.status == 200
-    assert re.search(r"<strong>default-0</strong> <span class=\"state\">drain(ed|ing)</span>", answer.body)
-    assert answer.body.count("fan &lt;b&gt;2&lt;/b&gt; &amp; 3") == 2, "in the tile and in the table"
-    assert re.search(r'<th scope="row">main</th><td class="number">1</td>', answer.body)
-
-
 def test_a_user_sees_only_his_own_jobs_where_slurm_says_so(page: Page) -> None:
     for user, other in (("alice", "bob"), ("bob", "alice")):
         for query in ("", "?user=", f"?user={other}"):
@@ -152,18 +137,6 @@ def test_a_user_sees_only_his_own_jobs_where_slurm_says_so(page: Page) -> None:
     assert "of-bob" in everything
     counted = page.ask("/dashboard/", token=page.token("olga")).body
     assert "<dt>Jobs that run</dt><dd>0</dd>" in counted, "nor does the overview count those of others"
-
-
-def test_what_users_wrote_is_text_and_nothing_else(page: Page) -> None:
-    answer = page.ask("/dashboard/jobs", token=page.token("alice"))
-    assert "<script" not in answer.body
-    assert "\u202e" not in answer.body
-    shown = "&lt;/td&gt;&lt;script&gt;alert(1)&lt;/script&gt;\ufffd~x~ \ufffd&amp;"
-    assert answer.body.count(shown) == 2, "a name and a comment, in a row of their own each"
-    assert answer.body.count('<th scope="row">') == 2
-    policy = answer.header("Content-Security-Policy")
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
 
 
 def test_plots_of_what_private_data_hides_are_for_operators(page: Page) -> None:
@@ -194,13 +167,3 @@ def test_no_token_is_in_a_log_or_on_a_page(page: Page) -> None:
     assert "login of alice" in logs
     for part in token.split(".")[1:]:
         assert part not in logs + "".join(bodies)
-
-
-def test_slurmctld_away_is_said_and_does_not_end_the_session(page: Page) -> None:
-    token = page.token("alice")
-    page.sandbox.controller.run("pkill -KILL -x slurmctld")
-    answer = page.ask("/dashboard/", token=token)
-    page.sandbox.controller.start_program("slurmctld")
-    assert (answer.status, answer.header("Set-Cookie")) == (503, "")
-    assert "Slurm does not answer" in answer.body
-    wait_until(lambda: page.ask("/dashboard/", token=token).status == 200, page.sandbox.logs)
