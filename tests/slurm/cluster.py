@@ -60,15 +60,13 @@ class ClusterFactory:
         config: Mapping[str, str] | None = None,
         extra: str = "",
         jail: bool | Path = False,
-        jail_mib: int | None = None,
         **more: Any,
     ) -> SlurmSandbox:
         """A running cluster.
 
         `kind`: `AccountingSandbox` with MariaDB and slurmdbd. `config`: all files of the ConfigMap; by default the
         least that this kind needs, with `extra` in slurm.conf. `jail`: True for a populated one, which is then the
-        cluster's `jail`; `jail_mib`: how much can be
-        written to it. What else there is goes to the sandbox: `workers` (2), `node_conf`, ...
+        cluster's `jail`. What else there is goes to the sandbox: `workers` (2), `node_conf`, ...
         """
         require_images(version)
         if version != self._version:
@@ -79,17 +77,14 @@ class ClusterFactory:
             least = accounting_config
             more["database"] = made_once(self._temporary, f"database-{version}", partial(make_database, version))
         if jail is True:
-            jail = self._populated(version, jail_mib)
+            jail = self._populated(version)
         wanted = least(version, extra) if config is None else config
         return self._stack.enter_context(kind(version, config=wanted, jail=jail or None, **more))
 
-    def _populated(self, version: str, mib: int | None) -> Path:
+    def _populated(self, version: str) -> Path:
         """A jail on top of what its image and populate have brought."""
         work = self._temporary.mktemp(f"jail-{version}")
         self._stack.callback(shutil.rmtree, work, ignore_errors=True)
-        if mib is not None:
-            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(work)], check=True)
-            self._stack.callback(subprocess.run, ["umount", "--lazy", str(work)], check=True)
         made = made_once(self._temporary, f"populated-{version}", partial(_populate, version))
         return self._stack.enter_context(_overlay(work, f"{made / 'upper'}:{lower('jail', version, work)}"))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,59 +115,6 @@ def test_a_truncated_object_is_found_and_what_needs_it_is_not_restored(
     assert largest.rpartition("/")[2][:8] in said
     store.put(largest, packs[largest])
     alone.verify()
-
-
-@one_version
-def test_users_who_change_the_jail_meanwhile_neither_fail_a_backup_nor_get_what_is_not_theirs(
-    alone: BackupPod, store: Store, slurm_version: str, tmp_path: Path
-) -> None:
-    """Directories are swapped for links that lead to what the container has, with files of the names there.
-
-    And to the home of another, who keeps people out of it by its mode alone.
-    """
-    home, stop = tmp_path / "jail/home/mallory", threading.Event()
-    places = {
-        "handover": "/handover", "repository": "/secrets/repository", "self": "/proc/self", "fd": "/proc/self/fd",
-        "bob": "../bob",
-    }  # fmt: skip
-    numbers = [f"{number}" for number in range(500)]
-    for name in places:
-        (home / name).mkdir(parents=True)
-        for file in (*KEYS, "told.json", "environ", "munge.key", *numbers):
-            (home / name / file).write_text("mine")
-    (tmp_path / "jail/home/bob").mkdir(mode=0o700)
-    for number in numbers:
-        (tmp_path / "jail/home/bob" / number).write_text("bob's own")
-
-    def swap() -> None:
-        while not stop.is_set():
-            for name, target in places.items():
-                (home / name).rename(home / f"{name}.aside")
-                (home / name).symlink_to(target)
-                time.sleep(0.002)
-                (home / name).unlink()
-                (home / f"{name}.aside").rename(home / name)
-                (home / "grows").write_bytes(os.urandom(1000))
-                (home / "comes and\ngoes").touch()
-                (home / "comes and\ngoes").unlink()
-
-    swapper = threading.Thread(target=swap)
-    swapper.start()
-    try:
-        for _ in range(3):
-            alone.save(database=False)
-            time.sleep(1)
-    finally:
-        stop.set()
-        swapper.join()
-    empty = tmp_path / "jail"
-    subprocess.run(["find", str(empty), "-mindepth", "1", "-delete"], check=True)
-    for found in alone.list():
-        alone.restore("jail", AT=found["id"])
-        content = b"".join(path.read_bytes() for path in (empty / "home/mallory").rglob("*") if path.is_file())
-        assert b"mine" in content
-        assert b"bob's own" not in content
-        assert not [name for name, value in KEYS.items() if value.encode() in content]
 
 
 @one_version

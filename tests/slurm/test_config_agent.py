@@ -111,19 +111,6 @@ def test_a_change_that_comes_while_slurmctld_is_about_to_start_is_read(
     assert "31 sec" in cluster.run("scontrol show config | grep KillWait").stdout
 
 
-def test_await_config_says_why_a_configuration_is_rejected(cluster: SlurmSandbox, good: dict[str, str]) -> None:
-    bad = edited(good, "SchedulerTpye=x")
-    change(cluster, bad)
-    env = {"AGENT_URL": "http://127.0.0.1:8817"}
-
-    rejected = cluster.run(["/usr/libexec/slurmstack/await-config", config_hash(bad)], env=env)
-    active = cluster.run(["/usr/libexec/slurmstack/await-config", config_hash(good)], env=env)
-
-    assert rejected.returncode == 2
-    assert "unrecognized key: SchedulerTpye" in rejected.stdout
-    assert active.returncode == 0
-
-
 def test_a_controller_whose_configuration_broke_starts_with_the_last_good_one(
     own_cluster: ClusterFactory, slurm_version: str
 ) -> None:

@@ -126,38 +126,3 @@ def test_a_full_database_volume_is_named_and_no_record_is_lost(own_cluster: Clus
         return (job, ["COMPLETED"]) in [(str(one["job_id"]), one["state"]["current"]) for one in job_records(cluster)]
 
     wait_until(recorded, cluster.logs)
-
-
-def small_disks(pod: Pod) -> None:
-    """What the machine gives a worker for /tmp and for slurmd's own files."""
-    mount = "mount -t tmpfs -o size=16m,nr_inodes=256 tmpfs"
-    done = pod.run(f"for directory in /tmp /var/spool/slurmd; do {mount} $directory; done")
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_worker_whose_directories_are_full_says_which_and_goes_on(
-    own_cluster: ClusterFactory, slurm_version: str
-) -> None:
-    cluster = own_cluster(slurm_version, jail=True, jail_mib=128, workers=0)
-    pod = cluster.start_worker_on("default-0", before=small_disks)
-    cluster.wait_for_nodes(1)
-
-    def ran() -> bool:
-        job = submit(cluster).stdout.strip()
-        wait_until(lambda: not cluster.run(f"squeue --noheader -j {job}").stdout.strip(), cluster.logs)
-        return "JobState=COMPLETED" in cluster.run(f"scontrol show job {job}").stdout
-
-    assert ran()
-    for directory in ("/jail", "/tmp", "/var/spool/slurmd"):
-        fill(pod, directory)
-        found = pod.run("/usr/libexec/slurmstack/health run disks")
-        assert found.returncode == 1, found.stdout
-        assert f"{directory}: " in found.stdout
-        if directory == "/tmp":
-            pod.run("number=0; while touch /tmp/full-$number; do number=$((number + 1)); done")
-            assert ran(), "no user may keep others' jobs from starting, who may have no use for /tmp"
-        assert "slurmd" in pod.run("ps -e -o comm").stdout.split(), "slurmd lives"
-        pod.run("rm -f /tmp/full-*")
-        empty(pod, directory)
-        assert pod.run("/usr/libexec/slurmstack/health run disks").returncode == 0
-        assert ran(), f"after {directory} was full"
