@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -10,9 +9,6 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from config import load_config
-from images.common.command import Result
-from images.common.slurm_node import HELD_BACK
-from images.elastic.nodes import Nodes
 from slurm.conf import config_hash
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.elastic import CONF, NONE, ElasticSandbox, await_none, await_state, elastic_config, state, submit
@@ -48,55 +44,6 @@ def test_a_job_on_an_empty_pool_gets_its_nodes_which_leave_when_they_are_idle_bu
     wait_until(lambda: elastic.states() == only, lambda: f"one stays: {elastic.states()}\n{elastic.said()}")
     assert sorted(elastic.elastic_pods()) == ["gpu-0"]
     elastic.run("scontrol update nodename=gpu-0 state=power_down")
-    await_none(elastic)
-
-
-def test_where_there_is_no_room_the_job_waits_the_pool_pauses_and_the_job_runs_when_there_is(
-    elastic: ElasticSandbox,
-) -> None:
-    elastic.machines = 1
-    try:
-        job = submit(elastic, "--nodes=2")
-        reason = "slurmstack/elastic: no capacity, 1 in vain"
-        wait_until(
-            lambda: reason in elastic.run("scontrol show nodes --all").stdout,
-            lambda: f"the pool pauses: {elastic.said()}",
-        )
-        assert state(elastic, job) == "PENDING"
-        wait_until(lambda: len(elastic.elastic_pods()) == 0, "what came for the job has gone")
-    finally:
-        elastic.machines = 100
-    elastic.wait_for_start(job)
-    await_state(elastic, job, "COMPLETED")
-    await_none(elastic)
-
-
-def nodes_of(elastic: ElasticSandbox) -> Nodes:
-    """What `elastic` does to nodes, without it."""
-
-    def runner(argv: Sequence[str], **_: object) -> Result:
-        done = elastic.run([*argv])
-        return Result(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
-
-    return Nodes(print, runner)
-
-
-def test_slurmctld_that_is_killed_while_nodes_come_starts_the_job_all_the_same(elastic: ElasticSandbox) -> None:
-    elastic.machines = 0
-    job = submit(elastic, "--nodes=2")
-    wait_until(lambda: len(elastic.elastic_pods()) == 2, "pods are made")
-    # Slurm would give the job back, whose nodes `elastic` may have seen without it a moment ago.
-    nodes_of(elastic).drain(["gpu-0", "gpu-3"], f"{HELD_BACK} of a moment ago")
-    assert "DRAIN" not in elastic.states()["gpu-0"]
-    assert state(elastic, job) == "CONFIGURING"
-    # What slurmctld has not written yet is lost when it is killed.
-    elastic.run(f"scontrol update jobid={job} comment=accepted; scontrol update nodename=gpu-0 comment=accepted")
-    elastic.wait_for_save("accepted")
-    elastic.wait_for_save("accepted", "node_state")
-    elastic.run("pkill -KILL -x slurmctld")
-    elastic.machines = 100
-    elastic.controller.start_program("slurmctld")
-    await_state(elastic, job, "COMPLETED")
     await_none(elastic)
 
 
@@ -214,28 +161,6 @@ def test_records_of_older_resources_are_made_anew_also_where_they_are_held_back_
     elastic.set_pool()
     wait_until(lambda: memory() == ["1000"] * 4, lambda: f"{memory()}, {elastic.states()}\n{elastic.said()}")
     await_none(elastic)
-
-
-def test_on_notice_batch_jobs_go_back_to_the_queue_at_once_and_run_elsewhere(elastic: ElasticSandbox) -> None:
-    elastic.preemptible = True
-    try:
-        job = submit(elastic, "--mem=100", "--requeue", "--array=3", script="sleep 300")
-        await_state(elastic, job, "RUNNING")
-        kept = submit(elastic, "--mem=100", "--no-requeue", "--nodelist=gpu-0", script=UNTIL_GO)
-        await_state(elastic, kept, "RUNNING")
-        elastic.ask_to_leave("gpu-0")
-        await_state(elastic, job, "PENDING")
-        assert state(elastic, kept) == "RUNNING"
-        elastic.wait_for_start(job)
-        await_state(elastic, job, "RUNNING")
-        assert elastic.run(f"squeue --noheader --jobs={job} --format=%N").stdout.strip() == "gpu-1"
-        elastic.run("touch /tmp/go", pod="gpu-0")
-        await_state(elastic, kept, "COMPLETED")
-        wait_until(lambda: elastic.states()["gpu-0"] == NONE["gpu-0"], lambda: f"{elastic.states()}")
-        elastic.run(f"scancel {job}")
-        await_none(elastic)
-    finally:
-        elastic.preemptible = False
 
 
 def test_a_cluster_without_elastic_pools_takes_a_configuration_with_one(

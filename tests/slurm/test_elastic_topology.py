@@ -51,10 +51,6 @@ def await_leaves(elastic: ElasticSandbox, wanted: dict[str, str]) -> None:
     )
 
 
-def power_down(elastic: ElasticSandbox, nodes: str = "gpu-[0-3]") -> None:
-    elastic.run(f"scontrol update nodename={nodes} state=power_down")
-
-
 def placed(elastic: ElasticSandbox) -> int:
     """How often new nodes have waited for their places in the tree, and were given them."""
     return elastic.controller.log("config-agent").count("nodes that waited for the topology have their places now")
@@ -76,19 +72,10 @@ def test_nodes_that_have_a_machine_are_below_its_switch_and_jobs_get_one_switch(
     elastic.run(f"scancel {blocker}")
 
 
-def test_nodes_that_are_up_come_before_those_that_are_off_beside_each_other(elastic: ElasticSandbox) -> None:
-    power_down(elastic, "gpu-[1-2]")
-    await_leaves(elastic, {**LEAVES, "gpu-1": "gpu-unplaced", "gpu-2": "gpu-unplaced"})
-    off = {name: state for name, state in NONE.items() if name in {"gpu-1", "gpu-2"}}
-    wait_until(lambda: off.items() <= elastic.states().items(), lambda: f"two are off: {elastic.states()}")
-    done = elastic.run("srun --partition=gpu --nodes=2 --exclusive hostname")
-    assert sorted(done.stdout.split()) == ["gpu-0", "gpu-3"], done.stderr
-
-
 def test_nodes_that_are_off_lose_their_places_and_one_that_is_up_gets_its_own_while_a_job_waits_for_another_one(
     elastic: ElasticSandbox,
 ) -> None:
-    power_down(elastic)
+    elastic.run("scontrol update nodename=gpu-[0-3] state=power_down")
     await_none(elastic)
     await_leaves(elastic, UNPLACED)
     first = submit(elastic, "--nodes=1", "--no-requeue", script="sleep 600")
@@ -103,22 +90,3 @@ def test_nodes_that_are_off_lose_their_places_and_one_that_is_up_gets_its_own_wh
     await_state(elastic, second, "COMPLETED")
     assert state(elastic, first) == "RUNNING"
     elastic.run(f"scancel {first}")
-
-
-def test_nodes_that_are_added_under_waiting_jobs_take_as_many_as_the_window_has_room_for(
-    elastic: ElasticSandbox,
-) -> None:
-    """They are in no switch before the tree is read anew: a job that tried one would be put aside for good."""
-    elastic.set_pool(max=1)
-    wait_until(lambda: len(elastic.states()) == 1, lambda: str(elastic.states()))
-    blocker = submit(elastic, "--nodes=1", "--exclusive", script="sleep 600")
-    await_state(elastic, blocker, "RUNNING")
-    before = placed(elastic)
-    jobs = [submit(elastic, "--nodes=1", "--exclusive") for _ in range(4)]
-    now = {"name": "now", "days": [*range(7)], "begin": 0, "end": 1440, "min": 0, "max": 2}
-    elastic.set_pool(max=4, windows=[now])
-    for job in jobs:
-        await_state(elastic, job, "COMPLETED")
-    assert placed(elastic) == before + 1
-    assert len(elastic.elastic_pods()) == 2, elastic.said()
-    elastic.run(f"scancel {blocker}")

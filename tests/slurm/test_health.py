@@ -147,21 +147,10 @@ def well(cluster: Healthy) -> Iterator[None]:
     cluster.run("scancel --user=alice --state=PENDING; scancel --user=alice")
     for name in NODES:
         pod = cluster.sandbox.pods[name]
-        cluster.run("rm -f /scratch/* /run/fake-gpus/hang /run/fake-gpus/crash", pod=name)
+        cluster.run("rm -f /scratch/*", pod=name)
         set_gpus(pod, used_mib=0)
     for name in NODES:
         cluster.wait(name, "")
-
-
-def test_every_node_says_how_it_is(cluster: Healthy) -> None:
-    for name in NODES:
-        cluster.wait(name, r"^health \S+Z \| ok: .*\bdisks\b.*\bgpu-presence\b", "comment")
-
-
-def test_an_administrator_s_comment_stays(cluster: Healthy) -> None:
-    cluster.run("scontrol update nodename=default-0 comment='rack 7, ask Bob'")
-    cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=15 status=none", pod="default-0")  # for a new report
-    cluster.wait("default-0", r"^health .* \|\| rack 7, ask Bob$", "comment")
 
 
 @pytest.mark.in_gate
@@ -205,26 +194,6 @@ def test_what_all_nodes_of_a_pool_have_at_once_drains_none_and_is_told_once(clus
     assert log("health-watch").count(told) == 1
 
 
-@one_version
-def test_beyond_the_limit_a_job_starts_though_its_gpu_is_in_use(cluster: Healthy) -> None:
-    # As many as may be, for a check that nobody makes.
-    cluster.run("scontrol update nodename=default-2 state=drain reason='health/elsewhere [node]: a test'")
-    set_gpus(cluster.sandbox.pods["default-1"], used_mib=70_000)
-    job = cluster.submit("true", "--gres=gpu:1", "--nodelist=default-1")
-    cluster.wait_for_job(job)
-    assert cluster.job(job)[2] == 0, "it was not requeued"
-    assert not cluster.reason("default-1")
-    cluster.run("scontrol update nodename=default-2 state=undrain")
-
-
-@one_version
-@pytest.mark.parametrize(("how", "told"), [("hang", "did not end"), ("crash", "exit code -11")])
-def test_a_tool_that_hangs_or_crashes_drains_nothing_and_is_reported(cluster: Healthy, how: str, told: str) -> None:
-    cluster.run(f"touch /run/fake-gpus/{how}", pod="default-2")
-    cluster.wait("default-2", rf"not checked gpu-presence: [^|]*{told}", "comment")
-    assert not cluster.reason("default-2")
-
-
 def test_a_job_that_finds_its_gpu_in_use_starts_elsewhere(cluster: Healthy) -> None:
     """Somebody's leftover holds the GPU's memory: the prolog refuses, Slurm requeues the job, the node is drained."""
     cluster.run("scontrol update nodename=default-1,default-2 weight=5")  # so that default-0 is the first choice
@@ -250,10 +219,3 @@ def test_a_job_has_a_directory_of_its_own_while_it_runs(cluster: Healthy) -> Non
     cluster.run("touch /tmp/seen", pod="default-1")
     cluster.wait_for_job(job)
     wait_until(lambda: not there.exists(), cluster.sandbox.logs)
-
-
-def test_a_daemon_that_a_job_has_started_ends_with_its_step(cluster: Healthy) -> None:
-    job = cluster.submit("setsid --fork sleep 1000", "--nodelist=default-1")
-    cluster.wait_for_job(job)
-    pod = cluster.sandbox.pods["default-1"]
-    wait_until(lambda: pod.run(f"pgrep -u {USER}").returncode == 1, cluster.sandbox.logs)
