@@ -179,21 +179,6 @@ def test_a_queued_job_cannot_be_changed_into_one_that_would_be_refused(gpu_rule:
     ]
 
 
-def test_changes_that_have_nothing_to_do_with_gpus_are_left_alone(cluster: SlurmSandbox) -> None:
-    apply(cluster, files(cluster.version))
-    earlier = submit(cluster, "--partition=gpu")  # before there was a rule
-    apply(cluster, files(cluster.version, **GPU_RULE))
-    assert update(cluster, earlier, "nice=5 comment=hello") == ""
-    assert update(cluster, earlier, "partition=mixed") == ""
-
-
-def test_a_queued_job_may_change_within_the_rules(gpu_rule: SlurmSandbox) -> None:
-    job = submit(gpu_rule, "--partition=gpu --gpus-per-node=1")
-    assert update(gpu_rule, job, "gres=gpu:2") == ""
-    assert update(gpu_rule, job, "partition=cpu gres=gpu:0") == ""
-    assert gpu_rule.run(f"squeue --noheader --format=%P --jobs={job}").stdout.strip() == "cpu"
-
-
 def test_a_job_that_names_no_account_is_refused(cluster: SlurmSandbox) -> None:
     apply(cluster, files(cluster.version, require_account=True))
     expected = "sbatch: error: say what the job is booked on: --account=NAME"
@@ -204,13 +189,6 @@ def test_a_job_that_names_no_account_is_refused(cluster: SlurmSandbox) -> None:
     assert "a job must stay booked on an account" in update(cluster, job, "account=''")
     assert update(cluster, job, "nice=5") == ""
     assert "Account=physics" in cluster.run(f"scontrol show job {job}").stdout
-
-
-def test_both_rules_hold_together(cluster: SlurmSandbox) -> None:
-    apply(cluster, files(cluster.version, require_account=True, **GPU_RULE))
-    assert "--account=NAME" in refusal(cluster, "--partition=gpu --gpus=1")
-    assert "partition cpu has no GPUs" in refusal(cluster, "--account=physics --gpus=1")
-    submit(cluster, "--account=physics --partition=gpu --gpus=1")
 
 
 def test_jobs_that_name_no_time_get_the_common_one_unless_their_partition_has_its_own(cluster: SlurmSandbox) -> None:

@@ -12,10 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.health.nodes import parse_nodes
 from images.common.health.contract import Result, Status
-from images.common.health.report import SKEW_SECONDS, Report
-from images.common.health.report import encode as encode_report
 from images.health.node_tests.results import Record, decode, encode
 from tests.slurm.asked import Asked
 from tests.slurm.minimal import minimal_config
@@ -128,11 +125,6 @@ def test_a_node_that_is_too_slow_twice_is_drained_with_the_figures(cluster: Test
     assert "DRAIN" not in cluster.node("default-0")["state"]
 
 
-def test_it_is_all_shown(cluster: Tested) -> None:
-    nodes = parse_nodes(cluster.run("scontrol show nodes --json"), time.time()).nodes
-    assert {node.name: node.drained_for for node in nodes}["default-1"] == "cpu-speed"
-
-
 BAD = "default-1"
 
 
@@ -162,38 +154,3 @@ def test_by_hand_it_is_measured_again_and_is_back_in_service_and_no_user_had_it_
     assert int(ran.read_text()) >= record.at + 6, "a user had the node while it was measured"
     assert "health-test" not in reservations(cluster)
     (root / "run/long").unlink()
-
-
-def test_an_administrator_who_drains_a_node_ends_its_measuring(cluster: Tested) -> None:
-    (cluster.sandbox.pods[BAD].root / "run/long").write_text("600")
-    cluster.run(f"scontrol update nodename={BAD} state=drain reason='health/new-machine [node]: x'")
-    wait_until(
-        lambda: f"health-cpu-speed:{BAD}" in cluster.run("squeue --noheader --states=RUNNING --format=%j"),
-        cluster.sandbox.logs,
-    )
-    states = cluster.node(BAD)["state"]
-    assert "MAINTENANCE" in states, states
-    assert "DRAIN" not in states, states
-    cluster.run(f"scontrol update nodename={BAD} state=drain reason='fan is replaced'")
-    wait_until(lambda: "health-test" not in reservations(cluster), cluster.sandbox.logs)
-    node = cluster.node(BAD)
-    assert (node["reason"], "DRAIN" in node["state"]) == ("fan is replaced", True)
-    (cluster.sandbox.pods[BAD].root / "run/long").unlink()
-
-
-def test_a_node_that_may_be_another_machine_is_measured_before_it_takes_jobs(cluster: Tested) -> None:
-    cluster.await_forgotten()
-    cluster.remember(BAD, None)
-    cluster.run(f"scontrol update nodename={BAD} state=drain reason='health/gpu-presence [hardware]: 7 of 8 GPUs'")
-    ran = wait_for_user(cluster)
-    time.sleep(SKEW_SECONDS + 2)  # what a check found before counts as older than the drain
-    well = Report(at=int(time.time()), results={"gpu-presence": Result(status=Status.OK)})
-    cluster.run(f"scontrol update nodename={BAD} comment='{encode_report(well)}'")
-    wait_until(lambda: ran.exists() and ran.read_text().strip().isdigit(), cluster.sandbox.logs)
-    record = cluster.found(BAD)
-    assert record is not None, "a user had the node before it was measured"
-    assert record.result.status is Status.OK
-    assert int(ran.read_text()) >= record.at, "a user had the node while it was measured"
-    log = cluster.sandbox.controller.log("health-tests")
-    assert f"open {BAD} for the tests alone: health/new-machine [node]" in log
-    assert "health-test" not in reservations(cluster)

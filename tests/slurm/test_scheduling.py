@@ -22,9 +22,8 @@ ALL = "-N2 -n4"
 """All CPUs of both nodes."""
 
 POLICY = [
-    "add qos low,high,small",
+    "add qos low,high",
     "modify qos high set preempt=low priority=100",
-    "modify qos small set maxtresperuser=cpu=1",
     "add account ml,web",
     "modify account ml,web set qos=normal,low,high",
     "add user alice account=ml",
@@ -39,19 +38,16 @@ PARTITIONS: dict[str, Any] = {
 
 def files(version: str, **sections: Any) -> dict[str, str]:
     """A pool of two nodes with two partitions, and what `sections` says besides."""
+    by_qos = sections.get("preemption", {}).get("type") == "qos"
     base = stacks.dev() | {
         "accounts": {"ml": {}, "web": {}},
-        "qos": {"low": {}, "high": {"preempt": ["low"]} if by_qos(sections) else {}, "small": {}},
+        "qos": {"low": {}, "high": {"preempt": ["low"]} if by_qos else {}},
         "users": {name: {"uid": uid, "accounts": [account]} for name, (account, uid) in USERS.items()},
         "groups": {"physics": {"gid": 20000}},
         "partitions": PARTITIONS,
         "slurm": {"version": version, "settings": {"DefMemPerCPU": 100}},
     }
     return render(load_config(base | sections))
-
-
-def by_qos(sections: dict[str, Any]) -> bool:
-    return bool(sections.get("preemption", {}).get("type") == "qos")
 
 
 def make_users(pod: Pod) -> None:
@@ -150,41 +146,13 @@ def test_a_job_of_a_higher_qos_takes_the_nodes_and_the_other_runs_again(cluster:
     await_state(cluster, victim, "COMPLETED")
 
 
-def test_a_job_of_a_higher_qos_cancels_the_other(cluster: SlurmSandbox) -> None:
-    apply(cluster, preemption={"type": "qos", "mode": "cancel"})
-    victim = submit(cluster, "alice", f"--qos=low {ALL}")
-    await_state(cluster, victim, "RUNNING")
-    urgent = submit(cluster, "bob", f"--qos=high {ALL}", "true")
-    await_state(cluster, urgent, "COMPLETED")
-    await_state(cluster, victim, "PREEMPTED")
-
-
-def test_a_qos_that_preempts_nothing_waits(cluster: SlurmSandbox) -> None:
-    apply(cluster, preemption={"type": "qos", "mode": "cancel"})
-    running = submit(cluster, "alice", f"--qos=normal {ALL}")
-    await_state(cluster, running, "RUNNING")
-    waiting = submit(cluster, "bob", f"--qos=high {ALL}")
-    await_state(cluster, waiting, "Resources", "Reason")
-    assert shown(cluster, running, "JobState") == "RUNNING"
-
-
-def test_a_job_runs_as_long_as_it_is_exempt(cluster: SlurmSandbox) -> None:
-    apply(cluster, preemption={"type": "qos", "mode": "cancel", "exempt_time": "1:00:00"})
-    victim = submit(cluster, "alice", f"--qos=low {ALL}")
-    await_state(cluster, victim, "RUNNING")
-    waiting = submit(cluster, "bob", f"--qos=high {ALL}")
-    await_state(cluster, waiting, "Resources", "Reason")
-    assert shown(cluster, victim, "JobState") == "RUNNING"
-
-
-@pytest.mark.parametrize(("mode", "state"), [("requeue", "PENDING"), ("cancel", "PREEMPTED")])
-def test_a_partition_of_a_higher_tier_takes_the_nodes(cluster: SlurmSandbox, mode: str, state: str) -> None:
-    apply(cluster, preemption={"type": "partition", "mode": mode})
+def test_a_partition_of_a_higher_tier_takes_the_nodes(cluster: SlurmSandbox) -> None:
+    apply(cluster, preemption={"type": "partition", "mode": "cancel"})
     victim = submit(cluster, "alice", ALL)
     await_state(cluster, victim, "RUNNING")
     urgent = submit(cluster, "bob", f"--partition=urgent {ALL}")
     await_state(cluster, urgent, "RUNNING")
-    await_state(cluster, victim, state)
+    await_state(cluster, victim, "PREEMPTED")
 
 
 def test_a_suspended_job_goes_on_when_the_other_has_ended(cluster: SlurmSandbox) -> None:
@@ -200,26 +168,6 @@ def test_a_suspended_job_goes_on_when_the_other_has_ended(cluster: SlurmSandbox)
     for node in ("default-0", "default-1"):  # the script runs on one of them
         cluster.run("touch /tmp/go", pod=node)
     await_state(cluster, victim, "COMPLETED")
-
-
-def test_where_jobs_may_be_suspended_a_cpu_still_has_one_running_job(cluster: SlurmSandbox) -> None:
-    apply(cluster, preemption={"type": "partition", "mode": "suspend"})
-    first = submit(cluster, "alice", ALL)
-    await_state(cluster, first, "RUNNING")
-    second = submit(cluster, "bob", "-n1")
-    await_state(cluster, second, "Resources", "Reason")
-
-
-def test_a_partition_may_be_spared(cluster: SlurmSandbox) -> None:
-    partitions = {
-        **PARTITIONS, "main": {**PARTITIONS["main"], "preempt_mode": "off"}, "rest": {"pools": ["default"]},
-    }  # fmt: skip
-    apply(cluster, preemption={"type": "partition", "mode": "suspend"}, partitions=partitions)
-    running = submit(cluster, "alice", ALL)
-    await_state(cluster, running, "RUNNING")
-    waiting = submit(cluster, "bob", f"--partition=urgent {ALL}")
-    await_state(cluster, waiting, "Resources", "Reason")
-    assert shown(cluster, running, "JobState") == "RUNNING"
 
 
 def test_jobs_wait_for_licenses(cluster: SlurmSandbox) -> None:
@@ -239,9 +187,7 @@ def test_jobs_wait_for_licenses(cluster: SlurmSandbox) -> None:
     ("access", "allowed", "denied", "message"),
     [
         ({"allow_accounts": ["ml"]}, ("alice", ""), ("bob", ""), "Invalid account"),
-        ({"deny_accounts": ["ml"]}, ("bob", ""), ("alice", ""), "Invalid account"),
         ({"allow_groups": ["physics"]}, ("alice", ""), ("bob", ""), "User's group not permitted"),
-        ({"allow_qos": ["high"]}, ("bob", "--qos=high"), ("bob", "--qos=low"), "Invalid qos"),
         ({"deny_qos": ["high"]}, ("bob", "--qos=low"), ("bob", "--qos=high"), "Invalid qos"),
     ],
 )
@@ -254,11 +200,3 @@ def test_a_partition_lets_in_whom_it_is_for(
     user, options = denied
     assert message in refused(cluster, user, f"--partition=urgent {options}")
     await_state(cluster, submit(cluster, user, options), "RUNNING")
-
-
-def test_the_limits_of_a_partition_s_qos_hold_for_its_jobs(cluster: SlurmSandbox) -> None:
-    apply(cluster, partitions={**PARTITIONS, "urgent": {**PARTITIONS["urgent"], "qos": "small"}})
-    first, second = (submit(cluster, "alice", "--partition=urgent -n1") for _ in range(2))
-    await_state(cluster, first, "RUNNING")
-    await_state(cluster, second, "QOSMaxCpuPerUserLimit", "Reason")
-    await_state(cluster, submit(cluster, "bob", "--partition=urgent -n1"), "RUNNING")

@@ -94,11 +94,6 @@ def test_the_user_logs_in_with_the_key_in_the_directory_and_has_a_home(cluster: 
     assert ".bashrc" in out.split()
 
 
-def test_the_home_stays_as_it_is_at_the_next_login(cluster: SlurmSandbox) -> None:
-    assert ssh_to(cluster, "lena", "'echo : mine > .bashrc'")[0] == 0
-    assert ssh_to(cluster, "lena", "cat .bashrc") == (0, ": mine\n")
-
-
 def test_a_home_has_nothing_of_what_root_in_the_jail_cannot_read(cluster: SlurmSandbox) -> None:
     def in_jail(command: str) -> None:
         done = cluster.run(["chroot", "/jail", "sh", "-c", command], pod="login-0")

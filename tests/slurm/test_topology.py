@@ -60,11 +60,6 @@ def submit(cluster: KubernetesSandbox, command: str, *options: str) -> str:
     return done.stdout.strip()
 
 
-def reloads(cluster: KubernetesSandbox) -> int:
-    """How often slurmctld has read a tree."""
-    return cluster.controller.log("config-agent").count("is in force")
-
-
 def test_a_job_of_two_nodes_gets_one_switch(four: KubernetesSandbox) -> None:
     """The nodes in the order of their names would be of two switches."""
     submit(four, "sleep 60", "-w", "default-0", "--exclusive")
@@ -75,10 +70,6 @@ def test_a_job_of_two_nodes_gets_one_switch(four: KubernetesSandbox) -> None:
 
     assert sorted(plain.stdout.split()) == ["default-1", "default-3"], four.logs()
     assert sorted(asked.stdout.split()) == ["default-1", "default-3"]
-
-
-def test_jobs_may_span_switches_where_one_is_not_enough(four: KubernetesSandbox) -> None:
-    assert len(four.run("srun -N4 hostname").stdout.split()) == 4
 
 
 def test_a_node_without_labels_runs_jobs_from_a_switch_of_its_own(four: KubernetesSandbox) -> None:
@@ -106,17 +97,6 @@ def test_a_queued_job_gets_nodes_that_come_later_and_is_never_put_aside(four: Ku
     wait_until(lambda: leaves(four).get(5) == "core.a", f"default-5 under core.a: {leaves(four)}")
 
 
-def test_many_nodes_that_come_together_cost_one_or_two_reconfigurations(four: KubernetesSandbox) -> None:
-    before = reloads(four)
-    numbers = range(10, 15)
-    for number in numbers:
-        four.start_worker(f"default-{number}", on=f"node-{number % 4}")
-
-    four.wait_for_idle(*(f"default-{number}" for number in numbers))
-
-    assert 1 <= reloads(four) - before <= 2, four.controller.log("config-agent")
-
-
 def test_without_the_api_the_tree_stays_and_new_nodes_still_take_jobs(four: KubernetesSandbox) -> None:
     four.api_down(down=True)
     try:
@@ -128,44 +108,6 @@ def test_without_the_api_the_tree_stays_and_new_nodes_still_take_jobs(four: Kube
     finally:
         four.api_down(down=False)
     await_leaves(four, {6: "core.a"})
-
-
-def test_an_administrators_drain_of_a_new_node_is_not_lifted(four: KubernetesSandbox) -> None:
-    four.api_down(down=True)  # so that it gets its place after the drain
-    try:
-        four.place("default-7", "node-0")
-        four.start_worker("default-7", on="node-0")
-        four.wait_for_idle("default-7")
-        drain = "scontrol update nodename=default-7 state=drain reason='bad memory'"
-        wait_until(lambda: four.run(drain).returncode == 0, four.logs)  # not while slurmctld reads its files
-    finally:
-        four.api_down(down=False)
-
-    await_leaves(four, {7: "core.a"})
-
-    assert "Reason=bad memory" in four.run("scontrol show node default-7").stdout
-    four.run("scontrol update nodename=default-7 state=resume")
-
-
-def test_a_tree_is_turned_on_and_off_under_a_running_job(own_cluster: ClusterFactory, slurm_version: str) -> None:
-    plain = minimal_config(slurm_version, "EnforcePartLimits=ALL")
-    cluster = own_cluster(slurm_version, kind=KubernetesSandbox, config=plain, workers=2, nodes=NODES)
-    job = submit(cluster, "srun sleep 600", "-N2")
-    # Not only in slurmctld's list: a job whose start is under way when slurmctld starts anew is queued again.
-    steps = "squeue --noheader --steps --format=%i"
-    wait_until(lambda: f"{job}.0" in cluster.run(steps).stdout.split(), "the job's step to run")
-
-    cluster.set_config(minimal_config(slurm_version, TREE, **LABELS_FILE))
-
-    await_leaves(cluster, {0: "core.a", 1: "core.b"})
-    assert state(cluster, job) == "RUNNING"
-    assert cluster.run("srun -N2 hostname").returncode == 0
-
-    cluster.set_config(plain)
-
-    wait_until(lambda: not leaves(cluster), "no tree")
-    assert state(cluster, job) == "RUNNING"
-    assert cluster.run("srun -N2 hostname").returncode == 0
 
 
 def test_a_controller_that_restarts_has_the_tree_at_once(four: KubernetesSandbox) -> None:

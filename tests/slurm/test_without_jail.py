@@ -18,7 +18,6 @@ from tests.security.walk import SCRIPT, left_open, walked
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import LIBEXEC, wait_until
 from tests.slurm.sandbox import SlurmSandbox
-from tests.slurm.terminal import WHERE, told_by, type_at
 
 POOL = {"size": 1, "resources": {"cpus": 2, "memory": "1Gi"}, "security": "baseline"}
 USERS: dict[str, Any] = {"alice": {"uid": 23001, "groups": ["ml"]}, "bob": {"uid": 23002}}
@@ -111,16 +110,6 @@ def test_a_job_without_its_home_works_in_tmp_and_says_so(cluster: SlurmSandbox) 
     assert "couldn't chdir to `/home/alice'" in errors
 
 
-def test_the_shell_of_salloc_is_a_step_on_the_worker(cluster: SlurmSandbox) -> None:
-    user = ["setpriv", "--reuid=23001", "--regid=23001", "--clear-groups", "salloc", "-Q", "--chdir=/tmp"]
-    shown = type_at(
-        cluster.controller, user, WHERE, "exit",
-        env={"HOME": "/home/alice", "USER": "alice", "SHELL": "/bin/bash", **cluster.controller.slurm_env},
-    )  # fmt: skip
-    told = told_by(shown)
-    assert (told["node"], told["user"], bool(told["step"])) == ("plain-0", "alice", True), shown
-
-
 def test_a_batch_job_writes_its_output_to_a_shared_volume(cluster: SlurmSandbox, shared: Path) -> None:
     job = submit(cluster, "srun id; pwd", "--chdir=/shared")
     await_state(cluster, job, "COMPLETED")
@@ -139,11 +128,6 @@ def test_nobody_deletes_the_files_of_others_and_a_job_s_own_go_with_it(cluster: 
     tmp, own, path = shown.split()
     assert (tmp, own) == ("1777:root", "700:alice")
     wait_until(lambda: not (cluster.pods["plain-0"].root / path.lstrip("/")).exists(), cluster.logs)
-
-
-def test_the_worker_says_how_it_is(cluster: SlurmSandbox) -> None:
-    assert cluster.run([f"{LIBEXEC}/health-periodic"], pod="plain-0").returncode == 0
-    wait_until(lambda: "Comment=health" in cluster.run("scontrol show node plain-0").stdout, cluster.logs)
 
 
 def test_users_come_and_go_without_a_restart_and_running_jobs_go_on(cluster: SlurmSandbox, shared: Path) -> None:
