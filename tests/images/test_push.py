@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import signal
-import socket
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,7 +21,6 @@ from local.report import PlainReport
 from slurm.images import DEFAULT_REGISTRY, ROLES, JailExtras
 from tests import stacks
 from tests.images.registry import PASSWORD, Registry, basic_auth
-from tests.stacks import ROOT
 from tests.unit.cli.command_line import stack_file
 
 TAG = "24.11-test"
@@ -155,71 +147,3 @@ def test_a_registry_with_credentials(
     log = (tmp_path / ".slurmstack/test/images-push.log").read_text()
     assert PASSWORD not in log
     assert basic_auth(PASSWORD) not in log
-
-
-def test_a_registry_without_tls_is_refused(built: str, start_registry: Callable[..., Registry], tmp_path: Path) -> None:
-    registry = start_registry()
-    failure = failure_of(push(named(built, registry.address, tmp_path), built))
-    assert "HTTP response to HTTPS client" in failure.message
-    assert not registry.tags("controller")
-
-
-@pytest.fixture
-def silent_server() -> Iterator[tuple[str, threading.Event]]:
-    """A server that takes connections and never says anything."""
-    asked, taken = threading.Event(), []
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            while True:
-                try:
-                    taken.append(server.accept()[0])
-                except OSError:
-                    return
-                asked.set()
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield f"127.0.0.1:{server.getsockname()[1]}", asked
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join(timeout=10)
-    for connection in taken:
-        connection.close()
-
-
-def test_an_interrupted_push_ends_its_tool_and_pins_nothing(
-    built: str, silent_server: tuple[str, threading.Event], tmp_path: Path
-) -> None:
-    address, asked = silent_server
-    stack = named(built, address, tmp_path)
-    before = stack.read_bytes()
-    arguments = ["push", "--config", str(stack), "--tool", built, "--no-tls-verify", "--pin"]
-    own_signals = ["env", "--default-signal=INT"]  # also where the tests run in the background of a shell
-    with subprocess.Popen(
-        [*own_signals, sys.executable, "-m", "cli.entry", "images", *arguments], cwd=ROOT, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, start_new_session=True,
-    ) as process:  # fmt: skip
-        assert asked.wait(timeout=60), "the tool has not begun"
-        process.send_signal(signal.SIGINT)
-        told = process.communicate(timeout=30)[0]
-    assert process.returncode == 130
-    assert "failed: Push controller" in told
-    assert "Traceback" not in told
-    assert stack.read_bytes() == before
-    deadline = time.monotonic() + 10
-    while _running(address):
-        assert time.monotonic() < deadline, f"still running: {_running(address)}"
-        time.sleep(0.1)
-
-
-def _running(word: str) -> list[str]:
-    """Command lines of processes, other than ours, that contain a word."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if word in line and path.parent.name != str(os.getpid()):
-            found.append(line)
-    return found

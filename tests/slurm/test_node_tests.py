@@ -16,7 +16,7 @@ from images.common.health.contract import Result, Status
 from images.health.node_tests.results import Record, decode, encode
 from tests.slurm.asked import Asked
 from tests.slurm.minimal import minimal_config
-from tests.slurm.pod import LIBEXEC, Pod, wait_until
+from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 pytestmark = pytest.mark.soak
@@ -123,34 +123,3 @@ def test_a_node_that_is_too_slow_twice_is_drained_with_the_figures(cluster: Test
     reason = cluster.node("default-1")["reason"]
     assert reason.startswith("health/cpu-speed [hardware]: events 212.5 events/s (at least 1000 expected)"), reason
     assert "DRAIN" not in cluster.node("default-0")["state"]
-
-
-BAD = "default-1"
-
-
-def wait_for_user(cluster: Tested) -> Path:
-    """A user's job wants the bad node: the file that is there when it has run."""
-    ran: Path = cluster.sandbox.pods[BAD].root / "run/ran"
-    ran.unlink(missing_ok=True)
-    cluster.run(f"sbatch --nodelist={BAD} --chdir=/ --output=/dev/null --wrap 'date +%s > /run/ran'")
-    return ran
-
-
-def reservations(cluster: Tested) -> str:
-    return cluster.run("scontrol show reservation --oneliner")
-
-
-def test_by_hand_it_is_measured_again_and_is_back_in_service_and_no_user_had_it_before(cluster: Tested) -> None:
-    root = cluster.sandbox.pods[BAD].root
-    (root / "run/slow").unlink()
-    (root / "run/long").write_text("6")
-    ran = wait_for_user(cluster)
-    said = cluster.run(f"{LIBEXEC}/health-tests --node {BAD}")
-    assert "ok cpu-speed: events 5000 events/s" in said
-    assert f"{BAD} takes jobs" in said
-    wait_until(lambda: ran.exists() and ran.read_text().strip().isdigit(), cluster.sandbox.logs)
-    record = cluster.found(BAD)
-    assert record is not None
-    assert int(ran.read_text()) >= record.at + 6, "a user had the node while it was measured"
-    assert "health-test" not in reservations(cluster)
-    (root / "run/long").unlink()

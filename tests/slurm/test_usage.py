@@ -240,10 +240,3 @@ def test_a_job_that_uses_one_of_two_cpus_is_half_efficient_and_its_memory_is_wha
     assert percent is not None
     assert percent == pytest.approx(100 * job.cpu_seconds / (2 * job.seconds))
     assert percent < 60  # one CPU is never more than half of two, but seconds are whole
-
-
-def test_a_user_without_an_account_may_call_it_as_he_likes_and_spoils_no_report(past: AccountingSandbox) -> None:
-    number = submit(past, "news", r"$'a|b\n9|root'", "--ntasks=1", "sleep 1")
-    (job,) = ended(past, number)
-    (run,) = runs_of(past, number)
-    assert (job.account, run.account, run.user, run.cpus) == ("a|b\n9|root", "a|b\n9|root", "news", 1)
