@@ -12,13 +12,13 @@ import pytest
 
 from tests.machine.conftest import one_version
 from tests.machine.slurm_machine import JAIL, SlurmMachine
-from tests.slurm.minimal import LONG_LINES
+from tests.slurm.minimal import IN_JAIL, LONG_LINES
 from tests.slurm.pod import wait_until
 
 pytestmark = pytest.mark.versions
 
 FILES = {
-    "plugstack.conf": "required /usr/lib/slurmstack/jail.so root=/jail\n",
+    **IN_JAIL,
     "gres.conf": f"{LONG_LINES}Name=gpu File=/dev/device[0-1]\n",
 }
 EXTRA = """\

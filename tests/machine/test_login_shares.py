@@ -12,14 +12,14 @@ import pytest
 
 from tests.machine.kubelet import Container
 from tests.machine.slurm_machine import JAIL, SlurmMachine
-from tests.slurm.login import private_key, public_line
+from tests.slurm.login import OPTIONS, private_key, public_line
 from tests.slurm.pod import wait_until
 
 USERS = {"alice": 10001, "bob": 10002}
 NODE_MIB = 640
 FOR_USERS = NODE_MIB * 2**20 * 3 // 4
 SHARE_MIB = 300
-SSH = "ssh -i /root/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes -o LogLevel=ERROR"
+SSH = f"ssh {OPTIONS}"
 
 
 @pytest.fixture(scope="module")

@@ -33,8 +33,14 @@ def change(cluster: SlurmSandbox, files: dict[str, str]) -> dict[str, Any]:
         found = status(cluster)
         return found["active"] == wanted or (found["rejected"] or {}).get("hash") == wanted
 
-    wait_until(decided, f"a decision about {wanted}: {cluster.controller.log('config-agent')}")
+    wait_until(decided, lambda: f"a decision about {wanted}: {cluster.controller.log('config-agent')}")
     return status(cluster)
+
+
+def activate(cluster: SlurmSandbox, files: dict[str, str]) -> None:
+    """Put a configuration in force, as `up` does."""
+    found = change(cluster, files)
+    assert found["active"] == config_hash(files), f"{found}\n{cluster.logs()}"
 
 
 def edited(files: dict[str, str], line: str) -> dict[str, str]:

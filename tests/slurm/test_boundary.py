@@ -25,10 +25,8 @@ SIGPIPE, SIGXFSZ = 13, 25
 
 
 @pytest.fixture(scope="module")
-def cluster(
-    slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: pytest.TempPathFactory
-) -> SlurmSandbox:
-    return boundary_cluster(slurm_cluster, slurm_version, tmp_path_factory.mktemp("ssh") / "secret")
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
+    return boundary_cluster(slurm_cluster, slurm_version)
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,10 @@ import pytest
 from config import load_config
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import TOKENS, lines_of, minimal_config
+from tests.slurm.minimal import IN_JAIL, TOKENS, add_accounts, identity, lines_of, minimal_config
 from tests.slurm.pod import HANG_SECONDS, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
-PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
 UID = 10001
 NODE = "default-0"
 AS_ALICE = f"setpriv --reuid={UID} --regid={UID} --clear-groups env HOME=/tmp USER=alice"
@@ -24,17 +23,14 @@ AS_ALICE = f"setpriv --reuid={UID} --regid={UID} --clear-groups env HOME=/tmp US
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """One worker with the jail, in which many jobs of alice's fit. She asks from the controller."""
-    known = {"passwd": f"alice:x:{UID}:{UID}::/home/alice:/bin/bash\n", "group": f"alice:x:{UID}:\n"}
+    known = identity({"alice": UID})
     # A requeued job waits for so long (slurm.conf(5), AuthInfo); the default is two minutes.
     extra = lines_of(load_config(stacks.dev()), *TOKENS, "Prolog", "Epilog") + "AuthInfo=cred_expire=10\n"
-    config = minimal_config(slurm_version, extra, **{"plugstack.conf": PLUGSTACK}, **known)
+    config = minimal_config(slurm_version, extra, **IN_JAIL, **known)
     sandbox = slurm_cluster(
         slurm_version, config=config, workers=1, jail=True, node_conf="CPUs=8 RealMemory=1000 Feature=default"
     )
-    for name, file in (("passwd", known["passwd"]), ("group", known["group"])):
-        for root in (sandbox.jail, sandbox.controller.root):
-            with (root / "etc" / name).open("a") as text:
-                text.write(file)
+    add_accounts(known, sandbox.jail, sandbox.controller.root)
     return sandbox
 
 

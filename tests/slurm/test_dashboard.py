@@ -13,6 +13,7 @@ import pytest
 from slurm.certificates import SEED_BYTES, server_certificate
 from tests.slurm.accounting import AccountingSandbox, sacctmgr
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.minimal import add_accounts, identity
 from tests.slurm.pod import wait_until
 
 SEED = base64.b64encode(bytes(range(SEED_BYTES))).decode()
@@ -80,10 +81,7 @@ def page(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: py
     )
     client = sandbox.add_pod("client", "jail", munged=False)
     (client.root / "root/ca.pem").write_text(made.authority)
-    for pod in sandbox.pods.values():
-        for file, line in (("passwd", "{0}:x:{1}:{1}::/tmp:/bin/sh\n"), ("group", "{0}:x:{1}:\n")):
-            path = pod.root / "etc" / file
-            path.write_text(path.read_text() + "".join(line.format(name, uid) for name, uid in USERS.items()))
+    add_accounts(identity(USERS, "/tmp"), *(pod.root for pod in sandbox.pods.values()))
     # Nothing listens there: what it says tells who would have been shown plots.
     rest.start_program("dashboard", {"PROMETHEUS": "http://127.0.0.1:9"})
     rest.start_program("slurmrestd", {"THREADS": "2", "MAX_CONNECTIONS": "16"})

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from config import load_config
-from slurm.conf import config_hash
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.configuring import activate
 from tests.slurm.elastic import CONF, NONE, ElasticSandbox, await_none, await_state, elastic_config, state, submit
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
@@ -151,7 +151,4 @@ def test_a_cluster_without_elastic_pools_takes_a_configuration_with_one(
 ) -> None:
     sections = with_change(with_change(existing(), "slurm.version", slurm_version), "worker_nodes.gpu.size", {"max": 4})
     sandbox = slurm_cluster(slurm_version, config=minimal_config(slurm_version), workers=0)
-    files = elastic_config(slurm_version, load_config(sections))
-    sandbox.set_config(files)
-    line = f"{config_hash(files)} is active"
-    wait_until(lambda: line in sandbox.controller.log("config-agent"), sandbox.logs)
+    activate(sandbox, elastic_config(slurm_version, load_config(sections)))

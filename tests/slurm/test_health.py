@@ -21,7 +21,7 @@ from tests import stacks
 from tests.slurm.asked import Asked
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.conftest import one_version
-from tests.slurm.minimal import LONG_LINES, lines_of, minimal_config
+from tests.slurm.minimal import LONG_LINES, add_accounts, identity, lines_of, minimal_config
 from tests.slurm.pod import Pod, wait_until
 from tests.stacks import ROOT
 
@@ -129,8 +129,7 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory:
     (settings / "settings.json").write_text(json.dumps(document))
     sandbox = slurm_cluster(slurm_version, config=config, workers=0)
     sandbox.node_conf = "CPUs=2 RealMemory=1000 Gres=gpu:1 Feature=default"
-    (sandbox.controller.root / "etc/passwd").open("a").write(f"alice:x:{USER}:{USER}::/:/bin/sh\n")
-    (sandbox.controller.root / "etc/group").open("a").write(f"alice:x:{USER}:\n")
+    add_accounts(identity({"alice": USER}, "/"), sandbox.controller.root)
     for name in NODES:
         sandbox.start_worker_on(name, binds={settings: "/config/health"}, before=prepare)
     sandbox.wait_for_nodes(len(NODES))

@@ -8,11 +8,10 @@ import shlex
 import pytest
 
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import minimal_config
+from tests.slurm.minimal import IN_JAIL, identity, minimal_config
 from tests.slurm.pod import LIBEXEC, Pod
 from tests.slurm.sandbox import SlurmSandbox
 
-PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
 ALICE = {
     "uid": 10001, "gid": 10001, "groups": [], "shell": "/bin/bash", "ssh_authorized_keys": [], "sudo": True,
 }  # fmt: skip
@@ -41,8 +40,7 @@ def fill(pod: Pod, name: str, release: str, version: str, **env: str) -> tuple[i
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """default-0 leads into the first root, default-1 into one that was filled beside it and carries /opt."""
-    known = {"passwd": "alice:x:10001:10001::/home/alice:/bin/bash\n", "group": "alice:x:10001:\n"}
-    config = minimal_config(slurm_version, **{"plugstack.conf": PLUGSTACK}, **known)
+    config = minimal_config(slurm_version, **IN_JAIL, **identity({"alice": 10001}))
     sandbox = slurm_cluster(slurm_version, config=config, workers=1, jail=True)
     tools = sandbox.add_pod("tools", "jail", {sandbox.jail: "/jail"}, munged=False)
     write_users(tools, "", alice=ALICE)

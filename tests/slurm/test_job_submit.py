@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from config import load_config
-from slurm.conf import config_hash, render
+from slurm.conf import render
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.configuring import activate, change
 from tests.slurm.gpu_driver import bring_driver
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
@@ -62,24 +63,8 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
 @pytest.fixture
 def gpu_rule(cluster: SlurmSandbox) -> SlurmSandbox:
     """The cluster with the rule about GPUs in force."""
-    return apply(cluster, files(cluster.version, **GPU_RULE))
-
-
-def apply(cluster: SlurmSandbox, wanted: dict[str, str]) -> SlurmSandbox:
-    """Put a configuration in force, unless it is."""
-    if f"{config_hash(wanted)} is active" not in last_line(cluster):
-        cluster.set_config(wanted)
-        wait_until(lambda: f"{config_hash(wanted)} is active" in last_line(cluster), cluster.logs)
+    activate(cluster, files(cluster.version, **GPU_RULE))
     return cluster
-
-
-def last_line(cluster: SlurmSandbox) -> str:
-    return cluster.controller.log("config-agent").rstrip().rpartition("\n")[2]
-
-
-def await_rejection(cluster: SlurmSandbox, bad: dict[str, str]) -> None:
-    rejected = f"{config_hash(bad)} is rejected"
-    wait_until(lambda: rejected in cluster.controller.log("config-agent"), cluster.logs)
 
 
 def as_user(cluster: SlurmSandbox, command: str) -> subprocess.CompletedProcess[str]:
@@ -172,7 +157,7 @@ def test_a_queued_job_cannot_be_changed_into_one_that_would_be_refused(gpu_rule:
 
 
 def test_a_job_that_names_no_account_is_refused(cluster: SlurmSandbox) -> None:
-    apply(cluster, files(cluster.version, require_account=True))
+    activate(cluster, files(cluster.version, require_account=True))
     expected = "sbatch: error: say what the job is booked on: --account=NAME"
     assert refusal(cluster, "").startswith(expected)
     assert refusal(cluster, "--account=''").startswith(expected)
@@ -184,7 +169,7 @@ def test_a_job_that_names_no_account_is_refused(cluster: SlurmSandbox) -> None:
 
 
 def test_jobs_that_name_no_time_get_the_common_one_unless_their_partition_has_its_own(cluster: SlurmSandbox) -> None:
-    apply(cluster, files(cluster.version, default_time="1:00:00"))
+    activate(cluster, files(cluster.version, default_time="1:00:00"))
 
     def limit(options: str) -> str:
         return cluster.run(f"squeue --noheader --format=%l --jobs={submit(cluster, options)}").stdout.strip()
@@ -205,8 +190,6 @@ def test_a_script_that_does_not_load_is_rejected_and_the_rules_before_hold(gpu_r
         ("local x = nil\nx.y = 1\nreturn slurm.SUCCESS\n", "attempt to index local 'x'"),
     ):
         bad = {**good, "job_submit.lua": script}
-        gpu_rule.set_config(bad)
-        await_rejection(gpu_rule, bad)
-        assert message in gpu_rule.controller.log("config-agent").rpartition("is rejected")[2]
+        assert message in change(gpu_rule, bad)["rejected"]["message"]
         assert "partition cpu has no GPUs" in refusal(gpu_rule, "--partition=cpu --gpus=1")
     assert gpu_rule.run("pidof slurmctld").stdout == pid

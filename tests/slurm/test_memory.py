@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from config import load_config
-from slurm.conf import config_hash, render
+from slurm.conf import render
 from slurm.sizing import node_conf, real_memory_mib
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.configuring import activate
+from tests.slurm.minimal import add_accounts, identity
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -48,9 +50,7 @@ def running(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     sandbox = slurm_cluster(slurm_version, config=render(config), workers=0)
     for name, pool in config.worker_nodes.items():
         sandbox.start_worker_on(f"{name}-0", env={"NODE_CONF": node_conf(name, pool)})
-    for pod in sandbox.pods.values():
-        done = pod.run("echo alice:x:10001:10001::/tmp:/bin/sh >>/etc/passwd; echo alice:x:10001: >>/etc/group")
-        assert done.returncode == 0, done.stderr
+    add_accounts(identity({"alice": 10001}, "/tmp"), *(pod.root for pod in sandbox.pods.values()))
     return sandbox
 
 
@@ -87,14 +87,6 @@ def memory_of(cluster: SlurmSandbox, job: str) -> int:
     found = re.search(r"mem=(\d+)(M|G)", shown(cluster, job, "AllocTRES"))
     assert found, shown(cluster, job, "AllocTRES")
     return int(found[1]) * (1024 if found[2] == "G" else 1)
-
-
-def apply(cluster: SlurmSandbox, wanted: dict[str, Any]) -> None:
-    """Put a configuration in force, while slurmctld runs."""
-    files = render(load_config(wanted))
-    cluster.set_config(files)
-    line = f"{config_hash(files)} is active"
-    wait_until(lambda: line in cluster.controller.log("config-agent").rstrip().rpartition("\n")[2], cluster.logs)
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -155,14 +147,14 @@ def test_a_change_of_it_all_under_jobs_ends_none(cluster: SlurmSandbox, slurm_ve
     unasked = submit(cluster, "--partition=large")
     less = {"size": 1, "resources": {"cpus": 2, "memory": "2Gi"}}
     try:
-        apply(cluster, sections(slurm_version, large=less))
+        activate(cluster, render(load_config(sections(slurm_version, large=less))))
         most = real_memory_mib("2Gi")
         assert f"MaxMemPerNode = {most}" in re.sub(" +", " ", cluster.run("scontrol show config").stdout)
         assert f"DefMemPerCPU={most // 2}" in cluster.run("scontrol show partition large").stdout
         assert shown(cluster, whole, "JobState") == "RUNNING"
         assert {shown(cluster, job, "JobState") for job in (waits, unasked)} == {"PENDING"}
     finally:
-        apply(cluster, sections(slurm_version))
+        activate(cluster, render(load_config(sections(slurm_version))))
     cluster.run(f"scancel {whole}")
     await_running(cluster, waits)
     cluster.run(f"scancel {waits}")

@@ -13,12 +13,11 @@ from config import load_config
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.conftest import one_version
-from tests.slurm.minimal import TOKENS, lines_of, minimal_config
+from tests.slurm.minimal import IN_JAIL, TOKENS, add_accounts, identity, lines_of, minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 from tests.stacks import ROOT
 
-PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
 USERS = {"alice": 10001, "bob": 10002}
 ALLOWED, OTHER = "default-0", "default-1"
 HERE = f"srun -Q -n1 --nodelist={ALLOWED} --chdir=/tmp"
@@ -29,18 +28,13 @@ IS_ROOT = "unshare -Ur id -u"
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """A worker of a pool that allows containers, and one of a pool that does not. Users ask from the controller."""
-    known = {
-        "passwd": "".join(f"{name}:x:{uid}:{uid}::/home/{name}:/bin/bash\n" for name, uid in USERS.items()),
-        "group": "".join(f"{name}:x:{uid}:\n" for name, uid in USERS.items()) + "team:x:20001:alice\n",
-    }
+    known = identity(USERS)
+    known["group"] += "team:x:20001:alice\n"
     extra = lines_of(load_config(stacks.dev()), *TOKENS, "Prolog", "Epilog")
-    config = minimal_config(slurm_version, extra, **{"plugstack.conf": PLUGSTACK}, **known)
+    config = minimal_config(slurm_version, extra, **IN_JAIL, **known)
     node_conf = "CPUs=8 RealMemory=1000 Feature=default"
     sandbox = slurm_cluster(slurm_version, config=config, workers=0, jail=True, node_conf=node_conf)
-    for name, text in known.items():
-        for root in (sandbox.jail, sandbox.controller.root):
-            with (root / "etc" / name).open("a") as file:
-                file.write(text)
+    add_accounts(known, sandbox.jail, sandbox.controller.root)
     sandbox.start_worker_on(ALLOWED, env={"CONTAINERS": "yes"})
     sandbox.start_worker_on(OTHER)
     sandbox.wait_for_nodes(2)

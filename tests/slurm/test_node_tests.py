@@ -15,7 +15,7 @@ import pytest
 from images.common.health.contract import Result, Status
 from images.health.node_tests.results import Record, decode, encode
 from tests.slurm.asked import Asked
-from tests.slurm.minimal import minimal_config
+from tests.slurm.minimal import IN_JAIL, minimal_config
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -67,8 +67,7 @@ def cluster(slurm_version: str) -> Iterator[Tested]:
     """Two workers, the tests and the watcher."""
     scheduler = "SchedulerParameters=batch_sched_delay=0,sched_interval=5,sched_min_interval=0"
     # slurmctld forgets jobs soon, so that results which a test takes away do not come back from there.
-    plugin = {"plugstack.conf": "required /usr/lib/slurmstack/jail.so root=/jail\n"}  # as sbatch finds it in a cluster
-    config = minimal_config(slurm_version, f"{scheduler}\nMinJobAge=30\n", **plugin)
+    config = minimal_config(slurm_version, f"{scheduler}\nMinJobAge=30\n", **IN_JAIL)
     with SlurmSandbox(slurm_version, config=config, workers=0) as sandbox:
         for name in NODES:
             sandbox.start_worker_on(name, before=prepare)

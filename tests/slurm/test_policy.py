@@ -26,7 +26,7 @@ from tests.fakes.sacctmgr import FakeSlurm
 from tests.policies import documents, matches
 from tests.slurm.accounting import AccountingSandbox, sacctmgr
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import accounting_config
+from tests.slurm.minimal import accounting_config, add_accounts, identity
 from tests.slurm.pod import HANG_SECONDS, LIBEXEC, wait_until
 
 EXAMPLES = 3
@@ -91,13 +91,11 @@ def document(sections: dict[str, Any], **more: Any) -> str:
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> AccountingSandbox:
     """A cluster with accounting, one worker and three people."""
-    passwd = "".join(f"{name}:x:{uid}:{uid}::/tmp:/bin/sh\n" for name, uid in PEOPLE.items())
-    group = "".join(f"{name}:x:{uid}:\n" for name, uid in PEOPLE.items())
+    known = identity(PEOPLE, "/tmp")
     extra = "AccountingStorageTRES=gres/gpu\nGresTypes=gpu\nAccountingStorageEnforce=associations,limits,qos\n"
-    config = accounting_config(slurm_version, extra, passwd=passwd, group=group)
+    config = accounting_config(slurm_version, extra, **known)
     sandbox = slurm_cluster(slurm_version, config=config, workers=1, kind=AccountingSandbox)
-    with (sandbox.pods["default-0"].root / "etc/passwd").open("a") as file:
-        file.write(passwd)
+    add_accounts(known, sandbox.pods["default-0"].root)
     return sandbox
 
 

@@ -17,7 +17,7 @@ import pytest
 from slurm.certificates import SEED_BYTES, server_certificate
 from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import IMPATIENT
+from tests.slurm.minimal import IMPATIENT, add_accounts, identity
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -80,12 +80,6 @@ class Rest:
         (self.secret / "tls.crt").write_text(made.certificate)
 
 
-def add_users(pod: Pod) -> None:
-    for file, line in (("passwd", "{0}:x:{1}:{1}::/tmp:/bin/sh\n"), ("group", "{0}:x:{1}:\n")):
-        path = pod.root / "etc" / file
-        path.write_text(path.read_text() + "".join(line.format(name, uid) for name, uid in USERS.items()))
-
-
 @pytest.fixture(scope="module")
 def rest(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Rest:
     """One worker, accounting, the REST API and a client."""
@@ -99,8 +93,7 @@ def rest(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: py
     )
     client = sandbox.add_pod("client", "jail", munged=False)
     (client.root / "root/ca.pem").write_text(server_certificate(SEED, "sandbox", ["rest"]).authority)
-    for other in sandbox.pods.values():
-        add_users(other)
+    add_accounts(identity(USERS, "/tmp"), *(other.root for other in sandbox.pods.values()))
     pod.start_program("slurmrestd", {"THREADS": "4", "MAX_CONNECTIONS": "64"})
     pod.start_program("rest-proxy")
     wait_until(lambda: is_healthy(found), sandbox.logs)

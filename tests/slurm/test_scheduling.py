@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from config import load_config
-from slurm.conf import config_hash, render
+from slurm.conf import render
 from tests import stacks
 from tests.slurm.accounting import AccountingSandbox, sacctmgr
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.pod import Pod, wait_until
+from tests.slurm.configuring import activate
+from tests.slurm.minimal import add_accounts, identity
+from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 USERS = {"alice": ("ml", 10001), "bob": ("web", 10002)}
@@ -50,20 +52,13 @@ def files(version: str, **sections: Any) -> dict[str, str]:
     return render(load_config(base | sections))
 
 
-def make_users(pod: Pod) -> None:
-    """The users, as the jail and the controller's own files would have them."""
-    passwd = "".join(f"{name}:x:{uid}:{uid}::/tmp:/bin/sh\n" for name, (_, uid) in USERS.items())
-    group = "".join(f"{name}:x:{uid}:\n" for name, (_, uid) in USERS.items()) + "physics:x:20000:alice\n"
-    done = pod.run(f"printf '{passwd}' >>/etc/passwd; printf '{group}' >>/etc/group")
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.fixture(scope="module")
 def running(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """Two nodes with two CPUs each, MariaDB, slurmdbd and a policy."""
     sandbox = slurm_cluster(slurm_version, config=files(slurm_version), workers=2, kind=AccountingSandbox)
-    for pod in sandbox.pods.values():
-        make_users(pod)
+    known = identity({name: uid for name, (_, uid) in USERS.items()}, "/tmp")
+    known["group"] += "physics:x:20000:alice\n"
+    add_accounts(known, *(pod.root for pod in sandbox.pods.values()))
     for line in POLICY:
         done = sacctmgr(sandbox, line)
         assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
@@ -82,11 +77,7 @@ def cluster(running: SlurmSandbox) -> SlurmSandbox:
 
 def apply(cluster: SlurmSandbox, **sections: Any) -> None:
     """Put a configuration in force."""
-    wanted = files(cluster.version, **sections)
-    active = f"{config_hash(wanted)} is active"
-    if active not in cluster.controller.log("config-agent").rstrip().rpartition("\n")[2]:
-        cluster.set_config(wanted)
-        wait_until(lambda: active in cluster.controller.log("config-agent").rstrip().rpartition("\n")[2], cluster.logs)
+    activate(cluster, files(cluster.version, **sections))
 
 
 def as_user(cluster: SlurmSandbox, user: str, command: str) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ from config.sections.services import Rest
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.configuring import change
-from tests.slurm.minimal import TOKENS, lines_of, minimal_config
+from tests.slurm.minimal import TOKENS, identity, lines_of, minimal_config
 from tests.slurm.sandbox import SlurmSandbox
 
 TOO_LONG = "Requested time limit is invalid"
@@ -20,7 +20,7 @@ CLOSED = "Access/permission denied"
 
 def config(version: str, rest: Rest) -> dict[str, str]:
     lines = lines_of(load_config(stacks.dev()).model_copy(update={"rest": rest}), *TOKENS)
-    return minimal_config(version, lines, passwd="alice:x:10001:10001::/tmp:/bin/sh\n", group="alice:x:10001:\n")
+    return minimal_config(version, lines, **identity({"alice": 10001}, "/tmp"))
 
 
 @pytest.fixture(scope="module")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from config.sections.services import UserLimits
 from slurm.users import login_limits
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.login import OPTIONS, ssh_to, write_host_key, write_user_key
-from tests.slurm.minimal import minimal_config
-from tests.slurm.pod import LIBEXEC, wait_until
+from tests.slurm.login import OPTIONS, declare, ssh_to, start_client, start_login
+from tests.slurm.minimal import IN_JAIL, minimal_config
+from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 VERSION = "24.11"
-PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
 LIMITS = UserLimits(processes=40, open_files=256, memory="1Gi", cpu_minutes=7, logins=3)
 
 # The kernel counts a user's processes on the whole machine: the numbers are no other test's.
@@ -23,30 +20,14 @@ UIDS = {"alice": 25101, "bob": 25102}
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_cluster: ClusterFactory, tmp_path_factory: pytest.TempPathFactory) -> SlurmSandbox:
+def cluster(slurm_cluster: ClusterFactory) -> SlurmSandbox:
     """A worker, a login pod with limits, and a pod to log in from."""
-    secret = tmp_path_factory.mktemp("ssh") / "secret"
-    write_host_key(secret)
-    config = minimal_config(VERSION, "PropagateResourceLimits=NONE", **{"plugstack.conf": PLUGSTACK})
+    config = minimal_config(VERSION, "PropagateResourceLimits=NONE", **IN_JAIL)
     sandbox = slurm_cluster(VERSION, config=config, workers=1, jail=True)
-    client = sandbox.add_pod("client", "jail", {sandbox.jail: "/jail"}, munged=False)
-    sandbox.public_key = write_user_key(client.root / "root/key")  # type: ignore[attr-defined]
-    declare(sandbox, "alice", "bob")
-    login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail", secret: "/secrets/ssh"})
-    login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
-    login.start_program("sshd", {"JAIL": "/jail", "USER_LIMITS": login_limits(LIMITS)})
-    wait_until(lambda: ssh_to(sandbox, "alice", "true")[0] == 0, lambda: login.log("sshd"))
+    start_client(sandbox)
+    declare(sandbox, UIDS)
+    start_login(sandbox, USER_LIMITS=login_limits(LIMITS))
     return sandbox
-
-
-def declare(cluster: SlurmSandbox, *names: str) -> None:
-    """Run the users program with these users declared."""
-    public = cluster.public_key  # type: ignore[attr-defined]
-    users = {name: {"uid": UIDS[name], "gid": UIDS[name], "ssh_authorized_keys": [public]} for name in names}
-    client = cluster.pods["client"]
-    (client.root / "config/slurm/users.json").write_text(json.dumps({"users": users}))
-    done = client.run([f"{LIBEXEC}/users", "/config/slurm/users.json"])
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_limits_of_a_login_are_the_declared_ones(cluster: SlurmSandbox) -> None:
@@ -94,10 +75,10 @@ def test_a_removed_user_cannot_log_in_nor_copy_with_an_own_key(cluster: SlurmSan
     own = "-o IdentitiesOnly=yes -i /root/own"
     assert ssh_to(cluster, "bob", "true", program=f"ssh {own}")[0] == 0
 
-    declare(cluster, "alice")
+    declare(cluster, {"alice": UIDS["alice"]})
 
     assert ssh_to(cluster, "bob", "true", program=f"ssh {own}")[0] != 0
     assert ssh_to(cluster, "bob", "<<< 'put /etc/hostname stolen'", program=f"sftp {own} -b -")[0] != 0
     assert not (client.root / "jail/home/bob/stolen").exists()
-    declare(cluster, "alice", "bob")
+    declare(cluster, UIDS)
     assert ssh_to(cluster, "bob", "true")[0] == 0

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from config import load_config
-from slurm.conf import config_hash, render
+from slurm.conf import render
 from slurm.sizing import node_conf
 from slurm.users import EXTRAUSERS
 from tests import stacks
 from tests.security.attempts import OF_USERS
 from tests.security.walk import SCRIPT, left_open, walked
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.pod import LIBEXEC, wait_until
+from tests.slurm.configuring import activate
+from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 POOL = {"size": 1, "resources": {"cpus": 2, "memory": "1Gi"}, "security": "baseline"}
@@ -81,14 +82,6 @@ def alice(cluster: SlurmSandbox, command: str) -> str:
     return out
 
 
-def declare(cluster: SlurmSandbox, users: dict[str, Any]) -> None:
-    """What `up` does, until slurmctld has it."""
-    changed = files(cluster.version, users)
-    cluster.set_config(changed)
-    done = cluster.run([f"{LIBEXEC}/await-config", config_hash(changed)], env={"AGENT_URL": "http://127.0.0.1:8817"})
-    assert done.returncode == 0, done.stdout + cluster.logs()
-
-
 def submit(cluster: SlurmSandbox, script: str, *options: str) -> str:
     """Submit a batch job of alice; its id."""
     return alice(cluster, f"sbatch --parsable {' '.join(options)} --wrap '{script}'").strip()
@@ -135,7 +128,7 @@ def test_users_come_and_go_without_a_restart_and_running_jobs_go_on(cluster: Slu
     job = submit(cluster, wait, "--output=/shared/%j.out")
     wait_until((shared / "runs").exists, cluster.logs)
 
-    declare(cluster, {"bob": USERS["bob"], "carol": {"uid": 23003}})
+    activate(cluster, files(cluster.version, {"bob": USERS["bob"], "carol": {"uid": 23003}}))
 
     assert as_user(cluster, "bob", 23003, "srun -Q id -un")[:2] == (0, "carol\n")
     assert as_user(cluster, "alice", 23001, "srun -Q id -un")[0] != 0
@@ -153,5 +146,5 @@ def test_nothing_in_the_pod_is_open_to_others(cluster: SlurmSandbox) -> None:
 
 
 def test_jobs_can_become_no_more_than_in_a_jail(cluster: SlurmSandbox) -> None:
-    declare(cluster, USERS)
+    activate(cluster, files(cluster.version, USERS))
     assert OF_USERS in alice(cluster, "srun -Q grep CapBnd /proc/self/status")
