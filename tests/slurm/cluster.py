@@ -17,10 +17,10 @@ from images.jail.populate import IN_PROGRESS, STATE
 from local.errors import LocalError
 from local.images import ensure_images
 from local.report import PlainReport
+from tests.rootfs import rootfs
 from tests.shared import made_once
 from tests.slurm.accounting import AccountingSandbox, make_database
 from tests.slurm.minimal import accounting_config, minimal_config
-from tests.slurm.pod import PREBUILT, lower
 from tests.slurm.sandbox import SlurmSandbox, populate_jail
 
 Made = TypeVar("Made", bound=SlurmSandbox)
@@ -30,8 +30,6 @@ def require_images(version: str) -> None:
     """Build the images of a version, or skip or fail the test that needs them."""
     if os.geteuid() != 0:
         pytest.skip("real daemons in namespaces need root")
-    if PREBUILT:
-        return
     try:
         ensure_images(PlainReport(), version)
     except LocalError as error:
@@ -86,14 +84,14 @@ class ClusterFactory:
         work = self._temporary.mktemp(f"jail-{version}")
         self._stack.callback(shutil.rmtree, work, ignore_errors=True)
         made = made_once(self._temporary, f"populated-{version}", partial(_populate, version))
-        return self._stack.enter_context(_overlay(work, f"{made / 'upper'}:{lower('jail', version, work)}"))
+        return self._stack.enter_context(_overlay(work, f"{made / 'upper'}:{rootfs('jail', version)}"))
 
 
 def _populate(version: str, work: Path) -> None:
     """Leave in `upper` what populate, which goes on where it stopped, writes besides the image's 30,000 files."""
     (work / "upper" / STATE).mkdir(parents=True)
     (work / "upper" / IN_PROGRESS).touch()
-    with _overlay(work, lower("jail", version, work)) as jail:
+    with _overlay(work, str(rootfs("jail", version))) as jail:
         populate_jail(version, jail)
 
 

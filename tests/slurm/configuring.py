@@ -13,14 +13,8 @@ from tests.slurm.sandbox import SlurmSandbox
 
 def status(cluster: SlurmSandbox) -> dict[str, Any]:
     """The agent's answer."""
-    done = cluster.run(
-        [
-            "python3",
-            "-c",
-            "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8817/config').read().decode())",
-        ]
-    )
-    answer: dict[str, Any] = json.loads(done.stdout)
+    ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8817/config').read().decode())"
+    answer: dict[str, Any] = json.loads(cluster.run(["python3", "-c", ask]).stdout)
     return answer
 
 

@@ -66,11 +66,6 @@ class KubernetesSandbox(SlurmSandbox):
     def start_agent(self, pod: Pod) -> None:
         pod.start_program("config-agent", ENVIRONMENT)
 
-    def start_worker(self, name: str, *, role: str = "worker", on: str = "") -> Pod:
-        """A worker pod on a Kubernetes node; by default the node of the same number."""
-        self.place(name, on or f"node-{name.rpartition('-')[2]}")
-        return super().start_worker(name, role=role)
-
     def set_config(self, files: Mapping[str, str]) -> None:
         super().set_config(files)
         self._put(CONFIG_MAPS, "slurm-config", data=dict(files))
@@ -83,11 +78,6 @@ class KubernetesSandbox(SlurmSandbox):
     def label(self, node: str, **labels: str) -> None:
         """Replace the labels of a Kubernetes node."""
         self._put(NODES, node, metadata={"labels": labels})
-
-    def api_down(self, *, down: bool) -> None:
-        """Let the API answer nothing."""
-        assert self.api is not None
-        self.api.down = down
 
     def _put(self, collection: str, name: str, **content: Any) -> None:
         self._wanted[(collection, name)] = content

@@ -19,7 +19,8 @@ from typing import Self
 from images.common import terms
 from tests.fakes.node_conf import document
 from tests.nodes import SHOW, in_state, node_states, run_now
-from tests.slurm.pod import HANG_SECONDS, LIBEXEC, Pod, lower, wait_until
+from tests.rootfs import rootfs
+from tests.slurm.pod import HANG_SECONDS, LIBEXEC, Pod, wait_until
 
 NETWORK = "10.231"
 BRIDGE_ADDRESS = "02:00:0a:e7:00:01"
@@ -122,15 +123,14 @@ class SlurmSandbox:
         """config-agent in the controller's pod."""
         pod.start_program("config-agent")
 
-    def start_worker(self, name: str, *, role: str = "worker") -> Pod:
+    def start_worker(self, name: str) -> Pod:
         """A worker pod: munged and slurmd."""
-        return self.start_worker_on(name, role=role)
+        return self.start_worker_on(name)
 
     def start_worker_on(
         self,
         name: str,
         *,
-        role: str = "worker",
         binds: Mapping[Path, str] | None = None,
         env: Mapping[str, str] | None = None,
         before: Callable[[Pod], None] = lambda _: None,
@@ -141,7 +141,7 @@ class SlurmSandbox:
             own["JAIL"] = "/jail"
         own |= env or {}
         own["NODE_CONF"] = document(own["NODE_CONF"])
-        pod = self.add_pod(name, role, {**({self._jail: "/jail"} if self._jail else {}), **(binds or {})}, env=own)
+        pod = self.add_pod(name, "worker", {**({self._jail: "/jail"} if self._jail else {}), **(binds or {})}, env=own)
         before(pod)
         pod.start_program("slurmd", own)
         return pod
@@ -158,7 +158,7 @@ class SlurmSandbox:
         """A pod in which munged runs, and nothing else yet."""
         work = self.work / f"pod-{name}"
         pod = Pod(
-            name=name, role=role, lower=lower(role, self.version, work), work=work,
+            name=name, role=role, lower=str(rootfs(role, self.version)), work=work,
             binds={self._secret: "/secrets/munge", **(binds or {})}, env=env or {},
         )  # fmt: skip
         self.pods[name] = pod
@@ -292,7 +292,7 @@ def populate_jail(version: str, directory: Path) -> str:
     directory.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="slurm-populate-"))
     pod = Pod(
-        name="populate", role="jail", lower=lower("jail", version, work), work=work / "pod",
+        name="populate", role="jail", lower=str(rootfs("jail", version)), work=work / "pod",
         binds={directory: "/jail"},
     )  # fmt: skip
     try:

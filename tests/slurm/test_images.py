@@ -10,7 +10,6 @@ from images.common.install import CALLED, PROGRAMS, SCRIPTS
 from images.common.jail_view import LOGIN_BINDS, WORKER_BINDS
 from slurm.images import ROLES
 from tests.rootfs import rootfs
-from tests.slurm.pod import MORE_FOLDERS
 
 pytestmark = pytest.mark.in_gate
 
@@ -18,6 +17,14 @@ JAIL_PROGRAMS = (
     "bash", "gcc", "g++", "make", "python3", "mpicc", "mpirun", "ssh", "git", "vi", "nano", "less", "curl", "rsync",
     "sudo", "ps", "ip", "apt-get", "srun", "sbatch", "squeue", "sinfo", "scontrol", "sacct",
 )  # fmt: skip
+
+MORE_FOLDERS = {
+    "controller": ("health/watch", "health/node_tests", "elastic"),
+    "worker": ("health",),
+    "rest": ("dashboard",),
+    "database": ("backup",),
+}
+"""Role -> what images/Containerfile installs in it besides its own folder and `common`."""
 
 COMPILED = {"controller": {"await-nodes"}}
 """Programs that are not Python (images/elastic/native)."""
