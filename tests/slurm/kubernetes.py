@@ -7,19 +7,13 @@ import socket
 import ssl
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
-
 from images.common.kubernetes import WORKER_PODS
+from slurm.certificates import server_certificate
 from tests.fakes.kubernetes import FakeKubernetes
+from tests.slurm.minimal import SEED
 from tests.slurm.pod import Pod
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -103,27 +97,7 @@ def listen_in(pod: Pod, address: str = "127.0.0.1") -> socket.socket:
 
 
 def write_certificate(path: Path, address: str = "127.0.0.1") -> bytes:
-    """Write a key and a certificate of an address that signs itself; the certificate."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.KeyUsage(
-                digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False,
-                key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
-                decipher_only=False,
-            ),
-            critical=True,
-        )
-        .sign(key, hashes.SHA256())
-    )  # fmt: skip
-    public = made.public_bytes(Encoding.PEM)
-    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + public)
-    return public
+    """Write a key and the certificate of an address; the certificate of who has signed it."""
+    made = server_certificate(SEED, "kubernetes", [address])
+    path.write_text(made.private_key + made.certificate)
+    return made.authority.encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -9,10 +10,14 @@ from typing import Any
 
 from config import load_config
 from config.cluster import ClusterConfig
+from slurm.certificates import SEED_BYTES
 from slurm.conf import effective_settings, render, settings_of
 
 TOKENS = ("AuthAltTypes", "AuthAltParameters")
 """Keys of slurm.conf about tokens."""
+
+SEED = base64.b64encode(bytes(range(SEED_BYTES))).decode()
+"""Of the keys of TLS servers."""
 
 IN_JAIL = {"plugstack.conf": "required /usr/lib/slurmstack/jail.so root=/jail\n"}
 """The file that takes steps into the jail."""

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from slurm.certificates import SEED_BYTES, server_certificate
+from slurm.certificates import server_certificate
 from tests.slurm.accounting import AccountingSandbox, sacctmgr
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import add_accounts, identity
+from tests.slurm.minimal import SEED, add_accounts, identity
 from tests.slurm.pod import wait_until
 
-SEED = base64.b64encode(bytes(range(SEED_BYTES))).decode()
 USERS = {"alice": 10001, "bob": 10002, "olga": 10003}
 COOKIE = "__Secure-slurm-token"
 

@@ -18,8 +18,6 @@ from tests.stacks import ROOT
 
 NODE = "default-0"
 MEMORY_MIB = 1000
-GAMES = 5
-"""Number of a user who is in every Debian system."""
 
 GET = "exec 3<>/dev/tcp/default-0/9306 && printf 'GET {path} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3 && cat <&3"
 WORK = "import time; held = bytearray(128 * 2**20)\\nwhile time.process_time() < 3: pass\\ntime.sleep({seconds})"

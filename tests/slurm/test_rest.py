@@ -14,16 +14,15 @@ from typing import Any
 
 import pytest
 
-from slurm.certificates import SEED_BYTES, server_certificate
+from slurm.certificates import server_certificate
 from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import IMPATIENT, add_accounts, identity
+from tests.slurm.minimal import IMPATIENT, SEED, add_accounts, identity
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 API = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
 """The newest version of the API that each Slurm has."""
-SEED = base64.b64encode(bytes(range(SEED_BYTES))).decode()
 USERS = {"alice": 10001, "bob": 10002}
 CURL = ("curl", "--silent", "--show-error", "--cacert", "/root/ca.pem", "--max-time", "60")
 
