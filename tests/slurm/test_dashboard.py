@@ -6,15 +6,13 @@ import base64
 import json
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from slurm.certificates import server_certificate
 from tests.slurm.accounting import AccountingSandbox, sacctmgr
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import SEED, add_accounts, identity
 from tests.slurm.pod import wait_until
+from tests.slurm.web import Web
 
 USERS = {"alice": 10001, "bob": 10002, "olga": 10003}
 COOKIE = "__Secure-slurm-token"
@@ -33,22 +31,12 @@ class Answer:
         return found[1] if found else ""
 
 
-@dataclass
-class Page:
-    """A cluster with the page, and a pod to look at it from."""
-
-    sandbox: AccountingSandbox
-
-    def token(self, user: str) -> str:
-        done = self.sandbox.run(f"scontrol token username={user} lifespan=600")
-        return done.stdout.strip().removeprefix("SLURM_JWT=")
+class Page(Web):
+    """A cluster with the page."""
 
     def ask(self, path: str, *options: str, token: str = "") -> Answer:
         cookie = ("--cookie", f"{COOKIE}={token}") if token else ()
-        done = self.sandbox.pods["client"].run(
-            ["curl", "--silent", "--show-error", "--include", "--cacert", "/root/ca.pem", "--max-time", "60",
-             *cookie, *options, f"https://rest:6820{path}"]
-        )  # fmt: skip
+        done = self.curl("--include", *cookie, *options, f"https://rest:6820{path}")
         assert done.returncode == 0, done.stderr + self.sandbox.logs()
         head, _, body = done.stdout.partition("\n\n")  # text mode has made one of "\r\n"
         return Answer(int(head.split()[1]), head, body)
@@ -64,31 +52,14 @@ class Page:
 
 
 @pytest.fixture(scope="module")
-def page(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Page:
+def page(slurm_cluster: ClusterFactory, slurm_version: str) -> Page:
     """One worker, accounting, users who see their own jobs only, and jobs of two of them."""
-    secret: Path = tmp_path_factory.mktemp("tls")
-    secret.chmod(0o755)
-    made = server_certificate(SEED, "sandbox", ["rest"])
-    (secret / "tls.key").write_text(made.private_key)
-    (secret / "tls.crt").write_text(made.certificate)
-    sandbox = slurm_cluster(
-        slurm_version, workers=1, kind=AccountingSandbox, extra="PrivateData=jobs\nMessageTimeout=2\n"
-    )
-    found = Page(sandbox)
-    rest = sandbox.add_pod(
-        "rest", "rest", {sandbox.config_directory: "/config/slurm", secret: "/secrets/tls"}, munged=False
-    )
-    client = sandbox.add_pod("client", "jail", munged=False)
-    (client.root / "root/ca.pem").write_text(made.authority)
-    add_accounts(identity(USERS, "/tmp"), *(pod.root for pod in sandbox.pods.values()))
+    private = "PrivateData=jobs\nMessageTimeout=2\n"
+    sandbox = slurm_cluster(slurm_version, workers=1, kind=AccountingSandbox, extra=private)
     # Nothing listens there: what it says tells who would have been shown plots.
-    rest.start_program("dashboard", {"PROMETHEUS": "http://127.0.0.1:9"})
-    rest.start_program("slurmrestd", {"THREADS": "2", "MAX_CONNECTIONS": "16"})
-    rest.start_program("rest-proxy", {"DASHBOARD": "yes"})
+    found = Page(sandbox, USERS, PROMETHEUS="http://127.0.0.1:9")
     found.submit("alice", "of-alice")
     found.submit("bob", "of-bob")
-    reachable = ["curl", "--silent", "--fail", "--insecure", "https://rest:6820/dashboard/login"]
-    wait_until(lambda: client.run(reachable).returncode == 0, sandbox.logs)
     return found
 
 

@@ -13,11 +13,12 @@ from images.controller.configuration import config_hash
 from tests.slurm.accounting import AccountingSandbox, job_records, kill
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.configuring import change, edited, status
+from tests.slurm.conftest import one_version
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, one_version]
 
 FILLER = "filler"
 STATE, DATA = "/var/spool/slurmctld", "/var/lib/mysql"

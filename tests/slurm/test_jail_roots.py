@@ -8,6 +8,7 @@ import shlex
 import pytest
 
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.conftest import one_version
 from tests.slurm.minimal import IN_JAIL, identity, minimal_config
 from tests.slurm.pod import LIBEXEC, Pod
 from tests.slurm.sandbox import SlurmSandbox
@@ -15,6 +16,8 @@ from tests.slurm.sandbox import SlurmSandbox
 ALICE = {
     "uid": 10001, "gid": 10001, "groups": [], "shell": "/bin/bash", "ssh_authorized_keys": [], "sudo": True,
 }  # fmt: skip
+pytestmark = one_version
+
 NODES = ("default-0", "default-1")
 ROOT = ".slurmstack-roots/blue/root"
 SHARED = json.dumps([{"source": "/shared/home", "path": "/home"}, {"source": "/shared/srv", "path": "/srv"}])

@@ -15,11 +15,12 @@ import pytest
 from images.common.health.contract import Result, Status
 from images.health.node_tests.results import Record, decode, encode
 from tests.slurm.asked import Asked
+from tests.slurm.conftest import one_version
 from tests.slurm.minimal import IN_JAIL, minimal_config
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, one_version]
 
 CONF = "/var/spool/slurmctld/slurmstack/current/slurm.conf"
 NODES = ("default-0", "default-1")

@@ -8,43 +8,27 @@ import hmac
 import json
 import subprocess
 import time
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slurm.certificates import server_certificate
 from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import IMPATIENT, SEED, add_accounts, identity
-from tests.slurm.pod import Pod, wait_until
-from tests.slurm.sandbox import SlurmSandbox
+from tests.slurm.minimal import IMPATIENT
+from tests.slurm.pod import wait_until
+from tests.slurm.web import CURL, SLURMRESTD, Web
 
 API = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
 """The newest version of the API that each Slurm has."""
 USERS = {"alice": 10001, "bob": 10002}
-CURL = ("curl", "--silent", "--show-error", "--cacert", "/root/ca.pem", "--max-time", "60")
 
 
-@dataclass
-class Rest:
-    """A cluster with a REST API, and a pod to ask from."""
-
-    sandbox: SlurmSandbox
-    secret: Path
-    api: str
+class Rest(Web):
+    """A cluster with a REST API."""
 
     @property
-    def pod(self) -> Pod:
-        return self.sandbox.pods["rest"]
-
-    def token(self, user: str = "alice", lifespan: int = 600) -> str:
-        done = self.sandbox.run(f"scontrol token username={user} lifespan={lifespan}")
-        return done.stdout.strip().removeprefix("SLURM_JWT=")
-
-    def curl(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        return self.sandbox.pods["client"].run([*CURL, *arguments], stdin=stdin)
+    def api(self) -> str:
+        return API[self.sandbox.version]
 
     def ask(
         self, method: str, path: str, *headers: str, token: str = "", body: dict[str, Any] | None = None
@@ -72,31 +56,11 @@ class Rest:
         assert status == 200, answer
         return str(answer["jobs"][0]["job_state"][0])
 
-    def renew(self, *names: str) -> None:
-        """Put another certificate into the Secret's volume."""
-        made = server_certificate(SEED, "sandbox", names)
-        (self.secret / "tls.key").write_text(made.private_key)
-        (self.secret / "tls.crt").write_text(made.certificate)
-
 
 @pytest.fixture(scope="module")
-def rest(slurm_cluster: ClusterFactory, slurm_version: str, tmp_path_factory: pytest.TempPathFactory) -> Rest:
+def rest(slurm_cluster: ClusterFactory, slurm_version: str) -> Rest:
     """One worker, accounting, the REST API and a client."""
-    secret = tmp_path_factory.mktemp("tls")
-    secret.chmod(0o755)
-    sandbox = slurm_cluster(slurm_version, workers=1, kind=AccountingSandbox, extra=IMPATIENT)
-    found = Rest(sandbox, secret, API[slurm_version])
-    found.renew("rest")
-    pod = sandbox.add_pod(
-        "rest", "rest", {sandbox.config_directory: "/config/slurm", secret: "/secrets/tls"}, munged=False
-    )
-    client = sandbox.add_pod("client", "jail", munged=False)
-    (client.root / "root/ca.pem").write_text(server_certificate(SEED, "sandbox", ["rest"]).authority)
-    add_accounts(identity(USERS, "/tmp"), *(other.root for other in sandbox.pods.values()))
-    pod.start_program("slurmrestd", {"THREADS": "4", "MAX_CONNECTIONS": "64"})
-    pod.start_program("rest-proxy")
-    wait_until(lambda: is_healthy(found), sandbox.logs)
-    return found
+    return Rest(slurm_cluster(slurm_version, workers=1, kind=AccountingSandbox, extra=IMPATIENT), USERS)
 
 
 def is_healthy(rest: Rest) -> bool:
@@ -229,5 +193,5 @@ def test_slurmrestd_away_is_said_clearly_and_then_all_works_again(rest: Rest) ->
     status, answer = rest.ask("GET", "/slurm/API/jobs/", token=rest.token())
     assert (status, answer["errors"][0]["error"]) == (503, "slurmrestd does not answer; try again")
 
-    rest.pod.start_program("slurmrestd", {"THREADS": "4", "MAX_CONNECTIONS": "64"})
+    rest.pod.start_program("slurmrestd", SLURMRESTD)
     wait_until(lambda: rest.ask("GET", "/slurm/API/jobs/", token=rest.token())[0] == 200, rest.sandbox.logs)
