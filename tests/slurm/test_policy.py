@@ -193,31 +193,6 @@ def test_every_kind_of_change_is_made_and_taken_back(cluster: AccountingSandbox)
     assert everything(cluster) == before
 
 
-def test_what_was_made_by_hand_is_told_and_only_pruned_if_asked(cluster: AccountingSandbox) -> None:
-    apply(cluster, document(FIRST))
-    for made in ("account handmade", "qos byhand", "user bob account=handmade", "user zoe account=ml"):
-        assert sacctmgr(cluster, f"add {made}").returncode == 0
-    sacctmgr(cluster, "modify account where name=ml set fairshare=99")
-
-    did = apply(cluster, document(FIRST))
-
-    assert "~ account ml: fairshare 99 => 10" in did
-    for kept in ("account handmade", "qos byhand", "user bob in handmade", "user zoe in ml"):
-        assert f"! {kept} was made by hand: kept (accounting.prune: true removes it)" in did
-    assert "zoe|" in sacctmgr(cluster, "list assoc where user=zoe format=user,account").stdout
-
-    did = apply(cluster, document(FIRST, accounting={"prune": True}))
-
-    assert [line for line in did if line.startswith("- ")] == [
-        "- user zoe (accounts ml)",
-        "- user bob in handmade",
-        "- account handmade",
-        "- qos byhand",
-    ]
-    assert "handmade" not in everything(cluster)
-    assert "root|root|Administrator" in sacctmgr(cluster, "list user").stdout
-
-
 @pytest.mark.in_gate
 def test_a_refused_step_brings_the_policy_before_back(cluster: AccountingSandbox) -> None:
     apply(cluster, document(FIRST))

@@ -110,22 +110,6 @@ def await_state(cluster: SlurmSandbox, job: str, state: str, key: str = "JobStat
     )
 
 
-def test_priority_has_the_weights_of_the_stack_file_and_a_qos_counts(cluster: SlurmSandbox) -> None:
-    apply(cluster, priority={"weights": {"fairshare": 1000, "qos": 500, "partition": 200, "age": 7}})
-    weights = cluster.run("sprio --weights --noheader --format='%.8f %.8q %.8p %.8a'").stdout.split()
-    assert weights == ["1000", "500", "200", "7"]
-    await_state(cluster, submit(cluster, "alice", ALL), "RUNNING")
-    high, low = (submit(cluster, "alice", f"--qos={qos} {ALL}") for qos in ("high", "low"))
-
-    def factors() -> list[list[str]]:
-        printed = cluster.run("sprio --noheader --user=alice --format='%.15i %.10Q %.10F'").stdout
-        return sorted(line.split() for line in printed.splitlines())
-
-    wait_until(lambda: [job for job, *_ in factors()] == [high, low], lambda: cluster.run("sprio -l").stdout)
-    assert [qos for _, qos, _ in factors()] == ["500", "0"]
-    assert all(int(fairshare) > 0 for *_, fairshare in factors())
-
-
 def test_a_job_of_a_higher_qos_takes_the_nodes_and_the_other_runs_again(cluster: SlurmSandbox) -> None:
     apply(cluster, preemption={"type": "qos", "mode": "requeue"})
     victim = submit(cluster, "alice", f"--qos=low {ALL}", 'test -n "$SLURM_RESTART_COUNT" || sleep 600')
