@@ -20,6 +20,15 @@ from tests.slurm.sandbox import SlurmSandbox
 
 OPTIONS = "-i /root/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes -o LogLevel=ERROR"
 
+BIND = """
+import sys
+sys.path.insert(0, "/usr/lib/slurmstack")
+from pathlib import Path
+from images.common.jail_view import LOGIN_BINDS, bind_into_jail
+bind_into_jail(Path("/jail"), LOGIN_BINDS, print)
+"""
+"""What a login does with the jail before it is entered, as a program."""
+
 
 def private_key() -> bytes:
     """A new one, as OpenSSH reads it."""

@@ -60,19 +60,6 @@ def test_idle_nodes_leave_a_smaller_pool_first_and_a_larger_one_brings_them_back
     await_none(elastic)
 
 
-def test_as_many_nodes_as_min_says_stay_up_and_one_with_a_job_twice_is_made_anew(elastic: ElasticSandbox) -> None:
-    elastic.set_pool(min=1)
-    wait_until(lambda: elastic.states()["gpu-0"] == "IDLE+CLOUD+DYNAMIC_NORM", lambda: str(elastic.states()))
-    # As slurmctld does it where a job that it starts is on the node already.
-    done = elastic.run("runuser -u slurm -- scontrol update nodename=gpu-0 state=drain reason='Duplicate jobid'")
-    assert done.returncode == 0, done.stderr
-    wait_until(lambda: elastic.states()["gpu-0"] == NONE["gpu-0"], lambda: f"{elastic.states()}\n{elastic.said()}")
-    wait_until(lambda: elastic.states()["gpu-1"] == "IDLE+CLOUD+DYNAMIC_NORM", lambda: str(elastic.states()))
-    elastic.set_pool(min=0)
-    elastic.run("scontrol update nodename=gpu-1 state=power_down")
-    await_none(elastic)
-
-
 ZONE = "Asia/Kathmandu"
 """5:45 before UTC, so that no other clock is taken for its."""
 

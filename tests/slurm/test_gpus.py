@@ -16,7 +16,7 @@ from slurm.sizing import node_conf
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.gpu_driver import bring_amd, bring_driver, bring_narrow_driver, bring_parts
-from tests.slurm.login_view import BIND
+from tests.slurm.login import BIND
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox

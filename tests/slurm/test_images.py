@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from images.common.install import CALLED, PROGRAMS, SCRIPTS
-from images.common.jail_view import LOGIN_BINDS, WORKER_BINDS
 from slurm.images import ROLES
 from tests.rootfs import rootfs
 
@@ -72,11 +71,6 @@ def test_package_lists_are_not_carried_along(roots: dict[str, Path]) -> None:
         assert not [path for path in root.glob("var/lib/apt/lists/**/*") if path.is_file()], root
 
 
-def test_every_image_starts_munged(roots: dict[str, Path]) -> None:
-    for root in roots.values():
-        assert (root / "usr/libexec/slurmstack/munged").stat().st_mode & 0o111, root
-
-
 def test_each_role_has_its_programs(roots: dict[str, Path]) -> None:
     for role, root in roots.items():
         directory = root / "usr/libexec/slurmstack"
@@ -89,20 +83,3 @@ def test_each_role_has_its_programs(roots: dict[str, Path]) -> None:
 
 def test_the_jail_has_what_users_expect(roots: dict[str, Path]) -> None:
     assert [name for name in JAIL_PROGRAMS if not has_program(roots["jail"], name)] == []
-
-
-def test_the_jail_has_a_target_for_every_bind(roots: dict[str, Path]) -> None:
-    binds = {*WORKER_BINDS, *LOGIN_BINDS}
-    for bind in binds:
-        if any(bind.path.startswith(f"{other.path}/") and not other.recursive for other in binds):
-            continue  # in what the pod itself brings
-        assert (roots["jail"] / bind.path.lstrip("/")).exists(), bind.path
-
-
-def test_the_plugin_is_at_the_same_path_wherever_slurm_reads_plugstack(roots: dict[str, Path]) -> None:
-    for role in ("worker", "login", "jail"):
-        assert (roots[role] / "usr/lib/slurmstack/jail.so").is_file(), role
-
-
-def test_sudo_keeps_its_permission(roots: dict[str, Path]) -> None:
-    assert (roots["jail"] / "usr/bin/sudo").stat().st_mode & 0o4000

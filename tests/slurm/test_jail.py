@@ -12,8 +12,7 @@ import pytest
 from config import load_config
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.login import make_users
-from tests.slurm.login_view import BIND
+from tests.slurm.login import BIND, make_users
 from tests.slurm.minimal import IN_JAIL, TOKENS, identity, lines_of, minimal_config
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox

@@ -16,7 +16,7 @@ from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import IMPATIENT
 from tests.slurm.pod import wait_until
-from tests.slurm.web import CURL, SLURMRESTD, Web
+from tests.slurm.web import CURL, Web
 
 API = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
 """The newest version of the API that each Slurm has."""
@@ -144,12 +144,6 @@ def test_no_token_is_in_a_log(rest: Rest) -> None:
     assert token.split(".")[2] not in rest.pod.log("rest-proxy") + rest.pod.log("slurmrestd")
 
 
-def test_the_certificate_is_for_this_name_and_of_this_authority(rest: Rest) -> None:
-    address = rest.sandbox.run("getent hosts rest", pod="client").stdout.split()[0]
-    assert rest.curl("--connect-to", f"other:6820:{address}:6820", "https://other:6820/healthz").returncode == 60
-    assert rest.curl("--cacert", "/etc/ssl/certs/ca-certificates.crt", "https://rest:6820/healthz").returncode == 60
-
-
 def test_a_renewed_certificate_is_taken_without_a_failed_request(rest: Rest) -> None:
     def answers_to(name: str) -> bool:
         return rest.curl("--connect-to", f"{name}:6820:rest:6820", f"https://{name}:6820/healthz").returncode == 0
@@ -184,14 +178,3 @@ def test_slurmctld_away_is_said_clearly_and_then_all_works_again(rest: Rest) -> 
 
     controller.start_program("slurmctld")
     wait_until(lambda: rest.ask("GET", "/slurm/API/jobs/", token=token)[0] == 200, rest.sandbox.logs)
-
-
-def test_slurmrestd_away_is_said_clearly_and_then_all_works_again(rest: Rest) -> None:
-    rest.pod.run("pkill -KILL -x slurmrestd")
-
-    wait_until(lambda: not is_healthy(rest), "the probe fails")
-    status, answer = rest.ask("GET", "/slurm/API/jobs/", token=rest.token())
-    assert (status, answer["errors"][0]["error"]) == (503, "slurmrestd does not answer; try again")
-
-    rest.pod.start_program("slurmrestd", SLURMRESTD)
-    wait_until(lambda: rest.ask("GET", "/slurm/API/jobs/", token=rest.token())[0] == 200, rest.sandbox.logs)
