@@ -42,15 +42,8 @@ class KubernetesSandbox(SlurmSandbox):
 
     def start_controller(self, *, daemons: bool = True) -> Pod:
         pod = super().start_controller(daemons=False)
-        account = pod.root / SERVICE_ACCOUNT
-        account.mkdir(parents=True)
-        certificate = self.work / "api.pem"
-        (account / "ca.crt").write_bytes(write_certificate(certificate))
-        (account / "token").write_text("token\n")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate)
-        self.api = FakeKubernetes(tls=context, listener=listen_in(pod))
-        self.api.token = "token"
+        self.api, authority = start_api(self.work, pod)
+        give_account(pod, authority)
         for (collection, name), content in self._wanted.items():
             self.api.put(collection, name, **content)
         if daemons:
@@ -84,7 +77,7 @@ class KubernetesSandbox(SlurmSandbox):
         super().__exit__(*arguments)
 
 
-def listen_in(pod: Pod, address: str = "127.0.0.1") -> socket.socket:
+def listen_in(pod: Pod, address: str) -> socket.socket:
     """A socket that listens in a pod's network; it stays there, whoever has it."""
 
     def listen() -> socket.socket:
@@ -96,8 +89,20 @@ def listen_in(pod: Pod, address: str = "127.0.0.1") -> socket.socket:
         return one_thread.submit(listen).result()
 
 
-def write_certificate(path: Path, address: str = "127.0.0.1") -> bytes:
-    """Write a key and the certificate of an address; the certificate of who has signed it."""
+def start_api(work: Path, pod: Pod, address: str = "127.0.0.1") -> tuple[FakeKubernetes, str]:
+    """A Kubernetes API in a pod's network, and the certificate of who has signed its own."""
     made = server_certificate(SEED, "kubernetes", [address])
-    path.write_text(made.private_key + made.certificate)
-    return made.authority.encode()
+    (work / "api.pem").write_text(made.private_key + made.certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(work / "api.pem")
+    api = FakeKubernetes(tls=context, listener=listen_in(pod, address))
+    api.token = "token"
+    return api, made.authority
+
+
+def give_account(pod: Pod, authority: str) -> None:
+    """What kubelet mounts for a ServiceAccount."""
+    account = pod.root / SERVICE_ACCOUNT
+    account.mkdir(parents=True)
+    (account / "ca.crt").write_text(authority)
+    (account / "token").write_text("token\n")
