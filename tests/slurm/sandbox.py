@@ -256,12 +256,12 @@ class SlurmSandbox:
             lambda: f"{count} idle nodes: {self.run(SHOW).stdout}\n{self.logs()}",
         )
 
-    def wait_for_save(self, text: str, file: str = "job_state") -> None:
-        """Wait until a text is in what slurmctld has written of its jobs, or nodes, which it does up to 5 s late."""
+    def wait_for_save(self, text: str) -> None:
+        """Wait until a text is in what slurmctld has written of its jobs, which it does up to 5 s late."""
 
         def is_saved() -> bool:
             with contextlib.suppress(FileNotFoundError):  # for a moment there is none
-                return text.encode() in ((terms.current(self.state) or self.state) / file).read_bytes()
+                return text.encode() in ((terms.current(self.state) or self.state) / "job_state").read_bytes()
             return False
 
         wait_until(is_saved, self.logs)

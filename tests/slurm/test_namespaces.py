@@ -69,9 +69,9 @@ def ask(cluster: SlurmSandbox, command: str, *, user: str = "alice", fails: bool
     return done.stdout
 
 
-def inside(cluster: SlurmSandbox, script: str, *, fails: bool = False, options: str = "") -> str:
+def inside(cluster: SlurmSandbox, script: str, *, options: str = "") -> str:
     """What a script of alice's prints as a task with the option."""
-    return ask(cluster, f"{INSIDE} {options} bash -c {quote(script)}", fails=fails)
+    return ask(cluster, f"{INSIDE} {options} bash -c {quote(script)}")
 
 
 def nested(cluster: SlurmSandbox, script: str) -> str:
