@@ -270,12 +270,6 @@ class SlurmSandbox:
         """Wait until a job that was requeued runs, but not for the two minutes that Slurm would have it wait."""
         run_now(lambda command: self.run(command).stdout, job)
 
-    def waits(self, program: str) -> str:
-        """What each thread of a program on the controller waits for, and how busy the machine is: for a failed test."""
-        threads = f"for t in /proc/$(pgrep --oldest --exact {program})/task/*; do cat $t/comm $t/wchan $t/syscall; done"
-        state = self.controller.run(f"{threads}; head /proc/loadavg /proc/pressure/*")
-        return f"--- {program} waits\n{state.stdout}{state.stderr}"
-
     def logs(self) -> str:
         """All programs' output, for the message of a failed test."""
         parts = []

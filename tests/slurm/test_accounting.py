@@ -7,7 +7,6 @@ import subprocess
 
 import pytest
 
-from images.controller.agent import SURVIVAL_QUESTIONS
 from images.controller.configuration import config_hash
 from tests.slurm.accounting import (
     AccountingSandbox,
@@ -83,32 +82,6 @@ def test_slurmctld_starts_without_slurmdbd_and_keeps_what_is_not_recorded_yet(cl
     cluster.pods["slurmdbd-0"].start_program("slurmdbd")
     wait_for_accounting(cluster)
     wait_for_records(cluster, ids | more)
-
-
-def test_a_configuration_is_taken_while_slurmdbd_hangs(cluster: AccountingSandbox, slurm_version: str) -> None:
-    """As while its database starts again: slurmctld asks it when it reads its files, and answers nobody meanwhile."""
-    slurmdbd = cluster.pods["slurmdbd-0"]
-    assert slurmdbd.run(["pkill", "-STOP", "--exact", "slurmdbd"]).returncode == 0
-    wanted = accounting_config(slurm_version, "SchedulerParameters=bf_interval=19\n")
-    cluster.set_config(wanted)
-    asked: set[str] = set()
-
-    def has_asked_in_vain() -> bool:
-        """The agent has asked as often as a dead slurmctld would be asked; each question takes 5 s."""
-        asked.update(cluster.run("pgrep -f '^scontrol ping'").stdout.split())
-        return len(asked) > SURVIVAL_QUESTIONS
-
-    wait_until(has_asked_in_vain, cluster.logs)
-    for process in slurmdbd.processes:  # nsenter, which has stopped with it
-        process.send_signal(signal.SIGCONT)
-    assert slurmdbd.run(["pkill", "-CONT", "--exact", "slurmdbd"]).returncode == 0
-    active = f"configuration {config_hash(wanted)} is active"
-    said = cluster.controller.log
-    wait_until(
-        lambda: active in said("config-agent"),
-        lambda: f"{cluster.waits('slurmctld')}\n{cluster.logs()}",
-    )
-    wait_for_records(cluster, submit(cluster, 3))
 
 
 def test_a_configuration_is_taken_while_the_machine_of_slurmdbd_is_gone(

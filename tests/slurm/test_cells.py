@@ -131,29 +131,6 @@ def test_what_sbcast_sends_is_where_the_job_looks_for_it(cluster: SlurmSandbox) 
     assert not worker_tmp.exists()
 
 
-def wardens(cluster: SlurmSandbox) -> dict[int, int]:
-    """The processes of the warden, each with its parent."""
-    done = cluster.run("ps --no-headers -o pid=,ppid=,stat= -C warden", pod=NODE)
-    rows = [line.split() for line in done.stdout.splitlines()]
-    return {int(pid): int(parent) for pid, parent, status in rows if "Z" not in status}
-
-
-def test_another_warden_takes_over(cluster: SlurmSandbox) -> None:
-    job = start(cluster)
-    within(cluster, job, "echo kept > /tmp/file; echo kept > /dev/shm/file")
-    before = wardens(cluster)
-    victim = next(pid for pid, parent in before.items() if parent in before)
-    cluster.run(f"kill -9 {victim}", pod=NODE)
-    wait_until(
-        lambda: victim not in (now := wardens(cluster)) and len(now) == 2,
-        lambda: f"{wardens(cluster)}\n{cluster.logs()}",
-    )
-    assert within(cluster, job, "cat /tmp/file /dev/shm/file") == "kept\n" * 2
-    new = start(cluster)
-    assert within(cluster, new, "ls -A /tmp /dev/shm").split() == ["/dev/shm:", "/tmp:"]
-    assert "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout
-
-
 def test_a_step_whose_cell_cannot_be_made_fails_and_the_log_says_why(cluster: SlurmSandbox) -> None:
     """And never runs elsewhere: with 24.11 it ran in the pod itself, outside the jail, whatever had failed."""
     before = worker(cluster).log("slurmd")

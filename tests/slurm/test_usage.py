@@ -168,29 +168,11 @@ def test_the_hours_are_those_of_sreport(past: AccountingSandbox) -> None:
     assert seconds(report(past, start, end)) == expected
 
 
-def test_a_part_of_a_day_counts_only_that_part(past: AccountingSandbox) -> None:
-    start, end = MIDNIGHT, MIDNIGHT + timedelta(hours=1)
-    found = seconds(report(past, start, end))
-    assert found == sreport(past, start, end)
-    assert found["physics", "games", "cpu"] == 7200
-    assert found["physics", "backup", "cpu"] == 1800
-
-
 def runs_of(sandbox: AccountingSandbox, job: str) -> list[Run]:
     """Runs of a job that was submitted a moment ago."""
     kubectl: Any = Controller(sandbox)
     now = datetime.now(UTC)
     return [run for run in read_runs(kubectl, "slurm", now - timedelta(minutes=10), now) if run.job == job]
-
-
-def test_a_running_job_counts_up_to_now(past: AccountingSandbox) -> None:
-    job = submit(past, "games", "physics", "--ntasks=2 --gpus=1", "sleep 600")
-    wait_until(lambda: bool(runs_of(past, job)), lambda: f"no run of job {job}: {past.logs()}")
-    (run,) = runs_of(past, job)
-    assert (run.user, run.account, run.cpus, run.gpus) == ("games", "physics", 2, 1)
-    assert run.ended <= datetime.now(UTC)
-    wait_until(lambda: runs_of(past, job)[0].seconds > run.seconds, "the job's hours to grow")
-    past.run(f"scancel {job}")
 
 
 def test_every_run_of_a_requeued_job_counts(past: AccountingSandbox) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import IMPATIENT
 from tests.slurm.pod import LIBEXEC, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -138,14 +137,3 @@ def test_a_pod_that_takes_the_name_again_keeps_an_administrators_drain(cluster: 
     wait_until(lambda: "stays" in cluster.pods[worker].log("slurmd"), cluster.logs)
     wait_until(lambda: "DRAIN" in states(cluster, worker), "still drained")
     assert (record(cluster, worker) or {})["reason"] == "bad memory"
-
-
-def test_leaving_without_a_controller_and_without_jobs_ends_on_its_own(
-    own_cluster: ClusterFactory, cluster: SlurmSandbox, slurm_version: str
-) -> None:
-    other = own_cluster(slurm_version, workers=1, extra=IMPATIENT)
-    other.run("pkill -KILL slurmctld")
-
-    done = other.run([f"{LIBEXEC}/leave"], pod="default-0")
-
-    assert done.returncode == 0
