@@ -256,6 +256,15 @@ class SlurmSandbox:
             lambda: f"{count} idle nodes: {self.run(SHOW).stdout}\n{self.logs()}",
         )
 
+    def job(self, number: str) -> dict[str, str]:
+        """What slurmctld has of a job."""
+        words = self.run(f"scontrol show job {number} --oneliner").stdout.split()
+        return dict(word.split("=", 1) for word in words if "=" in word)
+
+    def wait_for_job(self, number: str, wanted: str, key: str = "JobState") -> None:
+        """Wait until slurmctld has this of a job."""
+        wait_until(lambda: self.job(number).get(key) == wanted, lambda: f"{wanted}: {self.job(number)}\n{self.logs()}")
+
     def wait_for_save(self, text: str) -> None:
         """Wait until a text is in what slurmctld has written of its jobs, which it does up to 5 s late."""
 

@@ -73,19 +73,15 @@ def submit(cluster: SlurmSandbox, options: str) -> str:
     return done.stdout.strip()
 
 
-def shown(cluster: SlurmSandbox, job: str, field: str) -> str:
-    found = re.search(rf"\b{field}=(\S+)", cluster.run(f"scontrol show job {job}").stdout)
-    return found[1] if found else ""
-
-
 def await_running(cluster: SlurmSandbox, *jobs: str) -> None:
-    wait_until(lambda: all(shown(cluster, job, "JobState") == "RUNNING" for job in jobs), cluster.logs)
+    for job in jobs:
+        cluster.wait_for_job(job, "RUNNING")
 
 
 def memory_of(cluster: SlurmSandbox, job: str) -> int:
     """MiB that a running job has in all."""
-    found = re.search(r"mem=(\d+)(M|G)", shown(cluster, job, "AllocTRES"))
-    assert found, shown(cluster, job, "AllocTRES")
+    found = re.search(r"mem=(\d+)(M|G)", cluster.job(job)["AllocTRES"])
+    assert found, cluster.job(job)["AllocTRES"]
     return int(found[1]) * (1024 if found[2] == "G" else 1)
 
 
@@ -96,7 +92,7 @@ def test_as_many_jobs_of_one_cpu_run_on_a_node_as_it_has_cpus(cluster: SlurmSand
     await_running(cluster, *jobs)
     assert [memory_of(cluster, job) for job in jobs] == [SHARE[pool]] * cpus
     waits = submit(cluster, f"--partition={pool}")
-    wait_until(lambda: shown(cluster, waits, "Reason") in {"Resources", "Priority"}, cluster.logs)
+    wait_until(lambda: cluster.job(waits).get("Reason") in {"Resources", "Priority"}, cluster.logs)
 
 
 def test_a_partition_of_several_pools_gives_what_each_of_its_nodes_has(cluster: SlurmSandbox) -> None:
@@ -113,7 +109,7 @@ def test_a_job_that_names_several_partitions_has_the_memory_of_the_one_in_which_
     (free,) = set(POOLS) - {full}
     job = submit(cluster, "--partition=small,large")
     await_running(cluster, job)
-    assert shown(cluster, job, "NodeList") == f"{free}-0"
+    assert cluster.job(job)["NodeList"] == f"{free}-0"
     assert memory_of(cluster, job) == SHARE[free]
 
 
@@ -137,7 +133,7 @@ def test_a_job_may_name_a_partition_besides_that_has_too_little(cluster: SlurmSa
     """As it could not with a MaxMemPerNode for each partition."""
     job = submit(cluster, f"--partition=small,large --mem={REAL['large']}M")
     await_running(cluster, job)
-    assert shown(cluster, job, "NodeList") == "large-0"
+    assert cluster.job(job)["NodeList"] == "large-0"
 
 
 def test_a_change_of_it_all_under_jobs_ends_none(cluster: SlurmSandbox, slurm_version: str) -> None:
@@ -151,8 +147,8 @@ def test_a_change_of_it_all_under_jobs_ends_none(cluster: SlurmSandbox, slurm_ve
         most = real_memory_mib("2Gi")
         assert f"MaxMemPerNode = {most}" in re.sub(" +", " ", cluster.run("scontrol show config").stdout)
         assert f"DefMemPerCPU={most // 2}" in cluster.run("scontrol show partition large").stdout
-        assert shown(cluster, whole, "JobState") == "RUNNING"
-        assert {shown(cluster, job, "JobState") for job in (waits, unasked)} == {"PENDING"}
+        assert cluster.job(whole)["JobState"] == "RUNNING"
+        assert {cluster.job(job)["JobState"] for job in (waits, unasked)} == {"PENDING"}
     finally:
         activate(cluster, render(load_config(sections(slurm_version))))
     cluster.run(f"scancel {whole}")

@@ -14,7 +14,6 @@ from tests.slurm.accounting import AccountingSandbox, sacctmgr
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.configuring import activate
 from tests.slurm.minimal import add_accounts, identity
-from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 USERS = {"alice": ("ml", 10001), "bob": ("web", 10002)}
@@ -97,65 +96,52 @@ def refused(cluster: SlurmSandbox, user: str, options: str) -> str:
     return done.stderr
 
 
-def shown(cluster: SlurmSandbox, job: str, key: str) -> str:
-    """A field of `scontrol show job`."""
-    words = cluster.run(f"scontrol show job {job} --oneliner").stdout.split()
-    return next((word.partition("=")[2] for word in words if word.startswith(f"{key}=")), "")
-
-
-def await_state(cluster: SlurmSandbox, job: str, state: str, key: str = "JobState") -> None:
-    wait_until(
-        lambda: shown(cluster, job, key) == state,
-        lambda: f"{key} {state}: {cluster.run(f'scontrol show job {job}; squeue; sprio -l').stdout}{cluster.logs()}",
-    )
-
-
 def test_a_job_of_a_higher_qos_takes_the_nodes_and_the_other_runs_again(cluster: SlurmSandbox) -> None:
     apply(cluster, preemption={"type": "qos", "mode": "requeue"})
     victim = submit(cluster, "alice", f"--qos=low {ALL}", 'test -n "$SLURM_RESTART_COUNT" || sleep 600')
-    await_state(cluster, victim, "RUNNING")
+    cluster.wait_for_job(victim, "RUNNING")
     urgent = submit(cluster, "bob", f"--qos=high {ALL}", "sleep 2")
-    await_state(cluster, urgent, "COMPLETED")
-    await_state(cluster, victim, "1", "Restarts")
+    cluster.wait_for_job(urgent, "COMPLETED")
+    cluster.wait_for_job(victim, "1", "Restarts")
     cluster.wait_for_start(victim)
-    await_state(cluster, victim, "COMPLETED")
+    cluster.wait_for_job(victim, "COMPLETED")
 
 
 def test_a_partition_of_a_higher_tier_takes_the_nodes(cluster: SlurmSandbox) -> None:
     apply(cluster, preemption={"type": "partition", "mode": "cancel"})
     victim = submit(cluster, "alice", ALL)
-    await_state(cluster, victim, "RUNNING")
+    cluster.wait_for_job(victim, "RUNNING")
     urgent = submit(cluster, "bob", f"--partition=urgent {ALL}")
-    await_state(cluster, urgent, "RUNNING")
-    await_state(cluster, victim, "PREEMPTED")
+    cluster.wait_for_job(urgent, "RUNNING")
+    cluster.wait_for_job(victim, "PREEMPTED")
 
 
 def test_a_suspended_job_goes_on_when_the_other_has_ended(cluster: SlurmSandbox) -> None:
     apply(cluster, preemption={"type": "partition", "mode": "suspend"})
     script = "until test -e /tmp/go; do sleep 0.1; done"
     victim = submit(cluster, "alice", ALL, script)
-    await_state(cluster, victim, "RUNNING")
+    cluster.wait_for_job(victim, "RUNNING")
     urgent = submit(cluster, "bob", f"--partition=urgent {ALL}")
-    await_state(cluster, urgent, "RUNNING")
-    await_state(cluster, victim, "SUSPENDED")
+    cluster.wait_for_job(urgent, "RUNNING")
+    cluster.wait_for_job(victim, "SUSPENDED")
     cluster.run(f"scancel {urgent}")
-    await_state(cluster, victim, "RUNNING")
+    cluster.wait_for_job(victim, "RUNNING")
     for node in ("default-0", "default-1"):  # the script runs on one of them
         cluster.run("touch /tmp/go", pod=node)
-    await_state(cluster, victim, "COMPLETED")
+    cluster.wait_for_job(victim, "COMPLETED")
 
 
 def test_jobs_wait_for_licenses(cluster: SlurmSandbox) -> None:
     apply(cluster, licenses={"matlab": 2, "fluent": 1})
     holder = submit(cluster, "alice", "--licenses=matlab:2")
-    await_state(cluster, holder, "RUNNING")
+    cluster.wait_for_job(holder, "RUNNING")
     waiting = submit(cluster, "bob", "--licenses=matlab:1")
-    await_state(cluster, waiting, "Licenses", "Reason")
-    await_state(cluster, submit(cluster, "bob", "--licenses=fluent"), "RUNNING")
+    cluster.wait_for_job(waiting, "Licenses", "Reason")
+    cluster.wait_for_job(submit(cluster, "bob", "--licenses=fluent"), "RUNNING")
     assert "Invalid license specification" in refused(cluster, "alice", "--licenses=matlab:3")
     assert "Invalid license specification" in refused(cluster, "alice", "--licenses=abaqus")
     cluster.run(f"scancel {holder}")
-    await_state(cluster, waiting, "RUNNING")
+    cluster.wait_for_job(waiting, "RUNNING")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +157,7 @@ def test_a_partition_lets_in_whom_it_is_for(
 ) -> None:
     apply(cluster, partitions={**PARTITIONS, "urgent": {**PARTITIONS["urgent"], **access}})
     user, options = allowed
-    await_state(cluster, submit(cluster, user, f"--partition=urgent {options}"), "RUNNING")
+    cluster.wait_for_job(submit(cluster, user, f"--partition=urgent {options}"), "RUNNING")
     user, options = denied
     assert message in refused(cluster, user, f"--partition=urgent {options}")
-    await_state(cluster, submit(cluster, user, options), "RUNNING")
+    cluster.wait_for_job(submit(cluster, user, options), "RUNNING")

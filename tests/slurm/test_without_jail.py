@@ -87,16 +87,6 @@ def submit(cluster: SlurmSandbox, script: str, *options: str) -> str:
     return alice(cluster, f"sbatch --parsable {' '.join(options)} --wrap '{script}'").strip()
 
 
-def job_field(cluster: SlurmSandbox, job: str, key: str) -> str:
-    """A field of a job as slurmctld has it."""
-    words = cluster.run(f"scontrol show job {job}").stdout.split()
-    return next(word.partition("=")[2] for word in words if word.startswith(f"{key}="))
-
-
-def await_state(cluster: SlurmSandbox, job: str, state: str) -> None:
-    wait_until(lambda: job_field(cluster, job, "JobState") == state, cluster.logs)
-
-
 def test_a_job_without_its_home_works_in_tmp_and_says_so(cluster: SlurmSandbox) -> None:
     code, out, errors = as_user(cluster, "alice", 23001, "srun pwd")
     assert (code, out) == (0, "/tmp\n")
@@ -105,14 +95,15 @@ def test_a_job_without_its_home_works_in_tmp_and_says_so(cluster: SlurmSandbox) 
 
 def test_a_batch_job_writes_its_output_to_a_shared_volume(cluster: SlurmSandbox, shared: Path) -> None:
     job = submit(cluster, "srun id; pwd", "--chdir=/shared")
-    await_state(cluster, job, "COMPLETED")
+    cluster.wait_for_job(job, "COMPLETED")
     assert (shared / f"slurm-{job}.out").read_text() == f"{ALICE}\n/shared\n"
 
 
 def test_a_batch_job_whose_output_cannot_be_written_fails_once(cluster: SlurmSandbox) -> None:
     job = submit(cluster, "true", "--requeue")
-    await_state(cluster, job, "FAILED")
-    assert (job_field(cluster, job, "ExitCode"), job_field(cluster, job, "Restarts")) == ("0:53", "0")
+    cluster.wait_for_job(job, "FAILED")
+    found = cluster.job(job)
+    assert (found["ExitCode"], found["Restarts"]) == ("0:53", "0")
     cluster.wait_for_idle("plain-0")
 
 
@@ -132,9 +123,9 @@ def test_users_come_and_go_without_a_restart_and_running_jobs_go_on(cluster: Slu
 
     assert as_user(cluster, "bob", 23003, "srun -Q id -un")[:2] == (0, "carol\n")
     assert as_user(cluster, "alice", 23001, "srun -Q id -un")[0] != 0
-    assert job_field(cluster, job, "JobState") == "RUNNING"
+    assert cluster.job(job)["JobState"] == "RUNNING"
     (shared / "go").touch()
-    await_state(cluster, job, "COMPLETED")
+    cluster.wait_for_job(job, "COMPLETED")
 
 
 def test_nothing_in_the_pod_is_open_to_others(cluster: SlurmSandbox) -> None:
