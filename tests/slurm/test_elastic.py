@@ -27,7 +27,6 @@ def elastic(slurm_cluster: ClusterFactory, slurm_version: str) -> ElasticSandbox
         sections = with_change(sections, f"worker_nodes.gpu.{key}", value)
     config = elastic_config(slurm_version, load_config(sections))
     sandbox = slurm_cluster(slurm_version, kind=ElasticSandbox, config=config)
-    assert isinstance(sandbox, ElasticSandbox)
     wait_until(lambda: sandbox.states() == NONE, lambda: f"all nodes are off: {sandbox.states()}\n{sandbox.logs()}")
     return sandbox
 

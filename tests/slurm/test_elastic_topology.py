@@ -45,7 +45,6 @@ def elastic(slurm_cluster: ClusterFactory, slurm_version: str) -> ElasticSandbox
         sections = with_change(sections, f"worker_nodes.gpu.{key}", value)
     config = elastic_config(slurm_version, load_config(sections), TREE, **LABELS_FILE)
     sandbox = slurm_cluster(slurm_version, kind=InTheTree, config=config, nodes=NODES)
-    assert isinstance(sandbox, InTheTree)
     sandbox.machine_of = {f"gpu-{number}": f"node-{number}" for number in range(4)}
     return sandbox
 
