@@ -95,12 +95,6 @@ def test_as_many_jobs_of_one_cpu_run_on_a_node_as_it_has_cpus(cluster: SlurmSand
     wait_until(lambda: cluster.job(waits).get("Reason") in {"Resources", "Priority"}, cluster.logs)
 
 
-def test_a_partition_of_several_pools_gives_what_each_of_its_nodes_has(cluster: SlurmSandbox) -> None:
-    jobs = [submit(cluster, "--partition=both") for _ in range(6)]
-    await_running(cluster, *jobs)
-    assert {memory_of(cluster, job) for job in jobs} == {SHARE["small"]}
-
-
 @pytest.mark.parametrize("full", POOLS)
 def test_a_job_that_names_several_partitions_has_the_memory_of_the_one_in_which_it_starts(
     cluster: SlurmSandbox, full: str
@@ -127,13 +121,6 @@ def test_more_memory_than_a_node_of_the_partition_has_is_refused_at_submission(
     assert done.returncode != 0, done.stdout
     assert message in done.stderr
     assert not cluster.run("squeue --noheader").stdout.strip()
-
-
-def test_a_job_may_name_a_partition_besides_that_has_too_little(cluster: SlurmSandbox) -> None:
-    """As it could not with a MaxMemPerNode for each partition."""
-    job = submit(cluster, f"--partition=small,large --mem={REAL['large']}M")
-    await_running(cluster, job)
-    assert cluster.job(job)["NodeList"] == "large-0"
 
 
 def test_a_change_of_it_all_under_jobs_ends_none(cluster: SlurmSandbox, slurm_version: str) -> None:
