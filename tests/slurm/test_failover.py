@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +96,31 @@ def test_without_the_api_server_the_active_controller_goes_on(cluster: FailoverS
     assert (cluster.active, terms.current(cluster.state)) == (before, term)
     assert not stream.refused
     stream.check()
+
+
+def test_a_queue_stays_with_a_second_controller_and_without_it(own_cluster: ClusterFactory, slurm_version: str) -> None:
+    """1 -> 2 -> 1: each finds what the one before has left in the volume, though it was killed while it saved."""
+    one = own_cluster(slurm_version, workers=0, extra="EnforcePartLimits=NO\n")  # which would want a node for it
+    job = one.run("sbatch --parsable --hold --output=/dev/null --wrap true").stdout.strip()
+    assert job
+    owner = (64030, 64030)
+    one.run("pkill -TERM -x slurmctld")
+    wait_until(lambda: one.run("pgrep -x slurmctld").returncode != 0, one.logs)
+    cut_short(one.state)
+    terms.take_over(terms.number_of(terms.take_over(1, owner, one.state)) + 1, owner, one.state)
+    assert [path.name for path in one.state.iterdir()] == ["term-2"]
+    cut_short(one.state / "term-2")
+    one.remove_pod("controller-0")
+    one.start_controller()
+    assert one.run(f"squeue --noheader --jobs={job} --format=%A").stdout.split() == [job]
+    assert not list(one.state.glob("term-*"))
+    assert "whole again: job_state" in one.pods["controller-0"].log("slurmctld")
+
+
+def cut_short(state: Path) -> None:
+    """As if slurmctld had been killed in the midst of a save: the old job_state is away, the new one has not its name.
+
+    24.11 would read what is older, and 26.05 nothing.
+    """
+    (state / "job_state").rename(state / "job_state.new")
+    (state / "job_state.old").write_bytes(b"of long ago")
