@@ -8,7 +8,7 @@ import pytest
 
 from images.common.command import TIMED_OUT, Result
 from images.common.slurm_node import ControllerUnreachableError, Node
-from images.worker.leave import LOST, Ending, Leaving
+from images.worker.leave import LOST, PATIENCE_SECONDS, Ending, Leaving
 from tests.fakes.commands import FakeClock, FakeRunner
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 
@@ -102,6 +102,16 @@ def test_without_a_controller_it_waits_for_local_steps_and_then_deletes_the_reco
 
     assert ending is Ending.DELETED
     assert any("3 job steps" in line for line in log)
+
+
+def test_without_a_controller_and_without_steps_it_ends_on_its_own_after_half_a_minute() -> None:
+    (slurm, _), clock = slurm_with(), FakeClock()
+    slurm.away = True
+
+    ending, _ = leave(slurm, clock=clock)
+
+    assert ending is Ending.ALONE
+    assert PATIENCE_SECONDS <= clock.time < PATIENCE_SECONDS + 5
 
 
 @pytest.mark.parametrize("code", [124, 1])
