@@ -53,6 +53,11 @@ class KubernetesSandbox(SlurmSandbox):
     def start_agent(self, pod: Pod) -> None:
         pod.start_program("config-agent", ENVIRONMENT)
 
+    def start_worker(self, name: str, *, on: str = "") -> Pod:
+        """A worker pod on a Kubernetes node; by default the node of the same number."""
+        self.place(name, on or f"node-{name.rpartition('-')[2]}")
+        return super().start_worker(name)
+
     def set_config(self, files: Mapping[str, str]) -> None:
         super().set_config(files)
         self._put(CONFIG_MAPS, "slurm-config", data=dict(files))

@@ -10,14 +10,8 @@ from config import load_config
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.elastic import NONE, ElasticSandbox, await_none, await_state, elastic_config, state, submit
 from tests.slurm.pod import Pod, wait_until
+from tests.slurm.switches import LABELS_FILE, NODES, TREE, leaves_of
 from tests.stacks import existing, with_change
-
-LABELS_FILE = {"topology.labels": "example/core\nexample/leaf\n"}
-TREE = "TopologyPlugin=topology/tree\nTopologyParam=SwitchAsNodeRank\nEnforcePartLimits=ALL"
-
-
-NODES = {f"node-{number}": {"example/core": "core", "example/leaf": "ab"[number % 2]} for number in range(4)}
-"""Kubernetes nodes: the even ones below `a`."""
 
 LEAVES = {"gpu-0": "core.a", "gpu-1": "core.b", "gpu-2": "core.a", "gpu-3": "core.b"}
 UNPLACED = dict.fromkeys(LEAVES, "gpu-unplaced")
@@ -47,19 +41,6 @@ def elastic(slurm_cluster: ClusterFactory, slurm_version: str) -> ElasticSandbox
     sandbox = slurm_cluster(slurm_version, kind=InTheTree, config=config, nodes=NODES)
     sandbox.machine_of = {f"gpu-{number}": f"node-{number}" for number in range(4)}
     return sandbox
-
-
-def leaves_of(elastic: ElasticSandbox) -> dict[str, str]:
-    """Leaf switch of each node, as a user sees it."""
-    shown = elastic.run("scontrol show topology").stdout
-    lines = [dict(word.partition("=")[::2] for word in line.split()) for line in shown.splitlines()]
-    return {
-        name: line["SwitchName"]
-        for line in lines
-        if line.get("Level") == "0" and line["Nodes"]
-        for name in elastic.run(["scontrol", "show", "hostnames", line["Nodes"]]).stdout.split()
-        if name != "none"
-    }
 
 
 def await_leaves(elastic: ElasticSandbox, wanted: dict[str, str]) -> None:
