@@ -86,6 +86,22 @@ def test_a_job_runs_in_the_root_of_its_pod_and_homes_are_the_same_files(
     assert len(inodes) == 1
 
 
+def test_root_in_the_first_root_neither_sees_nor_moves_the_others(cluster: SlurmSandbox) -> None:
+    tries = {
+        "ls -A /.slurmstack-roots": "",
+        "sudo ls -A /.slurmstack-roots": "",
+        "sudo mv /.slurmstack-roots /moved 2>&1 || true": "Device or resource busy",
+        "sudo rm -rf /.slurmstack-roots 2>&1 || true": "Device or resource busy",
+        "sudo touch /.slurmstack-roots/x 2>&1 || true": "Read-only file system",
+        "sudo umount /.slurmstack-roots 2>&1 || true": "must be superuser",
+        "sudo mkdir /other && sudo mount --bind / /other 2>&1 || true": "permission denied",
+    }
+    for command, answer in tries.items():
+        said = on(cluster, "default-0", command)
+        assert answer in said if answer else not said, command
+    assert (cluster.jail / ROOT / "usr/bin/srun").exists()
+
+
 def test_root_in_a_named_root_comes_out_of_it_nowhere(cluster: SlurmSandbox) -> None:
     for command in ("ls -d /../../../home/../.first", "ls -A /..", "ls /shared", "ls -d /.slurmstack-roots/*"):
         assert ".first" not in on(cluster, "default-1", f"sudo {command} 2>/dev/null || true")
