@@ -66,6 +66,12 @@ def test_a_user_has_no_more_sessions_than_allowed(cluster: SlurmSandbox) -> None
     wait_until(lambda: ssh_to(cluster, "alice", "true")[0] == 0, "a place for a session again")
 
 
+def test_who_failed_to_log_in_does_not_lock_out_others_of_the_same_address(cluster: SlurmSandbox) -> None:
+    for _ in range(6):
+        assert ssh_to(cluster, "nobody-of-this-name", "true")[0] != 0
+    assert ssh_to(cluster, "alice", "true")[0] == 0
+
+
 def test_a_removed_user_cannot_log_in_nor_copy_with_an_own_key(cluster: SlurmSandbox) -> None:
     """Where sshd uses PAM it does not look at the lock itself, and a key in the user's own home is still there."""
     client = cluster.pods["client"]
