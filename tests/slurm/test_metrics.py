@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -170,6 +171,28 @@ def test_each_panel_that_shows_slurm_has_data_with_the_figures_of_either_version
     asked = panels.queries(name.partition("{")[0] for name in given)
     assert len(asked) > 30
     assert panels.empty(promtool, tmp_path, given, asked) == ""
+
+
+@pytest.mark.parametrize("account", ['a"b', "x" * 400])
+def test_whatever_users_call_their_accounts_figures_can_be_read(
+    exporter: SlurmSandbox, slurm_version: str, promtool: str, account: str
+) -> None:
+    done = exporter.run(
+        ["sbatch", "--uid=games", "--hold", f"--account={account}", "--output=/dev/null", "--wrap=true"]
+    )
+    assert done.returncode == 0, done.stderr
+    wait_for(exporter, {("slurm_jobs_hold", ""): 1})
+
+    def is_read(text: str) -> bool:
+        done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+        return done.returncode != 1  # 3: it does not like the names
+
+    assert is_read(scrape(exporter))
+    if slurm_version == "26.05":
+        assert all(is_read(scrape(exporter, f"http://controller-0:6817{path}")) for path in PATHS)
+        # Why that one is left to the exporter. It still has the first account when the second one's turn comes.
+        assert not is_read(scrape(exporter, "http://controller-0:6817/metrics/jobs-users-accts"))
+    exporter.run("scancel --user=games")
 
 
 def test_without_slurmctld_it_is_down(exporter: SlurmSandbox) -> None:
