@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from images.common.health.contract import Result, Status
+from images.common.health.report import SKEW_SECONDS, Report
+from images.common.health.report import encode as encode_report
 from images.health.node_tests.results import Record, decode, encode
 from tests.slurm.asked import Asked
 from tests.slurm.conftest import one_version
@@ -123,3 +125,24 @@ def test_a_node_that_is_too_slow_twice_is_drained_with_the_figures(cluster: Test
     reason = cluster.node("default-1")["reason"]
     assert reason.startswith("health/cpu-speed [hardware]: events 212.5 events/s (at least 1000 expected)"), reason
     assert "DRAIN" not in cluster.node("default-0")["state"]
+
+
+def test_a_node_that_may_be_another_machine_is_measured_before_it_takes_jobs(cluster: Tested) -> None:
+    bad = "default-1"
+    ran: Path = cluster.sandbox.pods[bad].root / "run/ran"
+    (ran.parent / "slow").unlink(missing_ok=True)
+    cluster.await_forgotten()
+    cluster.remember(bad, None)
+    cluster.run(f"scontrol update nodename={bad} state=drain reason='health/gpu-presence [hardware]: 7 of 8 GPUs'")
+    cluster.run(f"sbatch --nodelist={bad} --chdir=/ --output=/dev/null --wrap 'date +%s > /run/ran'")
+    time.sleep(SKEW_SECONDS + 2)  # what a check found before counts as older than the drain
+    well = Report(at=int(time.time()), results={"gpu-presence": Result(status=Status.OK)})
+    cluster.run(f"scontrol update nodename={bad} comment='{encode_report(well)}'")
+    wait_until(lambda: ran.exists() and ran.read_text().strip().isdigit(), cluster.sandbox.logs)
+    record = cluster.found(bad)
+    assert record is not None, "a user had the node before it was measured"
+    assert record.result.status is Status.OK
+    assert int(ran.read_text()) >= record.at, "a user had the node while it was measured"
+    log = cluster.sandbox.controller.log("health-tests")
+    assert f"open {bad} for the tests alone: health/new-machine [node]" in log
+    assert "health-test" not in cluster.run("scontrol show reservation --oneliner")
