@@ -135,3 +135,13 @@ def test_no_token_is_in_a_log_or_on_a_page(page: Page) -> None:
     assert "login of alice" in logs
     for part in token.split(".")[1:]:
         assert part not in logs + "".join(bodies)
+
+
+def test_slurmctld_away_is_said_and_does_not_end_the_session(page: Page) -> None:
+    token = page.token("alice")
+    page.sandbox.controller.run("pkill -KILL -x slurmctld")
+    answer = page.ask("/dashboard/", token=token)
+    page.sandbox.controller.start_program("slurmctld")
+    assert (answer.status, answer.header("Set-Cookie")) == (503, "")
+    assert "Slurm does not answer" in answer.body
+    wait_until(lambda: page.ask("/dashboard/", token=token).status == 200, page.sandbox.logs)
