@@ -16,7 +16,7 @@ from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import IMPATIENT
 from tests.slurm.pod import wait_until
-from tests.slurm.web import CURL, Web
+from tests.slurm.web import CURL, SLURMRESTD, Web
 
 API = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
 """The newest version of the API that each Slurm has."""
@@ -93,6 +93,19 @@ def test_a_job_runs_as_the_user_of_the_token(rest: Rest) -> None:
         assert (rest.sandbox.pods["default-0"].root / f"tmp/{user}.out").read_text() == f"{user}\n"
 
 
+def test_nobody_cancels_the_job_of_another_and_slurmctld_goes_on(rest: Rest) -> None:
+    """Without accounting, slurmctld hangs for ever after this (24.11.5 and 26.05.5)."""
+    token = rest.token()
+    _, submitted = rest.submit("sleep 300", token)
+    path = f"/slurm/API/job/{submitted['job_id']}"
+
+    _, refused = rest.ask("DELETE", path, token=rest.token("bob"))
+    assert refused["errors"] or refused["status"][0]["error"]["code"], refused
+
+    assert rest.state(submitted["job_id"], token) in {"PENDING", "RUNNING"}
+    assert rest.ask("DELETE", path, token=token)[0] == 200
+
+
 def test_records_of_finished_jobs_come_from_slurmdbd(rest: Rest) -> None:
     token = rest.token()
     _, submitted = rest.submit("true", token)
@@ -164,6 +177,14 @@ def test_a_renewed_certificate_is_taken_without_a_failed_request(rest: Rest) -> 
     assert requests.communicate()[0].strip() == "0"
 
 
+def test_a_certificate_that_does_not_fit_its_key_is_not_taken(rest: Rest) -> None:
+    rest.renew("rest", key_of=base64.b64encode(bytes(32)).decode())
+
+    wait_until(lambda: "is not taken, the one before stays" in rest.pod.log("rest-proxy"), rest.sandbox.logs)
+    assert is_healthy(rest)
+    rest.renew("rest")
+
+
 @pytest.mark.in_gate
 def test_slurmctld_away_is_said_clearly_and_then_all_works_again(rest: Rest) -> None:
     token, controller = rest.token(), rest.sandbox.controller
@@ -178,3 +199,46 @@ def test_slurmctld_away_is_said_clearly_and_then_all_works_again(rest: Rest) -> 
 
     controller.start_program("slurmctld")
     wait_until(lambda: rest.ask("GET", "/slurm/API/jobs/", token=token)[0] == 200, rest.sandbox.logs)
+
+
+PLAYED = """
+import http.server, os, socketserver
+class Handler(http.server.BaseHTTPRequestHandler):
+    asked = set()
+    def answer(self):
+        status = 502 if self.path in Handler.asked else 500
+        Handler.asked.add(self.path)
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(status)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+    do_GET = do_POST = answer
+    def address_string(self):
+        return "proxy"
+path = "/run/slurmstack/slurmrestd.sock"
+os.unlink(path)
+server = socketserver.UnixStreamServer(path, Handler)
+os.chmod(path, 0o666)
+server.serve_forever()
+"""
+"""A slurmrestd whose slurmctld ends while it is asked, and is away from then on."""
+
+
+def test_what_only_reads_is_asked_once_more_where_slurmctld_ends_meanwhile(rest: Rest) -> None:
+    """slurmrestd says 500 then, as for what Slurm refuses; a job that may be submitted is not submitted again."""
+    token = rest.token()
+    rest.pod.run("pkill -KILL -x slurmrestd")
+    (rest.pod.root / "run/slurmstack/played.py").write_text(PLAYED)
+    played = subprocess.Popen(rest.pod.command(["python3", "/run/slurmstack/played.py"]), stderr=subprocess.DEVNULL)
+    try:
+        ready = ("GET", "/slurm/API/ready/")
+        wait_until(lambda: rest.ask(*ready, token=token)[0] != 503, rest.sandbox.logs)
+        assert rest.ask("GET", "/slurm/API/jobs/", token=token)[0] == 502
+        assert rest.submit("true", token)[0] == 500
+    finally:
+        played.kill()
+        rest.pod.run("pkill -KILL -f played.py")
+        played.wait()
+        rest.pod.start_program("slurmrestd", SLURMRESTD)
+        wait_until(lambda: rest.ask("GET", "/slurm/API/jobs/", token=rest.token())[0] == 200, rest.sandbox.logs)

@@ -34,10 +34,10 @@ class Web:
         page = "dashboard/login" if dashboard else "healthz"
         wait_until(lambda: self.curl("--fail", f"https://rest:6820/{page}").returncode == 0, sandbox.logs)
 
-    def renew(self, *names: str) -> None:
+    def renew(self, *names: str, key_of: str = SEED) -> None:
         """Put another certificate into the Secret's volume."""
         made = server_certificate(SEED, "sandbox", names)
-        (self.secret / "tls.key").write_text(made.private_key)
+        (self.secret / "tls.key").write_text(server_certificate(key_of, "sandbox", names).private_key)
         (self.secret / "tls.crt").write_text(made.certificate)
 
     def token(self, user: str = "alice") -> str:
