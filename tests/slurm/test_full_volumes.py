@@ -18,7 +18,7 @@ from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
-pytestmark = [pytest.mark.soak, one_version]
+pytestmark = pytest.mark.soak
 
 FILLER = "filler"
 STATE, DATA = "/var/spool/slurmctld", "/var/lib/mysql"
@@ -106,6 +106,7 @@ class SmallDatabase(AccountingSandbox):
         self.small.__exit__(None, None, None)
 
 
+@one_version
 def test_a_full_database_volume_is_named_and_no_record_is_lost(own_cluster: ClusterFactory, slurm_version: str) -> None:
     cluster = own_cluster(slurm_version, kind=SmallDatabase, workers=1)
     database = cluster.pods["database"]
