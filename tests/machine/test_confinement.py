@@ -96,6 +96,12 @@ def says(slurm: SlurmMachine, job: str, word: str) -> str:
     return output(slurm, job)
 
 
+def what_is_left(slurm: SlurmMachine) -> str:
+    """Processes `sleep 4321`, cgroups and cells of jobs."""
+    cgroups = f"find {SCOPE} -mindepth 1 -type d ! -path '{SCOPE}/system*'"
+    return slurm.worker().look(f"pgrep -f [4]321; {cgroups}; ls /run/slurmstack/cells").stdout
+
+
 def test_two_jobs_of_a_node_have_their_own_cores_devices_and_files(slurm: SlurmMachine) -> None:
     look = (
         "taskset -pc $$; for n in 0 1; do head -c1 /dev/device$n > /dev/null 2>&1 && echo opens $n; done; "
@@ -158,9 +164,17 @@ def test_a_stopped_job_leaves_no_process_no_cgroup_and_no_cell(slurm: SlurmMachi
     says(slurm, job, "ready")
     slurm.run(f"scancel {job}")
     wait_for(slurm, job, "CANCELLED")
+    wait_until(lambda: not what_is_left(slurm), lambda: what_is_left(slurm), 60)
 
-    look = f"pgrep -f [4]321; find {SCOPE} -mindepth 1 -type d ! -path '{SCOPE}/system*'; ls /run/slurmstack/cells"
-    wait_until(lambda: not slurm.worker().look(look).stdout, lambda: slurm.worker().look(look).stdout, 60)
+
+def test_of_a_job_whose_slurmstepd_was_ended_nothing_stays(slurm: SlurmMachine) -> None:
+    job = submit(slurm, "echo ready; sleep 4321", "-n1")
+    says(slurm, job, "ready")
+    assert slurm.worker().look(f"ls -d {SCOPE}/job_{job}").stdout
+    slurm.worker().look(f"pkill -9 -f '^slurmstepd: .{job}[.]'")
+    slurm.run(f"scancel {job}")
+    wait_for(slurm, job, "CANCELLED", "FAILED", "NODE_FAIL")
+    wait_until(lambda: not what_is_left(slurm), lambda: what_is_left(slurm), 60)
 
 
 @one_version
