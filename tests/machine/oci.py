@@ -1,7 +1,4 @@
-"""A container's configuration for runc, as containerd and kubelet write it for a container of a Kubernetes pod.
-
-All but the list of system calls: the local cluster's containerd has the real one (tests/e2e).
-"""
+"""A container's configuration for runc, as containerd and kubelet write it for a container of a Kubernetes pod."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.base import parse_bytes
+from tests.machine.seccomp import default_profile
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -61,7 +59,8 @@ def config(
     `volumes`: name -> directory of the machine. `writable_cgroups`: as containerd's `cgroup_writable` has it.
     """
     context = container.get("securityContext", {})
-    names = [f"CAP_{name}" for name in context.get("capabilities", {}).get("add", ())]
+    capabilities = context.get("capabilities", {}).get("add", ())
+    names = [f"CAP_{name}" for name in capabilities]
     variables = {"PATH": PATH, "HOSTNAME": sandbox.hostname, "HOME": "/root", **env}
     return {
         "ociVersion": "1.0.2",
@@ -92,6 +91,7 @@ def config(
             "resources": _resources(container),
             "maskedPaths": list(_MASKED),
             "readonlyPaths": list(_READ_ONLY),
+            "seccomp": default_profile(capabilities),
         },
     }
 
