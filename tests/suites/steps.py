@@ -72,7 +72,7 @@ FULL = (
     Step(
         name="lanes",
         about="what can run side by side on one local Kubernetes",
-        pytest=(*_LANES, "tests/images", "tests/e2e"),
+        pytest=(*_LANES, "tests/images", "tests/network", "tests/e2e"),
         before=(UP,),
         after=(DOWN,),
         needs_no_cluster=True,
