@@ -259,7 +259,7 @@ class Rest(Section):
 
 
 class Dashboard(Section):
-    """A page that shows nodes, queue, use and jobs; it changes nothing. Its users log in with a token of Slurm's."""
+    """A page that shows nodes, queue and jobs; it changes nothing. Its users log in with a token of Slurm's."""
 
     enabled: bool = Field(default=False, strict=True)
     """Whether there is a page, at `/dashboard/` of the REST API, which must be there too (`rest.enabled`)."""

@@ -6,7 +6,6 @@ kind: who looks at the page brings a token, and sees what Slurm shows to its bea
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs
 
 import waitress
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -23,9 +22,8 @@ from images.common.process import program
 from images.common.slurm_jobs import RUNNING
 from images.common.slurm_records import count
 from images.dashboard import views
-from images.dashboard.plots import HEIGHT, WIDTH, Plot, Prometheus, PrometheusAwayError
 from images.dashboard.slurm import CONFIG, Slurm, SlurmAwayError, Token, TokenRefusedError
-from images.dashboard.views import clean, duration, moment
+from images.dashboard.views import clean, moment
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse
@@ -48,13 +46,10 @@ LARGEST_ANSWER: Final = 64 << 20
 """Bytes that are kept in memory until the client has them. What is larger waitress writes into a file, for which the
 container has no place: its root is read-only. Its own bound of 1 MiB is less than 500 jobs with long names have."""
 
-REFRESH_SECONDS: Final = 60
 LARGEST_FORM: Final = 8192
 """Bytes of a form: a token has some hundred."""
 
 REFUSED: Final = "The token is not valid, or no longer. scontrol token makes another."
-HIDING: Final = frozenset({"jobs", "nodes", "usage"})
-"""Words of PrivateData that keep from users what the plots sum up."""
 
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -97,10 +92,7 @@ class Response:
 class App:
     """Called by the server for each request, from several threads."""
 
-    def __init__(
-        self, slurm: Slurm, prometheus: Prometheus | None, log: Callable[[str], None],
-        clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+    def __init__(self, slurm: Slurm, log: Callable[[str], None], clock: Callable[[], float] = time.time) -> None:
         folder = Path(__file__).parent / "templates"
         # All text is escaped, whatever a template is called.
         self._templates = Environment(
@@ -112,7 +104,6 @@ class App:
             self._templates.get_template(name)
         self._style = (folder / "style.css").read_text(encoding="utf-8")
         self._slurm = slurm
-        self._prometheus = prometheus
         self._log = log
         self._clock = clock
         self._routes: Mapping[tuple[str, str], Callable[[Request], Response]] = {
@@ -158,9 +149,7 @@ class App:
     def _login_page(
         self, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None, *, message: str = ""
     ) -> Response:
-        """With the command that makes a token, as far as users may here."""
-        seconds = self._slurm.lifespan()
-        return self._page("login", status, headers, message=message, lifespan=seconds, good_for=duration(seconds))
+        return self._page("login", status, headers, message=message)
 
     def _logout(self, request: Request) -> Response:
         return _redirect(f"{HOME}login", cookie=_cookie("", 0)) if request.from_here else self._foreign()
@@ -177,23 +166,18 @@ class App:
 
     # ---------------------------------------------------------------- pages
 
-    def _overview(self, request: Request, token: Token) -> Response:
+    def _overview(self, _: Request, token: Token) -> Response:
         asked = self._askers.submit(self._slurm.nodes, token)
         jobs = self._slurm.jobs(token)
         nodes = views.nodes(asked.result())
-        plots, without = self._plots(token)
         return self._page(
             "overview",
-            **self._frame(request, token),
+            **self._frame(token),
             pools=views.pools(nodes),
             nodes=nodes,
             queues=views.queues(jobs, nodes, self._clock()),
             running=sum(job.base_state == RUNNING for job in jobs),
             pending=sum(job.tasks for job in jobs if job.waits),
-            plots=plots,
-            without=without,
-            width=WIDTH,
-            height=HEIGHT,
         )
 
     def _jobs(self, request: Request, token: Token) -> Response:
@@ -202,36 +186,19 @@ class App:
         now = self._clock()
         return self._page(
             "jobs",
-            **self._frame(request, token),
+            **self._frame(token),
             user=clean(user),
             count=len(found),
             jobs=[views.row(job, now) for job in found[:MOST_JOBS]],
         )
 
-    def _plots(self, token: Token) -> tuple[list[Plot], str]:
-        """Plots that the bearer may see, or why there are none."""
-        if self._prometheus is None:
-            return [], "There are no plots: this cluster runs no Prometheus (monitoring.install)."
-        hidden = self._slurm.settings()[1] & HIDING
-        if hidden and not self._slurm.administers(token):
-            return [], f"Plots are for operators: Slurm's PrivateData has {', '.join(sorted(hidden))} here."
-        try:
-            plots = self._prometheus.plots()
-        except PrometheusAwayError as error:
-            return [], f"There are no plots: Prometheus does not answer ({clean(str(error))})."
-        return plots, "" if plots else "There are no plots yet: Prometheus has no figures of Slurm."
-
-    def _frame(self, request: Request, token: Token) -> dict[str, Any]:
+    def _frame(self, token: Token) -> dict[str, Any]:
         """What every page of a bearer has."""
-        cluster, private = self._slurm.settings()
         return {
-            "cluster": cluster,
+            "cluster": self._slurm.cluster(),
             "me": token.user,
             "ends": moment(token.ends),
             "now": moment(int(self._clock())),
-            "private": ", ".join(sorted(private)),
-            "refresh": REFRESH_SECONDS if "refresh" in request.query else 0,
-            "other_refresh": _other_refresh(request.query),
         }
 
     def _away(self, error: SlurmAwayError) -> Response:
@@ -247,7 +214,7 @@ class App:
     def _page(
         self, template: str, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None, **values: Any
     ) -> Response:
-        body = self._templates.get_template(f"{template}.html.j2").render({"refresh": 0, "me": "", **values})
+        body = self._templates.get_template(f"{template}.html.j2").render({"me": "", **values})
         return Response(status=status, body=body, headers=headers or {})
 
 
@@ -278,12 +245,6 @@ def _fields(text: str) -> dict[str, str]:
     return {name: values[0] for name, values in found.items()}
 
 
-def _other_refresh(query: Mapping[str, str]) -> str:
-    """The same page, reading itself anew if it does not, and the other way round."""
-    kept = {name: value for name, value in query.items() if name != "refresh"}
-    return "?" + urlencode(kept if "refresh" in query else {**kept, "refresh": ""})
-
-
 def _cookie(value: str, seconds: int) -> str:
     return f"{COOKIE}={value}; Path=/dashboard; Max-Age={seconds}; Secure; HttpOnly; SameSite=Strict"
 
@@ -305,7 +266,5 @@ def main() -> None:
     with program("dashboard") as log:
         SOCKET.parent.mkdir(parents=True, exist_ok=True)
         SOCKET.unlink(missing_ok=True)
-        url = os.environ.get("PROMETHEUS", "")
-        app = App(Slurm(CONFIG), Prometheus(url) if url else None, log)
-        log(f"serving on {SOCKET}, with plots from {url}" if url else f"serving on {SOCKET}, without plots")
-        serve(app, SOCKET)
+        log(f"serving on {SOCKET}")
+        serve(App(Slurm(CONFIG), log), SOCKET)

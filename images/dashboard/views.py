@@ -9,7 +9,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from statistics import median
 from typing import Final, Literal
 
 from images.common.slurm_jobs import RUNNING, Job
@@ -129,8 +128,7 @@ class Queue:
     held: int
     """Those of `pending` that wait for a dependency, a time, or to be released."""
     longest: str
-    middle: str
-    """Median of the waiting times of those that are not held, a job array once."""
+    """Waiting time of those that are not held."""
 
 
 def nodes(records: Iterable[Record]) -> list[Node]:
@@ -200,7 +198,6 @@ def _queue(name: str, jobs: Sequence[Job], found: Sequence[Node], now: float) ->
         pending=sum(job.tasks for job in pending),
         held=sum(job.tasks for job in pending if not _waits_for_turn(job, now)),
         longest=duration(max(waits)) if waits else "-",
-        middle=duration(median(waits)) if waits else "-",
     )
 
 

@@ -24,8 +24,6 @@ and a user could give each job another one."""
 OTHERS: Final = "(others)"
 """All the rest together."""
 
-_HAS_CPUS: Final = frozenset({RUNNING, "SUSPENDED"})
-
 _NODE_STATES: Final = {"alloc": "ALLOCATED", "down": "DOWN", "idle": "IDLE", "mixed": "MIXED"}
 
 _SCHEDULER: Final = {
@@ -64,9 +62,6 @@ Group = TypeVar("Group", bound=Hashable)
 
 def put_jobs(figures: Figures, jobs: Sequence[Job]) -> None:
     """All jobs."""
-    with_cpus = [job for job in jobs if job.base_state in _HAS_CPUS]
-    figures.put("slurm_jobs_cpus_alloc", sum(job.cpus for job in with_cpus))
-    figures.put("slurm_jobs_gpus_alloc", sum(job.resources.get("gres/gpu", 0) for job in with_cpus))
     figures.put("slurm_jobs_hold", sum(job.waiting_tasks for job in jobs if job.is_held))
     figures.put("slurm_jobs_pending", sum(job.waiting_tasks for job in jobs if job.waits))
     figures.put("slurm_jobs_running", sum(job.base_state == RUNNING for job in jobs))
@@ -91,7 +86,6 @@ def put_nodes(figures: Figures, nodes: Sequence[Node]) -> None:
         figures.put("slurm_node_gpus_alloc", node.gpus_alloc, node=node.name)
         figures.put("slurm_node_memory_alloc_bytes", node.memory_alloc, node=node.name)
         figures.put("slurm_node_memory_bytes", node.memory, node=node.name)
-    figures.put("slurm_nodes", len(nodes))
     for name, state in _NODE_STATES.items():
         figures.put(f"slurm_nodes_{name}", sum(state in node.states for node in nodes))
     drain = [node for node in nodes if "DRAIN" in node.states]

@@ -10,8 +10,6 @@ SLURMS: Final = {
     "slurm_agent_queue_size": "Outgoing RPC retry queue length",
     "slurm_bf_cycle_last": "Last backfill cycle time",
     "slurm_bf_mean_cycle": "Mean backfill cycle time",
-    "slurm_jobs_cpus_alloc": "Total number of Cpus allocated by jobs",
-    "slurm_jobs_gpus_alloc": "Total number of GPUs allocated by jobs",
     "slurm_jobs_hold": "Number of jobs in Hold state",
     "slurm_jobs_pending": "Number of jobs in Pending state",
     "slurm_jobs_running": "Number of jobs in Running state",
@@ -21,7 +19,6 @@ SLURMS: Final = {
     "slurm_node_gpus_alloc": "Number of GPUs currently allocated by jobs on the node",
     "slurm_node_memory_alloc_bytes": "Bytes allocated to jobs in the node",
     "slurm_node_memory_bytes": "Total memory in bytes of the node",
-    "slurm_nodes": "Total number of nodes",
     "slurm_nodes_alloc": "Number of nodes in Allocated state",
     "slurm_nodes_down": "Number of nodes in Down state",
     "slurm_nodes_drain": "Number of nodes with Drain flag",
@@ -35,8 +32,8 @@ SLURMS: Final = {
     "slurm_server_thread_cnt": "Active slurmctld threads count",
     "slurm_slurmdbd_queue_size": "Queued messages to SlurmDBD",
 }
-"""As a scrape of slurmctld of 26.05 has them (`MetricsType=metrics/openmetrics`): those that alerts, dashboards and the
-web page ask for, and no more."""
+"""As a scrape of slurmctld of 26.05 has them (`MetricsType=metrics/openmetrics`): those that alerts and dashboards
+ask for, and no more."""
 
 OURS: Final = {
     "slurmstack_exporter_up": "Whether the latest round could read this source (1) or not (0)",

@@ -14,7 +14,6 @@ import pytest
 from images.common.command import Result
 from images.common.slurm_node import ROLLS
 from images.common.slurm_records import node_of
-from images.dashboard.plots import _USE
 from images.exporter.figures import GROUPS, OTHERS, put_drained, put_stuck
 from images.exporter.names import OURS, SLURMS, Figures
 from images.exporter.program import OLD_SECONDS, Rounds
@@ -25,12 +24,11 @@ from slurm.prometheus import LONGEST_VALUE
 from tests.stacks import ROOT
 
 
-def test_what_alerts_dashboards_and_the_web_page_ask_for_is_given_and_nothing_else_of_slurms() -> None:
+def test_what_alerts_and_dashboards_ask_for_is_given_and_nothing_else_of_slurms() -> None:
     expressions = [
         *(alert.expression for alert in ALERTS),
         *(query.expression for board in BOARDS for panel in board.panels() for query in panel.queries),
         *(variable.partition(",")[0] for board in BOARDS for variable in board.variables.values()),
-        *(query for queries in _USE.values() for query in queries.values()),
     ]
     asked = {name for expression in expressions for name in Query(expression).figures}
     assert {name for name in asked if name.startswith("slurm_")} == set(SLURMS)
