@@ -5,8 +5,7 @@ force:
 
 GET /config   {"active": hash|null, "rejected": {"hash", "message"}|null,
                    "pending": hash|null, "slurm_version": "24.11.5"}
-GET /store    {"free_bytes", "size_bytes": of the volume with slurmctld's state,
-                   "published": seconds since 1970 when what is in force was}
+GET /store    {"free_bytes", "size_bytes": of the volume with slurmctld's state}
 GET /healthz  200 as long as the agent runs
 """
 
@@ -71,13 +70,11 @@ def answer(agent: Agent, store: Path, path: str) -> Answer:
 
 
 def _state_of(store: Path) -> dict[str, float]:
-    """Of the volume and of what is in force; nothing of what is not there."""
-    found: dict[str, float] = {}
+    """Of the volume; nothing before there is a first version on it."""
     with contextlib.suppress(OSError):
         volume = os.statvfs(store)
-        found = {"free_bytes": volume.f_bavail * volume.f_frsize, "size_bytes": volume.f_blocks * volume.f_frsize}
-        found["published"] = (store / "current").lstat().st_mtime
-    return found
+        return {"free_bytes": volume.f_bavail * volume.f_frsize, "size_bytes": volume.f_blocks * volume.f_frsize}
+    return {}
 
 
 INTERVAL_SECONDS: Final = 10.0

@@ -23,10 +23,9 @@ from images.exporter.figures import (
     put_jobs,
     put_nodes,
     put_partitions,
-    put_paused,
     put_requeues,
     put_scheduler,
-    put_stuck,
+    put_set_aside,
     put_waits,
 )  # fmt: skip
 from images.exporter.names import Figures
@@ -55,8 +54,6 @@ _STATE: Final = {"volume": "state"}
 
 _OF_AGENT: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "refused": ("slurmstack_configuration_refused", {}),
-    "pending": ("slurmstack_configuration_pending", {}),
-    "published": ("slurmstack_configuration_applied_timestamp_seconds", {}),
     "free_bytes": ("slurmstack_volume_free_bytes", _STATE),
     "size_bytes": ("slurmstack_volume_size_bytes", _STATE),
 }
@@ -127,19 +124,17 @@ class Rounds:
         return found
 
     def _figures(self, name: str, answers: Mapping[str, Any]) -> Figures:
-        """Those of one source; of partitions only with jobs and nodes."""
-        figures, answer, now, by_person = Figures(), answers[name], self._now(), self._by_person
+        """Those of one source."""
+        figures, answer, by_person = Figures(), answers[name], self._by_person
         if name == "jobs":
-            put_waits(figures, answer, now, by_person=by_person)
+            put_waits(figures, answer, self._now(), by_person=by_person)
             put_requeues(figures, answer)
             if by_person:
                 put_accounts(figures, answer)
         elif name == "nodes":
             put_drained(figures, answer, by_person=by_person)
             put_down(figures, answer)
-            put_paused(figures, answer)
-        elif name == "partitions" and {"jobs", "nodes"} <= answers.keys():
-            put_stuck(figures, answer, answers["jobs"], answers["nodes"], now)
+            put_set_aside(figures, answer)
         elif name == "certificates":
             for certificate, end in answer.items():
                 figures.put("slurmstack_certificate_not_after_timestamp_seconds", end, name=certificate)

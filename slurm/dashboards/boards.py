@@ -161,10 +161,6 @@ _QUEUE: Final = (
         explained="The ten with most. Empty with PrivateData, and without a job.",
     ),
     _plot(
-        "Stuck although idle nodes fit", "slurmstack_queue_stuck_jobs", "{{partition}}",
-        explained="Runbook: SlurmQueueStuck.",
-    ),
-    _plot(
         "Most restarts of a job", "slurmstack_job_requeues_max", "{{partition}}",
         explained="Of those that are pending or running; empty without. Runbook: SlurmJobRequeueLoop.",
     ),
