@@ -93,8 +93,6 @@ class UserLimits(Section):
     free; users who compete get equal parts of it."""
     cpu_minutes: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
     """CPU time of each process, in minutes (`cpu`)."""
-    logins: int | None = Field(default=None, ge=1, le=10_000, strict=True)
-    """Sessions at the same time on one login node (`maxlogins`)."""
 
 
 def _no_range(value: object) -> object:

@@ -9,14 +9,14 @@ import pytest
 from config.sections.services import UserLimits
 from slurm.users import login_limits
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.login import OPTIONS, ssh_to, write_host_key, write_user_key
+from tests.slurm.login import ssh_to, write_host_key, write_user_key
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import LIBEXEC, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 VERSION = "24.11"
 PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
-LIMITS = UserLimits(processes=40, open_files=256, memory="1Gi", cpu_minutes=7, logins=3)
+LIMITS = UserLimits(processes=40, open_files=256, memory="1Gi", cpu_minutes=7)
 
 # The kernel counts a user's processes on the whole machine: the numbers are no other test's.
 UIDS = {"alice": 25101, "bob": 25102}
@@ -76,30 +76,10 @@ def test_jobs_are_not_bound_by_the_login_s_limits(cluster: SlurmSandbox) -> None
     assert not {"40", "256", str(1024 * 1024), "420"} & set(out.split()), out
 
 
-def test_a_user_has_no_more_sessions_than_allowed(cluster: SlurmSandbox) -> None:
-    client = cluster.pods["client"]
-    for number in range(3):
-        held = f"ssh {OPTIONS} alice@login-0 'echo in; sleep 60' </dev/null >/tmp/{number} 2>&1 &"
-        client.run(["bash", "-c", f"{held} echo $! >/tmp/{number}.pid"])
-    wait_until(lambda: client.run("cat /tmp/[012]").stdout == "in\nin\nin\n", "three sessions of alice")
-    try:
-        code, out = ssh_to(cluster, "alice", "true", program="ssh -o LogLevel=INFO")
-        assert code != 0
-        assert "alice has 3 sessions on this login node already" in out
-        assert ssh_to(cluster, "bob", "true")[0] == 0
-    finally:
-        client.run("kill $(cat /tmp/[012].pid)")
-    wait_until(lambda: ssh_to(cluster, "alice", "true")[0] == 0, "a place for a session again")
-
-
 def test_who_failed_to_log_in_does_not_lock_out_others_of_the_same_address(cluster: SlurmSandbox) -> None:
     for _ in range(6):
         assert ssh_to(cluster, "nobody-of-this-name", "true")[0] != 0
     assert ssh_to(cluster, "alice", "true")[0] == 0
-
-
-def test_sftp_counts_as_one_session(cluster: SlurmSandbox) -> None:
-    assert ssh_to(cluster, "alice", "<<< 'put /etc/hostname copied'", program="sftp -b -")[0] == 0
 
 
 def test_a_removed_user_cannot_log_in_nor_copy_with_an_own_key(cluster: SlurmSandbox) -> None:
