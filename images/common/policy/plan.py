@@ -87,19 +87,15 @@ class Plan:
         return [line for change in self.changes if (line := change.line)]
 
 
-def plan(
-    present: State, wanted: State, *, prune: bool, now: float, jobs: Iterable[Job] = (), exact: bool = False
-) -> Plan:
+def plan(present: State, wanted: State, *, prune: bool, now: float, jobs: Iterable[Job] = ()) -> Plan:
     """Compare two states.
 
     What is there and not wanted goes if a stack file had made it, or with `prune`; what was made by hand stays else,
-    and so does for now what any of `jobs` uses. `exact`: all of it goes, to come back to a state that was before.
+    and so does for now what any of `jobs` uses.
     """
-    notes: list[str] = []
-    if not exact:
-        present, wanted, notes = _without_ended(present, wanted, now)
-        wanted, lines = _with_kept(present, _with_default_qos(present, wanted), jobs, prune=prune)
-        notes += lines
+    present, wanted, notes = _without_ended(present, wanted, now)
+    wanted, lines = _with_kept(present, _with_default_qos(present, wanted), jobs, prune=prune)
+    notes += lines
     here = present.reservations
     settled = {
         key: reservation.settled(here[key], values, now) if key in here else values
