@@ -17,7 +17,8 @@ import pytest
 from images.common.wait import Clock
 from images.controller import supervisor as module
 from images.controller.check import Verdict, check
-from images.controller.supervisor import ENDED, UNANSWERED, Daemon, Trouble, answers
+from images.controller.lease import UNANSWERED
+from images.controller.supervisor import Daemon, answers
 from tests.fakes.commands import FakeClock
 from tests.programs.waiting import HANGS, wait_until
 
@@ -95,37 +96,31 @@ def daemon() -> Iterator[Daemon]:
     made.keep_up()
     yield made
     made.end(signal.SIGKILL)
-    assert made.trouble is None
+    assert not made.hangs
 
 
-def stay_silent(daemon: Daemon, *, munged: bool = True) -> Trouble | None:
-    """What is said when it has answered as few questions as it may."""
+def stay_silent(daemon: Daemon) -> bool:
+    """Whether it hangs when it has answered as few questions as it may."""
     for _ in range(UNANSWERED):
-        assert daemon.trouble is None
-        daemon.note(answered=False, munged=munged)
-    return daemon.trouble
+        assert not daemon.hangs
+        daemon.note(answered=False)
+    return daemon.hangs
 
 
-def test_one_that_waits_for_a_munged_that_is_away_is_in_trouble(daemon: Daemon) -> None:
-    assert stay_silent(daemon, munged=False) is Trouble.MUNGE
-    daemon.note(answered=False)
-    assert daemon.trouble is None
-
-
-def test_one_that_has_answered_and_no_longer_does_is_in_trouble(daemon: Daemon) -> None:
-    assert stay_silent(daemon) is None, "it reads its state"
+def test_one_that_has_answered_and_no_longer_does_hangs(daemon: Daemon) -> None:
+    assert not stay_silent(daemon), "it reads its state"
     daemon.note(answered=True)
-    assert stay_silent(daemon) is Trouble.HANGS
+    assert stay_silent(daemon)
 
 
 def test_one_that_starts_again_in_the_same_turn_may_read_its_state_for_long(daemon: Daemon) -> None:
     daemon.note(answered=True)
-    assert stay_silent(daemon) is Trouble.HANGS
+    assert stay_silent(daemon)
     os.kill(daemon._pid, signal.SIGKILL)
     wait_until(lambda: not daemon.reap())
     daemon._not_before = 0
     daemon.keep_up()
-    assert stay_silent(daemon) is None
+    assert not stay_silent(daemon)
 
 
 def test_a_daemon_that_hangs_in_the_kernel_is_not_waited_for_and_no_second_one_is_started(
@@ -182,21 +177,6 @@ def test_a_daemon_that_hangs_is_killed_at_last(tmp_path: Path) -> None:
     assert daemon.reap()
     daemon.end(signal.SIGTERM, seconds=0.5)
     assert not daemon.reap()
-
-
-def test_one_that_ends_before_it_answers_is_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLOWEST_RESTART", 0.05)
-    daemon = Daemon(("/bin/false",), quiet, Clock())
-
-    def is_in_trouble() -> bool:
-        daemon.keep_up()
-        return daemon.trouble is not None
-
-    wait_until(is_in_trouble)
-    assert daemon.trouble is Trouble.ENDS
-    assert daemon._ended == ENDED
-    daemon.note(answered=True)
-    assert daemon.trouble is None
 
 
 @pytest.mark.parametrize(("script", "expected"), [

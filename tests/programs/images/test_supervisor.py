@@ -22,7 +22,7 @@ from images.common.wait import Clock
 from images.controller import lease as leases
 from images.controller import supervisor
 from images.controller.lease import LOOK_SECONDS, RENEW_SECONDS, ROUND_SECONDS, SECONDS, SILENT_SECONDS, Over, Turn
-from images.controller.supervisor import Daemon, Trouble
+from images.controller.supervisor import Daemon
 from tests.programs.waiting import HANGS, wait_until
 
 LOG = list[str]
@@ -173,9 +173,9 @@ def test_a_slurmctld_that_answers_nothing_loses_the_turn_where_the_other_one_can
     one: One, term: Path, monkeypatch: pytest.MonkeyPatch, *, released: bool
 ) -> None:
     one.lease.is_away = not released
-    monkeypatch.setattr(Daemon, "trouble", Trouble.HANGS)
+    monkeypatch.setattr(Daemon, "hangs", True)
     one._serve(term)
-    assert one.noted[-1].endswith(Trouble.HANGS)
+    assert one.noted[-1].endswith(Over.HANGS)
     assert supervisor.TURN.exists() is not released, "the same turn goes on where nobody else can have it"
 
 
