@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -38,12 +37,6 @@ PING_TIMEOUT_SECONDS: Final = 5.0
 _NO_ANSWER: Final = "Socket timed out"
 """slurm_errno.c, SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT."""
 
-FRESH_SECONDS: Final = 0.9
-"""For so long a list of nodes serves everybody: a bit less than the agent's own second."""
-SHARE: Final = 5.0
-"""An answer that took long, with thousands of nodes, serves for so many times that."""
-LONGEST_SECONDS: Final = 10.0
-
 _NODES: Final = ("scontrol", "show", "nodes", "--oneliner")
 _RECORDS: Final = ("squeue", "--all", "--noheader", "--states=all", "--format=%A")
 """All job records, also of jobs that have ended a short while ago."""
@@ -59,9 +52,6 @@ class Slurmctld:
     runner: Runner = run
     clock: Clock = field(default_factory=Clock)
     _env: dict[str, str] = field(default_factory=lambda: {**os.environ, "SLURM_CONF": str(SLURM_CONF)}, init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _nodes: list[NodeRecord] | None = field(default=None, init=False)
-    _nodes_until: float = field(default=float("-inf"), init=False)
 
     def is_up(self) -> bool:
         """Whether it answers."""
@@ -82,19 +72,10 @@ class Slurmctld:
             return Result(code=TIMED_OUT, stderr=result.stderr)
         return result
 
-    def nodes(self, *, newest: bool = False) -> list[NodeRecord] | None:
-        """All records, or None where it does not answer. `newest`: as they are now, not a moment ago.
-
-        Asked for once for all parts of the agent that look at it, and as text: `--json` is several times as long.
-        """
-        with self._lock:
-            began = self.clock.now()
-            if newest or self._nodes is None or began >= self._nodes_until:
-                text = self._ask(*_NODES)
-                self._nodes = None if text is None else nodes_in(text)
-                ended = self.clock.now()
-                self._nodes_until = ended + min(max(FRESH_SECONDS, SHARE * (ended - began)), LONGEST_SECONDS)
-            return self._nodes
+    def nodes(self) -> list[NodeRecord] | None:
+        """All records, or None where it does not answer. As text: `--json` is several times as long."""
+        text = self._ask(*_NODES)
+        return None if text is None else nodes_in(text)
 
     def queue_text(self) -> str | None:
         """Each job that has not ended, one a line, or None where slurmctld does not answer.
@@ -158,11 +139,7 @@ class Slurmctld:
         return result.stdout if result.ok else None
 
     def _change(self, *words: str) -> Result:
-        """Change node records: nobody is given a list from before."""
-        result = self.runner(["scontrol", *words], env=self._env)
-        with self._lock:
-            self._nodes = None
-        return result
+        return self.runner(["scontrol", *words], env=self._env)
 
 
 def _lowered(key: str, files: Files, before: Files, default: str | None) -> int | None:

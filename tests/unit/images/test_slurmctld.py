@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from images.common.command import Result
-from images.controller.slurmctld import FRESH_SECONDS, LONGEST_SECONDS, SHARE, ClusterId, Slurmctld, command
-from tests.fakes.commands import FakeClock, FakeRunner
+from images.controller.slurmctld import ClusterId, Slurmctld, command
+from tests.fakes.commands import FakeRunner
 
 NODES = "scontrol show nodes"
 
@@ -42,47 +41,6 @@ def test_slurmctld_is_not_asked_where_no_limit_becomes_smaller() -> None:
 def test_a_smaller_limit_is_refused_while_slurmctld_does_not_say_what_it_holds() -> None:
     silent = Slurmctld(runner=FakeRunner({"squeue": Result(code=1)}))
     assert silent.too_small({"slurm.conf": "MaxJobCount=5000\n"}, {"slurm.conf": ""}) is not None
-
-
-def slow(seconds: float) -> tuple[Slurmctld, FakeRunner]:
-    """A slurmctld whose list of nodes takes so long."""
-    clock = FakeClock()
-
-    def listed(_: Sequence[str]) -> Result:
-        clock.sleep(seconds)
-        return Result(code=0, stdout="NodeName=a-0 Arch=x86_64 State=IDLE Weight=1")
-
-    runner = FakeRunner({NODES: listed})
-    return Slurmctld(runner=runner, clock=clock), runner
-
-
-@pytest.mark.parametrize(("takes", "serves"), [(0.0, FRESH_SECONDS), (0.5, 0.5 * SHARE), (30.0, LONGEST_SECONDS)])
-def test_one_list_of_nodes_serves_all_who_look_and_longer_where_it_took_long(takes: float, serves: float) -> None:
-    slurmctld, runner = slow(takes)
-    for pause, asked in ((0.0, 1), (serves - 0.1, 1), (0.2, 2)):
-        slurmctld.clock.sleep(pause)
-        slurmctld.nodes()
-        assert len(runner.commands) == asked
-
-
-def test_after_a_change_or_where_it_matters_the_list_of_nodes_is_new() -> None:
-    slurmctld, runner = slow(0.0)
-    slurmctld.nodes()
-    for change in (slurmctld.undrain, slurmctld.leave_to_elastic, slurmctld.delete_node):
-        change("a-0")
-        runner.commands.clear()
-        slurmctld.nodes()
-        assert runner.ran(NODES), change
-    slurmctld.nodes(newest=True)
-    assert len(runner.commands) == 2
-
-
-def test_no_answer_is_asked_for_again_at_once() -> None:
-    runner = FakeRunner({NODES: Result(code=1)})
-    slurmctld = Slurmctld(runner=runner, clock=FakeClock())
-    assert slurmctld.nodes() is None
-    assert slurmctld.nodes() is None
-    assert len(runner.commands) == 2
 
 
 def test_a_cluster_that_turned_accounting_off_takes_the_id_again(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from images.controller.slurmctld import Slurmctld
 from images.controller.topology import (
     LABELS_FILE,
     LONGEST_NAME,
-    LONGEST_SETTLE_SECONDS,
     REMOVAL_SECONDS,
     SPACING_SECONDS,
     Path,
@@ -209,13 +208,6 @@ class World:
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-def test_a_stream_of_nodes_that_never_ends_does_not_keep_the_first_waiting(world: World) -> None:
-    for number in range(int(LONGEST_SETTLE_SECONDS) + 2):
-        world.register(f"n-{number}")
-        world.run(1)
-    assert "n-0" in world.undrained
 
 
 def test_a_record_that_was_made_again_is_read_although_the_file_is_the_same(world: World) -> None:
