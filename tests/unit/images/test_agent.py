@@ -63,6 +63,7 @@ def test_slurmctld_that_ends_by_chance_when_it_reads_a_change_reads_it_once_more
 
     world.slurmctld.instead = None
     world.slurmctld.start()
+    world.clock.sleep(LOOK_AGAIN_SECONDS)
     world.agent.tick()
 
     assert world.store.current() == config_hash(BETTER)
