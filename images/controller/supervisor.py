@@ -65,7 +65,8 @@ END_SECONDS: Final = 30.0
 DEAD_SECONDS: Final = 5.0
 """For a killed slurmctld to be gone. One that hangs in the kernel, with the volume, runs no more either."""
 
-SLOWEST_RESTART: Final = 10.0
+RESTART_SECONDS: Final = 2.0
+"""Between two starts at least: one that has run for longer is started again at once."""
 
 ASK_SECONDS: Final = 5.0
 """Between two questions to slurmctld."""
@@ -96,7 +97,7 @@ class Daemon:
     def __init__(self, command: tuple[str, ...], log: Callable[[str], None], clock: Clock) -> None:
         self._command, self._log, self._clock = command, log, clock
         self._pid = 0
-        self._pause, self._not_before = 0.25, 0.0
+        self._not_before = 0.0
         self._has_answered = False
         self._silent = 0
 
@@ -111,14 +112,13 @@ class Daemon:
         self._silent = 0 if answered else self._silent + 1
 
     def keep_up(self) -> None:
-        """Start it if it does not run; ever more slowly while it ends at once."""
+        """Start it if it does not run."""
         self.reap()
         now = self._clock.now()
         if self._pid or now < self._not_before:
             return
         self._pid = os.posix_spawn(self._command[0], self._command, os.environ, setsid=True)
-        self._not_before = now + self._pause
-        self._pause = min(2 * self._pause, SLOWEST_RESTART)
+        self._not_before = now + RESTART_SECONDS
 
     def reap(self) -> bool:
         """Whether it runs. What else has ended in this container is forgotten, too."""
@@ -152,7 +152,7 @@ class Daemon:
                     kill_at = self._clock.now()
                     break
                 self._clock.sleep(0.05)
-        self._pause, self._not_before = 0.25, 0.0
+        self._not_before = 0.0
         self._has_answered, self._silent = False, 0
 
 

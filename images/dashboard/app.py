@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -115,7 +114,6 @@ class App:
             ("GET", HOME): lambda request: self._for_bearer(request, self._overview),
             ("GET", f"{HOME}jobs"): lambda request: self._for_bearer(request, self._jobs),
         }
-        self._askers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="ask")
 
     def __call__(self, environ: Mapping[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """WSGI."""
@@ -167,9 +165,7 @@ class App:
     # ---------------------------------------------------------------- pages
 
     def _overview(self, _: Request, token: Token) -> Response:
-        asked = self._askers.submit(self._slurm.nodes, token)
-        jobs = self._slurm.jobs(token)
-        nodes = views.nodes(asked.result())
+        jobs, nodes = self._slurm.jobs(token), views.nodes(self._slurm.nodes(token))
         return self._page(
             "overview",
             **self._frame(token),

@@ -23,12 +23,11 @@ TIMEOUT_SECONDS: Final = 15.0
 """More than the 10 s (MessageTimeout) after which Slurm's commands give up by themselves."""
 
 JOB_FIELDS: Final = (
-    "id", "user", "account", "partitions", "state", "reason", "submitted", "eligible", "start", "used", "limit",
-    "min_nodes", "cpus", "node_list", "name", "comment",
+    "id", "user", "account", "partitions", "state", "reason", "submitted", "eligible", "used", "limit", "min_nodes",
+    "cpus", "node_list", "name",
 )  # fmt: skip
 NODE_FIELDS: Final = (
-    "NodeHost", "Partition", "StateLong", "Reason", "User", "Timestamp", "CPUsState", "Memory", "AllocMem", "Gres",
-    "GresUsed",
+    "NodeHost", "Partition", "StateLong", "Reason", "CPUsState", "Gres", "GresUsed",
 )  # fmt: skip
 
 T = TypeVar("T")

@@ -120,14 +120,13 @@ def put_requeues(figures: Figures, jobs: Iterable[Job]) -> None:
         figures.put("slurmstack_job_requeues_max", restarts, partition=partition)
 
 
-def put_drained(figures: Figures, nodes: Iterable[Node], *, by_person: bool) -> None:
-    """Who has drained what. `by_person`: also people by name. That a node waits for its new pod is nothing to mend."""
+def put_drained(figures: Figures, nodes: Iterable[Node]) -> None:
+    """What is drained, and for what. That a node waits for its new pod is nothing to mend."""
     for node in nodes:
         if "DRAIN" in node.states and not node.reason.startswith((ELASTIC, ROLLS)):
-            own, by = parse(node.reason), node.reason_by or "unknown"
-            labels = {"reason_kind": _kind_of(node.reason, node.reason_by), "check": own.check if own else ""}
-            by = by if by_person or by in _DAEMONS else ""
-            figures.put("slurmstack_node_drained", 1, node=node.name, **labels, by=by)
+            own, kind = parse(node.reason), _kind_of(node.reason, node.reason_by)
+            labels = {"reason_kind": kind, "check": own.check if own else ""}
+            figures.put("slurmstack_node_drained", 1, node=node.name, **labels)
 
 
 def put_down(figures: Figures, nodes: Iterable[Node]) -> None:

@@ -41,7 +41,7 @@ OURS: Final = {
     "slurmstack_slurmdbd_up": "Whether slurmdbd answers (1) or not (0)",
     "slurmstack_job_wait_seconds_max": "Longest time that a pending job has waited since it was eligible",
     "slurmstack_job_requeues_max": "Most restarts of a pending or running job",
-    "slurmstack_node_drained": "1 for each drained node, with who drained it and for what kind of reason",
+    "slurmstack_node_drained": "1 for each drained node, with the kind of reason",
     "slurmstack_node_down": "1 for each node that is down",
     "slurmstack_elastic_pool_set_aside": "1 for each elastic pool that waits for an administrator: no machines came",
     "slurmstack_configuration_refused": "Whether the latest configuration was refused (1) or not (0)",

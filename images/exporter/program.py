@@ -132,7 +132,7 @@ class Rounds:
             if by_person:
                 put_accounts(figures, answer)
         elif name == "nodes":
-            put_drained(figures, answer, by_person=by_person)
+            put_drained(figures, answer)
             put_down(figures, answer)
             put_set_aside(figures, answer)
         elif name == "certificates":

@@ -228,7 +228,7 @@ _NODES: Final = (
     _table(
         "Drained",
         'slurmstack_node_drained{node=~"$node"} == 1',
-        "reason_kind and by: who drained it, and for what kind of reason. Empty if none is.",
+        "reason_kind: for what kind of reason; `sinfo -R` has it in full. Empty if none is.",
     ),
     _plot(
         "CPUs in use", 'slurm_node_cpus_alloc{node=~"$node"} / slurm_node_cpus{node=~"$node"}', "{{node}}",

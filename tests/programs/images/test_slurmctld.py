@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from images.controller import supervisor as module
 from images.controller.check import Verdict, check
 from images.controller.lease import UNANSWERED
 from images.controller.supervisor import Daemon, answers
-from tests.fakes.commands import FakeClock
 from tests.programs.waiting import HANGS, wait_until
 
 FILES = {"slurm.conf": "ClusterName=a\n"}
@@ -139,17 +137,6 @@ def test_a_daemon_that_hangs_in_the_kernel_is_not_waited_for_and_no_second_one_i
     assert daemon._pid == pid
     daemon.end(signal.SIGKILL)
     assert daemon._pid == 0
-
-
-def test_a_daemon_that_ends_is_started_again_and_ever_more_slowly() -> None:
-    clock, ends = FakeClock(), list[float]()
-    daemon = Daemon(("/bin/false",), lambda _: ends.append(clock.now()), clock)
-    while len(ends) < 5:
-        daemon.keep_up()
-        wait_until(lambda: not daemon.reap())
-        clock.sleep(0.05)
-    pauses = [after - before for before, after in pairwise(ends)]
-    assert pauses == pytest.approx([0.25, 0.5, 1, 2], abs=0.1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -14,9 +14,8 @@ NOW = 1_800_000_000
 
 def node(name: str = "cpu-0", **fields: str) -> Record:
     usual = {
-        "NodeHost": name, "Partition": "main*", "StateLong": "idle", "Reason": "none", "User": "Unknown",
-        "Timestamp": "Unknown", "CPUsState": "0/4/0/4", "Memory": "2048", "AllocMem": "0", "Gres": "(null)",
-        "GresUsed": "gpu:0",
+        "NodeHost": name, "Partition": "main*", "StateLong": "idle", "Reason": "none",
+        "CPUsState": "0/4/0/4", "Gres": "(null)", "GresUsed": "gpu:0",
     }  # fmt: skip
     assert tuple(usual) == NODE_FIELDS
     return {**usual, **fields}
@@ -25,15 +24,15 @@ def node(name: str = "cpu-0", **fields: str) -> Record:
 def job(**fields: Any) -> Job:
     usual = {
         "id": "7", "user": "alice", "account": "physics", "partitions": ("main",), "state": "RUNNING", "reason": "",
-        "submitted": NOW - 600, "eligible": NOW - 600, "start": NOW - 60, "used": 60, "limit": 86_400, "min_nodes": 1,
-        "cpus": 2, "node_list": "cpu-0", "name": "train", "comment": "",
+        "submitted": NOW - 600, "eligible": NOW - 600, "used": 60, "limit": 86_400, "min_nodes": 1,
+        "cpus": 2, "node_list": "cpu-0", "name": "train",
     }  # fmt: skip
     assert tuple(usual) == JOB_FIELDS
     return Job(**{**usual, **fields})
 
 
 def pending(**fields: Any) -> Job:
-    return job(**{"state": "PENDING", "reason": "Resources", "node_list": "", "start": None, **fields})
+    return job(**{"state": "PENDING", "reason": "Resources", "node_list": "", **fields})
 
 
 def encoded(claims: str) -> str:

@@ -98,9 +98,9 @@ HOSTILE = "'\"></title></desc></svg></td><script src=x onerror=alert(1)>{{ 7 * 7
 
 def test_no_field_of_a_node_or_a_job_brings_a_tag_or_an_attribute() -> None:
     def pages(text: str) -> list[str]:
-        nodes = [node(**dict.fromkeys(NODE_FIELDS, text)), node(StateLong="down", Reason=text, User=text)]
-        texts = ("id", "user", "account", "state", "reason", "node_list", "name", "comment")
-        jobs = [job(**dict.fromkeys(texts, text), partitions=(text,)), pending(reason=text, name=text, comment=text)]
+        nodes = [node(**dict.fromkeys(NODE_FIELDS, text)), node(StateLong="down", Reason=text)]
+        texts = ("id", "user", "account", "state", "reason", "node_list", "name")
+        jobs = [job(**dict.fromkeys(texts, text), partitions=(text,)), pending(reason=text, name=text)]
         app = App(Fixed(nodes, jobs), lambda _: None, lambda: NOW)
         found = [served(app, path, token=made_token())[2] for path in ("/dashboard/", "/dashboard/jobs?user=")]
         slurm = Fixed([], [])

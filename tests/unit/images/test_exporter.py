@@ -183,10 +183,10 @@ def test_what_cannot_be_read_or_understood_takes_away_no_figure_of_another_sourc
         (ROLLS, "root", ""),  # a node that gets a new pod is nothing to mend
     ],
 )
-def test_it_is_told_who_drained_a_node_and_for_what(reason: str, by: str, kind: str) -> None:
+def test_it_is_told_for_what_a_node_is_drained(reason: str, by: str, kind: str) -> None:
     figures = Figures()
-    put_drained(figures, [drained(reason, by)], by_person=True)
-    told = f'slurmstack_node_drained{{node="n",reason_kind="{kind}",by="{by}"}} 1'
+    put_drained(figures, [drained(reason, by)])
+    told = f'slurmstack_node_drained{{node="n",reason_kind="{kind}"}} 1'
     assert figures.text().splitlines()[2:] == ([told] if kind else [])
 
 
