@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from images.common.kubernetes import KubeError
 from images.common.wait import Clock
 from images.controller import lease as leases
 from images.controller import supervisor
-from images.controller.lease import LOOK_SECONDS, RENEW_SECONDS, ROUND_SECONDS, SECONDS, SILENT_SECONDS, Over, Turn
+from images.controller.lease import LOOK_SECONDS, ROUND_SECONDS, SILENT_SECONDS, Over, Turn
 from images.controller.supervisor import Daemon
 from tests.programs.waiting import HANGS, wait_until
 
@@ -80,10 +79,6 @@ def test_a_machine_that_remembers_the_old_name_is_not_believed(
     assert over(mine, 0.5) is None
     term.rename(term.parent / "term-4")
     assert over(mine, 3 * LOOK_SECONDS) is Over.STATE
-
-
-def test_it_is_over_when_another_one_has_the_lease(begin: Begin) -> None:
-    assert over(begin(renewal=False), 2) is Over.LEASE
 
 
 def test_it_is_over_when_nobody_says_anything(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,10 +197,6 @@ def test_who_has_a_killed_slurmctld_that_is_still_there_takes_no_turn(
     assert one.noted[0].startswith("waiting for the slurmctld of an earlier turn to be gone")
 
 
-def test_a_word_is_asked_for_more_often_than_another_one_waits() -> None:
-    assert max(RENEW_SECONDS, LOOK_SECONDS) < SILENT_SECONDS < SECONDS
-
-
 @pytest.mark.parametrize("mine", [True, False])
 def test_the_service_is_led_here_by_who_has_the_lease_alone(
     one: One, monkeypatch: pytest.MonkeyPatch, *, mine: bool
@@ -217,23 +208,6 @@ def test_the_service_is_led_here_by_who_has_the_lease_alone(
     one.is_active = True
     one._lead_here(3)
     assert lead_to.call_args_list == [call(None, "controller-0")] * mine
-
-
-def test_who_has_lost_the_volume_gives_the_lease_back_before_it_ends_slurmctld_which_may_hang(
-    one: One, term: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    volume, end = Volume(monkeypatch, seconds=None), Daemon.end
-
-    def noted_end(daemon: Daemon, number: signal.Signals) -> None:
-        one.noted.append(number.name)
-        end(daemon, number)
-
-    monkeypatch.setattr(Daemon, "end", noted_end)
-    one._serve(term)
-    volume.let_go.set()
-    kept = [line for line in one.noted if not line.startswith("slurmctld has ended")]
-    assert kept == ["active: term-3", "released 3", "SIGKILL", f"no longer active: {Over.VOLUME}"]
-    assert not supervisor.TURN.exists(), "it would go on without the Lease"
 
 
 def test_a_standby_whose_volume_hangs_takes_no_lease_is_not_ready_and_ends_when_it_is_to(

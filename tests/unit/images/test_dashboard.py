@@ -9,7 +9,6 @@ from typing import Any
 from images.dashboard import views
 from images.dashboard.app import COOKIE, App
 from images.dashboard.slurm import NODE_FIELDS
-from images.dashboard.views import duration
 from tests.unit.images.dashboard_page import NOW, Fixed, job, made_token, node, pending
 
 # ---------------------------------------------------------------- views
@@ -61,12 +60,6 @@ def test_the_queue_s_waiting_time_leaves_out_jobs_that_somebody_holds_back() -> 
 def test_every_task_of_an_array_counts() -> None:
     (main,) = views.queues([pending(id="7_[1-4,9-19:2,30%3]", reason="Dependency")], [], NOW)
     assert (main.pending, main.held) == (11, 11)
-
-
-def test_times_have_two_units_at_most() -> None:
-    assert [duration(value) for value in (-5, 59, 60, 3_700, 90_000, 864_000)] == [
-        "0 s", "59 s", "1 min", "1 h 1 min", "1 d 1 h", "10 d",
-    ]  # fmt: skip
 
 
 # ---------------------------------------------------------------- the page

@@ -79,19 +79,6 @@ def test_of_two_that_see_it_run_out_one_gets_it(api: FakeKubernetes, kube: Kube)
     assert spec(api)["holderIdentity"] == "c"
 
 
-def test_what_is_released_while_a_renewal_is_under_way_is_released(api: FakeKubernetes, kube: Kube) -> None:
-    one = Lease(kube, "a")
-    one.acquire(1)
-
-    def renewed() -> None:
-        api.before_change = lambda: None
-        assert one.renew(1)
-
-    api.before_change = renewed
-    one.release(1)
-    assert spec(api)["holderIdentity"] == ""
-
-
 def test_after_an_api_server_that_was_away_it_is_watched_anew(api: FakeKubernetes, kube: Kube) -> None:
     clock = Hands()
     one, other = Lease(kube, "a"), Lease(kube, "b", clock)

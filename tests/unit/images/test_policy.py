@@ -7,7 +7,6 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,8 @@ from images.accounting import policy as program
 from images.accounting.policy import Applier
 from images.accounting.sacctmgr import Slurm, SlurmError, read
 from images.common import process
-from images.common.command import NOT_STARTED, Result
-from images.common.policy.document import ASSOCIATION, MARK, QOS, Key, State, unset
-from images.common.policy.plan import plan
+from images.common.command import Result
+from images.common.policy.document import MARK, QOS, State, unset
 from images.common.policy.reservation import create, parse, settled
 from images.common.process import CannotGoOnError, RefusedError
 from tests.fakes.commands import FakeClock
@@ -107,28 +105,15 @@ def test_users_of_one_account_with_the_same_values_are_one_command() -> None:
     assert slurm.associations[("u499", "t04", "")]["fairshare"] == "2"
 
 
-def declared(**parents: str) -> State:
-    """Accounts of a stack file."""
-    blank = {**unset(ASSOCIATION), "comment": MARK}
-    accounts: dict[Key, dict[str, Any]] = {
-        (name,): {"parent": parent, "description": name, "organization": name, **blank}
-        for name, parent in parents.items()
-    }
-    return State(qos={("normal",): unset(QOS) | {"description": "normal qos default"}}, accounts=accounts)
-
-
 def test_an_account_with_users_made_by_hand_below_is_kept() -> None:
-    here = declared(old="root", below="old")
-    here = replace(
-        here,
-        associations={("zoe", "below", ""): unset(ASSOCIATION)},
-        users={("zoe",): {"default_account": "below", "admin_level": "none"}},
-    )
+    slurm, log = FakeSlurm(), list[str]()
+    applier(slurm).bring_in_line(policy(many(1, 1)))
+    slurm._change(["add", "user", "zoe", "cluster=test", "account=t00"])
 
-    planned = plan(here, declared(), prune=False, now=NOW)
+    applier(slurm, log).bring_in_line(policy(many(0, 0)))
 
-    assert planned.changes == ()
-    assert "! account old is not in the stack file any more, but has things made by hand below: kept" in planned.notes
+    assert ("zoe", "t00", "") in slurm.associations
+    assert "! account t00 is not in the stack file any more, but has things made by hand below: kept" in log
 
 
 def test_the_default_qos_is_never_removed_and_loses_what_a_stack_file_had_given_it() -> None:
@@ -170,31 +155,6 @@ def test_what_jobs_use_stays_until_they_end(first: dict[str, Any], second: dict[
     applier(slurm).bring_in_line(policy({**second, "prune": True}))
     assert present(slurm).associations.keys() == wanted.associations.keys()
     assert present(slurm).accounts.keys() == wanted.accounts.keys()
-
-
-def test_a_qos_that_goes_is_refused_by_slurm_where_it_is_somebodys_default_by_hand() -> None:
-    slurm = FakeSlurm()
-    old = {"qos": {"old": {"description": ""}}}
-    applier(slurm).bring_in_line(policy({**many(1, 1), **old}))
-    slurm._change(["add", "user", "zoe", "cluster=test", "account=t00", "qos=normal,old", "defaultqos=old"])
-
-    with pytest.raises(SlurmError, match="old is somebody's default qos"):
-        applier(slurm).bring_in_line(policy(many(1, 1)))
-
-    slurm._change(["modify", "user", "where", "name=zoe", "set", "defaultqos=-1"])
-    applier(slurm).bring_in_line(policy(many(1, 1)))
-    assert slurm.associations[("zoe", "t00", "")]["qos"] == ("normal",)
-
-
-def test_a_preemption_that_is_turned_around_is_never_a_loop() -> None:
-    def ranked(above: str, below: str) -> dict[str, Any]:
-        qos = {above: {"description": "", "preempt": [below]}, below: {"description": "", "preempt": []}}
-        return {**many(0, 0), "qos": qos}
-
-    slurm = FakeSlurm()
-    for above, below in (("high", "low"), ("low", "high"), ("high", "low")):
-        applier(slurm).bring_in_line(policy(ranked(above, below)))
-        assert (slurm.qos[above]["preempt"], slurm.qos[below]["preempt"]) == ((below,), ())
 
 
 # ---------------------------------------------------------------- the program, and reservations
@@ -256,30 +216,6 @@ def test_slurmdbd_that_goes_away_half_way_is_tried_again(start: Start, capsys: p
     slurm.refuse = lambda _: None
     assert start(slurm) == 0
     assert ("ann", "ml", "") in slurm.associations
-
-
-def test_a_machine_that_cannot_start_a_command_now_is_no_refusal(start: Start) -> None:
-    """The Job ends for good at the status of a refusal, and tries again at any other."""
-    busy = FakeSlurm()
-    starts = iter([True] * 8)
-
-    def full(argv: Sequence[str], **options: Any) -> Result:
-        return busy(argv, **options) if next(starts, False) else Result(code=NOT_STARTED, stderr="sacctmgr: no memory")
-
-    assert start(full) == CannotGoOnError.status
-
-
-def test_a_comment_with_the_separator_and_a_line_break_does_no_harm() -> None:
-    slurm = FakeSlurm()
-    slurm._change(["add", "account", "odd", "cluster=test", "parent=root"])
-    slurm.accounts["odd"]["comment"] = "a|b\nc"
-    slurm.accounts["odd"]["description"] = "a\u2028b\x0cc"
-
-    found = present(slurm)
-
-    assert found.accounts[("odd",)]["description"] == "a\u2028b\x0cc", "only a line break ends a line"
-    assert found.accounts[("odd",)]["comment"] == "a|b"
-    assert found.accounts.keys() == {("odd",)}
 
 
 @pytest.mark.parametrize(

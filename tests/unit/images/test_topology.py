@@ -63,12 +63,6 @@ def test_a_label_that_is_missing_alone_is_one_unknown_switch_on_the_way() -> Non
     assert path_of({"x": "", "y": ""}, ["x", "y"]) == ()
 
 
-def test_a_switch_keeps_its_name_when_others_come_and_go() -> None:
-    alone = tree(render({"n-0": A}))[0]
-    among = tree(render({"n-0": A, "n-1": B, "n-2": ("else", "a")}))[0]
-    assert alone.items() <= among.items()
-
-
 @pytest.mark.parametrize("path", [("root",), ("unknown",), ("a.b", "c"), ("x" * 63, "y" * 63)])
 def test_a_name_that_could_be_taken_for_another_is_told_apart_by_a_digest(path: Path) -> None:
     name = switch_name(path)
@@ -229,13 +223,6 @@ def test_a_node_that_has_left_goes_with_the_next_change_or_after_a_while(world: 
     assert len(world.reloads) == 1
     world.run(5)
     assert tree(world.reloads[-1])[0] == {"core.a": ["n-0"]}
-
-
-def test_a_node_that_has_left_meanwhile_does_not_keep_the_others(world: World) -> None:
-    world.register("n-0", "n-1")
-    world.refused = {"n-1"}
-    world.run(5)
-    assert world.undrained == ["n-0"]
 
 
 def test_a_tree_that_slurm_does_not_take_lifts_no_drain_and_is_tried_again(world: World) -> None:
