@@ -2,14 +2,66 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Mapping
 from html.parser import HTMLParser
 from typing import Any
 
+from images.common.slurm_jobs import Job
 from images.dashboard import views
 from images.dashboard.app import COOKIE, App
-from images.dashboard.slurm import NODE_FIELDS
-from tests.unit.images.dashboard_page import NOW, Fixed, job, made_token, node, pending
+from images.dashboard.slurm import JOB_FIELDS, NODE_FIELDS, Record, Slurm, SlurmAwayError, Token
+
+NOW = 1_800_000_000
+
+
+def node(name: str = "cpu-0", **fields: str) -> Record:
+    usual = {
+        "NodeHost": name, "Partition": "main*", "StateLong": "idle", "Reason": "none",
+        "CPUsState": "0/4/0/4", "Gres": "(null)", "GresUsed": "gpu:0",
+    }  # fmt: skip
+    assert tuple(usual) == NODE_FIELDS
+    return {**usual, **fields}
+
+
+def job(**fields: Any) -> Job:
+    usual = {
+        "id": "7", "user": "alice", "account": "physics", "partitions": ("main",), "state": "RUNNING", "reason": "",
+        "submitted": NOW - 600, "eligible": NOW - 600, "used": 60, "limit": 86_400, "min_nodes": 1,
+        "cpus": 2, "node_list": "cpu-0", "name": "train",
+    }  # fmt: skip
+    assert tuple(usual) == JOB_FIELDS
+    return Job(**{**usual, **fields})
+
+
+def pending(**fields: Any) -> Job:
+    return job(**{"state": "PENDING", "reason": "Resources", "node_list": "", **fields})
+
+
+CLAIMS = base64.urlsafe_b64encode(json.dumps({"sun": "alice", "exp": NOW + 600}).encode()).decode().rstrip("=")
+TOKEN = f"e30.{CLAIMS}.c2ln"
+
+
+class Fixed(Slurm):
+    """Slurm's answers, given."""
+
+    def __init__(self, nodes: list[Record], jobs: list[Job]) -> None:
+        super().__init__()
+        self.given = nodes, jobs
+        self.away = ""
+
+    def cluster(self) -> str:
+        return "hpc"
+
+    def nodes(self, _: Token) -> list[Record]:
+        if self.away:
+            raise SlurmAwayError(self.away)
+        return self.given[0]
+
+    def jobs(self, _: Token) -> list[Job]:
+        return self.given[1]
+
 
 # ---------------------------------------------------------------- views
 
@@ -95,10 +147,10 @@ def test_no_field_of_a_node_or_a_job_brings_a_tag_or_an_attribute() -> None:
         texts = ("id", "user", "account", "state", "reason", "node_list", "name")
         jobs = [job(**dict.fromkeys(texts, text), partitions=(text,)), pending(reason=text, name=text)]
         app = App(Fixed(nodes, jobs), lambda _: None, lambda: NOW)
-        found = [served(app, path, token=made_token())[2] for path in ("/dashboard/", "/dashboard/jobs?user=")]
+        found = [served(app, path, token=TOKEN)[2] for path in ("/dashboard/", "/dashboard/jobs?user=")]
         slurm = Fixed([], [])
         slurm.away = text
-        return [*found, served(App(slurm, lambda _: None), "/dashboard/", token=made_token())[2]]
+        return [*found, served(App(slurm, lambda _: None), "/dashboard/", token=TOKEN)[2]]
 
     for harmless, hostile in zip(pages("x"), pages(HOSTILE), strict=True):
         assert "{{ 7 * 7 }}" in hostile, "it is shown"
@@ -109,7 +161,7 @@ def test_no_field_of_a_node_or_a_job_brings_a_tag_or_an_attribute() -> None:
 def test_every_answer_forbids_scripts_frames_and_caches() -> None:
     app = App(Fixed([], []), lambda _: None)
     for path in ("/dashboard/", "/dashboard/jobs", "/dashboard/login", "/dashboard/nothing"):
-        _, headers, page = served(app, path, token=made_token())
+        _, headers, page = served(app, path, token=TOKEN)
         policy = headers["Content-Security-Policy"]
         assert {"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"} <= set(policy.split("; "))
         assert headers["Cache-Control"] == "no-store"
@@ -119,6 +171,6 @@ def test_every_answer_forbids_scripts_frames_and_caches() -> None:
 
 def test_a_long_list_of_jobs_is_cut_and_says_so() -> None:
     app = App(Fixed([], [job()] * 501), lambda _: None)
-    page = served(app, "/dashboard/jobs", token=made_token())[2]
+    page = served(app, "/dashboard/jobs", token=TOKEN)[2]
     assert "The first 500 of 501." in page
     assert page.count('<th scope="row">') == 500
