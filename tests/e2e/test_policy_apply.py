@@ -19,10 +19,10 @@ POLICY: dict[str, Any] = {
 }
 
 LINES = [
-    "+ qos high (priority 100)",
-    "+ account ml (parent root, fairshare 10, max submit jobs 20000)",
-    "+ account vision (parent ml, organization ml, fairshare 1, grp tres cpu=2)",
-    "+ user alice in ml (fairshare 3)",
+    "+ qos high",
+    "+ account ml",
+    "+ account vision",
+    "+ user alice in ml",
     "+ user alice in vision",
 ]
 

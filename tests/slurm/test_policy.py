@@ -169,7 +169,7 @@ def test_a_policy_is_made_from_nothing_and_the_second_time_nothing_changes(clust
 
     changes = [line for line in did if not line.endswith("commands done")]  # which a slow machine gets to see
     assert json.loads(planned.stdout)["changes"] == changes[:-1]
-    assert "+ account vision (parent ml, organization ml, fairshare 3, qos high,normal, default qos high)" in did
+    assert "+ account vision" in did
     expected = ["10", "cpu=100,gres/gpu=4,mem=1025M", "", "1-00:00:00", "high,normal", "normal", "root"]
     assert association(cluster, "ml") == expected
     assert "alice|vision|Operator" in sacctmgr(cluster, "list user").stdout
@@ -185,7 +185,7 @@ def test_every_kind_of_change_is_made_and_taken_back(cluster: AccountingSandbox)
 
     did = apply(cluster, document(SECOND))
 
-    assert "- user bob (accounts physics)" in did
+    assert "- user bob" in did
     assert "- qos high" in did
     assert association(cluster, "ml") == ["11", "cpu=90", "0", "", "", "", "root"]
     assert association(cluster, "vision")[4:] == ["low,normal", "", "physics"]
@@ -211,7 +211,7 @@ def test_what_was_made_by_hand_is_told_and_only_pruned_if_asked(cluster: Account
     did = apply(cluster, document(FIRST, accounting={"prune": True}))
 
     assert [line for line in did if line.startswith("- ")] == [
-        "- user zoe (accounts ml)",
+        "- user zoe",
         "- user bob in handmade",
         "- account handmade",
         "- qos byhand",
@@ -290,7 +290,7 @@ def test_reservations_are_made_moved_and_removed(cluster: AccountingSandbox) -> 
         return document(FIRST, reservations={"maint": maintenance, "course": course})
 
     did = apply(cluster, reserved())
-    assert [line.split(" (")[0] for line in did if "reservation" in line] == [
+    assert [line for line in did if "reservation" in line] == [
         "+ reservation course",
         "+ reservation maint",
     ]
