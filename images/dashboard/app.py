@@ -19,7 +19,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from images.common.process import program
 from images.common.slurm_jobs import RUNNING
-from images.common.slurm_records import count
 from images.dashboard import views
 from images.dashboard.slurm import CONFIG, Slurm, SlurmAwayError, Token, TokenRefusedError
 from images.dashboard.views import clean, moment
@@ -45,9 +44,6 @@ LARGEST_ANSWER: Final = 64 << 20
 """Bytes that are kept in memory until the client has them. What is larger waitress writes into a file, for which the
 container has no place: its root is read-only. Its own bound of 1 MiB is less than 500 jobs with long names have."""
 
-LARGEST_FORM: Final = 8192
-"""Bytes of a form: a token has some hundred."""
-
 REFUSED: Final = "The token is not valid, or no longer. scontrol token makes another."
 
 HEADERS: Final = {
@@ -56,7 +52,6 @@ HEADERS: Final = {
         "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "Content-Type": "text/html; charset=utf-8",
-    # A form that is sent to ourselves says where it comes from; to others nothing is said.
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
@@ -75,8 +70,6 @@ class Request:
     form: Mapping[str, str]
     token: str
     """From the cookie; empty without one."""
-    from_here: bool
-    """Whether the browser says that it was not another site that sent it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +103,7 @@ class App:
             ("GET", "/dashboard/style.css"): lambda _: Response(body=self._style, headers=STYLE_HEADERS),
             ("GET", "/dashboard/login"): lambda _: self._login_page(),
             ("POST", "/dashboard/login"): self._login,
-            ("POST", "/dashboard/logout"): self._logout,
+            ("POST", "/dashboard/logout"): lambda _: _redirect(f"{HOME}login", cookie=_cookie("", 0)),
             ("GET", HOME): lambda request: self._for_bearer(request, self._overview),
             ("GET", f"{HOME}jobs"): lambda request: self._for_bearer(request, self._jobs),
         }
@@ -131,8 +124,6 @@ class App:
     # ---------------------------------------------------------------- who asks
 
     def _login(self, request: Request) -> Response:
-        if not request.from_here:
-            return self._foreign()
         try:
             token = Token(request.form.get("token", ""))
             self._slurm.nodes(token)
@@ -148,9 +139,6 @@ class App:
         self, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None, *, message: str = ""
     ) -> Response:
         return self._page("login", status, headers, message=message)
-
-    def _logout(self, request: Request) -> Response:
-        return _redirect(f"{HOME}login", cookie=_cookie("", 0)) if request.from_here else self._foreign()
 
     def _for_bearer(self, request: Request, page: Callable[[Request, Token], Response]) -> Response:
         if not request.token:
@@ -201,9 +189,6 @@ class App:
         self._log(f"Slurm does not answer: {error}")
         return self._message(HTTPStatus.SERVICE_UNAVAILABLE, f"Slurm does not answer: {clean(str(error))}")
 
-    def _foreign(self) -> Response:
-        return self._message(HTTPStatus.FORBIDDEN, "This form was sent by another site.")
-
     def _message(self, status: HTTPStatus, message: str) -> Response:
         return self._page("message", status, message=message)
 
@@ -219,9 +204,7 @@ def _request(environ: Mapping[str, Any]) -> Request:
     form: Mapping[str, str] = {}
     if method == "POST":
         stream: IO[bytes] = environ["wsgi.input"]
-        form = _fields(
-            stream.read(min(LARGEST_FORM, count(str(environ.get("CONTENT_LENGTH", ""))))).decode(errors="replace")
-        )
+        form = _fields(stream.read().decode(errors="replace"))  # nginx bounds it
     cookies = (part.strip().partition("=") for part in str(environ.get("HTTP_COOKIE", "")).split(";"))
     return Request(
         method="GET" if method == "HEAD" else method,
@@ -229,16 +212,11 @@ def _request(environ: Mapping[str, Any]) -> Request:
         query=_fields(str(environ.get("QUERY_STRING", ""))),
         form=form,
         token=next((value for name, _, value in cookies if name == COOKIE), ""),
-        from_here=environ.get("HTTP_SEC_FETCH_SITE", "same-origin") in {"same-origin", "none"},
     )
 
 
 def _fields(text: str) -> dict[str, str]:
-    try:
-        found = parse_qs(text, keep_blank_values=True, max_num_fields=20)
-    except ValueError:
-        return {}
-    return {name: values[0] for name, values in found.items()}
+    return {name: values[0] for name, values in parse_qs(text, keep_blank_values=True).items()}
 
 
 def _cookie(value: str, seconds: int) -> str:

@@ -50,15 +50,6 @@ without which nothing is known of the others. `scheduler`: the least that slurmc
 _DAEMON_OF: Final = {"scheduler": "slurmctld", "slurmdbd": "slurmdbd"}
 """Source -> the daemon that is up where it answers."""
 
-_STATE: Final = {"volume": "state"}
-
-_OF_AGENT: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
-    "refused": ("slurmstack_configuration_refused", {}),
-    "free_bytes": ("slurmstack_volume_free_bytes", _STATE),
-    "size_bytes": ("slurmstack_volume_size_bytes", _STATE),
-}
-"""Key of the configuration agent's answer -> figure and labels."""
-
 
 class Rounds:
     """Asks each source once a round, and keeps the text of the latest round."""
@@ -138,9 +129,11 @@ class Rounds:
         elif name == "certificates":
             for certificate, end in answer.items():
                 figures.put("slurmstack_certificate_not_after_timestamp_seconds", end, name=certificate)
-        for key, (figure, labels) in (_OF_AGENT if name == "configuration" else {}).items():
-            if answer.get(key) is not None:
-                figures.put(figure, answer[key], **labels)
+        elif name == "configuration":
+            figures.put("slurmstack_configuration_refused", answer["refused"])
+            for key in ("free_bytes", "size_bytes"):
+                if key in answer:
+                    figures.put(f"slurmstack_volume_{key}", answer[key], volume="state")
         if self._slurms_own:
             _put_slurms(figures, name, answers)
         return figures
