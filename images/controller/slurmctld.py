@@ -112,27 +112,18 @@ class Slurmctld:
         running jobs without a trace, and nodes with the jobs on them, which are queued again (measured with 24.11 and
         26.05).
         """
-        jobs = _lowered("MaxJobCount", files, before, _DEFAULT_MAX_JOBS)
-        if jobs is not None and (held := self._more_than(jobs, *_RECORDS)):
-            return (
-                f"MaxJobCount={jobs} is too small: slurmctld has {held} job records and would forget some, also "
-                "running ones. Keep it larger, or wait until there are fewer (ended jobs count for MinJobAge)"
-            )
-        nodes = _lowered("MaxNodeCount", files, before, None)
-        if nodes is not None and (held := self._more_than(nodes, *_NODES)):
-            return (
-                f"MaxNodeCount={nodes} is too small: slurmctld has {held} nodes and would forget some with "
-                "their jobs. Set slurm.settings.MaxNodeCount to what it was until nodes have left"
-            )
+        for key, default, listed in (("MaxJobCount", _DEFAULT_MAX_JOBS, _RECORDS), ("MaxNodeCount", None, _NODES)):
+            limit = _lowered(key, files, before, default)
+            if limit is None:
+                continue
+            text = self._ask(*listed)
+            held = None if text is None else len(text.splitlines())
+            if held is None or held > limit:
+                return (
+                    f"{key}={limit} is too small: slurmctld has {held or 'nobody knows how many'} records and would "
+                    f"forget some, also running jobs. Set slurm.settings.{key} to what it was until there are fewer"
+                )
         return None
-
-    def _more_than(self, limit: int, *listed: str) -> str:
-        """How many records a command lists where these are more, or may be; else empty."""
-        text = self._ask(*listed)
-        if text is None:
-            return "nobody knows how many"
-        held = len(text.splitlines())
-        return str(held) if held > limit else ""
 
     def _ask(self, *argv: str) -> str | None:
         result = self.runner(argv, env=self._env)

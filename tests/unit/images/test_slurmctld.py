@@ -22,13 +22,13 @@ def obstacle(new: str, old: str, *, jobs: int = 0, nodes: int = 0) -> tuple[str 
 def test_fewer_jobs_than_there_are_is_refused() -> None:
     for new, old in (("MaxJobCount=3\n", "MaxJobCount=5\n"), ("maxjobcount=3\n", "")):
         said, commands = obstacle(new, old, jobs=4)
-        assert "MaxJobCount=3 is too small: slurmctld has 4 job records" in str(said)
+        assert "MaxJobCount=3 is too small: slurmctld has 4 records" in str(said)
         assert "--states=all" in commands[0]
 
 
 def test_fewer_nodes_than_there_are_is_refused_with_what_to_set() -> None:
     said, _ = obstacle("MaxNodeCount=1024\n", "MaxNodeCount=4096\n", nodes=1500)
-    assert "slurmctld has 1500 nodes" in str(said)
+    assert "slurmctld has 1500 records" in str(said)
     assert "Set slurm.settings.MaxNodeCount to what it was" in str(said)
 
 
