@@ -301,16 +301,11 @@ class Supervisor:
     def _keep_up(self, turn: Turn) -> Over | None:
         """Why the turn is over; None where this one is to end."""
         threading.Thread(target=self._ask, args=(turn,), daemon=True).start()
-        labelled = -LABEL_SECONDS
-        worker: threading.Thread | None = None
+        threading.Thread(target=self._lead_here, args=(turn,), daemon=True).start()
         while not self.is_ending.is_set():
             if (reason := turn.over() or (Over.HANGS if self._daemon.hangs else None)) is not None:
                 return reason
             self._daemon.keep_up()
-            now = self._clock.now()
-            if now - labelled >= LABEL_SECONDS and (worker is None or not worker.is_alive()):
-                labelled, worker = now, threading.Thread(target=self._lead_here, args=(turn.term,), daemon=True)
-                worker.start()
             self._clock.sleep(ROUND_SECONDS)
         return None
 
@@ -320,17 +315,17 @@ class Supervisor:
             if not turn.ended.is_set():
                 self._daemon.note(answered=answered)
 
-    def _lead_here(self, term: int) -> None:
+    def _lead_here(self, turn: Turn) -> None:
         """Not without a look at the Lease: who was paused would lead everybody to a pod in which nothing runs."""
-        while self.is_active:
+        pause = 0.0
+        while self.is_active and not turn.ended.wait(pause):
+            pause = LABEL_SECONDS
             try:
-                if self._lease.is_mine(term):
+                if self._lease.is_mine(turn.term):
                     lead_to(self._kube, self._me)
             except KubeError as error:
                 self._log(f"the Service does not lead here yet: {error}")
-                self._clock.sleep(LOOK_SECONDS)
-            else:
-                return
+                pause = LOOK_SECONDS
 
     def _forget(self) -> None:
         """Of a turn that is over; the configuration agent stands by, too, where there is no state directory."""

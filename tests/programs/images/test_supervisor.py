@@ -198,9 +198,14 @@ def test_the_service_is_led_here_by_who_has_the_lease_alone(
     """Who was paused and wakes in this moment would take it to a pod in which nothing runs."""
     lead_to = Mock()
     monkeypatch.setattr(supervisor, "lead_to", lead_to)
-    one.lease.is_mine = lambda term: mine and term == 3
+
+    def is_mine(term: int) -> bool:
+        one.is_active = False  # it asks once
+        return mine and term == 3
+
+    one.lease.is_mine = is_mine
     one.is_active = True
-    one._lead_here(3)
+    one._lead_here(Mock(term=3, ended=threading.Event()))
     assert lead_to.call_args_list == [call(None, "controller-0")] * mine
 
 
