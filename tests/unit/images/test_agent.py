@@ -107,17 +107,6 @@ def test_what_was_silent_about_new_files_reads_those_before_when_it_answers(worl
     assert world.active == config_hash(GOOD)
 
 
-def test_what_scontrol_itself_cannot_read_is_taken_back_at_once(world: World) -> None:
-    world.start(GOOD)
-    refusal = Result(code=1, stderr="scontrol: fatal: Unable to process configuration file")
-    world.slurmctld.instead = lambda: refusal
-
-    world.agent.take(BETTER)
-
-    assert world.store.current() == config_hash(GOOD)
-    assert "Unable to process configuration file" in world.rejected.message
-
-
 def test_a_slow_answer_to_the_reconfiguration_is_no_refusal(world: World) -> None:
     world.start(GOOD)
     world.slurmctld.instead = asked = Mock(return_value=Result(code=TIMED_OUT))

@@ -103,10 +103,6 @@ def test_an_api_that_never_answers_holds_nothing_up_for_long() -> None:
     assert "timed out" in log
 
 
-def test_a_role_that_may_not_see_the_namespace_holds_nothing_up() -> None:
-    assert leave((0, {"namespace_error": FORBIDDEN}))[0] is Ending.ORDINARY
-
-
 @pytest.mark.parametrize("status", [None, 503])
 def test_one_question_without_an_answer_does_not_make_it_an_ordinary_end(status: int | None) -> None:
     busy = {"namespace_error": KubeError("busy", status)}
