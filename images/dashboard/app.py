@@ -91,9 +91,6 @@ class App:
             loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
             lstrip_blocks=True,
         )  # fmt: skip
-        # Compiled now, so that the first who looks does not wait for it.
-        for name in self._templates.list_templates(extensions=["j2"]):
-            self._templates.get_template(name)
         self._style = (folder / "style.css").read_text(encoding="utf-8")
         self._slurm = slurm
         self._log = log

@@ -10,13 +10,13 @@ import binascii
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from images.common.slurm_conf import setting
 from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
-from images.common.slurm_records import Columns, NotUnderstoodError
+from images.common.slurm_records import Columns
 
 CONFIG: Final = Path("/config/slurm")
 TIMEOUT_SECONDS: Final = 15.0
@@ -29,8 +29,6 @@ JOB_FIELDS: Final = (
 NODE_FIELDS: Final = (
     "NodeHost", "Partition", "StateLong", "Reason", "CPUsState", "Gres", "GresUsed",
 )  # fmt: skip
-
-T = TypeVar("T")
 
 Record = Mapping[str, str]
 """Name of a field of sinfo's `--Format` -> what it says."""
@@ -81,26 +79,18 @@ class Slurm:
     def jobs(self, token: Token) -> list[Job]:
         """Jobs in the queue that the bearer may see; `PrivateData` is slurmctld's to enforce."""
         question = JobList(*JOB_FIELDS)
-        return self._read(list(question.command), question.read, token)
+        return list(question.read(self._run(list(question.command), token)))
 
     def nodes(self, token: Token) -> list[Record]:
         """Nodes, once for each partition that they are in. Those of no partition are missing, as in sinfo."""
         columns = Columns(NODE_FIELDS)
-        return self._read(
-            ["sinfo", "--Node", "--all", "--noheader", "--noconvert", columns.option], columns.rows, token
-        )
+        command = ["sinfo", "--Node", "--all", "--noheader", "--noconvert", columns.option]
+        return list(columns.rows(self._run(command, token)))
 
     def cluster(self) -> str:
         """ClusterName, as in the mounted slurm.conf."""
         files = {"slurm.conf": (self._config / "slurm.conf").read_text(encoding="utf-8", errors="replace")}
         return setting(files, "ClusterName") or "slurm"
-
-    def _read(self, command: list[str], reader: Callable[[str], Iterable[T]], token: Token) -> list[T]:
-        printed = self._run(command, token)
-        try:
-            return list(reader(printed))
-        except NotUnderstoodError as error:
-            raise SlurmAwayError(f"{command[0]}: {error}") from error
 
     def _run(self, command: list[str], token: Token) -> str:
         environment = {
