@@ -125,11 +125,10 @@ class Agent:
         if pending is None or pending != stack_part(version) or not self._slurmctld.is_up():
             return
         noted = self._noted()
-        before = noted.removesuffix("?")
         if noted == version:
             self._activate(pending)
-        elif version is not None and before != version and self._store.has(before):
-            self._change(version, before, self.published())
+        elif version is not None and self._store.has(noted):
+            self._change(version, noted, self.published())
         else:
             self._read_again(pending)
 
@@ -149,10 +148,7 @@ class Agent:
         self._log(f"slurmctld has not read configuration {self._store.current()} yet: {failure}")
 
     def _noted(self) -> str:
-        """The version that slurmctld has read for sure, when it started or since; empty where nobody knows.
-
-        With `?` behind it where it was told to read another one afterwards, which it may have read by now.
-        """
+        """The version that slurmctld has read for sure, when it started or since; empty where nobody knows."""
         try:
             return self._read.read_text(encoding="ascii")
         except FileNotFoundError:
@@ -293,7 +289,7 @@ class Agent:
         Where it gave no answer it is asked once more as soon as it answers at all: it may not have read them.
         """
         version = self._store.current() or ""
-        write_atomically(self._read, f"{self._noted().removesuffix('?')}?", sync=False)
+        self._read.unlink(missing_ok=True)
         failure = self._make_read()
         if failure is None:
             write_atomically(self._read, version, sync=False)
