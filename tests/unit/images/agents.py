@@ -35,8 +35,6 @@ class FakeSlurmctld(Slurmctld):
         """For how many seconds it waits for slurmdbd when it reads its files."""
         self.answers_at = 0.0
         self.queue: str | None = ""
-        self.asked = 0
-        """How often for the queue."""
         self.forgets: Files | None = None
         """Files whose limits are too small for what it holds."""
 
@@ -75,7 +73,6 @@ class FakeSlurmctld(Slurmctld):
         return "too small" if files == self.forgets else None
 
     def queue_text(self) -> str | None:
-        self.asked += 1
         return self.queue if self.up else None
 
 

@@ -66,29 +66,25 @@ def test_only_what_is_gone_for_good_is_removed() -> None:
 class Api:
     def __init__(self, *, broken: bool = False) -> None:
         self.broken = broken
-        self.asked = 0
 
     def list_pods(self) -> list[Object]:
-        self.asked += 1
         if self.broken:
             raise KubeError("no answer")
         return []
 
     def list_stateful_sets(self) -> list[Object]:
-        self.asked += 1
         return [pool("default", 1)]
 
 
 class Records:
     """A reaper, and a slurmctld with these node records and these nodes that pending jobs ask for."""
 
-    def __init__(self, text: str | None, api: Api | None = None, refuses: str = "") -> None:
-        self.refuses = refuses
+    def __init__(self, text: str, api: Api | None = None) -> None:
         self.wanted: str | None = ""
         self.deleted: list[str] = []
         self.log: list[str] = []
         answers: dict[str, Answer] = {
-            "scontrol show nodes": Result(code=1) if text is None else Result(code=0, stdout=text),
+            "scontrol show nodes": Result(code=0, stdout=text),
             "scontrol delete": self.delete,
             "squeue": lambda _: Result(code=1) if self.wanted is None else Result(code=0, stdout=self.wanted),
         }
@@ -97,7 +93,7 @@ class Records:
 
     def delete(self, argv: Sequence[str]) -> Result:
         self.deleted.append(argv[-1].removeprefix("nodename="))
-        return Result(code=1, stderr=self.refuses) if self.refuses else Result(code=0)
+        return Result(code=0)
 
 
 def test_a_dead_record_is_removed_and_told_but_not_where_the_api_does_not_answer() -> None:
