@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 SLURMS: Final = {
@@ -76,6 +75,4 @@ class Figures:
 
 
 def _number(value: float) -> str:
-    if math.isinf(value):
-        return "+Inf"
     return str(int(value)) if float(value).is_integer() else repr(value)
