@@ -1,42 +1,68 @@
 """A model of what sacctmgr and scontrol do to slurmdbd's tables, as tried with 24.11 and 26.05.
 
-What an option and a column are called is from our own tables: tests/slurm/test_policy.py has the same policies made
-here and by a real slurmdbd, and the same printed by both.
+What an option and a column are called and how a value is written is from sacctmgr(1), and not from our own tables:
+tests/slurm/test_policy.py has the same policies made here and by a real slurmdbd, and the same printed by both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from images.common.command import Result
-from images.common.policy import document
 
 Kind = Literal["text", "number", "factor", "tres", "minutes", "seconds", "clock", "names"]
 Key = tuple[str, ...]
 """User, account, and partition or an empty string."""
 
-_KINDS: Final[dict[str, Kind]] = {
-    "name": "text",
-    "fairshare": "text",
-    "count": "number",
-    "period": "clock",
-    "flags": "names",
+_LIMITS: Final[dict[str, tuple[str, Kind, Any]]] = {
+    "priority": ("Priority", "number", None),
+    "grptres": ("GrpTRES", "tres", {}),
+    "grptresmins": ("GrpTRESMins", "tres", {}),
+    "grptresrunmins": ("GrpTRESRunMins", "tres", {}),
+    "grpjobs": ("GrpJobs", "number", None),
+    "grpsubmitjobs": ("GrpSubmit", "number", None),
+    "grpwall": ("GrpWall", "minutes", None),
+    "maxtresperjob": ("MaxTRES", "tres", {}),
+    "maxtrespernode": ("MaxTRESPerNode", "tres", {}),
+    "maxtresminsperjob": ("MaxTRESMins", "tres", {}),
+    "maxwall": ("MaxWall", "minutes", None),
 }
-_WITHOUT: Final[dict[Kind, Any]] = {"text": "", "tres": {}, "names": ()}
 
-
-def _table(fields: Iterable[document.Field], **without: Any) -> dict[str, tuple[str, Kind, Any]]:
-    kinds = {one: cast("Kind", _KINDS.get(one.kind, one.kind)) for one in fields}
-    return {one.option: (one.column, kind, without.get(one.option, _WITHOUT.get(kind))) for one, kind in kinds.items()}
-
-
-ASSOCIATION: Final = _table(document.ASSOCIATION, fairshare="1")
+ASSOCIATION: Final[dict[str, tuple[str, Kind, Any]]] = {
+    **_LIMITS,
+    "fairshare": ("Share", "text", "1"),
+    "qos": ("QOS", "names", ()),
+    "defaultqos": ("DefaultQOS", "text", ""),
+    "maxjobs": ("MaxJobs", "number", None),
+    "maxsubmitjobs": ("MaxSubmit", "number", None),
+    "comment": ("Comment", "text", ""),
+}
 """Option -> column, how its value is written, and what it is without the option."""
 
-QOS: Final = _table(document.QOS, priority=0, preemptmode="cluster", gracetime=0, usagefactor=1.0)
+QOS: Final[dict[str, tuple[str, Kind, Any]]] = {
+    **_LIMITS,
+    "priority": ("Priority", "number", 0),
+    "preempt": ("Preempt", "names", ()),
+    "preemptmode": ("PreemptMode", "text", "cluster"),
+    "preemptexempttime": ("PreemptExemptTime", "clock", None),
+    "gracetime": ("GraceTime", "seconds", 0),
+    "flags": ("Flags", "names", ()),
+    "usagefactor": ("UsageFactor", "factor", 1.0),
+    "usagethreshold": ("UsageThres", "factor", None),
+    "limitfactor": ("LimitFactor", "factor", None),
+    "maxtresperuser": ("MaxTRESPU", "tres", {}),
+    "maxtresperaccount": ("MaxTRESPA", "tres", {}),
+    "mintresperjob": ("MinTRES", "tres", {}),
+    "maxjobsperuser": ("MaxJobsPU", "number", None),
+    "maxjobsperaccount": ("MaxJobsPA", "number", None),
+    "maxsubmitjobsperuser": ("MaxSubmitPU", "number", None),
+    "maxsubmitjobsperaccount": ("MaxSubmitPA", "number", None),
+    "minpriothresh": ("MinPrioThres", "number", None),
+    "description": ("Descr", "text", ""),
+}
 
 Options = Mapping[str, tuple[str, Kind, Any]]
 
