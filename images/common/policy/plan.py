@@ -164,11 +164,7 @@ def _with_handmade(present: State, wanted: State) -> tuple[State, list[str]]:
         for kind, keys in by_hand
         for key in sorted(keys)
     ]
-    lines += [
-        f"! account {name} is not in the stack file any more, but has things made by hand below: kept"
-        for (name,) in sorted(above - accounts.keys())
-    ]
-    return state, lines
+    return state, lines + [_busy_line("account", key, ()) for key in sorted(above - accounts.keys())]
 
 
 def _with_busy(present: State, wanted: State, jobs: Iterable[Job]) -> tuple[State, list[str]]:
@@ -272,7 +268,7 @@ _JOBS: Final = 5
 def _busy_line(kind: ObjectKind, key: Key, jobs: Sequence[str]) -> str:
     """For something that left the stack file while jobs use it."""
     if not jobs:
-        return f"! {_subject(kind, key)} left the stack file, but something below it is kept: kept as well"
+        return f"! {_subject(kind, key)} left the stack file, but something below it is kept, and so is it"
     told = ", ".join(jobs[:_JOBS]) + (", ..." if len(jobs) > _JOBS else "")
     closed = ", without new jobs" if kind == "association" else ""
     return (

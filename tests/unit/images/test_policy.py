@@ -113,7 +113,7 @@ def test_an_account_with_users_made_by_hand_below_is_kept() -> None:
     applier(slurm, log).bring_in_line(policy(many(0, 0)))
 
     assert ("zoe", "t00", "") in slurm.associations
-    assert "! account t00 is not in the stack file any more, but has things made by hand below: kept" in log
+    assert "! account t00 left the stack file, but something below it is kept, and so is it" in log
 
 
 def test_the_default_qos_is_never_removed_and_loses_what_a_stack_file_had_given_it() -> None:
