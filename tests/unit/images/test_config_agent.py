@@ -178,13 +178,3 @@ def test_a_slurmctld_that_does_not_answer_keeps_its_partitions(controller: Contr
     controller.later()
 
     assert leaving_partitions(controller.files) == ("gpu",)
-
-
-def test_what_left_while_the_controller_was_down_is_kept_at_its_start(controller: Controller) -> None:
-    controller.ready.unlink()
-    controller.slurmctld.up = False
-    controller.restart_agent()
-
-    controller.agent.take(ONE)
-
-    assert leaving_partitions(controller.files) == ("gpu",)
