@@ -13,9 +13,8 @@ from typing import Any, Final
 from images.common.health.report import parse
 from images.common.slurm_jobs import RUNNING, Job
 from images.common.slurm_node import ELASTIC, ROLLS, SET_ASIDE
-from images.common.slurm_records import number_of
+from images.common.slurm_records import NodeRecord, number_of
 from images.exporter.names import Figures
-from images.exporter.sources import Node
 
 _HELD: Final = frozenset({"JobHeldAdmin", "JobHeldUser", "job_requeued_in_held_state", "launch_failed_requeued_held"})
 """Reasons of jobs that a person has to let go; the last two are what squeue has in place of one of the others."""
@@ -62,7 +61,7 @@ def put_accounts(figures: Figures, jobs: Sequence[Job]) -> None:
         figures.put("slurm_account_jobs_running", count, account=account)
 
 
-def put_nodes(figures: Figures, nodes: Sequence[Node]) -> None:
+def put_nodes(figures: Figures, nodes: Sequence[NodeRecord]) -> None:
     """Each node, and all."""
     for node in nodes:
         figures.put("slurm_node_cpus", node.cpus, node=node.name)
@@ -120,7 +119,7 @@ def put_requeues(figures: Figures, jobs: Iterable[Job]) -> None:
         figures.put("slurmstack_job_requeues_max", restarts, partition=partition)
 
 
-def put_drained(figures: Figures, nodes: Iterable[Node]) -> None:
+def put_drained(figures: Figures, nodes: Iterable[NodeRecord]) -> None:
     """What is drained, and for what. That a node waits for its new pod is nothing to mend."""
     for node in nodes:
         if "DRAIN" in node.states and not node.reason.startswith((ELASTIC, ROLLS)):
@@ -129,14 +128,14 @@ def put_drained(figures: Figures, nodes: Iterable[Node]) -> None:
             figures.put("slurmstack_node_drained", 1, node=node.name, **labels)
 
 
-def put_down(figures: Figures, nodes: Iterable[Node]) -> None:
+def put_down(figures: Figures, nodes: Iterable[NodeRecord]) -> None:
     """Which nodes are down; Slurm's own figures only count them. What Slurm gave up and ended is started again."""
     for node in nodes:
         if "DOWN" in node.states and "POWERED_DOWN" not in node.states:
             figures.put("slurmstack_node_down", 1, node=node.name)
 
 
-def put_set_aside(figures: Figures, nodes: Iterable[Node]) -> None:
+def put_set_aside(figures: Figures, nodes: Iterable[NodeRecord]) -> None:
     """Elastic pools for which there were no machines (images/elastic/bounds.py), and which wait for a person."""
     for node in nodes:
         if "DRAIN" in node.states and node.reason.startswith(SET_ASIDE):

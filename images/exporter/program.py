@@ -51,6 +51,10 @@ _DAEMON_OF: Final = {"scheduler": "slurmctld", "slurmdbd": "slurmdbd"}
 """Source -> the daemon that is up where it answers."""
 
 
+_OFF: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "DOWN"})
+"""States of a node of an elastic pool whose pod is not to be there, or has not been yet."""
+
+
 class Rounds:
     """Asks each source once a round, and keeps the text of the latest round."""
 
@@ -99,7 +103,7 @@ class Rounds:
                 about.put(f"slurmstack_{_DAEMON_OF[name]}_up", name in answers)
         self._latest = (self._now(), "".join([*parts, about.text()]))
         if "nodes" in answers:
-            self.elastic = [node.name for node in answers["nodes"] if node.is_elastic_and_up]
+            self.elastic = [node.name for node in answers["nodes"] if "CLOUD" in node.states and not node.states & _OFF]
 
     def _questions(self) -> dict[str, Callable[[], Any]]:
         """By the name of the source, in their order."""

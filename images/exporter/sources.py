@@ -16,17 +16,6 @@ from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
 from images.common.slurm_records import NodeRecord, entries_in, node_records, text_of
 from images.controller.configuration import config_hash, read_files
 
-
-@dataclass(frozen=True, kw_only=True)
-class Node(NodeRecord):
-    """A node."""
-
-    @property
-    def is_elastic_and_up(self) -> bool:
-        """Whether Slurm starts and ends it, and its pod is to be there, and has been."""
-        return "CLOUD" in self.states and not self.states & {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "DOWN"}
-
-
 QUESTION_SECONDS: Final = 25.0
 """For one command of Slurm's. An overloaded slurmctld lets them wait and say nothing until then."""
 
@@ -55,9 +44,9 @@ class Sources:
         question = JobList("id", "state", "reason", "partitions", "account", "eligible", "restarts")
         return list(question.read(self._ask(question.command)))
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[NodeRecord]:
         """Every node, also those of hidden partitions."""
-        return node_records(self._ask(NODES), Node)
+        return node_records(self._ask(NODES), NodeRecord)
 
     def partitions(self) -> list[str]:
         """Names of every partition."""

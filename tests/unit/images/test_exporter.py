@@ -11,11 +11,10 @@ import pytest
 
 from images.common.slurm_jobs import Job
 from images.common.slurm_node import ROLLS
-from images.common.slurm_records import node_of
+from images.common.slurm_records import NodeRecord, node_of
 from images.exporter.figures import put_drained
 from images.exporter.names import OURS, SLURMS, Figures
 from images.exporter.program import OLD_SECONDS, Rounds
-from images.exporter.sources import Node
 from slurm.alerts import ALERTS
 from slurm.dashboards.boards import BOARDS, Query
 from slurm.prometheus import LONGEST_VALUE
@@ -45,8 +44,8 @@ def test_each_name_is_in_the_documentation() -> None:
 NOW = 1_800_000_000.0
 
 
-def read_node(entry: dict[str, Any]) -> Node:
-    found = node_of(entry, Node)
+def read_node(entry: dict[str, Any]) -> NodeRecord:
+    found = node_of(entry, NodeRecord)
     assert found
     return found
 
@@ -60,7 +59,7 @@ def job(**changes: Any) -> Job:
     return Job(**{**usual, **changes})
 
 
-def drained(reason: str, by: str = "root", name: str = "n", *states: str) -> Node:
+def drained(reason: str, by: str = "root", name: str = "n", *states: str) -> NodeRecord:
     return read_node({"name": name, "state": ["DRAIN", *states], "reason": reason, "reason_set_by_user": by})
 
 
