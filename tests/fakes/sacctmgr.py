@@ -115,10 +115,6 @@ class FakeSlurm:
             return Result(code=1, stderr=str(error))
         return Result(code=0)
 
-    def state(self) -> Any:
-        """Everything, for comparison."""
-        return deepcopy((self.qos, self.accounts, self.associations, self.users))
-
     # ---------------------------------------------------------------- list
 
     def _list(self, words: list[str]) -> str:

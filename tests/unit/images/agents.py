@@ -38,10 +38,6 @@ class FakeSlurmctld(Slurmctld):
         self.forgets: Files | None = None
         """Files whose limits are too small for what it holds."""
 
-    @property
-    def reconfigured(self) -> int:
-        return len(self.read)
-
     def is_up(self) -> bool:
         return self.up and self.clock.now() >= self.answers_at
 

@@ -19,7 +19,6 @@ from tests.unit.images.agents import COMPLAINT, DEADLY, MISSPELT, World
 
 GOOD = {"slurm.conf": "ClusterName=a\n"}
 BETTER = {"slurm.conf": "ClusterName=a\nMaxJobCount=5\n"}
-BAD = {"slurm.conf": f"{MISSPELT}=a\n"}
 
 
 @pytest.fixture

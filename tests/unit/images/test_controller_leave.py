@@ -18,7 +18,6 @@ def thing(name: str, *, deleted: bool = False) -> dict[str, Any]:
 
 DELETED = {"namespace": thing("slurm", deleted=True)}
 LEAVING = [thing("default-0", deleted=True), thing("default-1", deleted=True)]
-FORBIDDEN = KubeError("403 pods is forbidden", 403)
 
 
 class FakeCluster:
