@@ -138,10 +138,7 @@ class Reaper:
         """Look again and again, for ever."""
         while True:
             time.sleep(INTERVAL_SECONDS)
-            try:
-                self.round()
-            except (ValueError, KeyError, TypeError) as error:
-                self._log(f"node records are left alone: an answer that was not understood ({error!r})")
+            self.round()
 
     def round(self) -> None:
         """Look once. Costs no request to the API server while every node is well."""

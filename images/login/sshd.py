@@ -41,9 +41,6 @@ OUR_MODULE: Final = "/usr/lib/slurmstack/pam_jail.so"
 """images/login/native."""
 
 LIBEXEC: Final = "/usr/libexec/slurmstack"
-SHARES: Final = ("total_memory", "total_cpus")
-"""What the user's cgroup limits."""
-
 RESOURCES: Final = {
     "nproc": (resource.RLIMIT_NPROC, 1),
     "nofile": (resource.RLIMIT_NOFILE, 1),
@@ -71,11 +68,8 @@ CONFIG: Final = Path("/usr/lib/slurmstack/images/login/sshd_config")
 
 
 def parse_limits(text: str) -> dict[str, int]:
-    """Limits by name from `nproc=200 as=4194304`. Raises ValueError."""
-    limits = {name: int(value) for name, _, value in (word.partition("=") for word in text.split())}
-    if unknown := limits.keys() - {*RESOURCES, *SHARES}:
-        raise ValueError(f"USER_LIMITS: unknown limits {', '.join(sorted(unknown))}")
-    return limits
+    """Limits by name from `nproc=200 as=4194304`."""
+    return {name: int(value) for name, _, value in (word.partition("=") for word in text.split())}
 
 
 def limits_file(limits: Mapping[str, int], log: Callable[[str], None]) -> str:
