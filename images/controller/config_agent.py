@@ -79,8 +79,6 @@ def _state_of(store: Path) -> dict[str, float]:
 
 INTERVAL_SECONDS: Final = 10.0
 """Between two looks at the node records."""
-MOST_PER_ROUND: Final = 50
-"""A round has an end even when a pool of thousands of nodes was removed."""
 
 _GONE: Final = frozenset({"DOWN", "NOT_RESPONDING"})
 _BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
@@ -117,7 +115,7 @@ def removable(candidates: Iterable[NodeRecord], pods: Iterable[Object], stateful
 
 
 class Reaper:
-    """Removes node records, one bounded round at a time.
+    """Removes node records.
 
     A worker pod deletes its own record when it leaves (images/worker/leave.py). What remains are pods that were killed
     before they could, and nodes that an administrator had drained. A record is only removed when it is certain that
@@ -162,7 +160,7 @@ class Reaper:
             return
         for name in sorted(wanted.intersection(names)):
             self._keep(name, "a pending job asks for it by name")
-        for name in [name for name in names if name not in wanted][:MOST_PER_ROUND]:
+        for name in [name for name in names if name not in wanted]:
             result = self._slurmctld.delete_node(name)
             if result.ok:
                 self._refused.pop(name, None)
