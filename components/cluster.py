@@ -290,7 +290,6 @@ class SlurmCluster(pulumi.ComponentResource):
             scope=self._scope,
             rest=config.rest,
             dashboard=config.dashboard.enabled,
-            has_prometheus=config.monitoring.install,
             secrets=self.secrets,
             configuration=self.configuration,
         )

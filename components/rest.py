@@ -16,7 +16,7 @@ from components.kit.context import Scope
 from components.secrets import Secrets
 from config.sections.services import Rest as RestConfig
 from slurm.certificates import authority_certificate, certificate_names, is_address, server_certificate
-from slurm.names import PROMETHEUS, PROMETHEUS_PORT, REST, REST_PORT
+from slurm.names import REST, REST_PORT
 
 TLS_SECRET = "rest-tls"  # noqa: S105  the name of a Secret
 """Secret with the certificate, unless the stack file names one."""
@@ -41,8 +41,6 @@ class RestArgs:
     rest: RestConfig
     dashboard: bool = False
     """None: there is no page."""
-    has_prometheus: bool = False
-    """Whether the namespace has a Prometheus, for the page's plots."""
     secrets: Secrets
     """A certificate of our own is derived from a seed in it."""
     configuration: Configuration
@@ -196,13 +194,11 @@ def _slurmrestd(args: RestArgs) -> k8s.core.v1.ContainerArgs:
 
 
 def _dashboard(args: RestArgs) -> k8s.core.v1.ContainerArgs:
-    plots = {"PROMETHEUS": f"http://{PROMETHEUS}:{PROMETHEUS_PORT}"} if args.has_prometheus else {}
     return k8s.core.v1.ContainerArgs(
         name="dashboard",
         image=args.scope.image("rest"),
         command=pods.program("dashboard"),
         restart_policy="Always",
-        env=pods.env(**plots) or None,
         volume_mounts=[
             volumes.mount("config", "/config/slurm", read_only=True),
             volumes.mount("run", "/run/slurmstack"),

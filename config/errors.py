@@ -193,6 +193,8 @@ GONE: Final = {
     "login.sessions_per_node": _FOLLOWED,
     "login.idle_timeout": _FOLLOWED,
     "login.drain_timeout": _FOLLOWED,
+    "login.user_limits.logins": "this key is gone: remove it. `processes` and `total_memory` bound what one user's "
+    "sessions take",
 }
 """By their places in a stack file; `*` is a name of the user's."""
 

@@ -114,12 +114,6 @@ ALERTS: Final = (
         "critical",
     ),
     Alert(
-        "SlurmQueueStuck",
-        "slurmstack_queue_stuck_jobs > 0",
-        "30m",
-        "{{ $value }} jobs wait in {{ $labels.partition }} though idle nodes fit",
-    ),
-    Alert(
         "SlurmJobRequeueLoop",
         "slurmstack_job_requeues_max >= 5",
         "1m",

@@ -123,11 +123,9 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
         BACKUP: config.backup is not None,
     }
     found = tuple(link for link in _LINKS if there.get(link.source, True) and there.get(link.target, True))
-    plots = config.dashboard.enabled and there[REST] and there[PROMETHEUS]
     reads = there[PROMETHEUS] and slurmctld_gives_figures(config)
     return (
         *found,
-        *((Link(REST, PROMETHEUS, PROMETHEUS_PORT),) if plots else ()),
         *((Link(PROMETHEUS, CONTROLLER, SLURMCTLD_PORT),) if reads else ()),
         *((Link(CONTROLLER, ELASTIC, ELASTIC_PORT),) if config.has_elastic_pools else ()),
     )

@@ -93,8 +93,6 @@ class UserLimits(Section):
     free; users who compete get equal parts of it."""
     cpu_minutes: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
     """CPU time of each process, in minutes (`cpu`)."""
-    logins: int | None = Field(default=None, ge=1, le=10_000, strict=True)
-    """Sessions at the same time on one login node (`maxlogins`)."""
 
 
 def _no_range(value: object) -> object:
@@ -259,7 +257,7 @@ class Rest(Section):
 
 
 class Dashboard(Section):
-    """A page that shows nodes, queue, use and jobs; it changes nothing. Its users log in with a token of Slurm's."""
+    """A page that shows nodes, queue and jobs; it changes nothing. Its users log in with a token of Slurm's."""
 
     enabled: bool = Field(default=False, strict=True)
     """Whether there is a page, at `/dashboard/` of the REST API, which must be there too (`rest.enabled`)."""

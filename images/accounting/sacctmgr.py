@@ -7,7 +7,6 @@ JSON leaves the comment of a reservation out (tried with both). Text that may co
 from __future__ import annotations
 
 import os
-import secrets
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -108,14 +107,14 @@ def read(slurm: Slurm) -> State:
     with ThreadPoolExecutor() as pool:
         qos = pool.submit(_read_qos, slurm)
         rows = pool.submit(_read_associations, slurm)
-        texts = [pool.submit(slurm.table, "account", ["Account", column]) for column in ("Descr", "Org")]
+        texts = pool.submit(slurm.table, "account", ["Account", "Org", "Descr"])
         users = pool.submit(slurm.table, "user", ["User", "DefaultAccount", "Admin"])
         reservations = pool.submit(slurm.call, ["scontrol", "show", "reservation", "--oneliner"])
         accounts, associations = rows.result()
-        for what, text in zip(("description", "organization"), texts, strict=True):
-            said = {account: value.strip() for account, value in text.result()}
-            for key, values in accounts.items():
-                values[what] = said.get(key[0], "")
+        said = {account: rest for account, *rest in texts.result()}
+        for key, values in accounts.items():
+            organization, description = said.get(key[0], ("", ""))
+            values.update(organization=organization.strip(), description=description.strip())
         named = {user for user, _, _ in associations}
         return State(
             qos=qos.result(),
@@ -159,15 +158,13 @@ def _read_associations(slurm: Slurm) -> tuple[dict[Key, dict[str, Any]], dict[Ke
 def active_jobs(slurm: Slurm) -> Iterator[Job]:
     """Jobs that wait, run or are suspended, as slurmdbd knows them."""
     states = "PENDING,RUNNING,SUSPENDED,REQUEUED,RESIZING"
-    # Where no association is asked for an account is whatever its user has written, lines of other jobs as well.
-    between = f"|{secrets.token_hex(4)}|"
     printed = slurm.call(
         ["sacct", "--allusers", "--allocations", "--noheader", "--parsable2", f"--clusters={slurm.cluster}",
-         f"--state={states}", f"--delimiter={between}", "--format=JobID,User,QOS,Account"]
+         f"--state={states}", "--format=JobID,User,QOS,Account"]
     )  # fmt: skip
     for line in printed.split("\n"):
-        job, *values = line.split(between, 3)
-        if len(values) == 3 and job[:1].isdecimal():
+        job, *values = line.split("|", 3)
+        if len(values) == 3:
             user, qos, account = values
             yield Job(id=job, user=user, account=account, qos=qos)
 

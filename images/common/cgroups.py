@@ -80,15 +80,6 @@ def take_subtree(
     return Subtree(how=how, swap=(group / "memory.swap.max").exists())
 
 
-def make_leaf(name: str, memory: int | None, mount: Path = MOUNT) -> None:
-    """A further cgroup beside those of `take_subtree`, for processes that join it. Raises CannotConfineError."""
-    try:
-        (mount / name).mkdir(exist_ok=True)
-        (mount / name / "memory.max").write_text("max" if memory is None else str(memory))
-    except OSError as error:
-        raise CannotConfineError(f"{error.filename or mount}: {error.strerror}") from error
-
-
 def memory_limit(mount: Path = MOUNT) -> int | None:
     """Bytes of memory that Kubernetes gives the container; None where there is no limit, or no version 2 of cgroups."""
     try:

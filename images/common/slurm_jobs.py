@@ -5,7 +5,7 @@ Columns and not JSON, which is up to 8 kB a job: a queue of 10,000 would be 80 M
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -176,17 +176,12 @@ _COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
 """Field of a job -> column of squeue's `--Format`, and how that is read."""
 
 
-def columns(fields: Iterable[str]) -> tuple[str, ...]:
-    """Of squeue, for these fields."""
-    return tuple(_COLUMNS[name][0] for name in fields)
-
-
 class JobList:
     """A question for these fields of all jobs, and how its answer is read. Each question has marks of its own."""
 
     def __init__(self, *fields: str) -> None:
         self._fields = fields
-        self._columns = Columns(columns(fields))
+        self._columns = Columns([_COLUMNS[name][0] for name in fields])
         self.command = ("squeue", "--all", "--noheader", "--noconvert", self._columns.option)
 
     @property
@@ -198,12 +193,7 @@ class JobList:
     def read(self, printed: str) -> Iterator[Job]:
         """What squeue has printed. Raises NotUnderstoodError."""
         for row in self._columns.rows(printed):
-            yield Job(**values(row, self._fields))
-
-
-def values(row: Mapping[str, str], fields: Iterable[str]) -> dict[str, Any]:
-    """Fields of a job out of a row of columns."""
-    found = {name: read(row[column]) for name in fields for column, read in (_COLUMNS[name],)}
-    if (found.get("limit") or _YEAR) >= _YEAR:
-        found.update((name, None) for name in ("left", "limit") if name in found)
-    return found
+            found = {name: read(row[column]) for name in self._fields for column, read in (_COLUMNS[name],)}
+            if (found.get("limit") or _YEAR) >= _YEAR:
+                found.update((name, None) for name in ("left", "limit") if name in found)
+            yield Job(**found)

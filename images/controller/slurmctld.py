@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -38,12 +37,6 @@ PING_TIMEOUT_SECONDS: Final = 5.0
 _NO_ANSWER: Final = "Socket timed out"
 """slurm_errno.c, SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT."""
 
-FRESH_SECONDS: Final = 0.9
-"""For so long a list of nodes serves everybody: a bit less than the agent's own second."""
-SHARE: Final = 5.0
-"""An answer that took long, with thousands of nodes, serves for so many times that."""
-LONGEST_SECONDS: Final = 10.0
-
 _NODES: Final = ("scontrol", "show", "nodes", "--oneliner")
 _RECORDS: Final = ("squeue", "--all", "--noheader", "--states=all", "--format=%A")
 """All job records, also of jobs that have ended a short while ago."""
@@ -59,9 +52,6 @@ class Slurmctld:
     runner: Runner = run
     clock: Clock = field(default_factory=Clock)
     _env: dict[str, str] = field(default_factory=lambda: {**os.environ, "SLURM_CONF": str(SLURM_CONF)}, init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _nodes: list[NodeRecord] | None = field(default=None, init=False)
-    _nodes_until: float = field(default=float("-inf"), init=False)
 
     def is_up(self) -> bool:
         """Whether it answers."""
@@ -82,19 +72,10 @@ class Slurmctld:
             return Result(code=TIMED_OUT, stderr=result.stderr)
         return result
 
-    def nodes(self, *, newest: bool = False) -> list[NodeRecord] | None:
-        """All records, or None where it does not answer. `newest`: as they are now, not a moment ago.
-
-        Asked for once for all parts of the agent that look at it, and as text: `--json` is several times as long.
-        """
-        with self._lock:
-            began = self.clock.now()
-            if newest or self._nodes is None or began >= self._nodes_until:
-                text = self._ask(*_NODES)
-                self._nodes = None if text is None else nodes_in(text)
-                ended = self.clock.now()
-                self._nodes_until = ended + min(max(FRESH_SECONDS, SHARE * (ended - began)), LONGEST_SECONDS)
-            return self._nodes
+    def nodes(self) -> list[NodeRecord] | None:
+        """All records, or None where it does not answer. As text: `--json` is several times as long."""
+        text = self._ask(*_NODES)
+        return None if text is None else nodes_in(text)
 
     def queue_text(self) -> str | None:
         """Each job that has not ended, one a line, or None where slurmctld does not answer.
@@ -131,38 +112,25 @@ class Slurmctld:
         running jobs without a trace, and nodes with the jobs on them, which are queued again (measured with 24.11 and
         26.05).
         """
-        jobs = _lowered("MaxJobCount", files, before, _DEFAULT_MAX_JOBS)
-        if jobs is not None and (held := self._more_than(jobs, *_RECORDS)):
-            return (
-                f"MaxJobCount={jobs} is too small: slurmctld has {held} job records and would forget some, also "
-                "running ones. Keep it larger, or wait until there are fewer (ended jobs count for MinJobAge)"
-            )
-        nodes = _lowered("MaxNodeCount", files, before, None)
-        if nodes is not None and (held := self._more_than(nodes, *_NODES)):
-            return (
-                f"MaxNodeCount={nodes} is too small: slurmctld has {held} nodes and would forget some with "
-                "their jobs. Set slurm.settings.MaxNodeCount to what it was until nodes have left"
-            )
+        for key, default, listed in (("MaxJobCount", _DEFAULT_MAX_JOBS, _RECORDS), ("MaxNodeCount", None, _NODES)):
+            limit = _lowered(key, files, before, default)
+            if limit is None:
+                continue
+            text = self._ask(*listed)
+            held = None if text is None else len(text.splitlines())
+            if held is None or held > limit:
+                return (
+                    f"{key}={limit} is too small: slurmctld has {held or 'nobody knows how many'} records and would "
+                    f"forget some, also running jobs. Set slurm.settings.{key} to what it was until there are fewer"
+                )
         return None
-
-    def _more_than(self, limit: int, *listed: str) -> str:
-        """How many records a command lists where these are more, or may be; else empty."""
-        text = self._ask(*listed)
-        if text is None:
-            return "nobody knows how many"
-        held = len(text.splitlines())
-        return str(held) if held > limit else ""
 
     def _ask(self, *argv: str) -> str | None:
         result = self.runner(argv, env=self._env)
         return result.stdout if result.ok else None
 
     def _change(self, *words: str) -> Result:
-        """Change node records: nobody is given a list from before."""
-        result = self.runner(["scontrol", *words], env=self._env)
-        with self._lock:
-            self._nodes = None
-        return result
+        return self.runner(["scontrol", *words], env=self._env)
 
 
 def _lowered(key: str, files: Files, before: Files, default: str | None) -> int | None:

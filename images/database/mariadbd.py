@@ -50,9 +50,6 @@ UPGRADE_START_SECONDS: Final = 600.0
 VERSION_FILE: Final = "slurmstack-version"
 """In the data directory: the server version that last wrote it."""
 
-_THEIR_VERSION_FILES: Final = ("mariadb_upgrade_info", "mysql_upgrade_info")
-"""Where mariadb-upgrade itself notes the version; data that were copied from elsewhere have at most these."""
-
 Version = tuple[int, int, int]
 
 
@@ -86,8 +83,8 @@ def needs_upgrade(data: Path, server: Version) -> bool:
 
     A release is the first two numbers: within one, MariaDB promises that files fit both ways.
     """
-    noted = [data / name for name in (VERSION_FILE, *_THEIR_VERSION_FILES) if (data / name).is_file()]
-    found = parse_version(noted[0].read_text(errors="replace")) if noted else None
+    noted = data / VERSION_FILE
+    found = parse_version(noted.read_text(errors="replace")) if noted.is_file() else None
     if found is not None and found[:2] > server[:2]:
         raise RefusedError(
             f"the data are of MariaDB {dotted(found)}, and this image has {dotted(server)}: MariaDB cannot go back to "

@@ -161,10 +161,6 @@ _QUEUE: Final = (
         explained="The ten with most. Empty with PrivateData, and without a job.",
     ),
     _plot(
-        "Stuck although idle nodes fit", "slurmstack_queue_stuck_jobs", "{{partition}}",
-        explained="Runbook: SlurmQueueStuck.",
-    ),
-    _plot(
         "Most restarts of a job", "slurmstack_job_requeues_max", "{{partition}}",
         explained="Of those that are pending or running; empty without. Runbook: SlurmJobRequeueLoop.",
     ),
@@ -232,7 +228,7 @@ _NODES: Final = (
     _table(
         "Drained",
         'slurmstack_node_drained{node=~"$node"} == 1',
-        "reason_kind and by: who drained it, and for what kind of reason. Empty if none is.",
+        "reason_kind: for what kind of reason; `sinfo -R` has it in full. Empty if none is.",
     ),
     _plot(
         "CPUs in use", 'slurm_node_cpus_alloc{node=~"$node"} / slurm_node_cpus{node=~"$node"}', "{{node}}",

@@ -19,10 +19,10 @@ POLICY: dict[str, Any] = {
 }
 
 LINES = [
-    "+ qos high (priority 100)",
-    "+ account ml (parent root, fairshare 10, max submit jobs 20000)",
-    "+ account vision (parent ml, organization ml, fairshare 1, grp tres cpu=2)",
-    "+ user alice in ml (fairshare 3)",
+    "+ qos high",
+    "+ account ml",
+    "+ account vision",
+    "+ user alice in ml",
     "+ user alice in vision",
 ]
 
@@ -87,7 +87,7 @@ def test_a_change_by_hand_is_shown_by_preview_and_undone_by_up(slurm: SlurmOnKub
     assert policy(slurm) == before
 
 
-def test_a_policy_that_slurm_refuses_leaves_the_old_one_intact(slurm: SlurmOnKubernetes) -> None:
+def test_what_slurm_refuses_of_a_policy_is_told_and_the_next_up_goes_on(slurm: SlurmOnKubernetes) -> None:
     before, sections = policy(slurm), slurm.sections
     tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT08:00:00}"
     slurm.slurm(f"scontrol create reservationname=byhand starttime={tomorrow} duration=60 nodes=default-0 users=root")
@@ -99,7 +99,6 @@ def test_a_policy_that_slurm_refuses_leaves_the_old_one_intact(slurm: SlurmOnKub
     slurm.sections = sections
     assert done.returncode != 0
     assert "overlaps with another reservation" in done.stdout + done.stderr
-    assert policy(slurm) == before
     assert "course" not in slurm.slurm("scontrol show reservation")
     slurm.slurm("scontrol delete reservationname=byhand")
     slurm.up()

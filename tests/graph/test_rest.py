@@ -11,10 +11,8 @@ import pytest
 from cryptography import x509
 
 from cli.program.recording import Recording
-from tests import stacks
 from tests.graph import objects
-from tests.graph.objects import COMPONENT, containers, differing, environment, inputs, mounts, named, pod, volumes
-from tests.graph.reachability import network
+from tests.graph.objects import containers, differing, environment, inputs, mounts, named, pod, volumes
 
 PODS = "slurm-rest-pods"
 
@@ -117,20 +115,7 @@ def test_the_page_brings_no_object_of_its_own_and_changes_no_other() -> None:
         assert ("DASHBOARD" in environment(containers(pod(recording, PODS))["proxy"])) is wanted
 
 
-def test_it_knows_no_secret_and_the_prometheus_of_the_namespace_where_there_is_one() -> None:
+def test_it_knows_no_secret() -> None:
     page = containers(pod(recorded(dashboard=True), PODS))["dashboard"]
     assert {found["name"] for found in mounts(page).values()} == {"config", "run"}
     assert "env" not in page
-    plots = containers(pod(recorded(dashboard=True, monitoring={"install": True}), PODS))["dashboard"]
-    assert environment(plots) == {"PROMETHEUS": "http://prometheus:9090"}
-
-
-@pytest.mark.parametrize("dashboard", [True, False])
-def test_it_reaches_prometheus_through_the_network_policies_and_nobody_does_without_it(dashboard: bool) -> None:
-    found = network(objects.recorded(
-        stacks.existing_full(), dashboard={"enabled": dashboard}, monitoring={"install": True}
-    )).policies  # fmt: skip
-    (rest,) = [spec for spec in found if spec["podSelector"].get("matchLabels", {}).get(COMPONENT) == "rest"]
-    towards = [rule["to"] for rule in rest["egress"] if {"port": 9090, "protocol": "TCP"} in rule["ports"]]
-    peers = [peer["podSelector"]["matchLabels"][COMPONENT] for to in towards for peer in to]
-    assert peers == (["prometheus"] if dashboard else [])

@@ -46,15 +46,15 @@ def test_without_it_nothing_of_it_is_there() -> None:
 
 
 LIMITS = {
-    "processes": 200, "open_files": 1024, "memory": "4Gi", "cpu_minutes": 60, "logins": 5,
-    "total_memory": "1Gi", "total_cpus": "1.5",
+    "processes": 200, "open_files": 1024, "memory": "4Gi", "cpu_minutes": 60, "total_memory": "1Gi",
+    "total_cpus": "1.5",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("limits", "told"),
     [
-        (LIMITS, "nproc=200 nofile=1024 as=4194304 cpu=60 maxlogins=5 total_memory=1073741824 total_cpus=1500"),
+        (LIMITS, "nproc=200 nofile=1024 as=4194304 cpu=60 total_memory=1073741824 total_cpus=1500"),
         ({}, "nproc=4096"),
         ({"processes": None}, None),
     ],

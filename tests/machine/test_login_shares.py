@@ -92,22 +92,6 @@ def test_who_takes_too_much_memory_loses_own_processes_alone(slurm: SlurmMachine
     wait_until(lambda: slurm.machine.run(f"cat {JAIL}/home/bob/said").stdout == "unharmed\n", slurm.logs, 60)
 
 
-WHO = """
-for process in $(pgrep sshd-session); do
-  awk '/^Max data size/ {print $4}' /proc/$process/limits
-  sed "s,.*/,," /proc/$process/cgroup
-done"""
-"""What bounds each process that serves a connection."""
-
-
-def test_a_session_has_what_its_connection_had_not(slurm: SlurmMachine) -> None:
-    hold = f"exec 3<>/dev/tcp/127.0.0.1/22; read -r banner <&3; {WHO}"
-    done = login(slurm).look(["chroot", "/jail", "bash", "-c", hold])
-    assert done.stdout.split() == [str(32 * 2**20), "connections"], done.stderr
-
-    assert ssh(slurm, "alice", "ulimit -Sd; ulimit -Hd").stdout.split() == ["unlimited", "unlimited"]
-
-
 def test_nobody_leaves_the_own_cgroup(slurm: SlurmMachine) -> None:
     """Not even root in the jail, whom sudo makes there: to write, it would have to mount."""
     attempts = (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common.install import CALLED, PROGRAMS, SCRIPTS
+from images.common.install import CALLED, PROGRAMS
 from slurm.images import ROLES
 from tests.rootfs import rootfs
 
@@ -76,7 +76,7 @@ def test_each_role_has_its_programs(roots: dict[str, Path]) -> None:
         directory = root / "usr/libexec/slurmstack"
         folders = ("common", *MORE_FOLDERS.get(role, ()), role)
         called = {name for folder in folders for name in CALLED.get(folder, ())}
-        expected = {name for folder in folders for name in (*PROGRAMS.get(folder, ()), *SCRIPTS.get(folder, ()))}
+        expected = {name for folder in folders for name in PROGRAMS.get(folder, ())}
         assert {path.name for path in directory.iterdir()} == expected | called | COMPILED.get(role, set()), role
         assert {(directory / name).resolve().name for name in called} <= {"around-job"}, role
 

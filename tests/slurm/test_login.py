@@ -65,15 +65,6 @@ def test_a_key_in_the_users_own_home_works(cluster: SlurmSandbox) -> None:
     assert code == 0, out
 
 
-def test_sshd_reads_a_user_s_keys_within_bounds(cluster: SlurmSandbox) -> None:
-    """It reads a line of any length, as root. Behind one that it has no room for, it finds nothing."""
-    assert own_keys(cluster, "truncate -s 64M .ssh/authorized_keys; echo")[0] != 0
-    assert own_keys(cluster, "truncate -s 3G .ssh/authorized_keys; echo")[0] != 0
-    many = "for i in $(seq 20000); do echo ssh-ed25519 AAAA$i key $i; done; echo"
-    assert own_keys(cluster, many)[0] == 0, "each line is short"
-    assert ssh_to(cluster, "alice", "'ulimit -Sd; ulimit -Hd'") == (0, "unlimited\nunlimited\n")
-
-
 def own_keys(cluster: SlurmSandbox, before: str) -> tuple[int, str]:
     """Log in by the key in alice's home, behind what `before` writes there."""
     client: Pod = cluster.pods["client"]

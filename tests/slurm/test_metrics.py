@@ -123,7 +123,6 @@ def test_the_figures_are_what_slurms_commands_say_and_what_slurmctld_of_26_05_sa
             ("slurm_jobs_pending", ""): 6,
             ("slurm_jobs_hold", ""): 5,
             ("slurm_jobs_running", ""): 2,
-            ("slurm_jobs_cpus_alloc", ""): 2,
             ("slurm_account_jobs_running", 'account="physics"'): 2,
             ("slurm_partition_jobs_pending", 'partition="main"'): 6,
             ("slurm_partition_jobs_pending", 'partition="empty"'): 0,
@@ -133,9 +132,7 @@ def test_the_figures_are_what_slurms_commands_say_and_what_slurmctld_of_26_05_sa
             ("slurm_nodes_mixed", ""): 2,
             ("slurm_nodes_draining", ""): 1,
             ("slurmstack_slurmctld_up", ""): 1,
-            ("slurmstack_jobs_waiting", 'partition="main",account="biology"'): 1,
-            ("slurmstack_node_drained", 'node="default-1",reason_kind="health",check="dns",by="root"'): 1,
-            ("slurmstack_queue_stuck_jobs", 'partition="main"'): 0,
+            ("slurmstack_node_drained", 'node="default-1",reason_kind="health",check="dns"'): 1,
         },
     )
     ours = scrape(exporter)
@@ -204,7 +201,7 @@ def test_without_slurmctld_it_is_down(exporter: SlurmSandbox) -> None:
             exporter, {("slurmstack_exporter_up", f'source="{name}"'): 0 for name in ("scheduler", "jobs")}
         )
         assert found[up] == 0
-        assert [name for name, _ in found if name.startswith(("slurm_", "slurmstack_jobs"))] == []
+        assert [name for name, _ in found if name.startswith(("slurm_", "slurmstack_job"))] == []
         assert found["slurmstack_exporter_up", 'source="configuration"'] == 1
     finally:
         exporter.controller.start_program("slurmctld")
@@ -216,17 +213,14 @@ def test_a_refused_configuration_is_told_and_private_data_are_seen_by_slurms_use
 ) -> None:
     submit(exporter, "games", "-n1")
     wait_for(exporter, {("slurmstack_configuration_refused", ""): 0, ("slurm_jobs_running", ""): 1})
-    before = figures(scrape(exporter))["slurmstack_configuration_applied_timestamp_seconds", ""]
     exporter.set_config(config_of(slurm_version, "SchedulerType=sched/nothing\n"))
     found = wait_for(exporter, {("slurmstack_configuration_refused", ""): 1})
-    assert found["slurmstack_configuration_applied_timestamp_seconds", ""] == before
     assert found["slurmstack_volume_free_bytes", 'volume="state"'] > 0
     exporter.set_config(config_of(slurm_version, "PrivateData=jobs,nodes\n"))
-    found = wait_for(exporter, {("slurmstack_configuration_refused", ""): 0, ("slurm_jobs_running", ""): 0})
-    assert found["slurmstack_configuration_applied_timestamp_seconds", ""] > before
+    wait_for(exporter, {("slurmstack_configuration_refused", ""): 0, ("slurm_jobs_running", ""): 0})
     if slurm_version == "26.05":
         assert scrape(exporter, "http://controller-0:6817/metrics/jobs") == ""
     kill(exporter.pods["exporter"], "exporter")
     exporter.pods["exporter"].start_program("exporter", {**ENV, "RUN_AS": str(SLURM_UID), "BY_PERSON": "no"})
-    found = wait_for(exporter, {("slurm_jobs_running", ""): 1, ("slurm_nodes", ""): 2})
+    found = wait_for(exporter, {("slurm_jobs_running", ""): 1, ("slurm_nodes_mixed", ""): 1})
     assert [name for name, labels in found if "account" in labels or "username" in labels] == []

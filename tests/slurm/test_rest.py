@@ -16,7 +16,7 @@ from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import IMPATIENT
 from tests.slurm.pod import wait_until
-from tests.slurm.web import CURL, SLURMRESTD, Web
+from tests.slurm.web import CURL, Web
 
 API = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
 """The newest version of the API that each Slurm has."""
@@ -142,7 +142,7 @@ def test_without_a_good_token_nothing_is_answered_and_nothing_done(rest: Rest, w
     for method, path, sent in (*(("GET", path, None) for path in reads), ("POST", "/slurm/API/job/submit", body)):
         status, answer = rest.ask(method, path, *headers, token=token, body=sent)
         assert status == 401, answer
-        assert ("is missing" if what == "no token" else "is not valid") in answer["errors"][0]["error"]
+        assert "is missing, wrong or over" in answer["errors"][0]["error"]
         assert sent or rest.ask(method, path, token=own_token(rest))[0] == 200, "it is the token"
 
     assert rest.sandbox.run("squeue --noheader --states=all --format=%i").stdout.split() == before
@@ -180,7 +180,7 @@ def test_a_renewed_certificate_is_taken_without_a_failed_request(rest: Rest) -> 
 def test_a_certificate_that_does_not_fit_its_key_is_not_taken(rest: Rest) -> None:
     rest.renew("rest", key_of=base64.b64encode(bytes(32)).decode())
 
-    wait_until(lambda: "is not taken, the one before stays" in rest.pod.log("rest-proxy"), rest.sandbox.logs)
+    wait_until(lambda: "key values mismatch" in rest.pod.log("rest-proxy"), rest.sandbox.logs)
     assert is_healthy(rest)
     rest.renew("rest")
 
@@ -190,55 +190,15 @@ def test_slurmctld_away_is_said_clearly_and_then_all_works_again(rest: Rest) -> 
     token, controller = rest.token(), rest.sandbox.controller
     controller.run("pkill -KILL -x slurmctld")
 
-    status, answer = rest.ask("GET", "/slurm/API/jobs/", token=token)
-    assert status == 502
-    assert "Unable to contact slurm controller" in answer["errors"][0]["error"]
+    def is_away() -> bool:
+        """While slurmctld ends slurmrestd says 500, as for what Slurm refuses."""
+        status, answer = rest.ask("GET", "/slurm/API/jobs/", token=token)
+        return status == 502 and "Unable to contact slurm controller" in answer["errors"][0]["error"]
+
+    wait_until(is_away, rest.sandbox.logs)
     assert is_healthy(rest), "a pod that was taken out could not even say why"
     assert rest.ask("GET", "/slurmdb/API/jobs/", token=token)[0] == 200, "slurmdbd is there, and checks for itself"
     assert rest.ask("GET", "/slurmdb/API/jobs/", token="nonsense")[0] >= 400
 
     controller.start_program("slurmctld")
     wait_until(lambda: rest.ask("GET", "/slurm/API/jobs/", token=token)[0] == 200, rest.sandbox.logs)
-
-
-PLAYED = """
-import http.server, os, socketserver
-class Handler(http.server.BaseHTTPRequestHandler):
-    asked = set()
-    def answer(self):
-        status = 502 if self.path in Handler.asked else 500
-        Handler.asked.add(self.path)
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.send_response(status)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"{}")
-    do_GET = do_POST = answer
-    def address_string(self):
-        return "proxy"
-path = "/run/slurmstack/slurmrestd.sock"
-os.unlink(path)
-server = socketserver.UnixStreamServer(path, Handler)
-os.chmod(path, 0o666)
-server.serve_forever()
-"""
-"""A slurmrestd whose slurmctld ends while it is asked, and is away from then on."""
-
-
-def test_what_only_reads_is_asked_once_more_where_slurmctld_ends_meanwhile(rest: Rest) -> None:
-    """slurmrestd says 500 then, as for what Slurm refuses; a job that may be submitted is not submitted again."""
-    token = rest.token()
-    rest.pod.run("pkill -KILL -x slurmrestd")
-    (rest.pod.root / "run/slurmstack/played.py").write_text(PLAYED)
-    played = subprocess.Popen(rest.pod.command(["python3", "/run/slurmstack/played.py"]), stderr=subprocess.DEVNULL)
-    try:
-        ready = ("GET", "/slurm/API/ready/")
-        wait_until(lambda: rest.ask(*ready, token=token)[0] != 503, rest.sandbox.logs)
-        assert rest.ask("GET", "/slurm/API/jobs/", token=token)[0] == 502
-        assert rest.submit("true", token)[0] == 500
-    finally:
-        played.kill()
-        rest.pod.run("pkill -KILL -f played.py")
-        played.wait()
-        rest.pod.start_program("slurmrestd", SLURMRESTD)
-        wait_until(lambda: rest.ask("GET", "/slurm/API/jobs/", token=rest.token())[0] == 200, rest.sandbox.logs)

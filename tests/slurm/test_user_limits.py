@@ -7,13 +7,12 @@ import pytest
 from config.sections.services import UserLimits
 from slurm.users import login_limits
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.login import OPTIONS, declare, ssh_to, start_client, start_login
+from tests.slurm.login import declare, ssh_to, start_client, start_login
 from tests.slurm.minimal import IN_JAIL, minimal_config
-from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 VERSION = "24.11"
-LIMITS = UserLimits(processes=40, open_files=256, memory="1Gi", cpu_minutes=7, logins=3)
+LIMITS = UserLimits(processes=40, open_files=256, memory="1Gi", cpu_minutes=7)
 
 # The kernel counts a user's processes on the whole machine: the numbers are no other test's.
 UIDS = {"alice": 25101, "bob": 25102}
@@ -48,22 +47,6 @@ def test_jobs_are_not_bound_by_the_login_s_limits(cluster: SlurmSandbox) -> None
 
     assert code == 0, out + cluster.logs()
     assert not {"40", "256", str(1024 * 1024), "420"} & set(out.split()), out
-
-
-def test_a_user_has_no_more_sessions_than_allowed(cluster: SlurmSandbox) -> None:
-    client = cluster.pods["client"]
-    for number in range(3):
-        held = f"ssh {OPTIONS} alice@login-0 'echo in; sleep 60' </dev/null >/tmp/{number} 2>&1 &"
-        client.run(["bash", "-c", f"{held} echo $! >/tmp/{number}.pid"])
-    wait_until(lambda: client.run("cat /tmp/[012]").stdout == "in\nin\nin\n", "three sessions of alice")
-    try:
-        code, out = ssh_to(cluster, "alice", "true", program="ssh -o LogLevel=INFO")
-        assert code != 0
-        assert "alice has 3 sessions on this login node already" in out
-        assert ssh_to(cluster, "bob", "true")[0] == 0
-    finally:
-        client.run("kill $(cat /tmp/[012].pid)")
-    wait_until(lambda: ssh_to(cluster, "alice", "true")[0] == 0, "a place for a session again")
 
 
 def test_who_failed_to_log_in_does_not_lock_out_others_of_the_same_address(cluster: SlurmSandbox) -> None:

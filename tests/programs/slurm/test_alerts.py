@@ -47,10 +47,6 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         },
     ),
     "SlurmPrologFailed": ({DRAINED.format(0, "prolog", ""): "1x200"}, {DRAINED.format(0, "health", "dns"): "1x200"}),
-    "SlurmQueueStuck": (
-        {'slurmstack_queue_stuck_jobs{partition="p"}': "1x200"},
-        {'slurmstack_queue_stuck_jobs{partition="p"}': "0x200"},
-    ),
     "SlurmJobRequeueLoop": ({"slurmstack_job_requeues_max": "5x200"}, {"slurmstack_job_requeues_max": "4x200"}),
     "SlurmSchedulerSlow": (
         {"slurm_schedule_cycle_last": "1000001x200"},

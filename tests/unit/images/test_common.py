@@ -30,7 +30,6 @@ from images.common.steps import SLURMSTEPD, local_steps
 from images.common.wait import wait_for
 from images.controller import config_agent
 from images.elastic import program as elastic
-from images.login.sshd import check_chroot
 from slurm import names
 from tests.fakes.commands import FakeClock
 from tests.unit.images.health.places import add_process
@@ -150,13 +149,6 @@ def test_a_controller_that_listens_is_there() -> None:
 
         assert can_connect(f"127.0.0.1:{server.getsockname()[1]}")
     assert not can_connect("127.0.0.1:9")
-
-
-def test_a_jail_that_others_may_write_is_refused_before_sshd_refuses_each_login(tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
-
-    with pytest.raises(CannotGoOnError, match="mode 0777"):
-        check_chroot(tmp_path, owner=tmp_path.stat().st_uid)
 
 
 def test_only_slurmstepd_counts_as_a_step_and_no_name_does(tmp_path: Path) -> None:

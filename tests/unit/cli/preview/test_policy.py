@@ -75,7 +75,7 @@ class FakeKubectl(PlayedKubectl):
 def test_a_first_start_is_told_from_nothing_and_nothing_without_accounting(kubectl: FakeKubectl | None) -> None:
     planned = planned_policy(kubectl, configuration())
     assert planned == from_nothing(configuration())
-    assert planned.changes == ("+ account ml (parent root, fairshare 10, max submit jobs 20000)", "+ user alice in ml")
+    assert planned.changes == ("+ account ml", "+ user alice in ml")
     assert not planned.compared
     assert planned_policy(kubectl, configuration(accounting={"enabled": False}, accounts={}, users={})) is None
 
