@@ -218,7 +218,10 @@ def test_homes_are_put_back_to_where_they_lie_now(alone: BackupPod, slurm_versio
 def test_nothing_that_a_user_can_leave_keeps_the_jail_from_being_saved_or_restored(
     alone: BackupPod, slurm_version: str, tmp_path: Path
 ) -> None:
-    """A deep tree in the backup, and one since that is deeper than a path can be; attributes that fill their block."""
+    """A deep tree in the backup, and one since that is deeper than a path can be; attributes that fill their block.
+
+    What no backup was to have stays: a file that is too large, whatever its name.
+    """
     home = tmp_path / "jail/home/mallory"
     for name in ("deep", "full"):
         (home / name).mkdir(parents=True)
@@ -232,11 +235,14 @@ def test_nothing_that_a_user_can_leave_keeps_the_jail_from_being_saved_or_restor
     make_deep(home / "later", 3000)
     (tmp_path / "jail/etc/motd").write_text("changed")
     os.utime(tmp_path / "jail/etc/motd", (1, 1))
+    for name in ("large [1]*?\\ $HOME", "small"):
+        (home / name).write_text("x" * (2 if name == "small" else 500_000))
     try:
-        said = alone.restore("jail")
+        said = alone.restore("jail", LARGEST_FILE="400000")
         assert "the jail is that of" in said
         assert (tmp_path / "jail/etc/motd").read_text() == "hello"
-        assert not (home / "later").exists()
+        assert "not put back: '/home/mallory/later'" in said
+        assert {path.name for path in home.iterdir()} == {"deep", "full", "later", "large [1]*?\\ $HOME"}
         assert (home / "full/file").read_text() == "saved"
     finally:
         subprocess.run(["rm", "-rf", str(home)], check=True)
