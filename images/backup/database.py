@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import calendar
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from images.accounting.check_database import RENDERED, Storage, install_certificates, storage_of
-from images.backup.backups import ID_FORMAT
 from images.common.command import run
 from images.common.log import Log
 from images.common.mariadb import read_password
@@ -24,18 +21,10 @@ MARKS: Final = "slurmstack_restore"
 """A table of ours beside slurmdbd's, in no dump: how high numbers had come before a restore. It stays, so that one that
 was interrupted, when the tables are empty, still knows."""
 
-OPEN: Final = "slurmstack_open"
-"""Another one: records of jobs that are in the queue while only the database is put back (`Database.keep_open`)."""
-
-OPEN_STEPS: Final = "slurmstack_open_steps"
-"""Those of their steps."""
-
-_OWN: Final = (MARKS, OPEN, OPEN_STEPS)
-_KEPT: Final = {"job": OPEN, "step": OPEN_STEPS}
-"""Kinds of slurmdbd's tables of a cluster -> where their records are kept."""
+_OWN: Final = (MARKS, "slurmstack_open", "slurmstack_open_steps")
+"""Tables that are no matter of slurmdbd; the last two are of restores before 2026-12 that were interrupted."""
 
 _JOB_IDS: Final = "job ids"
-_LOADING: Final = "loading"
 _FIRST_UNUSABLE: Final = 0x03FF0000
 """Slurm's MaxJobId by default. Ids of federations are above; slurmctld that is told to go on there begins with 1."""
 
@@ -129,69 +118,6 @@ class Database:
         where = f"table_schema = '{self._storage.database}' AND extra LIKE '%auto_increment%'"
         lines = self.ask(f"SELECT table_name, column_name FROM information_schema.columns WHERE {where}")  # noqa: S608
         return [(table, column) for table, column in (line.split("\t") for line in lines) if table not in _OWN]
-
-    def keep_open(self, cluster: str, backup: str) -> None:
-        """Keep the records of jobs that slurmctld has, and goes on with: it has handed over their beginning.
-
-        Without them it would update records that are not there, and nobody would hear of these jobs again. Those that
-        have ended since the backup are kept, too: in it they may be open, and would be for ever.
-        """
-        jobs, steps = (f"{cluster}_{kind}_table" for kind in _KEPT)
-        if self._is_loading(jobs):  # what is there now is a backup by half; what an earlier try has kept counts
-            return
-        self.forget_open()
-        if {jobs, steps} <= {*self.tables()}:
-            since = calendar.timegm(time.strptime(backup, ID_FORMAT))
-            # slurmdbd may have heard of an end late. A clock may be off; who came later is in no backup of that time.
-            which = f"time_end = 0 OR (mod_time >= {since} AND time_submit <= {since + 3600})"
-            for kind, table in zip(_KEPT, (jobs, steps), strict=True):
-                self.ask(f"CREATE TABLE {_KEPT[kind]} LIKE `{table}`")
-            self.ask(f"INSERT INTO {OPEN} SELECT * FROM `{jobs}` WHERE {which}")  # noqa: S608
-            self.ask(f"INSERT INTO {OPEN_STEPS} SELECT s.* FROM `{steps}` s JOIN {OPEN} USING (job_db_inx)")  # noqa: S608
-
-    def begin_loading(self) -> None:
-        """From now on the tables are those of no moment, until `end_loading`."""
-        self.ask(f"REPLACE INTO {MARKS} VALUES ('{_LOADING}', UNIX_TIMESTAMP())")  # noqa: S608
-
-    def end_loading(self) -> None:
-        """All is put back."""
-        self.ask(f"DELETE FROM {MARKS} WHERE name = '{_LOADING}'")  # noqa: S608
-        self.forget_open()
-
-    def _is_loading(self, jobs: str) -> bool:
-        """Not where slurmdbd has written since: somebody has started it with what is there."""
-        tables = self.tables()
-        begun = self.ask(f"SELECT value FROM {MARKS} WHERE name = '{_LOADING}'") if MARKS in tables else []  # noqa: S608
-        if not begun or jobs not in tables:
-            return bool(begun)
-        return self.ask(f"SELECT 1 FROM `{jobs}` WHERE mod_time > {int(begun[0])} LIMIT 1") == []  # noqa: S608
-
-    def put_open_back(self, cluster: str, log: Callable[[str], None]) -> None:
-        """Put back what is kept, into the tables of a backup."""
-        jobs, steps = (f"{cluster}_{kind}_table" for kind in _KEPT)
-        if not {OPEN, OPEN_STEPS} <= {*self.tables()}:
-            return
-        if all(self._columns(kept) == self._columns(table) for kept, table in ((OPEN, jobs), (OPEN_STEPS, steps))):
-            ended = "o.time_end > 0 AND (j.job_db_inx IS NULL OR j.time_end > 0)"
-            self.ask(f"DELETE o FROM {OPEN} o LEFT JOIN `{jobs}` j USING (job_db_inx) WHERE {ended}")
-            self.ask(f"DELETE s FROM `{steps}` s JOIN {OPEN} USING (job_db_inx)")
-            self.ask(f"REPLACE INTO `{jobs}` ({self._listed(jobs)}) SELECT {self._listed(jobs)} FROM {OPEN}")  # noqa: S608
-            columns = ", ".join(f"s.`{column}`" for column in self._columns(steps))
-            kept = f"SELECT {columns} FROM {OPEN_STEPS} s JOIN {OPEN} USING (job_db_inx)"  # noqa: S608
-            self.ask(f"REPLACE INTO `{steps}` ({self._listed(steps)}) {kept}")
-        else:
-            log("the backup is of another Slurm: records of jobs that are in the queue, and not in it, are lost")
-
-    def forget_open(self) -> None:
-        """Of a restore that was interrupted, and is done anew in another way."""
-        self.ask(f"DROP TABLE IF EXISTS {OPEN}, {OPEN_STEPS}")
-
-    def _listed(self, table: str) -> str:
-        return ", ".join(f"`{column}`" for column in self._columns(table))
-
-    def _columns(self, table: str) -> list[str]:
-        where = f"table_schema = DATABASE() AND table_name = '{table}'"
-        return sorted(self.ask(f"SELECT column_name FROM information_schema.columns WHERE {where}"))  # noqa: S608
 
     def empty(self) -> None:
         """Drop all tables of slurmdbd: those that a dump does not have would be of another time."""

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.backup import database, settings, state
-from images.backup.backups import ID_FORMAT, Clusters, backups_of, choose
+from images.backup.backups import ID_FORMAT, backups_of, choose
 from images.backup.database import Database
 from images.backup.restic import CACHE, Repository, only_single_files, unreadable
 from images.backup.settings import COPIES, JAIL, STAGE, STATE, environment
@@ -94,9 +94,7 @@ def choose_backup(log: Log) -> None:
     repository = settings.begin(what=parts, highest=0)
     repository.open(make=False, log=log)
     now = time.strftime(ID_FORMAT, time.gmtime())
-    backups = backups_of(repository.snapshots())
-    is_same = Clusters(repository, backups, log).is_same
-    backup = choose(backups, settings.environment("AT"), parts, now=now, is_same=is_same)
+    backup = choose(backups_of(repository.snapshots()), settings.environment("AT"), parts, now=now)
     if "database" in parts:
         read, _ = repository.pipe(backup.snapshots["database"], database.DUMP, None)
         if not read.ok:
@@ -131,7 +129,7 @@ def restore_database(log: Log) -> None:
     try:
         with database.opened(log) as target:
             if snapshot is not None:
-                _load(target, repository, snapshot, cluster, log)
+                _load(target, repository, snapshot, cluster)
                 log(f"the database is that of {settings.told()['backup']}")
                 if _is_rehearsal():
                     _tell("database", **records_of(target, cluster))
@@ -142,24 +140,16 @@ def restore_database(log: Log) -> None:
         log(f"the next job gets an id above those of both queues, whatever accounting has: {error}")
 
 
-def _load(target: database.Database, repository: Repository, snapshot: str, cluster: str, log: Log) -> None:
-    told = settings.told()
+def _load(target: database.Database, repository: Repository, snapshot: str, cluster: str) -> None:
     target.refuse_others(cluster)
     target.remember(cluster)
-    if "state" in told["what"]:
-        target.forget_open()
-    else:
-        target.keep_open(cluster, str(told["backup"]))
-    target.begin_loading()
     target.empty()
     read, code = repository.pipe(snapshot, database.DUMP, target.load)
     if not read.ok:
         raise repository.problem("the database was not restored as a whole; restore it again", read)
     if code != 0:
         raise CannotGoOnError(f"the database was not restored as a whole: mariadb ended with {code}, as above")
-    target.put_open_back(cluster, log)
     target.go_on_above()
-    target.end_loading()
 
 
 def _fetch_state(repository: Repository, target: Path) -> None:

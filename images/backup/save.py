@@ -16,9 +16,9 @@ from images.backup.backups import (
     ID_FORMAT,
     MANUAL,
     SAVED_KEYS,
-    Clusters,
     backups_of,
     key_files,
+    prints_of,
     refuse_another_cluster,
     superfluous,
     tags,
@@ -82,11 +82,10 @@ def save_state(log: Log) -> None:
     repository = settings.repository(Credentials.read(SECRET))
     # By itself it begins nothing: a repository that somebody has taken away would be made anew without a word.
     repository.open(make=kind == MANUAL, log=log)
-    backups = backups_of(repository.snapshots())
-    cluster = Clusters(repository, backups, log).name_of(KEYS)
+    cluster = prints_of(KEYS)
     if kind == "scheduled":
-        refuse_another_cluster(backups, cluster, repository.url)
-    repository = settings.begin(id=begun, parts=parts, kind=kind, cluster=cluster)
+        refuse_another_cluster(backups_of(repository.snapshots()), cluster, repository.url)
+    repository = settings.begin(id=begun, parts=parts, kind=kind, cluster="+".join(cluster))
     log(f"backup {begun}: {', '.join(parts)}")
     saving = Saving(repository, log)
     for _ in range(TRIES):

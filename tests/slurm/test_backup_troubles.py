@@ -80,7 +80,7 @@ def test_after_a_rotation_the_schedule_goes_on_and_a_cluster_with_other_keys_is_
     jwt.write_bytes(os.urandom(32))
     assert f"{both}, is of another cluster" in refused(lambda: alone.save(database=False, KIND="scheduled"))
     anew = alone.save(database=False)
-    assert f"{anew}, the last backup, is of another cluster than {both} before it" in refused(last)
+    assert anew in str(last())
 
 
 @one_version
