@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from images.common.command import TIMED_OUT, Result
 from images.common.files import lines_in
@@ -24,7 +22,6 @@ TAG: Final = "slurmstack"
 HOST: Final = "slurmstack"
 """What snapshots say that they are of: each pod has another name, and one repository is of one cluster."""
 
-CONNECT_SECONDS: Final = 10.0
 FIRST_ANSWER_SECONDS: Final = 60.0
 """restic itself tries for 15 minutes; so long an answer about one small object does not take."""
 
@@ -191,14 +188,6 @@ class Repository:
 
     def open(self, *, make: bool, log: Callable[[str], None]) -> None:
         """See that the repository is there; `make`: an empty place becomes one. Raises CannotGoOnError."""
-        address = urlsplit(self.url)
-        port = address.port or (443 if address.scheme == "https" else 80)
-        try:
-            socket.create_connection((str(address.hostname), port), timeout=CONNECT_SECONDS).close()
-        except OSError as error:
-            why = error.strerror or error
-            message = f"the S3 store {address.hostname}:{port} cannot be reached: {why}"
-            raise CannotGoOnError(message) from None
         done = self.run("cat", "config", "--no-lock", seconds=FIRST_ANSWER_SECONDS)  # a lock is waited for longer
         if done.code == NO_REPOSITORY and not any(word in done.stderr for word in (*_NO_BUCKET, *_REFUSED)):
             if not make:

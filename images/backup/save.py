@@ -30,9 +30,6 @@ from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program, required_env
 
-TRIES = 3
-"""Of reading the state, where another controller takes it over meanwhile."""
-
 MOST_NAMED = 5
 """Files that could not be read, in a message."""
 
@@ -88,12 +85,7 @@ def save_state(log: Log) -> None:
     repository = settings.begin(id=begun, parts=parts, kind=kind, cluster="+".join(cluster))
     log(f"backup {begun}: {', '.join(parts)}")
     saving = Saving(repository, log)
-    for _ in range(TRIES):
-        if take_state(saving, log):
-            break
-        log("another controller has taken the state over meanwhile; reading it again")
-    else:
-        raise CannotGoOnError(f"{TRIES} times another controller has taken the state over meanwhile")
+    take_state(saving, log)
     try:
         for source in key_files(KEYS):
             copy = SAVED_KEYS / source.parent.name / source.name
@@ -104,10 +96,10 @@ def save_state(log: Log) -> None:
         shutil.rmtree(SAVED_KEYS, ignore_errors=True)
 
 
-def take_state(saving: Saving, log: Log) -> bool:
-    """Save the state directory. False where it has another name by now: there may be nothing, or a part, in that one.
+def take_state(saving: Saving, log: Log) -> None:
+    """Save the state directory. Raises CannotGoOnError, also where it has another name by now.
 
-    Of a part that was saved twice the last one counts.
+    Then there may be nothing, or a part, in the snapshot.
     """
     directory = terms.current(STATE) or STATE
     shutil.rmtree(COPIES, ignore_errors=True)
@@ -117,10 +109,9 @@ def take_state(saving: Saving, log: Log) -> bool:
             log("slurmctld has saved no jobs yet")
         scripts = [str(path) for path in directory.iterdir() if state.SCRIPTS.fullmatch(path.name)]
         saving.snapshot("state", str(COPIES), *scripts)
-    except (CannotGoOnError, FileNotFoundError):
-        if directory.exists():
-            raise
-    return directory.exists()
+    finally:
+        if not directory.exists():
+            raise CannotGoOnError("another controller has taken the state over meanwhile; make a backup anew")
 
 
 def save_database(log: Log) -> None:
