@@ -290,22 +290,18 @@ def restore(
         )
     _refuse_applied(kubectl, namespace, suspended=suspended)
     report = _report()
-    restoring = Restoring(kubectl, namespace, parts, report)
-    restoring.look_around()
-    started = "" if leave_stopped else restoring.only_starts(at)
-    found = started or str(chosen(kubectl, namespace, parts, at, report)["id"])
-    jobs = running_jobs(kubectl, namespace) if not started and ("state" in parts or "jail" in parts) else []
+    found = str(chosen(kubectl, namespace, parts, at, report)["id"])
+    jobs = running_jobs(kubectl, namespace) if "state" in parts or "jail" in parts else []
     question = f"{', '.join(parts)} of {whereabouts(stack, kubectl)} will be as in backup {found}"
     question += f"; {len(jobs)} running jobs end" if jobs else ""
-    if not started and not yes:
+    if not yes:
         refuse_unless_agreed(question)
-    restoring.look_around()
     with held(kubectl, namespace, "restore", report):
-        said = restoring.run(found, copy=copy, start=not leave_stopped, only_start=bool(started))
+        said = Restoring(kubectl, namespace, parts, report).run(found, copy=copy, start=not leave_stopped)
     for line in said.splitlines():
         if "restore: " in line:
             typer.echo(line, err=True)
-    stopped = ". Slurm is stopped: `slurmstack up` starts it" if restoring.leaves_stopped else ""
+    stopped = ". Slurm is stopped: `slurmstack up` starts it" if leave_stopped else ""
     typer.echo(f"{', '.join(parts)}: as in backup {found}. Tokens and host keys are this cluster's, as before{stopped}")
 
 

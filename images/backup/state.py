@@ -104,7 +104,7 @@ def raise_next_id(state: Path, least: int) -> int:
 
 
 def _release(state: Path) -> int:
-    """The protocol of the Slurm that has written a state directory: a higher one of a newer; 0 where it is not known."""
+    """The protocol of the Slurm that has written a state directory: higher, newer; 0: not known."""
     for file in (terms.whole(state / JOBS), state / f"{JOBS}.old"):
         start = file.read_bytes()[:64] if file.is_file() else b""
         if start[4:_HEAD] == _HEADER:
