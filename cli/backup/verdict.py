@@ -43,7 +43,7 @@ class Outcome:
     version: str
     """Release of Slurm that it ran with."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """What each step took: state, database, jail, slurmdbd, slurmctld, total."""
+    """What steps took: until slurmdbd and slurmctld answered, and the total."""
     found: dict[str, dict[str, int]] = field(default_factory=dict)
     """Part -> what was counted."""
     problems: list[str] = field(default_factory=list)
@@ -149,7 +149,7 @@ def brief(kept: Mapping[str, Any]) -> str:
         return f"could not be rehearsed {kept['time']}: {why.splitlines()[0][:_WHY]}"
     parts = ", ".join(kept["found"])
     if not kept["ok"]:
-        return f"NOT AS IT WAS {kept['time']} ({parts})" if parts else f"REHEARSAL FAILED {kept['time']}"
+        return f"NOT AS IT WAS {kept['time']} ({parts})"
     return f"rehearsed {kept['time']} ({parts})"
 
 
@@ -159,18 +159,15 @@ def text(outcome: Outcome) -> str:
     end = "is as it was" if outcome.ok else "is NOT as it was"
     lines = [f"backup {outcome.backup} under Slurm {outcome.version} {end} ({duration_text(took['total'])})"]
     if "state" in found:
-        lines.append(f"  state     {found['state']['jobs']} jobs in the queue{_times(took, 'state', 'slurmctld')}")
+        lines.append(f"  state     {found['state']['jobs']} jobs in the queue")
     if "database" in found:
         counted = f"{found['database']['records']} records, the last {found['database']['asked']} asked of slurmdbd"
-        lines.append(f"  database  {counted}{_times(took, 'database', 'slurmdbd')}")
+        lines.append(f"  database  {counted}")
     if "jail" in found:
-        lines.append(f"  jail      {found['jail']['files']} files and directories{_times(took, 'jail')}")
+        lines.append(f"  jail      {found['jail']['files']} files and directories")
+    lines += [
+        f"  {name} answered after {duration_text(took[name])}" for name in ("slurmdbd", "slurmctld") if name in took
+    ]
     return "\n".join(
         [*lines, *(f"  problem: {line}" for line in outcome.problems), *(f"  note: {line}" for line in outcome.notes)]
     )
-
-
-def _times(took: Mapping[str, float], part: str, daemon: str = "") -> str:
-    told = [f"put back in {duration_text(took[part])}"] if part in took else []
-    told += [f"{daemon} answered after {duration_text(took[daemon])}"] if daemon in took else []
-    return f"; {', '.join(told)}" if told else ""
