@@ -46,7 +46,7 @@ from local.status import Status
 if TYPE_CHECKING:
     from local.report import Report, Step
 
-_NODES = nodes.names(2)
+_NODES = ("node-0", "node-1")
 _NODES_READY_S = 120
 _DNS_READY_S = 60
 
@@ -105,7 +105,7 @@ def down(report: Report, *, purge: bool = False) -> None:
 
 def status() -> Status:
     """Read what runs; needs no lock and changes nothing."""
-    return status_module.read(*(_recorded() or (None, ())))
+    return status_module.read(_recorded(), _NODES)
 
 
 def restart_node(name: str, report: Report) -> None:
@@ -156,11 +156,8 @@ def _prepare(report: Report, images: Callable[[], Path]) -> tuple[Setup, Path]:
     """Have all programs, images and files there, and know that nothing of somebody else's is in the way."""
     wanted = ranges.from_environment()
     recorded = _recorded()
-    if recorded is not None and recorded != (wanted, _NODES):
-        kept, names = recorded
-        if kept == wanted:
-            raise LocalError(f"there is a cluster of {len(names)} nodes, made by another version", "run `down` first")
-        ranges_ = ", ".join(kept.as_json().values())
+    if recorded is not None and recorded != wanted:
+        ranges_ = ", ".join(recorded.as_json().values())
         raise LocalError(f"there is a cluster with the ranges {ranges_}", "use the same values, or run `down` first")
     found = tools.ensure_tools(report)
     shell.use(found.env())
@@ -169,8 +166,7 @@ def _prepare(report: Report, images: Callable[[], Path]) -> tuple[Setup, Path]:
         raise LocalError(f"{paths.cluster()} holds the remains of a cluster", "run `down` first")
     binaries, ours = _build(report, images)
     if recorded is None:
-        record = {"addresses": wanted.as_json(), "nodes": len(_NODES)}
-        files.write_whole(paths.cluster() / "cluster.json", json.dumps(record))
+        files.write_whole(paths.cluster() / "cluster.json", json.dumps({"addresses": wanted.as_json()}))
     pki.ensure(wanted, len(_NODES))
     pki.publish_admin_kubeconfig()
     return Setup(addresses=wanted, tools=found, binaries=binaries, nodes=_NODES), ours
@@ -181,12 +177,11 @@ def _existing(node: str | None = None) -> Setup:
     recorded = _recorded()
     if recorded is None:
         raise LocalError(f"there is no cluster in {paths.root()}", "run `up` first")
-    addresses, names = recorded
-    if node is not None and node not in names:
-        raise LocalError(f"there is no node {node!r}", f"the nodes are {', '.join(names)}")
+    if node is not None and node not in _NODES:
+        raise LocalError(f"there is no node {node!r}", f"the nodes are {', '.join(_NODES)}")
     found = tools.available_tools()
     shell.use(found.env())
-    return Setup(addresses=addresses, tools=found, binaries=build.binaries(), nodes=names)
+    return Setup(addresses=recorded, tools=found, binaries=build.binaries(), nodes=_NODES)
 
 
 def _runs(setup: Setup) -> bool:
@@ -299,10 +294,9 @@ def _require_daemons(setup: Setup) -> None:
         nodes.ensure_kubelet(setup, name)
 
 
-def _recorded() -> tuple[Addresses, tuple[str, ...]] | None:
+def _recorded() -> Addresses | None:
     """Read what the cluster on disk was made with."""
     try:
-        found = json.loads((paths.cluster() / "cluster.json").read_text())
-        return ranges.Addresses(**found["addresses"]), nodes.names(int(found["nodes"]))
+        return Addresses(**json.loads((paths.cluster() / "cluster.json").read_text())["addresses"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

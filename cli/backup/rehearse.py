@@ -223,8 +223,6 @@ class Rehearsal:
         for line in self._ask("squeue", "--all", "--states=all", "--noheader", "--format=%A|%U|%T").splitlines():
             job, user, state = line.split("|")
             jobs[int(job)] = (int(user), state.strip())
-        lines = self._ask("sinfo", "--all", "--noheader", "--format=%R|%a").splitlines()
-        partitions = dict(line.strip().split("|") for line in lines)
         answered = None
         if database is not None:
             answered = set[int]()
@@ -232,7 +230,7 @@ class Rehearsal:
                 asked = ("--allusers", "--allocations", "--duplicates", "--noheader", "--parsable2")
                 named = ("--starttime=1970-01-02", "--format=JobIDRaw", f"--jobs={','.join(map(str, newest))}")
                 answered = {int(line) for line in self._ask("sacct", *asked, *named).split() if line.isdigit()}
-        return Shown(jobs=jobs, partitions=partitions, answered=answered)
+        return Shown(jobs=jobs, answered=answered)
 
     def _ask(self, *command: str) -> str:
         """What a Slurm command prints beside slurmctld, which may read its queue yet. Raises Failure."""

@@ -29,8 +29,6 @@ class Shown:
 
     jobs: Mapping[int, tuple[int, str]]
     """Job id -> user id, state, as squeue has them."""
-    partitions: Mapping[str, str]
-    """Name -> up or down, as sinfo has them."""
     answered: Collection[int] | None
     """Ids of the last records that slurmdbd has answered with; None without accounting."""
 
@@ -47,7 +45,6 @@ class Outcome:
     found: dict[str, dict[str, int]] = field(default_factory=dict)
     """Part -> what was counted."""
     problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
     failed: str = ""
     """Why it did not come to its end: no room, no image, a store that is away, a daemon that does not start."""
 
@@ -65,7 +62,6 @@ class Outcome:
             "seconds": {name: round(taken, 1) for name, taken in self.seconds.items()},
             "found": self.found,
             "problems": self.problems,
-            "notes": self.notes,
             "failed": self.failed,
         }
 
@@ -95,10 +91,7 @@ def judge(outcome: Outcome, told: Mapping[str, Mapping[str, Any]], shown: Shown)
 
 def _judge_queue(outcome: Outcome, state: Mapping[str, Any], database: Mapping[str, Any] | None, shown: Shown) -> None:
     outcome.found["state"] = {"jobs": sum(word not in _ENDED for _, word in shown.jobs.values())}
-    if open_ := sorted(name for name, word in shown.partitions.items() if word == "up"):
-        outcome.problems.append(f"state: partitions were open to jobs: {', '.join(open_)}")
     if database is None:
-        outcome.notes.append("the queue was not compared with accounting, which is off")
         return
     # What was submitted later came between the two parts of the backup. slurmctld saves when something has changed.
     until = max(state["saved"], _begun(outcome.backup) - _SAVED_WITHIN)
@@ -110,11 +103,6 @@ def _judge_queue(outcome: Outcome, state: Mapping[str, Any], database: Mapping[s
         outcome.problems.append(f"state: slurmctld has lost jobs of the queue: {_listed(missing)}")
     if strange := [job for job, _, user, _ in known if shown.jobs.get(job, (user,))[0] != user]:
         outcome.problems.append(f"state: jobs belong to other users than accounting says: {_listed(strange)}")
-    if unknown := [job for job, array in gone if not {job, array} & scripts]:
-        outcome.notes.append(
-            "accounting has no end of jobs of which the queue had no script (interactive ones, or runaway: "
-            f"`sacctmgr show runawayjobs`): {_listed(unknown)}"
-        )
 
 
 def _begun(backup: str) -> int:
@@ -168,6 +156,4 @@ def text(outcome: Outcome) -> str:
     lines += [
         f"  {name} answered after {duration_text(took[name])}" for name in ("slurmdbd", "slurmctld") if name in took
     ]
-    return "\n".join(
-        [*lines, *(f"  problem: {line}" for line in outcome.problems), *(f"  note: {line}" for line in outcome.notes)]
-    )
+    return "\n".join([*lines, *(f"  problem: {line}" for line in outcome.problems)])

@@ -67,11 +67,6 @@ def now(config: ConfigOption = None) -> None:
     _, kubectl, namespace = _opened(config)
     _refuse_restore(kubectl, namespace)
     made = make_job(kubectl, namespace, BACKUP, env={"KIND": "manual"})
-    try:  # a restore that has begun meanwhile looked for backups before there was this one
-        _refuse_restore(kubectl, namespace)
-    except Failure:
-        kubectl.run("delete", "job", made, "-n", namespace, "--ignore-not-found")
-        raise
     try:
         written = follow_job(kubectl, namespace, made, _report())
     except KeyboardInterrupt:
@@ -280,14 +275,6 @@ def restore(
     stack, kubectl, namespace = _opened(config)
     require_own(stack, kubectl)
     parts = parts_of(what or (), accounting=stack.config.accounting.enabled)
-    if leave_stopped and parts != ["state", "database"][: 1 + stack.config.accounting.enabled]:
-        raise Failure("--leave-stopped goes with --what state --what database, and no other part", code=USAGE)
-    if leave_stopped and not at:
-        raise Failure(
-            "--leave-stopped wants --at: the last backup may be of the release that one goes back from",
-            hint="`slurmstack backup list` shows the id of the one that `up` has made: kind before-upgrade",
-            code=USAGE,
-        )
     _refuse_applied(kubectl, namespace, suspended=suspended)
     report = _report()
     found = str(chosen(kubectl, namespace, parts, at, report)["id"])

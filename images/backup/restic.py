@@ -176,7 +176,7 @@ class Repository:
                 f"{what}: another backup, restore or `verify` works in {self.url}, or one was killed there less than "
                 "half an hour ago, whose lock counts until then; try again later"
             )
-        said = _without_files(done)
+        said = done.stderr
         if any(word in said for word in _NO_BUCKET):
             return RefusedError(f"{what}: there is no bucket for {self.url}: make it, or correct backup.bucket")
         if any(word in said for word in _REFUSED):
@@ -226,11 +226,6 @@ def _said(line: str) -> str:
         return line.strip()
     error = found.get("error")
     return str(found.get("message") or (error.get("message") if isinstance(error, dict) else "") or "")
-
-
-def _without_files(done: Result) -> str:
-    """What it has said, but for what it has said of single files: users choose their names."""
-    return "\n".join(line for line in lines_in(done.stderr) if "item" not in _json(line))
 
 
 def only_single_files(done: Result, failed: Sequence[str]) -> bool:

@@ -153,10 +153,10 @@ def a_rehearsal_would_find_it_as_it_was(
     )
     answered = {int(line) for line in sandbox.run(f"{asked} --jobs={newest}").stdout.split()}
     outcome = Outcome(backup=saved, version="v")
-    judge(outcome, told, Shown(jobs=jobs, partitions={}, answered=answered))
+    judge(outcome, told, Shown(jobs=jobs, answered=answered))
     assert outcome.ok, outcome.problems
     lost = {job: shown for job, shown in jobs.items() if job != held}
-    judge(outcome, told, Shown(jobs=lost, partitions={}, answered=answered))
+    judge(outcome, told, Shown(jobs=lost, answered=answered))
     assert outcome.problems == [f"state: slurmctld has lost jobs of the queue: {held}"]
 
 

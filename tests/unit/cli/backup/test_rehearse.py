@@ -46,7 +46,7 @@ class Cluster:
                 "conditions": [{"type": "Ready", "status": "True"}],
             },
         }
-        self.answers = {"squeue": "3|10001|PENDING\n", "sinfo": "main|down\n", "sacct": "2\n3\n"}
+        self.answers = {"squeue": "3|10001|PENDING\n", "sacct": "2\n3\n"}
 
     def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
         if kind == "namespace":
