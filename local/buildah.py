@@ -144,6 +144,10 @@ class Buildah:
             parts = ["oci-layout", "index.json", "blobs"]
             self.stream(["tar", "--create", f"--file={archive}", f"--directory={layout}", *parts], lambda _: None)
 
+    def read_image(self, reference: str, script: str, env: Mapping[str, str]) -> None:
+        """Run a shell script that finds the file system of an image in $ROOT."""
+        self.stream(["sh", "-c", f"{_CONTAINER}\n{script}"], lambda _: None, self._container_env(reference, env))
+
     def commit_directory(
         self, script: str, reference: str, env: Mapping[str, str], on_line: Callable[[str], None]
     ) -> None:

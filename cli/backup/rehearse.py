@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, complaint, in_co
 from cli.stack import Stack
 from local import volumes
 from local.report import Report, Step
-from slurm.names import ACCOUNTING, BACKUPS, CONTROLLER, DATABASE, REHEARSALS, RESTORE
+from slurm.names import ACCOUNTING, BACKUPS, CONTROLLER, DATABASE, RESTORE
 
 LEASE: Final = "slurmstack-rehearsal"
 """Only one at a time; `up` does not wait for it."""
@@ -40,9 +39,6 @@ _GONE_SECONDS: Final = 300.0
 
 _STUCK_SECONDS: Final = 60.0
 """After which what Kubernetes complains about, of a pod that does not run, is an answer."""
-
-_KEPT: Final = 50
-"""Outcomes that are kept, of the last backups."""
 
 _NO_START: Final = frozenset({"FailedScheduling", "FailedCreate", "Failed", "BackOff"})
 """Reasons of events that say why a pod does not run."""
@@ -74,16 +70,11 @@ class Rehearsal:
             begun = time.monotonic()
             try:
                 self._go(outcome, parts)
-            except Failure as failure:
-                outcome.failed = failure.message
-                raise
+                if outcome.ok and self._version == self._stack.config.slurm.version:
+                    self._keep_time()
             finally:
                 outcome.seconds["total"] = time.monotonic() - begun
-                try:
-                    self._remove()
-                finally:  # what stays of it is no matter of the backup
-                    if self._version == self._stack.config.slurm.version and (outcome.found or outcome.failed):
-                        self._keep(outcome)
+                self._remove()
         return outcome
 
     def _go(self, outcome: Outcome, parts: Sequence[str]) -> None:
@@ -243,33 +234,14 @@ class Rehearsal:
                 raise Failure(f"{command[0]}: {complaint(done)}", hint=self._said(f"{CONTROLLER}-0"))
             time.sleep(_POLL)
 
-    # --- What is kept of it ---------------------------------------------------------------------------------------
+    def _keep_time(self) -> None:
+        """Write when it ended well to where `backup list` and kube-state-metrics see it.
 
-    def _keep(self, outcome: Outcome) -> None:
-        """Write how it ended into the cluster, where `backup list` and kube-state-metrics (by the time) see it."""
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        line = json.dumps({"time": now, **outcome.as_data()}, sort_keys=True)
-        known = outcomes(self._kubectl, self._of)
-        change: dict[str, Any] = {**dict.fromkeys(sorted(known)[: max(0, len(known) - _KEPT)]), outcome.backup: line}
-        at = ("configmap", REHEARSALS, "-n", self._of)
-        if not self._kubectl.items(*at):
-            self._kubectl.run("create", *at)
+        That is a CronJob that never runs by itself: its Jobs are made by commands, so that no other time is there.
+        """
+        done = {"status": {"lastSuccessfulTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}}
         ours = ("-n", self._of, f"--field-manager={FIELD_MANAGER}", "--type=merge", "-p")
-        self._kubectl.run("patch", "configmap", REHEARSALS, *ours, json.dumps({"data": change}))
-        if outcome.ok:
-            done = {"status": {"lastSuccessfulTime": now}}
-            # Of the CronJob that never runs by itself: its Jobs are made by commands, so that no other time is there.
-            self._kubectl.run("patch", "cronjob", BACKUPS, "--subresource=status", *ours, json.dumps(done))
-
-
-def outcomes(kubectl: Kubectl, namespace: str) -> dict[str, dict[str, Any]]:
-    """How rehearsals have ended, by the id of the backup."""
-    found: dict[str, dict[str, Any]] = {}
-    for item in kubectl.items("configmap", REHEARSALS, "-n", namespace):
-        for backup, line in (item.get("data") or {}).items():
-            with suppress(ValueError):
-                found[backup] = json.loads(line)
-    return found
+        self._kubectl.run("patch", "cronjob", BACKUPS, "--subresource=status", *ours, json.dumps(done))
 
 
 def _copy(secret: Mapping[str, Any], namespace: str) -> dict[str, Any]:

@@ -16,9 +16,6 @@ MARK: Final = "rehearsal: "
 _SAVED_WITHIN: Final = 10
 """Seconds after which slurmctld has saved a job that it has accepted: it does so within five."""
 
-_WHY: Final = 160
-"""Characters of a reason, in a list."""
-
 _NAMED: Final = 10
 """Job ids in one message."""
 
@@ -45,13 +42,11 @@ class Outcome:
     found: dict[str, dict[str, int]] = field(default_factory=dict)
     """Part -> what was counted."""
     problems: list[str] = field(default_factory=list)
-    failed: str = ""
-    """Why it did not come to its end: no room, no image, a store that is away, a daemon that does not start."""
 
     @property
     def ok(self) -> bool:
         """Whether the backup was put back as a whole."""
-        return not self.problems and not self.failed
+        return not self.problems
 
     def as_data(self) -> dict[str, Any]:
         """For JSON."""
@@ -62,7 +57,6 @@ class Outcome:
             "seconds": {name: round(taken, 1) for name, taken in self.seconds.items()},
             "found": self.found,
             "problems": self.problems,
-            "failed": self.failed,
         }
 
 
@@ -129,16 +123,6 @@ _ENDED: Final = frozenset({
 def _listed(jobs: Sequence[int]) -> str:
     more = f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
     return ", ".join(map(str, jobs[:_NAMED])) + more
-
-
-def brief(kept: Mapping[str, Any]) -> str:
-    """A kept outcome (`as_data`, with its time), for a list."""
-    if why := kept.get("failed"):
-        return f"could not be rehearsed {kept['time']}: {why.splitlines()[0][:_WHY]}"
-    parts = ", ".join(kept["found"])
-    if not kept["ok"]:
-        return f"NOT AS IT WAS {kept['time']} ({parts})"
-    return f"rehearsed {kept['time']} ({parts})"
 
 
 def text(outcome: Outcome) -> str:

@@ -11,9 +11,9 @@ import typer
 
 from cli.access.reach import reach, whereabouts
 from cli.backup.jobs import answer_in, follow_job, make_job, run_job
-from cli.backup.rehearse import Rehearsal, outcomes
+from cli.backup.rehearse import Rehearsal
 from cli.backup.restore import Restoring, chosen, parts_of
-from cli.backup.verdict import brief, text
+from cli.backup.verdict import text
 from cli.change.destroy import running_jobs
 from cli.change.lock import held
 from cli.change.owner import applied_by, is_stopped, note_of, refuse_half_restored, require_own
@@ -104,25 +104,22 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
     """List all backups, oldest first: id, which is the time (UTC), kind, parts with their sizes.
 
     One that is incomplete was interrupted, or failed: the parts that it has can be restored. A restore makes one of its
-    own of what it replaces: kind before-restore. rehearsed: `backup rehearse` has started a cluster from these
-    parts of it. could not be rehearsed: something else was in the way, and nothing is known of the backup.
+    own of what it replaces: kind before-restore. At the end it says when `backup rehearse` has ended well last.
     """
     _, kubectl, namespace = _opened(config)
     found = answer_in(run_job(kubectl, namespace, BACKUPS, _report(), arguments=["list"]))
-    rehearsed = outcomes(kubectl, namespace)
-    for item in found:
-        item["rehearsed"] = rehearsed.get(item["id"])
     if as_json:
         typer.echo(json.dumps(found, indent=1))
         return
     for item in found:
         parts = ", ".join(f"{part} {_size(told['bytes'])}" for part, told in sorted(item["parts"].items()))
         marks = "" if item["complete"] else "  INCOMPLETE"
-        if item["rehearsed"] is not None:
-            marks += f"  {brief(item['rehearsed'])}"
         typer.echo(f"{item['id']}  {item['kind']:<15} {parts}{marks}")
     if not found:
         typer.echo("there is no backup yet", err=True)
+    for cronjob in kubectl.items("cronjob", BACKUPS, "-n", namespace):
+        rehearsed = cronjob.get("status", {}).get("lastSuccessfulTime", "never")
+        typer.echo(f"the last rehearsal that ended well: {rehearsed}", err=True)
 
 
 @app.command()
@@ -163,8 +160,8 @@ def rehearse(
     is removed in any case; what one that was killed has left the next one removes.
 
     Compared are the queue with accounting, the last records with what slurmdbd answers, each file of the jail.
-    Exit status: 0; 1 if the backup is not as it was, or could not be put back. `backup list` shows how it ended; the
-    alert BackupUnrehearsed fires where none has ended well for 30 days.
+    Exit status: 0; 1 if the backup is not as it was, or could not be put back. `backup list` shows when one has
+    ended well; the alert BackupUnrehearsed fires where none has for 30 days.
 
     Examples:
       slurmstack backup rehearse

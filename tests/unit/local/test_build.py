@@ -7,7 +7,6 @@ import pytest
 
 from local import build, paths, versions
 from local.errors import LocalError
-from local.report import PlainReport
 from slurm.local_cluster import KUBE_STATE_IMAGE
 
 
@@ -46,34 +45,8 @@ def test_a_changed_source_or_flag_or_machine_is_built_anew(tmp_path: Path) -> No
     assert build.module_key(tmp_path, ["-X a=1"], "x86_64") != first
 
 
-def test_notes_beside_the_sources_do_not_cause_a_build(tmp_path: Path) -> None:
-    (tmp_path / "main.go").write_text("package main")
-    first = build.module_key(tmp_path, [], "x86_64")
-    (tmp_path / "README.md").write_text("words")
-    assert build.module_key(tmp_path, [], "x86_64") == first
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [("go version go1.26.8 linux/amd64", (1, 26)), ("go version go1.25rc1 linux/arm64", (1, 25)), ("", None)],
-)
-def test_the_version_of_go_is_read(text: str, version: tuple[int, int] | None) -> None:
-    assert build.parse_go_version(text) == version
-
-
 def test_without_go_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda *_args, **_kwargs: None)
     with pytest.raises(LocalError) as caught:
         build.find_go()
     assert "install Go 1.24 or newer" in str(caught.value)
-
-
-def test_a_failed_build_quotes_the_complaint_and_not_the_package_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
-    tail = ["k8s.io/api", "k8s.io/klog/v2", "# k8s.io/klog/v2", "./klog.go:3: undefined: nothing"]
-    monkeypatch.setattr(build, "follow", lambda *_, **__: (1, tail))
-    monkeypatch.setattr(build, "find_go", lambda: "go")
-    with pytest.raises(LocalError, match=r"kubernetes failed: # k8s\.io/klog/v2; \./klog\.go:3: undefined: nothing"):
-        build.ensure_module(build.MODULES[0], PlainReport())

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from local import cluster, controlplane, lock, nodes, paths, processes, status
+from local import cluster, controlplane, lock, nodes, paths, processes
 from local.addresses import from_environment
 from local.api import Api
 from local.controlplane import Setup
@@ -20,23 +20,9 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_where_nothing_was_started_the_status_says_so() -> None:
-    found = cluster.status()
-    assert not found.exists
-    assert not found.healthy
-    assert status.lines(found) == [f"no cluster in {paths.root()}"]
-
-
 def test_two_commands_at_once_are_refused_by_name_of_the_directory() -> None:
     with lock.exclusive(), pytest.raises(LocalError, match=str(paths.root())), lock.exclusive():
         pytest.fail("the lock was given twice")
-
-
-def test_the_lock_is_free_again_after_a_failure() -> None:
-    with pytest.raises(ValueError, match="broken"), lock.exclusive():
-        raise ValueError("broken")
-    with lock.exclusive():
-        pass
 
 
 SETUP = cast("Setup", SimpleNamespace(nodes=("node-0", "node-1")))

@@ -36,14 +36,6 @@ def test_the_database_alone_stops_no_job_and_slurmctld_takes_its_id_from_it() ->
     assert "scale statefulset/controller --replicas=0" in said
 
 
-def test_the_jail_alone_leaves_slurmctld_alone() -> None:
-    cluster = Cluster()
-    said = restored(cluster, "jail")
-    assert not [line for line in said if "controller" in line]
-    assert "affinity" in cluster.jobs[0]["spec"]["template"]["spec"], "the copy is made beside slurmctld"
-    assert [line for line in said if line == "scale statefulset/login --replicas=0"]
-
-
 def test_what_is_replaced_is_saved_as_such_and_no_part_more() -> None:
     cluster = Cluster()
     restored(cluster, "database")

@@ -45,13 +45,6 @@ def three() -> list[Backup]:
     return backups_of([*snapshots(FIRST, *PARTS), *snapshots(THIRD, "keys"), *snapshots(SECOND, *PARTS)])
 
 
-def test_a_backup_is_all_snapshots_with_its_id_in_the_order_of_time() -> None:
-    found = three()
-    assert [(backup.id, backup.complete) for backup in found] == [(FIRST, True), (SECOND, True), (THIRD, False)]
-    assert found[0].snapshots == {part: f"{part}-{FIRST}" for part in PARTS}
-    assert found[0].as_data()["time"] == "2026-11-24T02:00:00+00:00"
-
-
 @pytest.mark.parametrize(
     ("at", "taken"),
     [
@@ -68,13 +61,6 @@ def test_the_last_one_up_to_a_moment_with_all_that_is_asked_for_is_taken(at: str
     assert last_up_to(three(), at, PARTS) == taken
 
 
-def test_a_minute_is_all_of_it() -> None:
-    """A schedule for 02:00 begins some seconds later."""
-    found = backups_of([*snapshots(FIRST, *PARTS), *snapshots("20261126T020059Z", *PARTS)])
-    assert last_up_to(found, "2026-11-26T02:00", PARTS) == "20261126T020059Z"
-    assert last_up_to(found, "2026-11-26T02:00:58Z", PARTS) == FIRST
-
-
 def test_an_id_is_that_backup_and_no_other() -> None:
     """Another one in its place would be put back over what came since."""
     found = [*three(), *backups_of(snapshots("20261126T021500Z", "keys", "state", kind="before-restore"))]
@@ -83,10 +69,6 @@ def test_an_id_is_that_backup_and_no_other() -> None:
         last_up_to(found, "20261126T021500Z", ["state", "database", "jail"])
     with pytest.raises(RefusedError, match="there is no backup 20261125T020001Z"):
         last_up_to(found, "20261125T020001Z", ["state"])
-
-
-def test_a_jail_that_was_not_saved_keeps_nobody_from_the_rest() -> None:
-    assert last_up_to(three(), "", ["keys"]) == THIRD
 
 
 def test_a_clock_in_the_future_makes_no_last_backup() -> None:

@@ -161,7 +161,7 @@ def test_there_is_a_queue_whenever_it_is_interrupted_and_ids_go_on_above_the_fir
 class Snapshots:
     """Of restic: what was saved by each, and what happens meanwhile."""
 
-    def __init__(self, meanwhile: Callable[[], None]) -> None:
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
         self.meanwhile = meanwhile
         self.made: list[set[str]] = []
 
@@ -184,10 +184,11 @@ def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory.parent
 
 
-def taken(volume: Path, meanwhile: Callable[[], None] = lambda: None) -> list[set[str]]:
+def taken(volume: Path, meanwhile: Callable[[], object] = lambda: None) -> list[set[str]]:
     saving: Any = Snapshots(meanwhile)
     save.take_state(saving, LOG)
-    return saving.made
+    made: list[set[str]] = saving.made
+    return made
 
 
 def test_the_state_of_the_term_is_saved_with_its_scripts(volume: Path) -> None:
