@@ -162,8 +162,6 @@ def _prepare(report: Report, images: Callable[[], Path]) -> tuple[Setup, Path]:
     found = tools.ensure_tools(report)
     shell.use(found.env())
     network.check(wanted)
-    if recorded is None and paths.cluster().exists() and any(paths.cluster().iterdir()):
-        raise LocalError(f"{paths.cluster()} holds the remains of a cluster", "run `down` first")
     binaries, ours = _build(report, images)
     if recorded is None:
         files.write_whole(paths.cluster() / "cluster.json", json.dumps({"addresses": wanted.as_json()}))
