@@ -32,7 +32,6 @@ KEEP_BUILDS = 4
 
 _STAGES = ("common", "spank", *ROLES)
 _ARCHIVE = "images.tar"
-_NEEDED_GB = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +79,6 @@ def are_built(slurm_version: str) -> bool:
 
 
 def _build(report: Report, buildah: Buildah, images: ImageSet) -> None:
-    free = shutil.disk_usage(paths.cache_images()).free / 1e9
-    if free < _NEEDED_GB:
-        raise LocalError(
-            f"the build needs {_NEEDED_GB} GB; {free:.1f} GB are free at {paths.cache_images()}",
-            "free some space, or set SLURMSTACK_LOCAL_DIR to a directory on a larger disk",
-        )
     apt = debian.read_apt_settings()
     base = _ensure_base(report, buildah, images.slurm_version, apt)
     _build_stages(report, buildah, images, apt, base)

@@ -92,16 +92,6 @@ def test_the_store_keeps_all_roles_of_a_build_whose_jail_has_something_besides()
     assert images._is_old("localhost/slurmstack/worker:24.11-ab", kept, "trixie", "base")
 
 
-def test_a_full_disk_is_told_before_anything_is_built(report: PlainReport, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Usage:
-        free = 1_000_000_000
-
-    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage)
-
-    with pytest.raises(LocalError, match=r"needs 4 GB; 1\.0 GB are free"):
-        images.ensure_images(report)
-
-
 def test_a_failed_build_leaves_no_archive_and_nothing_beside_it(
     report: PlainReport, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
