@@ -100,11 +100,8 @@ def _judge_queue(outcome: Outcome, state: Mapping[str, Any], database: Mapping[s
 
 
 def _begun(backup: str) -> int:
-    """When a backup was begun, in seconds since 1970; 0 where its id says nothing."""
-    try:
-        return int(datetime.strptime(backup, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp())
-    except ValueError:
-        return 0
+    """When a backup was begun, in seconds since 1970."""
+    return int(datetime.strptime(backup, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp())
 
 
 def _judge_records(outcome: Outcome, database: Mapping[str, Any], shown: Shown) -> None:

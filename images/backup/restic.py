@@ -29,7 +29,6 @@ _ENDING_SECONDS: Final = 20.0
 """To take its lock away; Kubernetes leaves a pod 30."""
 
 NO_REPOSITORY: Final = 10
-LOCKED: Final = 11
 WRONG_PASSWORD: Final = 12
 INCOMPLETE: Final = 3
 """Exit status where a snapshot was made, but some file could not be read."""
@@ -39,7 +38,6 @@ _OF_THE_VOLUME: Final = re.compile(r"(?!.*xattr\.).*: (no space left on device|r
 """A volume that takes nothing more. Attributes of one file may have no room, whatever its volume has."""
 
 _REFUSED: Final = ("Access Denied", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403 Forbidden")
-_NO_BUCKET: Final = ("NoSuchBucket", "bucket does not exist")
 
 
 SECRET_KEYS: Final = {"access-key-id": "access_key", "secret-access-key": "secret_key", "password": "password"}
@@ -171,15 +169,7 @@ class Repository:
                 f"{what}: the password does not open the repository {self.url}: it was made with another one. Put that "
                 "into the Secret (its key 'password'), or take another backup.prefix for a new repository"
             )
-        if done.code == LOCKED:
-            return CannotGoOnError(
-                f"{what}: another backup, restore or `verify` works in {self.url}, or one was killed there less than "
-                "half an hour ago, whose lock counts until then; try again later"
-            )
-        said = done.stderr
-        if any(word in said for word in _NO_BUCKET):
-            return RefusedError(f"{what}: there is no bucket for {self.url}: make it, or correct backup.bucket")
-        if any(word in said for word in _REFUSED):
+        if any(word in done.stderr for word in _REFUSED):
             return RefusedError(
                 f"{what}: the S3 store refuses the access key for {self.url}: look at access-key-id and "
                 "secret-access-key in the Secret, and at what that key may do with the bucket"
@@ -189,7 +179,7 @@ class Repository:
     def open(self, *, make: bool, log: Callable[[str], None]) -> None:
         """See that the repository is there; `make`: an empty place becomes one. Raises CannotGoOnError."""
         done = self.run("cat", "config", "--no-lock", seconds=FIRST_ANSWER_SECONDS)  # a lock is waited for longer
-        if done.code == NO_REPOSITORY and not any(word in done.stderr for word in (*_NO_BUCKET, *_REFUSED)):
+        if done.code == NO_REPOSITORY and not any(word in done.stderr for word in _REFUSED):
             if not make:
                 raise RefusedError(f"there is no repository in {self.url}; `slurmstack backup now` makes one")
             log(f"making the repository {self.url}")

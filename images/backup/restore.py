@@ -32,7 +32,7 @@ from images.common import terms
 from images.common.jail_roots import ROOTS, names
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
-from images.common.process import CannotGoOnError, RefusedError, program, required_env
+from images.common.process import CannotGoOnError, program, required_env
 
 MARK: Final = "rehearsal: "
 """Beginning of a line of a rehearsal; cli/backup/verdict.py reads them."""
@@ -79,8 +79,6 @@ def queue_of(directory: Path) -> dict[str, Any]:
     }
 
 
-RESTORABLE = ("state", "database", "jail")
-
 _OF_FILE_SYSTEMS = ("system.nfs4_acl", "security.selinux")
 """Attributes that file systems have by themselves, and refuse to have taken away or set."""
 
@@ -88,9 +86,6 @@ _OF_FILE_SYSTEMS = ("system.nfs4_acl", "security.selinux")
 def choose_backup(log: Log) -> None:
     """Find the backup, and see that what is not large can be read as a whole, before anything is touched."""
     parts = required_env("WHAT").split()
-    unknown = sorted(set(parts) - set(RESTORABLE))
-    if unknown:
-        raise RefusedError(f"{unknown[0]!r} cannot be restored: {', '.join(RESTORABLE)}")
     repository = settings.begin(what=parts, highest=0)
     repository.open(make=False, log=log)
     now = time.strftime(ID_FORMAT, time.gmtime())

@@ -53,10 +53,8 @@ class Saving:
         done = self._repository.run("backup", *how, *tags(self.id, part, **self._marks, **marks), *what)
         unread = unreadable(done)
         if done.code == INCOMPLETE and (lenient or not unread):
-            for line in unread[:MOST_NAMED]:
+            for line in [*unread[:MOST_NAMED], *([f"{len(unread)} files in all"] if len(unread) > MOST_NAMED else [])]:
                 self._log(f"not read: {line}")
-            if len(unread) > MOST_NAMED:
-                self._log(f"and {len(unread) - MOST_NAMED} more that could not be read")
         elif not done.ok:
             raise self._repository.problem(f"{part} could not be saved", done)
         self._log(f"{part} is saved in backup {self.id} ({time.monotonic() - started:.0f} s)")
