@@ -197,7 +197,7 @@ def restore_jail(log: Log) -> None:
     how += [f"--exclude-xattr={name}" for name in _OF_FILE_SYSTEMS]
     how += ["--verify"] if _is_rehearsal() else []
     largest = min(filter(None, (int(required_env("LARGEST_FILE")), told["largest"])))
-    with tempfile.NamedTemporaryFile("w", dir=CACHE, errors="surrogateescape") as patterns:
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", errors="surrogateescape", dir=CACHE) as patterns:
         patterns.writelines(f"{_pattern(path)}\n" for path in _larger_than(largest, JAIL))
         patterns.flush()
         how.append(f"--exclude-file={patterns.name}")

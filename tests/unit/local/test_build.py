@@ -20,14 +20,6 @@ def test_the_pinned_versions_are_those_of_the_go_modules() -> None:
     assert KUBE_STATE_IMAGE.endswith(f":{versions.KUBE_STATE}")
 
 
-def test_every_staging_module_is_replaced_by_the_version_that_belongs_to_kubernetes() -> None:
-    text = (paths.SOURCES / "kubernetes/go.mod").read_text()
-    staging = "v0." + versions.KUBERNETES.split(".", 1)[1]
-    replaced = re.findall(r"^\t(\S+) => (\S+) (\S+)$", text, re.MULTILINE)
-    assert len(replaced) == 31
-    assert all(name == target and version == staging for name, target, version in replaced)
-
-
 def test_the_oldest_accepted_go_can_build_every_module() -> None:
     for module in (*build.MODULES, build.KUBE_STATE):
         line = re.search(r"^go (\d+)\.(\d+)", (module.source / "go.mod").read_text(), re.MULTILINE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,42 +21,6 @@ LOG = Log("test")
 def jobs(following: int, rest: bytes = b"the jobs") -> bytes:
     """The head of a job_state, as both versions of Slurm write it."""
     return struct.pack(">I", 17) + b"PROTOCOL_VERSION\0" + struct.pack(">HQI", 0x2A00, 1_764_000_000, following) + rest
-
-
-def replace_like_slurmctld(directory: Path, name: str, content: bytes) -> None:
-    new, old, file = (directory / f"{name}{ending}" for ending in (".new", ".old", ""))
-    new.write_bytes(content)
-    old.unlink(missing_ok=True)
-    if file.exists():
-        old.hardlink_to(file)
-        file.unlink()
-    file.hardlink_to(new)
-    new.unlink()
-
-
-def test_each_file_is_whole_while_slurmctld_replaces_it(tmp_path: Path) -> None:
-    source, stop = tmp_path / "state", threading.Event()
-    source.mkdir()
-
-    def write() -> None:
-        number = 0
-        while not stop.is_set():
-            number += 1
-            replace_like_slurmctld(source, "job_state", jobs(number, bytes([number % 256]) * 200_000))
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        while not (source / "job_state").exists():
-            pass
-        for number in range(30):
-            target = tmp_path / f"copy-{number}"
-            assert state.take(source, target) == ["job_state"]
-            content = (target / "job_state").read_bytes()
-            assert content == jobs(state.next_id(target), bytes([state.next_id(target) % 256]) * 200_000)
-    finally:
-        stop.set()
-        writer.join()
 
 
 @pytest.mark.parametrize("ending", ["new", "old"])
