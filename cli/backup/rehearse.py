@@ -138,9 +138,7 @@ class Rehearsal:
             for item in self._kubectl.items("persistentvolume", "-l", "app.kubernetes.io/part-of=slurmstack")
             if item["spec"].get("claimRef", {}).get("namespace") == self._namespace
         ]
-        here, soon = ("-n", self._namespace), ("--ignore-not-found", "--wait=false")
-        # Kubernetes comes to what is in a namespace that goes after five seconds only.
-        self._kubectl.run("delete", "statefulset,job,persistentvolumeclaim", "--all", *here, *soon)
+        soon = ("--ignore-not-found", "--wait=false")
         if static:
             self._kubectl.run("delete", "persistentvolume", *static, *soon)
         self._kubectl.run("delete", "namespace", self._namespace, *soon)

@@ -161,3 +161,17 @@ def test_parts_are_put_back_in_their_order(what: list[str], accounting: bool, pa
 def test_what_is_no_part_is_said(what: str, told: str) -> None:
     with pytest.raises(Failure, match=told):
         parts_of([what], accounting=False)
+
+
+@pytest.mark.parametrize(("of", "step"), [(Workloads, "stop"), (Restoring, "_save")], ids=["it stops", "it copies"])
+def test_a_backup_that_begins_meanwhile_is_seen(monkeypatch: pytest.MonkeyPatch, of: type, step: str) -> None:
+    cluster, done = Cluster(), getattr(of, step)
+
+    def slow(self: Any, what: Any) -> None:
+        done(self, what)
+        cluster.running = ["backup-29"]
+
+    monkeypatch.setattr(of, step, slow)
+    failed(cluster, "state", says="the job backup-29 runs")
+    assert "run restore" not in cluster.said
+    assert not [item for item in cluster.objects if is_stopped(item)]
