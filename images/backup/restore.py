@@ -191,7 +191,8 @@ def restore_jail(log: Log) -> None:
     told = settings.told()
     excluded = [*settings.in_jail(settings.environment("EXCLUDE")), *(f"--exclude={path}" for path in told["excluded"])]
     had = repository.must("the backup cannot be listed", "ls", "--json", snapshot, f"{JAIL}/{ROOTS}")
-    new = [f"{JAIL}/{ROOTS}/{name}" for name in names(JAIL) if f'"{JAIL}/{ROOTS}/{name}"' not in had]
+    roots = [f"{JAIL}/{ROOTS}", *(f"{JAIL}/{ROOTS}/{name}" for name in names(JAIL))]
+    new = [path for path in roots if f'"{path}"' not in had]
     how = ["--delete", "--overwrite=always", "--sparse", "--json", "--quiet"]
     how += [argument.replace(f"={JAIL}/", "=/", 1) for argument in (*excluded, *(f"--exclude={path}" for path in new))]
     how += [f"--exclude-xattr={name}" for name in _OF_FILE_SYSTEMS]

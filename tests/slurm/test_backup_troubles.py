@@ -220,7 +220,7 @@ def test_nothing_that_a_user_can_leave_keeps_the_jail_from_being_saved_or_restor
 ) -> None:
     """A deep tree in the backup, and one since that is deeper than a path can be; attributes that fill their block.
 
-    What no backup was to have stays: a file that is too large, whatever its name.
+    What no backup was to have stays: a file that is too large, whatever its name; a root that has come since.
     """
     home = tmp_path / "jail/home/mallory"
     for name in ("deep", "full"):
@@ -237,11 +237,13 @@ def test_nothing_that_a_user_can_leave_keeps_the_jail_from_being_saved_or_restor
     os.utime(tmp_path / "jail/etc/motd", (1, 1))
     for name in ("large [1]*?\\ $HOME", "small"):
         (home / name).write_text("x" * (2 if name == "small" else 500_000))
+    (tmp_path / "jail/.slurmstack-roots/new/root").mkdir(parents=True)
     try:
         said = alone.restore("jail", LARGEST_FILE="400000")
         assert "the jail is that of" in said
         assert (tmp_path / "jail/etc/motd").read_text() == "hello"
         assert "not put back: '/home/mallory/later'" in said
+        assert (tmp_path / "jail/.slurmstack-roots/new/root").is_dir(), "the stack file may name it"
         assert {path.name for path in home.iterdir()} == {"deep", "full", "later", "large [1]*?\\ $HOME"}
         assert (home / "full/file").read_text() == "saved"
     finally:
