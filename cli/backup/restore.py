@@ -115,14 +115,14 @@ class Restoring:
             if isinstance(error, Failure):
                 error.hint = error.hint or untouched
             if not was_stopped:
-                self._start()
+                self._undo(note, goes_on)
             raise
         try:
             said = self._put_back(backup)
             self._annotate({PUT_BACK: backup, RESTORING: None})
         except ContainerFailed as failure:
             if failure.container in _LOOKING and not was_stopped:
-                self._start()
+                self._undo(note, goes_on)
                 goes_on = "nothing was touched"
             failure.hint = failure.hint or goes_on
             raise
@@ -157,6 +157,15 @@ class Restoring:
         only = {"restore-choose", *(name for part in self._parts for name in RESTORED_BY[part])}
         make_job(self._kubectl, self._namespace, RESTORE, name=RESTORE, env=told, only=only)
         return follow_job(self._kubectl, self._namespace, RESTORE, self._report)
+
+    def _undo(self, note: Note, goes_on: str) -> None:
+        """Start what was stopped; nothing was put back. What is accepted from now on, the next restore has to save."""
+        try:
+            self._annotate({RESTORING: note.written()})
+            self._start()
+        except Failure as failure:
+            failure.hint = failure.hint or goes_on
+            raise
 
     def _start(self) -> None:
         """Start what is stopped, and the schedule. Raises Failure."""
