@@ -123,12 +123,13 @@ def restore_database(log: Log) -> None:
     snapshot, cluster = _snapshot("database", log), required_env("CLUSTER_NAME")
     try:
         with database.opened(log) as target:
+            highest = target.highest_id(cluster)
             if snapshot is not None:
                 _load(target, repository, snapshot, cluster)
                 log(f"the database is that of {settings.told()['backup']}")
                 if _is_rehearsal():
                     _tell("database", **records_of(target, cluster))
-            settings.tell(highest=target.highest_id(cluster))
+            settings.tell(highest=max(highest, target.highest_id(cluster)))
     except CannotGoOnError as error:
         if snapshot is not None:
             raise
@@ -137,14 +138,14 @@ def restore_database(log: Log) -> None:
 
 def _load(target: database.Database, repository: Repository, snapshot: str, cluster: str) -> None:
     target.refuse_others(cluster)
-    target.remember(cluster)
+    reached = target.reached()
     target.empty()
     read, code = repository.pipe(snapshot, database.DUMP, target.load)
     if not read.ok:
         raise repository.problem("the database was not restored as a whole; restore it again", read)
     if code != 0:
         raise CannotGoOnError(f"the database was not restored as a whole: mariadb ended with {code}, as above")
-    target.go_on_above()
+    target.go_on_above(reached)
 
 
 def _fetch_state(repository: Repository, target: Path) -> None:
