@@ -202,7 +202,6 @@ def rehearse_upgrade(
     *,
     version: Annotated[str, option("--version", help="The release to try: 26.05.")],
     at: AtOption = "",
-    jail: Annotated[bool, typer.Option("--with-jail/--without-jail", help="Put the jail back, too.")] = False,
     tag: Annotated[
         str, option("--tag", help="Tag of that release's images. Default: as `images build` names them.")
     ] = "",
@@ -210,9 +209,9 @@ def rehearse_upgrade(
 ) -> None:
     """Put the last backup back under another Slurm release, in a cluster that is thrown away, and say how long it took.
 
-    All is as with `slurmstack backup rehearse`, whose help says more. slurmdbd converts the tables of accounting at its
-    first start, which takes hours where there are years of records: the time until it answers is what an upgrade will
-    take on volumes like these. slurmctld reads the queue of the older release.
+    The jail is left out. All else is as with `slurmstack backup rehearse`, whose help says more. slurmdbd converts the
+    tables of accounting at its first start, which takes hours where there are years of records: the time until it
+    answers is what an upgrade will take on volumes like these. slurmctld reads the queue of the older release.
 
     The images of that release must be there: `slurmstack images build --slurm-version 26.05`, and `images push`. On the
     local cluster they are built where they are missing.
@@ -221,7 +220,7 @@ def rehearse_upgrade(
     """
     stack = open_stack(config)
     _refuse_version(stack.config.slurm.version, version)
-    carry_out_rehearsal(stack, at=at, jail=jail, as_json=as_json, version=version, tag=tag)
+    carry_out_rehearsal(stack, at=at, jail=False, as_json=as_json, version=version, tag=tag)
 
 
 def _refuse_version(old: str, new: str) -> None:
