@@ -56,17 +56,6 @@ class Api:
                     found[name] = max(_seconds(condition.get("lastHeartbeatTime")), renewed.get(name, 0.0))
         return found
 
-    def running_since(self) -> dict[str, tuple[str, float]]:
-        """Give, for each pod (`NAMESPACE/NAME`) with running containers, its node and when the first of them began."""
-        found = {}
-        for pod in self.get("/api/v1/pods")["items"]:
-            status = pod.get("status", {})
-            containers = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
-            began = [_seconds(each["state"]["running"].get("startedAt")) for each in containers if _runs(each)]
-            if began:
-                found["{namespace}/{name}".format(**pod["metadata"])] = (pod["spec"]["nodeName"], min(began))
-        return found
-
     def request(self, method: str, path: str, body: str | None = None, kind: str = "") -> tuple[int, bytes]:
         """Send one request; returns status and body."""
         try:
@@ -89,10 +78,6 @@ class Api:
             context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
             self._context = context
         return self._context
-
-
-def _runs(container: dict[str, Any]) -> bool:
-    return "running" in container.get("state", {})
 
 
 def _seconds(text: str | None) -> float:

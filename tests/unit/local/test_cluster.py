@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from local import cluster, controlplane, lock, nodes, paths, processes
-from local.addresses import from_environment
-from local.api import Api
 from local.controlplane import Setup
 from local.errors import LocalError
 
@@ -39,32 +36,3 @@ def test_a_kubelet_that_has_ended_is_started_again_and_a_containerd_is_not(monke
     running.remove("containerd-node-1")
     with pytest.raises(LocalError, match="containerd-node-1 ended"):
         cluster._require_daemons(SETUP)
-
-
-def _pod(name: str, node: str, *began: str, ended: bool = False) -> dict[str, Any]:
-    statuses = [{"state": {"terminated" if ended else "running": {"startedAt": each}}} for each in began]
-    return {
-        "metadata": {"namespace": "slurm", "name": name},
-        "spec": {"nodeName": node},
-        "status": {"initContainerStatuses": statuses[:1], "containerStatuses": statuses[1:]},
-    }
-
-
-def test_pods_of_which_a_container_of_before_the_crash_is_said_to_run_are_untrue(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before, since, after = (
-        "2026-01-01T10:00:00Z",
-        dt.datetime(2026, 1, 1, 11, 0, 0, 900, dt.UTC),
-        "2026-01-01T11:00:00Z",
-    )
-    record = SimpleNamespace(started_at=since.timestamp())
-    monkeypatch.setattr(processes, "record_of", lambda _: record)
-    pods = [
-        _pod("true", "node-0", after, after), _pod("one", "node-1", after, before),
-        _pod("init", "node-0", before, after),
-        _pod("ended", "node-0", before, ended=True), _pod("of another", "node-7", before), _pod("waits", "node-0"),
-    ]  # fmt: skip
-    api = Api(from_environment({}))
-    monkeypatch.setattr(api, "get", lambda _: {"items": pods})
-    assert cluster._untrue_pods(SETUP, api) == ["slurm/init", "slurm/one"]
