@@ -180,8 +180,7 @@ class Rehearsal:
             waited = time.monotonic() - begun
             if is_true(found, "Ready"):
                 return waited
-            runs = [state for state in statuses(found) if "running" in state.get("state", {})]
-            if waited > _STUCK_SECONDS and not runs:
+            if waited > _STUCK_SECONDS and _is_stuck(found):
                 self._refuse_stuck(name)
             if waited > limit:
                 raise Failure(f"{name} was not ready within {limit / 60:g} minutes", hint=self._said(f"{name}-0"))
@@ -250,3 +249,10 @@ def _copy(secret: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         "type": secret.get("type", "Opaque"),
         "data": secret.get("data") or {},
     }
+
+
+def _is_stuck(pod: Mapping[str, Any]) -> bool:
+    """Whether none of a pod's containers runs, or one has no image, or has ended twice."""
+    found = [(status.get("state", {}), status.get("restartCount", 0)) for status in statuses(pod)]
+    no_image = any("ImagePull" in str(state.get("waiting", {}).get("reason")) for state, _ in found)
+    return no_image or any(ends > 1 for _, ends in found) or not any("running" in state for state, _ in found)
