@@ -37,7 +37,7 @@ class Api:
         """Read one object or list; `LocalError` for any answer but success."""
         status, body = self.request("GET", path)
         if status != 200:
-            raise LocalError(f"the API server answered {status} to GET {path}: {_message(body)}")
+            raise LocalError(f"the API server answered {status} to GET {path}: {body.decode(errors='replace')[:300]}")
         found: dict[str, Any] = json.loads(body)
         return found
 
@@ -82,10 +82,3 @@ class Api:
 
 def _seconds(text: str | None) -> float:
     return dt.datetime.fromisoformat(text).timestamp() if text else 0.0
-
-
-def _message(body: bytes) -> str:
-    try:
-        return str(json.loads(body)["message"])
-    except (ValueError, KeyError, TypeError):
-        return body.decode(errors="replace")[:300]
