@@ -29,8 +29,6 @@ from slurm.names import BACKUP, BACKUPS, obstacle
 
 app = typer.Typer()
 
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-
 
 @app.callback()
 def backup() -> None:
@@ -112,7 +110,7 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
         typer.echo(json.dumps(found, indent=1))
         return
     for item in found:
-        parts = ", ".join(f"{part} {_size(told['bytes'])}" for part, told in sorted(item["parts"].items()))
+        parts = ", ".join(f"{part} {told['bytes'] / 2**20:,.0f} MiB" for part, told in sorted(item["parts"].items()))
         marks = "" if item["complete"] else "  INCOMPLETE"
         typer.echo(f"{item['id']}  {item['kind']:<15} {parts}{marks}")
     if not found:
@@ -286,10 +284,3 @@ def restore(
             typer.echo(line, err=True)
     stopped = ". Slurm is stopped: `slurmstack up` starts it" if leave_stopped else ""
     typer.echo(f"{', '.join(parts)}: as in backup {found}. Tokens and host keys are this cluster's, as before{stopped}")
-
-
-def _size(count: int) -> str:
-    number, unit = float(count), 0
-    while number >= 1024 and unit < len(_UNITS) - 1:
-        number, unit = number / 1024, unit + 1
-    return f"{number:.0f} {_UNITS[unit]}"
