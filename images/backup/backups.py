@@ -27,7 +27,7 @@ from images.common.process import RefusedError, program
 
 ID_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 _ID: Final = re.compile(r"\d{8}T\d{6}Z")
-_AT_FORMATS: Final = ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+_AT_FORMATS: Final = ("%Y-%m-%dT%H:%M", "%Y-%m-%d")
 
 BEFORE_RESTORE: Final = "before-restore"
 """Kind of a backup of what a restore replaces. No retention takes it away."""
@@ -187,8 +187,7 @@ def _moment(text: str) -> str:
             moment = datetime.strptime(text, form).replace(tzinfo=UTC)
         except ValueError:
             continue
-        if "%S" not in form:  # all of that minute: a schedule for 02:00 begins some seconds later
-            moment = moment.replace(second=59)
+        moment = moment.replace(second=59)  # all of that minute: a schedule for 02:00 begins some seconds later
         if "%H" not in form:
             moment = moment.replace(hour=23, minute=59)
         return moment.strftime(ID_FORMAT)

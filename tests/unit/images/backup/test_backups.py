@@ -52,8 +52,7 @@ def three() -> list[Backup]:
         (FIRST, FIRST),
         ("2026-11-24", FIRST),
         ("2026-11-25T01:59", FIRST),
-        ("2026-11-25 02:00", SECOND),
-        ("2026-11-25T02:00:00Z", SECOND),
+        ("2026-11-25T02:00", SECOND),
         ("2030-01-01", SECOND),
     ],
 )
