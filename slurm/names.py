@@ -88,9 +88,6 @@ BACKUPS = "backups"
 RESTORE = "restore"
 """The same for `slurmstack restore`."""
 
-REHEARSALS = "backup-rehearsals"
-"""ConfigMap in which `slurmstack backup rehearse` keeps how each one ended, by the id of the backup."""
-
 EXPORTER = "exporter"
 """Name of the exporter's Deployment and of its Service."""
 
