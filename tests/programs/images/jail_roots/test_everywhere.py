@@ -15,7 +15,7 @@ from images.jail import users as users_module
 from images.jail.accounts import AccountError, Declared, Group
 from images.jail.populate import MARKER
 from images.jail.users import apply_everywhere
-from tests.unit.images.jail_roots.roots import ME, apply, fill, nothing_said, passwd, user
+from tests.programs.images.jail_roots.roots import ME, apply, fill, nothing_said, passwd, user
 
 
 def test_a_marker_that_root_in_a_root_took_away_holds_up_no_accounts(
