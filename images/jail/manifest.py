@@ -24,8 +24,8 @@ LISTED: Final = 2000
 """Changes that are named, of each kind; the others are counted."""
 
 _NOT_COMPARED: Final = (
-    *SHARED, ROOTS, ".slurmstack", "proc", "sys", "dev", "run", "tmp", "jail", "var/tmp", "var/spool/slurmd", "var/cache",
-    "var/log", "root/.cache", "lost+found", "etc/resolv.conf", "etc/hosts", "etc/hostname", "etc/.pwd.lock",
+    *SHARED, ROOTS, ".slurmstack", "proc", "sys", "dev", "run", "tmp", "jail", "var/tmp", "var/spool/slurmd",
+    "var/cache", "var/log", "root/.cache", "lost+found", "etc/resolv.conf", "etc/hosts", "etc/hostname", "etc/.pwd.lock",
     "etc/ssh/authorized_keys.d", "etc/sudoers.d/slurmstack", "etc/ld.so.cache",
     *(f"etc/{name}{old}" for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid") for old in ("", "-")),
 )  # fmt: skip
@@ -44,22 +44,22 @@ def shown(path: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def _entry(kind: str, mode: int, owner: tuple[int, int], size: int, moment: float, target: str) -> Entry:
-    """Times and sizes of directories and links say nothing."""
-    of_file = (size, int(moment)) if kind == "f" else (0, 0)
-    return kind if kind in "dfl" else "?", mode, *owner, *of_file, target
+def _entry(kind: str, owner: tuple[int, int, int], of_file: tuple[int, float], target: str) -> Entry:
+    """`owner`: after the mode. `of_file`: size and time, which say nothing of directories and links."""
+    size, moment = of_file if kind == "f" else (0, 0)
+    return kind if kind in "dfl" else "?", *owner, size, int(moment), target
 
 
 def entry_at(path: Path) -> Entry | None:
     """What is remembered of a file; None where there is none."""
     try:
         status = path.lstat()
-        target = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
+        target = str(path.readlink()) if stat.S_ISLNK(status.st_mode) else ""
     except OSError:
         return None
     kind = {stat.S_IFDIR: "d", stat.S_IFREG: "f", stat.S_IFLNK: "l"}.get(stat.S_IFMT(status.st_mode), "?")
-    owner = status.st_uid, status.st_gid
-    return _entry(kind, stat.S_IMODE(status.st_mode), owner, status.st_size, status.st_mtime, target)
+    owner = stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid
+    return _entry(kind, owner, (status.st_size, status.st_mtime), target)
 
 
 def write_manifest(root: Path, path: Path) -> None:
@@ -96,8 +96,8 @@ def _entries(root: Path, seconds: float) -> Iterator[tuple[str, Entry]]:
             while len(fields) >= _FIELDS:
                 path, kind, mode, uid, gid, size, moment, target = map(os.fsdecode, fields[:_FIELDS])
                 del fields[:_FIELDS]
-                owner = int(uid), int(gid)
-                yield f"/{path}", _entry(kind, int(mode, 8), owner, int(size), float(moment), target)
+                owner = int(mode, 8), int(uid), int(gid)
+                yield f"/{path}", _entry(kind, owner, (int(size), float(moment)), target)
     if find.returncode == 124:
         raise TimeoutError(f"no more time, after {seconds:g} s")
 

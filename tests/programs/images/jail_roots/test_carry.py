@@ -111,7 +111,7 @@ def test_what_the_volume_has_no_room_for_is_refused_before_anything_is_begun(
 ) -> None:
     (scene.volume / "opt/large").write_bytes(os.urandom(2**21))
     full = os.statvfs_result((4096, 4096, 1000, 60, 60, 0, 0, 0, 0, 255))
-    monkeypatch.setattr(carry_module.os, "statvfs", lambda _: full)
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
     with pytest.raises(
         RefusedError, match=r"jail\.carry: /opt, /sw have 2 MiB, and the volume has room for 0 MiB more"
     ):

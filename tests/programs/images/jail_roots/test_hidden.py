@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from images.common import jail_roots
-from tests.programs.images.mounts import run_apart
 from tests.programs.images.jail_roots.roots import fill
+from tests.programs.images.mounts import run_apart
 
 REAL = """
 import os, subprocess, sys
