@@ -25,8 +25,8 @@ LISTED: Final = 2000
 
 _NOT_COMPARED: Final = (
     *SHARED, ROOTS, ".slurmstack", "proc", "sys", "dev", "run", "tmp", "jail", "var/tmp", "var/spool/slurmd",
-    "var/cache", "var/log", "root/.cache", "lost+found", "etc/resolv.conf", "etc/hosts", "etc/hostname", "etc/.pwd.lock",
-    "etc/ssh/authorized_keys.d", "etc/sudoers.d/slurmstack", "etc/ld.so.cache",
+    "var/cache", "var/log", "root/.cache", "lost+found", "etc/resolv.conf", "etc/hosts", "etc/hostname",
+    "etc/.pwd.lock", "etc/ssh/authorized_keys.d", "etc/sudoers.d/slurmstack", "etc/ld.so.cache",
     *(f"etc/{name}{old}" for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid") for old in ("", "-")),
 )  # fmt: skip
 """What pods have of their own, what all roots share, what we write ourselves, and caches."""
