@@ -252,24 +252,6 @@ def test_the_cell_of_a_job_is_there_for_as_long_as_its_slurmstepd(cluster: Slurm
     assert not (root / f"run/slurmstack/cells/{job}").exists()
 
 
-def test_a_worker_without_its_warden_ends(cluster: SlurmSandbox) -> None:
-    """Kubernetes starts its container anew, which makes another."""
-    name = "default-1"
-    pod = cluster.start_worker(name)
-    slurmd = pod.processes[-1]
-    try:
-        cluster.wait_for_idle(name)
-        assert slurmd.poll() is None
-        cluster.run("pkill -STOP -x warden; pkill -9 -x warden", pod=name)
-        wait_until(lambda: slurmd.poll() is not None, lambda: pod.log("slurmd"))
-        assert slurmd.returncode == 1
-        assert "no job can start without it" in pod.log("slurmd")
-    finally:
-        pod.stop()
-        del cluster.pods[name]
-        cluster.run(f"scontrol delete nodename={name}")
-
-
 def test_a_worker_that_has_to_hold_jobs_and_cannot_does_not_start_and_says_why(cluster: SlurmSandbox) -> None:
     """These pods have no cgroups of their own."""
     pod = cluster.start_worker_on("required-0", env={"CONFINEMENT": "required"})

@@ -153,11 +153,7 @@ def test_a_worker_whose_directories_are_full_says_which_and_goes_on(
         found = pod.run("/usr/libexec/slurmstack/health run disks")
         assert found.returncode == 1, found.stdout
         assert f"{directory}: " in found.stdout
-        if directory == "/tmp":
-            pod.run("number=0; while touch /tmp/full-$number; do number=$((number + 1)); done")
-            assert ran(), "no user may keep others' jobs from starting, who may have no use for /tmp"
         assert "slurmd" in pod.run("ps -e -o comm").stdout.split(), "slurmd lives"
-        pod.run("rm -f /tmp/full-*")
         empty(pod, directory)
         assert pod.run("/usr/libexec/slurmstack/health run disks").returncode == 0
         assert ran(), f"after {directory} was full"

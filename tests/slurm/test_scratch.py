@@ -152,13 +152,6 @@ def test_jobs_find_a_node_by_the_room_that_it_has(cluster: SlurmSandbox) -> None
     cluster.wait_for_idle(NODE)  # it is not drained for what it has
 
 
-def test_a_full_disk_keeps_no_job_from_starting(cluster: SlurmSandbox) -> None:
-    job = start(cluster)
-    assert "No space left" in within(cluster, job, "dd if=/dev/zero of=/tmp/filler bs=1M 2>&1; true")
-    within(cluster, job, "dd if=/dev/zero of=/tmp/filler-2 bs=1 2>/dev/null; true")
-    assert user(cluster, "srun -Q -n1 --chdir=/ echo ran") == "ran\n"
-
-
 def test_a_disk_that_is_not_mounted_keeps_the_worker_from_starting(
     cluster: SlurmSandbox, slurm_version: str, tmp_path: Path
 ) -> None:

@@ -11,21 +11,16 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
-#include <sys/vfs.h>
 #include <unistd.h>
-
-enum { TMP_WITHOUT_ROOM = 16 * 1024 * 1024 /* as images/worker/cells.py makes it */ };
 
 #define CGROUPS "/sys/fs/cgroup/"
 
@@ -137,16 +132,14 @@ int connect(int fd, const struct sockaddr *address, socklen_t length)
 	return result;
 }
 
-/* Whether it is a file that would lie in slurmd's own memory: in /dev/shm, or in what a job has for /tmp without room. */
+/* Whether it is a file of /dev/shm, and so would lie in slurmd's own memory. */
 static int fills_slurmd(int fd, int flags)
 {
-	struct statfs system;
 	struct stat file, memory;
 
 	return (flags & O_ACCMODE) != O_RDONLY && strcmp(program_invocation_short_name, "slurmd") == 0
-	       && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC
-	       && ((stat("/dev/shm", &memory) == 0 && memory.st_dev == file.st_dev)
-		   || (uint64_t)system.f_blocks * (uint64_t)system.f_bsize <= TMP_WITHOUT_ROOM);
+	       && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && stat("/dev/shm", &memory) == 0
+	       && memory.st_dev == file.st_dev;
 }
 
 static int open_file_of_user(const char *path, int flags, mode_t mode)

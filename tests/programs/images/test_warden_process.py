@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from images.worker import warden
-from images.worker.cells import MUCH, _free_elsewhere, has_ended
 from images.worker.warden import LONGEST, Warden, serve
 from tests.stacks import ROOT
-from tests.unit.images.cells import FakeCellMounts, Kept, cells_in
+from tests.unit.images.cells import FakeCellMounts, cells_in
 
 UID, GID = os.getuid(), os.getgid()
 
@@ -232,15 +231,6 @@ def test_another_takes_the_place_of_one_that_ended(started: Started) -> None:
 
 
 @needs_root
-def test_steps_keep_their_connections_where_nobody_would_start_another(started: Started) -> None:
-    with started.connect() as connection:
-        assert ask(connection, f"cell 17 {UID} {GID} 0").endswith("/cells/17")
-        os.kill(started.outer(), signal.SIGKILL)
-        started.wait(lambda: len(started.pids()) == 1)
-        assert ask(connection, f"cell 17 {UID} {GID} 0") == "this is a step of job 17"
-
-
-@needs_root
 def test_without_another_process_there_is_no_warden_until_there_is_room(started: Started) -> None:
     """Any user can have so many processes that the pod may have no more."""
     full = started.directory / "no-processes"
@@ -248,7 +238,6 @@ def test_without_another_process_there_is_no_warden_until_there_is_room(started:
     os.kill(started.inner(), signal.SIGKILL)
     started.wait(lambda: len(started.pids()) == 1)
     assert started.read() == "the warden ended (-9); starting another\n"
-    assert started.read() == "there are no more processes, and so no warden: trying again\n"
     full.unlink()
     started.wait(lambda: len(started.pids()) == 2)
     with started.connect() as other:
@@ -286,81 +275,3 @@ def assert_kept(started: Started, kept: int) -> None:
         assert lines["Name"] == "warden"
         assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (4096, 4096), "one for each step"
         assert os.getsid(pid) == started.outer(), "no signal for the daemon's group ends it"
-
-
-BROKEN = """
-import os, sys
-sys.path.insert(0, sys.argv[1])
-from pathlib import Path
-from images.worker import warden
-first = os.getpid()
-def make():
-    raise OSError(28, "No space left on device")
-warden.keep_only = lambda *_: None
-warden.time.sleep = lambda _: os._exit(7)
-warden.start(make, lambda text: os.write(1, f"{text}\\n".encode()), Path(sys.argv[2]) / "warden/socket")
-if os.getpid() == first:
-    os.wait()
-print("the daemon", flush=True)
-"""
-
-
-def test_a_warden_that_cannot_work_says_so_and_never_goes_on_as_the_daemon(tmp_path: Path) -> None:
-    argv = [sys.executable, "-c", BROKEN, str(ROOT), str(tmp_path)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.splitlines() == [
-        "the warden cannot work: OSError: [Errno 28] No space left on device",
-        "the warden ended (1); starting another",
-        "the daemon",
-    ]
-
-
-@pytest.fixture
-def kept(tmp_path: Path) -> Kept:
-    return Kept(directory=tmp_path)
-
-
-def test_the_end_of_a_job_waits_for_a_full_dev_shm_and_the_warden_does_not(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel frees it in who takes it away last: for hundreds of GiB that is minutes, for all steps of the node."""
-    asked: list[int] = []
-
-    def has_ended(child: int) -> bool:
-        asked.append(child)
-        return len(asked) > 1
-
-    monkeypatch.setattr("images.worker.cells.has_ended", has_ended)
-    kept.enter(5, "17")
-    kept.warden.closed(5)
-    kept.mounts.filled = MUCH
-    assert kept.ask(9, "end 17") == "ok later"
-    assert not kept.mounts.mounted
-    assert kept.ask(9, "end 17") == "ok"
-    assert os.waitpid(asked[0], 0) == (asked[0], 0)
-    assert len(set(asked)) == 1
-
-
-def test_who_frees_it_is_forgotten_also_where_nobody_asks_again(kept: Kept) -> None:
-    kept.enter(5, "17")
-    kept.enter(6, "18")
-    kept.mounts.filled = MUCH
-    assert kept.ask(9, "end 17 now") == "ok"
-    child = kept.cells._freeing["17"]
-    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    kept.mounts.filled = 0
-    assert kept.ask(9, "end 18 now") == "ok"
-    with pytest.raises(ChildProcessError):
-        os.waitpid(child, os.WNOHANG)
-
-
-def test_who_frees_it_has_nothing_else_open() -> None:
-    """Others wait for the end of what the warden has open."""
-    read, write = os.pipe()
-    seen, other = os.pipe()
-    child = _free_elsewhere(write)
-    os.close(other)
-    assert os.read(seen, 1) == b"", "the child has not got it"
-    assert os.read(read, 1) == b"", "both have closed it"
-    assert os.waitpid(child, 0) == (child, 0)
-    assert has_ended(child)
