@@ -1,4 +1,4 @@
-"""A home on a volume of its own, by real mounts."""
+"""Homes in the jail, and binds, by real mounts and programs."""
 
 from __future__ import annotations
 
@@ -62,3 +62,22 @@ except OSError as error:
 def test_what_is_held_open_is_bound_over_wherever_its_path_leads_by_now(tmp_path: Path) -> None:
     done = run_apart(REAL, tmp_path)
     assert (done.returncode, done.stdout) == (0, "Read-only file system\n"), done.stderr
+
+
+def test_of_a_skeleton_links_are_taken_as_they_are_and_all_is_the_user_s(tmp_path: Path) -> None:
+    skeleton = tmp_path / "etc/skel"
+    (skeleton / ".config").mkdir(parents=True)
+    (skeleton / ".config/key").symlink_to("/secrets/ssh/key")
+    (skeleton / "tool").write_text("tool")
+    (skeleton / "tool").chmod(0o4755)
+    os.mkfifo(skeleton / "pipe")
+
+    assert make_home(tmp_path, "/home/lena", ME, os.getgid())
+
+    home = tmp_path / "home/lena"
+    assert [path.name for path in home.parent.iterdir()] == ["lena"]
+    assert home.stat().st_mode & 0o7777 == 0o700
+    assert {path.lstat().st_uid for path in (home, *home.rglob("*"))} == {ME}
+    assert str((home / ".config/key").readlink()) == "/secrets/ssh/key"
+    assert (home / "tool").stat().st_mode & 0o7777 == 0o755
+    assert (home / "tool").read_text() == "tool"
