@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
@@ -42,10 +42,6 @@ _FILES: Final = {"group": 0o644, "gshadow": 0o640, "shadow": 0o640, "passwd": 0o
 
 MOST: Final = 2 * 2**20
 """Bytes of a file of accounts, and of the record: twenty thousand users have less."""
-
-_STEPS: Final = 1000
-"""Parts of a path that are looked at, with those of links, which may lead in a circle."""
-
 
 LOCK_SECONDS: Final = 60.0
 """For another program to be done with the accounts of a root. useradd itself waits for 15."""
@@ -227,20 +223,15 @@ def apply_users(
     _write_keys(jail, declared.users, removed=removed)
     _write_sudoers(jail, declared.users)
     _write_record(jail, declared)
-    _tell(jail, declared, ours, after, log)
+    _tell(declared, ours, after, log)
 
 
-def _tell(jail: Path, declared: Declared, ours: Declared, after: Accounts, log: Callable[[str], None]) -> None:
+def _tell(declared: Declared, ours: Declared, after: Accounts, log: Callable[[str], None]) -> None:
     for name in sorted(set(declared.users) - set(ours.users)):
         log(f"user {name} (uid {declared.users[name].uid}) is there")
     for name in sorted(set(ours.users) - set(declared.users)):
         if is_name(name):
             log(f"user {name} is no longer declared: locked; the files in /home/{name} stay")
-    for shell, names in _absent_shells(jail, declared.users).items():
-        log(
-            f"the shell {shell} is not in the jail: {', '.join(names)} cannot log in until it is installed there, or "
-            "slurmstack:users names another"
-        )
     for name, user in sorted(declared.users.items()):
         for group in user.groups:
             if after.group.find(group) is None:
@@ -262,36 +253,6 @@ def _make_home(jail: Path, volume: Path, homes: Path | None, home: str, user: Us
     if homes is not None and parts[0] == homes.name:
         where = homes.parent
     make_home(where, "/" + "/".join(parts), user.uid, user.gid, jail)
-
-
-def _absent_shells(jail: Path, declared: Mapping[str, User]) -> dict[str, list[str]]:
-    """Shells that are no programs of the jail, and who has them. No conflict: they may be installed at any time."""
-    wanting: dict[str, list[str]] = {}
-    for name, user in sorted(declared.items()):
-        wanting.setdefault(user.shell, []).append(name)
-    return {shell: names for shell, names in wanting.items() if not _is_program(jail, shell)}
-
-
-def _is_program(jail: Path, path: str) -> bool:
-    """Whether a program is at a path of the jail. Links lead where they do for whoever is inside, not from here."""
-    here: list[str] = []
-    parts = path.split("/")[::-1]
-    with suppress(OSError):  # a name that no file system takes
-        for _ in range(_STEPS):
-            if not parts:
-                there = jail.joinpath(*here)
-                return there.is_file() and os.access(there, os.X_OK)
-            part = parts.pop()
-            link = jail.joinpath(*here, part)
-            if part == "..":
-                del here[-1:]
-            elif link.is_symlink():
-                target = str(link.readlink())
-                here = [] if target.startswith("/") else here
-                parts += target.split("/")[::-1]
-            elif part not in {"", "."}:
-                here.append(part)
-    return False
 
 
 def _both(ours: Declared, declared: Declared) -> Declared:

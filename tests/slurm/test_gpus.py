@@ -112,7 +112,7 @@ def test_jobs_get_parts_of_gpus_by_their_profiles(cluster: SlurmSandbox) -> None
     assert srun(cluster, "--gpus=1g.10gb:2 -N1", tell) == "default-4 0,1\n"
 
 
-SHOWN = "cd /run/slurmstack/gpu-jobs && grep -r . dcgm gpustat | sort"
+SHOWN = "cd /run/slurmstack/gpu-jobs && grep -r . dcgm | sort"
 
 
 def started(cluster: SlurmSandbox, node: str, asks: str) -> str:
@@ -137,8 +137,6 @@ def test_exporters_are_shown_which_jobs_share_a_gpu(cluster: SlurmSandbox) -> No
     having = ((0, jobs[0]), (1, alone))
     assert shown(cluster, "default-0") == [
         *(f"dcgm/{gpu}:{job}" for gpu, job in having),
-        *(f"gpustat/{gpu}:{job} 0" for gpu, job in having),
-        *(f"gpustat/GPU-{gpu}:{job} 0" for gpu, job in having),
     ]
     cluster.run(f"scancel {jobs[0]} {alone}")
     wait_until(lambda: shown(cluster, "default-0") == [], cluster.logs)
@@ -147,7 +145,7 @@ def test_exporters_are_shown_which_jobs_share_a_gpu(cluster: SlurmSandbox) -> No
 def test_exporters_are_shown_which_job_has_a_part_of_a_gpu(cluster: SlurmSandbox) -> None:
     """The machine lists the large part first, Slurm counts it last."""
     job = started(cluster, "default-4", "--gres=gpu:3g.40gb:1")
-    assert shown(cluster, "default-4") == [f"dcgm/0.1:{job}", f"gpustat/0.1:{job} 0", f"gpustat/MIG-0:{job} 0"]
+    assert shown(cluster, "default-4") == [f"dcgm/0.1:{job}"]
     cluster.run(f"scancel {job}")
     job = started(cluster, "default-4", "--gres=gpu:1g.10gb:2")
     assert [line for line in shown(cluster, "default-4") if "dcgm" in line] == [f"dcgm/0.2:{job}", f"dcgm/0.3:{job}"]

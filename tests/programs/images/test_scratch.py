@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -16,16 +17,16 @@ from tests.fakes import node_conf
 from tests.programs.images.mounts import run_apart
 
 CONF = "CPUs=2 RealMemory=640 TmpDisk=1000 Feature=a"
-FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def now(directory: Path, _log: object) -> None:
+def now(left: Sequence[Path]) -> None:
     """Instead of a process of its own."""
-    remove_tree(directory)
+    for path in left:
+        remove_tree(path)
 
 
 def prepared(directory: Path, has: int = 1000, conf: str = CONF, kind: str = OF_THE_MACHINE) -> str:
-    return prepare(kind, node_conf.conf(conf), print, directory=directory, size=lambda _: has, in_background=now).text
+    return prepare(kind, node_conf.conf(conf), print, directory=directory, size=lambda _: has, remove=now).text
 
 
 def leave_things(directory: Path) -> Path:
@@ -60,19 +61,9 @@ def test_what_a_crashed_worker_has_left_goes_when_slurmd_starts(volume: Path) ->
 def test_it_is_out_of_the_way_before_it_is_removed(volume: Path) -> None:
     leave_things(volume)
     aside: list[Path] = []
-    prepare("storage_class", node_conf.conf(CONF), print, directory=volume, size=lambda _: 1000,
-            in_background=lambda path, _: aside.append(path))  # fmt: skip
-    assert {path.name for path in volume.iterdir()} == {"lost+found", aside[0].name}
-    assert aside[0].stat().st_mode & 0o777 == 0o700
-    assert (aside[0] / "jobs/7/deep/er/file").exists()
-
-
-def test_a_volume_without_room_for_a_directory_is_emptied_all_the_same(volume: Path) -> None:
-    kept = leave_things(volume)
-    with mock.patch("pathlib.Path.mkdir", side_effect=FULL):
-        prepared(volume)
-    assert [path.name for path in volume.iterdir()] == ["lost+found"]
-    assert kept.exists()
+    prepare("storage_class", node_conf.conf(CONF), print, directory=volume, size=lambda _: 1000, remove=aside.extend)
+    assert {path.name for path in volume.iterdir()} == {"lost+found", *(path.name for path in aside)}
+    assert not (volume / "jobs").exists()
 
 
 def test_what_cannot_be_moved_keeps_nothing_else_there(volume: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,6 +123,7 @@ def test_what_cannot_be_made_strict_keeps_the_worker_from_starting(volume: Path)
 
 STRICT = """
 import os, sys
+from collections.abc import Sequence
 from pathlib import Path
 from images.common.mountinfo import attach
 from images.worker.scratch import forbid_programs_of_others
