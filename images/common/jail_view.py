@@ -68,16 +68,9 @@ WORKER_BINDS: Final = (*COMMON_BINDS, Bind(path=str(SPOOL)), Bind(path=str(CONF_
 LOGIN_BINDS: Final = COMMON_BINDS
 
 
-def sssd_binds(jail: Path, log: Callable[[str], None]) -> tuple[Bind, ...]:
+def sssd_binds() -> tuple[Bind, ...]:
     """What programs inside the jail need to know the users of SSSD, where the pod has one (SSSD_PIPES is set)."""
-    if not os.environ.get("SSSD_PIPES"):
-        return ()
-    if not list(jail.glob("usr/lib/*/libnss_sss.so.2")):
-        log(
-            "the jail lacks libnss-sss, so programs in it do not know the users of SSSD by name: install it there "
-            "(apt-get install libnss-sss), and have 'passwd: files sss' and 'group: files sss' in /etc/nsswitch.conf"
-        )
-    return (Bind(path=SSSD_PIPES, make=True, read_only=True),)
+    return (Bind(path=SSSD_PIPES, make=True, read_only=True),) if os.environ.get("SSSD_PIPES") else ()
 
 
 def user_volumes(text: str) -> list[Bind]:

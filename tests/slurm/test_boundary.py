@@ -216,28 +216,6 @@ def test_sbcast_writes_nothing_by_what_slurmd_has_open_and_nothing_into_memory(c
     assert not cluster.run("ls /tmp | grep sent", pod="default-0").stdout
 
 
-CONNECT = """
-import glob, socket
-for path in glob.glob("/var/spool/slurmd/*_*.*"):
-    try:
-        socket.socket(socket.AF_UNIX).connect(path)
-        print("connected to", path)
-    except PermissionError:
-        print("refused")
-"""
-
-
-def test_nobody_else_connects_to_a_step(cluster: SlurmSandbox) -> None:
-    """slurmstepd has a thread for each connection: with thousands its job could not be ended."""
-    (cluster.jail / "home/bob/connect.py").write_text(CONNECT)
-    empty_node(cluster)
-    job = shell(cluster, "alice", "sbatch --parsable -n1 --output=/dev/null --wrap 'sleep 100'").strip()
-    wait_until(lambda: "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout, cluster.logs)
-    assert set(shell(cluster, "bob", "srun -Q -n1 python3 connect.py").splitlines()) == {"refused"}
-    assert job in cluster.run(f"scontrol listpids {job}", pod="default-0").stdout
-    cluster.run(f"scancel {job}")
-
-
 def test_what_users_set_makes_slurmstepd_write_no_file(cluster: SlurmSandbox) -> None:
     if "pmix" not in shell(cluster, "alice", "srun --mpi=list 2>&1"):
         return

@@ -8,7 +8,7 @@ import pytest
 
 from images.common.command import TIMED_OUT, Result
 from images.common.slurm_node import ControllerUnreachableError, Node
-from images.worker.leave import LOST, Ending, Leaving
+from images.worker.leave import Ending, Leaving
 from tests.fakes.commands import FakeClock, FakeRunner
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 
@@ -126,7 +126,7 @@ def test_where_slurm_no_longer_saves_power_it_leaves_as_any_node() -> None:
     assert slurm.nodes == {}
 
 
-def test_a_job_that_cannot_start_again_runs_on_and_its_user_is_told_once() -> None:
+def test_a_job_that_cannot_start_again_runs_on_and_is_asked_once() -> None:
     slurm, node = slurm_with(states=set(ELASTIC))
     node.jobs, slurm.refuses = ("1", "2"), {"2": "Requested operation is presently disabled"}
     clock = FakeClock()
@@ -142,11 +142,10 @@ def test_a_job_that_cannot_start_again_runs_on_and_its_user_is_told_once() -> No
     assert ending is Ending.ENDED_BY_SLURM
     assert slurm.requeued == ["1"]
     assert [command for command in slurm.changes() if "requeue" in command] == ["scontrol requeue incomplete 1,2"]
-    assert [command for command in slurm.changes() if "notify" in command] == [f"scontrol notify 2 {LOST}"]
     assert "not all of them: Requested operation is presently disabled" in log
 
 
-def test_a_request_that_was_not_answered_in_time_is_made_again_and_nobody_is_told_otherwise() -> None:
+def test_a_request_that_was_not_answered_in_time_is_made_again() -> None:
     slurm, node = slurm_with(states=set(ELASTIC))
     node.jobs = tuple(str(number) for number in range(100, 130))
     answers, clock = [TIMED_OUT, TIMED_OUT], FakeClock()
@@ -161,7 +160,6 @@ def test_a_request_that_was_not_answered_in_time_is_made_again_and_nobody_is_tol
     assert sorted(slurm.requeued) == [str(number) for number in range(100, 130)]
     asked = [command.split()[3].split(",") for command in slurm.changes() if "requeue" in command]
     assert [len(jobs) for jobs in asked] == [20, 20, 20, 10]
-    assert not [command for command in slurm.changes() if "notify" in command]
 
 
 def test_where_slurmctld_is_too_slow_to_power_down_jobs_go_back_all_the_same_and_nothing_is_drained() -> None:
