@@ -158,13 +158,8 @@ class Accounts:
         return Accounts(*(Table(list(table.rows), table.least) for table in tables))
 
 
-def conflicts(
-    accounts: Accounts, declared: Declared, ours: Declared, elsewhere: frozenset[str] = frozenset()
-) -> list[str]:
+def conflicts(accounts: Accounts, declared: Declared, ours: Declared) -> list[str]:
     """Everything that speaks against what is declared. `ours`: what the run before declared.
-
-    `elsewhere`: groups that other roots have. In a new one they appear when what makes them is installed there, for
-    which somebody has to log in first.
 
     Names and numbers by themselves were checked when they were written (config/rules/people.py).
     """
@@ -189,7 +184,7 @@ def conflicts(
             f"user {name}: the group {wanted} is neither declared nor in the jail; add it to slurmstack:groups, or "
             "install what makes it"
             for wanted in user.groups
-            if wanted not in declared.groups and wanted not in elsewhere and accounts.group.find(wanted) is None
+            if wanted not in declared.groups and accounts.group.find(wanted) is None
         ]
     return found
 
@@ -205,16 +200,14 @@ def _number_conflict(who: tuple[str, str, int], holder: str | None, table: Table
     return found
 
 
-def apply(
-    accounts: Accounts, declared: Declared, ours: Declared, today: int, elsewhere: frozenset[str] = frozenset()
-) -> Accounts:
+def apply(accounts: Accounts, declared: Declared, ours: Declared, today: int) -> Accounts:
     """The account files with what is declared in, and users of `ours` that are no longer declared locked.
 
     Declared groups have exactly the declared members. Any other group keeps the members that somebody added by hand,
     and loses those whom `ours` had put there. `today`: days since 1970. Raises AccountError and leaves its arguments
     as they are.
     """
-    problems = conflicts(accounts, declared, ours, elsewhere)
+    problems = conflicts(accounts, declared, ours)
     if problems:
         raise AccountError("\n".join(problems))
     result = accounts.copy()

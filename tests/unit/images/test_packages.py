@@ -37,18 +37,6 @@ def test_components_are_added_to_debian_s_own_sources_only_and_once() -> None:
     assert packages.with_components(lines, "trixie") == wanted
 
 
-def test_what_a_worker_shows_from_its_machine_is_no_library_of_the_jail() -> None:
-    cache = """\
-5 libs found in cache `/etc/ld.so.cache'
-\tlibnvidia-ml.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libnvidia-ml.so.1
-\tlibcuda.so.1 (libc6,x86-64, hwcap: "x86-64-v2") => /lib/x86_64-linux-gnu/glibc-hwcaps/x86-64-v2/libcuda.so.1
-\tlibcuda.so.1 (libc6,x86-64) => /run/slurmstack/gpu/lib/libcuda.so.1
-\tlibcudart.so.12 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcudart.so.12
-\tlibnvidia-container.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libnvidia-container.so.1
-"""
-    assert packages.driver_libraries(cache) == ["/lib/x86_64-linux-gnu/libnvidia-ml.so.1"]
-
-
 def test_the_reason_is_one_line_and_the_status_says_that_it_failed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from images.jail.accounts import AccountError, Declared, Table, User
-from images.jail.users import account_lock, apply_users, numbers_of, read_declared
+from images.jail.users import account_lock, apply_users, read_declared, read_record
 
 KEY = "ssh-ed25519 AAAA alice@laptop"
 
@@ -186,4 +186,4 @@ def test_whatever_root_in_the_jail_writes_into_the_record_is_a_clear_error(jail:
     ):  # fmt: skip
         (jail / ".slurmstack/users.json").write_text(text)
         with pytest.raises(AccountError, match=r"users\.json"):
-            numbers_of(jail)
+            read_record(jail)
