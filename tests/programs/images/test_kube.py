@@ -68,18 +68,6 @@ def test_an_error_of_the_server_tells_its_message(api: FakeKubernetes, kube: Kub
         kube.list_all(CONFIG_MAPS)
 
 
-def test_no_server_is_a_kube_error(tmp_path: Path) -> None:
-    with pytest.raises(KubeError):
-        Kube(host="127.0.0.1", port=9, namespace="ns", tls=False, service_account=tmp_path).list_pods()
-
-
-def test_outside_of_a_pod_there_is_no_api() -> None:
-    assert Kube.in_cluster("ns", {}) is None
-    found = Kube.in_cluster("ns", {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"})
-    assert found is not None
-    assert (found.host, found.port, found.tls) == ("10.0.0.1", 6443, True)
-
-
 @pytest.mark.parametrize(
     "changes",
     [

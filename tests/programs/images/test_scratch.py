@@ -12,7 +12,7 @@ import pytest
 
 from images.common.files import remove_tree
 from images.common.process import CannotGoOnError
-from images.worker.scratch import OF_THE_MACHINE, forbid_programs_of_others, give_back, prepare
+from images.worker.scratch import OF_THE_MACHINE, give_back, prepare
 from tests.fakes import node_conf
 from tests.programs.images.mounts import run_apart
 
@@ -51,13 +51,6 @@ def volume(tmp_path: Path) -> Path:
     return directory
 
 
-def test_what_a_crashed_worker_has_left_goes_when_slurmd_starts(volume: Path) -> None:
-    kept = leave_things(volume)
-    prepared(volume)
-    assert [path.name for path in volume.iterdir()] == ["lost+found"], "which belongs to the file system"
-    assert kept.read_text() == "kept"
-
-
 def test_it_is_out_of_the_way_before_it_is_removed(volume: Path) -> None:
     leave_things(volume)
     aside: list[Path] = []
@@ -82,15 +75,6 @@ def test_what_cannot_be_moved_keeps_nothing_else_there(volume: Path, capsys: pyt
     assert told.count("cannot remove") == 1, "of what the container runtime has mounted nothing is said"
 
 
-def test_a_worker_without_scratch_is_left_as_it_is(volume: Path) -> None:
-    leave_things(volume)
-    before = sorted(volume.rglob("*"))
-    plain = "CPUs=2 RealMemory=640 Feature=a"
-    assert prepared(volume, kind="", conf=plain) == plain
-    give_back("", print, volume)
-    assert sorted(volume.rglob("*")) == before
-
-
 @pytest.mark.parametrize(("has", "told"), [(5000, 1000), (1000, 1000), (937, 937), (900, 900)])
 def test_slurm_may_count_on_what_there_is_and_no_more_than_was_said(volume: Path, has: int, told: int) -> None:
     assert prepared(volume, has) == f"CPUs=2 RealMemory=640 TmpDisk={told} Feature=a"
@@ -113,12 +97,6 @@ def test_a_pod_that_leaves_gives_the_machine_its_room_back(volume: Path) -> None
     assert (volume / "jobs").exists(), "that volume goes with the pod"
     give_back(OF_THE_MACHINE, print, volume)
     assert [path.name for path in volume.iterdir()] == ["lost+found"]
-
-
-def test_what_cannot_be_made_strict_keeps_the_worker_from_starting(volume: Path) -> None:
-    with pytest.raises(CannotGoOnError, match="cannot be mounted nosuid,nodev"):
-        forbid_programs_of_others(OF_THE_MACHINE, volume)
-    forbid_programs_of_others("", volume)
 
 
 STRICT = """

@@ -77,18 +77,6 @@ def divided(root: Path) -> Path:
     return root
 
 
-def amd(root: Path, *near: str) -> Path:
-    """A machine with AMD's GPUs behind a graphics chip of another maker, which has the first numbers."""
-    for number, (maker, cpus) in enumerate((("0x1a03", "0-7"), *(("0x1002", cpus) for cpus in near))):
-        device = root / f"sys/class/drm/renderD{128 + number}/device"
-        write(device / "vendor", f"{maker}\n")
-        write(device / "local_cpulist", f"{cpus}\n")
-        write(device / f"drm/card{number}", "")
-        write(root / f"dev/dri/renderD{128 + number}", "")
-        write(root / f"dev/dri/card{number}", "")
-    return root
-
-
 def runner(listed: str = LISTED, xml: str = DESCRIBED) -> FakeRunner:
     """`nvidia-smi`."""
     return FakeRunner({"nvidia-smi -L": Result(code=0, stdout=listed), "nvidia-smi -q": Result(code=0, stdout=xml)})
@@ -112,11 +100,6 @@ def lines(
     return own_lines(node_conf.conf(conf), vendor, TWO_SOCKETS, devices, told.append)
 
 
-@pytest.mark.parametrize("near", [("0,2,4,6", "1,3,5,7"), ("0-7", "0-7"), ()])
-def test_slurm_finds_whole_gpus_near_whole_sockets_itself(tmp_path: Path, near: tuple[str, ...]) -> None:
-    assert lines(nvidia(tmp_path, *near), f"{REGISTERED} Gres=gpu:h100:2") == ["AutoDetect=nvidia"]
-
-
 def test_a_gpu_near_a_part_of_a_socket_is_told_to_be_near_the_whole(tmp_path: Path) -> None:
     log: list[str] = []
     assert lines(nvidia(tmp_path, "0,4", "1,5"), f"{REGISTERED} Gres=gpu:h100:2,shard:4", log=log) == [
@@ -137,13 +120,6 @@ def test_without_one_socket_all_gpus_are_near_everything(tmp_path: Path, near: s
         "Name=gpu File=/dev/nvidia0 Flags=nvidia_gpu_env",
         "Name=gpu File=/dev/nvidia1 Flags=nvidia_gpu_env",
     ]
-
-
-def test_gpus_that_the_pod_was_not_given_are_not_offered(tmp_path: Path) -> None:
-    nvidia(tmp_path, "0,4", "1,5")
-    (tmp_path / "dev/nvidia0").unlink()
-    (line,) = lines(tmp_path, f"{REGISTERED} Gres=gpu:1")[1:]
-    assert line == "Name=gpu File=/dev/nvidia1 Cores=2-3 Flags=nvidia_gpu_env"
 
 
 def test_parts_of_gpus_have_all_the_files_that_they_need_and_the_sockets_of_their_gpu(tmp_path: Path) -> None:
@@ -190,19 +166,10 @@ def test_parts_that_cannot_be_found_are_told_and_slurm_drains_the_node(
     assert log[1] == "no GPUs were found, and Slurm will drain this node for it"
 
 
-def test_gpus_of_amd_have_two_files_each(tmp_path: Path) -> None:
-    assert lines(amd(tmp_path, "0,2,4,6", "1,3"), f"{REGISTERED} Gres=gpu:mi300x:2", "amd") == [
-        "AutoDetect=off",
-        "Name=gpu Type=mi300x MultipleFiles=/dev/dri/card1,/dev/dri/renderD129 Cores=0-1 Flags=amd_gpu_env",
-        "Name=gpu Type=mi300x MultipleFiles=/dev/dri/card2,/dev/dri/renderD130 Cores=2-3 Flags=amd_gpu_env",
-    ]
-
-
 def test_no_gpu_at_all_is_told(tmp_path: Path) -> None:
     for vendor, conf in (
         ("nvidia", "CPUs=4 Gres=gpu:h100:8"),
         ("nvidia", f"{REGISTERED} Gres=gpu:1"),
-        ("amd", "Gres=gpu:1"),
     ):
         log: list[str] = []
         assert lines(tmp_path, conf, vendor, log=log) == [f"AutoDetect={'nvidia' if vendor == 'nvidia' else 'off'}"]

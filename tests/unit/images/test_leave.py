@@ -85,14 +85,6 @@ def test_a_refused_deletion_is_told_and_ends() -> None:
     assert any("in a reservation" in line for line in log)
 
 
-def test_a_controller_that_comes_back_in_time_deletes_the_record() -> None:
-    (slurm, _), clock = slurm_with(), FakeClock()
-    slurm.away = True
-    clock.on_sleep = lambda: setattr(slurm, "away", clock.time < 5)
-
-    assert leave(slurm, clock=clock)[0] is Ending.DELETED
-
-
 def test_without_a_controller_it_waits_for_local_steps_and_then_deletes_the_record() -> None:
     (slurm, _), clock = slurm_with(), FakeClock()
     slurm.away = True
@@ -160,23 +152,6 @@ def test_a_request_that_was_not_answered_in_time_is_made_again() -> None:
     assert sorted(slurm.requeued) == [str(number) for number in range(100, 130)]
     asked = [command.split()[3].split(",") for command in slurm.changes() if "requeue" in command]
     assert [len(jobs) for jobs in asked] == [20, 20, 20, 10]
-
-
-def test_where_slurmctld_is_too_slow_to_power_down_jobs_go_back_all_the_same_and_nothing_is_drained() -> None:
-    """A hundred machines are taken back together."""
-    slurm, node = slurm_with(states=set(ELASTIC), jobs=1)
-    answers, clock = [TIMED_OUT, TIMED_OUT], FakeClock()
-    usual = slurm.runner.answers["scontrol update"]
-    assert callable(usual)
-    slurm.runner.answers["scontrol update"] = lambda argv: Result(code=answers.pop()) if answers else usual(argv)
-    clock.on_sleep = lambda: node.states.add("POWERING_DOWN") if "POWER_DOWN" in node.states else None
-
-    leave(slurm, clock=clock, preemptible=True)
-
-    assert slurm.requeued == ["0"]
-    asked = [command.split()[0:4] for command in slurm.changes()]
-    assert [words[1] for words in asked[:2]] == ["update", "requeue"]
-    assert not [words for words in asked if "state=drain" in words]
 
 
 def test_a_pod_that_was_made_in_vain_takes_no_job_from_who_gets_its_node_next() -> None:

@@ -139,23 +139,3 @@ def test_of_the_first_save_only_a_whole_one_counts(tmp_path: Path) -> None:
     (tmp_path / "job_state.new").write_text("ne")
     assert terms.finish_saves(tmp_path) == []
     assert not list(tmp_path.iterdir())
-
-
-def test_where_only_the_older_one_is_left_it_counts(tmp_path: Path) -> None:
-    """26.05 does not look for it."""
-    (tmp_path / "node_state.old").write_text("nodes")
-    assert terms.finish_saves(tmp_path) == ["node_state"]
-    assert (tmp_path / "node_state").read_text() == "nodes"
-
-
-@pytest.mark.parametrize("ending", ["new", "old"])
-def test_what_is_no_file_is_none_of_slurmctld_s(tmp_path: Path, ending: str) -> None:
-    """Somebody has put something aside; slurmctld would never start."""
-    (tmp_path / f"kept.{ending}").mkdir()
-    (tmp_path / f"link.{ending}").symlink_to("elsewhere")
-    (tmp_path / "job_state").symlink_to("nowhere")
-    (tmp_path / "job_state.old").write_text("old")
-    assert terms.finish_saves(tmp_path) == []
-    assert {path.name for path in tmp_path.iterdir()} == {
-        f"kept.{ending}", f"link.{ending}", "job_state", "job_state.old",
-    }  # fmt: skip

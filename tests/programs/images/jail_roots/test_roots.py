@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -76,15 +75,6 @@ def test_an_interrupted_run_is_gone_on_with_and_no_pod_takes_it_for_whole(
     assert not (root / IN_PROGRESS).exists()
 
 
-def test_a_crash_between_the_two_markers_is_mended(source: Path, volume: Path) -> None:
-    fill(source, volume, "blue")
-    marker = jail_roots.root_of(volume, "blue") / MARKER
-    marker.unlink()
-
-    assert fill(source, volume, "blue") == 0
-    assert marker.is_file()
-
-
 @pytest.mark.parametrize("is_noted", [True, False], ids=["filled", "filled-by-an-earlier-version"])
 def test_root_in_the_first_root_cannot_have_it_filled_again(source: Path, volume: Path, *, is_noted: bool) -> None:
     fill(source, volume, "")
@@ -146,22 +136,6 @@ def test_whatever_is_in_a_marker_a_root_is_listed(volume: Path, text: str) -> No
     assert known is not None
     assert known.version.isprintable()
     assert known.left_out == 0
-
-
-def test_a_pipe_in_the_place_of_a_marker_holds_nothing_up(volume: Path) -> None:
-    (volume / ".slurmstack").mkdir()
-    os.mkfifo(volume / MARKER)
-    assert jail_roots.filled(volume, "") is not None
-
-
-def test_the_first_root_has_the_others_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(jail_roots, "NOTHING", tmp_path / "nothing")
-    (bind,) = jail_roots.hidden()
-    assert (bind.path, bind.source, bind.read_only, bind.make) == (
-        "/.slurmstack-roots", str(tmp_path / "nothing"), True, True,
-    )  # fmt: skip
-    monkeypatch.setenv("JAIL_ROOT", "blue")
-    assert jail_roots.hidden() == ()
 
 
 def test_backups_leave_the_same_out_of_each_root(monkeypatch: pytest.MonkeyPatch, source: Path, volume: Path) -> None:

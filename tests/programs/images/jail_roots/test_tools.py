@@ -12,7 +12,6 @@ from images.common import jail_roots
 from images.common.log import Log
 from images.common.process import CannotGoOnError, RefusedError
 from images.jail import roots
-from images.jail.manifest import compare, read_manifest
 from images.jail.populate import Wanted, populate, populate_root
 
 SAID = io.StringIO()
@@ -43,13 +42,6 @@ def test_a_root_without_a_list_of_its_files_is_told(volume: Path) -> None:
         roots.diff(volume, "green")
 
 
-def test_a_look_ends_however_many_files_there_are(volume: Path) -> None:
-    root = jail_roots.root_of(volume, "blue")
-    was = read_manifest(jail_roots.directory_of(volume, "blue") / jail_roots.MANIFEST)
-    assert was is not None
-    assert compare(root, was, 1e-9).incomplete.startswith("no more time")
-
-
 def test_what_cannot_be_removed_is_told(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(volume))
     (volume / "find").write_text("#!/bin/sh\necho find: Read-only file system >&2; exit 1\n")
@@ -71,18 +63,6 @@ def test_a_link_to_another_root_is_not_gone_into(volume: Path) -> None:
     assert roots.diff(volume, "blue")["changed"] == ["/opt"]
     roots.remove(volume, "blue", LOG)
     assert (volume / "usr/bin/one").exists()
-
-
-def test_a_removed_root_is_gone(volume: Path) -> None:
-    root = jail_roots.root_of(volume, "blue")
-    (root / "opt/closed").mkdir(mode=0)
-
-    roots.remove(volume, "blue", LOG)
-
-    assert sorted(path.name for path in (volume / jail_roots.ROOTS).iterdir()) == [".first"]
-    assert (volume / "usr/bin/one").exists()
-    with pytest.raises(RefusedError, match="there is no root 'blue'"):
-        roots.remove(volume, "blue", LOG)
 
 
 def test_an_interrupted_removal_is_gone_on_with_and_the_root_is_no_longer_there_meanwhile(
