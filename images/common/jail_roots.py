@@ -122,6 +122,8 @@ def hidden() -> tuple[Bind, ...]:
 
 
 def _parsed(known: dict[str, Any]) -> Filled:
+    """Whoever is root in the first root may have written it."""
+
     def text(key: str) -> str:
         value = known.get(key)
         return "".join(c for c in value[:200] if c.isprintable()) if isinstance(value, str) else ""
@@ -133,5 +135,5 @@ def _parsed(known: dict[str, Any]) -> Filled:
         release=text("release") or release_of(version),
         time=text("time"),
         carried_from=text("carried_from") if isinstance(known.get("carried_from"), str) else None,
-        left_out=left_out if type(left_out) is int and 0 <= left_out < 2**53 else 0,
+        left_out=left_out if isinstance(left_out, int) else 0,
     )

@@ -51,12 +51,6 @@ class User:
     ssh_authorized_keys: tuple[str, ...] = ()
     sudo: bool = False
 
-    def __post_init__(self) -> None:
-        """Raise TypeError: what was declared once is read where whoever is root in the jail can write."""
-        _expect_number(self.uid, self.gid)
-        if not all(isinstance(word, str) for word in (self.shell, *self.groups, *self.ssh_authorized_keys)):
-            raise TypeError("shell, groups and ssh_authorized_keys are texts")
-
     @staticmethod
     def from_json(value: Mapping[str, object]) -> User:
         """From one entry of users.json."""
@@ -73,16 +67,6 @@ class Group:
     """A group as declared. Who is in it is said by the users."""
 
     gid: int
-
-    def __post_init__(self) -> None:
-        """Raise TypeError."""
-        _expect_number(self.gid)
-
-
-def _expect_number(*numbers: object) -> None:
-    for number in numbers:
-        if type(number) is not int or not 0 <= number < 2**32:
-            raise TypeError("uid and gid are numbers of 32 bits")
 
 
 @dataclass(frozen=True, kw_only=True)
