@@ -242,15 +242,11 @@ class Follower(Generic[Value]):
     def run(self) -> None:
         """Follow for ever."""
         reminder = Reminder(self._log, self._clock)
-        forgotten = False
         while True:
             try:
                 self.follow_once()
-                reminder, forgotten = Reminder(self._log, self._clock), False
+                reminder = Reminder(self._log, self._clock)
             except (KubeError, OSError, AttributeError, KeyError, TypeError, ValueError) as error:
-                if isinstance(error, KubeError) and error.status == 410 and not forgotten:
-                    forgotten = True  # read all again at once; but not over and over
-                    continue
                 self.synced = False
                 reminder.waiting(f"{self._path} of the API server: {error}")
                 self._clock.sleep(self._retry)

@@ -34,7 +34,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <slurm/slurm.h>
@@ -124,24 +123,6 @@ static int enter(const char *root)
 	return 0;
 }
 
-/* 1: root is a directory; 0: there is nothing of that name; -1: after saying what is wrong with it. */
-static int jail_exists(const char *root)
-{
-	struct stat status;
-
-	if (stat(root, &status) != 0) {
-		if (errno == ENOENT)
-			return 0;
-		slurm_error("jail: stat(\"%s\"): %s", root, strerror(errno));
-		return -1;
-	}
-	if (!S_ISDIR(status.st_mode)) {
-		slurm_error("jail: \"%s\" is not a directory", root);
-		return -1;
-	}
-	return 1;
-}
-
 /* Gives up what leads out of a jail, for all that this process starts. Without that no step may start. */
 static int bound(void)
 {
@@ -185,8 +166,8 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 		slurm_error("jail: the step's number is not known: %s", spank_strerror(error));
 		return REFUSED;
 	}
-	exists = step_id == SLURM_EXTERN_CONT ? 0 : jail_exists(root);
-	if (exists < 0 || (exists && (find_cell(spank, root, cell) != 0 || enter(cell) != 0)))
+	exists = step_id != SLURM_EXTERN_CONT && (access(root, F_OK) == 0 || errno != ENOENT);
+	if (exists && (find_cell(spank, root, cell) != 0 || enter(cell) != 0))
 		return REFUSED;
 	if (exists && stay_in_jail() != 0) {
 		slurm_error("jail: cannot give up in all threads what leads out of it");

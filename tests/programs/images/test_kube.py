@@ -72,7 +72,6 @@ def test_an_error_of_the_server_tells_its_message(api: FakeKubernetes, kube: Kub
     "changes",
     [
         pytest.param({}, id="as usual"),
-        pytest.param({"expired_watches": 2}, id="the version is forgotten, and all is read again"),
         # It has come far since the change, and remembers only the last part.
         pytest.param({"version": 900, "forgotten": 800}, id="one that has not changed for long"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from images.common.kubernetes import RETRY_SECONDS, Follower, KubeError, Object
+from images.common.kubernetes import Follower, KubeError, Object
 from tests.fakes.commands import FakeClock
 
 
@@ -89,11 +89,3 @@ def test_a_copy_that_is_not_kept_up_to_date_proves_nothing() -> None:
             stream.run()
         assert stream.seen == [True, False, True], error
         assert stream.log[0].startswith("waiting for /api/v1/nodes of the API server")
-
-
-def test_a_server_that_forgets_every_version_at_once_is_not_asked_without_a_pause() -> None:
-    stream = Failing(KubeError("gone", 410), KubeError("gone", 410), None, KubeError("gone", 410), Ended())
-    with pytest.raises(Ended):
-        stream.run()
-    assert stream.seen == [True, True, False, True, True]
-    assert stream.clock.time == RETRY_SECONDS
