@@ -46,29 +46,3 @@ def test_with_real_mounts(tmp_path: Path) -> None:
          REAL, str(ROOT), str(tmp_path), sys.executable],
         check=True,
     )  # fmt: skip
-
-
-WITHOUT_RIGHT = """
-import os, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from images.worker.cells import Cells
-at = Path(sys.argv[2])
-cells = Cells(at, 4096, cells=at / "cells", jobs=at / "jobs")
-try:
-    cells.enter("17", os.getuid(), os.getgid())
-except OSError as error:
-    print(error)
-print(list((at / "cells").iterdir()))
-"""
-
-
-def test_what_it_takes_is_said(tmp_path: Path) -> None:
-    """Whoever lacks the right gets the kernel's reason, and nothing is left."""
-    without = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-all"] if os.geteuid() == 0 else []
-    done = subprocess.run(
-        [*without, sys.executable, "-c", WITHOUT_RIGHT, str(ROOT), str(tmp_path)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert "not permitted" in done.stdout
-    assert done.stdout.endswith("\n[]\n")

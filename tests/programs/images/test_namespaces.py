@@ -103,24 +103,6 @@ def apart(tmp_path: Path, work: Callable[[], None]) -> bool:
 
 
 @needs_root
-def test_the_kernel_gives_a_user_namespaces_of_his_own(tmp_path: Path) -> None:
-    def work() -> None:
-        files = make(tmp_path, Owner(uid=10001, gid=10002))
-        os.setresgid(10002, 10002, 10002)
-        os.setresuid(10001, 10001, 10001)
-        for file, kind in zip(files, (namespaces.NEW_USER, namespaces.NEW_MOUNTS), strict=True):
-            expect_done(libc().setns(file, kind), "enter")
-        mounted = Path("/proc/self/mountinfo").read_text().splitlines()
-        assert {line.split()[4] for line in mounted} >= {"/", "/proc"}
-        assert os.listdir("/") == ["proc"]  # noqa: PTH208
-        assert Path("/proc/self/uid_map").read_text().split() == ["10001", "10001", "1"]
-        assert Path("/proc/self/setgroups").read_text() == "deny\n"
-        expect_done(libc().unshare(namespaces.NEW_USER), "make another")
-
-    assert apart(tmp_path, work)
-
-
-@needs_root
 def test_nothing_of_the_pod_is_below_the_cell(tmp_path: Path) -> None:
     """Not even for who could take the cell away: only the file system that the kernel itself began with."""
 

@@ -50,14 +50,6 @@ def volume(tmp_path: Path) -> Path:
     return directory
 
 
-def test_it_is_out_of_the_way_before_it_is_removed(volume: Path) -> None:
-    leave_things(volume)
-    aside: list[Path] = []
-    prepare("storage_class", node_conf.conf(CONF), print, directory=volume, size=lambda _: 1000, remove=aside.extend)
-    assert {path.name for path in volume.iterdir()} == {"lost+found", *(path.name for path in aside)}
-    assert not (volume / "jobs").exists()
-
-
 def test_what_cannot_be_moved_keeps_nothing_else_there(volume: Path, capsys: pytest.CaptureFixture[str]) -> None:
     leave_things(volume)
     real = Path.rename

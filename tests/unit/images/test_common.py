@@ -9,17 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from images.common.files import JWT_KEY, install_secret, swap_symlink, write_atomically
+from images.common.files import install_secret, swap_symlink, write_atomically
 from images.common.install import USERS_FROM, take_users
 from images.common.log import Log
-from images.common.mountinfo import WrongFilesystemError
 from images.common.munged import prepare
 from images.common.process import CannotGoOnError
-from images.common.readiness import wait_for_jail
 from images.common.steps import SLURMSTEPD, local_steps
 from images.common.wait import wait_for
 from images.login.sshd import check_chroot
-from slurm import names
 from tests.fakes.commands import FakeClock
 from tests.unit.images.health.places import add_process
 
@@ -62,15 +59,6 @@ def test_munges_key_is_only_for_munge(tmp_path: Path) -> None:
     assert stat.S_IMODE(key.stat().st_mode) == 0o400
     assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "root/run/munge").stat().st_mode) == 0o755
-
-
-def test_a_jail_that_the_machine_has_not_mounted_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("EXPECT_FILESYSTEM", "virtiofs")
-
-    with pytest.raises(WrongFilesystemError, match="instead of virtiofs"):
-        wait_for_jail(tmp_path, print)
 
 
 def test_a_jail_that_others_may_write_is_refused_before_sshd_refuses_each_login(tmp_path: Path) -> None:
@@ -121,17 +109,3 @@ def test_only_the_daemon_can_read_a_key_and_a_rotated_one_replaces_it(tmp_path: 
         assert target.read_bytes() == key
     assert stat.S_IMODE(target.stat().st_mode) == 0o400
     assert stat.S_IMODE(target.parent.stat().st_mode) == 0o755
-
-
-def test_slurm_conf_names_the_file_that_is_written() -> None:
-    assert str(JWT_KEY) == names.JWT_KEY
-
-
-def test_a_directory_that_everybody_may_write_is_closed_before_the_file_is_there(tmp_path: Path) -> None:
-    secret, target = tmp_path / "secret", tmp_path / "keys/key"
-    secret.write_text("k")
-    target.parent.mkdir()
-    for mode, closed in ((0o777, 0o755), (0o700, 0o700), (0o1777, 0o1755)):
-        target.parent.chmod(mode)
-        install_secret("the key", secret, target, lambda _: None)
-        assert stat.S_IMODE(target.parent.stat().st_mode) == closed

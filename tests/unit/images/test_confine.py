@@ -116,12 +116,6 @@ def test_cpus_are_ordered_by_sockets_cores_and_threads(tmp_path: Path) -> None:
     assert read_topology(machine(tmp_path, *places)) == TWO_SOCKETS
 
 
-def test_unequal_cores_are_not_described(tmp_path: Path) -> None:
-    """Efficiency cores have one thread, the others two: Slurm has no words for that."""
-    assert read_topology(machine(tmp_path, (0, [0, 1]), (0, [0, 1]), (0, [2]))) is None
-    assert described(conf(CONF.format(2)), None, frozenset({0, 1})).text == CONF.format(2)
-
-
 def test_what_kubernetes_gave_to_other_pods_is_kept_from_jobs() -> None:
     """With kubelet's static policy: the pod has the second core of each socket, CPUs 2, 6, 3 and 7."""
     told = described(conf(CONF.format(4)), TWO_SOCKETS, frozenset({2, 6, 3, 7})).text

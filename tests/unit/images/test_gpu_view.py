@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common.gpu_view import bind_driver, find_driver
-from tests.fakes.commands import FakeRunner
+from images.common.gpu_view import find_driver
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
@@ -58,15 +57,3 @@ def test_a_driver_that_is_mounted_as_one_directory_is_found(tmp_path: Path) -> N
 
     assert set(driver.libraries) == {"libcuda.so.570.1", "libnvidia-ml.so.570.1"}
     assert set(driver.programs) == {"nvidia-smi"}
-
-
-def test_a_machine_without_gpus_gets_nothing(tmp_path: Path) -> None:
-    (tmp_path / LIBRARIES).mkdir(parents=True)
-    (tmp_path / LIBRARIES / "libc.so.6").touch()
-    (tmp_path / "mountinfo").write_text("1 0 0:1 / / rw - overlay overlay rw\n2 1 0:1 / /etc/hosts rw - ext4 x rw\n")
-    runner, jail = FakeRunner(), tmp_path / "jail"
-    jail.mkdir()
-
-    assert not bind_driver(jail, runner, print, root=tmp_path, mountinfo=tmp_path / "mountinfo")
-    assert runner.commands == []
-    assert list(jail.iterdir()) == []

@@ -166,16 +166,6 @@ def test_parts_that_cannot_be_found_are_told_and_slurm_drains_the_node(
     assert log[1] == "no GPUs were found, and Slurm will drain this node for it"
 
 
-def test_no_gpu_at_all_is_told(tmp_path: Path) -> None:
-    for vendor, conf in (
-        ("nvidia", "CPUs=4 Gres=gpu:h100:8"),
-        ("nvidia", f"{REGISTERED} Gres=gpu:1"),
-    ):
-        log: list[str] = []
-        assert lines(tmp_path, conf, vendor, log=log) == [f"AutoDetect={'nvidia' if vendor == 'nvidia' else 'off'}"]
-        assert log == ["no GPUs were found, and Slurm will drain this node for it"]
-
-
 def test_no_line_is_longer_than_the_cluster_s_file(tmp_path: Path) -> None:
     """Slurm takes that file's length for the longest line (images/common/native/guarded.c)."""
     cluster = len((ROOT / "slurm_templates/gres.conf.j2").read_text(encoding="utf-8"))

@@ -59,22 +59,6 @@ def test_an_administrator_who_drains_while_the_jobs_end_is_heard() -> None:
     assert "w-0" in slurm.nodes
 
 
-def test_a_node_that_is_resumed_meanwhile_is_drained_again() -> None:
-    (slurm, node), clock = slurm_with(jobs=1), FakeClock()
-
-    def resume() -> None:
-        if 5 < clock.time < 6:
-            node.states, node.reason = {"IDLE"}, ""
-        if clock.time > 20:
-            node.jobs = ()
-
-    clock.on_sleep = resume
-    ending, _ = leave(slurm, clock=clock)
-
-    assert ending is Ending.DELETED
-    assert sum("state=drain" in command for command in slurm.runner.commands) >= 2
-
-
 def test_a_refused_deletion_is_told_and_ends() -> None:
     slurm, _ = slurm_with()
     slurm.refuses = {"delete w-0": "Requested operation is presently disabled: node is in a reservation"}
@@ -168,11 +152,3 @@ def test_a_pod_that_was_made_in_vain_takes_no_job_from_who_gets_its_node_next() 
     leave(slurm, clock=clock, preemptible=True)
 
     assert slurm.requeued == []
-
-
-def test_on_notice_jobs_of_a_node_that_somebody_has_drained_go_back_too_and_its_drain_stays() -> None:
-    slurm, node = slurm_with(states={*ELASTIC, "DRAIN"}, reason="bad fan", jobs=1)
-
-    ending, _ = leave(slurm, preemptible=True)
-
-    assert (ending, slurm.requeued, node.reason) == (Ending.KEPT, ["0"], "bad fan")

@@ -26,12 +26,10 @@ from images.common.slurm_records import (
     moment,
     node_of,
     nodes_in,
-    number_of,
     seconds,
     size,
     task_count,
     task_ids,
-    words_of,
 )
 from tests.fakes.squeue import printed
 
@@ -77,14 +75,6 @@ def test_garbage_is_an_error_and_never_an_empty_list() -> None:
     for text in ("no json", "[]", "{}", "null", '{"nodes": 7}', '{"nodes": ["w-0"]}'):
         with pytest.raises(NotUnderstoodError, match="the list of nodes was not understood"):
             entries_in(text, "nodes")
-
-
-def test_a_number_may_be_unset_and_words_may_be_one_text() -> None:
-    assert number_of({"set": True, "infinite": False, "number": 5}) == number_of(5) == 5.0
-    for unset in ({"set": False, "number": 5}, {"set": True, "infinite": True, "number": 5}, 0, True, "5"):
-        assert number_of(unset) is None
-    assert words_of("a, b", ",") == words_of(["a", "b"], ",") == ["a", "b"]
-    assert words_of(None, ",") == []
 
 
 def test_columns_have_any_text_and_nothing_where_slurm_has_nothing() -> None:
@@ -190,11 +180,6 @@ def test_what_squeue_prints_is_understood() -> None:
     runs = read(NodeList="gpu-[2,7]", TimeLeft="29:57", TimeLimit="30:00", **{"tres-per-node": "gres/gpu:h100:8"})
     assert (runs.waits, runs.nodes, runs.left, runs.limit) == (False, ("gpu-2", "gpu-7"), 1797, 1800)
     assert (runs.reason, runs.constraint, runs.gpus_per_node, runs.eligible) == ("", "", 8, None)
-
-
-def test_a_state_that_is_shown_in_place_of_another_is_told_by_that() -> None:
-    states = {"CONFIGURING": "RUNNING", "REQUEUE_HOLD": "PENDING", "SUSPENDED": "SUSPENDED"}
-    assert {state: read(State=state).base_state for state in states} == states
 
 
 @pytest.mark.parametrize(

@@ -81,19 +81,6 @@ def left_cgroup(kept: Kept) -> Path:
     return group
 
 
-def test_the_cgroup_of_a_job_goes_with_its_cell(kept: Kept) -> None:
-    """slurmstepd has removed it, unless the kernel has ended that."""
-    group = left_cgroup(kept)
-    other = group.with_name("job_170")
-    other.mkdir()
-    kept.enter(5, "17")
-    assert kept.ask(9, "end 17") == "ok later"
-    assert (group / "step_0/slurm").exists()
-    kept.warden.closed(5)
-    assert kept.ask(9, "end 17") == "ok"
-    assert [path.name for path in group.parent.iterdir()] == ["job_170"]
-
-
 def test_what_is_in_the_cgroup_of_a_job_that_has_ended_is_ended_too(kept: Kept) -> None:
     group = left_cgroup(kept)
     kill = group / "cgroup.kill"

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from images.common import jail_roots, process, readiness
+from images.common import jail_roots, readiness
 from images.common.jail_view import JailViewError
-from images.jail import users as users_module
 from images.jail.accounts import AccountError
-from images.jail.populate import MARKER
-from tests.programs.images.jail_roots.roots import ME, apply, fill, nothing_said, passwd, user
-
-
-def test_a_marker_that_root_in_a_root_took_away_holds_up_no_accounts(
-    source: Path, volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(source, volume, "")
-    (volume / MARKER).unlink()
-    declared = volume / "users.json"
-    declared.write_text(json.dumps({"users": {"alice": {"uid": ME, "gid": ME}}}))
-    monkeypatch.setattr(users_module, "JAIL", volume)
-    monkeypatch.setattr(users_module, "expect_volume", lambda _: None)
-    monkeypatch.setattr(users_module, "wait_for", lambda what, condition, _: condition() or pytest.fail(what))
-    monkeypatch.setattr(process, "end_on_sigterm", lambda: None)
-    monkeypatch.setattr(sys, "argv", ["users", str(declared)])
-    assert users_module.main() == 0
-    assert "alice" in passwd(volume)
+from tests.programs.images.jail_roots.roots import ME, apply, fill, nothing_said, user
 
 
 def test_a_number_whose_home_is_still_there_is_given_to_nobody_else(source: Path, volume: Path) -> None:

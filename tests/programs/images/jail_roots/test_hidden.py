@@ -42,18 +42,3 @@ def test_root_in_the_first_root_can_neither_see_move_nor_write_the_others(
         "No such file or directory",
     ], done.stdout + done.stderr  # fmt: skip
     assert jail_roots.whole(volume) == ["", "blue"]
-
-
-def test_kubelet_may_have_made_the_directories_first(source: Path, volume: Path) -> None:
-    for path in (".slurmstack-roots/blue/root", "home", "srv"):
-        (volume / path).mkdir(parents=True)
-    for path in (".slurmstack-roots", ".slurmstack-roots/blue", ".slurmstack-roots/blue/root", "home"):
-        (volume / path).chmod(0o777)
-
-    assert fill(source, volume, "blue") == 0
-
-    modes = [
-        (volume / path).stat().st_mode & 0o7777
-        for path in (".slurmstack-roots", ".slurmstack-roots/blue", ".slurmstack-roots/blue/root", "home")
-    ]
-    assert modes == [0o700, 0o700, 0o755, 0o755]

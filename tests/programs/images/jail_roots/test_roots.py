@@ -31,23 +31,6 @@ def test_a_root_is_filled_beside_the_first_one_which_stays_as_it_is(source: Path
         assert path.stat().st_mode & 0o7777 == 0o700, path
 
 
-def test_the_first_root_can_be_filled_after_a_named_one(source: Path, volume: Path) -> None:
-    fill(source, volume, "blue")
-    (volume / "home/alice").mkdir()
-
-    assert fill(source, volume, "") == 0
-    assert (volume / "home/alice").is_dir()
-    assert jail_roots.whole(volume) == ["", "blue"]
-
-
-def test_a_filled_root_is_never_touched_again(source: Path, volume: Path) -> None:
-    fill(source, volume, "blue")
-    (jail_roots.root_of(volume, "blue") / "usr/bin/tool").write_text("changed")
-
-    assert fill(source, volume, "blue", version="24.11-def") == 0
-    assert (jail_roots.root_of(volume, "blue") / "usr/bin/tool").read_text() == "changed"
-
-
 def test_a_root_of_another_release_is_not_taken(source: Path, volume: Path) -> None:
     fill(source, volume, "blue")
     with pytest.raises(RefusedError, match=r"'blue' was filled with Slurm 24.11, and slurm.version is 26.05"):

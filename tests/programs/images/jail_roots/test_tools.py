@@ -10,7 +10,7 @@ import pytest
 
 from images.common import jail_roots
 from images.common.log import Log
-from images.common.process import CannotGoOnError, RefusedError
+from images.common.process import RefusedError
 from images.jail import roots
 from images.jail.populate import Wanted, populate, populate_root
 
@@ -40,14 +40,6 @@ def test_a_root_without_a_list_of_its_files_is_told(volume: Path) -> None:
         roots.diff(volume, "")
     with pytest.raises(RefusedError, match="there is no root 'green' that is whole"):
         roots.diff(volume, "green")
-
-
-def test_what_cannot_be_removed_is_told(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(volume))
-    (volume / "find").write_text("#!/bin/sh\necho find: Read-only file system >&2; exit 1\n")
-    (volume / "find").chmod(0o755)
-    with pytest.raises(CannotGoOnError, match=r"not all could be removed \(find: Read-only file system\)"):
-        roots.remove(volume, "blue", LOG)
 
 
 def test_names_that_would_write_on_a_terminal_do_not(volume: Path) -> None:
