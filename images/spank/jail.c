@@ -54,19 +54,6 @@ static struct spank_option user_namespace = {
 /* Slurm 24.11 starts the step all the same where a plugin returns ESPANK_ERROR: it looks for numbers below 0 only. */
 enum { REFUSED = -1 };
 
-/* Has namespaces made around the job's cell, for a step that wants them. */
-static void ask_for_namespaces(spank_t spank, uint32_t job_id, uid_t uid, gid_t gid)
-{
-	gid_t *groups = NULL;
-	int count = 0;
-
-	if (!namespaces_wanted)
-		return;
-	if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &count) != ESPANK_SUCCESS)
-		count = 0;
-	namespaces_ask(job_id, uid, gid, groups, count);
-}
-
 /*
  * Where the job's cell is, the view of the jail with a /tmp of its own (images/worker/cells.py). Returns 0 with the way
  * into the jail itself where the worker has no warden, or -1 after saying what failed.
@@ -101,7 +88,8 @@ static int find_cell(spank_t spank, const char *root, char cell[WARDEN_LONGEST])
 
 		if (shared != NULL)
 			*shared = connection;
-		ask_for_namespaces(spank, job_id, uid, gid);
+		if (namespaces_wanted)
+			namespaces_ask(job_id, uid, gid);
 		return 0;
 	}
 	slurm_error("jail: the job has no cell: %s", cell[0] != '\0' ? cell : strerror(errno));

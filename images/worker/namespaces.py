@@ -39,10 +39,6 @@ FILES: Final = ("user", "mnt")
 RIGHTS: Final = ("SYS_CHROOT", "SETUID", "SETGID", "KILL")
 """What this takes of capabilities besides the warden's others."""
 
-_MOST_GROUPS: Final = 340
-"""Lines of a gid_map (user_namespaces(7))."""
-_PAGE: Final = 4096
-
 _MS_REC_PRIVATE: Final = 0x4000 | 1 << 18
 _MNT_DETACH: Final = 2
 _PR_SET_DUMPABLE: Final = 4
@@ -63,17 +59,6 @@ class Owner:
 
     uid: int
     gid: int
-    groups: tuple[int, ...] = ()
-
-    def gid_map(self) -> str:
-        """The groups that have a name in the namespace: as many of the user's as the kernel takes."""
-        lines, text = 0, ""
-        for gid in dict.fromkeys((self.gid, *self.groups)):
-            line = f"{gid} {gid} 1\n"
-            if lines == _MOST_GROUPS or len(text) + len(line) >= _PAGE:
-                break
-            lines, text = lines + 1, text + line
-        return text
 
 
 def leave_for(cell: Path) -> None:
@@ -153,14 +138,14 @@ def _close(files: Sequence[int]) -> None:
 
 
 def _write_maps(child: int, owner: Owner) -> None:
-    """Who has which number in the namespace: the user his own, and nobody else any.
+    """Who has which number in the namespace: the user his own and his first group, and nobody else any.
 
-    From outside, as only so several groups have theirs. Nobody in there can leave a group (`setgroups`): files may be
+    The other groups are his all the same, and have no name in there. Nobody can leave one (`setgroups`): files may be
     for everybody but a group.
     """
     process = Path(f"/proc/{child}")
     (process / "setgroups").write_text("deny")
-    (process / "gid_map").write_text(owner.gid_map())
+    (process / "gid_map").write_text(f"{owner.gid} {owner.gid} 1\n")
     (process / "uid_map").write_text(f"{owner.uid} {owner.uid} 1\n")
 
 

@@ -9,7 +9,7 @@ outside of the jail and for root alone: slurmstepd connects before it goes in (i
     end JOB             takes the cell away, and ends what the job has left in its cgroup; `later` while a step of it
                         is still there, for which `end JOB now` does not wait (images/health/native/around.c)
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
-    namespaces JOB UID GID GIDS  two descriptors, for namespaces of the user's own around the job's cell, where the pool
+    namespaces JOB UID GID  two descriptors, for namespaces of the user's own around the job's cell, where the pool
                         allows that (images/worker/namespaces.py)
 
 Who has been given a cell may only bring programs for its own job: slurmstepd keeps its connection in the jail.
@@ -134,22 +134,20 @@ class Warden:
                 return f"ok {path}"
             case "end", () | ("now",):
                 return "ok" if self._end(job, waits=not more) else "ok later"
-            case "namespaces", (uid, gid, groups):
-                self._start_namespaces(connection, job, [int(text) for text in (uid, gid, *groups.split(","))])
+            case "namespaces", (uid, gid):
+                self._start_namespaces(connection, job, int(uid), int(gid))
                 return ""
         raise ValueError("no such request")
 
-    def _start_namespaces(self, connection: int, job: str, numbers: Sequence[int]) -> None:
-        """`numbers`: user, group, and all groups."""
+    def _start_namespaces(self, connection: int, job: str, uid: int, gid: int) -> None:
         if self._make_namespaces is None:
             raise ValueError("this pool allows no user namespaces (containers: true in the stack file)")
         if job not in self._cells:
             raise ValueError(f"job {job} has no cell")
         # In namespaces of root's own, root in the jail would have all rights over them.
-        if numbers[0] < 1 or min(numbers) < 0:
+        if uid < 1 or gid < 0:
             raise ValueError("namespaces are for users, not for root")
-        owner = namespaces.Owner(uid=numbers[0], gid=numbers[1], groups=tuple(numbers[2:]))
-        self._make_namespaces(connection, self._cells.path(job), owner)
+        self._make_namespaces(connection, self._cells.path(job), namespaces.Owner(uid=uid, gid=gid))
 
     def _end(self, job: str, *, waits: bool) -> bool:
         """Whether all has gone, or nobody waits for it.
