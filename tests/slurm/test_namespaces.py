@@ -164,9 +164,7 @@ def test_a_parallel_program_runs_with_pmix(cluster: SlurmSandbox, slurm_version:
 
 
 def test_the_task_is_the_user_and_has_no_right_more(cluster: SlurmSandbox) -> None:
-    look = (
-        "id -u -n; id -g; pwd; grep -E 'Cap(Inh|Prm|Eff|Amb)|Seccomp:' /proc/self/status; ls /proc/self/fd"
-    )
+    look = "id -u -n; id -g; pwd; grep -E 'Cap(Inh|Prm|Eff|Amb)|Seccomp:' /proc/self/status; ls /proc/self/fd"
     plain = ask(cluster, f"{HERE} bash -c {quote(look)}").splitlines()
     assert inside(cluster, look).splitlines() == plain, "its numbers, rights, directory and open files are the same"
     assert plain[:3] == ["alice", "10001", "/tmp"]
