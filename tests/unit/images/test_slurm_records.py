@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from images.common.slurm_jobs import Job, JobList
 from images.common.slurm_node import waits_for_topology, wanted_nodes
@@ -16,7 +14,6 @@ from images.common.slurm_records import (
     NodeRecord,
     NotUnderstoodError,
     amounts,
-    compress,
     count,
     entries_in,
     expand,
@@ -28,8 +25,6 @@ from images.common.slurm_records import (
     nodes_in,
     seconds,
     size,
-    task_count,
-    task_ids,
 )
 from tests.fakes.squeue import printed
 
@@ -127,12 +122,6 @@ def test_gpus_of_a_node_and_of_a_request() -> None:
     assert gpus("gpu:1g.10gb:7(S:0),gpu:3g.40gb:2,gpu:a:2", whole=True) == 2
 
 
-def test_tasks_that_wait_together_are_told_one_by_one() -> None:
-    assert list(task_ids("12_[4-10:3,107%8]")) == ["12_4", "12_7", "12_10", "12_107"]
-    assert [list(task_ids(id_)) for id_ in ("12", "12_3", "12+1")] == [["12"], ["12_3"], ["12+1"]]
-    assert [task_count(id_) for id_ in ("12", "12_3", "12_[0-99999]", "7_[1-4,9-19:2,30%3]")] == [1, 1, 100_000, 11]
-
-
 @pytest.mark.parametrize(
     ("hosts", "names"),
     [
@@ -148,13 +137,6 @@ def test_names_in_a_host_list(hosts: str, names: tuple[str, ...]) -> None:
 
 def test_nodes_that_pending_jobs_ask_for() -> None:
     assert wanted_nodes("(null)\ngpu-[0-1]\n(null)\ngpu-1,cpu-3\n") == {"gpu-0", "gpu-1", "cpu-3"}
-
-
-@given(
-    st.sets(st.one_of(st.integers(0, 3000).map(lambda number: f"a-{number}"), st.sampled_from(["b", "n007", "c-1x"])))
-)
-def test_a_host_list_has_exactly_its_names(names: set[str]) -> None:
-    assert sorted(expand(compress(names))) == sorted(names) if names else compress(names) == ""
 
 
 JOBS = JobList(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from images.common import jail_roots, readiness
+from images.common import jail_roots
 from images.common.jail_view import JailViewError
 from images.jail.accounts import AccountError
-from tests.programs.images.jail_roots.roots import ME, apply, fill, nothing_said, user
+from tests.programs.images.jail_roots.roots import ME, apply, fill, user
 
 
 def test_a_number_whose_home_is_still_there_is_given_to_nobody_else(source: Path, volume: Path) -> None:
@@ -52,23 +51,3 @@ def test_a_home_outside_of_the_root_is_not_made(source: Path, volume: Path) -> N
             file.write(f"alice:x:{ME}:{ME}::/home/../../evil:/bin/bash\n")
     apply(volume, alice=user())
     assert not list(volume.parent.rglob("evil"))
-
-
-def test_pods_of_a_named_root_wait_for_its_accounts(
-    source: Path, volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(source, volume, "blue")
-    root = jail_roots.root_of(volume, "blue")
-    waited: list[bool] = []
-
-    def wait_for(_what: str, there: Callable[[], bool], *_: object, **__: object) -> None:
-        waited.append(there())
-
-    monkeypatch.setattr(readiness, "wait_for", wait_for)
-    monkeypatch.setenv("JAIL_ROOT", "blue")
-
-    readiness.wait_for_jail(root, nothing_said)
-    apply(volume)
-    readiness.wait_for_jail(root, nothing_said)
-
-    assert waited == [True, False, True, True]

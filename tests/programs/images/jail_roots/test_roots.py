@@ -107,8 +107,7 @@ def test_a_link_in_the_place_of_the_roots_is_not_followed(source: Path, volume: 
 
 
 @pytest.mark.parametrize(
-    "text", ["1" * 5000, '{"version": ' + "1" * 5000 + "}", "[" * 100_000, "null", "[]", '{"version": {}}', "\xff", "",
-             '{"version": "24.11-a\\u001b[2J", "left_out": 1e999}'],
+    "text", ["[" * 100_000, "null", '{"version": {}}', "\xff", '{"version": "24.11-a\\u001b[2J", "left_out": 1e999}'],
 )  # fmt: skip
 def test_whatever_is_in_a_marker_a_root_is_listed(volume: Path, text: str) -> None:
     (volume / ".slurmstack").mkdir()
