@@ -116,6 +116,7 @@ def populate_root(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str
             f"jail.carry_from: {which} is not whole, so nothing can be carried from it; name another one"
         )
     if wanted.carried and not (wanted.root / IN_PROGRESS).exists():
+        log(f"looking whether there is room for {', '.join(wanted.carried)}")
         refuse_without_room(jail_roots.root_of(wanted.volume, wanted.carried_from), wanted.carried)
     _go_on_or_begin(wanted, log)
     _make_shared(wanted.volume)

@@ -7,7 +7,7 @@
  * fchmod, fchown: for `sbcast --force` slurmd opens a file as the user, and then gives it, as root, to the user: /dev/null
  *   and any file of others that the user may write.
  * sched_setaffinity: slurmstepd, which lacks CAP_SYS_NICE, binds tasks to their cores when they are their user's already.
- * chdir, chroot, connect, mkdir, open, rmdir: paths.c. clone, execle, mount: startfiles.c.
+ * chdir, chroot, mkdir, open, rmdir: paths.c. clone, execle, mount: startfiles.c.
  * setenv: PMIx in slurmstepd, which is root, would write its messages into a file of a known name in the jail's /tmp,
  *   where a symbolic link may lie.
  * fopen: of the cluster's configuration slurmd reads what its own node adds to it, too: which plugins hold jobs to what
