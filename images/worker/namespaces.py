@@ -44,14 +44,6 @@ _MNT_DETACH: Final = 2
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_NAME: Final = 15
 
-_SETTINGS: Final = {
-    "kernel/apparmor_restrict_unprivileged_userns": ("1", "0"),  # Ubuntu since 23.10
-    "kernel/unprivileged_userns_clone": ("0", "1"),  # Debian's kernels of before 2021
-    "user/max_user_namespaces": ("0", "more"),
-    "user/max_mnt_namespaces": ("0", "more"),
-}
-"""Setting of a machine -> the value with which it has no user namespaces for users, and what helps."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
@@ -167,18 +159,6 @@ def _make_as_user(theirs: socket.socket, cell: Path, owner: Owner) -> NoReturn:
         os._exit(0)
 
 
-def why_not(sys: Path = Path("/proc/sys")) -> str:
-    """A setting of the machine that keeps users from having user namespaces, for people; empty if there is none."""
-    for name, (value, wanted) in _SETTINGS.items():
-        try:
-            found = (sys / name).read_text(encoding="ascii").strip()
-        except OSError:
-            continue
-        if found == value:
-            return f"; the machine has {name.replace('/', '.')} = {value}, it takes {wanted}"
-    return ""
-
-
 def answer_later(connection: int, cell: Path, owner: Owner, log: Callable[[str], None]) -> None:
     """Make namespaces and send them to who asked, in a process of its own. Returns at once.
 
@@ -202,7 +182,7 @@ def _answer(connection: int, cell: Path, owner: Owner, log: Callable[[str], None
         try:
             files = make(cell, owner)
         except OSError as error:
-            told = f"{error.strerror or error}{why_not()}"
+            told = str(error.strerror or error)
             log(f"no namespaces for user {owner.uid}: {told}")
             asked.send(told.encode(), socket.MSG_DONTWAIT)
         else:
