@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import subprocess
@@ -66,14 +65,3 @@ def test_nobody_but_root_is_answered(served: Served) -> None:
     )
     assert "Reset" in done.stderr or "Broken pipe" in done.stderr or done.stdout == "b''\n", done
     assert served.cells.jobs() == []
-
-
-@needs_root
-def test_who_never_reads_keeps_nobody_waiting(served: Served) -> None:
-    """A library that root in the jail has put there may have the connection of its step."""
-    with served.connect() as greedy, served.connect() as other:
-        greedy.settimeout(0.5)
-        with contextlib.suppress(TimeoutError, ConnectionError):
-            for _ in range(100_000):
-                greedy.send(b"x" * 1000)
-        assert ask(other, f"cell 17 {UID} {GID} 0").endswith("/cells/17")

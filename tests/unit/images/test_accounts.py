@@ -57,18 +57,6 @@ def test_members_that_somebody_added_to_other_groups_stay(accounts: Accounts) ->
     assert members(after(accounts, first, Declared(users={"alice": alice()})), "docker") == "visitor"
 
 
-def test_a_group_that_left_the_stack_file_stays_without_our_members(accounts: Accounts) -> None:
-    declared = Declared(users={"alice": alice("ml")}, groups={"ml": ML})
-    before = after(accounts, declared)
-    before.group.put(["ml", "x", "20001", "alice,visitor"])
-    before.gshadow.put(["ml", "!", "", "alice,visitor"])
-
-    result = apply(before, Declared(users={"alice": alice()}), declared, today=20000)
-
-    assert result.group.find("ml") == ["ml", "x", "20001", "visitor"]
-    assert members(result, "ml") == "visitor"
-
-
 CONFLICTS = {
     "group video: was not made by slurmstack and has gid 44 in the jail, not 20001": Declared(groups={"video": ML}),
     "group ml: gid 1500 belongs to docker in the jail": Declared(groups={"ml": Group(gid=1500)}),

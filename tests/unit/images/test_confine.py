@@ -8,7 +8,6 @@ import pytest
 
 from images.common.cgroups import CannotConfineError, Subtree
 from images.common.command import Result, Runner
-from images.common.process import CannotGoOnError
 from images.worker.confine import Confinement, Topology, described, find, read_topology, write_slurm_conf
 from tests.fakes import node_conf
 from tests.fakes.commands import FakeRunner
@@ -62,21 +61,6 @@ def test_jobs_are_held_to_what_the_machine_lets_the_pod_divide(
 ) -> None:
     assert found(tmp_path, "auto", NODE_CONF, **more) == Confinement(confined="take" not in more, said=said)
     assert (tmp_path / "cgroup.conf").read_text().splitlines() == [line for line in ALL if line not in lacks]
-
-
-@pytest.mark.parametrize(
-    ("conf", "more", "reason"),
-    [
-        (NODE_CONF, {"take": refused}, "version 1 of cgroups"),
-        (f"{NODE_CONF} Gres=gpu:2", {"why_no_devices": lambda: "no programs"}, "no programs"),
-        (NODE_CONF, {"own_cpus": False}, "its CPUs are not the pod's own"),
-    ],
-)
-def test_where_it_is_required_a_worker_that_cannot_does_not_start(
-    tmp_path: Path, conf: str, more: dict[str, object], reason: str
-) -> None:
-    with pytest.raises(CannotGoOnError, match=f"confinement: required`: .*{reason}"):
-        found(tmp_path, "required", conf, **more)
 
 
 def lines(tmp_path: Path, *, confined: bool, own_cpus: bool) -> list[str]:

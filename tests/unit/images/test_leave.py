@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from images.common.command import TIMED_OUT, Result
+from images.common.command import Result
 from images.common.slurm_node import ControllerUnreachableError, Node
 from images.worker.leave import Ending, Leaving
 from tests.fakes.commands import FakeClock, FakeRunner
@@ -119,23 +119,6 @@ def test_a_job_that_cannot_start_again_runs_on_and_is_asked_once() -> None:
     assert slurm.requeued == ["1"]
     assert [command for command in slurm.changes() if "requeue" in command] == ["scontrol requeue incomplete 1,2"]
     assert "not all of them: Requested operation is presently disabled" in log
-
-
-def test_a_request_that_was_not_answered_in_time_is_made_again() -> None:
-    slurm, node = slurm_with(states=set(ELASTIC))
-    node.jobs = tuple(str(number) for number in range(100, 130))
-    answers, clock = [TIMED_OUT, TIMED_OUT], FakeClock()
-    usual = slurm.runner.answers["scontrol requeue"]
-    assert callable(usual)
-    slurm.runner.answers["scontrol requeue"] = lambda argv: Result(code=answers.pop()) if answers else usual(argv)
-    clock.on_sleep = lambda: node.states.add("POWERING_DOWN") if not node.jobs else None
-
-    ending, _ = leave(slurm, clock=clock, preemptible=True)
-
-    assert ending is Ending.ENDED_BY_SLURM
-    assert sorted(slurm.requeued) == [str(number) for number in range(100, 130)]
-    asked = [command.split()[3].split(",") for command in slurm.changes() if "requeue" in command]
-    assert [len(jobs) for jobs in asked] == [20, 20, 20, 10]
 
 
 def test_a_pod_that_was_made_in_vain_takes_no_job_from_who_gets_its_node_next() -> None:

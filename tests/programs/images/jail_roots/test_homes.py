@@ -88,15 +88,6 @@ def test_a_pod_waits_until_nobody_else_can_make_homes_on_the_volume(scene: Scene
     assert scene.pod_starts(apart=False), "whatever root in the jail puts there"
 
 
-def test_a_home_that_is_no_home_of_home_stays_where_it_was(scene: Scene) -> None:
-    scene.run(apart=True)
-    passwd = scene.jail / "etc/passwd"
-    passwd.write_text(passwd.read_text().replace("/home/alice", "/srv/alice"))
-    scene.run(apart=True)
-    assert (scene.jail / "srv/alice").is_dir()
-    assert not (scene.homes.parent / "srv").exists()
-
-
 def test_checks_of_nodes_look_at_the_volume_where_users_see_it() -> None:
     told = {"JAIL": "/jail", "HOMES": "/shared/home"}
     assert find_local(told, Path("/nothing")).node.homes == Path("/jail/home")
