@@ -62,7 +62,9 @@ def prepare(
             )
             + ", or write a smaller size"
         )
-    (remove or _begin_to_remove)(_set_aside(directory, log))
+    if left := _set_aside(directory, log):
+        log("removing what earlier jobs have left in the scratch")
+        (remove or _begin_to_remove)(left)
     return replace(conf, disk_mib=min(says, has))
 
 
