@@ -74,6 +74,14 @@ def test_a_cell_stays_while_a_step_is_there(kept: Kept) -> None:
     assert not kept.log
 
 
+def test_a_job_of_before_this_warden_has_the_time_that_who_asks_gives_it(kept: Kept) -> None:
+    kept.enter(5, "17")
+    kept.__post_init__()  # another takes its place
+    assert kept.ask(9, "end 17") == "ok later"
+    assert kept.ask(9, "end 17 now") == "ok"
+    assert kept.cells.jobs() == []
+
+
 def left_cgroup(kept: Kept) -> Path:
     group = kept.directory / "cgroups/system.slice/w-0_slurmstepd.scope/job_17"
     for below in ("step_0/user/task_0", "step_0/slurm", "step_batch/user"):
