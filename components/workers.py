@@ -151,7 +151,7 @@ def _pod(args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
         priority_class_name=pool.priority_class,
         dns_config=args.scope.node_dns,
         topology_spread_constraints=workloads.spread(args.scope.label_selector(WORKER, pool=args.name)),
-        init_containers=[pods.munge_sidecar(args.scope.image("worker"), for_jail=True)],
+        init_containers=[pods.munge_sidecar(args.scope.image("worker"))],
         containers=[_slurmd(args)],
         volumes=[
             *pods.munge_volumes(args.secrets.munge.metadata.name),

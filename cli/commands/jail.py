@@ -76,7 +76,7 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
     for item in found:
         pods = ", ".join(f"{count} {component}" for component, count in sorted(item["pods"].items())) or "no pods"
         mark = "*" if item["of_the_stack_file"] else " "
-        size = f"{'>' if item['more'] else ''}{item['bytes'] / 2**30:.1f} GiB"
+        size = "size unknown" if item["more"] else f"{item['bytes'] / 2**30:.1f} GiB"
         state = f"{item['version']}  {item['filled']}" if item["whole"] else "NOT WHOLE"
         lost = f"  {item['left_out']} files were not carried" if item["left_out"] else ""
         typer.echo(f"{mark} {item['name'] or FIRST:<20} {state}  {size}  {pods}{lost}")

@@ -25,7 +25,6 @@ from images.common.process import (
     with_preloaded,
 )
 from images.common.readiness import can_connect, wait_for_munge
-from images.common.room import Volume, watch
 from images.common.slurm_conf import setting, uses_database
 from images.common.slurm_node import PLACED, WANTED_NODES, wanted_nodes
 from images.common.slurm_records import NodeRecord, nodes_in
@@ -174,15 +173,6 @@ class ClusterId:
             self._marker.touch()
 
 
-VOLUME: Final = Volume(
-    name="controller-state",
-    path=STATE,
-    remedy=(
-        "jobs cannot be submitted, and a queue that is not saved is lost with the pod. Make it larger: "
-        "slurmstack:controller: {storage: ...}, then `slurmstack up`"
-    ),
-)
-
 _OWNED_BY_AGENT: Final = "slurmstack"
 """Directory in the state volume that the config agent writes; slurmctld only reads it."""
 
@@ -214,7 +204,6 @@ def main() -> None:
         wait_while(lambda: cluster_id.obstacle(files), log, poll_seconds=0.2)
         cluster_id.prepare(files)
         own_tree(STATE, owner, but=lambda path: _OWNED_BY_AGENT in path.relative_to(STATE).parts)
-        watch(VOLUME, user, log)
         # Should another one be published right now, the agent finds that this is not it.
         write_atomically(READ, Store().current() or "", sync=False)
         more = (SAVED_FIRST, ACTIVE_HOST) if of_two else ()

@@ -29,21 +29,12 @@ from images.common.mariadb import (
 )
 from images.common.mountinfo import expect_volume
 from images.common.process import RefusedError, become, program, required_env
-from images.common.room import Volume, watch
 from images.common.wait import wait_for
 
 VOLUME: Final = Path("/var/lib/mysql")
 MARIADBD: Final = ("/usr/sbin/mariadbd", f"--defaults-file={OPTIONS}")
 CLIENT: Final = ("--no-defaults", f"--socket={SOCKET}", "--user=mysql")
 """Options of a program that talks to the server in this container."""
-ROOM: Final = Volume(
-    name="database-data",
-    path=VOLUME,
-    remedy=(
-        "no job is recorded, slurmctld keeps the records meanwhile. Make it larger: "
-        "slurmstack:accounting: {database: {storage: ...}}, then `slurmstack up`; or keep less: accounting.retention"
-    ),
-)
 UPGRADE_START_SECONDS: Final = 600.0
 """For the server that only the upgrade talks to: it may have to recover first."""
 
@@ -181,5 +172,4 @@ def main() -> None:
         write_version(data, server)
         write_atomically(STATEMENTS, statements(password), mode=0o400, owner=owner)
         write_atomically(PROBE, probe_options(password), mode=0o400)
-        watch(ROOM, user, log)
         become([*MARIADBD, f"--init-file={STATEMENTS}"], log, user=user)

@@ -54,8 +54,7 @@ class GpuJob:
     def begin(self) -> int:
         """Before the job; the exit code."""
         node = with_jobs(self.local.node, self.environment)
-        if node.job_uid is not None:
-            self._show(lambda: self.gpu_jobs.begin(node.job, node.job_uid or 0, node.job_gpus))
+        self._show(lambda: self.gpu_jobs.begin(node.job, node.job_gpus))
         if self.check.name in self.local.off:
             return 0
         found = attempt(self.check, node, self.local.thresholds, self.runner)

@@ -170,7 +170,7 @@ def prepare(jail: Path, log: Callable[[str], None]) -> None:
     wait_for_munge(log)
     wait_for_jail(jail, log)
     volumes = user_volumes(os.environ.get("MOUNTS", ""))
-    bind_into_jail(jail, (*LOGIN_BINDS, *hidden(), *sssd_binds(jail, log), *volumes), log)
+    bind_into_jail(jail, (*LOGIN_BINDS, *hidden(), *sssd_binds(), *volumes), log)
     protect_cgroups(jail, run)
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
 

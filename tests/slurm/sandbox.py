@@ -168,7 +168,7 @@ class SlurmSandbox:
         self._connect(pod)
         self._write_hosts()
         if munged:
-            pod.start_program("munged", {"FOR_JAIL": "yes"} if role in {"worker", "login"} else {})
+            pod.start_program("munged")
         return pod
 
     def remove_pod(self, name: str) -> None:

@@ -138,37 +138,6 @@ def test_slurmctld_starts_no_program_of_a_trigger(cluster: SlurmSandbox) -> None
     wait_until(lambda: refused in cluster.controller.log("slurmctld"), cluster.logs)
 
 
-HOLD_UP_MUNGED = """
-import socket, sys, threading
-def hold():
-    while True:
-        try:
-            with socket.socket(socket.AF_UNIX) as client:
-                client.connect("/run/munge/munge.socket.2")
-                client.send(bytes.fromhex("00606d"))
-                client.recv(1)
-        except OSError:
-            pass
-for _ in range(1000):
-    threading.Thread(target=hold, daemon=True).start()
-print("holding", flush=True)
-threading.Event().wait()
-"""
-"""Each connection begins a message, and nothing follows."""
-
-
-def test_who_holds_up_munged_can_be_ended(cluster: SlurmSandbox) -> None:
-    """Users and slurmd had one munged: slurmctld could not reach the node any more, and took it for lost."""
-    (cluster.jail / "home/alice/hold.py").write_text(HOLD_UP_MUNGED)
-    output = cluster.jail / "home/alice/held"
-    job = shell(cluster, "alice", "sbatch --parsable -n1 --output=held --wrap 'exec python3 hold.py'").strip()
-    wait_until(lambda: output.exists() and "holding" in output.read_text(), cluster.logs)
-    cluster.run(f"scancel {job}")
-    wait_until(lambda: not cluster.run(f"squeue --noheader --jobs={job}").stdout.strip(), cluster.logs)
-    assert cluster.run("pgrep -f hold.py", pod="default-0").returncode == 1
-    assert "not_responding" not in cluster.run("scontrol show node default-0").stdout.lower()
-
-
 def test_a_job_with_the_user_s_login_environment_runs_and_its_start_up_files_ran_in_the_jail(
     cluster: SlurmSandbox,
 ) -> None:

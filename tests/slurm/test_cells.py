@@ -177,22 +177,6 @@ def test_many_jobs_at_once(cluster: SlurmSandbox) -> None:
     assert not [path.name for path in spool.iterdir() if of_steps.match(path.name)]
 
 
-def test_a_worker_without_its_warden_ends(cluster: SlurmSandbox) -> None:
-    """Kubernetes starts its container anew, which makes another."""
-    name = "default-1"
-    pod = cluster.start_worker(name)
-    slurmd = pod.processes[-1]
-    try:
-        cluster.wait_for_idle(name)
-        assert slurmd.poll() is None
-        cluster.run("pkill -STOP -x warden; pkill -9 -x warden", pod=name)
-        wait_until(lambda: slurmd.poll() is not None, lambda: pod.log("slurmd"))
-        assert slurmd.returncode == 1
-        assert "no job can start without it" in pod.log("slurmd")
-    finally:
-        pod.stop()
-        del cluster.pods[name]
-        cluster.run(f"scontrol delete nodename={name}")
 
 
 def test_a_worker_that_has_to_hold_jobs_and_cannot_does_not_start_and_says_why(cluster: SlurmSandbox) -> None:

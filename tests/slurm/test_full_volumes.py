@@ -1,4 +1,4 @@
-"""Volumes that are full: each daemon lives on and comes back, and its log names the volume and the remedy."""
+"""Volumes that are full: each daemon lives on and comes back, and nothing that was accepted is lost."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def submit(cluster: SlurmSandbox, *options: str) -> subprocess.CompletedProcess[
     return cluster.run(f"sbatch --parsable --chdir=/tmp --output=/dev/null {' '.join(options)} --wrap 'true'")
 
 
-def test_a_full_state_volume_is_named_and_the_queue_is_kept(own_cluster: ClusterFactory, slurm_version: str) -> None:
+def test_a_full_state_volume_keeps_the_queue(own_cluster: ClusterFactory, slurm_version: str) -> None:
     config = minimal_config(slurm_version)
     cluster = own_cluster(slurm_version, kind=SmallState, workers=1, config=config)
     held = submit(cluster, "--hold").stdout.strip()
@@ -72,8 +72,6 @@ def test_a_full_state_volume_is_named_and_the_queue_is_kept(own_cluster: Cluster
     fill(cluster.controller, STATE)
 
     assert "I/O error writing script/environment to file" in submit(cluster).stderr
-    named = "the volume controller-state (/var/spool/slurmctld) is full: 0 MiB of 24 MiB are free"
-    wait_until(lambda: named in cluster.controller.log("slurmctld"), cluster.logs)
     changed = edited(config, "MinJobAge=301")
     rejected = change(cluster, changed)["rejected"]
     assert "the volume controller-state is full" in rejected["message"], "the agent lives, and says why"
@@ -84,7 +82,6 @@ def test_a_full_state_volume_is_named_and_the_queue_is_kept(own_cluster: Cluster
 
     empty(cluster.controller, STATE)
 
-    wait_until(lambda: "has room again" in cluster.controller.log("slurmctld"), cluster.logs)
     job = submit(cluster).stdout.strip()
     wait_until(lambda: not cluster.run(f"squeue --noheader -j {job}").stdout.strip(), cluster.logs)
     assert held in cluster.run("squeue --noheader --format=%i").stdout.split()
@@ -107,22 +104,17 @@ class SmallDatabase(AccountingSandbox):
 
 
 @one_version
-def test_a_full_database_volume_is_named_and_no_record_is_lost(own_cluster: ClusterFactory, slurm_version: str) -> None:
+def test_a_full_database_volume_loses_no_record(own_cluster: ClusterFactory, slurm_version: str) -> None:
     cluster = own_cluster(slurm_version, kind=SmallDatabase, workers=1)
     database = cluster.pods["database"]
 
     fill(database, DATA)
 
-    named = "the volume database-data (/var/lib/mysql) is full: 0 MiB of 320 MiB are free"
-    wait_until(lambda: named in database.log("mariadbd"), cluster.logs)
-    assert "slurmstack:accounting: {database: {storage: ...}}" in database.log("mariadbd")
     job = submit(cluster).stdout.strip()
     assert job.isdecimal(), "jobs go on"
     wait_until(lambda: not cluster.run(f"squeue --noheader --states=PD,R,CG -j {job}").stdout.strip(), cluster.logs)
 
     empty(database, DATA)
-
-    wait_until(lambda: "has room again" in database.log("mariadbd"), cluster.logs)
 
     def recorded() -> bool:
         return (job, ["COMPLETED"]) in [(str(one["job_id"]), one["state"]["current"]) for one in job_records(cluster)]

@@ -112,7 +112,7 @@ def test_jobs_get_parts_of_gpus_by_their_profiles(cluster: SlurmSandbox) -> None
     assert srun(cluster, "--gpus=1g.10gb:2 -N1", tell) == "default-4 0,1\n"
 
 
-SHOWN = "cd /run/slurmstack/gpu-jobs && grep -r . dcgm gpustat | sort"
+SHOWN = "cd /run/slurmstack/gpu-jobs && grep -r . dcgm | sort"
 
 
 def started(cluster: SlurmSandbox, node: str, asks: str) -> str:
@@ -137,8 +137,6 @@ def test_exporters_are_shown_which_jobs_share_a_gpu(cluster: SlurmSandbox) -> No
     having = ((0, jobs[0]), (1, alone))
     assert shown(cluster, "default-0") == [
         *(f"dcgm/{gpu}:{job}" for gpu, job in having),
-        *(f"gpustat/{gpu}:{job} 0" for gpu, job in having),
-        *(f"gpustat/GPU-{gpu}:{job} 0" for gpu, job in having),
     ]
     cluster.run(f"scancel {jobs[0]} {alone}")
     wait_until(lambda: shown(cluster, "default-0") == [], cluster.logs)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result as Command
-from images.common.gpu_jobs import Gpu, GpuJobs
+from images.common.gpu_jobs import GpuJobs
 from images.common.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
 from images.health import gpu_job, state
 from images.health.gpu_job import REFUSED, WAIT_SECONDS, GpuJob
@@ -127,7 +127,7 @@ def test_the_job_starts_while_slurmctld_is_away(job: FakeJob) -> None:
 
 
 def test_exporters_are_shown_the_gpus_of_a_job_while_it_runs(job: FakeJob) -> None:
-    job.gpu_jobs.start([Gpu(name=str(number), uuid=f"GPU-{number}") for number in range(2)])
+    job.gpu_jobs.start(["0", "1"])
     made = job.made()
     made.begin()
     assert (job.gpu_jobs.shown / "dcgm/1").read_text() == "17\n"
