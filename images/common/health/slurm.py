@@ -13,7 +13,7 @@ from typing import Final
 from images.common.command import Result, Runner, run
 from images.common.health.report import Own, parse
 from images.common.slurm_node import UNKNOWN_NODE
-from images.common.slurm_records import NodeRecord, NotUnderstoodError, fields_of, node_records
+from images.common.slurm_records import NodeRecord, NotUnderstoodError, node_records
 from images.common.wait import Clock, Reminder
 
 LIST_TIMEOUT_SECONDS: Final = 20.0
@@ -22,8 +22,6 @@ ASK_SECONDS: Final = 5.0
 """For a node's question about itself: a prolog waits for the answer."""
 SHARE: Final = 5.0
 """A look that takes long, with thousands of nodes, is followed by a pause of this many times its length."""
-TEST_RESERVATION: Final = "health-test-"
-"""With the node's name: what keeps a node for the tests alone (`node_tests/plan.py`)."""
 RUNNING: Final = "running,suspended,configuring,stopped"
 ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
 """States of jobs that have a node, those that are ending included."""
@@ -99,15 +97,6 @@ class Record(NodeRecord):
         return not self.has_jobs and "COMPLETING" not in self.states
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reservation:
-    """As Slurm shows it."""
-
-    name: str
-    nodes: str
-    comment: str
-
-
 def parse_nodes(text: str) -> list[Record]:
     """Records in the output of `scontrol show nodes --json`. Raises SlurmError."""
     try:
@@ -159,23 +148,6 @@ class Slurm:
     def requeue(self, job: str) -> Result:
         """Have a job start again, elsewhere. Slurm refuses for interactive ones and those with `--no-requeue`."""
         return self._do("scontrol", "requeue", "incomplete", job)
-
-    def reservations(self) -> list[Reservation]:
-        """All of them. Raises SlurmError.
-
-        Not as JSON, which leaves the comment out (24.11 and 26.05).
-        """
-        found = []
-        for line in self._ask(["scontrol", "show", "reservation", "--oneliner"], LIST_TIMEOUT_SECONDS).splitlines():
-            if line.startswith("ReservationName="):
-                values = fields_of(line, last="Comment")
-                name, nodes = values["ReservationName"], values.get("Nodes", "")
-                found.append(Reservation(name=name, nodes=nodes, comment=values["Comment"].strip()))
-        return found
-
-    def delete_reservation(self, name: str) -> Result:
-        """Slurm refuses while a job that is in it waits or runs."""
-        return self._do("scontrol", "delete", f"reservationname={name}")
 
     def _ask(self, argv: Sequence[str], timeout: float) -> str:
         result = self.runner(list(argv), timeout=timeout)

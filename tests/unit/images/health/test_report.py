@@ -103,7 +103,7 @@ def test_garbage_or_no_answer_is_an_error_and_never_an_empty_cluster() -> None:
             parse_nodes(text)
     for code in (1, TIMED_OUT, NO_PROGRAM):
         slurm = Slurm(runner=FakeRunner({"": Command(code=code, stdout='{"nodes": []}', stderr="Unable to contact")}))
-        for question in (slurm.nodes, lambda: slurm.node("w-0"), lambda: slurm.jobs_of("w-0"), slurm.reservations):  # noqa: B023
+        for question in (slurm.nodes, lambda: slurm.node("w-0"), lambda: slurm.jobs_of("w-0")):  # noqa: B023
             with pytest.raises(SlurmError, match="Unable to contact"):
                 question()
 

@@ -24,7 +24,7 @@ from tests.unit.images.health.watch.views import (
 
 
 def kube(message: str, *, declared: bool = False, lost: bool = False) -> Finding:
-    return Finding(result=failed(message), at=NOW, arrived=NOW, declared=declared, lost=lost)
+    return Finding(result=failed(message), at=NOW, declared=declared, lost=lost)
 
 
 CORDONED, GONE = kube("machine m-0 is cordoned", declared=True), kube("machine m-0 is gone", lost=True)
@@ -34,7 +34,7 @@ CORDON_REASON, GONE_REASON = (
 )
 UNWANTED = Finding(result=failed("maintenance"), at=NOW, declared=True, unwanted_since=NOW - 60)
 DOWN, RESUMED = [f"down w-0: {GONE_REASON}"], ["resume w-0: lifted: health/kubernetes"]
-WELL = Finding(result=OK, at=NOW, arrived=NOW)
+WELL = Finding(result=OK, at=NOW)
 XID, XID_REASON = failed("Xid 79", "hardware"), "health/gpu-xid [hardware]: Xid 79"
 
 
@@ -117,51 +117,10 @@ def broken(ago: float = 600, **findings: Finding) -> NodeView:
         "at the deadline": (cordoned("MIXED"), KEEPS, ["requeue"]),
         "a site without a deadline": (cordoned("ALLOCATED", ago=10**6), policy(), []),
         "it is for machines and not for failed checks": (drained("MIXED", ago=9999, disks=failed()), KEEPS, []),
-        "it begins when a drained node's machine is cordoned": (
-            drained("MIXED", disks=failed(), kubernetes=CORDONED),
-            KEEPS,
-            ["reason"],
-        ),
         "broken hardware, where machines are released": (broken(), FREES, ["requeue"]),
         "a fault that is not the hardware's": (drained("MIXED", ago=600, disks=failed()), FREES, []),
         "broken hardware, where no machine is released": (broken(), KEEPS, []),
-        "a cordon does not start it again": (broken(599, kubernetes=CORDONED), FREES, []),
-        "but starts it where it did not run": (broken(599, kubernetes=CORDONED), KEEPS, ["reason"]),
     },
 )
 def test_jobs_are_requeued_after_the_deadline(node: NodeView, by: Policy, kinds: list[str]) -> None:
-    actions = done(deciding(node, by=by))
-    assert [action.partition(" ")[0] for action in actions] == kinds
-    assert all(action == f"reason w-0: {CORDON_REASON}" for action in actions if action.startswith("reason"))
-
-
-# ---------------------------------------------------------------- what may be another machine now
-
-LOST, NO_DRIVER = "health/gpu-presence [hardware]: lost", "health/gpu-presence [node]: no driver"
-
-
-@table(
-    "reason, started_ago, measured_ago, kind",
-    {
-        "never measured": (LOST, 30, None, "reason"),
-        "measured since": (LOST, 30, 20, "resume"),
-        "it is not known when slurmd started": (LOST, None, 20, "resume"),
-        "a fault of the node alone": (NO_DRIVER, 30, 40, "resume"),
-        "a cordoned machine, measured before": (CORDON_REASON, 30, 40, "reason"),
-    },
-)
-def test_what_may_be_another_machine_now_is_measured_before_it_takes_jobs(
-    reason: str, started_ago: float | None, measured_ago: float | None, kind: str
-) -> None:
-    node = replace(
-        drained(reason=reason, gpu_presence=OK, kubernetes=OK),
-        started_at=0.0 if started_ago is None else NOW - started_ago,
-        measured_at=None if measured_ago is None else NOW - measured_ago,
-    )
-    by = replace(policy(), measures_new=True)
-    check = reason.partition("/")[2].partition(" ")[0]
-    (action,) = done(deciding(node, by=by))
-    assert action.startswith("reason w-0: health/new-machine [node]: " if kind == "reason" else "resume w-0: ")
-    resumed = [f"resume w-0: lifted: health/{check}"]
-    assert done(deciding(node)) == resumed, "where no tests of nodes run"
-    assert done(deciding(node, by=replace(by, report_only=frozenset({check})))) == resumed, "the check counts no more"
+    assert [action.kind.value for action in deciding(node, by=by).actions] == kinds
