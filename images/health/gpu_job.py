@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from images.common.command import Runner
+from images.common.command import Runner, run
 from images.common.gpu_jobs import GpuJobs
 from images.common.health.contract import Check, Result, Status
 from images.common.health.report import Report, encode, line_of, note_of
@@ -26,7 +26,7 @@ from images.common.wait import Clock
 from images.health import state
 from images.health.checks import gpu_free
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
-from images.health.runner import Tools, attempt, said_of
+from images.health.runner import run_checks, said_of
 
 REFUSED: Final = 1
 """Exit code on which Slurm drains the node and requeues the job (slurm.conf(5), Prolog)."""
@@ -58,7 +58,7 @@ class GpuJob:
             self._show(lambda: self.gpu_jobs.begin(node.job, node.job_uid or 0, node.job_gpus))
         if self.check.name in self.local.off:
             return 0
-        found = attempt(self.check, node, self.local.thresholds, self.runner)
+        found = run_checks([self.check], node, self.local.thresholds)[self.check.name].result
         if found.status is not Status.OK:
             self.log(f"before job {node.job}: {line_of(self.check.name, found)}")
         if found.status is not Status.FAIL:
@@ -119,7 +119,7 @@ def main() -> int:
     try:
         prepare_environment()
         log = Log("health-prolog" if is_prolog else "health-epilog", open_pod_log())
-        job = GpuJob(local=find_local(pod_environment()), log=log, runner=Tools(), environment=os.environ)
+        job = GpuJob(local=find_local(pod_environment()), log=log, runner=run, environment=os.environ)
         return job.begin() if is_prolog else job.end()
     except Exception as error:  # noqa: BLE001
         log.failure(f"gave up, and the job is not kept waiting: {type(error).__name__}: {error}")

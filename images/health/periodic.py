@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from images.common.command import Runner
+from images.common.command import Runner, run
 from images.common.health.contract import NAME_PREFIX, Check, Result, Status
 from images.common.health.report import Report, changes, encode, gists, note_of
 from images.common.health.slurm import ASK_SECONDS, Slurm, SlurmError
@@ -24,7 +24,7 @@ from images.common.log import Log, open_pod_log
 from images.health import state
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
 from images.health.registry import find_checks, wanted
-from images.health.runner import Outcome, Tools, result_of, run_checks, said_of
+from images.health.runner import Outcome, result_of, run_checks, said_of
 from images.health.verdict import not_checked
 
 REFRESH_SECONDS: Final = 300
@@ -155,5 +155,5 @@ def main() -> int:
     local = find_local(pod_environment())
     with state.only_me(local.node, "periodic") as alone:
         if alone:
-            Periodic(local=local, checks={**find_checks(local.node), **local.programs}, log=log, runner=Tools()).run()
+            Periodic(local=local, checks={**find_checks(local.node), **local.programs}, log=log, runner=run).run()
     return 0

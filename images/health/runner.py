@@ -12,16 +12,13 @@ import json
 import math
 import os
 import select
-import selectors
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
-from images.common.command import NO_PROGRAM, NOT_STARTED, TIMED_OUT, Runner
-from images.common.command import Result as Answer
+from images.common.command import Runner, run
 from images.common.health.contract import Check, Node, Result, Status, Thresholds
 from images.health.proc import Process, process, processes
 from images.health.state import recall, remember
@@ -30,84 +27,7 @@ from images.health.verdict import UnknownError, not_checked
 STUCK: Final = "stuck"
 """What is remembered under this name: check -> [process, when it began] of what does not end."""
 
-LIMIT_BYTES: Final = 4 << 20
-"""More output of a tool than this is not read: `nvidia-smi -q` of 16 GPUs says 0.3 MB."""
-
 _DYING_SECONDS: Final = 0.5
-_COMM: Final = 15
-"""Characters that the kernel keeps of a program's name."""
-
-
-class Tools:
-    """How checks start other programs: like `images.common.command.run`, and it always comes back.
-
-    A program that waits for a broken device or file system does not even end when it is killed, and whoever waits for
-    its end waits for good. So one that has not ended half a second after it was killed is left to itself.
-    """
-
-    def __init__(self) -> None:
-        self.left: list[int] = []
-        """Processes that were killed and did not end."""
-        self._hanging: set[str] = set()
-
-    def hang(self, found: Process | None) -> None:
-        """Start this program no more: one that does not end hangs here already, and each start would add another."""
-        if found is not None:
-            self._hanging.add(found.comm)
-
-    def __call__(self, argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | None = None) -> Answer:
-        """See `images.common.command.Runner`."""
-        program = os.path.basename(argv[0])  # noqa: PTH119
-        if program[:_COMM] in self._hanging:
-            return Answer(code=NOT_STARTED, stderr=f"an earlier {program} hangs in the kernel")
-        try:
-            process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
-            )
-        except FileNotFoundError:
-            return Answer(code=NO_PROGRAM, stderr=f"{argv[0]}: no such program")
-        except OSError as error:
-            return Answer(code=NOT_STARTED, stderr=f"{argv[0]}: {error.strerror}")
-        deadline = time.monotonic() + timeout
-        streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
-        texts = _read(streams, deadline)
-        for stream in streams:
-            stream.close()
-        code = None if texts is None else _wait(process, deadline)
-        if texts is None or code is None:
-            process.kill()
-            if _wait(process, time.monotonic() + _DYING_SECONDS) is None:
-                self.left.append(process.pid)
-                self._hanging.add(program[:_COMM])
-            return Answer(code=TIMED_OUT, stderr=f"{argv[0]}: no answer within {timeout:g} s")
-        return Answer(code=code, stdout=texts[0], stderr=texts[1])
-
-
-def _read(streams: Sequence[IO[bytes]], deadline: float) -> list[str] | None:
-    """All that the program says; None if it has not ended by then, or never stops."""
-    said = [bytearray() for _ in streams]
-    with selectors.DefaultSelector() as selector:
-        for number, stream in enumerate(streams):
-            selector.register(stream, selectors.EVENT_READ, number)
-        while selector.get_map():
-            ready = selector.select(max(0.0, deadline - time.monotonic()))
-            if not ready:
-                return None
-            for key, _ in ready:
-                data = os.read(key.fd, 65536)
-                said[key.data] += data
-                if not data:
-                    selector.unregister(key.fileobj)
-                elif len(said[key.data]) > LIMIT_BYTES:
-                    return None
-    return [text.decode(errors="replace") for text in said]
-
-
-def _wait(process: subprocess.Popen[bytes], deadline: float) -> int | None:
-    try:
-        return process.wait(timeout=max(0.01, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,13 +59,10 @@ class _Running:
         """`end`: when all of them have to be done."""
         self._node = node
         self._thresholds = thresholds
-        self._tools = Tools()
         self._end = end
         self._children: list[_Child] = []
         self._outcomes: dict[str, Outcome] = {}
         self._stuck = _still_stuck(node)
-        for pid, _ in (each for found in self._stuck.values() for each in found):
-            self._tools.hang(process(pid))
 
     def run(self, checks: Sequence[Check]) -> dict[str, Outcome]:
         """All checks, by name. Raises nothing that a check does."""
@@ -153,9 +70,7 @@ class _Running:
         lanes: dict[str, list[Check]] = {}
         for check in checks:
             if check.name in before:
-                pid = before[check.name][0][0]
-                found = process(pid)
-                why = f"process {pid} ({found.comm if found else '?'}) of an earlier run does not end"
+                why = f"process {before[check.name][0][0]} of an earlier run does not end"
                 self._outcomes[check.name] = Outcome(result=not_checked(why))
             else:
                 lanes.setdefault(check.hardware, []).append(check)
@@ -179,16 +94,9 @@ class _Running:
                 self._outcomes[check.name] = Outcome(result=not_checked("no time was left for it"))
         elif checks:
             ours, theirs = os.pipe()
-            try:
-                pid = os.fork()
-            except OSError as error:  # jobs have taken all processes: what is known by now is told all the same
-                os.close(ours)
-                os.close(theirs)
-                for check in checks:
-                    self._outcomes[check.name] = Outcome(result=not_checked(f"no process could be started: {error}"))
-                return
+            pid = os.fork()
             if pid == 0:
-                _be_child(theirs, checks[0], self._node, self._thresholds, self._tools)
+                _be_child(theirs, checks[0], self._node, self._thresholds)
             os.close(theirs)
             with contextlib.suppress(OSError):  # the child does it too: whoever comes first
                 os.setpgid(pid, pid)
@@ -204,25 +112,24 @@ class _Running:
                 data = os.read(child.pipe, 65536)
                 child.text += data
                 if data.endswith(b"\n"):
-                    said = json.loads(child.text)
-                    self._finish(child, result_of(said), has_left=said["left"])
+                    self._finish(child, result_of(json.loads(child.text)))
                 elif not data:  # it has ended before its time
                     self._finish(child, None)
             elif time.monotonic() >= deadlines[child.pipe]:
                 took = time.monotonic() - child.since
-                self._finish(child, not_checked(f"did not end in {took:.1f} s"), has_left=True)
+                self._finish(child, not_checked(f"did not end in {took:.1f} s"), may_stay=True)
 
-    def _finish(self, child: _Child, result: Result | None, *, has_left: bool = False) -> None:
+    def _finish(self, child: _Child, result: Result | None, *, may_stay: bool = False) -> None:
         """Note what a child has found, None if it has crashed, end it, and start the next one."""
         seconds = time.monotonic() - child.since
-        status = self._kill(child, has_left=has_left)
+        status = self._kill(child, may_stay=may_stay)
         if result is None:
             how = f": signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else ""
             result = not_checked(f"the check crashed{how}")
         self._outcomes[child.check.name] = Outcome(result=result, seconds=seconds)
         self._start(child.later)
 
-    def _kill(self, child: _Child, *, has_left: bool = False) -> int:
+    def _kill(self, child: _Child, *, may_stay: bool = False) -> int:
         """End a child and all that it has started. Returns its wait status; 0 if it does not end."""
         self._children.remove(child)
         os.close(child.pipe)
@@ -231,9 +138,8 @@ class _Running:
             os.killpg(child.pid, signal.SIGKILL)
         deadline = time.monotonic() + _DYING_SECONDS
         status = _reap(child.pid, deadline)
-        for found in _survivors(child.pid, deadline) if has_left else ():
+        for found in _survivors(child.pid, deadline) if may_stay else ():
             self._stuck.setdefault(child.check.name, []).append((found.pid, found.start))
-            self._tools.hang(found)
         return status
 
 
@@ -255,7 +161,7 @@ def _survivors(group: int, deadline: float) -> list[Process]:
         time.sleep(0.02)
 
 
-def _be_child(pipe: int, check: Check, node: Node, thresholds: Thresholds, tools: Tools) -> NoReturn:
+def _be_child(pipe: int, check: Check, node: Node, thresholds: Thresholds) -> NoReturn:
     """The forked child: it says one line, and has no other way to say anything."""
     try:
         os.setpgid(0, 0)
@@ -267,8 +173,7 @@ def _be_child(pipe: int, check: Check, node: Node, thresholds: Thresholds, tools
         # A check that cannot be killed must hold nothing of those who go on without it.
         os.closerange(3, pipe)
         os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
-        said = said_of(attempt(check, node, thresholds, tools))
-        line = json.dumps({**said, "left": bool(tools.left)}).encode() + b"\n"
+        line = json.dumps(said_of(attempt(check, node, thresholds, run))).encode() + b"\n"
         while line:
             line = line[os.write(pipe, line) :]
     finally:

@@ -16,6 +16,7 @@ from images.health.gpu_job import REFUSED, WAIT_SECONDS, GpuJob
 from images.health.local import Local
 from images.health.verdict import not_checked, ok, warn
 from tests.fakes.commands import FakeClock, FakeRunner
+from tests.unit.images.health.places import run_at_once
 from tests.unit.images.health.tables import table
 
 NOW = 1_795_000_000.0
@@ -56,7 +57,8 @@ class FakeJob:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> FakeJob:
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeJob:
+    run_at_once(monkeypatch, "gpu_job")
     return FakeJob(tmp_path)
 
 
