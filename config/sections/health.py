@@ -83,7 +83,7 @@ CHECKS: Final[Mapping[str, frozenset[str]]] = {
     "filesystem": frozenset({"fail_seconds", "persists_seconds", "warn_seconds"}),
     "gpu-free": frozenset({"used_mib"}),
     "gpu-presence": frozenset(),
-    "gpu-xid": frozenset({"tell_seconds", "warn_seconds"}),
+    "gpu-xid": frozenset(),
     "infiniband": frozenset({"errors_per_hour", "fail_downs_per_hour", "gigabits", "ports", "warn_downs_per_hour"}),
     "munge": frozenset(),
 }
