@@ -76,15 +76,13 @@ class NodeTests(Section):
 
 
 CHECKS: Final[Mapping[str, frozenset[str]]] = {
-    "disks": frozenset(
-        {"enough_gib", "fail_inodes_percent", "fail_percent", "warn_inodes_percent", "warn_percent"},
-    ),
-    "dns": frozenset({"persists_seconds", "warn_seconds"}),
-    "filesystem": frozenset({"fail_seconds", "persists_seconds", "warn_seconds"}),
+    "disks": frozenset({"enough_gib", "fail_percent", "warn_percent"}),
+    "dns": frozenset(),
+    "filesystem": frozenset({"fail_seconds"}),
     "gpu-free": frozenset({"used_mib"}),
     "gpu-presence": frozenset(),
     "gpu-xid": frozenset(),
-    "infiniband": frozenset({"errors_per_hour", "fail_downs_per_hour", "gigabits", "ports", "warn_downs_per_hour"}),
+    "infiniband": frozenset({"gigabits", "ports"}),
     "munge": frozenset(),
 }
 """Check -> its thresholds. Their meanings and defaults: docs/health.md."""

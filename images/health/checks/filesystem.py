@@ -114,14 +114,14 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
         reason = f"{node.jail}: {error.strerror or error}"
         return fail("node", reason) if error.errno in BROKEN else not_checked(reason)
     failure = thresholds.get(NAME, "fail_seconds", FAIL_SECONDS)
-    least = min(thresholds.get(NAME, "warn_seconds", WARN_SECONDS), failure)
+    least = min(WARN_SECONDS, failure)
     values = {f'filesystem_seconds{{operation="{name}"}}': seconds for name, seconds in took.items()}
     is_slow = max(took.values()) >= failure
     lasted = lasts(node, NAME, now=is_slow)
     slow = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in took.items() if seconds >= least)
     if not slow:
         return ok(**values)
-    failed = is_slow and lasted >= thresholds.get(NAME, "persists_seconds", PERSISTS_SECONDS)
+    failed = is_slow and lasted >= PERSISTS_SECONDS
     message = f"slow: {slow}, {failure:g} s allowed" + (f", for {lasted:.0f} s now" if lasted else "")
     return (fail if failed else warn)("node", message, values)
 

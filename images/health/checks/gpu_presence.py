@@ -27,13 +27,12 @@ SECONDS: Final = 8.0
 CHECK_SECONDS: Final = 12.0
 """For the check, which asks twice where a driver is new to it."""
 
-FIELDS: Final = ("index", "uuid", "pci.bus_id", "gpu_recovery_action", "name")
+FIELDS: Final = ("index", "pci.bus_id", "gpu_recovery_action", "name")
 _ACTION: Final = "gpu_recovery_action"
 """The one field that older drivers do not know."""
 
-_KNOWN: Final = "nvidia-fields"
 _ADDRESSES: Final = "nvidia-gpus"
-"""Names of what is remembered: the fields that the driver knows, and the GPUs' addresses on the bus."""
+"""Name of what is remembered: the GPUs' addresses on the bus."""
 
 # Texts and not compiled patterns, as are those of the other modules here: a program that runs twice a minute, and
 # mostly on healthy GPUs, would compile them for nothing.
@@ -84,11 +83,10 @@ def addresses(node: Node) -> dict[str, int]:
 
 def read(node: Node, runner: Runner) -> tuple[list[Gpu], list[str]]:
     """The GPUs, and what nvidia-smi says of those that it could not open. Raises UnknownError."""
-    fields = recall(node, _KNOWN).get("fields", FIELDS)
+    fields: Sequence[str] = FIELDS
     answer = _ask(runner, fields)
-    if answer.code != 0 and _ACTION in fields and re.search(_UNKNOWN_FIELD, answer.stdout + answer.stderr):
+    if answer.code != 0 and re.search(_UNKNOWN_FIELD, answer.stdout + answer.stderr):
         fields = [name for name in FIELDS if name != _ACTION]
-        remember(node, _KNOWN, {"fields": fields})  # before anything takes long
         answer = _ask(runner, fields)
     gpus, lost = _understand(answer, fields)
     remember(node, _ADDRESSES, {gpu.address: gpu.index for gpu in gpus})
@@ -119,8 +117,6 @@ def _understand(answer: Answer, fields: Sequence[str]) -> tuple[list[Gpu], list[
             odd.append(line)
     if not gpus and (answer.code == _EXIT_NO_DRIVER or re.search(_NO_DRIVER, answer.stdout + answer.stderr)):
         raise NoDriverError(answer.message)
-    if len({gpu.index for gpu in gpus}) < len(gpus):
-        odd.append("one GPU twice")
     if answer.code == _EXIT_LOST and not lost:
         lost, odd = [answer.message], []
     if odd:

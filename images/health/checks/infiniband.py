@@ -1,55 +1,27 @@
-"""infiniband: state, rate and errors of the InfiniBand ports, read from /sys/class/infiniband without any program.
+"""infiniband: state and rate of the InfiniBand ports, read from /sys/class/infiniband without any program.
 
-The files are those of the kernel's Documentation/ABI/stable/sysfs-class-infiniband.
+The files are those of the kernel's Documentation/ABI/stable/sysfs-class-infiniband. Counters of errors are a node
+exporter's.
 """
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from images.common.command import Runner
 from images.common.health.contract import Check, Node, Result, Thresholds
-from images.health.state import recall, remember
-from images.health.verdict import UnknownError, fail, not_checked, ok, warn, worst
+from images.health.verdict import UnknownError, fail, not_checked, ok, worst
 
 NAME: Final = "infiniband"
 
 _CLASS: Final = "sys/class/infiniband"
 
-COUNTERS: Final = (
-    "symbol_error",
-    "link_error_recovery",
-    "link_downed",
-    "port_rcv_errors",
-    "local_link_integrity_errors",
-    "excessive_buffer_overrun_errors",
-)
-"""Errors of the link itself. What a busy fabric does as well (`port_xmit_discards`, `port_xmit_wait`) is no fault of
-the node. Some cards stop counting at 255 or 65535 until somebody sets the counter back: nothing rises any more then."""
-
-_DOWNED: Final = "link_downed"
-
-WARN_ERRORS: Final = 10.0
-"""New errors of one kind in an hour: the threshold in the example of ibqueryerrors(8) of infiniband-diags."""
-
-WARN_DOWNS: Final = 1.0
-FAIL_DOWNS: Final = 3.0
-"""How often the link went down in an hour. Each time ends the communication of a job (NCCL gives up)."""
-
-QUIET_SECONDS: Final = 600.0
-"""A link that has not gone down for so long is a warning: the node was drained for it, and jobs may try it again."""
-_HOUR: Final = 3600.0
-_SAMPLE_SECONDS: Final = 300.0
-"""How old the last kept figures of counters are when new ones are kept: 12 an hour."""
-
 _STATE: Final = r"(\d): (.+)"
 _RATE: Final = r"(\d{1,9}(?:\.\d+)?) Gb/sec(?: \(.*\))?"
-_COUNT: Final = r"(\d{1,20})"
 _ACTIVE: Final = "4"
 _LINK_UP: Final = "5"
 """Logical and physical states, from the kernel's ib_port_state and ib_port_phys_state."""
@@ -70,8 +42,6 @@ class Port:
     has_link: bool
     """A link without a subnet manager stays in INIT or ARMED: the cable and the port are fine."""
     gigabits: float
-    counters: Mapping[str, int]
-    """Those that the kernel offers for this port; a virtual function may have none."""
 
 
 def _read(path: Path, pattern: str = "(.*)") -> re.Match[str]:
@@ -93,7 +63,6 @@ def _read_port(device: Path, port: Path) -> Port | None:
     if _read(port / "link_layer", "Ethernet|InfiniBand")[0] == "Ethernet":
         return None
     state, physical = _read(port / "state", _STATE), _read(port / "phys_state", _STATE)
-    files = {name: port / "counters" / name for name in COUNTERS}
     kind = next((device / name for name in ("board_id", "hca_type") if (device / name).exists()), None)
     return Port(
         name=device.name if port.name == "1" else f"{device.name}/{port.name}",
@@ -102,7 +71,6 @@ def _read_port(device: Path, port: Path) -> Port | None:
         is_active=state[1] == _ACTIVE,
         has_link=physical[1] == _LINK_UP,
         gigabits=float(_read(port / "rate", _RATE)[1]),
-        counters={name: int(_read(path, _COUNT)[1]) for name, path in files.items() if path.exists()},
     )
 
 
@@ -131,45 +99,6 @@ def _judge_rates(ports: Sequence[Port], wanted: float) -> list[Result]:
         best[port.kind] = wanted if wanted > 0 else max(best.get(port.kind, 0.0), port.gigabits)
     slow = [port for port in active if port.gigabits < best[port.kind]]
     return [fail("hardware", f"{port.name}: {port.gigabits:g} of {best[port.kind]:g} Gbit/s") for port in slow]
-
-
-def _judge_errors(port: Port, samples: Sequence[Any], now: float, thresholds: Thresholds) -> Result:
-    """What the counters of a port rose by in the last hour, or since the first of `samples`: time and counters.
-
-    Only what rises still fails; counters that began with the driver say nothing about now.
-    """
-    quiet = [counters for when, counters in samples if now - when >= QUIET_SECONDS]
-    hour = {name: count - samples[0][1].get(name, count) for name, count in port.counters.items()}
-    allowed = thresholds.get(NAME, "errors_per_hour", WARN_ERRORS)
-    texts = [f"{count} {name}" for name, count in hour.items() if name != _DOWNED and count > allowed]
-    downs, say = hour.get(_DOWNED, 0), warn
-    if downs >= thresholds.get(NAME, "warn_downs_per_hour", WARN_DOWNS):
-        texts.insert(0, f"the link went down {downs} times")
-        now_at = port.counters.get(_DOWNED, 0)
-        goes_on = now_at > (quiet[-1] if quiet else samples[0][1]).get(_DOWNED, now_at)
-        if goes_on and downs >= thresholds.get(NAME, "fail_downs_per_hour", FAIL_DOWNS):
-            say = fail
-    values = {
-        f'infiniband_errors{{port="{port.name}",kind="{name}"}}': float(count) for name, count in port.counters.items()
-    }
-    return say("hardware", f"{port.name}: {', '.join(texts)} in the last hour", values) if texts else ok(**values)
-
-
-def _all_errors(node: Node, ports: Sequence[Port], thresholds: Thresholds) -> list[Result]:
-    now = time.time()
-    before = recall(node, NAME)
-    found, kept = [], {}
-    for port in ports:
-        samples = [each for each in before.get(port.name, []) if 0 <= now - each[0] <= _HOUR]
-        if any(port.counters.get(name, 0) < count for _, figures in samples for name, count in figures.items()):
-            samples = []  # set back to 0, by hand or by a new start of the driver
-        if not samples or now - samples[-1][0] >= _SAMPLE_SECONDS:
-            samples.append([now, port.counters])
-        found.append(_judge_errors(port, samples, now, thresholds))
-        kept[port.name] = samples
-    if kept != before:
-        remember(node, NAME, kept)
-    return found
 
 
 def _absent(node: Node, seen: str) -> Result:
@@ -201,13 +130,12 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
     if ports:
         found.append(_judge_states(ports, int(thresholds.get(NAME, "ports", 0.0))))
         found += _judge_rates(ports, thresholds.get(NAME, "gigabits", 0.0))
-        found += _all_errors(node, ports, thresholds)
     return worst(found)
 
 
 CHECK: Final = Check(
     name=NAME,
-    summary="state, rate and errors of the InfiniBand ports",
+    summary="state and rate of the InfiniBand ports",
     run=run,
     hardware="infiniband",
 )

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from images.common.command import run
 from images.common.health.contract import Result, Status
-from images.health.checks import gpu_presence, gpu_xid
+from images.health.checks import gpu_presence, gpu_xid, munge
 from images.health.runner import run_checks
 from tests.fakes import gpu_tools
+from tests.unit.images.health.tables import words
 from tests.unit.images.health.worker import DATA, DEFAULTS, gpu_node
 
 ROOT = Path(__file__).parents[4]
@@ -82,3 +84,21 @@ def test_a_machine_that_breaks_is_told_by_the_right_check_and_heals(machine: Mac
     assert set(failing(machine.look())) == {"gpu-xid"}
     (machine.says / "kernel.log").write_text("")  # emptied by an administrator
     assert failing(machine.look()) == {}
+
+
+def test_a_credential_goes_from_one_program_to_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With small programs in place of munge's."""
+
+    def play(name: str, script: str) -> None:
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+
+    def found() -> str:
+        return words(munge.CHECK.run(gpu_node(tmp_path), run, DEFAULTS))
+
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    play("munge", 'echo "MUNGE:$1"')
+    play("unmunge", 'read line && test "$line" = MUNGE:--no-input && echo "STATUS: 0"')
+    assert found() == "ok"
+    play("munge", "echo munge: Error: away >&2; exit 6")
+    assert found() == "fail [node]: munged of this pod: away"
