@@ -25,7 +25,6 @@ from images.health import state
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
 from images.health.registry import find_checks, wanted
 from images.health.runner import Outcome, result_of, run_checks, said_of
-from images.health.verdict import not_checked
 
 REFRESH_SECONDS: Final = 300
 """A report of something that is not well is renewed so often, so that the watcher can tell an old one from one that
@@ -63,8 +62,6 @@ class Periodic:
         now = [check for check in checks if not (check.between_jobs and node.other_jobs)]
         outcomes = run_checks(now, node, self.local.thresholds, seconds=ALL_SECONDS)
         outcomes |= self._kept([check.name for check in checks if check.between_jobs], outcomes)
-        if self.local.problem:
-            outcomes["settings"] = Outcome(result=not_checked(self.local.problem))
         results = {name: outcome.result for name, outcome in outcomes.items()}
         self._tell(results, int(began))
         self._write(state.METRICS, metrics(outcomes, self.now()))

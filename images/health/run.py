@@ -70,6 +70,4 @@ def main() -> int:
     """Entry point."""
     prepare_environment()
     local = find_local(pod_environment())
-    if local.problem:
-        print(local.problem, file=sys.stderr)
     return by_hand(sys.argv[1:], local, {**find_checks(), **local.programs})
