@@ -17,7 +17,7 @@ from tests.unit.images.health.worker import ABSENT, DEFAULTS, GARBAGE, HANGS, Sm
 
 PRESENCE = gpu_presence.CHECK
 LOST = text("nvidia/lost-gpu.txt").stdout
-OTHERS = Smi("h100-8", gone=[5])(["nvidia-smi", f"--query-gpu={','.join(gpu_presence.FIELDS)}"]).stdout
+OTHERS = Smi("h100-8", gone=[5])(["nvidia-smi", "--query-gpu=index,pci.bus_id,name"]).stdout
 OFF_THE_BUS = "of 8 GPUs are there: Unable to determine the device handle for GPU0000:AB:00.0..."
 NO_DRIVER, MISMATCH = text("nvidia/no-driver.txt").stdout, text("nvidia/mismatch.txt").stdout
 ACTION = "gpu_recovery_action"
@@ -31,7 +31,7 @@ ACTION = "gpu_recovery_action"
         (f"fail [hardware]: 7 {OFF_THE_BUS}", Result(code=0, stdout=LOST + OTHERS)),
         (f"fail [hardware]: 7 {OFF_THE_BUS}", Result(code=15, stdout=OTHERS, stderr=LOST)),
         (f"fail [hardware]: 0 {OFF_THE_BUS}", Result(code=15, stdout=LOST)),
-        ("fail [hardware]: 0 of 8 GPUs are there: new words", Result(code=15, stdout="new words\n")),
+        ("not checked: ...new words", Result(code=15, stdout="new words\n")),
         ("fail [hardware]: 0 of 8 GPUs are there", Result(code=6, stdout="No devices were found\n")),
         ("fail [hardware]: GPU 6: the driver asks for: GPU Reset", Smi("h100-8", {(6, ACTION): "GPU Reset"})),
         ("warn [hardware]: GPU 6: the driver asks for: Drain P2P", Smi("h100-8", {(6, ACTION): "Drain P2P"})),
