@@ -30,8 +30,6 @@ LEAST_NODES: Final = 3
 """Fewer nodes with the same fault are no sign of anything; the limit holds for them."""
 LARGE_PART: Final = 3
 """One of so many nodes of a pool."""
-RECENT_SECONDS: Final = 600.0
-"""A node that has been drained for longer is not a part of what happens now, and is not resumed for it."""
 
 HOLD_SECONDS: Final = 300.0
 AGAIN_SECONDS: Final = 3600.0
@@ -78,25 +76,19 @@ class NodeView(Record):
         """A person wants it free of jobs, and said so."""
         return any(finding.declared and finding.unwanted_since is None for finding in self.findings.values())
 
-    def is_recently_drained(self, now: float) -> bool:
-        """Whether its drain is a part of what happens now."""
-        return self.reason_at is not None and now - self.reason_at < RECENT_SECONDS
-
 
 @dataclass(frozen=True, kw_only=True)
 class CommonFault:
     """A check that fails on a large part of a pool: a file system that hangs, a driver that was rolled out.
 
-    Drains do not help against it, and take away the nodes that would work again with the cause gone. So nothing is
-    drained for it, and what was drained in its first minutes is resumed: the reports of a pool come within an interval,
-    not at once.
+    Drains do not help against it, and take away the nodes that would work again with the cause gone.
     """
 
     pool: str
     check: str
     failing: int
     of: int
-    """Nodes of the pool that have looked, those aside that have been drained for it for long."""
+    """Nodes of the pool that have looked."""
     message: str
     """Of one of them."""
 
@@ -120,10 +112,9 @@ def common_faults(
     for node in nodes:
         if node.is_asleep:
             continue
-        long_drained_for = node.own.check if node.own is not None and not node.is_recently_drained(now) else None
         for check, finding in node.findings.items():
             known = finding.result.status is not Status.NOT_CHECKED and counts_here(finding, now)
-            if not known or check in report_only or check == long_drained_for:
+            if not known or check in report_only:
                 continue
             looked[node.pool, check] += 1
             if finding.result.status is Status.FAIL:
@@ -237,8 +228,6 @@ class _Round:
         }
         own = node.own
         if own is not None:
-            if not failing and own.check in every and node.is_recently_drained(self.now):
-                return Action(kind=Kind.RESUME, node=node, reason=f"{lifted(node.reason)}: many nodes have it")
             # What the node is drained for keeps it drained, however many have it by now.
             return self._about_own(
                 node, own, failing | {own.check: every[own.check]} if own.check in every else failing

@@ -197,12 +197,10 @@ def test_nothing_is_drained_for_what_a_large_part_of_a_pool_has_at_once(
     assert [str(fault) for fault in decision.common] == alarms
 
 
-def test_a_node_that_was_drained_for_what_many_have_by_now_is_resumed_in_its_first_minutes() -> None:
+def test_a_node_that_is_drained_for_what_many_have_by_now_stays_so_until_it_is_well() -> None:
     many = [view(f"x-{n}", disks=FULL) for n in range(5)]
-    lifted = "resume w-0: lifted: health/disks: many nodes have it"
-    assert done(decide([drained(ago=60, disks=FULL), *many], policy(), NOW)) == [lifted]
-    assert done(decide([drained(ago=7200, disks=FULL), *many], policy(), NOW)) == []
-    assert done(decide([drained(ago=60, disks=FULL, gpu_xid=XID), *many], policy(), NOW)) == []
+    assert done(decide([drained(disks=FULL), *many], policy(), NOW)) == []
+    assert done(decide([drained(disks=OK), *many], policy(), NOW)) == [LIFTED]
 
 
 def test_what_the_limit_holds_back_is_known_and_a_fault_of_the_machine_goes_first() -> None:
