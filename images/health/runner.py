@@ -1,8 +1,8 @@
 """Runs checks so that none of them can hurt anything: neither the node, nor another check, nor the report.
 
-Each check runs in a forked child of its own, those that look at the same hardware one after another. A child that has
-not ended in time is killed. What cannot be killed, since it waits inside the kernel, is left behind, and its check is
-not started again while it lives: a broken disk must not fill the node with processes.
+Each check runs in a forked child of its own, one after another. A child that has not ended in time is killed. What
+cannot be killed, since it waits inside the kernel, is left behind, and its check is not started again while it lives:
+a broken disk must not fill the node with processes.
 """
 
 from __future__ import annotations
@@ -39,108 +39,68 @@ class Outcome:
     """How long it took."""
 
 
-@dataclass(kw_only=True)
-class _Child:
-    """A process that runs a check."""
+def run_checks(
+    checks: Sequence[Check], node: Node, thresholds: Thresholds, *, seconds: float = math.inf
+) -> dict[str, Outcome]:
+    """Run checks for real. `seconds`: for all together. Raises nothing that a check does."""
+    end = time.monotonic() + seconds
+    stuck, outcomes = _still_stuck(node), {}
+    before = dict(stuck)
+    for check in checks:
+        left = end - time.monotonic()
+        if check.name in before:
+            why = f"process {before[check.name][0][0]} of an earlier run does not end"
+            outcomes[check.name] = Outcome(result=not_checked(why))
+        elif left <= 0:
+            outcomes[check.name] = Outcome(result=not_checked("no time was left for it"))
+        else:
+            outcomes[check.name], survivors = _run(check, node, thresholds, min(left, check.seconds))
+            if survivors:
+                stuck[check.name] = [(found.pid, found.start) for found in survivors]
+    if stuck != before:
+        remember(node, STUCK, stuck)
+    return outcomes
 
-    check: Check
-    pid: int
-    pipe: int
-    since: float
-    later: Sequence[Check]
-    """What comes after it."""
-    text: bytes = b""
 
-
-class _Running:
-    """One run of several checks."""
-
-    def __init__(self, node: Node, thresholds: Thresholds, end: float) -> None:
-        """`end`: when all of them have to be done."""
-        self._node = node
-        self._thresholds = thresholds
-        self._end = end
-        self._children: list[_Child] = []
-        self._outcomes: dict[str, Outcome] = {}
-        self._stuck = _still_stuck(node)
-
-    def run(self, checks: Sequence[Check]) -> dict[str, Outcome]:
-        """All checks, by name. Raises nothing that a check does."""
-        before = dict(self._stuck)
-        lanes: dict[str, list[Check]] = {}
-        for check in checks:
-            if check.name in before:
-                why = f"process {before[check.name][0][0]} of an earlier run does not end"
-                self._outcomes[check.name] = Outcome(result=not_checked(why))
-            else:
-                lanes.setdefault(check.hardware, []).append(check)
-        try:
-            for lane in lanes.values():
-                self._start(lane)
-            while self._children:
-                self._step()
-        finally:
-            for child in self._children:
-                self._kill(child)
-        if self._stuck != before:
-            remember(self._node, STUCK, self._stuck)
-        return {check.name: self._outcomes[check.name] for check in checks}
-
-    def _start(self, checks: Sequence[Check]) -> None:
-        """Run the first of these; the others follow when it has ended."""
-        now = time.monotonic()
-        if now >= self._end:
-            for check in checks:
-                self._outcomes[check.name] = Outcome(result=not_checked("no time was left for it"))
-        elif checks:
-            ours, theirs = os.pipe()
-            pid = os.fork()
-            if pid == 0:
-                _be_child(theirs, checks[0], self._node, self._thresholds)
-            os.close(theirs)
-            with contextlib.suppress(OSError):  # the child does it too: whoever comes first
-                os.setpgid(pid, pid)
-            self._children.append(_Child(check=checks[0], pid=pid, pipe=ours, since=now, later=checks[1:]))
-
-    def _step(self) -> None:
-        """Wait for the next thing that a child says, or that it should have said by now."""
-        deadlines = {child.pipe: min(self._end, child.since + child.check.seconds) for child in self._children}
-        pause = max(0.0, min(deadlines.values()) - time.monotonic())
-        ready, _, _ = select.select(list(deadlines), [], [], pause)
-        for child in list(self._children):
-            if child.pipe in ready:
-                data = os.read(child.pipe, 65536)
-                child.text += data
-                if data.endswith(b"\n"):
-                    self._finish(child, result_of(json.loads(child.text)))
-                elif not data:  # it has ended before its time
-                    self._finish(child, None)
-            elif time.monotonic() >= deadlines[child.pipe]:
-                took = time.monotonic() - child.since
-                self._finish(child, not_checked(f"did not end in {took:.1f} s"), may_stay=True)
-
-    def _finish(self, child: _Child, result: Result | None, *, may_stay: bool = False) -> None:
-        """Note what a child has found, None if it has crashed, end it, and start the next one."""
-        seconds = time.monotonic() - child.since
-        status = self._kill(child, may_stay=may_stay)
-        if result is None:
-            how = f": signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else ""
-            result = not_checked(f"the check crashed{how}")
-        self._outcomes[child.check.name] = Outcome(result=result, seconds=seconds)
-        self._start(child.later)
-
-    def _kill(self, child: _Child, *, may_stay: bool = False) -> int:
-        """End a child and all that it has started. Returns its wait status; 0 if it does not end."""
-        self._children.remove(child)
-        os.close(child.pipe)
+def _run(check: Check, node: Node, thresholds: Thresholds, seconds: float) -> tuple[Outcome, list[Process]]:
+    """One check in a child of its own, and what lives on of the processes that it has started."""
+    since = time.monotonic()
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _be_child(theirs, check, node, thresholds)
+    os.close(theirs)
+    with contextlib.suppress(OSError):  # the child does it too: whoever comes first
+        os.setpgid(pid, pid)
+    try:
+        text = _said(ours, since + seconds)
+    finally:
+        os.close(ours)
         # Before it is asked for its result: until then no other process group can get its number.
         with contextlib.suppress(OSError):
-            os.killpg(child.pid, signal.SIGKILL)
-        deadline = time.monotonic() + _DYING_SECONDS
-        status = _reap(child.pid, deadline)
-        for found in _survivors(child.pid, deadline) if may_stay else ():
-            self._stuck.setdefault(child.check.name, []).append((found.pid, found.start))
-        return status
+            os.killpg(pid, signal.SIGKILL)
+    took, deadline = time.monotonic() - since, time.monotonic() + _DYING_SECONDS
+    status = _reap(pid, deadline)
+    if text is None:
+        return Outcome(result=not_checked(f"did not end in {took:.1f} s"), seconds=took), _survivors(pid, deadline)
+    if text.endswith(b"\n"):
+        return Outcome(result=result_of(json.loads(text)), seconds=took), []
+    how = f": signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else ""
+    return Outcome(result=not_checked(f"the check crashed{how}"), seconds=took), []
+
+
+def _said(pipe: int, deadline: float) -> bytes | None:
+    """The line that a child says, or less if it ends before; None if neither comes in time."""
+    text = b""
+    while not text.endswith(b"\n"):
+        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            return None
+        data = os.read(pipe, 65536)
+        if not data:
+            break
+        text += data
+    return text
 
 
 def _reap(pid: int, deadline: float) -> int:
@@ -216,10 +176,3 @@ def _lives(pid: int, start: int) -> bool:
     """Whether exactly this process still runs. One that has ended and only waits to be asked does not."""
     found = process(pid)
     return found is not None and found.start == start and not found.has_ended
-
-
-def run_checks(
-    checks: Sequence[Check], node: Node, thresholds: Thresholds, *, seconds: float = math.inf
-) -> dict[str, Outcome]:
-    """Run checks for real. `seconds`: for all together."""
-    return _Running(node, thresholds, time.monotonic() + seconds).run(checks)
