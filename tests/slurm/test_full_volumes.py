@@ -150,7 +150,7 @@ def test_a_worker_whose_directories_are_full_says_which_and_goes_on(
     assert ran()
     for directory in ("/jail", "/tmp", "/var/spool/slurmd"):
         fill(pod, directory)
-        found = pod.run("/usr/libexec/slurmstack/health run disks")
+        found = pod.run("/usr/libexec/slurmstack/health run disks --json")
         assert found.returncode == 1, found.stdout
         assert f"{directory}: " in found.stdout
         if directory == "/tmp":
@@ -159,5 +159,5 @@ def test_a_worker_whose_directories_are_full_says_which_and_goes_on(
         assert "slurmd" in pod.run("ps -e -o comm").stdout.split(), "slurmd lives"
         pod.run("rm -f /tmp/full-*")
         empty(pod, directory)
-        assert pod.run("/usr/libexec/slurmstack/health run disks").returncode == 0
+        assert pod.run("/usr/libexec/slurmstack/health run disks --json").returncode == 0
         assert ran(), f"after {directory} was full"

@@ -126,27 +126,22 @@ def _results(part: str) -> Iterator[tuple[str, Result]]:
 
 
 def gists(results: Mapping[str, Result]) -> dict[str, str]:
-    """What the results say, apart from figures that move (`91 % used`, `92 % used`). A change of it is told at once."""
-    return {name: _gist(result) for name, result in results.items()}
+    """Status and fault. A change of it is told at once; of a message, which may have figures that move, in time."""
+    return {name: f"{result.status.value}|{result.fault or ''}" for name, result in results.items()}
 
 
 def changes(old: Mapping[str, str], results: Mapping[str, Result]) -> list[str]:
     """What the log says about results: a line for each that is not what it was. `old`: the gists of the last ones."""
     lines = []
-    for name in sorted(results):
+    for name, gist in sorted(gists(results).items()):
         before, after = old.get(name), results[name]
-        if before == _gist(after):
+        if before == gist:
             continue
         if after.status is not Status.OK:
             lines.append(line_of(name, after))
         elif before is not None:
             lines.append(f"ok {name}: it was {before.partition('|')[0]}")
     return lines
-
-
-def _gist(result: Result) -> str:
-    message = re.sub(r"\d+(?:\.\d+)?", "0", one_line(result.message)) if result.message else ""
-    return f"{result.status.value}|{result.fault or ''}|{message}"
 
 
 # ---------------------------------------------------------------- the reason of a drain
