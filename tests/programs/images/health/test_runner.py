@@ -77,11 +77,6 @@ def results(checks: list[Check], node: Node, *, seconds: float = math.inf) -> di
     return {name: outcome.result for name, outcome in outcomes.items()}
 
 
-def test_what_a_check_finds_comes_back_whole(node: Node) -> None:
-    found = results([check("a", says(FAILED)), check("b", says(ok(seconds=0.5)))], node)
-    assert found == {"a": FAILED, "b": ok(seconds=0.5)}
-
-
 def test_a_check_that_raises_crashes_or_hangs_is_not_checked_and_the_others_are(node: Node) -> None:
     found = results(
         [
@@ -198,18 +193,6 @@ def test_what_outlives_a_run_holds_neither_its_lock_nor_its_connection(node: Nod
         os.kill(left, 0)
     finally:
         os.kill(left, signal.SIGKILL)
-
-
-def test_another_process_with_the_same_number_is_not_taken_for_the_stuck_one(node: Node) -> None:
-    node.state.mkdir()
-    (node.state / f"{runner.STUCK}.json").write_text(f'{{"disks": [[{os.getpid()}, 1]]}}')
-    assert results([check("disks", says(ok()))], node)["disks"] == ok()
-
-
-def test_a_state_directory_that_cannot_be_made_stops_no_check(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    node = Node(name="w-0", state=tmp_path / "file/state")
-    assert results([check("disks", hangs, seconds=0.1)], node)["disks"].status is Status.NOT_CHECKED
 
 
 def test_a_tool_that_cannot_be_killed_is_left_behind_and_its_check_waits_for_it(

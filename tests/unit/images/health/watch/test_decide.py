@@ -8,14 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from images.common.health.contract import Result
-from images.common.health.report import (
-    SKEW_SECONDS,
-    STALE_SECONDS,
-    WELL_STALE_SECONDS,
-    Finding,
-    parse,
-)
-from images.health.watch.decide import AGAIN_SECONDS, HOLD_SECONDS, Flapping, Kind, NodeView, decide
+from images.common.health.report import SKEW_SECONDS, STALE_SECONDS, WELL_STALE_SECONDS, Finding, parse
+from images.health.watch.decide import Flapping, Kind, NodeView, Policy, decide
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.views import (
     NOW,
@@ -55,7 +49,6 @@ BROKEN = "drain w-0: health/disks [node]: broken"
         ),
         "well again": (drained(disks=OK), LIFTED),
         "a warning is nothing to be drained for": (drained(disks=WARN), LIFTED),
-        "well just after the drain": (drained(disks=found(OK, ago=54.0)), LIFTED),
         "well again with another fault": (drained(disks=OK, dns=NO_ANSWER), "reason w-0: health/dns [node]: no answer"),
     },
 )
@@ -67,12 +60,12 @@ def test_a_node_is_drained_or_resumed(node: NodeView, action: str) -> None:
     "node",
     {
         "not checked": view(disks=UNKNOWN),
-        "drained without a report": drained(),
         "an old failure": view(disks=found(failed(), ago=STALE_SECONDS + 1)),
         "well, with the reason of a drain that is over": view("w-0", "MIXED", reason=OURS, disks=OK),
         "a state of fail is an administrator's even with our reason": view(
             "w-0", "IDLE", "FAIL", reason=OURS, disks=OK
         ),
+        "drained without a report": drained(),
         "drained, and not checked": drained(disks=UNKNOWN),
         "drained for another check than the one that is well": drained(reason="health/disks-2: x", disks=OK),
         "looked at too soon after the drain": drained(disks=found(OK, ago=55.1)),
@@ -89,9 +82,8 @@ def test_a_node_is_left_as_it_is(node: NodeView) -> None:
     "node, actions",
     {
         "its failure drains nothing": (view(disks=failed()), []),
-        "another failure does": (view(disks=FULL, dns=NO_ANSWER), ["drain w-0: health/dns [node]: no answer"]),
-        "its drain is lifted": (drained(disks=FULL), ["resume w-0: lifted: health/disks"]),
-        "also where nobody looks any more": (drained(), ["resume w-0: lifted: health/disks"]),
+        "its drain is lifted": (drained(disks=FULL), [LIFTED]),
+        "also where nobody looks any more": (drained(), [LIFTED]),
         "unless there is another fault": (drained(dns=NO_ANSWER), ["reason w-0: health/dns [node]: no answer"]),
     },
 )
@@ -100,49 +92,86 @@ def test_a_check_that_is_only_reported(node: NodeView, actions: list[str]) -> No
 
 
 def test_a_node_that_slurm_does_not_use_is_left_alone() -> None:
-    for state in ("POWERED_DOWN", "POWERING_UP", "FUTURE", "REBOOT_ISSUED", "INVALID_REG"):
+    for state in ("POWERED_DOWN", "POWERING_UP", "REBOOT_ISSUED"):
         assert not deciding(view("w-0", "IDLE", state, disks=failed(), kubernetes=LOST)).actions
         assert not deciding(drained("IDLE", state, kubernetes=LOST)).actions
 
 
 def test_what_somebody_else_closed_is_never_touched() -> None:
-    for reason in ("bad fan", "", "slurmstack: pod leaving", "health/", "x health/disks", "health/disks is no matter"):
-        for states in (("IDLE", "DRAIN"), ("ALLOCATED", "DRAIN"), ("DOWN",), ("IDLE", "FAIL")):
+    for reason in ("bad fan", "", "slurmstack: pod leaving", "x health/disks", "health/disks is no matter"):
+        for states in (("ALLOCATED", "DRAIN"), ("DOWN",), ("IDLE", "FAIL")):
             for result in (OK, failed(fault="hardware")):
                 node = view("w-0", *states, reason=reason, disks=result)
                 assert not deciding(node).actions, node
                 assert not deciding(replace(node, findings={**node.findings, "kubernetes": LOST})).actions, node
 
 
-def test_a_drain_that_is_not_settled_stays() -> None:
-    assert not decide([drained(disks=OK), *SPARE], policy(), NOW, frozenset({"w-0"})).actions
+# ---------------------------------------------------------------- machines
+
+
+def kube(message: str, *, declared: bool = False, lost: bool = False) -> Finding:
+    return Finding(result=failed(message), at=NOW, declared=declared, lost=lost)
+
+
+CORDONED, GONE = kube("machine m-0 is cordoned", declared=True), kube("machine m-0 is gone", lost=True)
+CORDON_REASON = "health/kubernetes [node]: machine m-0 is cordoned"
+GONE_REASON = "health/kubernetes [node]: machine m-0 is gone"
+UNWANTED = Finding(result=failed("maintenance"), at=NOW, declared=True, unwanted_since=NOW - 60)
+DOWN = [f"down w-0: {GONE_REASON}"]
+
+
+@table(
+    "node, actions",
+    {
+        "a lost machine is set down": (view(kubernetes=GONE), DOWN),
+        "also if it was drained for a check": (drained("ALLOCATED", disks=failed(), kubernetes=GONE), DOWN),
+        "and once only": (drained("DOWN", reason=GONE_REASON, kubernetes=GONE), []),
+        # Else it would be resumed as soon as there is another machine, before that is checked for what the reason says.
+        "a drained one without jobs keeps its reason": (drained(disks=failed(), kubernetes=GONE), []),
+        "but not while a job ends": (drained("IDLE", "COMPLETING", kubernetes=GONE), DOWN),
+        "an uncordoned machine is resumed": (
+            drained(reason=CORDON_REASON, kubernetes=OK),
+            ["resume w-0: lifted: health/kubernetes"],
+        ),
+        "not while nobody knows": (drained(reason=CORDON_REASON, kubernetes=UNKNOWN), []),
+        "a drained node whose machine is cordoned": (drained("MIXED", disks=failed(), kubernetes=CORDONED), []),
+    },
+)
+def test_what_is_known_of_a_machine_counts(node: NodeView, actions: list[str]) -> None:
+    assert done(deciding(node)) == actions
+
+
+FREES, KEEPS = policy(requeue_after=600, frees_broken=True), policy(requeue_after=600)
+
+
+def cordoned(ago: float = 600) -> NodeView:
+    return drained("MIXED", reason=CORDON_REASON, ago=ago, kubernetes=CORDONED)
+
+
+def broken() -> NodeView:
+    return drained("MIXED", reason="health/gpu-xid [hardware]: Xid 79", ago=600, gpu_xid=XID)
+
+
+@table(
+    "node, by, kinds",
+    {
+        "before the deadline": (cordoned(ago=599), KEEPS, []),
+        "at the deadline": (cordoned(), KEEPS, ["requeue"]),
+        "a site without a deadline": (cordoned(ago=10**6), policy(), []),
+        "it is for machines and not for failed checks": (drained("MIXED", ago=9999, disks=failed()), FREES, []),
+        "broken hardware, where machines are released": (broken(), FREES, ["requeue"]),
+        "broken hardware, where no machine is released": (broken(), KEEPS, []),
+    },
+)
+def test_jobs_are_requeued_after_the_deadline(node: NodeView, by: Policy, kinds: list[str]) -> None:
+    assert [action.kind.value for action in deciding(node, by=by).actions] == kinds
 
 
 # ---------------------------------------------------------------- the limit
 
-DRAINED = [replace(drained(disks=failed()), name=f"d-{number}") for number in range(2)]
-HELD = [view(f"r-{n}", "IDLE", "MAINTENANCE") for n in range(2)]
+BAD = [replace(drained(disks=failed()), name=f"d-{number}") for number in range(2)]
 THEIRS = [view(f"d-{number}", "IDLE", "DRAIN", reason="bad fan") for number in range(5)]
 ASLEEP = [view(f"s-{number}", "IDLE", "POWERED_DOWN") for number in range(90)]
-
-
-@table(
-    "nodes, limit, actions",
-    {
-        "ten faults at once": (faults(10) + SPARE, "3", 3),
-        "nodes that are drained already count": ([*DRAINED, *faults(5), *SPARE], "3", 1),
-        "and may be all that the limit allows": ([*DRAINED, *faults(5), *SPARE], "2", 0),
-        "an administrator's drains do not count": ([*THEIRS, *faults(5), *SPARE], "3", 3),
-        "the last node that takes jobs stays": (faults(4), "100", 3),
-        "a part is one of the nodes that are there": ([*faults(10), *ASLEEP], "10%", 1),
-        "those that are kept for tests take no jobs": ([*HELD, *faults(1)], "100", 0),
-        "one in maintenance that fails is drained": ([view("m", "MAINTENANCE", disks=failed()), *SPARE], "1", 1),
-    },
-)
-def test_no_more_than_the_limit_are_drained(nodes: list[NodeView], limit: str, actions: int) -> None:
-    assert count(nodes, limit) == actions
-
-
 IN_A = [replace(view(f"a-{number}"), features=frozenset("a")) for number in range(20)]
 IN_B = [replace(view(f"b-{number}"), features=frozenset("b")) for number in range(20)]
 
@@ -156,15 +185,38 @@ def failing(nodes: list[NodeView], **findings: Result) -> list[NodeView]:
     ]
 
 
+def ten(finding: Finding) -> list[NodeView]:
+    return [view(f"w-{number}", kubernetes=finding) for number in range(10)]
+
+
+LEFT = [replace(drained(reason=CORDON_REASON, kubernetes=CORDONED), name=f"c-{number}") for number in range(10)]
+
+
 @table(
-    "nodes, limit, drained_nodes",
+    "nodes, limit, actions",
     {
-        "a part is one of each pool": ([*failing(IN_A), *IN_B], "10%", ["a-0", "a-1"]),
-        "nodes that are away are none of it": ([*failing(IN_A[:9]), *IN_B, *ASLEEP], "10%", ["a-0"]),
+        "ten faults at once": (faults(10) + SPARE, "3", 3),
+        "nodes that are drained already count": ([*BAD, *faults(5), *SPARE], "3", 1),
+        "and may be all that the limit allows": ([*BAD, *faults(5), *SPARE], "2", 0),
+        "an administrator's drains do not count": ([*THEIRS, *faults(5), *SPARE], "3", 3),
+        "the last node that takes jobs stays": (faults(4), "100", 3),
+        "a part is one of the nodes that are there": ([*faults(10), *ASLEEP], "10%", 1),
+        "a part is one of each pool": ([*failing(IN_A), *IN_B], "10%", 2),
+        "cordons are followed without regard to the limit": ([*ten(CORDONED), *SPARE], "1", 10),
+        "and leave room for faults": ([*LEFT, *faults(3), *SPARE], "1", 1),
+        "a condition on all machines at once is held back": (ten(UNWANTED), "2", 2),
+        "machines that are not ready all at once are left alone": (ten(kube("not ready")), "100%", 0),
+        "losing all machines ends the jobs of few": (ten(GONE), "2", 2),
     },
 )
-def test_a_limit_holds_for_each_pool_as_well(nodes: list[NodeView], limit: str, drained_nodes: list[str]) -> None:
-    assert sorted(action.node.name for action in decide(nodes, policy(limit), NOW).actions) == drained_nodes
+def test_no_more_than_the_limit_are_drained(nodes: list[NodeView], limit: str, actions: int) -> None:
+    assert count(nodes, limit) == actions
+
+
+def test_what_the_limit_holds_back_is_known_and_a_fault_of_the_machine_goes_first() -> None:
+    decision = decide([*faults(10), view("z-9", gpu_xid=XID), *SPARE], policy("3"), NOW)
+    assert [action.node.name for action in decision.actions] == ["w-00", "w-01", "z-9"]
+    assert len(decision.held) == 8
 
 
 @table(
@@ -203,12 +255,6 @@ def test_a_node_that_is_drained_for_what_many_have_by_now_stays_so_until_it_is_w
     assert done(decide([drained(disks=OK), *many], policy(), NOW)) == [LIFTED]
 
 
-def test_what_the_limit_holds_back_is_known_and_a_fault_of_the_machine_goes_first() -> None:
-    decision = decide([*faults(10), view("z-9", gpu_xid=XID), *SPARE], policy("3"), NOW)
-    assert [action.node.name for action in decision.actions] == ["w-00", "w-01", "z-9"]
-    assert len(decision.held) == 8
-
-
 _RESULTS = st.sampled_from([OK, WARN, UNKNOWN, failed(), failed(fault="hardware"), failed(fault=None)])
 _STATES = st.sampled_from([("IDLE",), ("MIXED",), ("IDLE", "DRAIN"), ("DOWN",), ("DOWN", "DRAIN"), ("IDLE", "FAIL")])
 _REASONS = st.sampled_from(["", "bad fan", OURS, "health/dns [node]: x", "health/kubernetes [node]: gone"])
@@ -236,29 +282,9 @@ def test_whatever_comes_the_limit_holds_and_strangers_are_left_alone(
     assert len({action.node.name for action in decision.actions}) == len(decision.actions)
 
 
-def drained_ago(ago: float, result: Result = OK, reason: str = OURS) -> NodeView:
-    return drained(reason=reason, ago=ago, disks=result, kubernetes=result)
-
-
-@table(
-    "now, lifted_ago, held",
-    {
-        "the first drain is lifted at once": (drained_ago(30), None, False),
-        "the next one stands for five minutes": (drained_ago(HOLD_SECONDS - 1), HOLD_SECONDS + 60, True),
-        "and no longer": (drained_ago(HOLD_SECONDS), HOLD_SECONDS + 60, False),
-        "an hour later it is the first again": (drained_ago(30), AGAIN_SECONDS + 30, False),
-        "another check has not failed before": (drained_ago(30, reason="health/dns [node]: x"), 60, False),
-        "people cordon as often as they like": (drained_ago(30, reason="health/kubernetes [node]: x"), 60, False),
-        "a node that is not drained": (view("w-0", disks=OK), 60, False),
-        "a warning right after slurmd has started": (replace(drained_ago(30, WARN), started_at=NOW - 200), None, True),
-        "a warning later": (replace(drained_ago(30, WARN), started_at=NOW - HOLD_SECONDS), None, False),
-        "a failure lifts nothing anyway": (drained_ago(30, failed()), None, False),
-    },
-)
-def test_a_drain_stands_where_another_one_was_lifted_of_late(
-    now: NodeView, lifted_ago: float | None, held: bool
-) -> None:
-    flapping = Flapping()
-    for reason in (OURS, "health/kubernetes [node]: x") if lifted_ago is not None else ():
-        flapping.lifted(drained(reason=reason), NOW - (lifted_ago or 0.0))
-    assert flapping.holds(now, NOW) is held
+def test_after_slurmd_has_started_a_warning_lifts_no_drain_for_a_while() -> None:
+    """The second drain within an hour: tests/unit/images/health/watch/test_watcher.py."""
+    node = replace(drained(disks=WARN), started_at=NOW - 200)
+    assert Flapping().holds(node, NOW)
+    assert not Flapping().holds(replace(node, started_at=NOW - 300), NOW)
+    assert not decide([node, *SPARE], policy(), NOW, frozenset({"w-0"})).actions

@@ -117,14 +117,6 @@ def test_an_administrator_who_drains_in_the_same_moment_wins(cluster: Cluster) -
     assert cluster.slurmctld.changes() == []
 
 
-def test_an_administrator_who_takes_over_the_drain_keeps_it(cluster: Cluster) -> None:
-    cluster.play("fault; round; 30 s; well")
-    cluster.slurmctld.before_change = lambda: setattr(cluster.nodes["w-1"], "reason", "keep for inspection")
-    cluster.play("round; round")
-    assert cluster.drained() == ["w-1"]
-    assert cluster.nodes["w-1"].reason == "keep for inspection"
-
-
 def test_a_busy_node_whose_drain_is_lifted_does_not_keep_our_reason(cluster: Cluster) -> None:
     """Else a drain by slurmctld, which keeps what is there, would look like ours and be lifted."""
     node = cluster.nodes["w-1"]
@@ -143,20 +135,6 @@ def test_a_slurmctld_that_gets_stuck_ends_the_round(cluster: Cluster) -> None:
     with pytest.raises(SlurmError):
         cluster.round()
     assert sum("show node " in command for command in cluster.slurmctld.runner.commands) == 1
-
-
-def test_what_the_limit_holds_back_is_told_once(cluster: Cluster) -> None:
-    cluster.start(policy("1"))
-    for name in ("w-0", "w-1"):
-        cluster.report(name, disks=FULL)
-    cluster.report("w-2", dns=FULL)
-    for _ in range(3):
-        cluster.round()
-    assert cluster.drained() == ["w-0"]
-    (told,) = [line for line in cluster.log if "limit" in line]
-    assert told.endswith(
-        "limit of 1 is reached, or no other node takes jobs: w-1 (health/disks [node]), w-2 (health/dns [node])"
-    )
 
 
 def test_a_check_that_fails_in_every_other_interval_has_its_node_drained_for_minutes(cluster: Cluster) -> None:
@@ -206,16 +184,6 @@ def test_jobs_are_requeued_at_the_deadline_and_those_that_cannot_be_are_told(clu
     cluster.cordon()
     cluster.round(later=REQUEUE_AGAIN_SECONDS)
     assert cluster.slurmctld.runner.commands.count("scontrol requeue incomplete 18") == 2
-
-
-def test_one_alarm_for_what_all_nodes_have_and_no_more_drains(cluster: Cluster) -> None:
-    for name in ("w-0", "w-1", "w-2", "w-3"):
-        cluster.report(name, disks=FULL)
-        cluster.round()
-    cluster.round()
-    assert cluster.drained() == ["w-0", "w-1"]
-    alarm = "ALARM: disks fails on 3 of 3 nodes of the cluster at once: /jail 97 % used. Nothing is drained for it"
-    assert [line for line in cluster.log if "ALARM" in line] == [alarm]
 
 
 @pytest.mark.parametrize("check", ["cpu-speed", "new-machine"])
