@@ -8,6 +8,7 @@ a connection, several times in a row. While the API server does not answer, all 
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -117,22 +118,12 @@ def _fail(message: str, now: float) -> Finding:
     return Finding(result=fail("node", message.rstrip(": ")), at=now)
 
 
-def takes_connection(address: str, port: int) -> bool:
-    """Whether slurmd listens."""
-    try:
-        with socket.create_connection((address, port), timeout=CONNECT_SECONDS):
-            return True
-    except (OSError, ValueError):  # ValueError: what is no name of a host
-        return False
-
-
 def answers(address: str, port: int) -> bool:
     """Whether slurmd takes a connection in one of some tries."""
-    for attempt in range(TRIES):
-        if attempt:
-            time.sleep(PAUSE_SECONDS)
-        if takes_connection(address, port):
+    for _ in range(TRIES):
+        with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=CONNECT_SECONDS):
             return True
+        time.sleep(PAUSE_SECONDS)
     return False
 
 

@@ -7,10 +7,6 @@ from pathlib import Path
 import pytest
 
 from images.common.gpu_jobs import Gpu, GpuJobs
-from images.common.health.contract import Node, Thresholds
-from images.health.gpu_job import GpuJob
-from images.health.local import Local
-from tests.fakes.commands import FakeRunner
 
 GPUS = (Gpu(name="4", uuid="GPU-d4"), Gpu(name="5", uuid="GPU-d5"))
 """Those of a pod that has half of its machine's; Slurm's numbers are 0 and 1."""
@@ -110,23 +106,3 @@ def test_what_the_lock_has_kept_from_being_shown_the_next_shows(jobs: GpuJobs, m
         "dcgm/4": "19\n", "dcgm/5": "18\n", "gpustat/4": "19 1002\n", "gpustat/5": "18 1001\n",
         "gpustat/GPU-d4": "19 1002\n", "gpustat/GPU-d5": "18 1001\n",
     }  # fmt: skip
-
-
-def around(jobs: GpuJobs, tmp_path: Path) -> list[str]:
-    """What prolog and epilog of job 17, which has both GPUs, log."""
-    log: list[str] = []
-    (tmp_path / "proc").mkdir()
-    node = Node(name="w-0", root=tmp_path, state=tmp_path / "state")
-    local = Local(node=node, thresholds=Thresholds(), off=frozenset({"gpu-free"}))
-    environment = {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": "0", "SLURM_JOB_GID": "0", "SLURM_JOB_GPUS": "0-1"}
-    job = GpuJob(local=local, log=log.append, runner=FakeRunner(), environment=environment, gpu_jobs=jobs)
-    assert (job.begin(), job.end()) == (0, 0)
-    return log
-
-
-def test_a_job_starts_and_ends_where_nothing_can_be_written(jobs: GpuJobs, tmp_path: Path) -> None:
-    (jobs.shown / "dcgm/4/full").mkdir(parents=True)
-    log = around(jobs, tmp_path)
-    assert [line.partition(":")[0] for line in log] == ["job 17", "job 17"]
-    assert "which GPUs it has is not shown" in log[0]
-    assert str(jobs.shown / "dcgm/4") in log[0]

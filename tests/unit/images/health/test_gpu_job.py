@@ -14,7 +14,7 @@ from images.common.health.contract import Check, FaultClass, Node, Result, Statu
 from images.health import gpu_job, state
 from images.health.gpu_job import REFUSED, WAIT_SECONDS, GpuJob
 from images.health.local import Local
-from images.health.verdict import not_checked, ok, warn
+from images.health.verdict import not_checked, ok
 from tests.fakes.commands import FakeClock, FakeRunner
 from tests.unit.images.health.places import run_at_once
 from tests.unit.images.health.tables import table
@@ -70,7 +70,6 @@ def fail(fault: FaultClass) -> Result:
     "finds, log",
     {
         "all is well": (ok(), []),
-        "a warning": (warn("hardware", "82 degrees"), ["before job 17: warn gpu-free [hardware]: 82 degrees"]),
         "it does not know": (not_checked("no nvidia-smi"), ["before job 17: not checked gpu-free: no nvidia-smi"]),
     },
 )
