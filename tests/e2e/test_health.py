@@ -142,7 +142,10 @@ def test_a_lost_gpu_drains_its_node_alone_and_jobs_go_on_elsewhere(healthy: Slur
         assert _reason(slurm, "default-0"), "not knowing lifts nothing"
         gpus.hang("default-0", hangs=False)
         gpus.set("default-0", there=True)
-        _await_reason(slurm, "default-0", r"^health/kubernetes .* is released for health/gpu-presence")
+        wait_until(
+            lambda: _table(slurm)["default-0"]["results"]["gpu-presence"]["status"] == "ok", "the GPU is found again"
+        )  # fmt: skip
+        assert _reason(slurm, "default-0"), "its machine is cordoned"
         slurm.kubectl.run("uncordon", machine)  # by whoever has mended it
         _await_reason(slurm, "default-0", "")
         wait_until(lambda: _released_for(slurm, machine) is None, f"the fault of {machine} is forgotten")

@@ -131,8 +131,6 @@ class Kind(enum.Enum):
 
     RESUME = "resume"
     """Lift the drain."""
-    REASON = "reason"
-    """Keep it drained for something else."""
     DRAIN = "drain"
     """Let no new job start; running ones go on."""
     DOWN = "down"
@@ -239,26 +237,24 @@ class _Round:
         return Action(kind=kind, node=node, reason=reason_for(check, failing[check].result))
 
     def _about_own(self, node: NodeView, own: Own, failing: Mapping[str, Finding]) -> Action | None:
-        """What should be done about a node that is closed for a check."""
+        """What should be done about a node that is closed for a check: it stays so while any check fails."""
         policy = self.policy
-        worst = _gravest(failing) if failing else ""
-        # Without jobs there is nothing to save, and the reason says what has to be well before jobs start there again.
-        if worst and failing[worst].lost and not (node.is_down or node.is_asleep or node.is_quiet):
-            return Action(kind=Kind.DOWN, node=node, reason=reason_for(worst, failing[worst].result))
-        if own.check in failing:
-            is_broken = failing[own.check].result.fault == "hardware"
-            is_unwanted = own.check == KUBERNETES or (policy.frees_broken and is_broken)
+        if failing:
+            worst = failing[_gravest(failing)]
+            # Without jobs there is nothing to save, and the reason says what has to be well before jobs start again.
+            if worst.lost and not (node.is_down or node.is_asleep or node.is_quiet):
+                return Action(kind=Kind.DOWN, node=node, reason=reason_for(_gravest(failing), worst.result))
+            is_broken = any(finding.result.fault == "hardware" for finding in failing.values())
+            is_unwanted = KUBERNETES in failing or (policy.frees_broken and is_broken)
             since, limit = self.now - (node.reason_at or self.now), policy.requeue_after
             if is_unwanted and limit is not None and since >= limit and node.has_jobs:
                 return Action(kind=Kind.REQUEUE, node=node, reason=node.reason)
             return None
         finding = node.findings.get(own.check)
         settled = node.name not in self.unsettled and finding is not None and finding.clears(node.reason_at, self.now)
-        if not (settled or own.check in policy.report_only):  # the latter: the site has said so since
-            return None
-        if worst:
-            return Action(kind=Kind.REASON, node=node, reason=reason_for(worst, failing[worst].result))
-        return Action(kind=Kind.RESUME, node=node, reason=lifted(node.reason))
+        if settled or own.check in policy.report_only:  # the latter: the site has said so since
+            return Action(kind=Kind.RESUME, node=node, reason=lifted(node.reason))
+        return None
 
 
 def _gravest(failing: Mapping[str, Finding]) -> str:

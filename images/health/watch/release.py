@@ -85,7 +85,7 @@ def _cause(view: NodeView, rules: Rules, now: float) -> tuple[float, str] | None
     failing = {
         check: finding
         for check, finding in view.findings.items()
-        if check in {KUBERNETES, view.own.check} - rules.report_only
+        if check not in rules.report_only
         and finding.result.status is Status.FAIL
         and finding.at > view.started_at + SKEW_SECONDS
         and finding.is_fresh(now)
@@ -93,8 +93,8 @@ def _cause(view: NodeView, rules: Rules, now: float) -> tuple[float, str] | None
     unwanted = failing.get(KUBERNETES)
     if unwanted is not None and unwanted.unwanted_since is not None:
         return max(since, unwanted.unwanted_since), KUBERNETES
-    broken = failing.get(view.own.check)
-    return (since, view.own.check) if broken is not None and broken.result.fault == "hardware" else None
+    broken = min((check for check, finding in failing.items() if finding.result.fault == "hardware"), default=None)
+    return None if broken is None else (since, broken)
 
 
 def plan(

@@ -99,8 +99,6 @@ class Watcher:
             return None
         if action.kind is Kind.RESUME:
             return slurm.undrain(name, action.reason)
-        if action.kind is Kind.REASON:
-            return slurm.update(name, reason=action.reason)
         drained = slurm.drain(name, action.reason)
         if action.kind is Kind.DRAIN or not drained.ok:
             return drained
