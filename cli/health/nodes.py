@@ -52,8 +52,7 @@ class Node:
     @property
     def drained_for(self) -> str | None:
         """The check that keeps it drained."""
-        own = self.record.own
-        return None if own is None else own.check
+        return self.record.own
 
     @property
     def age(self) -> int | None:

@@ -197,8 +197,8 @@ def put_drained(figures: Figures, nodes: Iterable[Node], *, by_person: bool) -> 
     """Who has drained what. `by_person`: also people by name. That a node waits for its new pod is nothing to mend."""
     for node in nodes:
         if "DRAIN" in node.states and not node.reason.startswith((ELASTIC, ROLLS)):
-            own, by = parse(node.reason), node.reason_by or "unknown"
-            labels = {"reason_kind": _kind_of(node.reason, node.reason_by), "check": own.check if own else ""}
+            by = node.reason_by or "unknown"
+            labels = {"reason_kind": _kind_of(node.reason, node.reason_by), "check": parse(node.reason) or ""}
             by = by if by_person or by in _DAEMONS else ""
             figures.put("slurmstack_node_drained", 1, node=node.name, **labels, by=by)
 

@@ -147,14 +147,6 @@ def changes(old: Mapping[str, str], results: Mapping[str, Result]) -> list[str]:
 # ---------------------------------------------------------------- the reason of a drain
 
 
-@dataclass(frozen=True, kw_only=True)
-class Own:
-    """What a reason of ours says."""
-
-    check: str
-    fault: FaultClass
-
-
 def reason_for(check: str, result: Result) -> str:
     """The reason to drain a node for a failed check."""
     return f"health/{check} [{result.fault or 'node'}]: {one_line(result.message)}".rstrip()
@@ -168,13 +160,13 @@ def lifted(reason: str) -> str:
     Such a drain must not look like ours.
     """
     own = parse(reason)
-    return f"lifted: health/{own.check}" if own else "lifted"
+    return f"lifted: health/{own}" if own else "lifted"
 
 
-def parse(reason: str) -> Own | None:
-    """What a reason says if it is one of ours; None for any other, which means: leave the node alone."""
+def parse(reason: str) -> str | None:
+    """The check of a reason that is one of ours; None for any other, which means: leave the node alone."""
     match = re.match(_REASON, reason)
-    return None if match is None else Own(check=match["name"], fault=FAULTS.get(match["fault"], "node"))
+    return None if match is None else match["name"]
 
 
 def gravity(fault: FaultClass | None) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from images.common.command import Result, Runner, run
-from images.common.health.report import Own, parse
+from images.common.health.report import parse
 from images.common.slurm_node import UNKNOWN_NODE
 from images.common.slurm_records import NodeRecord, NotUnderstoodError, node_records
 from images.common.wait import Clock, Reminder
@@ -23,8 +23,7 @@ ASK_SECONDS: Final = 5.0
 SHARE: Final = 5.0
 """A look that takes long, with thousands of nodes, is followed by a pause of this many times its length."""
 RUNNING: Final = "running,suspended,configuring,stopped"
-ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
-"""States of jobs that have a node, those that are ending included."""
+"""States of jobs that have a node, those that are ending not included."""
 
 _DOWN: Final = frozenset({"DOWN", "ERROR"})
 _CLOSED: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"})
@@ -67,8 +66,8 @@ class Record(NodeRecord):
         return bool(self.states & _DOWN)
 
     @property
-    def own(self) -> Own | None:
-        """What the reason says, if the watcher, or a check, has closed the node. A reason may outlive its drain."""
+    def own(self) -> str | None:
+        """The check for which the watcher has closed the node. A reason may outlive its drain."""
         return parse(self.reason) if self.is_closed and not self.states & {"FAIL", "FAILING"} else None
 
     @property
@@ -140,9 +139,9 @@ class Slurm:
         """Lift a drain, and nothing else: a node that is down stays down."""
         return self.update(name, state="undrain", reason=reason)
 
-    def jobs_of(self, name: str, *, states: str = ON_NODE) -> list[str]:
-        """Numbers of the jobs that have the node. Raises SlurmError."""
-        argv = ["squeue", "--noheader", f"--states={states}", f"--nodelist={name}", "--format=%A"]
+    def jobs_of(self, name: str) -> list[str]:
+        """Numbers of the jobs that run on the node. Raises SlurmError."""
+        argv = ["squeue", "--noheader", f"--states={RUNNING}", f"--nodelist={name}", "--format=%A"]
         return [line.strip() for line in self._ask(argv, self.timeout).splitlines() if line.strip()]
 
     def requeue(self, job: str) -> Result:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from images.common.health.contract import Status
-from images.common.health.report import Finding, Own, gravity, lifted, parse, reason_for
+from images.common.health.report import Finding, gravity, lifted, reason_for
 from images.common.health.slurm import Record
 
 KUBERNETES: Final = "kubernetes"
@@ -194,11 +194,10 @@ def decide(nodes: Iterable[NodeView], policy: Policy, now: float, unsettled: fro
     return Decision(actions=tuple(actions), held=tuple(held), common=faults)
 
 
-def _urgency(action: Action) -> tuple[bool, bool, int, str]:
+def _urgency(action: Action) -> tuple[bool, bool, bool, str]:
     """The order in which the room under the limit is given away, for all to be able to tell."""
-    own = parse(action.reason)
-    gravest_first = -gravity(own.fault if own else None)
-    return action.kind is not Kind.DOWN, not action.node.is_declared, gravest_first, action.node.name
+    is_broken = "[hardware]" in action.reason.partition(":")[0]
+    return action.kind is not Kind.DOWN, not action.node.is_declared, not is_broken, action.node.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,16 +226,14 @@ class _Round:
         own = node.own
         if own is not None:
             # What the node is drained for keeps it drained, however many have it by now.
-            return self._about_own(
-                node, own, failing | {own.check: every[own.check]} if own.check in every else failing
-            )
+            return self._about_own(node, own, failing | {own: every[own]} if own in every else failing)
         if not failing or node.is_closed or node.is_asleep:
             return None
         check = _gravest(failing)
         kind = Kind.DOWN if failing[check].lost else Kind.DRAIN
         return Action(kind=kind, node=node, reason=reason_for(check, failing[check].result))
 
-    def _about_own(self, node: NodeView, own: Own, failing: Mapping[str, Finding]) -> Action | None:
+    def _about_own(self, node: NodeView, own: str, failing: Mapping[str, Finding]) -> Action | None:
         """What should be done about a node that is closed for a check: it stays so while any check fails."""
         policy = self.policy
         if failing:
@@ -250,9 +247,9 @@ class _Round:
             if is_unwanted and limit is not None and since >= limit and node.has_jobs:
                 return Action(kind=Kind.REQUEUE, node=node, reason=node.reason)
             return None
-        finding = node.findings.get(own.check)
+        finding = node.findings.get(own)
         settled = node.name not in self.unsettled and finding is not None and finding.clears(node.reason_at, self.now)
-        if settled or own.check in policy.report_only:  # the latter: the site has said so since
+        if settled or own in policy.report_only:  # the latter: the site has said so since
             return Action(kind=Kind.RESUME, node=node, reason=lifted(node.reason))
         return None
 
@@ -319,15 +316,15 @@ class Flapping:
         """The drain of this node is lifted now."""
         self._lifted = {key: at for key, at in self._lifted.items() if now - at < AGAIN_SECONDS}
         if view.own is not None:
-            self._lifted[view.name, view.own.check] = now
+            self._lifted[view.name, view.own] = now
 
     def holds(self, view: NodeView, now: float) -> bool:
         """Whether the drain of this node has to stand for a while longer."""
-        if view.own is None or view.own.check == KUBERNETES or view.reason_at is None:
+        if view.own is None or view.own == KUBERNETES or view.reason_at is None:
             return False
-        finding = view.findings.get(view.own.check)
+        finding = view.findings.get(view.own)
         if finding is not None and finding.result.status is Status.WARN and now - view.started_at < HOLD_SECONDS:
             return True
-        lifted = self._lifted.get((view.name, view.own.check))
+        lifted = self._lifted.get((view.name, view.own))
         again = lifted is not None and view.reason_at - lifted < AGAIN_SECONDS
         return again and now - view.reason_at < HOLD_SECONDS

@@ -209,10 +209,11 @@ class Releaser:
         return True
 
     def _is_free(self, seen: NodeView | None) -> bool:
-        """Whether the node is still drained for what was seen, and no job has it. Raises SlurmError."""
+        """Whether the node is still drained as it was seen, and no job has it. Raises SlurmError."""
         now = self.slurm.node(seen.name) if seen is not None else None
         if seen is None or now is None or now.reason != seen.reason:
             return False
+        # A node whose job is suspended counts as idle.
         return now.is_drained_by_us and now.is_quiet and not self.slurm.jobs_of(now.name)
 
     def _patch(self, move: Move, change: Mapping[str, Any], *, of: str = "", how: str = _REPLACE) -> None:

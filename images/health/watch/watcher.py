@@ -14,7 +14,7 @@ from typing import Final
 
 from images.common.command import TIMED_OUT, Result
 from images.common.health.report import Finding, decode
-from images.common.health.slurm import RUNNING, Record, Slurm, SlurmError
+from images.common.health.slurm import Record, Slurm, SlurmError
 from images.health.node_tests.results import decode as decode_tests
 from images.health.watch.decide import KUBERNETES, Action, Decision, Flapping, Kind, NodeView, Policy, decide
 from images.health.watch.machines import Machines
@@ -115,7 +115,7 @@ class Watcher:
         if now - self._requeued.get(name, float("-inf")) < REQUEUE_AGAIN_SECONDS or not self._is_as_seen(action.node):
             return None
         self._requeued[name] = now
-        jobs = sorted(filter(str.isdigit, set(self.slurm.jobs_of(name, states=RUNNING))), key=int)
+        jobs = sorted(filter(str.isdigit, set(self.slurm.jobs_of(name))), key=int)
         results = {job: self.slurm.requeue(job) for job in jobs}
         refused = [f"job {job}: {result.message}" for job, result in results.items() if not result.ok]
         if refused:
