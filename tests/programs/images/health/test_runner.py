@@ -13,37 +13,17 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Runner
-from images.common.health.contract import Check, Hardware, Node, Result, Status, Thresholds
+from images.common.health.contract import Check, Node, Result, Status, Thresholds
 from images.health import runner, state
 from images.health.proc import processes
 from images.health.runner import run_checks
 from images.health.verdict import not_checked, ok
 
-
-def in_another_process(node: Node, name: str) -> bool:
-    """Whether it may run there."""
-    child = os.fork()
-    if child == 0:
-        with state.only_me(node, name) as alone:
-            os._exit(0 if alone else 1)
-    return os.waitpid(child, 0)[1] == 0
-
-
-def test_two_runs_at_once_are_one(tmp_path: Path) -> None:
-    node = Node(name="w-0", state=tmp_path / "state")
-    with state.only_me(node, "periodic") as first:
-        assert first
-        assert [in_another_process(node, name) for name in ("periodic", "other")] == [False, True]
-    with state.only_me(node, "periodic") as later:
-        assert later
-
-
 Program = Callable[[Node, Runner, Thresholds], Result]
-FAILED = Result(status=Status.FAIL, fault="hardware", message="GPU 3: gone", values={'lost{gpu="3"}': 1.0})
 
 
-def check(name: str, program: Program, *, seconds: float = 20.0, hardware: Hardware = "any") -> Check:
-    return Check(name=name, summary="", run=program, seconds=seconds, hardware=hardware)
+def check(name: str, program: Program, *, seconds: float = 20.0) -> Check:
+    return Check(name=name, summary="", run=program, seconds=seconds)
 
 
 def says(result: Result) -> Program:

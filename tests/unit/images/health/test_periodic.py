@@ -17,29 +17,9 @@ from images.health import state
 from images.health.local import Local
 from images.health.periodic import REFRESH_SECONDS, SETTLE_SECONDS, WELL_REFRESH_SECONDS, Periodic, metrics
 from images.health.runner import Outcome, said_of
-from images.health.state import GAP_SECONDS, lasts
 from images.health.verdict import fail, ok
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import add_process, run_at_once
-from tests.unit.images.health.tables import table
-
-Runs = list[tuple[float, float | None]]
-"""Times, and for how long it has held; None: it does not."""
-
-
-@table(
-    "runs",
-    {
-        "what holds in every run gets older": [(1000.0, 0.0), (1030.0, 30.0), (1060.0, 60.0)],
-        "what did not hold in between begins anew": [(1000.0, 0.0), (1030.0, None), (1060.0, 0.0)],
-        "what nobody looked at for long begins anew": [(1000.0, 0.0), (1001.0 + GAP_SECONDS, 0.0)],
-    },
-)
-def test_for_how_long_it_has_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: Runs) -> None:
-    node = Node(name="w-0", state=tmp_path / "state")
-    for at, held in runs:
-        monkeypatch.setattr("time.monotonic", lambda at=at: at)
-        assert lasts(node, "c", now=held is not None) == (held or 0.0)
 
 
 def test_each_check_has_a_status_a_time_and_its_figures() -> None:
