@@ -120,7 +120,7 @@ class ByHand:
         if node is None:
             self.say(f"there is no node {self.name}")
             return REFUSED
-        if node.is_closed and (node.own not in TESTS):
+        if node.is_closed and node.own not in TESTS:
             self.say(f"{self.name} is kept from jobs for something else, which has to be over first: {node.reason}")
             return REFUSED
         reason = node.reason if node.is_closed else ""
@@ -186,7 +186,7 @@ class ByHand:
             if job.ended:
                 return judged(self.slurm, test, job, node)
             now = self.slurm.node(self.name)
-            if now is None or now.is_closed:
+            if now is None or now.is_drained:
                 raise _DrainedError
 
 
