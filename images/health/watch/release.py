@@ -14,7 +14,6 @@ All that is needed for that is in Slurm's records and on the Node, so a restart 
 
 from __future__ import annotations
 
-import enum
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,29 +48,20 @@ class Rules:
     """Checks whose failure releases nothing."""
 
 
-class Step(enum.Enum):
-    """What can be done about a machine."""
-
-    RELEASE = "release"
-    """Set the condition, cordon and annotate it."""
-    FORGET = "forget"
-    """Somebody has uncordoned it, and its workers take jobs: take back condition and annotation."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Move:
     """Something to do about a machine."""
 
-    step: Step
     machine: str
     worker: str
     why: str
     check: str = ""
-    """Of RELEASE: the check that fails."""
+    """The check that fails: set the condition, cordon and annotate the machine. Empty: somebody has uncordoned it, and
+    its workers take jobs: take back condition and annotation."""
 
     def __str__(self) -> str:
         """For people."""
-        return f"{self.step.value} machine {self.machine} (node {self.worker}): {self.why}"
+        return f"{'release' if self.check else 'forget'} machine {self.machine} (node {self.worker}): {self.why}"
 
 
 def _cause(view: NodeView, rules: Rules, now: float) -> tuple[float, str] | None:
@@ -118,7 +108,7 @@ def plan(
         if machine.released_for:
             if not machine.cordoned and all(view is not None and view.takes_jobs for view in workers.values()):
                 why = f"it was released for {machine.released_for}, and its workers take jobs again"
-                moves.append(Move(step=Step.FORGET, machine=name, worker=min(workers), why=why))
+                moves.append(Move(machine=name, worker=min(workers), why=why))
         elif not machine.cordoned and (wish := _wish(name, workers, rules, now)) is not None:
             wishes.append(wish)
     room = _room(on_machine.keys(), pods, machines, rules)
@@ -142,7 +132,7 @@ def _wish(name: str, workers: Mapping[str, NodeView | None], rules: Rules, now: 
     if now - since < rules.after:
         return None
     why = f"health/{check}: {view.findings[check].result.message}"
-    return since, Move(step=Step.RELEASE, machine=name, worker=worker, check=check, why=why)
+    return since, Move(machine=name, worker=worker, check=check, why=why)
 
 
 def _room(ours: Iterable[str], pods: Mapping[str, str], machines: Mapping[str, Machine], rules: Rules) -> int:
@@ -192,7 +182,7 @@ class Releaser:
     def _move(self, move: Move, seen: Mapping[str, NodeView]) -> bool:
         """Do it; False: all is not as it was seen any more. Raises KubeError, SlurmError, ValueError."""
         machine, condition = machine_of(self.kube.get(f"/api/v1/nodes/{move.machine}")), self.rules.condition
-        if move.step is Step.FORGET:
+        if not move.check:
             if machine.cordoned or not machine.released_for:
                 return False
             if machine.conditions.get(condition, "").startswith(OWN_WORDS):

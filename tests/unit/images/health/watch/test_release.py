@@ -11,7 +11,7 @@ from images.common.health.contract import Result
 from images.common.health.report import STALE_SECONDS, Finding
 from images.health.watch.decide import Limit, NodeView
 from images.health.watch.machines import Machine
-from images.health.watch.release import Move, Rules, Step, plan
+from images.health.watch.release import Move, Rules, plan
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed, found, view
 
@@ -25,8 +25,8 @@ UNCORDONED = replace(RELEASED, cordoned=False)
 UNWANTED = Finding(result=failed("maintenance"), at=NOW, declared=True, unwanted_since=NOW - 5000)
 BY_A_PERSON = Finding(result=failed("cordoned"), at=NOW, declared=True)
 WELL = view("w-0", gpu_xid=OK)
-RELEASE = ["RELEASE m-0 of w-0"]
-FORGET = ["FORGET m-0 of w-0"]
+RELEASE = ["release m-0 of w-0"]
+FORGET = ["forget m-0 of w-0"]
 
 
 def rules(max_unavailable: str = "100", *, report_only: str = "", after: float = 600) -> Rules:
@@ -60,7 +60,7 @@ def planned(*views: NodeView, by: Rules | None = None, machine: Machine = READY)
 
 
 def done(made: list[Move]) -> list[str]:
-    return [f"{move.step.name} {move.machine} of {move.worker}" for move in made]
+    return [f"{'release' if move.check else 'forget'} {move.machine} of {move.worker}" for move in made]
 
 
 @table(
@@ -178,7 +178,7 @@ def test_whatever_comes_the_limit_holds_and_strangers_are_left_alone(
     places = {each.name: name for name, each in views.items()}
     made = plan(views.values(), places, machines, rules(str(limit)), NOW)[0]
     before = {name for name, machine in machines.items() if machine.is_released or machine.ready != "True"}
-    released = {move.machine for move in made if move.step is Step.RELEASE}
+    released = {move.machine for move in made if move.check}
     assert len(before | released) <= max(limit, len(before))
     for name in released:
         assert (machines[name].cordoned, machines[name].released_for) == (False, "")
