@@ -70,8 +70,6 @@ class NodeTest:
     """Seconds from one run on a node to the next."""
     fault: FaultClass = "hardware"
     """Whose fault a figure is that is too low."""
-    default: bool = True
-    """Whether it runs where the site says nothing."""
 
 
 _SYSBENCH_SIZES: Final = ("--threads={cpus}", "--time=20")
@@ -139,7 +137,7 @@ _INSTALLATION: Final = (
 """Rows of dcgmi that look at the software, by how their names begin."""
 
 
-def _dcgm(level: int, *, minutes: int, days: int, default: bool = True) -> NodeTest:
+def _dcgm(level: int, *, minutes: int, days: int) -> NodeTest:
     """A level of `dcgmi diag`. The table for people is read, as its JSON is too long for what a node can send back.
 
     DCGM 3 and 4 differ in the rows and agree on the words: `| PCIe | Fail - GPU: 3 |`, or `| | GPU3: Fail |` below one.
@@ -155,7 +153,6 @@ def _dcgm(level: int, *, minutes: int, days: int, default: bool = True) -> NodeT
         gpus=1,
         minutes=minutes,
         interval=days * DAY_SECONDS,
-        default=default,
     )
 
 
@@ -166,7 +163,7 @@ TESTS: Final[Mapping[str, NodeTest]] = {
         # All goes out by one port and in by another: a slow one is this node's, and no second node has to be asked.
         _nccl("nccl-infiniband", "NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_ALGO=Ring", infiniband=True),
         # Seconds, some two minutes, and up to half an hour (NVIDIA, "DCGM Diagnostics").
-        *(_dcgm(1, minutes=2, days=1), _dcgm(2, minutes=9, days=7), _dcgm(3, minutes=46, days=30, default=False)),
+        *(_dcgm(1, minutes=2, days=1), _dcgm(2, minutes=9, days=7), _dcgm(3, minutes=46, days=30)),
     )
 }
 """All there are, by name."""

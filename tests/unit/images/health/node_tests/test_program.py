@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -128,7 +129,7 @@ def test_a_result_that_could_not_be_written_is_written_later_and_what_others_kee
     assert (site.statuses(), json.loads(site.cluster.extras["w-0"])["rack"]) == ({"cpu-speed": "ok"}, 7)
 
 
-def test_the_program_never_goes_on_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_never_goes_on_as_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cluster, dropped = FakeCluster(), list[str]()
     monkeypatch.setattr(program, "run", cluster)
     monkeypatch.setattr(program, "end_on_sigterm", lambda: None)
@@ -137,6 +138,9 @@ def test_the_program_never_goes_on_as_root(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(pwd, "getpwnam", lambda name: name)
     monkeypatch.setattr(program, "drop_privileges", dropped.append)
     monkeypatch.setattr(sys, "argv", ["health-tests"])
+    settings = tmp_path / "tests.json"
+    settings.write_text('{"tests": ["cpu-speed"]}')
+    monkeypatch.setenv("SETTINGS", str(settings))
     assert program.main() == 0
     assert (dropped, len(cluster.jobs)) == (["slurm"], 1)
 
