@@ -26,7 +26,7 @@ from images.common.wait import Clock
 from images.health import state
 from images.health.checks import gpu_free
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
-from images.health.runner import run_checks, said_of
+from images.health.runner import run_checks
 
 REFUSED: Final = 1
 """Exit code on which Slurm drains the node and requeues the job (slurm.conf(5), Prolog)."""
@@ -72,7 +72,7 @@ class GpuJob:
         if found.status is not Status.FAIL:
             return False
         # Else the next report, while other jobs run here, would have what was found before.
-        state.remember(node, state.BETWEEN_JOBS, {self.check.name: said_of(found)})
+        state.remember(node, state.BETWEEN_JOBS, {self.check.name: vars(found)})
         if self.check.name in self.local.report_only:
             return False
         try:

@@ -24,7 +24,7 @@ from images.common.log import Log, open_pod_log
 from images.health import state
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
 from images.health.registry import find_checks, wanted
-from images.health.runner import Outcome, result_of, run_checks, said_of
+from images.health.runner import Outcome, result_of, run_checks
 
 REFRESH_SECONDS: Final = 300
 """A report of something that is not well is renewed so often, so that the watcher can tell an old one from one that
@@ -69,7 +69,7 @@ class Periodic:
     def _kept(self, names: list[str], outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
         """What checks that look between jobs, or a prolog, found last, for those that have not looked now."""
         before = state.recall(self.local.node, state.BETWEEN_JOBS)
-        found = {name: said_of(outcomes[name].result) for name in names if name in outcomes}
+        found = {name: vars(outcomes[name].result) for name in names if name in outcomes}
         if found and found != before:
             state.remember(self.local.node, state.BETWEEN_JOBS, found)
         return {name: Outcome(result=result_of(before[name])) for name in names if name in before.keys() - found}

@@ -133,7 +133,7 @@ def _be_child(pipe: int, check: Check, node: Node, thresholds: Thresholds) -> No
         # A check that cannot be killed must hold nothing of those who go on without it.
         os.closerange(3, pipe)
         os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
-        line = json.dumps(said_of(attempt(check, node, thresholds, run))).encode() + b"\n"
+        line = json.dumps(vars(attempt(check, node, thresholds, run))).encode() + b"\n"
         while line:
             line = line[os.write(pipe, line) :]
     finally:
@@ -143,22 +143,15 @@ def _be_child(pipe: int, check: Check, node: Node, thresholds: Thresholds) -> No
 def attempt(check: Check, node: Node, thresholds: Thresholds, tools: Runner) -> Result:
     """The result of a check, whatever it does in this process."""
     try:
-        result = check.run(node, tools, thresholds)
+        return check.run(node, tools, thresholds)
     except UnknownError as error:
         return not_checked(str(error))
-    except BaseException as error:  # noqa: BLE001  (that is the point)
+    except Exception as error:  # noqa: BLE001  (that is the point)
         return not_checked(f"{type(error).__name__}: {error}".rstrip(": "))
-    return result if isinstance(result, Result) else not_checked(f"the check returned {result!r}")
-
-
-def said_of(result: Result) -> dict[str, Any]:
-    """A result as JSON can hold it."""
-    values = {name: float(value) for name, value in result.values.items()}
-    return {"status": result.status.value, "message": result.message, "fault": result.fault, "values": values}
 
 
 def result_of(said: Mapping[str, Any]) -> Result:
-    """The result of which `said_of` has made this."""
+    """The result whose fields these are, as they were written as JSON."""
     return Result(status=Status(said["status"]), message=said["message"], fault=said["fault"], values=said["values"])
 
 

@@ -32,11 +32,9 @@ def test_the_node_is_what_the_pod_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("conf", "devices", "gpus", "shares"),
     [
-        ("gpu:a100_80gb.x:4", "", 4, False),
         ("gpu:h100:2,shard:3 Feature=gpu:9", "", 2, True),
         ("gpu:3", "GPU-1,GPU-2,GPU-3", 3, False),
         ("gpu:3", "GPU-1,GPU-2,GPU-1", 2, True),
-        ("gpu:3", "GPU-1", 1, True),
         ("gpu:3", "MIG-1,MIG-2,MIG-3", 1, True),
         ("gpu:3", "void", 3, False),
         ("gpu:1g.10gb:7", "void", 1, True),

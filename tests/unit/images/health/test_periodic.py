@@ -16,7 +16,7 @@ from images.common.health.report import Finding, Report, decode
 from images.health import state
 from images.health.local import Local
 from images.health.periodic import REFRESH_SECONDS, SETTLE_SECONDS, WELL_REFRESH_SECONDS, Periodic, metrics
-from images.health.runner import Outcome, said_of
+from images.health.runner import Outcome
 from images.health.verdict import fail, ok
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import add_process, run_at_once
@@ -179,7 +179,7 @@ def test_what_looks_between_jobs_says_what_was_found_last_until_it_can_look_agai
     fake.results["gpu-free"] = fail("user", "GPU 0 is in use")
     fake.run()
     assert fake.report.results["gpu-free"] == ok(), "the job's own use is no fault"
-    state.remember(fake.node, state.BETWEEN_JOBS, {"gpu-free": said_of(fake.results["gpu-free"])})  # as a prolog does
+    state.remember(fake.node, state.BETWEEN_JOBS, {"gpu-free": vars(fake.results["gpu-free"])})  # as a prolog does
     fake.run()
     assert fake.report.results["gpu-free"].message == "GPU 0 is in use"
     fake.job(runs=False)
