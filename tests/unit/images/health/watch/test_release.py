@@ -82,20 +82,14 @@ def test_a_machine_is_released(node: NodeView, machine: Machine, limit: str) -> 
     "node, machine",
     {
         "a person has cordoned it": (machined(BY_A_PERSON), READY),
-        "a person has cordoned it beside a fault": (broken(), CORDONED),
         "it may almost go away by itself": (broken(ago=599), READY),
         "a condition came after the drain": (machined(replace(UNWANTED, unwanted_since=NOW - 599), ago=5000), READY),
-        "jobs have some of the node": (broken("w-0", "MIXED", "DRAIN"), READY),
         "a job ends": (broken("w-0", "IDLE", "COMPLETING", "DRAIN"), READY),
-        "the node is not drained": (broken("w-0", "IDLE"), READY),
-        "an administrator drained it": (broken(reason="bad fan"), READY),
-        "the check is well": (broken(gpu_xid=OK), READY),
         "the check does not know": (broken(gpu_xid=UNKNOWN), READY),
         "the check finds a fault of the node": (broken(gpu_xid=failed(fault="node")), READY),
         "the report is old": (broken(gpu_xid=found(BROKEN, ago=STALE_SECONDS + 1)), READY),
         "found on the machine before": (started(90, broken(gpu_xid=found(BROKEN, ago=100))), READY),
         "the time begins anew on another machine": (started(599, broken(ago=5000)), READY),
-        "it is released": (broken(), RELEASED),
         "it was released, and somebody has uncordoned it": (broken(), UNCORDONED),
         "its fault has passed, and it is still cordoned": (WELL, RELEASED),
     },
@@ -165,7 +159,7 @@ _STATES = st.sampled_from([("IDLE",), ("MIXED", "DRAIN"), ("IDLE", "DRAIN"), ("D
 _NODES = st.tuples(_MACHINES, _STATES, st.sampled_from(["", "bad fan", REASON]), st.sampled_from([OK, UNKNOWN, BROKEN]))
 
 
-@settings(max_examples=30)
+@settings(max_examples=100)
 @given(st.lists(_NODES, max_size=12), st.integers(0, 4))
 def test_whatever_comes_the_limit_holds_and_strangers_are_left_alone(
     drawn: list[tuple[Machine, tuple[str, ...], str, Result]], limit: int
