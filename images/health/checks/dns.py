@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from images.common.command import Runner
-from images.common.health.contract import Check, Node, Result, Status, Thresholds
+from images.common.health.contract import Check, Node, Result, Thresholds
 from images.health.state import lasts
 from images.health.verdict import fail, not_checked, ok, warn, worst
 
@@ -29,6 +29,8 @@ PERSISTS_SECONDS: Final = 60.0
 
 CONFIGURATION: Final = "run/slurm/conf/slurm.conf"
 """Below the root: where slurmd keeps what it fetched."""
+
+_SILENT: Final = "no name server answers"
 
 _RESOLVER: Final = "timeout:1 attempts:2"
 """For resolv.conf(5)'s RES_OPTIONS: the defaults wait for 20 s and more on servers that are away."""
@@ -55,11 +57,10 @@ def _look_up(name: str) -> Result:
         if error.errno in {socket.EAI_NONAME, socket.EAI_NODATA}:
             return fail("node", f"{name} is not known")
         if error.errno == socket.EAI_AGAIN:
-            return warn("node", f"{name}: no name server answers")
+            return warn("node", f"{name}: {_SILENT}")
         return not_checked(f"{name}: {error.strerror}")
     took = time.monotonic() - started
-    values = {f'dns_seconds{{name="{name}"}}': took}
-    return warn("node", f"{name} took {took:.1f} s", values) if took >= WARN_SECONDS else ok(**values)
+    return warn("node", f"{name} took {took:.1f} s") if took >= WARN_SECONDS else ok()
 
 
 def run(node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
@@ -69,8 +70,7 @@ def run(node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
     except OSError as error:
         return not_checked(f"cannot read slurmctld's name in /{CONFIGURATION}: {error.strerror}")
     found = [_look_up(name) for name in (node.name, *controllers(text))]
-    is_silent = any(result.status is Status.WARN and not result.values for result in found)
-    lasted = lasts(node, NAME, now=is_silent)
+    lasted = lasts(node, NAME, now=any(result.message.endswith(_SILENT) for result in found))
     if lasted >= PERSISTS_SECONDS:
         found.append(fail("node", f"no answer for {lasted:.0f} s now"))
     return worst(found)

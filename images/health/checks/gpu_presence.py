@@ -157,8 +157,7 @@ def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
     if len(gpus) < node.gpus or lost:
         why = "; ".join(text[:120] for text in lost)
         found.append(fail("hardware", f"{len(gpus)} of {node.gpus} GPUs are there" + (f": {why}" if why else "")))
-    usable = sum(not gpu.lost for gpu in gpus)
-    return worst([*found, ok(gpus_usable=float(usable), gpus_expected=float(node.gpus))])
+    return worst(found)
 
 
 # Not before a job: with all fields nvidia-smi takes longer than a prolog should.

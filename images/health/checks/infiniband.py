@@ -70,14 +70,13 @@ def _judge_states(ports: Sequence[Port], wanted: int) -> Result:
         if not port.is_active:
             down.setdefault(port.states, []).append(port.name)
     active = sum(port.is_active for port in ports)
-    values = {"infiniband_ports_active": float(active)}
     if active >= wanted if wanted > 0 else not down:
-        return ok(**values)
+        return ok()
     texts = [f"{', '.join(names)}: {states}" for states, names in down.items()]
     if wanted > 0:
         texts.insert(0, f"{active} of {wanted} ports are active")
     linked = down and all(port.has_link for port in ports if not port.is_active)
-    return fail("node" if linked else "hardware", "; ".join(texts), values)
+    return fail("node" if linked else "hardware", "; ".join(texts))
 
 
 def _judge_rates(ports: Sequence[Port], wanted: float) -> list[Result]:
