@@ -7,7 +7,6 @@ no drain: that is for the watcher, which sees all nodes. It always succeeds, as 
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import time
@@ -64,7 +63,7 @@ class Periodic:
         outcomes |= self._kept([check.name for check in checks if check.between_jobs], outcomes)
         results = {name: outcome.result for name, outcome in outcomes.items()}
         self._tell(results, int(began))
-        self._write(state.METRICS, metrics(outcomes, self.now()))
+        state.write(self.local.node, state.METRICS, metrics(outcomes, self.now()))
 
     def _kept(self, names: list[str], outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
         """What checks that look between jobs, or a prolog, found last, for those that have not looked now."""
@@ -90,7 +89,7 @@ class Periodic:
             elif problem != last.get("problem"):
                 self.log(f"cannot write the report to Slurm: {problem}")
             last["problem"] = problem
-        self._write(f"{_LAST}.json", json.dumps(last))
+        state.remember(self.local.node, _LAST, last)
 
     def _is_due(self, report: Report, last: dict[str, Any]) -> bool:
         if last.get("sent") != last["seen"]:
@@ -115,12 +114,6 @@ class Periodic:
             return "it has no record of this node"
         told = slurm.update(name, comment=encode(replace(report, note=note_of(record.comment))))
         return None if told.ok else told.message
-
-    def _write(self, name: str, text: str) -> None:
-        try:
-            state.write(self.local.node, name, text)
-        except OSError as error:
-            self.log(f"cannot write {self.local.node.state / name}: {error.strerror}")
 
 
 def metrics(outcomes: Mapping[str, Outcome], at: float) -> str:
