@@ -35,10 +35,8 @@ from images.health.watch.watcher import Watcher
 POLL_SECONDS: Final = 2.0
 LONGEST_POLL_SECONDS: Final = 10.0
 
-GONE: Final = frozenset(
-    {"clock", "gpu-links", "gpu-memory", "gpu-thermal", "memory", "nccl-pair", "new-machine", "processes"}
-)
-"""Checks and tests of earlier versions. A drain for one would stay for ever, as nothing says that it is well."""
+GONE: Final = frozenset({"nccl-pair", "new-machine"})
+"""For what earlier versions drained. Such a drain would stay for ever, as nothing says that it is well."""
 
 
 def policy_from(env: Mapping[str, str]) -> Policy:
