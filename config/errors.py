@@ -180,6 +180,15 @@ GONE: Final = {
     "dashboard.cpu": "this key is gone: remove it. The page asks for 20m",
     "dashboard.memory": "this key is gone: remove it. The page asks for 64Mi, and has up to 2Gi",
     "health.interval": _AS_SETTING.format("slurm", "HealthCheckInterval"),
+    "health.tests.account": "this key is gone: remove it. Tests run on the account `health`",
+    "health.tests.intervals": "this key is gone: remove it. Tests run once a day, dcgm-r2 once a week",
+    "health.tests.max_under_test": "this key is gone: remove it. At most a tenth of the nodes is under test",
+    "health.tests.nccl_tests": "this key is gone: remove it. Tests start `all_reduce_perf`, which has to be in the "
+    "jail's PATH; a link in /usr/local/bin serves",
+    "health.tests.partition": "this key is gone: remove it. Tests run in the first partition of each node",
+    "health.tests.platforms": "this key is gone: write what is expected below the pool's own name in "
+    "`health.tests.expected`",
+    "health.tests.qos": "this key is gone: remove it. Tests have the quality of service of the account `health`",
     "priority.calc_period": _AS_SETTING.format("slurm", "PriorityCalcPeriod"),
     "priority.favor_small": _AS_SETTING.format("slurm", "PriorityFavorSmall"),
     "rest.max_connections": "this key is gone: remove it. slurmrestd takes 124 at a time; `rest.size` adds pods",

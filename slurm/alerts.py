@@ -93,8 +93,7 @@ ALERTS: Final = (
     ),
     Alert(
         "SlurmManyNodesDrained",
-        # New machines wait for their first test together, and nothing is wrong with them.
-        'count by (check) (slurmstack_node_drained{reason_kind="health", check!="new-machine"} == 1) >= 3',
+        'count by (check) (slurmstack_node_drained{reason_kind="health"} == 1) >= 3',
         "2m",
         "The check {{ $labels.check }} has drained {{ $value }} nodes: rather one common cause than as many faults",
         "critical",

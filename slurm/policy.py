@@ -29,6 +29,7 @@ from config.sections.accounting import Account, Association, Qos
 from config.sections.scheduling import Reservation
 from config.sections.users import User
 from slurm.conf import effective_settings, enforcement
+from slurm.health import TESTS_ACCOUNT
 from slurm.names import ACCOUNTING_HOST, CONTROLLER_HOST, SLURMCTLD_PORT, SLURMDBD_PORT
 
 VERSION = 1
@@ -69,10 +70,10 @@ def policy(config: ClusterConfig) -> dict[str, Any]:
     declared = config.accounts or {DEFAULT_ACCOUNT: Account(description="everybody")}
     users = {name: _user(config.users[name], everybody=not config.accounts) for name in sorted(config.users)}
     users = {name: entry for name, entry in users.items() if entry["associations"]}
-    tests = config.health.tests
-    if config.health.enabled and tests.enabled:  # `slurm`, who submits them, may be nobody without an account
-        declared = {tests.account: Account(description="tests of nodes")} | declared
-        own = {"default_account": tests.account, "admin_level": "none", "associations": {tests.account: {}}}
+    if config.health.enabled and config.health.tests.enabled:
+        # `slurm`, who submits them, may be nobody without an account.
+        declared = {TESTS_ACCOUNT: Account(description="tests of nodes")} | declared
+        own = {"default_account": TESTS_ACCOUNT, "admin_level": "none", "associations": {TESTS_ACCOUNT: {}}}
         users[SLURM_USER] = own
     return {
         "version": VERSION,

@@ -149,10 +149,10 @@ def measure_node(
 ) -> None:
     """Run the tests of nodes on one node now.
 
-    The node takes no new jobs from now on. When those that run there have ended it is kept for the tests, each of which
-    runs twice if it finds the node slow. Then the node is drained for that, or takes jobs again. Who stops this command
+    The node takes no new jobs from now on. When those that run there have ended the tests begin, each of which runs
+    twice if it finds the node slow. Then the node is drained for that, or takes jobs again. Who stops this command
     changes nothing of it. It also brings a node back that was drained for a test; one that is drained for anything else
-    is left alone. Tests of pairs are left out.
+    is left alone.
 
     Exit status: 0 it takes jobs, 1 it is drained, 2 it cannot be measured.
 

@@ -61,12 +61,8 @@ def partitions(sections: Sections, partitions: Partitions) -> Found:
         yield "partitions", f"{' and '.join(default)} are all marked default; only one partition can be"
 
 
-def node_tests(sections: Sections, health: Health, worker_nodes: Pools) -> Found:
-    """Names in `health.tests`. Without partitions there is one, with all pools."""
-    names = sections.names("worker_nodes")
-    for pool in health.tests.platforms:
-        if pool not in names:
-            yield "health.tests.platforms", unknown_name(pool, names, what="a pool of worker_nodes")
+def node_tests(health: Health, worker_nodes: Pools) -> Found:
+    """Tests in `health.tests` that fit the pools."""
     amd = [name for name, pool in worker_nodes.items() if pool.resources.gpus.vendor == "amd"]
     unfit = [name for name in health.tests.run if name.startswith(("nccl", "dcgm"))]
     if health.tests.enabled and amd and unfit:
@@ -75,10 +71,6 @@ def node_tests(sections: Sections, health: Health, worker_nodes: Pools) -> Found
             "other tests only"
         )
         yield "health.tests.run", message
-    partitions = sections.names("partitions") or ["main"]
-    partition = health.tests.partition
-    if partition is not None and partition not in partitions:
-        yield "health.tests.partition", unknown_name(partition, partitions, what="a partition")
 
 
 def shared_memory(worker_nodes: Pools) -> Found:

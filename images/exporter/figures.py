@@ -123,8 +123,7 @@ def put_drained(figures: Figures, nodes: Iterable[NodeRecord]) -> None:
     """What is drained, and for what. That a node waits for its new pod is nothing to mend."""
     for node in nodes:
         if "DRAIN" in node.states and not node.reason.startswith((ELASTIC, ROLLS)):
-            own, kind = parse(node.reason), _kind_of(node.reason, node.reason_by)
-            labels = {"reason_kind": kind, "check": own.check if own else ""}
+            labels = {"reason_kind": _kind_of(node.reason, node.reason_by), "check": parse(node.reason) or ""}
             figures.put("slurmstack_node_drained", 1, node=node.name, **labels)
 
 

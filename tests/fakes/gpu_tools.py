@@ -44,8 +44,6 @@ def nvidia_smi(arguments: list[str]) -> int:
     first = arguments[0] if arguments else ""
     if first.startswith("--query-gpu="):
         return _query(first.partition("=")[2].split(","))
-    if first.startswith("--query-compute-apps="):
-        return 0
     print("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n")
     return 2
 

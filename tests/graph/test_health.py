@@ -27,7 +27,7 @@ def rights(recording: Recording) -> dict[str, list[str]]:
     return {kind: rule["verbs"] for rule in rules for kind in rule["resources"]}
 
 
-WATCHES = {"pods": ["list", "watch"], "events": ["create"], "nodes": ["list", "watch"]}
+WATCHES = {"pods": ["list", "watch"], "nodes": ["list", "watch"]}
 CHANGES_NODES = {**WATCHES, "nodes": ["list", "watch", "get", "patch"]}
 
 
@@ -37,8 +37,8 @@ CHANGES_NODES = {**WATCHES, "nodes": ["list", "watch", "get", "patch"]}
         ({}, WATCHES),
         ({"release": "cordon"}, CHANGES_NODES),
         (
-            {"release": "evict", "release_condition": "HardwareIssuesSuspected"},
-            {**CHANGES_NODES, "nodes/status": ["patch"], "pods/eviction": ["create"]},
+            {"release": "cordon", "release_condition": "HardwareIssuesSuspected"},
+            {**CHANGES_NODES, "nodes/status": ["patch"]},
         ),
         ({"follow": False}, {}),
     ],
@@ -115,7 +115,7 @@ def test_turned_off_there_is_nothing_of_it() -> None:
 def test_tests_of_nodes_run_beside_the_watcher_and_start_anew_with_their_settings() -> None:
     without, with_tests, fewer = (
         containers(pod(recorded(tests=tests), PODS))
-        for tests in ({}, {"enabled": True}, {"enabled": True, "max_under_test": 1})
+        for tests in ({}, {"enabled": True}, {"enabled": True, "run": ["cpu-speed"]})
     )
     assert without.keys() == {"munged", "health-watch"}
     assert mounts(with_tests["health-tests"])["/config/health"]["readOnly"]

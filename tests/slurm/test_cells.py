@@ -177,8 +177,6 @@ def test_many_jobs_at_once(cluster: SlurmSandbox) -> None:
     assert not [path.name for path in spool.iterdir() if of_steps.match(path.name)]
 
 
-
-
 def test_a_worker_that_has_to_hold_jobs_and_cannot_does_not_start_and_says_why(cluster: SlurmSandbox) -> None:
     """These pods have no cgroups of their own."""
     pod = cluster.start_worker_on("required-0", env={"CONFINEMENT": "required"})

@@ -13,13 +13,11 @@ from pathlib import Path
 import pytest
 
 from images.common.health.contract import Result, Status
-from images.common.health.report import SKEW_SECONDS, Report
-from images.common.health.report import encode as encode_report
 from images.health.node_tests.results import Record, decode, encode
 from tests.slurm.asked import Asked
 from tests.slurm.conftest import one_version
 from tests.slurm.minimal import IN_JAIL, minimal_config
-from tests.slurm.pod import Pod, wait_until
+from tests.slurm.pod import LIBEXEC, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 pytestmark = [pytest.mark.soak, one_version]
@@ -35,9 +33,7 @@ echo "    events per second:  $(cat /run/slow 2>/dev/null || echo 5000.00)"
 """
 SETTINGS = {
     "tests": ["cpu-speed"],
-    "max_under_test": "100%",
-    "platforms": {"default": "test-machine"},
-    "expected": {"test-machine": {"cpu-speed": {"events": EXPECTED}}},
+    "expected": {"default": {"cpu-speed": {"events": EXPECTED}}},
 }
 
 
@@ -80,7 +76,7 @@ def cluster(slurm_version: str) -> Iterator[Tested]:
         path.write_text(json.dumps(SETTINGS))
         path.chmod(0o644)
         controller.start_program("health-tests", {"SLURM_CONF": CONF, "SETTINGS": "/run/tests.json"})
-        watch = {"SLURM_CONF": CONF, "MACHINES": "no", "MAX_DRAINED": "1", "MEASURE_NEW": "yes"}
+        watch = {"SLURM_CONF": CONF, "MACHINES": "no", "MAX_DRAINED": "1", "TESTS": "yes"}
         controller.start_program("health-watch", watch)
         yield Tested(sandbox=sandbox)
 
@@ -100,13 +96,10 @@ def test_a_user_s_job_ends_the_test_that_is_in_its_way(cluster: Tested) -> None:
     cluster.await_forgotten()
     for name in NODES:
         cluster.remember(name, None)
-    wait_until(
-        lambda: len(cluster.run("squeue --noheader --states=RUNNING --format=%j").splitlines()) == len(NODES),
-        cluster.sandbox.logs,
-    )  # fmt: skip
+    wait_until(lambda: bool(cluster.run("squeue --noheader --states=RUNNING --format=%j")), cluster.sandbox.logs)
     job = cluster.run("sbatch --parsable --exclusive --nodes=2 --chdir=/ --output=/dev/null --wrap 'sleep 2'")
     log = cluster.sandbox.controller.log
-    wait_until(lambda: log("health-tests").count("end cpu-speed on") == len(NODES), cluster.sandbox.logs)
+    wait_until(lambda: "end cpu-speed on" in log("health-tests"), cluster.sandbox.logs)
     for name in NODES:
         assert cluster.found(name) is None, "a test that was ended has not been"
         (cluster.sandbox.pods[name].root / "run/long").unlink()
@@ -127,22 +120,45 @@ def test_a_node_that_is_too_slow_twice_is_drained_with_the_figures(cluster: Test
     assert "DRAIN" not in cluster.node("default-0")["state"]
 
 
-def test_a_node_that_may_be_another_machine_is_measured_before_it_takes_jobs(cluster: Tested) -> None:
-    bad = "default-1"
-    ran: Path = cluster.sandbox.pods[bad].root / "run/ran"
-    (ran.parent / "slow").unlink(missing_ok=True)
-    cluster.await_forgotten()
-    cluster.remember(bad, None)
-    cluster.run(f"scontrol update nodename={bad} state=drain reason='health/gpu-presence [hardware]: 7 of 8 GPUs'")
-    cluster.run(f"sbatch --nodelist={bad} --chdir=/ --output=/dev/null --wrap 'date +%s > /run/ran'")
-    time.sleep(SKEW_SECONDS + 2)  # what a check found before counts as older than the drain
-    well = Report(at=int(time.time()), results={"gpu-presence": Result(status=Status.OK)})
-    cluster.run(f"scontrol update nodename={bad} comment='{encode_report(well)}'")
+BAD = "default-1"
+BY_HAND = f"SETTINGS=/run/tests.json {LIBEXEC}/health-tests --node"
+
+
+def wait_for_user(cluster: Tested) -> Path:
+    """A user's job wants the bad node: the file that is there when it has run."""
+    ran: Path = cluster.sandbox.pods[BAD].root / "run/ran"
+    ran.unlink(missing_ok=True)
+    cluster.run(f"sbatch --nodelist={BAD} --chdir=/ --output=/dev/null --wrap 'date +%s > /run/ran'")
+    return ran
+
+
+def reservations(cluster: Tested) -> str:
+    return cluster.run("scontrol show reservation --oneliner")
+
+
+def test_by_hand_it_is_measured_again_and_is_back_in_service_and_no_user_had_it_before(cluster: Tested) -> None:
+    root = cluster.sandbox.pods[BAD].root
+    (root / "run/slow").unlink()
+    (root / "run/long").write_text("6")
+    ran = wait_for_user(cluster)
+    said = cluster.run(f"{BY_HAND} {BAD}")
+    assert "ok cpu-speed: events 5000 events/s" in said
+    assert f"{BAD} takes jobs" in said
     wait_until(lambda: ran.exists() and ran.read_text().strip().isdigit(), cluster.sandbox.logs)
-    record = cluster.found(bad)
-    assert record is not None, "a user had the node before it was measured"
-    assert record.result.status is Status.OK
+    wait_until(
+        lambda: (found := cluster.found(BAD)) is not None and found.result.status is Status.OK, cluster.sandbox.logs
+    )
+    record = cluster.found(BAD)
+    assert record is not None
     assert int(ran.read_text()) >= record.at, "a user had the node while it was measured"
-    log = cluster.sandbox.controller.log("health-tests")
-    assert f"open {bad} for the tests alone: health/new-machine [node]" in log
-    assert "health-test" not in cluster.run("scontrol show reservation --oneliner")
+    assert "health-test" not in reservations(cluster)
+    (root / "run/long").unlink()
+
+
+def test_an_administrator_who_drains_a_node_ends_its_measuring(cluster: Tested) -> None:
+    (cluster.sandbox.pods[BAD].root / "run/long").write_text("600")
+    drain = f"sleep 20; scontrol update nodename={BAD} state=drain reason='fan is replaced'"
+    said = cluster.run(f"({BY_HAND} {BAD} > /tmp/said; true) & {drain}; wait; cat /tmp/said")
+    assert f"{BAD} is drained: fan is replaced" in said
+    assert "health-test" not in reservations(cluster)
+    (cluster.sandbox.pods[BAD].root / "run/long").unlink()

@@ -41,10 +41,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "SlurmNodeDrained": ({DRAINED.format(0, "health", "dns"): "1x200"}, {DRAINED.format(0, "health", "dns"): "0x200"}),
     "SlurmManyNodesDrained": (
         {DRAINED.format(n, "health", "dns"): "1x200" for n in range(3)},
-        {
-            **{DRAINED.format(n, "health", "dns" if n else "clock"): "1x200" for n in range(3)},
-            **{DRAINED.format(n, "health", "new-machine"): "1x200" for n in range(3, 9)},
-        },
+        {DRAINED.format(n, "health", "dns" if n else "clock"): "1x200" for n in range(3)},
     ),
     "SlurmPrologFailed": ({DRAINED.format(0, "prolog", ""): "1x200"}, {DRAINED.format(0, "health", "dns"): "1x200"}),
     "SlurmJobRequeueLoop": ({"slurmstack_job_requeues_max": "5x200"}, {"slurmstack_job_requeues_max": "4x200"}),

@@ -59,8 +59,6 @@ def test_munges_key_is_only_for_munge(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "root/run/munge").stat().st_mode) == 0o755
 
 
-
-
 def test_only_slurmstepd_counts_as_a_step_and_no_name_does(tmp_path: Path) -> None:
     proc = tmp_path / "proc"
     add_process(proc, 1, comm="slurmd", uid=0)

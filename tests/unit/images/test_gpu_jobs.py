@@ -7,10 +7,6 @@ from pathlib import Path
 import pytest
 
 from images.common.gpu_jobs import GpuJobs
-from images.common.health.contract import Node, Thresholds
-from images.health.gpu_job import GpuJob
-from images.health.local import Local
-from tests.fakes.commands import FakeRunner
 
 GPUS = ("4", "5.7")
 """Those of a pod that has a whole one and a part of its machine's; Slurm's numbers are 0 and 1."""
@@ -52,15 +48,3 @@ def test_a_node_without_gpus_shows_nothing(tmp_path: Path) -> None:
     made.start([])
     made.begin("17", (0,))
     assert not made.shown.exists()
-
-
-def test_a_job_starts_and_ends_where_nothing_can_be_written(jobs: GpuJobs, tmp_path: Path) -> None:
-    (jobs.shown / "dcgm/4/full").mkdir(parents=True)
-    (tmp_path / "proc").mkdir()
-    log: list[str] = []
-    node = Node(name="w-0", root=tmp_path, state=tmp_path / "state")
-    local = Local(node=node, thresholds=Thresholds(), off=frozenset({"gpu-free"}))
-    environment = {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": "0", "SLURM_JOB_GID": "0", "SLURM_JOB_GPUS": "0-1"}
-    job = GpuJob(local=local, log=log.append, runner=FakeRunner(), environment=environment, gpu_jobs=jobs)
-    assert (job.begin(), job.end()) == (0, 0)
-    assert "which GPUs it has is not shown" in log[0]
