@@ -96,10 +96,6 @@ COMMANDS = {
         "cli.commands.backup:upgrade_app",
         "Try another release of Slurm on the last backup, before the cluster gets it.",
     ),
-    "chaos": (
-        "cli.commands.chaos:chaos",
-        "Break the cluster on purpose while a user submits small jobs, and see whether each has run exactly once.",
-    ),
     "rotate": ("cli.commands.rotate:rotate", "Give the running cluster another key. Running and waiting jobs stay."),
     "images": (
         "cli.commands.images:app",

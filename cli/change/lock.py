@@ -38,7 +38,7 @@ PROCESS = "slurmstack/process"
 POLL = 0.5
 """Seconds between two looks at a lease that somebody else holds."""
 
-Work = Literal["up", "destroy", "restore", "rehearse", "rotate", "chaos", "jail remove"]
+Work = Literal["up", "destroy", "restore", "rehearse", "rotate", "jail remove"]
 
 
 @contextmanager
