@@ -28,10 +28,6 @@ COMMANDS = {
         "cli.commands.stack:render",
         "Write the Kubernetes objects of a stack, one YAML file each, for `kubectl apply -f DIR`, Argo CD or Flux.",
     ),
-    "graph": (
-        "cli.commands.stack:graph",
-        "Print everything that the program registers with Pulumi: as a list (json) or as a picture (svg).",
-    ),
     "preview": (
         "cli.commands.cluster:preview",
         "Show what `up` would change. Objects that were changed by hand are shown too. Changes nothing.",

@@ -1,4 +1,4 @@
-"""Commands that need nothing but a stack file: validate, render, graph."""
+"""Commands that need nothing but a stack file: validate, render."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from cli.errors import USAGE, Failure
 from cli.preview.document import Preview, exit_status, notes_of, of_files
 from cli.preview.text import DetailedOption, MarkdownOption, counted, form_of, print_effects, print_notes, text_of
 from cli.program.generated import read_file, write_file
-from cli.program.graph import as_data, as_svg
-from cli.program.manifests import manifests, without_cloud, write
+from cli.program.manifests import manifests, write
 from cli.program.recording import record
-from cli.stack import Stack, open_stack
+from cli.stack import open_stack
 from cli.text import say
 from slurm.conf import render as render_slurm
 
@@ -89,30 +88,22 @@ def render(
             help="Another directory for the Secrets, so that the first one can be committed. Default: with the rest.",
         ),
     ] = None,
-    keys: Annotated[
-        Path | None,
-        option(
-            metavar="FILE", parser=named, help="File that keeps generated keys. Default: .slurmstack/STACK/keys.json."
-        ),
-    ] = None,
 ) -> None:
     """Write the Kubernetes objects of a stack, one YAML file each, for `kubectl apply -f DIR`, Argo CD or Flux.
-
-    Of a stack that makes its cloud too, only the Kubernetes objects are written; what is left out is listed.
 
     The files are numbered in the order in which they can be applied. Run again, files of objects that left the stack
     are removed; other files in the directory are left alone. docs/pipelines.md says more under GitOps.
 
-    Needs no cluster. Keys (munge, SSH host key) are made once and kept in a file beside the stack file, so that the
-    same stack always gives the same objects. Files with Secrets are readable by you only: do not commit them.
+    Needs no cluster. Keys (munge, SSH host key) are made once and kept in .slurmstack/STACK/keys.json beside the stack
+    file, so that the same stack always gives the same objects. Files with Secrets are readable by you only: do not
+    commit them.
     """
     if secrets is not None and secrets.resolve() == output.resolve():
         raise Failure("--secrets and --output name the same directory", hint="leave --secrets out", code=USAGE)
     stack = open_stack(config)
-    path = keys or stack.private / "keys.json"
+    path = stack.private / "keys.json"
     kept = read_file(path)
-    recording, left = without_cloud(record(stack.sections, stack=stack.name, generated=kept))
-    objects = manifests(recording)
+    objects = manifests(record(stack.sections, stack=stack.name, generated=kept))
     write_file(path, kept)
     apart = [item for item in objects if item.kind == "Secret"]
     if secrets is not None:
@@ -123,23 +114,5 @@ def render(
         written = write(objects, output)
         typer.echo(f"{len(written)} objects in {output}")
         typer.echo(f"{len(apart)} of them are Secrets, in the clear: do not commit them (--secrets puts them apart)")
-    for line in left:
-        typer.echo(line, err=True)
     if kept.changed:
         typer.echo(f"new keys in {path}: keep this file, without it the next run makes other keys")
-
-
-def graph(
-    config: ConfigOption = None, format_: Annotated[str, typer.Option("--format", "-f", help="json or svg.")] = "json"
-) -> None:
-    """Print everything that the program registers with Pulumi: as a list (json) or as a picture (svg).
-
-    Needs no cluster. Unknown values are printed as <unknown>, secret ones as <secret>.
-    """
-    if format_ not in {"json", "svg"}:
-        raise Failure(f"--format {format_!r} is none of json, svg", code=USAGE)
-    stack: Stack = open_stack(config)
-    recording = record(stack.sections, stack=stack.name)
-    typer.echo(
-        json.dumps(as_data(recording), indent=1) if format_ == "json" else as_svg(recording), nl=format_ == "json"
-    )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
-import os
 import secrets
 from pathlib import Path
 
@@ -17,13 +15,11 @@ from local.files import write_whole
 class KeptValues(GeneratedValues):
     """Values by resource name. Those that are missing are made; `changed` tells whether any were."""
 
-    def __init__(self, values: dict[str, str], text: str | None = None) -> None:
-        """`text`: the file that they come from, as it was read."""
+    def __init__(self, values: dict[str, str]) -> None:
         self.values = values
         self.changed = False
         self.damaged: list[str] = []
         """Names of kept values that had not the right length; others were made in their place."""
-        self.text = text
 
     def random_bytes(self, name: str, length: int) -> str:
         """The kept value of this resource, or a new one from the system's random source."""
@@ -40,19 +36,14 @@ class KeptValues(GeneratedValues):
 def read_file(path: Path) -> KeptValues:
     """The values that `write_file` kept, none if there is no file yet. Raises Failure if they cannot be read."""
     try:
-        if path.exists() and not path.is_file():  # a device may never end
-            raise _unreadable(path, "it is no plain file")
-        text = path.read_text(encoding="utf-8")
-        values = json.loads(text)
+        values = json.loads(path.read_text(encoding="utf-8"))
         for value in values.values():
             base64.b64decode(value, validate=True)
     except FileNotFoundError:
         return KeptValues({})
-    except (AttributeError, TypeError):
-        raise _unreadable(path, "it is no table of keys") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, AttributeError, TypeError) as error:
         raise _unreadable(path, str(error)) from error
-    return KeptValues(values, text)
+    return KeptValues(values)
 
 
 def _unreadable(path: Path, why: str) -> Failure:
@@ -65,8 +56,7 @@ def _unreadable(path: Path, why: str) -> Failure:
 def write_file(path: Path, kept: KeptValues) -> None:
     """Keep the values in a file that only its owner can read; it appears whole or not at all.
 
-    Raises Failure, with nothing written, if a kept value was damaged, or if another run has written the file since it
-    was read: its keys would be lost.
+    Raises Failure, with nothing written, if a kept value was damaged.
     """
     if kept.damaged:
         raise _unreadable(path, f"{', '.join(kept.damaged)} has not the length of such a key")
@@ -74,13 +64,6 @@ def write_file(path: Path, kept: KeptValues) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(directory, fcntl.LOCK_EX)
-            if (path.read_text(encoding="utf-8") if path.exists() else None) != kept.text:
-                raise Failure(f"another run has made keys in {path} meanwhile", hint="run this again: it takes those")
-            write_whole(path, json.dumps(kept.values, indent=1))
-        finally:
-            os.close(directory)
+        write_whole(path, json.dumps(kept.values, indent=1))
     except OSError as error:
         raise Failure(f"cannot keep the generated keys in {path}: {error.strerror or error}") from error

@@ -28,9 +28,8 @@ BOTH = "contradict each other"
 
 CASES: dict[str, list[tuple[str, int, str]]] = {
     "": [("up --yess", USAGE, "No such option"), ("validate --markdown", USAGE, "--against FILE"),
-        ("preview --markdown --json", USAGE, BOTH), ("graph --format png", USAGE, "none of json, svg"),
+        ("preview --markdown --json", USAGE, BOTH),
         ("render --output=", USAGE, "is empty"), ("render --output out --secrets=", USAGE, "is empty"),
-        ("render --output out --keys=", USAGE, "is empty"),
         ("render --output out --secrets out/../out", USAGE, "name the same directory"),
         ("rotate mung", USAGE, "'mung' is none of munge"), ("health --yess", USAGE, "No such option"),
         ("health run disks", USAGE, "Missing option '--node'"), ("health run --node w-0", USAGE, "Missing argument"),
