@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from cli.program.recording import Recording
 from cli.program.values import Resource, Secret, Unknown, from_state, leaves, printable, same
 
 Action = Literal["create", "update", "replace", "delete"]
-
-SYMBOLS: Mapping[Action, str] = {"create": "+", "update": "~", "replace": "+-", "delete": "-"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +58,7 @@ class Change:
 def counts_of(found: Iterable[Change]) -> dict[str, int]:
     """Number of resources by action."""
     counts = Counter(change.action for change in found)
-    return {action: counts[action] for action in SYMBOLS if counts[action]}
+    return {action: counts[action] for action in get_args(Action) if counts[action]}
 
 
 def differences(old: Any, new: Any, path: str = "", *, secret: bool = False) -> Iterator[PropertyChange]:

@@ -32,7 +32,7 @@ from cli.change.job_effects import (
 )
 from cli.errors import Failure, Refused
 from cli.kubectl.client import Kubectl, complaint, in_controller
-from cli.text import plain, printable, say
+from cli.text import plain, say
 from images.common.slurm_conf import IN_FORCE
 from images.common.slurm_jobs import ENDED, Job, JobList
 from images.common.slurm_records import NotUnderstoodError, task_ids
@@ -317,12 +317,6 @@ def _pending_lines(found: JobsTouched) -> list[str]:
         + _listed(jobs, IDS)
         for (fate, why), jobs in together.items()
     ]
-
-
-def print_jobs(found: JobsTouched) -> None:
-    """The same on the terminal."""
-    for line in lines(found):
-        say(escape(printable(line)))
 
 
 def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) -> None:

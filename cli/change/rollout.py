@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from cli.change.diff import key
-from cli.change.jobs import read_patiently
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, annotations_of, is_true
 from cli.program.manifests import Manifest
@@ -104,20 +103,6 @@ def await_workers(kubectl: Kubectl, namespace: str, *, timeout: float, tell: Tel
         if time.monotonic() > deadline:
             raise Failure(f"after {timeout:.0f} s still not ready: {', '.join(missing)}")
         time.sleep(next(pauses))
-
-
-def require_slurmctld(kubectl: Kubectl, namespace: str) -> None:
-    """Raise Failure where slurmctld still does not answer: pods may be ready while no command works.
-
-    For an update that began so; otherwise Slurm has answered already, and need not be asked again.
-    """
-    try:
-        read_patiently(kubectl, namespace)
-    except Failure as failure:
-        raise Failure(
-            f"all is applied, but slurmctld does not answer: {failure}",
-            hint="`slurmstack status` shows why; docs/diagnose.md says where to look",
-        ) from failure
 
 
 def _pauses() -> Iterator[float]:

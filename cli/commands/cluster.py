@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -17,10 +19,10 @@ from cli.change.change import Change
 from cli.change.destroy import data_of
 from cli.change.effects import refuse
 from cli.change.job_effects import Queue
-from cli.change.jobs import JobsTouched, Pods, cancel_lost_jobs, print_jobs, queue_and_pods, refuse_lost_jobs
+from cli.change.jobs import JobsTouched, Pods, cancel_lost_jobs, queue_and_pods, refuse_lost_jobs
 from cli.change.lock import Lock, held
 from cli.change.plan import Plan, changes_of, jobs_of_plan, plan
-from cli.change.rollout import await_rollout, configuration_jobs, require_slurmctld
+from cli.change.rollout import await_rollout, configuration_jobs
 from cli.change.verify import verify
 from cli.commands.options import ConfigOption, JsonOption
 from cli.engine import pulumi as engines
@@ -33,16 +35,16 @@ from cli.preview.document import Preview, exit_status, of_cluster, of_engine
 from cli.preview.text import (
     DetailedOption,
     MarkdownOption,
+    beside_objects,
+    change_lines,
+    counted,
     form_of,
-    print_changes,
-    print_effects,
-    print_notes,
-    print_summary,
-    text_of,
+    markdown,
 )
 from cli.program.manifests import Manifest, refuse_cloud_resources
 from cli.program.recording import program_loading, record
 from cli.stack import Stack, open_stack
+from cli.text import print_lines
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud
 from local.report import Report, Step, open_report
@@ -79,19 +81,15 @@ def preview(
     if form == "text":
         _print_preview(document)
     else:
-        typer.echo(text_of(document, form))
+        typer.echo(json.dumps(document.as_data(), indent=1) if form == "json" else markdown(document))
     raise typer.Exit(exit_status(document, detailed=detailed))
 
 
 def _print_preview(document: Preview) -> None:
     """The preview for people. Raises Refused, after it, if a change is refused."""
-    print_summary(document.summary)
-    print_effects(document.effects)
     if document.compared:
-        print_changes(document.changes)
-    print_notes(document.notes)
-    print_jobs(document.jobs)
-    policies.print_policy(document.policy)
+        print_lines([*change_lines(document.changes), counted(document.changes)])
+    print_lines(beside_objects(document))
     if document.refused:
         raise Refused("\n".join(document.refused))
 
@@ -154,15 +152,13 @@ def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool, adopt: bool) ->
         state = engines.export(stack)
     planned = against_state_and_cluster(stack, state, adopt=adopt)
     jobs = jobs_of(stack, planned)
-    print_effects(planned.effects)
-    print_jobs(jobs)
+    print_lines(beside_objects(Preview(stack=stack.name, against="engine", effects=planned.effects, jobs=jobs)))
     refuse(planned.effects)
     fit.refuse_root_of_engine(stack, planned)
     if not kill_jobs:
         refuse_lost_jobs(jobs)
     again = engines.resume(stack, state)
     policy = policies.policy_of(stack)
-    policies.print_silence(policy)
     before = policies.prepare(stack, policy)
     if jobs.lost:
         if not yes:  # the engine asks too late: it may wait for a pool that waits for these jobs
@@ -176,9 +172,6 @@ def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool, adopt: bool) ->
     kubectl, namespace = reach(stack), stack.config.cluster.namespace
     forget_restore(kubectl, namespace, kubectl.items("statefulset,deployment", "-n", namespace))
     policies.print_done(kubectl, stack.config, before)
-    if jobs.unread:
-        require_slurmctld(kubectl, namespace)
-    policies.require_answer(kubectl, stack.config, policy)
 
 
 def _up_with_kubectl(
@@ -193,13 +186,10 @@ def _up_with_kubectl(
             _tell_kept(kubectl, planned)
             found = None if yes else _compare(kubectl, planned, stack.config)
             jobs, policy = jobs_of_plan(kubectl, planned, found, asked), asking.result()
-        print_effects(planned.effects)
         if found is not None:
-            print_changes(found)
-            policies.print_policy(policy)
-        else:
-            policies.print_silence(policy)
-        print_jobs(jobs)
+            print_lines([*change_lines(found), counted(found)])
+        shown = Preview(stack=stack.name, against="cluster", effects=planned.effects, jobs=jobs, policy=policy)
+        print_lines(beside_objects(replace(shown, changes=tuple(found or ()))))
         if not kill_jobs:
             refuse_lost_jobs(jobs)
         if found is not None and not _agreed(found, policy):
@@ -222,9 +212,6 @@ def _up_with_kubectl(
             _apply(kubectl, planned, lock, report, jobs=jobs, timeout=timeout)
     if not any(before == item["metadata"]["uid"] for item in planned.live.values()):
         policies.print_done(kubectl, stack.config, before)
-    if jobs.unread:
-        require_slurmctld(kubectl, planned.namespace)
-    policies.require_answer(kubectl, stack.config, policy)
 
 
 def _apply(kubectl: Kubectl, planned: Plan, lock: Lock, report: Report, *, jobs: JobsTouched, timeout: int) -> None:

@@ -10,14 +10,14 @@ import typer
 from rich.markup import escape
 
 from cli.commands.options import ConfigOption, JsonOption, named, option
-from cli.errors import USAGE, Failure
-from cli.preview.document import Preview, exit_status, notes_of, of_files
-from cli.preview.text import DetailedOption, MarkdownOption, counted, form_of, print_effects, print_notes, text_of
+from cli.errors import USAGE, Failure, Refused
+from cli.preview.document import exit_status, notes_of, of_files
+from cli.preview.text import DetailedOption, MarkdownOption, beside_objects, counted, form_of, markdown
 from cli.program.generated import read_file, write_file
 from cli.program.manifests import manifests, write
 from cli.program.recording import record
 from cli.stack import open_stack
-from cli.text import say
+from cli.text import print_lines, say
 from slurm.conf import render as render_slurm
 
 
@@ -55,24 +55,21 @@ def validate(
     }  # fmt: skip
     document = of_files(stack, against) if against is not None else None
     if form == "markdown" and document is not None:
-        typer.echo(text_of(document, form))
+        typer.echo(markdown(document))
     elif form == "json":
         typer.echo(json.dumps(summary if document is None else {**document.as_data(), **summary}))
     else:
         pools = "pool" if summary["pools"] == 1 else "pools"
         fine = f"{stack.file}: fine ({summary['pools']} {pools}, {nodes} nodes, Slurm {stack.config.slurm.version})"
         say(escape(fine))
-        print_notes(summary["notes"])
-        if document is not None:
-            _print_comparison(document, against)
+        if document is None:
+            print_lines(f"note: {note}" for note in summary["notes"])
+        else:
+            print_lines([*beside_objects(document), f"against {against}: {counted(document.changes)}"])
+            if document.refused:
+                raise Refused("\n".join(document.refused))
     if document is not None:
         raise typer.Exit(exit_status(document, detailed=detailed))
-
-
-def _print_comparison(document: Preview, against: Path | None) -> None:
-    print_effects(document.effects)
-    refused = f"; {len(document.refused)} refused" if document.refused else ""
-    say(escape(f"against {against}: {counted(document.counts()) or 'no changes'}{refused}"))
 
 
 def render(

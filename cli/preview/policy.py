@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-
-from rich.markup import escape
 
 from cli.access.reach import reach_if_made
 from cli.change.rollout import worked_jobs
@@ -23,21 +21,17 @@ from cli.kubectl.client import (
     message,
 )
 from cli.stack import Stack
-from cli.text import printable, say
+from cli.text import print_lines, say
 from config.cluster import ClusterConfig
 from images.common.policy.document import DEFAULT_QOS, State, load, untouched_default_qos
 from images.common.policy.plan import plan
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST
 from slurm.policy import COMPONENT, environment, policy_document
 
-LINES = 60
-"""Lines that are printed at most; the rest is counted."""
-
 _JOBS = f"app.kubernetes.io/component={COMPONENT}"
 """Selector of the Jobs that bring Slurm in line with the policy."""
 
 _PROGRAM = "/usr/libexec/slurmstack/policy"
-_STYLES = {"+": "green", "~": "yellow", "-": "red", "!": "cyan"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +43,6 @@ class PolicyPlan:
     """What is left as it is, and why there is no comparison if there is none."""
     compared: bool = True
     """Whether Slurm itself was asked."""
-    silent: bool = False
-    """Whether slurmdbd runs and does not answer."""
 
 
 def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan | None:
@@ -68,7 +60,7 @@ def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan
         stdin=policy_document(config), check=False,
     )  # fmt: skip
     if done.returncode == NO_SLURMDBD:
-        return replace(_not_compared(SILENT_SLURMDBD), silent=True)
+        return _not_compared(SILENT_SLURMDBD)
     try:
         answer = json.loads(done.stdout)
         return PolicyPlan(changes=tuple(answer["changes"]), notes=tuple(answer["notes"]))
@@ -97,37 +89,6 @@ def from_nothing(config: ClusterConfig) -> PolicyPlan:
     wanted = load(policy_document(config)).wanted
     planned = plan(empty, wanted, prune=False, now=time.time())
     return PolicyPlan(changes=tuple(planned.lines), notes=planned.notes, compared=False)
-
-
-def print_policy(planned: PolicyPlan | None) -> None:
-    """One line per change of Slurm's policy."""
-    if planned is not None and (planned.changes or planned.notes):
-        say("[bold]policy[/]")
-        print_lines([*planned.changes, *planned.notes])
-
-
-def print_silence(planned: PolicyPlan | None) -> None:
-    """Say that slurmdbd does not answer, where the policy is not printed."""
-    if planned is not None and planned.silent:
-        print_policy(planned)
-
-
-def require_answer(kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan | None) -> None:
-    """Raise Failure if slurmdbd did not answer before an update, and still does not."""
-    if planned is not None and planned.silent and (again := planned_policy(kubectl, config)) and again.silent:
-        raise Failure(
-            f"all else is applied, but {SILENT_SLURMDBD}: the policy was not compared",
-            hint=f"`{kubectl.shown} logs -n {config.cluster.namespace} {ACCOUNTING_HOST} -c {ACCOUNTING}` may say why",
-        )
-
-
-def print_lines(lines: list[str]) -> None:
-    """Lines of a plan, or of what the job did."""
-    for line in lines[:LINES]:
-        style = _STYLES.get(line[:1], "default")
-        say(f"  [{style}]{escape(printable(line))}[/]")
-    if len(lines) > LINES:
-        say(f"  ... and {len(lines) - LINES} more")
 
 
 def policy_jobs(kubectl: Kubectl, namespace: str) -> list[dict[str, Any]]:
@@ -178,5 +139,5 @@ def print_done(kubectl: Kubectl, config: ClusterConfig, before: str) -> None:
     selector = f"batch.kubernetes.io/controller-uid={uid}"
     done = kubectl.run("logs", "-n", namespace, "-l", selector, "-c", COMPONENT, "--tail=-1", check=False)
     said = [line.removeprefix("policy: ") for line in done.stdout.splitlines() if line.startswith("policy: ")]
-    say("[bold]policy[/]")
+    say("policy in Slurm:")
     print_lines([line for line in said if line[:2] in {"+ ", "~ ", "- ", "! "}] or said[-1:])

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from cli.change.change import Change, PropertyChange
+from cli.change.change import Change
 from cli.change.diff import changes, key, objects_in
 from cli.errors import Failure
-from cli.preview.text import described
 from cli.program.manifests import Manifest
 from tests.fakes.kubectl import FakeKubectl, listed, thing
 
@@ -86,30 +85,6 @@ def test_an_immutable_field_means_replacement_and_another_refusal_of_the_api_ser
     assert change.action == "replace"
     with pytest.raises(Failure, match="admission webhook denied"):
         changed(stateful_set(2), stateful_set(2), complaint="admission webhook denied")
-
-
-LONG = "x" * 400
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "lines"),
-    [
-        (1, None, ["a: 1 => (absent)"]),
-        (LONG + "old", LONG + "new", [f"a: ...{'x' * 40}old (403 characters) => ...{'x' * 40}new (403 characters)"]),
-        ([LONG], [], [f'a: ["{"x" * 298}... (404 characters) => []']),
-        ("k=1\nl=2\nm=3\n", "k=1\nl=4\nm=3\nn=5\n", ["a:", "  - l=2", "  + l=4", "  + n=5"]),
-        (
-            f"k\n{LONG}1\n",
-            f"k\n{LONG}2\n",
-            ["a:", f"  - ...{'x' * 40}1 (401 characters)", f"  + ...{'x' * 40}2 (401 characters)"],
-        ),
-        ("k\n", "k", ['a: "k\\n" => k']),
-        ("", "k\n" * 50, ["a:", *["  + k"] * 40, "  ... 10 more changed lines; --json has all"]),
-    ],
-    ids=["number", "long", "long list", "text", "long line", "end of text", "many lines"],
-)
-def test_of_a_change_people_are_shown_what_differs(old: Any, new: Any, lines: list[str]) -> None:
-    assert described(PropertyChange(path="a", old=old, new=new)) == lines
 
 
 class Refusing(FakeKubectl):

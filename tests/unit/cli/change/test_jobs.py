@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,7 +17,6 @@ from cli.change.jobs import (
     jobs_destroyed,
     jobs_touched,
     lines,
-    print_jobs,
     refuse_lost_jobs,
 )
 from cli.errors import REFUSED, Failure
@@ -292,7 +291,7 @@ def test_a_queue_that_cannot_be_read_is_said_and_refuses_only_what_could_end_job
     assert dangers[0] in str(caught.value)
 
 
-def test_the_list_is_cut_for_people_and_whole_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_is_cut_for_people_and_whole_for_scripts() -> None:
     found = touched(sized(0), *(job(str(number), user=f"user{number % 7}") for number in range(30)))
     printed = lines(found)
     assert printed[0].startswith("jobs: 30 running, 0 pending; 30 are waited for (user0 5, user1 5, ")
@@ -304,8 +303,6 @@ def test_the_list_is_cut_for_people_and_whole_for_scripts(capsys: pytest.Capture
         "id": "0", "user": "user0", "partition": "main", "state": "RUNNING", "nodes": ["cpu-3"], "fate": "waits",
         "why": "pool 'cpu' shrinks to 0; cpu-3 waits 7 days at most", "cause": "change",
     }  # fmt: skip
-    print_jobs(replace(found, unread="\x1b[2Jgone"))
-    assert capsys.readouterr().out == "jobs: the queue could not be read:  [2Jgone\n"
     assert lines(touched(STACK, job())) == ["jobs: 1 running, 0 pending; none is touched"]
 
 

@@ -10,12 +10,10 @@ from typing import Any, cast
 import pytest
 
 from cli.change import rollout
-from cli.change.rollout import await_rollout, require_slurmctld
+from cli.change.rollout import await_rollout
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl
 from cli.program.manifests import Manifest
-from tests.fakes.queue_cluster import FakeKubectl
-from tests.fakes.slurmctld import AWAY
 
 WHY = "Failed to create pod sandbox: runtime does not support user namespaces"
 
@@ -247,31 +245,6 @@ ROLLOUTS: dict[str, Row] = {
         }.items()
     },
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ROLLOUTS)
-def test_it_waits_for_what_is_not_ready_and_says_why(name: str) -> None:
-    document, there, said = ROLLOUTS[name]
-    cluster, told = Cluster(**there), list[str]()
-    if not said:
-        wait(cluster, document, told)
-        assert told == []
-        return
-    with pytest.raises(Failure) as failure:
-        wait(cluster, document, told)
-    if "still not ready: " in failure.value.message:
-        first = failure.value.message.splitlines()[0]
-        assert told == [f"waiting for {first.partition('still not ready: ')[2]}"]
-    assert [part for part in said if part not in failure.value.message] == [], failure.value.message
-    assert failure.value.message.count(WHY) <= 1
-    assert "of an hour ago" not in failure.value.message
-    assert "gpu-0" not in failure.value.message
-
-
-def test_an_update_is_not_whole_while_slurmctld_does_not_answer() -> None:
-    require_slurmctld(FakeKubectl(), "slurm")
-    with pytest.raises(Failure, match=f"slurmctld does not answer: .*{AWAY[:20]}"):
-        require_slurmctld(FakeKubectl(queue=None), "slurm")
 
 
 @pytest.mark.parametrize(
