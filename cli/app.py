@@ -95,7 +95,7 @@ COMMANDS = {
     "rotate": ("cli.commands.rotate:rotate", "Give the running cluster another key. Running and waiting jobs stay."),
     "images": (
         "cli.commands.images:app",
-        "The container images: build them, push them to a registry, load them into kind, k3s or the local cluster.",
+        "The container images: build them, push them to a registry.",
     ),
 }
 """Where each command is, and what the list of commands says of it: the first paragraph of its own help."""

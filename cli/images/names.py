@@ -1,8 +1,8 @@
 """Which images a command works on: registry, tag and Slurm version, from options and the stack file. And pinning them.
 
-Registry and digests are written into a stack file, in which everything else is left as it is: only the lines of these
-two keys are replaced. The result is read again and compared with what was wanted before the file is written: one that
-is laid out in another way stays as it is, and the lines to add are shown.
+Registry and digests are written into a stack file, in which all but this section is left as it is. The result is read
+again and compared with what was wanted before the file is written: one that is laid out in another way stays as it is,
+and the lines to add are shown.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def _check(option: str, field: str, value: str | None, wanted: str) -> None:
 
 KEY = f"{PROJECT}:images"
 
-_SECTION = re.compile(rf"^(?P<indent> +){KEY}:(?P<beside>.*)\n(?P<below>(?:(?:(?P=indent) +.*)?\n)*)", re.MULTILINE)
-"""The section's key, what stands beside it, and its lines."""
+_SECTION = re.compile(rf"^(?P<indent> +){KEY}:.*\n(?:\n*(?P=indent) +.*\n)*", re.MULTILINE)
+"""The section's key, and its lines."""
 
 
 def snippet(names: ImageNames, digests: Mapping[str, str]) -> str:
@@ -137,15 +137,7 @@ def _edited(text: str, section: Mapping[str, Any]) -> str:
         return re.sub(
             r"^config:.*\n", lambda config: config[0] + _lines({KEY: section}, "  "), text, flags=re.MULTILINE
         )
-    below, indent = found["below"], found["indent"]
-    if first := re.match(" +", below):
-        beside, inner = found["beside"], first[0]
-        for key in ("registry", "digests"):
-            below = re.sub(rf"^{inner}{key}:.*\n(?:{inner} +.*\n)*", "", below, flags=re.MULTILINE)
-        new = {key: section[key] for key in ("registry", "digests")}
-    else:  # {...} or nothing beside the key; a comment there stays
-        beside, inner, new = "".join(re.findall(" #.*", found["beside"])), f"{indent}  ", dict(section)
-    return text.replace(found[0], f"{indent}{KEY}:{beside}\n{_lines(new, inner)}{below}", 1)
+    return text.replace(found[0], _lines({KEY: section}, found["indent"]), 1)
 
 
 def _lines(values: Mapping[str, Any], indent: str) -> str:
