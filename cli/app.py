@@ -45,10 +45,6 @@ COMMANDS = {
         "cli.commands.access:login",
         "Open an SSH session on a login node, in the jail. The host key is checked against the cluster's own.",
     ),
-    "dashboard": (
-        "cli.commands.access:dashboard",
-        "Lead a port of this machine to the page with nodes, queue and jobs, until Ctrl-C; says how to log in.",
-    ),
     "kubeconfig": (
         "cli.commands.access:kubeconfig",
         "Print a kubeconfig for the stack's cluster, for kubectl and other tools.",

@@ -149,17 +149,10 @@ def host_public_key(kubectl: Kubectl, namespace: str) -> str | None:
 
 
 @contextmanager
-def forwarded(kubectl: Kubectl, namespace: str, service: str, target: int, *, port: int = 0) -> Iterator[int]:
-    """The port on 127.0.0.1, which is open; `port`: which one, 0 for any that is free. Raises Failure."""
+def forwarded(kubectl: Kubectl, namespace: str, service: str, target: int) -> Iterator[int]:
+    """A port on 127.0.0.1 that leads to a Service, and is open. Raises Failure."""
     with socket.socket() as free:
-        # As kubectl's own: a connection that has ended a moment ago does not keep it from listening.
-        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            free.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise Failure(
-                f"port {port} of this machine is not free: {error.strerror}", hint="take another one"
-            ) from error
+        free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
     forward = subprocess.Popen(
         [*kubectl.command(), "port-forward", "-n", namespace, f"service/{service}", f"{port}:{target}"],

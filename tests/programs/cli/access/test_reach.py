@@ -37,7 +37,7 @@ def test_status_asks_the_cluster_that_the_stack_made(engine: FakeEngine, tmp_pat
     assert all(words[:4] == ["--kubeconfig", kept, "--context", "nebius-slurm"] for words in engine.calls("kubectl"))
 
 
-@pytest.mark.parametrize("command", ["status", "login", "kubeconfig"])
+@pytest.mark.parametrize("command", ["status", "kubeconfig"])
 def test_a_cluster_that_is_not_made_yet_is_said_to_be_so(engine: FakeEngine, tmp_path: Path, command: str) -> None:
     engine.holds(EMPTY)
     done = call(engine, stack_file(tmp_path, NEBIUS), command)
@@ -56,16 +56,6 @@ def test_without_pulumi_a_kubeconfig_that_was_kept_serves(tmp_path: Path) -> Non
     kept.parent.mkdir(parents=True)
     kept.write_text(KUBECONFIG, encoding="utf-8")
     assert "nothing runs in namespace slurm" in call(engine, file, "status").stdout
-
-
-def test_a_kept_file_that_is_no_kubeconfig_is_named(tmp_path: Path) -> None:
-    engine = FakeEngine(tmp_path / "bin", "kubectl")
-    kept = tmp_path / ".slurmstack" / "test" / "kubeconfig"
-    kept.parent.mkdir(parents=True)
-    kept.write_text("[]", encoding="utf-8")
-    done = call(engine, stack_file(tmp_path, NEBIUS), "status")
-    assert done.returncode == 1
-    assert f"{kept} is no kubeconfig" in done.stderr
 
 
 def test_the_kubeconfig_of_a_cluster_that_is_there_is_the_part_of_its_context(
