@@ -56,10 +56,10 @@ def as_user(kubectl: Kubectl, stack: Stack, user: str, node: str, command: str) 
     The user's own profile may print something before. Raises Failure if it fails.
     """
     account = stack.config.users[user]
-    numbers = f"{account.uid}:{account.uid if account.gid is None else account.gid}"
+    gid = account.uid if account.gid is None else account.gid
     words = ("/usr/bin/env", "-i", f"HOME=/home/{user}", f"USER={user}", "/bin/bash", "-lc", f"cd && {command}")
     done = kubectl.run(
-        *("exec", "-n", stack.config.cluster.namespace, node, "-c", "sshd", "--", *in_jail(numbers, *words)),
+        *("exec", "-n", stack.config.cluster.namespace, node, "-c", "sshd", "--", *in_jail(account.uid, gid, *words)),
         check=False,
     )
     if done.returncode != 0:

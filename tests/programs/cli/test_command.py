@@ -59,7 +59,7 @@ def test_secrets_can_be_written_apart_from_what_is_committed(tmp_path: Path) -> 
     assert f"4 Secrets, in the clear, in {apart}" in done.stdout
 
 
-def test_a_context_that_does_not_exist_names_those_that_do(tmp_path: Path) -> None:
+def test_a_context_that_does_not_exist_is_named(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     cluster = {"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}
     context = {"name": "there", "context": {"cluster": "c", "user": "u"}}
@@ -77,7 +77,6 @@ def test_a_context_that_does_not_exist_names_those_that_do(tmp_path: Path) -> No
     done = slurmstack("up", "--yes", "--engine", "kubectl", "--config", str(stack_file(tmp_path, sections)))
     assert done.returncode == 2
     assert "'missing' is not a context" in done.stderr
-    assert "there are: there" in done.stderr
     sections["cloud"]["context"] = "there"
     for command in (["preview", "--engine", "kubectl"], ["status"]):
         done = slurmstack(*command, "--config", str(stack_file(tmp_path, sections)))

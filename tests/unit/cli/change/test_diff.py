@@ -115,9 +115,3 @@ def test_only_those_objects_are_called_unchangeable_that_the_api_server_refuses(
 def test_of_what_is_there_kubectl_is_asked_too_who_has_set_what() -> None:
     answers: list[tuple[set[str], Any, str]] = [({"get", "--show-managed-fields"}, listed(thing("Secret", "x")), "")]
     assert list(objects_in(FakeKubectl(answers=answers), "slurm")) == [("Secret", "x")]
-
-
-def test_kinds_of_kubernetes_itself_that_are_unknown_are_the_api_server_s_trouble() -> None:
-    unknown = 'error: the server doesn\'t have a resource type "poddisruptionbudget"'
-    with pytest.raises(Failure, match=r"does not tell what it serves.*poddisruptionbudget"):
-        objects_in(FakeKubectl(answers=[({"get"}, "", unknown)]), "slurm")
