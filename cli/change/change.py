@@ -36,8 +36,6 @@ class Change:
     """Of a replacement: the properties that force it, where anybody says which."""
     cause: str = ""
     """URN of the resource whose replacement forces this one."""
-    complaint: str = ""
-    """What the API server says where it will not change the object in place."""
 
     @property
     def kind(self) -> str:

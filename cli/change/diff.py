@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cli.change.change import Change, differences, of_object
-from cli.errors import Failure
+from cli.errors import Failure, Refused
 from cli.kubectl.client import FIELD_MANAGER, OWNERS, Kubectl, as_list, message
 from cli.program.manifests import Manifest
 
@@ -45,7 +45,7 @@ def changes(
     """What applying the objects would do. `live`: those that exist. `left`: what is there and no longer among them.
 
     The API server itself tells, by a dry run, what each object would become: so defaults are no differences, and what
-    was changed by hand is one.
+    was changed by hand is one. Raises Refused in its words if it will not change one of them.
     """
     found: list[Change] = []
     outcome = _dry_run(kubectl, [manifest for manifest in objects if manifest.key in live])
@@ -54,10 +54,8 @@ def changes(
         resource, before = of_object(manifest.document), of_object(live[at]) if at in live else None
         if before is None:
             found.append(Change(action="create", resource=resource))
-        elif isinstance(after := outcome.get(at, ""), str):
-            found.append(Change(action="replace", resource=resource, before=before, complaint=after))
         else:
-            old, new = _comparable(live[at]), _comparable(after)
+            old, new = _comparable(live[at]), _comparable(outcome[at])
             properties = tuple(differences(old, new, secret=manifest.kind == "Secret"))
             if properties:
                 found.append(Change(action="update", resource=resource, before=before, properties=properties))
@@ -85,21 +83,17 @@ def live_objects(kubectl: Kubectl, objects: Sequence[Manifest], inside: Live) ->
     return live
 
 
-def _dry_run(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any] | str]:
-    """What the objects would become; of one that cannot be changed in place, what the API server says to that."""
+def _dry_run(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any]]:
+    """What the objects would become."""
     if not objects:
         return {}
     documents = as_list([item.document for item in objects])
     done = kubectl.run(*APPLY, "--dry-run=server", "-f", "-", "-o", "json", stdin=documents, check=False)
     if done.returncode == 0:
         return {key(item): item for item in _items(done.stdout)}
-    if "immutable" not in done.stderr and "Forbidden: updates to" not in done.stderr:
-        raise Failure(message(done.stderr))
-    if len(objects) == 1:
-        return {objects[0].key: message(done.stderr)}
-    # kubectl prints none of the objects where one of them fails: halves lead to that one in a few steps.
-    middle = len(objects) // 2
-    return _dry_run(kubectl, objects[:middle]) | _dry_run(kubectl, objects[middle:])
+    if "immutable" in done.stderr or "Forbidden: updates to" in done.stderr:
+        raise Refused(message(done.stderr), hint="set it back: it can never change, and kubectl makes nothing anew")
+    raise Failure(message(done.stderr))
 
 
 def _items(printed: str) -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ from cli.errors import Failure
 from cli.kubectl.client import Kubectl, annotations_of, is_true
 from cli.program.manifests import Manifest
 from cli.status.slurm import configuration_state
-from slurm.names import POOL_LABEL
 
 POLL = 0.1
 """Seconds between the first two looks at the cluster."""
@@ -77,7 +76,7 @@ def _end_stuck(kubectl: Kubectl, namespace: str, sets: Iterable[dict[str, Any]])
     newest = {
         item["metadata"]["name"]: item["status"].get("updateRevision")
         for item in sets
-        if item["spec"].get("podManagementPolicy") == "OrderedReady" and _unready([item])
+        if item["spec"].get("podManagementPolicy") == "OrderedReady" and unready([item])
     }
     for pod in kubectl.items("pod", "-n", namespace) if newest else []:
         metadata = pod["metadata"]
@@ -93,17 +92,6 @@ def _late(kubectl: Kubectl, namespace: str, what: str, missing: Sequence[str] = 
     reasons = (f"  {reason}" for reason in _reasons(kubectl, namespace, {item.partition(" (")[0] for item in missing}))
     hint = "`slurmstack status` shows the pods; running this again continues to wait"
     return Failure("\n".join((what, *reasons)), hint=hint)
-
-
-def await_workers(kubectl: Kubectl, namespace: str, *, timeout: float, tell: Tell) -> None:
-    """Return when every worker pod is ready and of its pool's newest template. Failure after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
-    pauses = _pauses()
-    while missing := _unready(kubectl.items("statefulset", "-n", namespace, "-l", POOL_LABEL)):
-        tell("waiting for " + ", ".join(missing))
-        if time.monotonic() > deadline:
-            raise Failure(f"after {timeout:.0f} s still not ready: {', '.join(missing)}")
-        time.sleep(next(pauses))
 
 
 def _pauses() -> Iterator[float]:
@@ -129,7 +117,7 @@ def _missing(
     return [
         *_missing_jobs(kubectl, namespace, jobs, found),
         *(f"{item.name} (deleted by somebody)" for item in gone),
-        *_unready(there),
+        *unready(there),
     ]
 
 
@@ -185,7 +173,7 @@ def _is_active(kubectl: Kubectl, namespace: str, job: Manifest) -> bool:
     return bool((configuration_state(kubectl, namespace) or {}).get("active") == wanted)
 
 
-def _unready(items: Iterable[dict[str, Any]]) -> list[str]:
+def unready(items: Iterable[dict[str, Any]]) -> list[str]:
     """Those whose pods are not all ready, or not all of the newest template; Deployments with old pods, too."""
     missing = []
     for item in items:

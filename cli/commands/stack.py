@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,11 +14,11 @@ from cli.commands.options import ConfigOption, JsonOption, named, option
 from cli.errors import USAGE, Failure, Refused
 from cli.preview.document import exit_status, notes_of, of_files
 from cli.preview.text import DetailedOption, MarkdownOption, beside_objects, counted, form_of, markdown
-from cli.program.generated import read_file, write_file
 from cli.program.manifests import manifests, write
-from cli.program.recording import record
+from cli.program.recording import KeptValues, record
 from cli.stack import open_stack
 from cli.text import print_lines, say
+from local.files import write_whole
 from slurm.conf import render as render_slurm
 
 
@@ -113,3 +114,39 @@ def render(
         typer.echo(f"{len(apart)} of them are Secrets, in the clear: do not commit them (--secrets puts them apart)")
     if kept.changed:
         typer.echo(f"new keys in {path}: keep this file, without it the next run makes other keys")
+
+
+def read_file(path: Path) -> KeptValues:
+    """The values that `write_file` kept, none if there is no file yet. Raises Failure if they cannot be read."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        for value in values.values():
+            base64.b64decode(value, validate=True)
+    except FileNotFoundError:
+        return KeptValues({})
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise _unreadable(path, str(error)) from error
+    return KeptValues(values)
+
+
+def _unreadable(path: Path, why: str) -> Failure:
+    return Failure(
+        f"{path}, which keeps the generated keys, cannot be read: {why}",
+        hint="restore it from a backup; without it new keys would be made, and running pods keep the old ones",
+    )
+
+
+def write_file(path: Path, kept: KeptValues) -> None:
+    """Keep the values in a file that only its owner can read; it appears whole or not at all.
+
+    Raises Failure, with nothing written, if a kept value was damaged.
+    """
+    if kept.damaged:
+        raise _unreadable(path, f"{', '.join(kept.damaged)} has not the length of such a key")
+    if not kept.changed:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(kept.values, indent=1))
+    except OSError as error:
+        raise Failure(f"cannot keep the generated keys in {path}: {error.strerror or error}") from error

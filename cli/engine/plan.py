@@ -49,12 +49,12 @@ def against_state(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
     return replace(compared(stack, of_export(document), of_recording(recording)), recording=recording)
 
 
-def against_state_and_cluster(stack: Stack, document: Mapping[str, Any], *, adopt: bool = False) -> EnginePlan:
+def against_state_and_cluster(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
     """The same, with what it costs in the cluster as that is, where there is one already.
 
-    Raises Failure if that is not the stack's. `adopt`: a stack of another name may have made it.
+    Raises Failure if that is not the stack's.
     """
-    refuse_foreign_namespace(stack, adopt=adopt)
+    refuse_foreign_namespace(stack)
     planned = against_state(stack, document)
     if isinstance(stack.config.cloud, NebiusCloud):
         return planned
@@ -76,16 +76,12 @@ def compared(stack: Stack, before: Sequence[Resource], after: Sequence[Resource]
     return EnginePlan(changes=tuple(changes), effects=found, resources=tuple(after))
 
 
-def refuse_foreign_namespace(stack: Stack, *, adopt: bool = False) -> None:
-    """Raise Failure if the namespace in a cluster that is there belongs to something else.
-
-    `adopt`: a stack of another name may have made it.
-    """
+def refuse_foreign_namespace(stack: Stack) -> None:
+    """Raise Failure if the namespace in a cluster that is there belongs to something else."""
     if not isinstance(stack.config.cloud, NebiusCloud):
         there = next(iter(reach(stack).items("namespace", stack.config.cluster.namespace)), None)
         refuse_foreign(there)
-        if not adopt:
-            refuse_other_stack(there, stack.name)
+        refuse_other_stack(there, stack.name)
 
 
 def jobs_of(stack: Stack, planned: EnginePlan) -> JobsTouched:

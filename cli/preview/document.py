@@ -10,7 +10,8 @@ from typing import Any, Literal
 from cli.change.change import Change, of_recording
 from cli.change.effects import Effect
 from cli.change.jobs import JobsTouched, queue_and_pods, refusal
-from cli.change.plan import changes_of, jobs_of_plan, plan
+from cli.change.plan import jobs_of_plan, plan
+from cli.change.plan import preview as changes_by_kubectl
 from cli.engine import pulumi as engines
 from cli.engine.plan import against_state_and_cluster, compared, foreseen, jobs_of
 from cli.errors import CHANGES, REFUSED, USAGE, Failure, Refused
@@ -59,8 +60,7 @@ class Preview:
         """Whether anything is to be changed, and whether it may be."""
         if self.refused:
             return "refused"
-        # Without an answer of Slurm the policy's lines are those of a first start: they alone are no change.
-        of_policy = self.policy is not None and self.policy.compared and self.policy.changes
+        of_policy = self.policy is not None and self.policy.changes
         return "changes" if self.changes or of_policy else "none"
 
     def as_data(self) -> dict[str, Any]:
@@ -121,11 +121,10 @@ def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
         )  # fmt: skip
         if first.refused:
             return replace(first, notes=(NOT_COMPARED,))
-        found, stuck = changes_of(kubectl, planned, stack.config)
+        found = changes_by_kubectl(kubectl, planned)
     return replace(
         first,
         changes=tuple(found),
-        effects=(*planned.effects, *stuck),
         policy=policy.result(),
         jobs=jobs_of_plan(kubectl, planned, found, asked),
     )

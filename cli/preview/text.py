@@ -16,6 +16,7 @@ from cli.change.effects import Effect
 from cli.change.jobs import lines as job_lines
 from cli.errors import USAGE, Failure
 from cli.preview.document import Preview
+from cli.preview.policy import PolicyPlan
 
 _SIGNS: Mapping[Action, str] = {"create": "+", "update": "!", "replace": "!", "delete": "-"}
 """What colours a line of a diff: green, orange, orange, red."""
@@ -52,17 +53,12 @@ def beside_objects(preview: Preview) -> list[str]:
         *effect_lines(preview.effects),
         *map(plain, job_lines(preview.jobs)),
         *(f"note: {plain(note)}" for note in preview.notes),
-        *_policy(preview),
+        *_policy(preview.policy),
     ]
 
 
-def _policy(preview: Preview) -> list[str]:
-    policy = preview.policy
-    if policy is None:
-        return []
-    # Without an answer of Slurm the lines are those of a first start: news only where the cluster is made or changed.
-    changes = policy.changes if policy.compared or preview.changes else ()
-    found = [plain(line) for line in (*changes, *policy.notes)]
+def _policy(planned: PolicyPlan | None) -> list[str]:
+    found = [plain(line) for line in (*planned.changes, *planned.notes)] if planned is not None else []
     return ["policy in Slurm:", *found] if found else []
 
 
@@ -71,8 +67,8 @@ def property_lines(item: PropertyChange) -> Iterator[str]:
     path, old, new = plain(item.path), item.old, item.new
     if isinstance(old, str) and isinstance(new, str) and "\n" in old + new:
         yield f"    {path}:"
-        changed = [line for line in difflib.unified_diff(old.splitlines(), new.splitlines(), "", "", n=0, lineterm="")]
-        changed = [line for line in changed[2:] if not line.startswith("@@")]
+        told = list(difflib.unified_diff(old.splitlines(), new.splitlines(), n=0, lineterm=""))
+        changed = [line for line in told[2:] if not line.startswith("@@")]
         yield from (f"{line[0]}       {_short(line[1:])}" for line in changed[:_MOST_LINES])
         if len(changed) > _MOST_LINES:
             yield f"        ... {len(changed) - _MOST_LINES} more changed lines; --json has all"

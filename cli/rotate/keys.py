@@ -86,17 +86,17 @@ class Rotation:
         """Whether an earlier one of this key was not finished."""
         return ROTATING in (self._read()["metadata"].get("annotations") or {})
 
-    def begin(self, after: str = "") -> bool:
+    def begin(self) -> bool:
         """Make the new value, and write it where pods read it. Returns whether an earlier rotation goes on.
 
-        Raises Refused if others have rotated the key since the first look. `after`: who had the cluster's lock.
+        Raises Refused if others have rotated the key since the first look.
         """
         found = self._read()
         annotations = found["metadata"].setdefault("annotations", {})
         goes_on = ROTATING in annotations
         if not goes_on and self._seen != (found["data"][self._name], False):
             raise Refused(
-                f"{self.key.name} has just been rotated, by {after or 'somebody else'}",
+                f"{self.key.name} has just been rotated by somebody else",
                 hint="run this again if it should be rotated once more",
             )
         if not goes_on:
@@ -151,10 +151,8 @@ _ROUNDS = 5
 """Pods that come meanwhile may have had the old key a moment ago."""
 
 
-def rotate(kubectl: Kubectl, config: ClusterConfig, rotation: Rotation, report: Report, after: str = "") -> str:
+def rotate(kubectl: Kubectl, config: ClusterConfig, rotation: Rotation, report: Report) -> str:
     """Carry a rotation out, or go on with one that was cut short. Returns what was done, for people.
-
-    `after`: who was waited for.
 
     Raises Failure, with nothing touched, where a pod that needs the key does not answer.
     """
@@ -163,7 +161,7 @@ def rotate(kubectl: Kubectl, config: ClusterConfig, rotation: Rotation, report: 
     places = Places(kubectl, rotation.namespace, key.containers)
     needed = (rotation.is_begun and key.goes_on_with) or key.containers
     Places(kubectl, rotation.namespace, needed).refuse_missing()
-    if rotation.begin(after):
+    if rotation.begin():
         report.info("an earlier rotation was not finished: going on with its key")
     with report.step("Waiting until all pods have the new file") as step:
         places.spread(key.path, rotation.digest, step)

@@ -86,14 +86,6 @@ def test_the_token_of_the_environment_is_printed_as_kubectl_reads_it(tmp_path: P
     assert done.stderr == ""
 
 
-def test_the_answer_has_the_version_that_the_client_asks_for(tmp_path: Path) -> None:
-    asked = json.dumps({"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential", "spec": {}})
-    done = kube_token(tmp_path, NEBIUS_IAM_TOKEN="secret-1", KUBERNETES_EXEC_INFO=asked)
-    assert json.loads(done.stdout)["apiVersion"] == "client.authentication.k8s.io/v1beta1"
-    odd = kube_token(tmp_path, NEBIUS_IAM_TOKEN="secret-1", KUBERNETES_EXEC_INFO="{")
-    assert json.loads(odd.stdout)["apiVersion"] == "client.authentication.k8s.io/v1"
-
-
 def test_a_service_accounts_file_is_exchanged_for_a_token_that_expires(tmp_path: Path) -> None:
     file = credentials_file(tmp_path)
     with serve({EXCHANGE: exchanged("secret-2", 3600)}) as server:

@@ -14,8 +14,8 @@ from cli.change.apply import apply
 from cli.change.change import Change
 from cli.change.plan import Plan, plan, preview
 from cli.errors import Failure, Refused
-from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest
+from cli.program.recording import KeptValues
 from config import load_config
 from slurm.names import GENERATED, STACK
 from tests import stacks

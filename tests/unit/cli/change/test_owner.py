@@ -53,18 +53,14 @@ def test_its_own_cluster_is_planned(stack: Stack, of: str | None) -> None:
     plan(cluster(of), stack.config, stack.sections, stack=stack.name)
 
 
-def test_a_cluster_of_another_stack_is_not_planned_unless_it_is_adopted(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_of_another_stack_is_not_planned(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     kubectl = cluster("prod")
     with pytest.raises(Refused, match="is that of the stack 'prod', and this is the stack 'test'") as caught:
         plan(kubectl, stack.config, stack.sections, stack=stack.name)
-    assert "--adopt" in caught.value.hint
-    plan(kubectl, stack.config, stack.sections, stack=stack.name, adopt=True)
+    assert f"kubectl annotate namespace slurm {STACK}-" in caught.value.hint
     monkeypatch.setattr(engines, "reach", lambda _: kubectl)
     with pytest.raises(Refused, match="of the stack 'prod'"):
         engines.refuse_foreign_namespace(stack)
-    engines.refuse_foreign_namespace(stack, adopt=True)
 
 
 def test_a_cluster_of_the_pulumi_engine_is_not_destroyed_by_kubectl(stack: Stack) -> None:

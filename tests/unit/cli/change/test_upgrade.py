@@ -17,8 +17,8 @@ from cli.change.apply import hinting, is_upgrade, save_first, send, upgraded_fir
 from cli.change.diff import key
 from cli.change.plan import PART_OF, Plan, set_id
 from cli.errors import Failure
-from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest, manifests
+from cli.program.recording import KeptValues
 from config.sections.services import ImageRole
 from local.report import PlainReport
 from tests import stacks

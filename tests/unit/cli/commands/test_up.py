@@ -11,19 +11,17 @@ from typing import Any
 import pytest
 
 from cli.change import apply as upgrade
-from cli.change import plan as plans
 from cli.change import rollout
-from cli.change.change import Change, of_object
 from cli.change.diff import key
 from cli.change.jobs import JobsTouched
 from cli.change.owner import REPLICAS_BEFORE
 from cli.change.plan import Plan, plan
 from cli.commands import cluster as cluster_commands
 from cli.commands import local
-from cli.errors import Failure, Refused
-from cli.jail import fit
-from cli.program.generated import KeptValues
+from cli.errors import Failure
+from cli.jail import roots
 from cli.program.manifests import manifests
+from cli.program.recording import KeptValues
 from cli.stack import Stack, open_stack
 from config import load_config
 from local import archives, cluster
@@ -81,17 +79,6 @@ def test_a_cluster_that_is_not_there_is_planned_once_for_nobody_can_hold_its_loc
     assert (lock.taken, planned.exists) == (0, False)
 
 
-def test_what_the_api_server_will_not_change_is_refused_before_anybody_is_asked(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    it = of_object(thing("Service", "login"))
-    stuck = Change(action="replace", resource=it, before=it, complaint='The Service "login" is invalid: immutable')
-    monkeypatch.setattr(plans, "preview", lambda *_: [stuck])
-    planned = plan(FakeCluster(), stack.config, stack.sections, stack=stack.name)
-    with pytest.raises(Refused, match=r'Service login: .*The Service "login" is invalid: immutable'):
-        cluster_commands._compare(FakeCluster(), planned, stack.config)
-
-
 def test_what_left_the_stack_while_it_was_stopped_is_asked_for_no_notes(monkeypatch: pytest.MonkeyPatch) -> None:
     stays, leaves = thing("StatefulSet", "controller"), thing("StatefulSet", "gone")
     for item in (stays, leaves):
@@ -133,13 +120,11 @@ def test_nothing_is_sent_before_the_backup_of_an_upgrade_is_made(
     monkeypatch.setattr(cluster_commands, "reach", lambda _: kubectl)
     monkeypatch.setattr(cluster_commands, "held", lambda *_, **__: nullcontext(UpLock(kubectl)))
     monkeypatch.setattr(cluster_commands, "_plan_alone", lambda *_, **__: (planned, None, nothing))
-    monkeypatch.setattr(fit, "refuse_root_of_plan", lambda *_: None)
+    monkeypatch.setattr(roots, "refuse_root_of_plan", lambda *_: None)
     monkeypatch.setattr(cluster_commands, "jobs_of_plan", lambda *_: JobsTouched())
     stack = open_stack(stack_file(tmp_path, sections))
     with pytest.raises(Failure) as caught:
-        cluster_commands._up_with_kubectl(
-            stack, PlainReport(), yes=True, timeout=0, kill_jobs=False, backup=backup, adopt=False
-        )
+        cluster_commands._up_with_kubectl(stack, PlainReport(), yes=True, timeout=0, kill_jobs=False, backup=backup)
     if backup:
         assert "nothing was touched: the store is away" in caught.value.message
     assert bool(kubectl.applied) == (not backup)

@@ -44,7 +44,7 @@ def effect(refused: str) -> Effect:
         ({"changes": (CHANGE,), "effects": (effect(""),)}, "changes", 0, CHANGES),
         ({"changes": (CHANGE,), "effects": (effect("no"),)}, "refused", REFUSED, REFUSED),
         ({"policy": PolicyPlan(changes=("+ qos a",), notes=())}, "changes", 0, CHANGES),
-        ({"policy": PolicyPlan(changes=("+ qos a",), notes=(), compared=False)}, "none", 0, 0),
+        ({"policy": PolicyPlan(changes=(), notes=("! slurmdbd does not answer",))}, "none", 0, 0),
     ],
 )
 def test_the_outcome_decides_the_exit_status(fields: dict[str, Any], outcome: str, plain: int, detailed: int) -> None:
@@ -75,17 +75,6 @@ def answering(monkeypatch: pytest.MonkeyPatch, effects: tuple[Effect, ...], foun
 def of_cluster(directory: Path) -> Preview:
     kubectl = FakeKubectl(answers=[({"get", "pod"}, listed(), "")])
     return document.of_cluster(kubectl, open_stack(stack_file(directory, stacks.existing())))
-
-
-def test_what_can_never_change_is_refused_unless_it_is_a_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found = [
-        Change(action="replace", resource=of_object(thing(kind, "x"))) for kind in ("Job", "PersistentVolumeClaim")
-    ]
-    answering(monkeypatch, (LEAVES,), found)
-    shown = of_cluster(tmp_path)
-    (refused,) = shown.refused
-    assert refused.startswith("PersistentVolumeClaim x: a field differs that can never change")
-    assert shown.effects[0] == LEAVES
 
 
 def test_where_anything_is_refused_the_api_server_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -88,14 +88,6 @@ def test_a_queue_that_could_not_be_read_is_not_an_empty_one() -> None:
     assert "the queue could not be read: slurmctld does not answer" in comment
 
 
-def test_the_policy_of_a_first_start_is_no_news_where_nothing_changes() -> None:
-    unknown = PolicyPlan(changes=("+ qos urgent",), notes=("! slurmdbd does not answer",), compared=False)
-    comment = markdown(preview(policy=unknown))
-    assert "+ qos urgent" not in comment
-    assert "! slurmdbd does not answer" in comment
-    assert "+ qos urgent" in markdown(preview(policy=unknown, changes=(REPLICAS,)))
-
-
 @settings(deadline=None)
 @given(st.text(min_size=1, max_size=60) | st.text(alphabet="`\n~<>@/ -+", min_size=1, max_size=60))
 @example("```\n@everyone\n```")

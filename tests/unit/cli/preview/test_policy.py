@@ -12,10 +12,8 @@ import pytest
 from cli.kubectl.client import NO_SLURMDBD
 from cli.preview.policy import (
     PolicyPlan,
-    from_nothing,
     planned_policy,
     policy_jobs,
-    print_done,
     run_again,
 )
 from config import load_config
@@ -67,12 +65,9 @@ class FakeKubectl(PlayedKubectl):
 
 
 @pytest.mark.parametrize("kubectl", [None, FakeKubectl(ready=""), FakeKubectl(ready="False")])
-def test_a_first_start_is_told_from_nothing_and_nothing_without_accounting(kubectl: FakeKubectl | None) -> None:
-    planned = planned_policy(kubectl, configuration())
-    assert planned == from_nothing(configuration())
-    assert planned.changes == ("+ account ml (parent root, fairshare 10, max submit jobs 20000)", "+ user alice in ml")
-    assert not planned.compared
-    assert planned_policy(kubectl, configuration(accounting={"enabled": False}, accounts={}, users={})) is None
+def test_nothing_is_told_of_a_first_start_and_nothing_without_accounting(kubectl: FakeKubectl | None) -> None:
+    assert planned_policy(kubectl, configuration()) is None
+    assert planned_policy(FakeKubectl(), configuration(accounting={"enabled": False}, accounts={}, users={})) is None
 
 
 def test_slurm_is_asked_in_slurmdbd_s_pod_with_the_document_on_standard_input() -> None:
@@ -85,32 +80,21 @@ def test_slurm_is_asked_in_slurmdbd_s_pod_with_the_document_on_standard_input() 
 
 
 @pytest.mark.parametrize(
-    ("planned", "state", "deleted", "kept"),
+    ("planned", "state", "deleted"),
     [
-        (CHANGED, "Complete", True, ""),
-        (CHANGED, "Worked", True, ""),
-        (CHANGED, "Failed", False, ""),
-        (PolicyPlan(changes=(), notes=("! account x",)), "Complete", False, "u1"),
-        (PolicyPlan(changes=("+ account ml",), notes=(), compared=False), "Complete", False, "u1"),
-        (None, "Complete", False, ""),
+        (CHANGED, "Complete", True),
+        (CHANGED, "Worked", True),
+        (CHANGED, "Failed", False),
+        (PolicyPlan(changes=(), notes=("! account x",)), "Complete", False),
+        (None, "Complete", False),
     ],
 )
 def test_the_finished_job_goes_only_where_slurm_has_something_else(
-    planned: PolicyPlan | None, state: str, deleted: bool, kept: str
+    planned: PolicyPlan | None, state: str, deleted: bool
 ) -> None:
     kubectl = FakeKubectl(job_state=state)
-    assert run_again(kubectl, configuration(), planned, policy_jobs(kubectl, "slurm")) == kept
+    run_again(kubectl, configuration(), planned, policy_jobs(kubectl, "slurm"))
     assert any(call[:2] == ("delete", "job") for call in kubectl.calls) == deleted
-
-
-def test_what_the_job_did_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    kubectl = FakeKubectl(
-        printed="policy: waiting for slurmdbd\npolicy: + account ml\npolicy: the policy is in force\n"
-    )
-    print_done(kubectl, configuration(), before="u1")
-    assert capsys.readouterr().out == ""
-    print_done(kubectl, configuration(), before="")
-    assert capsys.readouterr().out == "policy in Slurm:\n+ account ml\n"
 
 
 @pytest.mark.parametrize("code", [0, NO_SLURMDBD])
@@ -118,4 +102,4 @@ def test_a_slurmdbd_that_cannot_tell_stops_no_preview(code: int) -> None:
     planned = planned_policy(FakeKubectl(complained="policy: no, says Slurm", code=code), configuration())
     why = "slurmdbd does not answer" if code else "policy: no, says Slurm"
     note = f"! the policy in force cannot be compared: {why}"
-    assert planned == PolicyPlan(changes=(), notes=(note,), compared=False)
+    assert planned == PolicyPlan(changes=(), notes=(note,))

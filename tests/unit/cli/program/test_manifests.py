@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from cli.commands.stack import read_file, write_file
 from cli.errors import Failure
-from cli.program.generated import KeptValues, read_file, write_file
 from cli.program.manifests import INDEX, KUSTOMIZATION, Manifest, file_name, manifests, write
-from cli.program.recording import Recording, Registration
+from cli.program.recording import KeptValues, Recording, Registration
 from cli.program.recording import record as run_program
 from cli.program.values import UNKNOWN, Secret, reveal
 from tests import stacks

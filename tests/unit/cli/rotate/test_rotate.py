@@ -16,8 +16,7 @@ from cli.change.destroy import Kept, mark
 from cli.change.owner import ROTATING
 from cli.commands import rotate as command
 from cli.errors import Failure, Refused
-from cli.program.generated import KeptValues
-from cli.program.recording import record
+from cli.program.recording import KeptValues, record
 from cli.rotate import pods as pods_module
 from cli.rotate.keys import KEYS, Rotation, rotate
 from config import load_config
@@ -201,8 +200,8 @@ def test_who_has_waited_for_another_one_with_the_same_key_does_not_rotate_it_aga
     theirs.begin()
     theirs.finish()
     config = load_config(stacks.dev())
-    with pytest.raises(Refused, match="munge has just been rotated, by slurmstack rotate of bob@host"):
-        rotate(kubectl, config, ours, open_report(), "slurmstack rotate of bob@host")
+    with pytest.raises(Refused, match="munge has just been rotated by somebody else"):
+        rotate(kubectl, config, ours, open_report())
     assert kubectl.digest() == theirs.digest
     run(kubectl, "munge")
     assert kubectl.digest() != theirs.digest, "somebody who asks for it anew"
