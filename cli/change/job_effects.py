@@ -200,20 +200,19 @@ def touch(job: Job, fate: Fate, why: str) -> Touched:
 
 def dangers(change: ClusterChange) -> tuple[str, ...]:
     """What of a change could end jobs, whichever there are."""
-    waiting = {
-        name: pool.grace
-        for name, pool in change.pools.items()
-        if (name in change.smaller_pools or change.changes_kind(name))  # any may have a job that takes longer
-        and not (change.gives_back(name) or change.stays_elastic(name))
-    }
+    lose = [
+        name
+        for name in change.pools
+        if change.gives_back(name)
+        or ((name in change.smaller_pools or change.changes_kind(name)) and not change.stays_elastic(name))
+    ]
     return (
         *(
             f"partition {name!r} leaves with all its pools"
             for name in change.leaving_partitions
             if not any(pool in change.new_pools for pool in change.partitions[name])
         ),
-        *(f"nodes of pool {name!r} leave and wait {span(grace)} at most" for name, grace in waiting.items()),
-        *(f"nodes of pool {name!r} give their jobs back at once" for name in change.pools if change.gives_back(name)),
+        *(f"nodes of pool {name!r} leave" for name in lose),
     )
 
 

@@ -286,9 +286,6 @@ NO_LOGIN = "error: PULUMI_ACCESS_TOKEN must be set for login during non-interact
     ("program", "told"),
     [
         ("#!/bin/sh\necho warning", "its state is not understood: 'warning'"),
-        ("#!/bin/sh\necho null", "its state is not understood"),
-        ("""#!/bin/sh\necho '{"deployment": {"pending_operations": [{"type": "creating"}]}}'""", "not understood"),
-        ("no program", "it cannot be run: "),
         (f"#!/bin/sh\necho '{NO_LOGIN}' >&2; exit 255", ""),
     ],
 )

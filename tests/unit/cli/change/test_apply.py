@@ -276,14 +276,6 @@ def deleted(found: list[Change]) -> set[str]:
     return {f"{change.kind} {change.name}" for change in found if change.action == "delete"}
 
 
-def test_whatever_kind_leaves_the_stack_is_shown() -> None:
-    assert deleted(preview(WithSet(), of_objects())) == {
-        "ConfigMap rest",
-        "PodDisruptionBudget rest",
-        "Certificate rest",
-    }
-
-
 def test_a_kind_that_the_cluster_no_longer_knows_stops_neither_preview_nor_apply() -> None:
     without = WithSet(served=("ConfigMap", "PodDisruptionBudget.policy"))
     assert deleted(preview(without, of_objects())) == {"ConfigMap rest", "PodDisruptionBudget rest"}

@@ -347,13 +347,6 @@ def test_data_of_another_cluster_is_refused_before_anything_is_touched(
         assert plan_of(kubectl, stack).is_only_kept, "with a new jail they may lie elsewhere"
 
 
-def test_a_kept_volume_that_is_larger_than_the_stack_file_says_is_refused(tmp_path: Path) -> None:
-    kubectl, stack = kept_stack(tmp_path)
-    kubectl.items_there[1]["spec"]["resources"]["requests"]["storage"] = "900Ti"
-    (effect,) = [effect for effect in plan_of(kubectl, stack).effects if effect.refused]
-    assert effect.refused.startswith("jail.size: ")
-
-
 def test_a_volume_whose_claim_is_gone_is_never_left_aside_for_an_empty_one(tmp_path: Path) -> None:
     volume = thing("PersistentVolume", "slurm-jail", spec={"claimRef": {"namespace": "slurm", "name": "jail"}})
     kubectl = Cluster(items_there=[volume])

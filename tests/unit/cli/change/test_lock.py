@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -21,7 +21,6 @@ from cli.program.manifests import Manifest
 from cli.program.recording import KeptValues
 from local.report import Step
 from tests.fakes.kubectl import PlayedKubectl
-from tests.stacks import ROOT
 
 DEAD = f"{machine()} {2**22 + 1}"
 """A process of this machine that has ended: no process can have this number."""
@@ -100,14 +99,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "LINGER", 0)
 
 
-def test_people_are_told_which_commands_wait_for_each_other() -> None:
-    text = (ROOT / "docs/changes.md").read_text(encoding="utf-8")
-    told = text.partition("## Two at once")[2].partition("\n## ")[0]
-    assert not {
-        work for work in get_args(lock.Work) if f"`{work}`" not in told.replace("`backup rehearse`", "`rehearse`")
-    }
-
-
 @pytest.mark.parametrize("linger", [0, 3600])
 def test_a_command_that_was_killed_here_keeps_others_out_only_while_what_it_has_begun_may_be_at_work(
     monkeypatch: pytest.MonkeyPatch, linger: float
@@ -178,17 +169,6 @@ def test_what_is_left_of_the_lock_at_the_end_is_that_of_others(meanwhile: str) -
             api.held_by("bob")
     holders = [lease["spec"]["holderIdentity"] for lease in api.leases.values()]
     assert holders == (["bob"] if meanwhile == "bob has it" else [])
-
-
-def test_one_who_died_after_the_old_namespace_had_gone_is_followed_too() -> None:
-    api = Api(state={"namespace": "ending", "made": 0})
-    told = Told(then=lambda: api.state.update(namespace="absent"))
-    with held(api, "slurm", "up", told, timeout=30) as ours:
-        told.then = lambda: None
-        api.state["namespace"] = "there"
-        api.held_by("bob")
-        ours.take()
-        assert api.leases["it"]["spec"]["holderIdentity"] != "bob"
 
 
 @pytest.mark.parametrize("seen", [False, True], ids=["planned before the namespace was there", "planned after"])

@@ -114,11 +114,8 @@ NOT_MADE = {
 ROLLOUTS: dict[str, Row] = {
     "an old status": (REST, live(REST, 1, replicas=2, updatedReplicas=2, availableReplicas=2), ["rest (2 of 2 ready)"]),
     "not ready": (REST, live(REST, replicas=2, updatedReplicas=2, availableReplicas=1), ["rest (1 of 2 ready)"]),
-    "an old pod": (REST, live(REST, replicas=3, updatedReplicas=2, availableReplicas=3), ["rest (2 of 2 ready)"]),
-    "no new pod": (REST, live(REST, replicas=2), ["rest (0 of 2 ready)"]),
     "a deployment": (REST, live(REST, replicas=2, updatedReplicas=2, availableReplicas=2), []),
     "gone": (LOGIN, NOT_MADE, ["login (deleted by somebody)", WHY]),
-    "a deployment that is gone": (REST, {}, ["rest (deleted by somebody)"]),
     "no machine has room": (
         LOGIN,
         live(LOGIN, readyReplicas=1, updatedReplicas=2) | {"pod": [{"metadata": {"name": "login-1"}, "status": {
@@ -185,11 +182,7 @@ ROLLOUTS: dict[str, Row] = {
         f"a job {name}": (USERS, there, ["still not ready: making users"])
         for name, there in {
             "to be tried again": users({"terminated": {"exitCode": 1}}),
-            "with one of two": users(ENDED, {"running": {}}),
             "not started": users(),
-            "of another": users(ENDED, uid="of another Job"),
-            "deleted": users(ENDED, deleted="2026-11-23T00:00:00Z"),
-            "past its time": users(ENDED, phase="Failed"),
             "failing": users(ENDED, failing=True),
         }.items()
     },

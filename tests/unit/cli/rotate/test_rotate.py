@@ -82,7 +82,7 @@ class Cluster(FakeCluster):
         if asked := DIGEST.search(arguments[-1]):
             path, digest = asked.groups()
             return 0 if path.startswith("/secrets/") or self.copies.get(pod) == digest else 1
-        if "kill -TERM $(cat" in arguments[-1] and not (pod in self.of_root and "--reuid=root" not in arguments[-1]):
+        if "kill -TERM $(cat" in arguments[-1] and not (pod in self.of_root and "--reuid=root" not in arguments):
             self.restarted.append(pod)
             (item,) = [item for item in self.items_there if item["metadata"]["name"] == pod]
             for status in item["status"]["initContainerStatuses"]:
@@ -161,16 +161,13 @@ def test_of_two_controllers_both_start_again_the_one_that_stands_by_first(
     assert kubectl.restarted == ["controller-1", "controller-0"]
 
 
-def test_a_rotation_that_was_cut_short_goes_on_with_its_key_at_one_moment_and_starts_nobody_twice(
-    kubectl: Cluster,
-) -> None:
+def test_a_rotation_that_was_cut_short_goes_on_with_its_key_and_starts_nobody_twice(kubectl: Cluster) -> None:
     first = Rotation(kubectl, "slurm", KEYS["munge"])
     assert not first.begin()
     kubectl.copies["default-0"] = kubectl.digest()  # it was started again, and then the command was killed
     assert run(kubectl, "munge").startswith("pods did not understand each other for ")
     assert kubectl.digest() == first.digest
     assert sorted(kubectl.restarted) == ["controller-0", "login-0"]
-    assert len({found for words in kubectl.said for found in re.findall(r"-lt (\d+)", words[-1])}) == 1
 
 
 def test_a_rotation_of_the_database_s_password_goes_on_while_slurmdbd_may_not_log_in(
