@@ -136,7 +136,6 @@ _KUBERNETES: Mapping[str, tuple[str, ...]] = {
     "Service": ("spec.clusterIP",),
     "RoleBinding": ("roleRef",),
     "ClusterRoleBinding": ("roleRef",),
-    "StorageClass": ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
 }
 """Properties whose change makes Pulumi's Kubernetes provider delete the object and make it anew, as it lists them."""
 

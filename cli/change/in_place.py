@@ -25,9 +25,6 @@ from slurm.names import (
 PUT_BACK = "slurmstack/put-back"
 """Annotation of a StatefulSet of slurmctld that a restore has left stopped: the backup that its state is of."""
 
-_SIZES: Mapping[str, int] = {"sizeBytes": 1, "sizeKibibytes": 2**10, "sizeMebibytes": 2**20, "sizeGibibytes": 2**30}
-"""Inputs that hold a file system's size, with their units in bytes; it has one of them."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
@@ -148,8 +145,8 @@ def _size(resource: Resource) -> int | None:
         if not isinstance(quantity, str):
             return None
         return int(quantity) if quantity.isdigit() else parse_bytes(quantity)
-    found = [int(resource.inputs[name]) * unit for name, unit in _SIZES.items() if resource.inputs.get(name)]
-    return found[0] if found else None
+    size = resource.inputs.get("sizeGibibytes")
+    return int(size) * 2**30 if size else None
 
 
 def _quantity(size: int) -> str:

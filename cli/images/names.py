@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
 
 from cli.errors import USAGE, Failure
 from cli.stack import Stack
 from config.load import PROJECT, plain
-from config.sections.services import CUDA_VERSIONS, NO_CUDA, Images
+from config.sections.services import CUDA_VERSIONS, NO_CUDA
 from local.files import write_whole
 from slurm.images import (
     DEBIAN_SUITES,
@@ -65,13 +64,6 @@ def choose_names(stack: Stack, *, registry: str | None, tag: str | None, slurm_v
     version = slurm_version or stack.config.slurm.version
     if version not in DEBIAN_SUITES:
         raise Failure(f"no images for Slurm {version}", hint=f"known: {', '.join(DEBIAN_SUITES)}", code=USAGE)
-    _check(
-        "--registry",
-        "registry",
-        registry,
-        "a host and a path such as registry.example.com/slurm: lower case, no https://",
-    )
-    _check("--tag", "tag", tag, "up to 128 letters, digits, dots, dashes and underscores")
     images = stack.config.images
     others = tag or registry or images.digests  # of which none takes the place of what runs
     if images.tag is not None and not others and version != stack.config.slurm.version:
@@ -90,13 +82,6 @@ def choose_names(stack: Stack, *, registry: str | None, tag: str | None, slurm_v
         slurm_version=version,
         extras=jail_extras(images),
     )
-
-
-def _check(option: str, field: str, value: str | None, wanted: str) -> None:
-    try:
-        Images.model_validate({field: value})
-    except ValidationError:
-        raise Failure(f"{option} {value!r} is not {wanted}", code=USAGE) from None
 
 
 KEY = f"{PROJECT}:images"

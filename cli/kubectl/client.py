@@ -121,19 +121,12 @@ _REFUSALS = ("Unauthorized", "must be logged in", "Forbidden", "forbidden")
 """In kubectl's words for what the API server answers with 401 and 403."""
 
 
-_TROUBLE = ("Internal error occurred", "InternalError", "ServiceUnavailable", "the server is currently unable")
-"""The same for 500 and 503."""
-
 LOG_IN = "log in to the cluster anew, or ask its administrator for rights in the namespace"
 
 
 def hint_after(complaint: str, otherwise: str) -> str:
-    """What to do about a complaint: where it is the API server's own about us or about itself, that comes first."""
-    if any(word in complaint for word in _REFUSALS):
-        return LOG_IN
-    if any(word in complaint for word in _TROUBLE):
-        return "the API server, or the kubelet behind it, is in trouble itself: ask the cluster's administrator"
-    return otherwise
+    """What to do about a complaint: where it is the API server's own about us, that comes first."""
+    return LOG_IN if any(word in complaint for word in _REFUSALS) else otherwise
 
 
 def in_controller(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.change.owner import ROTATING
-from cli.errors import USAGE, Failure, Refused
+from cli.errors import USAGE, Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl
 from cli.rotate.pods import Place, Places
 from components.secrets import DATABASE_PASSWORD_BYTES, JWT_KEY_BYTES, MUNGE_KEY_BYTES
@@ -64,8 +64,6 @@ class Rotation:
         self._name = f"{namespace}-secrets-{key.value}"
         self.value = ""
         """What the new file is made from, in Base64."""
-        self._seen: tuple[str, bool] | None = None
-        """At the first look: the value, and whether a rotation of it was not finished."""
 
     @property
     def content(self) -> bytes:
@@ -87,18 +85,10 @@ class Rotation:
         return ROTATING in (self._read()["metadata"].get("annotations") or {})
 
     def begin(self) -> bool:
-        """Make the new value, and write it where pods read it. Returns whether an earlier rotation goes on.
-
-        Raises Refused if others have rotated the key since the first look.
-        """
+        """Make the new value, and write it where pods read it. Returns whether an earlier rotation goes on."""
         found = self._read()
         annotations = found["metadata"].setdefault("annotations", {})
         goes_on = ROTATING in annotations
-        if not goes_on and self._seen != (found["data"][self._name], False):
-            raise Refused(
-                f"{self.key.name} has just been rotated by somebody else",
-                hint="run this again if it should be rotated once more",
-            )
         if not goes_on:
             found["data"][self._name] = _encoded(base64.b64encode(secrets.token_bytes(self.key.length)))
             annotations[ROTATING] = self.key.name
@@ -131,7 +121,6 @@ class Rotation:
                 f"the rotation of {other} was not finished",
                 hint=f"`slurmstack rotate {other}` first: it goes on with it",
             )
-        self._seen = self._seen or (found[0]["data"][self._name], other is not None)
         return found[0]
 
     def _replace(self, secret: dict[str, Any]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -39,14 +38,6 @@ def test_help_loads_nothing_that_is_slow() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert all(name in done.stdout for name in COMMANDS)
     assert not set(SLOW) & set(done.stderr.split())
-
-
-def test_the_version_is_that_of_the_package() -> None:
-    told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.entry", "--version"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"{told}\n"
 
 
 @pytest.mark.parametrize("words", [["status", "--help"], ["login", "--help"], ["health", "--help"]])

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
-import re
 import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,6 @@ from tests.graph.state import state_of
 from tests.recordings import record
 from tests.stacks import with_change
 from tests.unit.cli.command_line import call, stack_file
-from tests.unit.cli.nebius_stack import NEBIUS
 
 
 def applied(engine: FakeEngine, directory: Path, before: dict[str, Any], after: dict[str, Any]) -> Path:
@@ -209,17 +206,6 @@ def test_a_cloud_whose_cluster_was_never_made_is_destroyed_without_asking_it(
     assert not engine.calls("kubectl")
 
 
-def test_images_that_are_only_on_this_machine_are_refused_before_anything_is_made(
-    engine: FakeEngine, tmp_path: Path
-) -> None:
-    engine.holds(EMPTY)
-    sections = {name: value for name, value in NEBIUS.items() if name != "images"}
-    done = call(engine, stack_file(tmp_path, sections), "up", "--yes")
-    assert done.returncode == 2
-    assert "images.registry: the cloud's machines cannot pull" in done.stderr
-    assert engine.calls("pulumi", "up") == []
-
-
 def test_a_stack_is_made_without_changing_which_one_the_user_has_selected(engine: FakeEngine, tmp_path: Path) -> None:
     done = call(engine, stack_file(tmp_path, stacks.nebius()), "preview")
     assert done.returncode == 0, done.stderr
@@ -277,27 +263,6 @@ def test_what_an_update_that_was_killed_did_is_read_without_making_a_stack(
     assert {tuple(call[:2]) for call in engine.calls("pulumi")} == {("stack", "export")}
     with pytest.raises(Failure, match="no answer within 0 s"):
         unfinished(stack, 0)
-
-
-NO_LOGIN = "error: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions"
-
-
-@pytest.mark.parametrize(
-    ("program", "told"),
-    [
-        ("#!/bin/sh\necho warning", "its state is not understood: 'warning'"),
-        (f"#!/bin/sh\necho '{NO_LOGIN}' >&2; exit 255", ""),
-    ],
-)
-def test_what_is_no_answer_of_pulumi_s_does_not_end_the_doctor_and_without_a_login_it_has_no_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, told: str
-) -> None:
-    fake = tmp_path / "pulumi"
-    fake.write_text(program)
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(Failure, match=re.escape(told)) if told else nullcontext():
-        assert unfinished(open_stack(stack_file(tmp_path, stacks.existing())), 60) == []
 
 
 def test_a_stack_that_is_locked_says_how_to_free_it_before_anything_is_touched(

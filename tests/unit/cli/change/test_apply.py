@@ -136,20 +136,6 @@ def test_a_key_that_is_added_is_refused_where_somebody_has_written_keys_since_th
     assert not [command for command in kubectl.applied if "--prune" in command]
 
 
-def test_another_reason_why_keys_cannot_be_kept_is_passed_on_and_nothing_is_sent_that_needs_them() -> None:
-    kubectl = Keeping(items_there=[], complaint="Error from server (Forbidden): no rights")
-    planned = planned_in(kubectl)
-    with pytest.raises(Failure, match="no rights"):
-        apply(kubectl, planned, UpLock(kubectl))
-    assert {kind for kinds in kubectl.sent for kind in kinds} == {
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "Namespace",
-        "PersistentVolume",
-        "PriorityClass",
-    }
-
-
 def test_a_kept_key_of_another_length_is_not_overwritten() -> None:
     kubectl = FakeCluster(items_there=[NAMESPACE, keys(**{MUNGE: "c2hvcnQ="})])
     with pytest.raises(Failure, match=f"Secret {GENERATED}: {MUNGE} has not the length"):

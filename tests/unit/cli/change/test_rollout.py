@@ -139,23 +139,11 @@ ROLLOUTS: dict[str, Row] = {
         LOGIN, live(LOGIN) | {"event": [warning("FailedCreate", "login", FORBIDDEN, "StatefulSet")]},
         [f"(0 of 2 ready)\n  login: {FORBIDDEN}"],
     ),
-    "no volume": (
-        LOGIN,
-        live(LOGIN) | {"pod": [pending("login-0")], "event": [warning("FailedMount", "login-0", "no such volume")]},
-        ["(0 of 2 ready)\n  login-0: no such volume"],
-    ),
     "a probe": (
         LOGIN,
         live(LOGIN) | {"pod": [pod("login-0", "login", running={}), *OTHERS],
                        "event": [warning("Unhealthy", "login-0", "Readiness probe failed: refused")]},
         ["(0 of 2 ready)\n  login-0: Readiness probe failed: refused"],
-    ),
-    "a deployment's pods alone": (
-        awaited("Deployment", "exporter", spec={"replicas": 1}),
-        live(awaited("Deployment", "exporter", spec={"replicas": 1})) | {
-            "pod": [pod("exporter-12-a", "exporter-12", "ReplicaSet", running={}), pod("gpu-0", "gpu", running={})],
-            "event": [warning("FailedCreate", "exporter-12", "exceeded quota", "ReplicaSet")]},
-        ["ready)\n  exporter: exceeded quota"],
     ),
     "a job that failed": (
         CONFIG,

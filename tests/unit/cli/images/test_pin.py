@@ -78,7 +78,6 @@ def test_a_stack_file_without_the_section_gets_it_at_the_top(tmp_path: Path, end
 UNFIT = {
     "braces over lines": f"{HEAD}{REST}  slurmstack:images: {{\n    registry: r.example/old\n  }}\n{TAIL}",
     "an anchor": f"{HEAD}{REST}  slurmstack:images: &ours {{registry: r.example/old}}\n  other:images: *ours\n{TAIL}",
-    "a whole configuration in braces": "config: {'slurmstack:cloud': {kind: existing}}\n",
 }
 
 

@@ -211,32 +211,6 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     return cluster
 
 
-def test_roots_are_listed_for_people_and_for_scripts(opened: Cluster) -> None:
-    for component, name in (("login", "login"), ("worker", "plain")):  # the second one is without the jail
-        opened.lead(component, opened.template("StatefulSet", name)["spec"]["template"]["spec"])
-    shown = call("list")
-    lines = shown.stdout.splitlines()
-    assert lines[0].split() == ["first", "24.11-a", "then", "1.0", "GiB", "no", "pods"]
-    assert lines[1].startswith("* blue")
-    assert lines[1].endswith("24.11-b  now  >2.0 GiB  1 login  3 files were not carried")
-    assert "NOT WHOLE" in lines[2]
-    found = json.loads(call("list", "--json").stdout)
-    assert [item["pods"] for item in found] == [{}, {"login": 1}, {}]
-
-
-def test_differences_are_shown(opened: Cluster) -> None:
-    found = {"added": {"/opt/app": 3, "/x": 1}, "changed": ["/usr/bin/y"], "removed": ["/z"],
-             "counts": {"added": 4, "changed": 1, "removed": 1}, "incomplete": "no more time, at /w"}  # fmt: skip
-    opened.answer = json.dumps(found)
-    shown = call("diff")
-    assert shown.stdout.splitlines() == ["+ /opt/app/ (3 in all)", "+ /x", "~ /usr/bin/y", "- /z"]
-    assert "no more time, at /w" in shown.stderr
-    assert {"name": "ROOT", "value": "blue"} in opened.made[0]["spec"]["template"]["spec"]["containers"][0]["env"]
-    call("diff", "first")
-    assert {"name": "ROOT", "value": ""} in opened.made[1]["spec"]["template"]["spec"]["containers"][0]["env"]
-    assert failure_of(call("diff", "../x")).code == 2
-
-
 def test_the_first_root_and_one_in_use_are_not_removed(opened: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "held", lambda *_: nullcontext())
     assert failure_of(call("remove", "first", "--yes")).code == 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ import yaml
 
 from cli.commands.stack import read_file, write_file
 from cli.errors import Failure
-from cli.program.manifests import INDEX, KUSTOMIZATION, Manifest, file_name, manifests, write
+from cli.program.manifests import INDEX, KUSTOMIZATION, manifests, write
 from cli.program.recording import KeptValues, Recording, Registration
-from cli.program.recording import record as run_program
 from cli.program.values import UNKNOWN, Secret, reveal
 from tests import stacks
 from tests.recordings import record
@@ -67,15 +65,6 @@ def test_the_rendered_files_are_the_recorded_kubernetes_objects_but_for_what_kee
     assert sorted(rendered, key=order) == sorted(registered, key=order)
 
 
-def test_the_same_stack_and_keys_always_give_the_same_files(tmp_path: Path) -> None:
-    kept = KeptValues({})
-    first, second = tmp_path / "first", tmp_path / "second"
-    write(manifests(record(stacks.dev(), stack="dev", generated=kept)), first)
-    write(manifests(record(stacks.dev(), stack="dev", generated=KeptValues(dict(kept.values)))), second)
-    for path in first.iterdir():
-        assert path.read_bytes() == (second / path.name).read_bytes()
-
-
 def _needs(document: dict[str, Any]) -> set[tuple[str, str]]:
     """What must be there before the object, or before its pods can start."""
     needs = {("Namespace", document["metadata"]["namespace"])} if "namespace" in document["metadata"] else set()
@@ -103,14 +92,6 @@ def test_in_the_order_of_the_file_names_each_object_comes_after_what_it_needs(st
         assert not (_needs(document) & ours) - there, document["metadata"]["name"]
         there.add((document["kind"], document["metadata"]["name"]))
     assert there == ours
-
-
-def test_an_object_of_a_kind_without_a_place_of_its_own_comes_before_the_pods() -> None:
-    certificate = Manifest(document={"kind": "Certificate", "metadata": {"name": "rest"}})
-    workload = Manifest(document={"kind": "Deployment", "metadata": {"name": "rest"}})
-    namespace = Manifest(document={"kind": "Namespace", "metadata": {"name": "slurm"}})
-    names = [file_name(item) for item in (namespace, certificate, workload)]
-    assert names == sorted(names)
 
 
 def test_the_list_for_kustomize_names_every_object_and_is_no_manifest_to_kubectl(tmp_path: Path) -> None:
@@ -207,12 +188,3 @@ def test_each_key_is_kept_under_its_own_name_however_the_registrations_interleav
     record(stacks.dev(), stack="dev", generated=kept)
     keys = ("munge", "jwt", "host-seed", "rest-seed", "database")
     assert set(kept.values) == {f"slurm-secrets-{key}" for key in keys}
-
-
-def test_a_recording_leaves_nothing_open() -> None:
-    descriptors = Path("/proc/self/fd")
-    run_program(stacks.dev(), stack="dev")  # what is loaded once may stay open
-    gc.collect()  # what other tests have left is closed now, or not before the count
-    before = len(list(descriptors.iterdir()))
-    run_program(stacks.dev(), stack="dev")
-    assert len(list(descriptors.iterdir())) <= before
