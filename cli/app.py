@@ -45,10 +45,6 @@ COMMANDS = {
         "cli.commands.access:login",
         "Open an SSH session on a login node, in the jail. The host key is checked against the cluster's own.",
     ),
-    "kubeconfig": (
-        "cli.commands.access:kubeconfig",
-        "Print a kubeconfig for the stack's cluster, for kubectl and other tools.",
-    ),
     "usage": ("cli.commands.usage:usage", "Show who used how many CPU and GPU hours."),
     "efficiency": (
         "cli.commands.efficiency:efficiency",

@@ -83,32 +83,16 @@ def keep_kubeconfig(stack: Stack) -> Path | None:
             return file
         raise Failure(
             "the cluster's kubeconfig is an output of its stack, and there is no pulumi command to read it",
-            hint=f"install pulumi, or copy what `slurmstack kubeconfig` prints on a machine that has it to {file}",
+            hint=f"install pulumi, or copy what `pulumi stack output kubeconfig` prints elsewhere to {file}",
         )
     text = engine.output(stack, OUTPUT)
     if text is None:
         return None
-    write_private(file, text)
-    return file
-
-
-def kubeconfig_of(stack: Stack) -> str:
-    """The kubeconfig of a stack's cluster and of no other, as YAML. Raises Failure if there is none."""
-    cloud = stack.config.cloud
-    if not isinstance(cloud, NebiusCloud):
-        return connect(cloud).run("config", "view", "--minify", "--flatten").stdout
-    file = keep_kubeconfig(stack)
-    if file is None:
-        raise Failure(f"the stack {stack.name!r} has no cluster yet", hint="`slurmstack up` makes it")
-    return file.read_text(encoding="utf-8")
-
-
-def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner may read, all at once."""
     try:
         write_whole(file, text)
     except OSError as error:
         raise Failure(f"cannot write {file}: {error.strerror or error}") from error
+    return file
 
 
 def _context(file: Path) -> str:
