@@ -60,14 +60,10 @@ def reach_if_made(stack: Stack, *, seconds: float = 600) -> Kubectl | None:
     kubectl = Kubectl(program=find_program(), context=context, kubeconfig=str(file))
     answer = kubectl.run("get", "--raw", "/readyz", check=False, seconds=seconds)
     if answer.returncode != 0:
-        credentials = (
-            "`nebius iam whoami` tells whether the vendor's command is there and logged in"
-            if cloud.credentials == "cli"
-            else "`slurmstack doctor cloud` tells whether the credentials are good"
-        )
         raise Failure(
             f"the cluster {context!r} does not answer: {message(answer.stderr)}",
-            hint=f"{credentials}; cloud.kubernetes.allowed_cidrs must let this machine in",
+            hint="`slurmstack doctor cloud` tells whether the credentials are good; cloud.kubernetes.allowed_cidrs must "
+            "let this machine in",
         )
     return kubectl
 

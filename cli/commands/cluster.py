@@ -152,13 +152,14 @@ def _up_with_pulumi(stack: Stack, *, yes: bool, kill_jobs: bool) -> None:
         state = engines.export(stack)
     planned = against_state_and_cluster(stack, state)
     jobs = jobs_of(stack, planned)
-    print_lines(beside_objects(Preview(stack=stack.name, against="engine", effects=planned.effects, jobs=jobs)))
+    policy = policies.policy_of(stack)
+    shown = Preview(stack=stack.name, against="engine", effects=planned.effects, jobs=jobs, policy=policy)
+    print_lines(beside_objects(shown))
     refuse(planned.effects)
     roots.refuse_root_of_engine(stack, planned)
     if not kill_jobs:
         refuse_lost_jobs(jobs)
     again = engines.resume(stack, state)
-    policy = policies.policy_of(stack)
     policies.prepare(stack, policy)
     if jobs.lost:
         if not yes:  # the engine asks too late: it may wait for a pool that waits for these jobs
