@@ -234,11 +234,13 @@ def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[st
             if condition["type"] == "PodScheduled" and condition["status"] == "False"
         )
         for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
-            waiting = container.get("state", {}).get("waiting")
-            if waiting and waiting.get("reason") not in {"PodInitializing", "ContainerCreating"}:
-                said = f"{waiting.get('reason')} {waiting.get('message', '')}".rstrip()
+            state = container.get("state", {})
+            waiting, ended = state.get("waiting", {}), state.get("terminated", {})
+            is_on_its_way = waiting.get("reason") in {"PodInitializing", "ContainerCreating"}
+            if (waiting and not is_on_its_way) or ended.get("exitCode"):
+                said = f"{waiting.get('reason', 'has ended')} {waiting.get('message', '')}".rstrip()
                 reasons.append(f"{name}/{container['name']}: {said}")
-                last = container.get("lastState", {}).get("terminated", {}).get("message", "")
+                last = (ended or container.get("lastState", {}).get("terminated", {})).get("message", "")
                 reasons.extend(f"  {line}" for line in str(last).strip().splitlines()[-4:])
     told = {
         str(event.get("message", "")): _maker(event["involvedObject"])
