@@ -62,8 +62,7 @@ def reach_if_made(stack: Stack, *, seconds: float = 600) -> Kubectl | None:
     if answer.returncode != 0:
         raise Failure(
             f"the cluster {context!r} does not answer: {message(answer.stderr)}",
-            hint="`slurmstack doctor cloud` tells whether the credentials are good; cloud.kubernetes.allowed_cidrs must "
-            "let this machine in",
+            hint="`slurmstack doctor cloud` tries the credentials; cloud.kubernetes.allowed_cidrs must let us in",
         )
     return kubectl
 

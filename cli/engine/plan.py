@@ -119,7 +119,7 @@ def _made(document: Mapping[str, Any]) -> dict[tuple[str, str], Made]:
 
 
 def foreseen(printed: str, planned: EnginePlan, *, failed: bool) -> tuple[tuple[Change, ...], list[str]]:
-    """What `pulumi preview --json` would change besides, as of objects that were changed by hand; and its warnings.
+    """What `pulumi preview --json` would change, with our properties where the state tells them; and its warnings.
 
     Raises Failure with the engine's words if it has failed.
     """
@@ -129,7 +129,7 @@ def foreseen(printed: str, planned: EnginePlan, *, failed: bool) -> tuple[tuple[
         raise Failure(f"pulumi preview printed no JSON: {printed.strip() or 'nothing'}") from error
     if failed:
         raise Failure("pulumi preview failed: " + ("\n".join(_said(document, "error")) or "it says no reason"))
-    known, found = {change.resource.urn for change in planned.changes}, dict[str, Change]()
+    known, found = {change.resource.urn: change for change in planned.changes}, dict[str, Change]()
     for step in document.get("steps", []):
         old, new = (
             of_states([{"urn": step["urn"], **(step.get(it) or {"type": ""})}]) for it in ("oldState", "newState")
@@ -137,8 +137,9 @@ def foreseen(printed: str, planned: EnginePlan, *, failed: bool) -> tuple[tuple[
         # Not ready when it was refreshed, as a pool whose nodes wait for jobs: the engine only waits once more.
         says_nothing = not any(step.get(name) for name in ("detailedDiff", "diffReasons", "replaceReasons"))
         waits = step["op"] == "update" and says_nothing and old and new and old[0].inputs == new[0].inputs
-        if step["op"] in _ACTIONS and (old or new) and not waits and step["urn"] not in known:
-            found.setdefault(step["urn"], Change(action=_ACTIONS[step["op"]], resource=(new or old)[0]))
+        if step["op"] in _ACTIONS and (old or new) and not waits:
+            by_hand = Change(action=_ACTIONS[step["op"]], resource=(new or old)[0])
+            found.setdefault(step["urn"], known.get(step["urn"], by_hand))
     return tuple(found.values()), _said(document, "warning")
 
 

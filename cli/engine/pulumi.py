@@ -66,8 +66,8 @@ def _leave_ctrl_c_to_pulumi() -> Iterator[None]:
 
 
 def preview(stack: Stack) -> tuple[int, str]:
-    """Exit status and output of `pulumi preview --json`, with the resources that stay as they are."""
-    command = _command(stack, ["preview", "--refresh", "--diff", "--json", "--show-sames"])
+    """Exit status and output of `pulumi preview --json`."""
+    command = _command(stack, ["preview", "--refresh", "--diff", "--json"])
     with _told("Pulumi looks at all resources"):
         done = subprocess.run(command, env=_environment(), check=False, stdout=subprocess.PIPE, text=True)
     return done.returncode, done.stdout

@@ -145,11 +145,12 @@ def of_engine(stack: Stack) -> Preview:
     if first.refused:
         return replace(first, notes=(NOT_COMPARED,))
     code, printed = engines.preview(stack)
-    drifted, warnings = foreseen(printed, planned, failed=code != 0)
-    more = ["`pulumi preview --refresh --diff` shows what was changed by hand"] if drifted else []
+    changes, warnings = foreseen(printed, planned, failed=code != 0)
+    by_hand = any(change.action == "update" and not change.properties for change in changes)
+    more = ["`pulumi preview --refresh --diff` shows what was changed by hand"] if by_hand else []
     return replace(
         first,
-        changes=(*planned.changes, *drifted),
+        changes=changes,
         notes=(*first.notes, *more, *(f"Pulumi: {warning}" for warning in warnings)),
         policy=policies.policy_of(stack),
     )

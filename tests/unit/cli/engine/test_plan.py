@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from cli.change.change import Change
+from cli.change.change import Change, PropertyChange
 from cli.engine.plan import EnginePlan, foreseen
 from cli.errors import Failure
 
@@ -32,11 +33,13 @@ def changes(*steps: dict[str, Any], planned: EnginePlan = NOTHING) -> tuple[Chan
     return foreseen(json.dumps({"config": {"a": "b"}, "steps": steps}), planned, failed=False)[0]
 
 
-def test_what_was_changed_by_hand_is_a_change_and_what_the_state_tells_is_told_once() -> None:
+def test_the_engine_says_what_changes_and_the_state_says_how() -> None:
     old, new = ({"metadata": {"name": "cpu"}, "spec": {"replicas": size}} for size in (4, 5))
-    (change,) = found = changes(step("update", SET, old, new, diffReasons=["spec"]))
+    (change,) = changes(step("update", SET, old, new, diffReasons=["spec"]))
     assert (change.action, change.kind, change.name) == ("update", "StatefulSet", "cpu")
-    assert not changes(step("update", SET, old, new), planned=EnginePlan(changes=found, effects=()))
+    ours = replace(change, properties=(PropertyChange(path="spec.replicas", old=4, new=5),))
+    planned = EnginePlan(changes=(ours, *changes(step("create", "kubernetes:core/v1:Service", None, {}))), effects=())
+    assert changes(step("update", SET, old, new), planned=planned) == (ours,)
     masked = {"data": "[secret]"}
     assert changes(step("update", "kubernetes:core/v1:Secret", masked, masked, diffReasons=["data"]))
 
