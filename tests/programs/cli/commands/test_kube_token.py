@@ -15,15 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from grpc import StatusCode
 
-from cli.commands.kube_token import exec_credential
 from tests.fakes.nebius import Fails, Reply, serve
 from tests.stacks import ROOT
-
-
-def test_the_expiry_is_written_in_utc_as_kubernetes_wants_it() -> None:
-    expires = datetime.fromisoformat("2026-11-21T12:00:00.5+02:00")
-    assert exec_credential("x", expires)["status"]["expirationTimestamp"] == "2026-11-21T10:00:00Z"
-
 
 EXCHANGE = "TokenExchangeService/Exchange"
 

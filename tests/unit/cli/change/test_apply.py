@@ -162,16 +162,6 @@ def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
     assert "PersistentVolumeClaim" not in kubectl.sent[0]
 
 
-@pytest.mark.parametrize(("kind", "nodes"), [("StatefulSet", "2 nodes"), ("PodTemplate", "nodes")])
-def test_a_renamed_pool_is_explained(kind: str, nodes: str) -> None:
-    _, planned = leaving_pool(kind)
-    (effect,) = planned.effects
-    assert (effect.action, effect.kind, effect.name, effect.refused) == ("delete", kind, "old", "")
-    assert effect.cost.startswith(f"pool 'old' leaves: its {nodes} take no more jobs")
-    assert "cannot be renamed" in effect.cost
-    assert not leaving_pool(kind, "default")[1].effects, "it stays, or becomes fixed"
-
-
 @pytest.mark.parametrize("kind", ["StatefulSet", "PodTemplate"])
 def test_a_pool_leaves_only_after_slurm_has_taken_the_configuration_without_it(kind: str) -> None:
     kubectl, planned = leaving_pool(kind)

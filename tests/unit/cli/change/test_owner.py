@@ -48,11 +48,6 @@ def test_the_namespace_says_which_stack_makes_it() -> None:
     assert namespace.inputs["metadata"]["annotations"] == {STACK: "prod"}
 
 
-@pytest.mark.parametrize("of", ["test", None], ids=["the same stack", "made by an older version"])
-def test_its_own_cluster_is_planned(stack: Stack, of: str | None) -> None:
-    plan(cluster(of), stack.config, stack.sections, stack=stack.name)
-
-
 def test_a_cluster_of_another_stack_is_not_planned(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     kubectl = cluster("prod")
     with pytest.raises(Refused, match="is that of the stack 'prod', and this is the stack 'test'") as caught:

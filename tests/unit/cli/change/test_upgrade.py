@@ -125,16 +125,6 @@ def test_what_slurmdbd_converts_already_is_not_saved_as_that_of_before(monkeypat
     assert "`slurmstack backup list` has the ID" in way_back("", backups=True)
 
 
-def test_a_backup_that_fails_stops_the_upgrade_and_says_how_to_go_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failed(*_: Any, **__: Any) -> str:
-        raise Failure("backup-state: the S3 store cannot be reached", hint="look at the network")
-
-    monkeypatch.setattr(upgrade, "run_job", failed)
-    with pytest.raises(Failure, match="nothing was touched: backup-state: the S3 store") as caught:
-        save_first(FakeKubectl(), planned(objects("26.05"), objects("24.11")), PlainReport())
-    assert caught.value.hint == "correct that, or go on without one: --no-backup. look at the network"
-
-
 def test_an_upgrade_that_fails_names_its_backup_and_the_commands_that_lead_back() -> None:
     told = way_back(SAVED, backups=True)
     with pytest.raises(Failure, match="slurmctld ends") as caught, hinting(told):

@@ -105,9 +105,7 @@ def test_a_pool_that_no_partition_has_is_named() -> None:
     assert notes_of(load_config(with_change(without, "worker_nodes.spare", SPARE))) == ()
 
 
-@pytest.mark.parametrize(
-    ("enforce", "is_told"), [(None, True), (["limits"], True), (["safe"], True), (["nosteps"], False)]
-)
+@pytest.mark.parametrize(("enforce", "is_told"), [(None, True), (["nosteps"], False)])
 def test_a_user_whose_jobs_slurm_refuses_is_named(enforce: list[str] | None, is_told: bool) -> None:
     told = "users.bob has no accounts: Slurm refuses every job of theirs"
     changes = [("users", {"bob": BOB}), ("accounts", {"ml": {}})]
