@@ -185,7 +185,7 @@ def _word(stack: str) -> str:
 
 
 def _wrapped(line: str) -> list[str]:
-    return textwrap.wrap(line, _WIDTH, subsequent_indent="    ", drop_whitespace=False) or [line]
+    return textwrap.wrap(line, _WIDTH, subsequent_indent="    ") or [line]
 
 
 def _fenced(lines: Sequence[str], size: int) -> list[str]:
