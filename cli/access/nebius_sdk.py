@@ -6,7 +6,9 @@ import logging
 import os
 import sys
 from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from nebius.aio.cli_config import Config
 from nebius.aio.token.options import OPTION_REPORT_ERROR
@@ -18,12 +20,12 @@ from nebius.base.resolver import Constant, Resolver
 from nebius.sdk import SDK
 from yaml import YAMLError
 
-from cli.errors import Failure
+from cli.errors import USAGE, Failure
 
 USER_AGENT = "slurmstack/0.1.0"
 
 SERVER_ENV = "SLURMSTACK_NEBIUS_SERVER"
-"""`host:port` of a server that is asked instead of the cloud, without TLS. For tests."""
+"""`host:port` of a server on this machine that is asked instead of the cloud, without TLS. For tests."""
 
 CREDENTIALS_ENV = "SLURMSTACK_NEBIUS_CREDENTIALS"
 """Path of a service account's credentials file, as `nebius iam auth-public-key generate` writes it."""
@@ -48,7 +50,7 @@ def open_sdk(*, credentials: Path | None = None, profile: str | None = None) -> 
 
     Nothing is asked yet. Raises Failure if there are no credentials, or what describes them is wrong.
     """
-    server = os.environ.get(SERVER_ENV)
+    server = _server()
     resolver: Resolver | None = Constant(server) if server else None
     options = [(INSECURE, True)] if server else []
     named = credentials or (Path(path) if (path := os.environ.get(CREDENTIALS_ENV)) else None)
@@ -79,6 +81,23 @@ def close_sdk(sdk: SDK) -> None:
 
 def _profile_file() -> Path:
     return (Path(DEFAULT_CONFIG_DIR) / DEFAULT_CONFIG_FILE).expanduser()
+
+
+def _server() -> str | None:
+    """The server of the tests. Only on this machine: a token must never travel in the clear."""
+    server = os.environ.get(SERVER_ENV)
+    if not server:
+        return None
+    host = urlsplit(f"//{server}").hostname or ""
+    try:
+        local = ip_address(host).is_loopback
+    except ValueError:
+        local = False
+    if not local:
+        raise Failure(
+            f"{SERVER_ENV} is {server!r}, which is no address of this machine such as 127.0.0.1:50051", code=USAGE
+        )
+    return server
 
 
 def _said(error: Exception) -> str:
