@@ -11,9 +11,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cli.errors import USAGE, Failure
-from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest, manifests
-from cli.program.recording import record
+from cli.program.recording import KeptValues, record
 from cli.stack import Stack
 from config import ClusterConfig, load_config
 from config.nebius.cloud import NebiusCloud

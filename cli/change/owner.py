@@ -103,11 +103,11 @@ def refuse_other_stack(namespace: Mapping[str, Any] | None, stack: str) -> None:
     """Raise Refused if a stack of another name has made the cluster: a wrong file, or a wrong context."""
     was = annotations_of(namespace).get(STACK, stack) if namespace is not None else stack
     if namespace is not None and was != stack:
+        name = namespace["metadata"]["name"]
         raise Refused(
-            f"the cluster in namespace {namespace['metadata']['name']!r} is that of the stack {was!r}, and this is "
-            f"the stack {stack!r}",
+            f"the cluster in namespace {name!r} is that of the stack {was!r}, and this is the stack {stack!r}",
             hint="name another file (--config, SLURMSTACK_STACK), or another cloud.context or cluster.namespace in it. "
-            "Where only the stack's name has changed, `slurmstack up --adopt` takes the cluster over",
+            f"Where only the stack's name has changed: kubectl annotate namespace {name} {STACK}-",
         )
 
 

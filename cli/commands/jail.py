@@ -130,7 +130,6 @@ def remove(
         refuse_unless_agreed(question)
     with held(kubectl, namespace, "jail remove", report):
         refuse_restoring(kubectl, namespace)  # which may have been waited for
-        roots.end_open(kubectl, namespace)  # of a command that was killed
         roots.refuse_used(kubectl, stack.config, namespace, name)  # others may have been waited for
         roots.ask(kubectl, namespace, roots.filling_job(kubectl, namespace), report, "remove", ROOT=name)
     typer.echo(f"the root {name!r} is removed")

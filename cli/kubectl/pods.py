@@ -153,29 +153,23 @@ _NUMBERS: Final = {
 """Of Linux (capability.h)."""
 
 _ENTER: Final = """\
-import ctypes, os, pwd, sys
-root, kept, user, *argv = sys.argv[1:]
-if ":" in user:
-    uid, gid = map(int, user.split(":"))
-    groups = [gid]
-else:
-    uid, gid = pwd.getpwnam(user)[2:4]
-    groups = os.getgrouplist(user, gid)
+import ctypes, os, sys
+root, kept, uid, gid, *argv = sys.argv[1:]
 os.chroot(root)
 os.chdir("/")
 prctl = ctypes.CDLL(None, use_errno=True).prctl
 for capability in set(range(64)) - set(map(int, kept.split(","))):
     if prctl(24, capability, 0, 0, 0) and ctypes.get_errno() != 22:
         sys.exit("the container's capabilities cannot be given up")
-os.setgroups(groups)
-os.setgid(gid)
-os.setuid(uid)
+os.setgroups([int(gid)])
+os.setgid(int(gid))
+os.setuid(int(uid))
 os.execv(argv[0], argv)
 """
 """24: PR_CAPBSET_DROP; 22: EINVAL, as this kernel has no such capability."""
 
 
-def in_jail(user: str, *argv: str, root: str = JAIL_DIR) -> list[str]:
-    """What to run in the container of sshd, as root, for a command of a user in the jail (a name, or `10001:100`)."""
+def in_jail(uid: int, gid: int, *argv: str, root: str = JAIL_DIR) -> list[str]:
+    """What to run in the container of sshd, as root, for a command of a user in the jail."""
     kept = ",".join(str(_NUMBERS[name]) for name in IN_JAIL)
-    return ["/usr/bin/python3", "-IS", "-c", _ENTER, root, kept, user, *argv]
+    return ["/usr/bin/python3", "-IS", "-c", _ENTER, root, kept, str(uid), str(gid), *argv]

@@ -81,8 +81,6 @@ class Job:
     gpus: int = 0
     """On all nodes together, where it has asked so."""
     constraint: str = ""
-    wanted: str = ""
-    """Nodes that it must have (`--nodelist`)."""
     licenses: str = ""
     """As Slurm writes them: `matlab:2,ansys:1`."""
     restarts: int = 0
@@ -113,11 +111,6 @@ class Job:
     def nodes(self) -> tuple[str, ...]:
         """Where it runs; empty while it waits."""
         return expand(self.node_list)
-
-    @property
-    def wanted_nodes(self) -> tuple[str, ...]:
-        """Nodes that it must have (`--nodelist`)."""
-        return expand(self.wanted)
 
     @property
     def tasks(self) -> int:
@@ -162,7 +155,6 @@ _COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "gpus_per_task": ("tres-per-task", gpus),
     "gpus": ("tres-per-job", gpus),
     "constraint": ("Feature", _text),
-    "wanted": ("ReqNodes", _text),
     "licenses": ("Licenses", _text),
     "restarts": ("RestartCnt", count),
     "submitted": ("SubmitTime", moment),

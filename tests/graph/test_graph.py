@@ -14,14 +14,13 @@ import kubernetes_validate
 import pytest
 
 from cli.change.diff import KINDS
-from cli.chaos.run import CONTAINERS
 from cli.program.recording import GeneratedValues, Recording, Registration, record
 from cli.program.values import Secret, printable, reveal
 from components.cluster import SlurmCluster
 from config import ConfigError, load_config
 from config.base import parse_bytes
 from tests import stacks
-from tests.graph.objects import COMPONENT, KUBERNETES, containers, everything, mounts, recorded, templates, volumes
+from tests.graph.objects import KUBERNETES, containers, everything, mounts, recorded, templates, volumes
 
 OUTSIDE = (
     "kubernetes:core/v1:Namespace",
@@ -371,14 +370,6 @@ def test_the_cluster_registers_what_the_stack_exports_of_it() -> None:
     assert set(registered.call_args.args[0]) == set(exported) == {
         "namespace", "login_service", "ssh_host_key", "rest", "rest_ca",
     }  # fmt: skip
-
-
-def test_each_main_process_is_in_the_container_in_which_chaos_looks_for_it() -> None:
-    found: dict[str, set[str]] = {}
-    for template in templates(recorded(everything())).values():
-        names = (one["name"] for one in template["spec"]["containers"])
-        found.setdefault(template["metadata"]["labels"][COMPONENT], set()).update(names)
-    assert {part: name for part, name in CONTAINERS.items() if name not in found.get(part, set())} == {}
 
 
 def test_slurmctld_gets_another_release_after_slurmdbd(recording: Recording) -> None:

@@ -101,7 +101,6 @@ def test_the_last_30_days_are_shown_and_never_the_future(
         (Controller("", "Slurm accounting storage is disabled", 1), "", "`slurmstack up` turns it on"),
         (Controller("", "error: You must be logged in to the server (Unauthorized)", 1), "", "log in to the cluster"),
         (Controller("", "(Forbidden): pods is forbidden", 1), "", "ask its administrator for rights"),
-        (Controller("", "Internal error occurred: error dialing backend: EOF", 1), "", "is in trouble itself"),
         (Controller("", '(NotFound): pods "controller-0" not found', 1), "", "whether controller-0, slurmdbd-0"),
     ],
 )
