@@ -104,23 +104,13 @@ def job(
         )
     found = diagnose_job(facts, id_)
     if not found:
-        _refuse_unless_asked(facts, id_)
-        raise Failure(f"neither slurmctld nor accounting knows a job {id_}", hint="`squeue`, `sacct`", code=USAGE)
+        # Nobody knows it, or who does could not be asked.
+        silent = {part: why for part, why in facts.unread.items() if part in {"jobs", "accounting"}}
+        told = "; not asked: " + ", ".join(f"{part} ({why})" for part, why in silent.items()) if silent else ""
+        raise Failure(f"no job {id_} was found{told}", hint="`squeue`, `sacct`", code=COULD_NOT_LOOK if told else USAGE)
     _tell(facts, found, config, as_json=as_json, fine="", job=id_)
     if any(item.severity != "note" or " waits: " in item.cause for item in found):
         raise typer.Exit(FAILED)
-
-
-def _refuse_unless_asked(facts: Facts, id_: str) -> None:
-    """A job that nobody knows may be one that nobody could be asked about. Raises Failure then."""
-    silent = {part: why for part, why in facts.unread.items() if part in {"jobs", "accounting"}}
-    if silent:
-        raise Failure(
-            f"no job {id_} was found where it could be looked for; not asked: "
-            + ", ".join(f"{part} ({why})" for part, why in silent.items()),
-            hint="`slurmstack doctor` says what is wrong; then try again",
-            code=COULD_NOT_LOOK,
-        )
 
 
 @app.command()
