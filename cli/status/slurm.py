@@ -12,10 +12,9 @@ from typing import Any
 from cli.kubectl.client import LOG_IN, Kubectl, complaint, in_controller
 from cli.kubectl.pods import DATABASE, put
 from cli.text import printable
-from config.cluster import ClusterConfig
 from images.common.slurm_jobs import PENDING, RUNNING, Job, JobList
 from images.common.slurm_records import Columns, NotUnderstoodError
-from slurm.names import CONFIG_MAP, CONFINEMENT
+from slurm.names import CONFINEMENT
 
 SECONDS = 10
 """For all answers together: Slurm's own commands would try for a minute and more."""
@@ -177,25 +176,12 @@ def configuration_state(kubectl: Kubectl, namespace: str) -> dict[str, Any] | No
     return state
 
 
-def describe_configuration(
-    kubectl: Kubectl, config: ClusterConfig, wanted: str, state: Mapping[str, Any] | None
-) -> str:
+def describe_configuration(wanted: str, state: Mapping[str, Any] | None) -> str:
     """The configuration in force, as the agent's state has it, compared with the wanted one, a hash, in words."""
     if state is None:
         return "unknown"
-    rejected = state.get("rejected")
     if state.get("active") == wanted:
-        if not rejected or not _is_asked_for(kubectl, config.cluster.namespace, str(rejected["hash"])):
-            return "active"
-        return f"active (a later one was rejected: {rejected['message']}; run `up`)"
-    if rejected:
+        return "active"
+    if rejected := state.get("rejected"):
         return f"rejected: {rejected['message']}"
     return "pending" if state.get("pending") else "other than the stack file"
-
-
-def _is_asked_for(kubectl: Kubectl, namespace: str, hash_: str) -> bool:
-    """Whether the cluster is still asked for this configuration: the agent also remembers one that is long gone."""
-    from slurm.conf import config_hash  # noqa: PLC0415  see `read_status`
-
-    found = kubectl.items("configmap", CONFIG_MAP, "-n", namespace)
-    return any(config_hash(item.get("data", {})) == hash_ for item in found)
