@@ -17,21 +17,16 @@ from cli.status.read import KINDS, read_status
 from config.nebius.cloud import NebiusCloud
 
 
-def status(
-    config: ConfigOption = None,
-    *,
-    as_json: JsonOption = False,
-) -> None:
+def status(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
     """Show on one screen what runs: pods, pools, the queue, the jail, accounting, versions and addresses.
 
     What cannot be read, because it does not answer or these credentials have no right to it, is said, and the rest is
     shown all the same. ALLOCATED are nodes with jobs; DRAINED take no new ones, and are listed with the reason.
 
-    --json has the keys namespace, healthy, pods, workers, pools, nodes, queue (running, pending, other, reasons,
-    longest_wait in s), slurmctld (why it does not answer; empty if it does), slurmdbd_answers, configuration, jail
-    (seen_by, mounted, size and free in bytes, version), versions (slurm, images, slurmstack), last_apply (time,
-    engine), kept (what `destroy` has left), login_address, rest_address and unread (part: why). Keys are only ever
-    added. What is not known is null.
+    --json has the keys namespace, healthy, pods, workers, pools, rolls, nodes, queue (running, pending, other,
+    reasons), slurmctld (why it does not answer; empty if it does), slurmdbd_answers, configuration, jail (seen_by,
+    mounted, size and free in bytes, version), versions (slurm, images, slurmstack), kept (what `destroy` has left),
+    login_address, rest_address and unread (part: why). What is not known is null.
 
     Exit status: 0 if all is whole, else 1.
 

@@ -119,10 +119,6 @@ def _facts(status: Status) -> Iterator[tuple[str, Text]]:
         yield "accounting", Text("slurmdbd answers") if status.slurmdbd_answers else silent
     last = " (the one last taken)" if status.slurmctld and status.configuration == "active" else ""
     yield "configuration", Text(f"{printable(status.configuration)}{last}")
-    if status.last_apply is not None:
-        since = _seconds_since(status.last_apply.time.removesuffix("Z"))
-        told = f"{ago(since)} ago, " if since is not None else ""
-        yield "last apply", Text(f"{told}{status.last_apply.time}, with {printable(status.last_apply.engine)}")
     yield "versions", Text(_versions(status))
     yield "login address", Text(status.login_address or "none")
     if status.rest_address:
@@ -134,7 +130,6 @@ def _facts(status: Status) -> Iterator[tuple[str, Text]]:
 def _queue(queue: Queue) -> Text:
     parts = [f"{queue.running} running", f"{queue.pending} pending"]
     parts += [f"{queue.other} ending or suspended"] if queue.other else []
-    parts += [f"longest wait {ago(queue.longest_wait)}"] if queue.longest_wait is not None else []
     reasons = [f"{count} {printable(reason)}" for reason, count in queue.reasons.items()]
     more = f", {len(reasons) - _REASONS} other reasons" if len(reasons) > _REASONS else ""
     waiting = f"; waiting for: {', '.join(reasons[:_REASONS])}{more}" if reasons else ""

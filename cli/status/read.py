@@ -13,8 +13,8 @@ from typing import Any
 
 from cli.access.reach import address_of
 from cli.errors import Failure
-from cli.kubectl.client import OWNERS, Kubectl, complaint, message, understood
-from cli.kubectl.pods import LEAVING, Apply, Pod, image_tags, last_apply, pod_of
+from cli.kubectl.client import Kubectl, complaint, message, understood
+from cli.kubectl.pods import LEAVING, Pod, image_tags, pod_of
 from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, describe_configuration, is_down
 from config.cluster import ClusterConfig
 from images.common.readiness import JAIL_MARKER
@@ -129,7 +129,6 @@ class Status:
     jail: Jail | None = None
     """None where no pod could be asked."""
     versions: Versions = field(default_factory=lambda: Versions(slurm="", images=(), slurmstack=""))
-    last_apply: Apply | None = None
     kept: tuple[str, ...] = ()
     """What `destroy` has kept, where nothing else is there."""
     unread: Mapping[str, str] = field(default_factory=dict)
@@ -158,7 +157,7 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     """
     namespace = config.cluster.namespace
     with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
-        listed = pool.submit(read_objects, kubectl, namespace, KINDS, OWNERS, seconds=_SECONDS)
+        listed = pool.submit(read_objects, kubectl, namespace, KINDS, seconds=_SECONDS)
         asked = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled)
         seen = pool.submit(_read_jail, kubectl, namespace, _with_jail(config))
         # Loaded while they run: templates take as long as one of them.
@@ -193,7 +192,6 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
             images=image_tags(items),
             slurmstack=version("slurmstack"),
         ),
-        last_apply=last_apply(objects),
         kept=() if objects or unread.keys() & KINDS.keys() else _kept(kubectl, namespace),
         unread=unread,
         reached_by=kubectl.shown,

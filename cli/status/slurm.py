@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from cli.kubectl.client import LOG_IN, Kubectl, complaint, in_controller
@@ -30,11 +29,10 @@ _EACH = 8
 
 _NODES = Columns(("NodeHost", "StateLong", "Timestamp", "User", "Reason", "Extra"))
 _FIRST = {
-    "clock": "date +%s",
     "configuration": f"cat {STATE_FILE}",
     "nodes": f"sinfo --all --Node --noheader '{_NODES.option}' 2>&1",
 }
-_JOBS = JobList("id", "state", "reason", "eligible")
+_JOBS = JobList("id", "state", "reason")
 _THEN = {"queue": _JOBS.shell}
 
 
@@ -63,8 +61,6 @@ class Queue:
     """Completing, suspended, ..."""
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Slurm's reason for waiting -> jobs, the most frequent one first."""
-    longest_wait: int | None = None
-    """Seconds since a pending job could have begun, at most; None if none could."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,13 +102,13 @@ def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool) -> Answers:
         )
     except NotUnderstoodError as error:
         unread["nodes"] = f"sinfo: {error}"
-    queue, clock = None, answers.get("clock", (1, ""))[1]
+    queue = None
     code, text = answers.get("queue", (LATE, ""))
     if code:
         unread["queue"] = f"squeue: exit status {code}" if code != LATE else f"squeue: no answer within {_EACH} s"
     else:
         try:
-            queue = queue_of(_JOBS.read(text), float(clock) if clock.isdecimal() else datetime.now(UTC).timestamp())
+            queue = queue_of(_JOBS.read(text))
         except NotUnderstoodError as error:
             unread["queue"] = f"squeue: {error}"
     return Answers(
@@ -140,22 +136,19 @@ def node_of(row: Mapping[str, str]) -> SlurmNode:
     )
 
 
-def queue_of(jobs: Iterable[Job], now: float) -> Queue:
-    """The queue in numbers; `now` by the controller's clock, in seconds since 1970."""
+def queue_of(jobs: Iterable[Job]) -> Queue:
+    """The queue in numbers."""
     states: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    waits: list[int] = []
     for job in jobs:
         states[job.base_state] += job.tasks
         if job.waits:
             reasons[job.reason or "None"] += job.tasks
-            waits += [int(now - job.eligible)] if job.eligible is not None and job.eligible <= now else []
     return Queue(
         running=states[RUNNING],
         pending=states[PENDING],
         other=states.total() - states[RUNNING] - states[PENDING],
         reasons=dict(reasons.most_common()),
-        longest_wait=max(waits, default=None),
     )
 
 

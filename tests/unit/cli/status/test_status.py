@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cli.access.reach import login_address
-from cli.kubectl.pods import Apply, Pod, image_tags, last_apply
+from cli.kubectl.pods import Pod, image_tags
 from cli.status.present import print_status
 from cli.status.read import Pool, Status, Versions, Workers, read_status
 from cli.status.slurm import Queue, SlurmNode, node_of
@@ -109,7 +109,6 @@ def cluster(
 ) -> Cluster:
     """With these pods and other objects, whose Slurm answers so."""
     slurm = {
-        "clock": (0, "1000"),
         "configuration": (0, json.dumps({**(agent or ACTIVE), "slurm_version": "24.11.5"})),
         "nodes": (1, silent) if silent else (0, sinfo),
         **({} if silent else {"queue": (0, ())}),
@@ -220,22 +219,16 @@ def test_nodes_are_counted_by_pool_and_those_that_take_no_jobs_are_listed_with_t
     assert "default-1" not in shown
 
 
-def test_the_queue_has_its_reasons_and_its_longest_wait(show: Show) -> None:
+def test_the_queue_has_its_reasons(show: Show) -> None:
     lines = [
-        ("1", "RUNNING", "None", "0"),
-        ("2_[1-3%1]", "PENDING", "Resources", "600"),
-        ("3", "PENDING", "JobHeldUser", "N/A"),
-        ("4", "PENDING", "BeginTime", "4102444800"),
-        ("5", "COMPLETING", "None", "0"),
-    ]
+        ("1", "RUNNING", "None"), ("2_[1-3%1]", "PENDING", "Resources"), ("3", "PENDING", "JobHeldUser"),
+        ("5", "COMPLETING", "None"),
+    ]  # fmt: skip
     busy = cluster(CONTROLLER, *WORKERS)
-    columns = ("JobArrayID", "State", "Reason", "EligibleTime")
-    busy.slurm["queue"] = (0, [dict(zip(columns, line, strict=True)) for line in lines])
+    busy.slurm["queue"] = (0, [dict(zip(("JobArrayID", "State", "Reason"), line, strict=True)) for line in lines])
     found = read_status(busy, CONFIG)
-    reasons = {"Resources": 3, "JobHeldUser": 1, "BeginTime": 1}
-    assert found.queue == Queue(running=1, pending=5, other=1, reasons=reasons, longest_wait=400)
-    shown = show(found)
-    assert "1 running, 5 pending, 1 ending or suspended, longest wait 6 min; waiting for: 3 Resources" in shown
+    assert found.queue == Queue(running=1, pending=4, other=1, reasons={"Resources": 3, "JobHeldUser": 1})
+    assert "1 running, 4 pending, 1 ending or suspended; waiting for: 3 Resources" in show(found)
 
 
 def test_a_queue_that_does_not_come_is_said_and_the_rest_is_shown() -> None:
@@ -276,17 +269,7 @@ def test_what_these_credentials_may_not_read_is_said_and_the_rest_is_shown(show:
     assert "configuration   unknown" in shown
 
 
-def test_images_and_the_last_apply_are_read_from_the_objects() -> None:
-    fields = [
-        {"manager": "slurmstack", "operation": "Apply", "time": "2026-11-25T19:24:05Z"},
-        {"manager": "kube-controller-manager", "operation": "Update", "subresource": "status", "time": "2027-01-01"},
-        {"manager": "kubectl-edit", "operation": "Update", "time": "2027-01-01T00:00:00Z"},
-    ]
-    item = {"metadata": {"managedFields": fields}}
-    assert last_apply([item]) == Apply(time="2026-11-25T19:24:05Z", engine="kubectl")
-    fields.append({"manager": "pulumi-kubernetes-1a2b", "operation": "Apply", "time": "2026-11-26T00:00:00Z"})
-    assert last_apply([item]) == Apply(time="2026-11-26T00:00:00Z", engine="pulumi")
-    assert last_apply([{"metadata": {}}]) is None
+def test_tags_of_images_are_those_that_pods_run() -> None:
     images = ("r:5000/slurmstack/login:1", "r/slurmstack/login@sha256:0123456789abcdef", "r/other:2")
     pods = [{"spec": {"containers": [{"image": image}]}} for image in images]
     assert image_tags(pods) == ("1", "sha256:0123456789ab")
@@ -325,12 +308,11 @@ def test_what_comes_from_outside_is_printed_as_it_is(show: Show, reason: str) ->
         pools=(Pool(name=odd, wanted=1, ready=1),),
         queue=Queue(pending=1, reasons={reason: 1}),
         versions=Versions(slurm=odd, images=(odd,), slurmstack="1"),
-        last_apply=Apply(time="x", engine=odd),
         unread={"pods": reason},
     )
     shown = show(status)
     assert shown.count(reason) == 5
-    assert shown.count(odd) == 11
+    assert shown.count(odd) == 10
 
 
 def test_no_text_of_a_node_is_taken_for_another_node_or_moves_the_cursor(
