@@ -168,8 +168,7 @@ def test_a_host_list_has_exactly_its_names(names: set[str]) -> None:
 
 
 JOBS = JobList(
-    "id", "user", "partitions", "state", "reason", "node_list", "left", "limit", "min_nodes", "min_cpus", "min_memory",
-    "constraint", "wanted", "gpus_per_node", "eligible",
+    "id", "user", "partitions", "state", "reason", "node_list", "left", "limit", "min_nodes", "wanted", "eligible",
 )  # fmt: skip
 
 
@@ -181,15 +180,15 @@ def read(**columns: str) -> Job:
 def test_what_squeue_prints_is_understood() -> None:
     array = read(
         JobArrayID="5_[1,5,9]", State="PENDING", Reason="Resources", NodeList="", Partition="main,old",
-        TimeLeft="1-00:00:00", TimeLimit="1-00:00:00", MinMemory="1.50G", NumNodes="2-4", ReqNodes="gpu-[0-1]",
-        Feature="h100", EligibleTime="1800000000",
+        TimeLeft="1-00:00:00", TimeLimit="1-00:00:00", NumNodes="2-4", ReqNodes="gpu-[0-1]",
+        EligibleTime="1800000000",
     )  # fmt: skip
     assert (array.waits, array.tasks, array.nodes, array.partitions) == (True, 3, (), ("main", "old"))
-    assert (array.left, array.limit, array.min_memory, array.min_nodes) == (86_400, 86_400, 1536, 2)
-    assert (array.wanted_nodes, array.constraint, array.eligible) == (("gpu-0", "gpu-1"), "h100", 1_800_000_000)
-    runs = read(NodeList="gpu-[2,7]", TimeLeft="29:57", TimeLimit="30:00", **{"tres-per-node": "gres/gpu:h100:8"})
+    assert (array.left, array.limit, array.min_nodes) == (86_400, 86_400, 2)
+    assert (array.wanted_nodes, array.eligible) == (("gpu-0", "gpu-1"), 1_800_000_000)
+    runs = read(NodeList="gpu-[2,7]", TimeLeft="29:57", TimeLimit="30:00")
     assert (runs.waits, runs.nodes, runs.left, runs.limit) == (False, ("gpu-2", "gpu-7"), 1797, 1800)
-    assert (runs.reason, runs.constraint, runs.gpus_per_node, runs.eligible) == ("", "", 8, None)
+    assert (runs.reason, runs.eligible) == ("", None)
 
 
 def test_a_state_that_is_shown_in_place_of_another_is_told_by_that() -> None:
