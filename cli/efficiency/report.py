@@ -7,19 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from rich.markup import escape
-from rich.table import Table
-
-from cli.text import open_console, printable
-from cli.usage.report import DIGITS, hours, iso, period
+from cli.usage.report import DIGITS, hours, iso, percent, period, print_rows
 from images.common.slurm_runs import Run
 
 DIMENSIONS = ("account", "user", "job")
 
 GIB = 2**30
 
-_MISSING = "-"
-_HEADINGS = ("CPU H", "USED", "CPU %", "WASTED", "GIB H", "MEM %")
+_HEADINGS = ("JOBS", "CPU H", "USED", "CPU %", "WASTED", "GIB H", "MEM %", "GPU H")
 
 
 @dataclass(kw_only=True)
@@ -146,49 +141,25 @@ def _row(by: Sequence[str], row: Row) -> dict[str, Any]:
 
 def print_table(found: Efficiency) -> None:
     """A table for people."""
-    console = open_console()
-    when = period(found.start, found.end)
-    if not found.rows:
-        console.print(f"no job ran from {when}", markup=False)
-        return
-    gpus = found.total.gpu_asked > 0
-    counted = "job" not in found.by
-    headings = [*(["JOBS"] if counted else []), *_HEADINGS, *(["GPU H"] if gpus else [])]
-    # With all its columns the table is as wide as a terminal only if they stand close together.
-    close = len(found.by) + len(headings) > 9
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0) if close else (0, 1))
-    for name in found.by:
-        table.add_column(name.upper(), overflow="fold", min_width=len(name))
-    for name in headings:
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in found.rows:
-        table.add_row(*(escape(printable(name)) for name in row.group), *_cells(row, counted=counted, gpus=gpus))
-    table.add_section()
-    table.add_row("all", *[""] * (len(found.by) - 1), *_cells(found.total, counted=counted, gpus=gpus), style="bold")
-    console.print(table)
-    console.print(when, style="dim italic")
+    rows = [(row.group, _cells(row)) for row in found.rows]
+    print_rows(found.by, _HEADINGS, rows, _cells(found.total), period(found.start, found.end))
     missing = found.total.cpu_asked - found.total.cpu_measured
     if hours(missing) != hours(0):
-        console.print(
+        print(
             f"{hours(missing)} of the CPU hours were not measured (jobs that still run, or were too short or lost): "
-            "they count in CPU H only",
-            markup=False,
+            "they count in CPU H only"
         )
 
 
-def _cells(row: Row, *, counted: bool, gpus: bool) -> list[str]:
-    measured = row.cpu_percent is not None
+def _cells(row: Row) -> list[str]:
+    measured = row.cpu_measured > 0
     return [
-        *([f"{row.jobs:,}"] if counted else []),
+        f"{row.jobs:,}",
         hours(row.cpu_asked),
-        hours(row.cpu_used) if measured else _MISSING,
-        _percent(row.cpu_percent),
-        hours(row.cpu_wasted) if measured else _MISSING,
+        hours(row.cpu_used) if measured else "-",
+        percent(row.cpu_used, row.cpu_measured),
+        hours(row.cpu_wasted) if measured else "-",
         hours(row.memory_asked),
-        _percent(row.memory_percent),
-        *([hours(row.gpu_asked)] if gpus else []),
+        percent(row.memory_used, row.memory_measured),
+        hours(row.gpu_asked),
     ]
-
-
-def _percent(percent: float | None) -> str:
-    return _MISSING if percent is None else f"{percent:.1f}"

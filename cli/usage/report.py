@@ -119,27 +119,41 @@ def hours(number: float) -> str:
 
 def print_table(usage: Usage) -> None:
     """A table for people."""
+
+    def cells(row: Row) -> list[str]:
+        total = usage.total
+        cpus, gpus = percent(row.cpu_hours, total.cpu_hours), percent(row.gpu_hours, total.gpu_hours)
+        return [f"{row.jobs:,}", hours(row.cpu_hours), cpus, hours(row.gpu_hours), gpus]
+
+    headings = ("JOBS", "CPU HOURS", "CPU %", "GPU HOURS", "GPU %")
+    rows = [(row.group, cells(row)) for row in usage.rows]
+    print_rows(usage.by, headings, rows, cells(usage.total), period(usage.start, usage.end))
+
+
+def print_rows(
+    by: Sequence[str],
+    headings: Sequence[str],
+    rows: Sequence[tuple[Sequence[str], Sequence[str]]],
+    total: Sequence[str],
+    when: str,
+) -> None:
+    """A table of groups with their figures, and the sum of all."""
     console = open_console()
-    if not usage.rows:
-        console.print(f"no job ran from {period(usage.start, usage.end)}", markup=False)
+    if not rows:
+        console.print(f"no job ran from {when}", markup=False)
         return
-    table = Table(box=None, pad_edge=False, caption=period(usage.start, usage.end), caption_justify="left")
-    for name in usage.by:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), caption=when, caption_justify="left")
+    for name in by:
         table.add_column(name.upper(), overflow="fold", min_width=len(name))
-    blanks = [""] * (len(table.columns) - 1)
-    for name in ("JOBS", "CPU HOURS", "CPU %", "GPU HOURS", "GPU %"):
+    for name in headings:
         table.add_column(name, justify="right", no_wrap=True)
-    for row in usage.rows:
-        table.add_row(*(escape(printable(name)) for name in row.group), *_numbers(row, usage.total))
+    for group, cells in rows:
+        table.add_row(*(escape(printable(name)) for name in group), *cells)
     table.add_section()
-    table.add_row("[bold]all[/]", *blanks, *_numbers(usage.total, usage.total), style="bold")
+    table.add_row("all", *[""] * (len(by) - 1), *total, style="bold")
     console.print(table)
 
 
-def _numbers(row: Row, total: Row) -> list[str]:
-    cpus, gpus = _percent(row.cpu_hours, total.cpu_hours), _percent(row.gpu_hours, total.gpu_hours)
-    return [f"{row.jobs:,}", hours(row.cpu_hours), cpus, hours(row.gpu_hours), gpus]
-
-
-def _percent(part: float, whole: float) -> str:
+def percent(part: float, whole: float) -> str:
+    """`12.5`, and `-` of nothing."""
     return f"{100 * part / whole:.1f}" if whole else "-"
