@@ -15,7 +15,7 @@ from cli.efficiency.report import (
     print_table,
     summarize,
 )
-from images.common.slurm_runs import UNKNOWN, Run, parse_runs, runs_between
+from images.common.slurm_runs import Run, parse_runs, runs_between
 from tests.unit.cli.usage.records import (
     GIB,
     MIB,
@@ -108,12 +108,6 @@ def test_a_long_step_that_was_not_measured_leaves_the_whole_job_unknown() -> Non
         assert (found.cpu_seconds, found.memory_used) == known
 
 
-def test_a_job_without_steps_or_account_is_no_trouble() -> None:
-    (found,) = parse_runs([job_line(account="", user="", tres="", seconds="", nodes="")])
-    assert (found.user, found.account, found.cpus, found.memory) == (UNKNOWN, UNKNOWN, 2, None)
-    assert (found.cpu_seconds, found.memory_used) == (None, None)
-
-
 def test_sacct_is_asked_for_all_runs_of_a_time() -> None:
     command = runs_between(START, NOW, whole=True)
     assert {"--duplicates", "--allusers", f"--starttime=uts{epoch(0)}"} <= set(command)
@@ -150,12 +144,6 @@ def test_jobs_that_were_not_measured_are_no_waste() -> None:
     assert (row.cpu_percent, row.memory_percent) == (None, None)
 
 
-def test_a_job_that_took_more_than_its_cpus_hides_no_waste_of_another() -> None:
-    greedy = job(step_line("06:00:00"), id="8", number="8")
-    (row,) = report(job(), greedy).rows
-    assert (row.cpu_wasted, row.cpu_percent) == (1.0, 175.0)
-
-
 def test_a_job_counts_for_the_part_that_lies_between_the_times() -> None:
     (row,) = report(job(), hours=0.25).rows
     assert (row.cpu_asked, row.cpu_used, row.memory_used) == (0.5, 0.25, 0.25)
@@ -166,11 +154,6 @@ def test_a_running_job_counts_as_asked_up_to_the_end() -> None:
     running = job(end="Unknown", state="RUNNING", seconds=7200)
     (row,) = report(running, hours=1, now=START + timedelta(hours=2)).rows
     assert (row.cpu_asked, row.cpu_measured) == (2.0, 0.0)
-
-
-def test_a_requeued_job_counts_all_its_runs_but_is_one_job() -> None:
-    (row,) = report(job(), job(step_line(start=epoch(2)), start=epoch(2), end=epoch(3))).rows
-    assert (row.jobs, row.cpu_asked) == (1, 4.0)
 
 
 def test_the_json_has_its_documented_shape() -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common.health.contract import Result as Found
-from images.common.health.contract import Status
-from tests.fakes.health_cluster import FakeCluster, Unreachable, answer, failure_of, health, node
+from tests.fakes.health_cluster import FakeCluster, Unreachable, answer, failure_of, health
 from tests.stacks import dev, with_change
 from tests.unit.cli.command_line import stack_file
 
@@ -81,12 +79,3 @@ def test_a_node_is_measured_by_the_tests_of_nodes_and_their_exit_status_is_told(
 def test_a_stack_without_tests_of_nodes_measures_none(monkeypatch: pytest.MonkeyPatch) -> None:
     failure = failure_of(health(monkeypatch, Unreachable(), "test", "w-0"))
     assert (failure.message, failure.code) == ("tests of nodes are off in this stack", 2)
-
-
-def test_in_a_pipe_a_finding_stays_on_one_line_without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    failing = node("w-0", results={"disks": Found(status=Status.FAIL, message="x" * 150)})
-    done = health(monkeypatch, FakeCluster(nodes=[failing]))
-    assert (done.exit_code, done.stderr) == (1, "")
-    assert "\x1b" not in done.stdout
-    assert any("w-0" in line and "x" * 150 in line for line in done.stdout.splitlines())

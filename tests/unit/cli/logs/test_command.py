@@ -17,7 +17,6 @@ from cli.logs.gather import JOBS
 from images.common.slurm_runs import DELIMITER
 from tests.fakes.squeue import printed
 from tests.fakes.written_cluster import CONTROLLER, FakeCluster, event, pod, worker
-from tests.stacks import ROOT
 
 SLURMCTLD = """\
 2026-11-25T16:27:51.563535123Z slurmctld: _slurm_rpc_submit_batch_job: JobId=5 usec=2717
@@ -215,9 +214,3 @@ def test_a_complaint_in_the_place_of_a_log_is_told_as_one(monkeypatch: pytest.Mo
     gone = "unable to retrieve container logs for containerd://4f2a"
     result = logs(monkeypatch, with_(logs={"a-0/slurmd": gone}, events=()), "a-0", *ALL)
     assert f"not read: a-0/slurmd: {gone}" in result.stderr
-
-
-def test_the_keys_of_the_json_are_documented(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = json.loads(logs(monkeypatch, CLUSTER, "--job", "5", "--json").stdout.splitlines()[0])
-    documented = (ROOT / "docs" / "diagnose.md").read_text(encoding="utf-8")
-    assert not [key for key in line if f"`{key}`" not in documented]

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tests import stacks
 from tests.fakes import nebius_answers as cloud
 from tests.fakes.nebius import serve
 from tests.stacks import ROOT
@@ -55,13 +54,6 @@ def test_the_command_exits_with_1_when_something_must_change_and_speaks_json(sta
     answer = json.loads(out)
     assert (answer["cloud"], answer["ok"]) == ("nebius", False)
     assert {item["state"] for item in answer["findings"] if item["check"] == "capacity"} == {"change"}
-
-
-def test_a_cluster_that_is_already_there_has_no_cloud_to_ask(start: Start) -> None:
-    process = start("127.0.0.1:1", sections=stacks.existing())
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert out == "the cluster is already there (cloud.kind: existing), so there is no cloud to ask\n"
 
 
 def test_a_token_never_goes_to_another_machine_in_the_clear(start: Start) -> None:

@@ -177,8 +177,6 @@ def no_slurmd(cluster: RecordedCluster) -> None:
     del cluster.slurm["nodes"][1]["nodes"][1]
 
 
-REFUSED = "slurm_load_partitions: Protocol authentication error: Munge decode failed: Invalid credential"
-
 SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     # pods
     "no machine has room": (unplaced("0/2 nodes are available: 2 Insufficient cpu. preemption: none."),
@@ -207,15 +205,12 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "should have ended 10 min ago", "--force"),
     "evicted": (evicted, "pod default-1 has failed: Evicted", "describe -n slurm pod default-1"),
     # slurmctld and nodes
-    "slurmctld is silent": (slurm_says(slurmctld=(124, "")),
-        "slurmctld does not answer", "logs -n slurm service/controller-0"),
     "a restore was cut short": (
         stopped_by_restore(**{RESTORING: Note(step="putting", parts=("state",), backup="20261126T020000Z").written()}),
         "a restore that has stopped controller runs, or was not finished",
         "slurmstack restore --what state --at 20261126T020000Z"),
     "a restore has left it stopped": (stopped_by_restore(**{PUT_BACK: "20261126T020000Z"}),
         "a restore has left controller stopped", "slurmstack up"),
-    "munge": (slurm_says(slurmctld=(1, REFUSED)), "munge does not work", "-c munged"),
     "munged is away": (
         slurm_says(munge=(1, 'munge: Error: Failed to access "munge.socket.2": No such file'), slurmctld=(124, "")),
         "munge does not work", "-c munged"),
@@ -225,22 +220,16 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "though its pod is ready: munge, clock or network", "logs -n slurm default-1"),
     "memory of a node": (drained("Low RealMemory (reported:900 < 100.00% of configured:1920)"),
         "has less than its pool promises: Low RealMemory", "worker_nodes.default.resources"),
-    "drained by somebody": (drained("bad disk", by="root"),
-        "node default-1 is drained by root: bad disk", "state=resume"),
     "drained by its checks": (drained("health/clock [node]: 40 s off", comment="fail clock [node]: 40 s off"),
         "drained by its health checks: clock", "slurmstack health"),
     "a check that fails and drains nothing": (checked("fail dns [node]: slurmctld's name is unknown"),
         "takes jobs though its check dns fails", "health run dns"),
-    "slurmd does not register": (no_slurmd, "pod default-1 runs, and Slurm has no such node", "-c slurmd"),
     # what `up` has done
     "jail is half populated": (populating(None), "the jail is being populated", "populate-jail"),
     "volume is too small for the jail": (populating(3), "the jail could not be populated", "jail.size"),
     "users": (failed_job("users-", "Pod was failed: exit code 2"),
         "a step of the last `up` has failed: users-", "logs -n slurm job/users-"),
-    "configuration is refused": (agent(rejected={"hash": "x", "message": "Parsing error at unrecognized key: Colour"}),
-        "Slurm refuses its new configuration", "slurm.settings"),
     "configuration is on its way": (agent(pending="later"), "is on its way", "config-agent"),
-    "configuration of another stack file": (agent(), "another configuration than the stack file", "slurmstack preview"),
     "apply was cut short": (both(lease(600, died=True), told("default", 1)),
         "a command that began 10 min ago was cut short", "same command again"),
     "an update by Pulumi was cut short": (
@@ -257,7 +246,6 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "pod database-0: mariadbd has no image", "and then kubectl delete -n slurm pod database-0"),
     "backup": (failed_backup, "a backup, or a look at backups, has failed", "docs/restore.md"),
     # jobs
-    "dependency": (queued("12", "DependencyNeverSatisfied"), "job 12 of alice never starts", "dependency="),
     "impossible constraints": (queued("12", "BadConstraints"), "asks for what there is not", "scontrol release 12"),
     "limit of a job": (queued("12", "QOSMaxCpuPerJobLimit"), "than one job may have", "slurmstack:qos"),
     "time limit of the partition": (queued("12", "PartitionTimeLimit"), "its partition takes no such job", "ANOTHER"),

@@ -76,18 +76,6 @@ def test_json_has_the_findings_and_what_could_not_be_read(
     assert data["unread"] == {}
 
 
-def forbidden(*kinds: str, gone: bool = False) -> Ill:
-    """These kinds may not be looked at."""
-
-    def make(cluster: RecordedCluster) -> None:
-        for kind in kinds:
-            cluster.refused[kind] = f"Error from server (Forbidden): {kind} is forbidden"
-        if gone:
-            cluster.objects.clear()
-
-    return make
-
-
 def nothing(cluster: RecordedCluster) -> None:
     cluster.objects.clear()
     cluster.refused["exec"] = 'Error from server (NotFound): pods "controller-0" not found'
@@ -97,9 +85,6 @@ BAD = drained("bad disk", by="root")
 RUNS = "RUNNING|0:0|default-0|a|b|None"
 
 ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
-    "nothing may be read": (
-        forbidden("exec", "Pod", "StatefulSet", "Deployment", gone=True), [("", 3, "nothing can be read")]
-    ),
     "nothing is there": (nothing, [("", 3, "nothing of a cluster is in namespace slurm")]),
     "a job that waits": (
         queued("12", "Priority"), [("job 12", 1, "job 12 of alice waits: jobs of higher priority are before it")]
@@ -117,9 +102,6 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
     ),
     "a job that ended": (
         slurm_says(past=(0, "COMPLETED|0:0|default-0|a|b|None")), [("job 12", 0, "ended well")]
-    ),
-    "a job that took too much": (
-        slurm_says(past=(0, "OUT_OF_MEMORY|0:125|default-0|a|b|None")), [("job 12", 1, "more memory than it had asked")]
     ),
     "a job that was cancelled": (
         slurm_says(past=(0, "CANCELLED by 0|0:0|None assigned|None|b|None")),
@@ -151,7 +133,6 @@ def test_it_answers_and_ends_with_what_it_has_found(
         said = capsys.readouterr().out
         assert told.lstrip("^") in said if "\n" in told else told.lstrip("^") in " ".join(said.split())
         assert not told.startswith("^") or said.startswith(told[1:])
-        assert not (code == 3 and "neither" in said), "nobody could be asked"
         assert not ("running" in told and "exit status" in said)
 
 
@@ -172,23 +153,6 @@ def test_commands_to_be_copied_are_said_to_be_for_this_cluster(
     assert f"slurmstack here: slurmstack ... --config {stack}" in lines
     assert run() == 1
     assert "slurmstack here" not in capsys.readouterr().out
-
-
-def test_a_slow_api_server_is_not_asked_whether_it_is_there_before_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of 2.9 s an answer took 6.3 s; the help says 5."""
-    made, asked = recorded(), []
-
-    def connect(_: object, **more: object) -> RecordedCluster:
-        asked.append(more.get("ask", True))
-        return made
-
-    monkeypatch.setattr("cli.access.reach.connect", connect)
-    assert run() == 0
-    assert asked == [False]
-    made.objects.clear()
-    made.refused["exec"] = "nothing"
-    assert run() == 3
-    assert asked == [False, False, True]
 
 
 def test_what_is_the_same_of_many_nodes_is_said_once_and_scripts_have_all(
@@ -223,9 +187,8 @@ FORBIDDEN = 'Error from server (Forbidden): {0} is forbidden: User "bob" cannot 
             ["node default-1"],
         ),
         ({"exec": "pods"}, {"slurm": "not allowed to run commands in controller-0"}, ["pod login-0"]),
-        ({"Node": "nodes"}, {"machines": "not allowed"}, ["pod login-0", "node default-1"]),
     ],
-    ids=["Kubernetes", "the controller's pod", "one kind"],
+    ids=["Kubernetes", "the controller's pod"],
 )
 def test_what_these_credentials_may_not_read_is_said_and_the_rest_is_looked_at(
     refused: dict[str, str], unread: dict[str, str], ill: list[str]
@@ -239,14 +202,15 @@ def test_what_these_credentials_may_not_read_is_said_and_the_rest_is_looked_at(
     assert [item.about for item in diagnose(facts)] == ill
 
 
-def test_an_answer_that_was_cut_off_is_none() -> None:
+def test_an_answer_that_was_cut_off_or_that_nobody_understands_is_none() -> None:
     cluster = recorded()
     for name in ("partitions", "database", "job", "past", "end"):
         del cluster.slurm[name]
-    cluster.slurm["queue"] = (0, "12~a mark~(Resou")
+    cluster.slurm.update(queue=(0, "12~a mark~(Resou"), nodes=(0, "hello"))
     facts = cluster.look()
-    assert facts.unread == dict.fromkeys(("jobs", "partitions"), "no answer within 3 s")
-    assert len(facts.nodes) == 2
+    silent = dict.fromkeys(("jobs", "partitions"), "no answer within 3 s")
+    assert facts.unread == {**silent, "nodes": "the answer is not understood"}
+    assert len(facts.pods) == 12
 
 
 def test_a_job_s_text_cannot_pass_for_an_answer() -> None:
@@ -260,14 +224,6 @@ def test_a_command_to_be_copied_runs_nothing_that_a_user_has_written() -> None:
     cluster.job("12", "AssocGrpCpuLimit", account="a; $(reboot)\n")
     (said,) = diagnose_job(cluster.look(), "12")
     assert " account='a; $(reboot)' " in said.mend
-
-
-def test_an_answer_that_nobody_understands_is_missing_alone() -> None:
-    cluster = recorded()
-    cluster.slurm["nodes"] = (0, "\x1b[2J")
-    facts = cluster.look()
-    assert facts.unread == {"nodes": "the answer is not understood"}
-    assert len(facts.pods) == 12
 
 
 @pytest.mark.parametrize(("here", "there"), [(CLOCK + 86400, CLOCK), (CLOCK, CLOCK + 86400)])

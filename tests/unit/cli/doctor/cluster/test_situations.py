@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -93,23 +92,6 @@ def test_what_keeps_more_from_working_comes_before_what_keeps_less() -> None:
         lambda c: c.waiting("controller-0", "ImagePullBackOff"),
     )
     assert [item.about for item in found] == ["pod controller-0", "accounting", "node default-1"]
-
-
-def test_many_jobs_on_many_nodes_that_leave_are_told_within_the_time_of_a_look() -> None:
-    """As while a pool of large jobs gets another image: each pod was looked for in the nodes of each job."""
-    cluster = recorded()
-    nodes, jobs = 500, 5000
-    worker = cluster.thing("Pod", "default-1")
-    worker["metadata"]["deletionTimestamp"] = "2099-01-01T00:00:00Z"
-    for number in range(2, nodes):
-        pod = deepcopy(worker)
-        pod["metadata"] |= {"name": f"default-{number}", "uid": f"u{number}"}
-        cluster.objects.append(pod)
-    cluster.job("1", "None", state="RUNNING", nodes=f"default-[0-{nodes - 1}]")
-    facts = cluster.look()
-    facts = replace(facts, jobs=facts.jobs * jobs)
-    found = diagnose(facts)
-    assert sum(f"waits for {jobs} jobs" in item.cause for item in found) == nodes - 1
 
 
 # ---------------------------------------------------------------- elastic pools
