@@ -52,7 +52,7 @@ def test_jobs_that_never_start_are_named_and_a_held_one_is_explained_when_asked(
     slurm.await_reason(lost, "DependencyNeverSatisfied")
     assert first(slurm)["cause"].startswith(f"job {lost} of alice never starts as it is")
     assert "its user holds it" in first(slurm, "job", held)["cause"]
-    assert "failed: its script ended with another exit status" in first(slurm, "job", failed)["cause"]
+    assert first(slurm, "job", failed)["cause"] == f"job {failed} has ended: FAILED"
     slurm.slurm(f"scancel {held} {lost}")
     assert findings(slurm) == []
 

@@ -139,24 +139,10 @@ def _running(job: Job) -> Finding:
     )
 
 
-_ENDS = {
-    "COMPLETED": "ended well",
-    "CANCELLED": "was cancelled",
-    "FAILED": "failed: its script ended with another exit status than 0",
-    "TIMEOUT": "was ended: its time limit was over",
-    "OUT_OF_MEMORY": "was ended: it used more memory than it had asked for",
-    "NODE_FAIL": "was ended: a node of it failed",
-    "PREEMPTED": "was ended for a job that may preempt it",
-    "BOOT_FAIL": "could not be started: a node did not come up",
-    "DEADLINE": "was ended at its deadline",
-    "LAUNCH_FAILED": "could not be started on its nodes",
-}
 _NOT_ENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
-_HELPS = {"TIMEOUT": "sbatch --time=...", "OUT_OF_MEMORY": "sbatch --mem=...", "NODE_FAIL": "slurmstack health"}
 
 
 def _end(facts: Facts, wanted: str, states: tuple[str, ...], seen: tuple[str, ...]) -> Finding:
-    words = next((_ENDS[name] for state in states for name in _ENDS if state.startswith(name)), "")
     if going := _NOT_ENDED & set(states):
         return Finding(
             about=f"job {wanted}",
@@ -165,12 +151,10 @@ def _end(facts: Facts, wanted: str, states: tuple[str, ...], seen: tuple[str, ..
             evidence=() if facts.knows("jobs") else ("the queue, which says more, could not be read",),
             mend=facts.slurm(f"scontrol show job {wanted}"),
         )
-    fine = any(state.startswith("COMPLETED") for state in states)
-    mend = next((_HELPS[state] for state in states if state in _HELPS), "")
     return Finding(
         about=f"job {wanted}",
-        severity="note" if fine else "warning",
-        cause=f"job {wanted} {words or 'is ' + ', '.join(states).lower()}",
+        severity="note" if any(state.startswith("COMPLETED") for state in states) else "warning",
+        cause=f"job {wanted} has ended: {', '.join(states)}",
         evidence=tuple(filter(None, seen)),
-        mend=mend or facts.slurm(f"sacct -j {wanted} --format=JobID,State,ExitCode,NodeList,MaxRSS,Elapsed"),
+        mend=f"slurmstack logs --job {wanted}",
     )

@@ -101,7 +101,7 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         slurm_says(queue=(124, ""), past=(0, RUNS)), [("job 12", 0, "job 12 is running"), ("job 12", 0, "could not be")]
     ),
     "a job that ended": (
-        slurm_says(past=(0, "COMPLETED|0:0|default-0|a|b|None")), [("job 12", 0, "ended well")]
+        slurm_says(past=(0, "COMPLETED|0:0|default-0|a|b|None")), [("job 12", 0, "has ended: COMPLETED")]
     ),
     "a job that was cancelled": (
         slurm_says(past=(0, "CANCELLED by 0|0:0|None assigned|None|b|None")),
