@@ -15,12 +15,10 @@ from cli.efficiency.report import (
     print_table,
     summarize,
 )
-from images.common.slurm_runs import Run, parse_runs, runs_between
+from images.common.slurm_runs import Run
 from tests.unit.cli.usage.records import (
     GIB,
     MIB,
-    NOW,
-    REAL,
     START,
     Controller,
     epoch,
@@ -59,17 +57,6 @@ def test_the_table_is_by_account_and_can_be_of_one_user(
 # ---------------------------------------------------------------- records
 
 
-def test_what_slurm_prints_is_jobs_with_their_steps() -> None:
-    jobs = parse_runs(REAL.splitlines())
-    assert [(one.job, one.number, len(one.steps)) for one in jobs] == [
-        ("10", "10", 2), ("13+0", "13", 2), ("13+1", "14", 1), ("12_[1-3]", "12", 0),
-    ]  # fmt: skip
-    held = jobs[0]
-    assert (held.cpus, held.nodes, held.gpus, held.memory) == (1, 1, 0, 400 * MIB)
-    assert held.cpu_seconds == pytest.approx(0.172)
-    assert held.memory_used == 12685312 + 165842944  # the script's and its step's, which ran at the same time
-
-
 def test_memory_of_steps_side_by_side_is_added_up_and_of_steps_in_a_row_is_not() -> None:
     half = {"end": epoch(0.5), "seconds": 1800}
     first = step_line("00:10:00", GIB, id="7.0", number="7.0", **half)
@@ -78,16 +65,15 @@ def test_memory_of_steps_side_by_side_is_added_up_and_of_steps_in_a_row_is_not()
     assert (job(first, beside, after).memory_used, job(first, after).memory_used) == (3 * GIB, GIB)
 
 
-KILLED = ("CANCELLED by 1000", "NODE_FAIL")
-SHORT = {"end": epoch(0) + 20, "seconds": 20, "state": "CANCELLED"}
+LOST, SHORT = {"state": "NODE_FAIL"}, {"end": epoch(0) + 20, "seconds": 20, "state": "CANCELLED by 1000"}
 
 
 @pytest.mark.parametrize(
     ("cpu", "memory", "changes", "seconds"),
     [
-        *(("00:00.002", None, {"state": state}, None) for state in KILLED),
+        ("00:00.002", None, LOST, None),
         # What was looked at for long counts, also if it did nothing: this one is to be blamed.
-        *(("00:00.002", GIB, {"state": state}, 0.002) for state in KILLED),
+        ("00:00.002", GIB, LOST, 0.002),
         # A look at the first moment of a killed job says nothing of its CPU time.
         ("00:00.002", MIB, SHORT, None),
         ("00:09.002", MIB, SHORT, 9.002),
@@ -106,13 +92,6 @@ def test_a_long_step_that_was_not_measured_leaves_the_whole_job_unknown() -> Non
     for other, known in ((short, (3600, GIB)), (long, (None, None))):
         found = job(step_line(), other)
         assert (found.cpu_seconds, found.memory_used) == known
-
-
-def test_sacct_is_asked_for_all_runs_of_a_time() -> None:
-    command = runs_between(START, NOW, whole=True)
-    assert {"--duplicates", "--allusers", f"--starttime=uts{epoch(0)}"} <= set(command)
-    assert not {"--allocations", "--truncate"} & set(command)
-    assert {"--duplicates", "--allocations", "--truncate"} <= set(runs_between(START, NOW, whole=False))
 
 
 # ---------------------------------------------------------------- sums
