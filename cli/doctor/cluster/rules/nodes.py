@@ -154,7 +154,7 @@ def _elastic(facts: Facts, name: str) -> Iterator[Finding]:
             yield Finding(
                 about=f"pool {name}",
                 severity=severity,
-                cause=f"pool {name} gets no nodes: {max(node.reason for node in found).removeprefix(ELASTIC).strip()}",
+                cause=f"pool {name} lacks nodes: {max(node.reason for node in found).removeprefix(ELASTIC).strip()}",
                 evidence=(f"{len(found)} nodes",),
                 mend=mend.format(nodes=",".join(node.name for node in found)),
                 weight=len(found),

@@ -136,7 +136,7 @@ def test_a_pool_without_machines_is_the_one_cause_of_jobs_that_wait(reason: str,
     off(cluster, "DRAIN", reason=reason)
     cluster.job("12", "Resources")
     (found,) = diagnose(elastic(cluster))
-    assert found.cause.startswith(f"pool default gets no nodes: {cause}")
+    assert found.cause.startswith(f"pool default lacks nodes: {cause}")
     assert found.consequences
     assert diagnose_job(elastic(cluster), "12")[0].cause == found.cause
     assert ("state=resume" in found.mend) is (reason == ASIDE)
