@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from cli.access.reach import login_address
-from cli.kubectl.pods import Pod
 from cli.status.present import print_status
-from cli.status.read import Pool, Status, Versions, Workers, read_status
-from cli.status.slurm import Queue, SlurmNode, node_of
+from cli.status.read import Pool, Status, read_status
+from cli.status.slurm import Queue, node_of
 from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
@@ -252,39 +251,20 @@ def test_what_these_credentials_may_not_read_is_said_and_the_rest_is_shown(show:
     assert "configuration   unknown" in shown
 
 
-def test_what_comes_from_outside_is_printed_as_it_is(show: Show) -> None:
-    odd = "[/b] a\\[b] [red]bad[/red] :gear:"
-    status = Status(
-        namespace="slurm",
-        pods=(Pod(name=odd, phase=odd, ready=False, restarts=0, node=odd),),
-        workers=Workers(ready=1, wanted=1),
-        slurmctld="",
-        slurmdbd_answers=True,
-        nodes=(SlurmNode(name="w-1", state="drained", reason=odd),),
-        configuration=f"rejected: {odd}",
-        login_address=odd,
-        rest_address=odd,
-        healthy=False,
-        pools=(Pool(name=odd, wanted=1, ready=1),),
-        queue=Queue(pending=1, reasons={odd: 1}),
-        versions=Versions(slurm=odd, images=(odd,), slurmstack="1"),
-        unread={"pods": odd},
-    )
-    assert show(status).count(odd) == 12
-
-
 def test_no_text_of_a_node_is_taken_for_another_node_or_moves_the_cursor(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Root in the jail may set a reason: it hid a drained node behind an idle one."""
     hostile = [
-        node("default-0", "drained", by="root", reason="bad\ndefault-7|idle"),
+        node("default-0", "drained", by="root", reason="[red]bad[/b]\ndefault-7|idle"),
         node("default-\x1b[2J1", "idle\x07"),
     ]
     found = status_of(CONTROLLER, *WORKERS, sinfo=hostile)
     assert [(one.name, one.state) for one in found.nodes] == [("default- [2J1", "idle "), ("default-0", "drained")]
     print_status(found)
-    assert "\x1b" not in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "[red]bad[/b] default-7|idle" in shown
     assert node_of({**hostile[0], "Extra": "[" * 100_000}).confinement == ""
 
 
