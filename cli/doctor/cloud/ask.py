@@ -132,11 +132,4 @@ def _unanswered(error: Exception) -> Unanswered:
     status = getattr(error, "status", None)
     code = str(getattr(getattr(status, "code", None), "name", ""))
     said = " ".join(str(getattr(status, "message", None) or error).split()).rstrip(".") or type(error).__name__
-    words = {
-        "UNAVAILABLE": "the service cannot be reached",
-        "UNAUTHENTICATED": "the credentials were refused",
-        "PERMISSION_DENIED": "these credentials may not ask that",
-        "UNIMPLEMENTED": "the service does not know this question",
-        "NOT_FOUND": "there is no such thing",
-    }
-    return Unanswered(reason=f"{words.get(code, code or 'it failed')} ({said})", missing=code == "NOT_FOUND")
+    return Unanswered(reason=f"{code or 'it failed'} ({said})", missing=code == "NOT_FOUND")

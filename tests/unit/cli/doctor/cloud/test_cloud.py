@@ -75,8 +75,8 @@ def test_refused_credentials_are_to_change_and_nothing_is_called_fine(
 
 
 CHECKS = {
-    "ClusterService/GetByName": (cloud.FORBIDDEN, "present", "may not ask that"),
-    "QuotaAllowanceService/List": (cloud.FORBIDDEN, "quotas", "may not ask that"),
+    "ClusterService/GetByName": (cloud.FORBIDDEN, "present", "PERMISSION_DENIED (no access)"),
+    "QuotaAllowanceService/List": (cloud.FORBIDDEN, "quotas", "PERMISSION_DENIED (no access)"),
     "ResourceAdviceService/List": (Never(), "capacity", "no answer within 3 s"),
 }
 
