@@ -69,7 +69,6 @@ UNKNOWN = "0 well, 0 failing, 1 unknown"
 ASLEEP = "0 well, 0 failing, 0 unknown, 1 asleep"
 
 ROWS: dict[str, tuple[Any, dict[str, str]]] = {
-    "well": (WELL, {"NODE": "cpu-0", "STATE": "IDLE", "CHECKED": "12 s ago", "RESULT": "ok (4 checks)"}),
     "a failure": (node("w-0", results={"disks": FULL}), {"COUNTS": FAILING}),
     "a failure of long ago": (node("w-0", results={"disks": FULL}, age=661), {"COUNTS": UNKNOWN}),
     "a check that hung": (node("w-0", results={"dns": HUNG}), {"COUNTS": UNKNOWN}),
@@ -81,7 +80,6 @@ ROWS: dict[str, tuple[Any, dict[str, str]]] = {
     "powered down": (
         node("w-0", "IDLE", "POWERED_DOWN", age=None), {"CHECKED": "never", "RESULT": "asleep", "COUNTS": ASLEEP}
     ),
-    "by somebody": (node("w-0", "IDLE", "DRAIN", reason="fan"), {"DRAINED FOR": "fan", "COUNTS": COUNTED_WELL}),
     "by a check that is well": (node("w-0", "IDLE", "DRAIN", reason="health/dns [node]: x"), {"COUNTS": FAILING}),
     "a reason outlives its drain": (node("w-0", reason="health/disks [node]: x"), {"DRAINED FOR": ""}),
     "set to fail by somebody": (

@@ -79,9 +79,6 @@ RUNS = "RUNNING|0:0|default-0|a|b|None"
 
 ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
     "nothing is there": (nothing, [("", 3, "nothing of a cluster is in namespace slurm")]),
-    "a job that waits": (
-        queued("12", "Priority"), [("job 12", 1, "job 12 of alice waits: jobs of higher priority are before it")]
-    ),
     "a task of an array": (queued("13_[1-5%1]", "JobHeldUser"), [("job 13_2", 1, "scontrol release 13\n")]),
     "a job that waits for drained nodes": (
         both(BAD, lambda c: c.node("default-0", "IDLE", "DRAIN", reason="new", by="root"), queued("12", "Resources")),
@@ -104,7 +101,6 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
     "a node that nobody knows": (lambda _: None, [("node gpu-0", USAGE, "gpu-0")]),
     "slurmdbd is away": (slurm_says(past=(1, "")), [("job 12", 3, "not asked: accounting (no answer)")]),
     "the queue hangs": (slurm_says(queue=(124, "")), [("job 12", 3, "not asked: jobs (no answer)")]),
-    "slurmctld is silent": (slurm_says(slurmctld=(124, "")), [("job 12", 3, "")]),
     "one of two nodes": (
         BAD, [("node default-0", 0, "Nothing is wrong with default-0 (idle)"), ("node default-1", 1, "bad disk")]
     ),
