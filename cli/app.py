@@ -101,7 +101,7 @@ def load(name: str) -> Any:
     if isinstance(found, typer.Typer):
         holder.add_typer(found, name=name)
     else:
-        holder.command(name, cls=getattr(found, "command_class", None))(found)
+        holder.command(name)(found)
     return get_group(holder).commands[name]
 
 

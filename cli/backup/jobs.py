@@ -56,10 +56,7 @@ def run_job(kubectl: Kubectl, namespace: str, template: str, report: Report, **h
 
 
 def make_job(kubectl: Kubectl, namespace: str, template: str, **how: Unpack[How]) -> str:
-    """Make a Job from a CronJob, as one of ours: `slurmstack doctor` tells of what others have set. Raises Failure.
-
-    Returns its name.
-    """
+    """Make a Job from a CronJob, as one of ours. Returns its name. Raises Failure."""
     found = kubectl.items("cronjob", template, "-n", namespace)
     if not found:
         raise Failure(

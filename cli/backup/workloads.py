@@ -85,7 +85,7 @@ class Workloads:
             time.sleep(_POLL)
 
     def patch(self, kind: str, name: str, change: Mapping[str, Any]) -> None:
-        """Change an object as ours: `slurmstack doctor` tells of what others have set."""
+        """Change an object as ours."""
         ours = (f"--field-manager={FIELD_MANAGER}", "--type=merge", "-p", json.dumps(change))
         self._kubectl.run("patch", kind, name, "-n", self._namespace, *ours)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from cli.commands.doctor import CredentialsOption, ProfileOption
+from cli.commands.options import option
 from cli.errors import Failure
 
 API_VERSION = "client.authentication.k8s.io/v1"
@@ -15,6 +16,19 @@ API_VERSION = "client.authentication.k8s.io/v1"
 
 TIMEOUT_S = 120.0
 """Seconds for a token: enough for a log-in through a browser."""
+
+CredentialsOption = Annotated[
+    Path | None,
+    option(
+        metavar="FILE",
+        help="Credentials file of a Nebius service account. Default: $SLURMSTACK_NEBIUS_CREDENTIALS, else "
+        "$NEBIUS_IAM_TOKEN, else the profile of the `nebius` command.",
+    ),
+]
+ProfileOption = Annotated[
+    str | None,
+    option(metavar="NAME", help="Profile of the `nebius` command. Default: $NEBIUS_PROFILE, else the active one."),
+]
 
 
 def kube_token(credentials: CredentialsOption = None, profile: ProfileOption = None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -125,11 +124,6 @@ class Nodes:
     at: str
     """In UTC, by the controller's clock."""
     nodes: tuple[Node, ...]
-
-    def only(self, names: Iterable[str]) -> Nodes:
-        """Some of them."""
-        wanted = set(names)
-        return Nodes(at=self.at, nodes=tuple(node for node in self.nodes if node.name in wanted))
 
     @property
     def bad(self) -> tuple[Node, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cli.kubectl.client import ASK_SLURMDBD, FIELD_MANAGER, Kubectl, component_of, in_controller
+from cli.kubectl.client import ASK_SLURMDBD, Kubectl, component_of, in_controller
 from slurm.names import JAIL_DIR
 from slurm.rights import IN_JAIL
 
@@ -28,16 +28,6 @@ class Pod:
     node: str
     component: str = ""
     """`controller`, `worker`, `login`, ...; empty if its labels say nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Apply:
-    """The last apply that has changed something."""
-
-    time: str
-    """`2026-11-25T19:24:05Z`."""
-    engine: str
-    """`kubectl` or `pulumi`; for another tool its name as Kubernetes knows it."""
 
 
 def pod_of(item: Mapping[str, Any]) -> Pod:
@@ -70,20 +60,6 @@ def _tag(image: str) -> str:
     name, _, digest = image.partition("@")
     _, _, tag = name.rpartition("/")[2].partition(":")
     return tag or digest[:19] or "latest"
-
-
-def last_apply(items: Iterable[Mapping[str, Any]]) -> Apply | None:
-    """The last one that has changed one of these objects, which kubectl has shown with the owners of their fields."""
-    found = [
-        Apply(time=str(entry["time"]), engine="kubectl" if manager == FIELD_MANAGER else manager.partition("-")[0])
-        for item in items
-        for entry in item["metadata"].get("managedFields", [])
-        if (manager := str(entry.get("manager", "")))
-        and "time" in entry
-        and not entry.get("subresource")
-        and (entry.get("operation") == "Apply" or manager.startswith("pulumi"))
-    ]
-    return max(found, key=lambda apply: apply.time, default=None)
 
 
 Answers = Mapping[str, tuple[int, str]]

@@ -9,18 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from images.common.slurm_records import (
-    MEBIBYTE,
-    Columns,
-    amounts,
-    count,
-    expand,
-    gpus,
-    moment,
-    seconds,
-    size,
-    task_count,
-)
+from images.common.slurm_records import Columns, amounts, count, expand, moment, seconds, task_count
 
 RUNNING: Final = "RUNNING"
 PENDING: Final = "PENDING"
@@ -55,7 +44,6 @@ class Job:
     user: str = ""
     account: str = ""
     qos: str = ""
-    reservation: str = ""
     comment: str = ""
     partitions: tuple[str, ...] = ()
     """One that waits may name several."""
@@ -64,7 +52,6 @@ class Job:
     """Slurm's word for why it waits; empty where it has none."""
     detail: str = ""
     """The reason in full, for example with the names of nodes."""
-    dependency: str = ""
     node_list: str = ""
     """Where it runs; empty while it waits."""
     min_nodes: int = 0
@@ -72,17 +59,8 @@ class Job:
     """On all nodes together."""
     min_cpus: int = 0
     """On each node."""
-    min_memory: float = 0.0
-    """MiB on a node at least: its `--mem`, or that of one CPU."""
     resources: Mapping[str, float] = field(default_factory=dict)
     """TRES that it has, or waits for; memory in MiB."""
-    gpus_per_node: int = 0
-    gpus_per_task: int = 0
-    gpus: int = 0
-    """On all nodes together, where it has asked so."""
-    constraint: str = ""
-    licenses: str = ""
-    """As Slurm writes them: `matlab:2,ansys:1`."""
     restarts: int = 0
     submitted: float | None = None
     """Times are in seconds since 1970; None where they have not come, or nobody knows."""
@@ -127,10 +105,6 @@ def _span(value: str) -> int | None:
     return None if found is None else int(found)
 
 
-def _mebibytes(value: str) -> float:
-    return (size(value, MEBIBYTE) or 0.0) / MEBIBYTE
-
-
 _COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "id": ("JobArrayID", str),
     "number": ("JobID", str),
@@ -138,24 +112,16 @@ _COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "user": ("UserName", str),
     "account": ("Account", _text),
     "qos": ("QOS", _text),
-    "reservation": ("Reservation", _text),
     "comment": ("Comment", str),
     "partitions": ("Partition", lambda text: tuple(text.split(","))),
     "state": ("State", str),
     "reason": ("Reason", _text),
     "detail": ("ReasonList", lambda text: text.strip().removeprefix("(").removesuffix(")")),
-    "dependency": ("Dependency", _text),
     "node_list": ("NodeList", str),
     "min_nodes": ("NumNodes", count),
     "cpus": ("NumCPUs", count),
     "min_cpus": ("MinCpus", count),
-    "min_memory": ("MinMemory", _mebibytes),
     "resources": ("tres-alloc", amounts),
-    "gpus_per_node": ("tres-per-node", gpus),
-    "gpus_per_task": ("tres-per-task", gpus),
-    "gpus": ("tres-per-job", gpus),
-    "constraint": ("Feature", _text),
-    "licenses": ("Licenses", _text),
     "restarts": ("RestartCnt", count),
     "submitted": ("SubmitTime", moment),
     "eligible": ("EligibleTime", moment),

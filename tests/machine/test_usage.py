@@ -12,7 +12,7 @@ from shlex import quote
 
 import pytest
 
-from images.common.slurm_runs import Run, parse_runs, runs_named
+from images.common.slurm_runs import FIELDS, Run, parse_runs, sacct
 from tests.machine.conftest import one_version
 from tests.machine.slurm_machine import SlurmMachine
 from tests.slurm.pod import wait_until
@@ -50,7 +50,8 @@ def test_efficiency_tells_what_a_confined_job_has_used(slurm: SlurmMachine) -> N
     jobs = [as_alice(slurm, f"{asks} --wrap {quote(f'python3 -c {quote(one)}')}").strip() for one in (burn, file)]
 
     def found() -> list[Run]:
-        return parse_runs(slurm.run(" ".join(runs_named(jobs))).stdout.splitlines())
+        asked = [*sacct(FIELDS), "--allusers", f"--jobs={','.join(jobs)}"]
+        return parse_runs(slurm.run(" ".join(asked)).stdout.splitlines())
 
     wait_until(lambda: all(job.end and job.steps for job in found()), lambda: f"{found()}{slurm.logs()}", 180)
     busy, filed = found()

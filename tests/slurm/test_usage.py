@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from cli.commands.efficiency import read_named
 from cli.efficiency.report import summarize as efficiency_of
 from cli.usage.query import read_runs
 from cli.usage.report import Usage, summarize
@@ -130,8 +129,7 @@ def database(sandbox: AccountingSandbox, sql: str) -> str:
 def report(sandbox: AccountingSandbox, start: datetime, end: datetime) -> Usage:
     """The command's own way from slurmdbd to hours."""
     kubectl: Any = Controller(sandbox)
-    runs = read_runs(kubectl, "slurm", start, end)
-    return summarize(runs, start=start, end=end, by=("account", "user"))
+    return summarize(read_runs(kubectl, "slurm", start, end), start=start, end=end, by=("account", "user"))
 
 
 def seconds(usage: Usage) -> dict[tuple[str, ...], int]:
@@ -186,17 +184,23 @@ def test_every_run_of_a_requeued_job_counts(past: AccountingSandbox) -> None:
     past.run(f"scancel {job}")
 
 
-def ended(sandbox: AccountingSandbox, job: str) -> list[Run]:
-    """The records of a job, or of all tasks of an array, once it has ended and all of it is in the database."""
+def recorded(sandbox: AccountingSandbox, job: str) -> list[Run]:
+    """The records of a job, or of all tasks of an array, with their steps."""
     kubectl: Any = Controller(sandbox)
+    return ask_sacct(kubectl, "slurm", [*sacct(FIELDS), "--allusers", f"--jobs={job}"])
+
+
+def ended(sandbox: AccountingSandbox, job: str) -> list[Run]:
+    """The same once it has ended and all of it is in the database."""
     left = f"squeue --noheader --jobs={job}"
     wait_until(lambda: not sandbox.run(left).stdout, lambda: f"{sandbox.run(left).stdout}{sandbox.logs()}")
 
-    def recorded() -> bool:
-        return all(one.end is not None and one.steps for one in read_named(kubectl, "slurm", [job]))
+    def whole() -> bool:
+        runs = recorded(sandbox, job)
+        return bool(runs) and all(one.end is not None and one.steps for one in runs)
 
-    wait_until(recorded, lambda: f"the records of job {job}: {read_named(kubectl, 'slurm', [job])}")
-    return read_named(kubectl, "slurm", [job])
+    wait_until(whole, lambda: f"the records of job {job}: {recorded(sandbox, job)}")
+    return recorded(sandbox, job)
 
 
 def work(seconds: int) -> str:
