@@ -191,7 +191,7 @@ def _slurmrestd(args: RestArgs) -> k8s.core.v1.ContainerArgs:
             volumes.mount("config", "/config/slurm", read_only=True),
             volumes.mount("run", "/run/slurmstack"),
         ],
-        resources=pods.resources(cpu=args.rest.cpu, memory=args.rest.memory),
+        resources=pods.resources(cpu="50m", memory="128Mi"),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -22,7 +21,6 @@ from config.sections.scheduling import (
     Partition,
     PartitionName,
     Preemption,
-    Priority,
     Reservation,
     ReservationName,
     Topology,
@@ -67,8 +65,6 @@ class ClusterConfig(Section):
     """Slurm's accounts, by name: a tree with shares and limits."""
     qos: dict[QosName, Qos] = Field(default_factory=dict)
     """Qualities of service, by name. `normal` is there in any case."""
-    priority: Priority = Field(default_factory=Priority)
-    """What makes up a job's priority."""
     preemption: Preemption = Field(default_factory=Preemption)
     """Which jobs give way to others."""
     reservations: dict[ReservationName, Reservation] = Field(default_factory=dict)
@@ -155,8 +151,6 @@ class Sections:
 
     valid: Mapping[str, Any]
     written: Mapping[str, Any]
-    now: datetime
-    """What reservations are compared with; with a time zone."""
 
     def get(self, name: str) -> Any:
         """A section, or its default where none is written. One that is wrong itself has no default: None.

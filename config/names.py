@@ -39,21 +39,11 @@ LabelValue = Annotated[
 
 _OBJECT = rf"^(?=.{{1,253}}$){_NAMES}$"
 
-SecretName = Annotated[
+ObjectName = Annotated[
     str,
-    Matching(_OBJECT, "is not the name of a Secret: small letters, digits and '-', with '.' between them, at most 253"),
+    Matching(_OBJECT, "is not the name of an object of Kubernetes: small letters, digits, '-' and '.', at most 253"),
 ]
-"""Name of a Secret in the cluster's namespace."""
-
-PriorityClassName = Annotated[
-    str, Matching(_OBJECT, "is not the name of a PriorityClass: small letters, digits, '-' and '.', at most 253")
-]
-"""Name of a PriorityClass that others have made."""
-
-StorageClassName = Annotated[
-    str, Matching(_OBJECT, "is not the name of a StorageClass: small letters, digits, '-' and '.', at most 253")
-]
-"""Name of a StorageClass that others have made."""
+"""Name of a Secret in the cluster's namespace, or of a class that others have made."""
 
 NamespaceName = Annotated[
     str,
@@ -120,22 +110,16 @@ GroupName = Annotated[str, dns_label(longest=32, also="_")]
 
 
 def check_host(host: str) -> str:
-    """The host if it can be the name of one (RFC 1123) or is an address, else ValueError.
-
-    What ends in a number is an address, or nothing: no top-level domain is a number, and programs read it as one, also
-    0x7f000001.
-    """
+    """The host if it can be the name of one (RFC 1123) or is an address, else ValueError."""
     with contextlib.suppress(ValueError):
         if ip_address(host) and "%" not in host:  # which begins an interface of one machine, and takes any text
             return host
     labels = host.split(".")
-    if re.fullmatch(r"[0-9]+|0[xX][0-9A-Fa-f]*", labels[-1]):
-        raise ValueError(f"has the host {host!r}, which is no address: four numbers of 0 to 255, such as 10.0.0.30")
     one = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
-    if len(host) > 253 or not all(one.fullmatch(label) for label in labels):
+    if len(host) > 253 or labels[-1].isdecimal() or not all(one.fullmatch(label) for label in labels):
         raise ValueError(
-            f"has the host {host!r}, which no host can be called: parts of 1 to 63 letters, digits and '-', with a "
-            f"letter or digit at both ends, and a point between two of them"
+            f"has the host {host!r}, which is neither an address nor a name: parts of 1 to 63 letters, digits and '-', "
+            f"with a letter or digit at both ends, and a point between two of them"
         )
     return host
 
@@ -182,9 +166,6 @@ _REGISTRY = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?"
 _PART = r"/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*"
 """Of an image's path, as all registries take it (the grammar of `distribution/reference`)."""
 
-_LONGEST = 255
-"""Characters of an image's name without tag and digest (`distribution/reference`)."""
-
 
 def _of_a_registry(name: str) -> str:
     check_server(f"//{name}")
@@ -192,12 +173,7 @@ def _of_a_registry(name: str) -> str:
 
 
 def _fixed(image: str) -> str:
-    name, _, digest = image.partition("@")
-    folder, _, last = name.rpartition("/")
-    last, _, tag = last.partition(":")
-    if len(f"{folder}/{last}") > _LONGEST:
-        raise ValueError(f"is longer than the {_LONGEST} characters that the name of an image may have")
-    if not tag and not digest:
+    if "@" not in image and ":" not in image.rpartition("/")[2]:
         raise ValueError("has neither tag nor digest, and so could be another one tomorrow; write NAME:TAG")
     return image
 

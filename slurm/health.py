@@ -17,6 +17,9 @@ SETTINGS_MAP: Final = "health-settings"
 
 SETTINGS_FILE: Final = "settings.json"
 TESTS_FILE: Final = "tests.json"
+TESTS_ACCOUNT: Final = "health"
+"""On whose account tests run. It is made where accounting is on and the stack file does not declare it."""
+
 TESTER: Final = "health-tests"
 """The program that runs tests of nodes, and its container beside the watcher's."""
 
@@ -69,8 +72,8 @@ def node_test_settings(config: ClusterConfig, infiniband: Iterable[str]) -> str:
         "nccl_tests": tests.nccl_tests,
         # Without PMIx nccl-tests cannot start on two nodes: that is then not checked.
         "mpi": "pmix" if config.slurm.has_pmix else "none",
-        "account": tests.account if config.accounting.enabled else "",
-        "qos": tests.qos or "",
+        "account": TESTS_ACCOUNT if config.accounting.enabled else "",
+        "qos": "",
         "partition": tests.partition or "",
     }
     return json.dumps(settings, indent=2, sort_keys=True) + "\n"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from config.base import Quantity, Section
+from config.base import Section
 from config.names import Cidr, dns_label
 from config.sections.machines import BootDisk
 from config.sections.users import SshPublicKey
@@ -40,48 +40,14 @@ class Kubernetes(Section):
 
     version: str = Field(default="1.36", pattern=r"^1\.[0-9]{2}$")
     """Kubernetes version. It can go up by one minor version at a time."""
-    node_version: str | None = Field(default=None, pattern=r"^1\.[0-9]{2}(-nebius-node\.[1-9][0-9]*)?$")
-    """Version of the machines' system, for example `1.36-nebius-node.75`. Default: the newest of `version`."""
     control_plane_size: Literal[1, 3] = 3
     """etcd members. 3 survive the loss of one."""
     public_endpoint: bool = Field(default=True, strict=True)
     """Whether the API can be reached from outside the subnet."""
     allowed_cidrs: tuple[Cidr, ...] = Field(default=(), max_length=100)
     """Address ranges that may reach the public endpoint. None: everybody who has credentials."""
-    audit_logs: bool = Field(default=False, strict=True)
-    """Whether the service keeps the API's audit log."""
     service_cidr: Cidr | None = None
-    """Range of Service addresses, /12 to /28. It can never change. Default: the service's."""
-
-
-class Backups(Section):
-    """A bucket that backups go to, with a key of its own."""
-
-    enabled: bool = Field(default=False, strict=True)
-    """Whether bucket, service account and key are made."""
-    bucket: str | None = Field(default=None, pattern=r"^[a-z0-9]([a-z0-9.-]{1,61}[a-z0-9])$")
-    """Name of the bucket, unique in the region. Default: `<name>-backups-<project>`."""
-
-
-Count = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
-
-
-class Quotas(Section):
-    """What the project may have at most in its region, from the console (Administration, Limits, Quotas).
-
-    `validate` compares the stack with what is written here and asks nobody; `slurmstack doctor cloud` asks the service.
-    """
-
-    gpus: dict[str, Count] = Field(default_factory=dict)
-    """GPUs by platform, for example `gpu-h100-sxm: 64`. Those of pools with reservation policy STRICT do not count."""
-    nodes: Count | None = None
-    """Virtual machines."""
-    vcpus: Count | None = None
-    """Virtual CPUs of machines without GPUs."""
-    filesystem_size: Quantity | None = None
-    """Capacity of shared file systems that the stack makes, in all."""
-    disk_size: Quantity | None = None
-    """Capacity of boot disks, in all."""
+    """Range of Service addresses, /12 to /28. It can never change. Default: the service's, a /16 of the subnet."""
 
 
 def _needs_kind(schema: dict[str, Any]) -> None:
@@ -114,24 +80,18 @@ class NebiusCloud(Section):
     """Machines for slurmctld and what belongs to it."""
     login_nodes: SystemNodes = Field(default_factory=lambda: SystemNodes(min_size=0, max_size=10))
     """Machines for login nodes."""
-    gpu_stack: Literal["preinstalled", "operators"] = "preinstalled"
-    """`preinstalled`: machine images with GPU and network drivers. `operators`: NVIDIA's GPU and network operators as
-    Helm releases."""
-    rdma_resource: str = Field(default="rdma/ib", pattern=r"^[a-z0-9.-]+/[A-Za-z0-9_.-]+$")
-    """Kubernetes resource through which a pod gets the machine's InfiniBand devices."""
     credentials: Literal["cli", "sdk"] = "cli"
     """How kubectl and Pulumi get a token each time: `cli` runs the vendor's `nebius` command, `sdk` runs
     `slurmstack kube-token`, which needs only the Python SDK."""
     ssh_keys: tuple[SshPublicKey, ...] = ()
     """SSH public keys of administrators of the machines themselves (user `admin`). Default: nobody can log in there."""
-    backups: Backups = Field(default_factory=Backups)
-    """Bucket for backups."""
-    quotas: Quotas = Field(default_factory=Quotas)
-    """Limits of the project, for checks without the service. Default: none are known."""
-    cluster_domain: Literal["cluster.local"] = "cluster.local"
-    """DNS domain of the Kubernetes cluster; the service has no other."""
     allow_replacement: bool = Field(default=False, strict=True)
     """Whether a change that makes the Kubernetes cluster or a file system anew is allowed. For that one change only."""
+
+    @property
+    def cluster_domain(self) -> str:
+        """DNS domain of the Kubernetes cluster; the service has no other."""
+        return "cluster.local"
 
     def prefix(self, namespace: str) -> str:
         """How all names in the cloud begin, for a cluster in this namespace."""

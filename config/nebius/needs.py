@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import ceil
 from typing import Literal
 
 from config.base import gibibytes
 from config.cluster import ClusterConfig
 from config.nebius.cloud import NebiusCloud, Role
 from config.nebius.platforms import Preset, nebius_catalogue
-from config.sections.accounting import Accounting, Database
-from config.sections.machines import CountOrPercent
+from config.sections.accounting import Database
 from config.sections.services import Controller
 from config.sections.storage import Filesystem, Homes, Jail, Mount
 from config.sections.workers import WorkerPool
@@ -46,21 +44,12 @@ class NodeNeed:
     """Machines that the stack runs with: workers as many as `size` says, other roles what they need to begin."""
     most: int
     """Machines that autoscaling may come to; never less than `count`."""
-    surge: int
-    """Machines more while the group is updated (`update_strategy.max_surge`)."""
     disk_type: str
     disk_gib: int
     """Boot disk of one machine, in GiB, rounded up."""
     max_pods: int
     groups: int = 1
     """Node groups that hold these machines; a pool of size 0 has one too."""
-    reserved: bool = False
-    """Whether all come out of reserved capacity, whose GPUs count against no quota."""
-
-    @property
-    def at_once(self) -> int:
-        """Machines that there can be at a time: those of an update are among them."""
-        return self.most + self.surge
 
     @property
     def addresses(self) -> int:
@@ -78,12 +67,9 @@ class FilesystemNeed:
     section: str
     """Section of the stack file that describes it."""
     size_key: str
-    size: str
     size_gib: int
     """Capacity in GiB, rounded up."""
     filesystem: Filesystem
-    storage_class: str | None
-    """Claims are served by it instead, where one is named; the check of the stack file refuses that."""
 
     @property
     def where(self) -> str:
@@ -171,7 +157,6 @@ def node_needs(
                 size=size,
                 count=count,
                 most=max(count, min(most.get(role, nodes.max_size), nodes.max_size)),
-                surge=0,
                 disk_type=nodes.boot_disk.type,
                 disk_gib=gibibytes(nodes.boot_disk.size),
                 max_pods=ROLE_MAX_PODS,
@@ -195,44 +180,33 @@ def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
         count=count,
         groups=groups,
         most=max(count, pool.most),
-        surge=groups * _machines(pool.update_strategy.max_surge, of=ceil(count / groups)) if count else 0,
         disk_type=pool.boot_disk.type,
         disk_gib=gibibytes(pool.boot_disk.size),
         max_pods=pool.max_pods,
-        reserved=pool.reservation is not None and pool.reservation.policy == "STRICT",
     )
 
 
 def filesystems_of(config: ClusterConfig) -> list[FilesystemNeed]:
-    """All shared file systems of a stack, new ones and existing ones."""
-    return shared_filesystems(config.jail, config.controller, config.accounting, config.mounts)
-
-
-def shared_filesystems(
-    jail: Jail, controller: Controller, accounting: Accounting, mounts: Mapping[str, Mount]
-) -> list[FilesystemNeed]:
-    """Volumes that are shared file systems of the cloud.
+    """Volumes that are shared file systems of the cloud. One whose section names a storage class is served by that.
 
     The order is that of the names: another order would be another template, and roll all machines.
     """
-    database = accounting.own_database
+    jail, database = config.jail, config.accounting.own_database
     volumes: list[tuple[str, str, Jail | Homes | Controller | Database | Mount]] = [("jail", "jail", jail)]
     volumes += [("homes", "jail.homes", jail.homes)] if jail.homes is not None else []
-    volumes.append(("controller-state", "controller", controller))
+    volumes.append(("controller-state", "controller", config.controller))
     volumes += [("database-data", "accounting.database", database)] if database is not None else []
-    volumes += [(f"mount-{name}", f"mounts.{name}", mount) for name, mount in sorted(mounts.items())]
+    volumes += [(f"mount-{name}", f"mounts.{name}", mount) for name, mount in sorted(config.mounts.items())]
     return [
         FilesystemNeed(
             tag=tag,
             section=section,
             size_key=(key := "size" if isinstance(volume, Jail | Homes | Mount) else "storage"),
-            size=(size := getattr(volume, key)),
-            size_gib=gibibytes(size),
+            size_gib=gibibytes(getattr(volume, key)),
             filesystem=volume.filesystem,
-            storage_class=volume.storage_class,
         )
         for tag, section, volume in volumes
-        if volume.filesystem is not None
+        if volume.filesystem is not None and volume.storage_class is None
     ]
 
 
@@ -243,10 +217,6 @@ def _disks(config: ClusterConfig) -> Iterator[str]:
             yield volume.storage
     if config.monitoring.install and config.monitoring.storage_class is None:
         yield config.monitoring.storage
-
-
-def _machines(amount: CountOrPercent, *, of: int) -> int:
-    return amount if isinstance(amount, int) else ceil(of * int(amount.removesuffix("%")) / 100)
 
 
 def _sums(items: Iterator[tuple[str, int]]) -> dict[str, int]:

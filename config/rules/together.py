@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from inspect import signature
 from typing import Any
 
@@ -11,16 +10,13 @@ from config.cluster import Sections
 from config.errors import Found, Problem
 from config.nebius.cloud import NebiusCloud
 from config.nebius.rules import nebius_problems
-from config.rules import jobs, nodes, people, services, settings
+from config.rules import nodes, people, services
 from config.sections.cloud import Cloud
 
 
-def cross_check(valid: Mapping[str, Any], written: Mapping[str, Any], now: datetime | None = None) -> list[Problem]:
-    """Problems between sections. `valid` has the sections that could be read, `written` all of them as written.
-
-    `now`: what reservations are compared with; default: the clock's time.
-    """
-    sections = Sections(valid=valid, written=written, now=now or datetime.now(UTC))
+def cross_check(valid: Mapping[str, Any], written: Mapping[str, Any]) -> list[Problem]:
+    """Problems between sections. `valid` has the sections that could be read, `written` all of them as written."""
+    sections = Sections(valid=valid, written=written)
     return [Problem(where, message) for rule in _RULES for where, message in _found(rule, sections)]
 
 
@@ -51,25 +47,16 @@ _RULES: tuple[Callable[..., Found], ...] = (
     nodes.pools,
     nodes.partitions,
     nodes.node_tests,
-    services.login,
     people.identities,
     people.policy,
-    settings.limits,
-    jobs.preemption,
-    jobs.priority,
-    jobs.reservations,
+    nodes.preemption,
+    nodes.reservations,
     services.accounting,
-    jobs.submission,
     services.rest,
-    services.dashboard,
     services.monitoring,
-    services.network,
     services.images,
-    settings.settings,
+    services.settings,
     services.mounts,
-    nodes.shared_memory,
-    nodes.default_memory,
-    nodes.confinement,
     nodes.elastic,
     services.availability,
     _cloud,

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from config.base import Cpu, Matching, Memory, Quantity, Section, TimeLimit, Volume, at_least
 from config.errors import nearest
-from config.names import AccountName, Host, QosName, SecretName, StorageClassName
+from config.names import AccountName, Host, ObjectName, QosName
 from config.sections.slurm import Settings
 from config.sections.storage import Filesystem
 
@@ -30,7 +30,7 @@ Age = Annotated[
 class SecretKey(Section):
     """One value of a Secret in the cluster's namespace, which you make yourself."""
 
-    name: SecretName
+    name: ObjectName
     """Name of the Secret."""
     key: str = Field(pattern=r"^[-._a-zA-Z0-9]{1,253}$")
     """Key of the value in it."""
@@ -41,7 +41,7 @@ class DatabaseTls(Section):
 
     ca: SecretKey | None = None
     """Certificate (PEM) that signed the database's own. Default: the authorities that the operating system trusts."""
-    client: SecretName | None = None
+    client: ObjectName | None = None
     """Secret of the type `kubernetes.io/tls` with the certificate that slurmdbd shows. Default: none."""
 
 
@@ -67,7 +67,7 @@ class Database(Section):
 
     storage: Volume = "10Gi"
     """Size of the volume of the cluster's own MariaDB; at least 100Mi. A million jobs need about 1 GiB."""
-    storage_class: StorageClassName | None = None
+    storage_class: ObjectName | None = None
     """Storage class of that volume. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
     filesystem: Filesystem | None = None
@@ -238,7 +238,7 @@ class Qos(Section):
     description: str = Field(default="", max_length=200, pattern=_WORDS)
     """For people."""
     priority: Count = 0
-    """Weighed by `priority.weights.qos`."""
+    """Weighed by `PriorityWeightQOS`."""
     preempt: tuple[QosName, ...] = ()
     """QOS whose jobs give way to jobs of this one, with `preemption.type: qos`."""
     preempt_mode: Literal["cluster", "cancel", "requeue", "suspend"] = "cluster"

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from config.base import Cpu, Matching, Memory, Quantity, Section, Span, once, span_of
-from config.names import SecretName, check_server, port_of
-
-_MOST = (59, 23, 31, 12, 6)
-"""In the fields of a schedule. Kubernetes knows Sunday as 0 alone."""
-
-_PART = r"(\*|[0-9]{1,2}(-[0-9]{1,2})?)(/[1-9][0-9]?)?"
-_FIELD = rf"{_PART}(,{_PART})*"
-
-
-def _schedule(text: str) -> str:
-    fields = text.split()
-    for field, most in zip(fields, _MOST, strict=False):
-        if not re.fullmatch(_FIELD, field) or any(int(number) > most for number in re.findall("[0-9]+", field)):
-            raise ValueError(
-                f"has {field!r} where a number from 0 to {most} belongs, '*', or 1-5, each also with /STEP"
-            )
-    if len(fields) != len(_MOST):
-        raise ValueError("is not a schedule: five fields (minute, hour, day, month, weekday), such as '0 2 * * *'")
-    return " ".join(fields)
+from config.base import Matching, Quantity, Section, Span, once, span_of
+from config.names import ObjectName, check_server, port_of
 
 
 def _server(url: str) -> str:
@@ -86,11 +67,18 @@ class Backup(Section):
     """Folder in the bucket, which no other cluster may have. Default: the namespace's name."""
     region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]{1,64}$")
     """Region that the store expects in signatures."""
-    credentials_secret: SecretName
+    credentials_secret: ObjectName
     """Secret in the namespace, which you make, with the keys `access-key-id`, `secret-access-key` and `password`. The
     last encrypts the backups: without it nobody can read them, so keep it outside of the cluster too. `ca.crt`, where
     the store's certificate is of an authority of your own."""
-    schedule: Annotated[str, AfterValidator(_schedule)] = "0 2 * * *"
+    schedule: Annotated[
+        str,
+        Matching(
+            r"^ *[0-9*,/-]+( +[0-9*,/-]+){4} *$",
+            "is not a schedule: five fields (minute, hour, day, month, weekday) of numbers, such as '0 2 * * *'",
+        ),
+        AfterValidator(lambda text: " ".join(text.split())),
+    ] = "0 2 * * *"
     """When a backup is made, as cron has it, in UTC."""
     keep: Keep = Field(default_factory=Keep)
     """Backups that are kept."""
@@ -112,10 +100,6 @@ class Backup(Section):
     """Files of the jail that are larger are left out. A file of mere holes, which takes no room, has a size too."""
     time_limit: Annotated[Span, span_of(60, 7 * 86_400)] = "12h"
     """How long a backup may take before it is given up."""
-    cpu: Cpu = "100m"
-    """CPU that a backup asks Kubernetes for."""
-    memory: Memory = "256Mi"
-    """Memory that a backup asks Kubernetes for. There is no limit: a million files take about 1 GiB."""
 
     @property
     def port(self) -> int:

@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from config.base import Limit, Section, once
 from config.errors import unknown_name
-from config.names import AccountName, QosName
 
 TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     "cpu-speed": ("events",),
@@ -76,10 +75,6 @@ class NodeTests(Section):
     """Where the throughput of the file system is measured, in the jail."""
     nccl_tests: Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]+$")] = "all_reduce_perf"
     """The program of nccl-tests in the jail, with its path where that is not in PATH."""
-    account: AccountName = "health"
-    """On whose account tests run. It is made where accounting is on and the stack file does not declare it."""
-    qos: QosName | None = None
-    """Quality of service of the tests. Default: the account's."""
     partition: str | None = None
     """Where tests run. Default: the first partition of each node."""
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, field_validator
 
 from config.base import Matching, Section, Volume
-from config.names import Image, LabelKey, LabelValue, NamespaceName, SecretName, StorageClassName, check_server, port_of
+from config.names import Image, LabelKey, LabelValue, NamespaceName, ObjectName, check_server, port_of
 
 _OURS = {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component", "part-of")}
 """Labels that every object of the cluster carries (components/kit/context.py)."""
@@ -69,9 +69,6 @@ class Monitoring(Section):
     dashboards: bool | None = Field(default=None, strict=True)
     """Whether Grafana's dashboards are in the namespace. Default: with `existing`. They are a ConfigMap with
     the label `grafana_dashboard: "1"`, by which the sidecar of Grafana's charts finds them."""
-    nodes: bool = Field(default=False, strict=True)
-    """Measure the workers' machines, too (CPU, memory, disks, InfiniBand), with a node exporter on each. Needs
-    `install`; an `existing` Prometheus has its own as a rule."""
     kube_state: bool = Field(default=False, strict=True)
     """Measure the cluster's objects in Kubernetes, too (pods, restarts, claims), with kube-state-metrics. It may
     list these in the cluster's namespace and nothing else. Needs `install`; an `existing` Prometheus has its own as a
@@ -82,12 +79,12 @@ class Monitoring(Section):
     storage: Volume = "20Gi"
     """Size of Prometheus' volume, with `install`; at least 100Mi. It can grow but never shrink. Four fifths of it are
     for figures: where they need more, the oldest go before `retention` is over."""
-    storage_class: StorageClassName | None = None
+    storage_class: ObjectName | None = None
     """Storage class of that volume. Default: a static volume of the local cluster, else the Kubernetes
     cluster's default class."""
     retention: int = Field(default=15, ge=1, le=3650, strict=True)
     """Days that Prometheus keeps figures, with `install`."""
-    alertmanager_secret: SecretName | None = None
+    alertmanager_secret: ObjectName | None = None
     """Secret in the cluster's namespace with the key `alertmanager.yml`, which you make yourself. It says whom
     Alertmanager tells, and how. It is read at the start of the pod. Default: nobody is told; alerts are shown. Needs
     `install`."""
@@ -106,11 +103,6 @@ class Monitoring(Section):
     def has_dashboards(self) -> bool:
         """Whether Grafana's dashboards are made."""
         return self.existing is not None if self.dashboards is None else self.dashboards
-
-    @property
-    def has_node_exporter(self) -> bool:
-        """Whether there is a node exporter of ours."""
-        return self.install and self.nodes
 
     @property
     def has_kube_state(self) -> bool:
@@ -162,7 +154,7 @@ class Otlp(Section):
     image: Image
     """Full name of an image of the OpenTelemetry Collector with `filelog`, `file_storage` and `otlphttp`. The
     distribution `contrib` has them. None of ours: it is pulled as it is."""
-    headers: dict[Header, SecretName] = Field(default_factory=dict, max_length=16)
+    headers: dict[Header, ObjectName] = Field(default_factory=dict, max_length=16)
     """Header of each request -> Secret in the cluster's namespace, which you make yourself, with its content in the key
     `value`: `{authorization: loki-token}`."""
 

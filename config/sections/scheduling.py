@@ -1,4 +1,4 @@
-"""`slurmstack:partitions`, `topology`, `priority`, `preemption`, `reservations`, `job_submit`: which job runs where."""
+"""`slurmstack:partitions`, `topology`, `preemption`, `reservations`, `job_submit`: which job runs where."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pydantic import AfterValidator, Field
 
 from config.base import Matching, Section, TimeLimit, once, seconds
 from config.names import AccountName, DirectoryGroup, DirectoryUser, LabelKey
-from config.sections.accounting import TresName
 from config.sections.slurm import Settings
 
 _PARTITION = r"^[A-Za-z][A-Za-z0-9_-]{0,62}$"
@@ -58,8 +57,6 @@ class Partition(Section):
     """QOS whose limits hold for all jobs of the partition."""
     priority_tier: int | None = Field(default=None, ge=0, le=65533, strict=True)
     """Jobs of a partition with a higher tier are looked at first, and with `preemption.type: partition` preempt."""
-    priority_job_factor: int | None = Field(default=None, ge=0, le=65533, strict=True)
-    """Weighed by `priority.weights.partition`."""
     preempt_mode: Literal["off", "requeue", "cancel", "suspend"] | None = None
     """What happens to jobs that give way here, with `preemption.type: partition`. Default: `preemption.mode`."""
     settings: Settings = Field(default_factory=dict)
@@ -78,9 +75,6 @@ class Topology(Section):
         max_length=8,
     )
     """Labels of the Kubernetes nodes that name their switches, from the core to the nodes."""
-
-
-Weight = Annotated[int, Field(ge=0, le=1_000_000_000, strict=True)]
 
 
 def _timestamp(value: str) -> str:
@@ -109,39 +103,6 @@ ReservationName = Annotated[
 LicenseName = ReservationName
 
 
-class Weights(Section):
-    """How much each factor, a number from 0 to 1, adds to a job's priority at most (`PriorityWeight...`)."""
-
-    fairshare: Weight = 100_000
-    """How little the user and the account have used of their share."""
-    qos: Weight = 50_000
-    """Priority of the job's QOS, relative to the highest one."""
-    partition: Weight = 10_000
-    """`priority_job_factor` of the partition, relative to the highest one."""
-    age: Weight = 1_000
-    """Time in the queue, up to `max_age`."""
-    job_size: Weight = 0
-    """Size of the job."""
-    association: Weight = 0
-    """Priority of the association."""
-    tres: dict[TresName, Weight] = Field(default_factory=dict)
-    """Resources that a job asks for, relative to all of the cluster: `{cpu: 1000, gres/gpu: 3000}`."""
-
-
-class Priority(Section):
-    """Slurm's multifactor priority with a fair-share tree."""
-
-    weights: Weights = Field(default_factory=Weights)
-    """What counts how much."""
-    decay_half_life: TimeLimit = "7-0"
-    """Time after which used resources count half (`PriorityDecayHalfLife`). 0: they always count in full, until
-    `usage_reset_period`."""
-    usage_reset_period: Literal["NONE", "NOW", "DAILY", "WEEKLY", "MONTHLY", "QUARTERLY", "YEARLY"] = "NONE"
-    """When used resources are forgotten (`PriorityUsageResetPeriod`)."""
-    max_age: TimeLimit = "7-0"
-    """Waiting time at which the age factor is full (`PriorityMaxAge`)."""
-
-
 class Preemption(Section):
     """Which jobs give way to others."""
 
@@ -149,8 +110,6 @@ class Preemption(Section):
     """`qos`: as `qos.<name>.preempt` says. `partition`: those of a partition with a lower `priority_tier`."""
     mode: Literal["requeue", "cancel", "suspend"] = "requeue"
     """What happens to a job that gives way, unless its QOS or partition says otherwise (`PreemptMode`)."""
-    exempt_time: TimeLimit | None = None
-    """Time that every job runs at least before it is preempted (`PreemptExemptTime`)."""
 
 
 class Reservation(Section):
@@ -178,6 +137,14 @@ class Reservation(Section):
     """Whether it is for maintenance (`MAINT`): it may overlap others, and the time is booked as planned down."""
     ignore_jobs: bool = Field(default=False, strict=True)
     """Whether it may be made over jobs that are running."""
+
+    def _problem(self) -> str | None:
+        if self.end is None and self.duration is None:
+            return "does not say when it ends; set end or duration"
+        if bool(self.nodes) == (self.node_count is not None):
+            return "must have either nodes (names such as gpu-0) or node_count"
+        nobody = not (self.users or self.accounts or self.maintenance)
+        return "is for nobody; set users or accounts, or maintenance: true" if nobody else None
 
 
 class JobSubmit(Section):

@@ -23,10 +23,8 @@ from config.base import (
 from config.names import (
     Cidr,
     LabelKey,
-    PriorityClassName,
+    ObjectName,
     Registry,
-    SecretName,
-    StorageClassName,
     address_range,
     check_host,
     dns_label,
@@ -48,7 +46,7 @@ class Cluster(Section):
     user_namespaces: bool = Field(default=False, strict=True)
     """Whether root in a pod is nobody on its machine (`hostUsers: false`). The file systems of all volumes must take
     idmapped mounts: NFS does not, and virtiofs only with recent kernels."""
-    priority_class: PriorityClassName | None = None
+    priority_class: ObjectName | None = None
     """PriorityClass of all pods but those of pools that name their own. It says which pods Kubernetes ends for others
     where machines are full, and must be there. Default: for Slurm's daemons and login nodes
     one that we make, for others the Kubernetes cluster's own. Ours gives them room before workers, and ends no pod for
@@ -63,7 +61,7 @@ class Controller(Section):
     where the first one is lost or hangs (docs/availability.md). Both need the volume of the state at the same time."""
     storage: Volume = "10Gi"
     """Size of the volume with the job queue and Slurm's other state; at least 100Mi."""
-    storage_class: StorageClassName | None = None
+    storage_class: ObjectName | None = None
     """Storage class of that volume. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
     filesystem: Filesystem | None = None
@@ -216,7 +214,7 @@ class Issuer(Section):
 class RestTls(Section):
     """The certificate of the REST API."""
 
-    secret: SecretName | None = None
+    secret: ObjectName | None = None
     """Secret of the type `kubernetes.io/tls` with your own certificate. Default: one that is made for the cluster; the
     stack exports its authority."""
     issuer: Issuer | None = None
@@ -252,10 +250,6 @@ class Rest(Section):
     with and without `enabled`. Not for root and `slurm`."""
     token_creation: bool = Field(default=True, strict=True)
     """Whether users make tokens for themselves; false: only root and `slurm` do. With and without `enabled`."""
-    cpu: Cpu = "50m"
-    """CPU that a pod asks Kubernetes for."""
-    memory: Memory = "128Mi"
-    """Memory that a pod asks Kubernetes for; at least 32Mi."""
 
 
 class Dashboard(Section):

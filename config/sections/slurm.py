@@ -41,28 +41,23 @@ SettingValue = Annotated[Scalar | tuple[Scalar, ...], BeforeValidator(_setting_v
 """A value of slurm.conf. true and false become YES and NO, a list is joined by commas."""
 
 
-_VALUE = re.compile(r'"[^"]*"|[^\s"]*[^\s"\\]')
-"""What Slurm reads as one value to the end of the line (`keyvalue_pattern` of its src/common/parse_config.c): behind a
-blank comes another key, quotes count where they begin a value, and a backslash at the end joins the next line."""
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_PLAIN = r'"#\x00-\x1f\x7f-\x9f\u2028\u2029'
+_VALUE = re.compile(rf'"[^{_PLAIN}]*"|[^\s{_PLAIN}]*[^\s\\{_PLAIN}]')
 
 
 def _problem_of(value: SettingValue) -> str | None:
-    """What is wrong with a value, before the words "in the value of KEY" and after them."""
+    """What is wrong with a value, before the words "in the value of KEY" and after them.
+
+    Slurm ends a value at a blank, unless all of it is in double quotes (`keyvalue_pattern` of its
+    src/common/parse_config.c), and takes what follows for another key.
+    """
     text = _as_text(value)
-    if re.search(r"[\n\r#]", text):
-        return "has a line break or '#' in the value of {}, which would end the line in slurm.conf"
-    if _CONTROL.search(text):
-        return "has a control character in the value of {}"
     if not text:
         return "has no value for {}, which Slurm can't read: leave the key out"
-    if text.endswith("\\"):
-        return "has a backslash at the end of the value of {}, which would join the next line to it"
-    if _VALUE.fullmatch(text) is None:
+    if not _VALUE.fullmatch(text):
         return (
-            "has a blank or a double quote in the value of {}: take it away, or put one pair of double quotes around "
-            "all of the value, within those of YAML, as in '\"CPU=1.0, Mem=0.25G\"'; another KEY= is a setting itself"
+            "has a blank, '#', a double quote, a line break or a backslash at its end in the value of {}: take it "
+            "away, or put one pair of double quotes around all of the value, as in '\"CPU=1.0, Mem=0.25G\"'"
         )
     return None
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag
 
-from config.base import Cpu, Matching, Quantity, Section, Span, Volume, at_least, parse_cpus, span_of
-from config.names import LabelKey, LabelValue, PriorityClassName, StorageClassName, dns_label
+from config.base import Cpu, Matching, Quantity, Section, Span, Volume, at_least, span_of
+from config.names import LabelKey, LabelValue, ObjectName, dns_label
 from config.sections.machines import MAX_GROUP_SIZE, Gpus, GpusOfNode, Machines, dotted
 from config.sections.windows import WEEK, Window, Windows, Zone, by_minutes
 
@@ -74,16 +74,6 @@ class Resources(Section):
     """CPU that the pod asks Kubernetes for, for example `500m`; at most twice `cpus`. Default: `cpus`; on the local
     cluster, whose nodes share one machine, a twentieth of it."""
 
-    def _problem(self) -> str | None:
-        # Twice: where Slurm counts cores, each is two threads for Kubernetes. Beyond it jobs could not use any, and the
-        # pod would wait for a machine that has them.
-        if self.cpu_request is not None and parse_cpus(self.cpu_request) > 2 * self.cpus:
-            return (
-                f"has a cpu_request of {self.cpu_request}, which is more than twice its cpus, {self.cpus}; lower the "
-                "request, or raise cpus"
-            )
-        return None
-
 
 class Toleration(Section):
     """A taint of the Kubernetes nodes that the worker pods may ignore."""
@@ -96,17 +86,9 @@ class Toleration(Section):
     """Effect of the taint. Left out: all effects."""
 
 
-_SYSTEM_PATHS = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr")
-_OF_KUBERNETES = ("/var/lib/kubelet", "/var/lib/containerd", "/var/lib/containers", "/var/lib/etcd", "/var/log")
-
-
 def _machine_path(path: str) -> str:
     if not re.fullmatch(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+", path):
         raise ValueError("is not an absolute path of plain names, without `..`, such as /mnt/nvme")
-    if taken := [one for one in _OF_KUBERNETES if f"{path}/".startswith(f"{one}/") or one.startswith(f"{path}/")]:
-        raise ValueError(f"has {taken[0]} in it or is inside: what jobs write there would fill what the machine needs")
-    if path.split("/")[1] in _SYSTEM_PATHS:
-        raise ValueError(f"is inside /{path.split('/')[1]}, which belongs to the machine's system")
     return path
 
 
@@ -116,7 +98,7 @@ class Scratch(Section):
     size: Annotated[Quantity, at_least("1Gi", "a file system of its own")]
     """Size of the volume of one worker. Of a directory of the machine: what there is at least. A worker that finds less
     does not start, and nothing keeps it from using more."""
-    storage_class: StorageClassName | None = None
+    storage_class: ObjectName | None = None
     """Class of a volume that is made for each pod and deleted with it."""
     host_path: Annotated[str, AfterValidator(_machine_path)] | None = None
     """Directory of the machine, where its disk is mounted; each pod has a directory of its own in it. It must be there.
@@ -205,7 +187,7 @@ class WorkerPool(Machines):
     """Labels that a Kubernetes node must have to carry these workers."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints of the Kubernetes nodes that these workers may ignore."""
-    priority_class: PriorityClassName | None = None
+    priority_class: ObjectName | None = None
     """PriorityClass of the workers. It says which pods Kubernetes ends for others where machines are full, and must be
     there. Default: `cluster.priority_class`."""
 
@@ -325,4 +307,4 @@ class WorkerPool(Machines):
         for ever. One machine is enough for it to learn from. (Reported of Nebius' autoscaler in 2026; its upstream is
         the same.)
         """
-        return max(self.autoscaling.min_size, 1 if self.gpu_cluster is not None and self.most else 0)
+        return 1 if self.gpu_cluster is not None and self.most else 0

@@ -14,7 +14,7 @@ from cli.program.recording import Recording
 from slurm.local_cluster import KUBE_STATE_IMAGE
 from slurm.network import METADATA as METADATA_RANGES
 from tests import stacks
-from tests.graph.objects import changed, containers, inputs, mounts, named, objects, pod, recorded, volumes
+from tests.graph.objects import changed, containers, inputs, named, objects, pod, recorded, volumes
 from tests.graph.reachability import Network, network
 
 METADATA = [cidr.partition("/")[0] for cidr in METADATA_RANGES]
@@ -55,14 +55,6 @@ def test_it_is_one_pod_two_services_a_claim_and_its_files_and_has_no_right(insta
     assert protects["slurm-monitoring-data"] is protects["slurm-database-data"] is True
 
 
-def test_size_class_and_age_are_those_of_the_stack_file_and_one_who_asks_much_does_not_take_all_memory() -> None:
-    found = recorded(sections(storage="50Gi", storage_class="fast", retention=90))
-    claim = inputs(found, "slurm-monitoring-data")["spec"]
-    assert (claim["resources"]["requests"], claim["storageClassName"]) == ({"storage": "50Gi"}, "fast")
-    bounds = {"--query.max-samples=10000000", "--query.max-concurrency=8", "--query.timeout=30s"}
-    assert {"--storage.tsdb.retention.time=90d", *bounds} <= set(command(found))
-
-
 def test_another_configuration_is_another_pod_and_more_workers_are_not(installed: Recording) -> None:
     more = recorded(sections(), worker_nodes__cpu__size=5)
     assert pod(more, PODS) == pod(installed, PODS)
@@ -100,15 +92,14 @@ def reached(given: dict[str, Any]) -> Network:
 
 
 def test_prometheus_reaches_what_it_reads_and_users_do_not_reach_it() -> None:
-    own = changed(sections(nodes=True, **KUBE_STATE), network_policies__egress=[])
+    own = changed(sections(**KUBE_STATE), network_policies__egress=[])
     found = reached(own)
-    for exporter, port in (("exporter", 9341), ("worker", 9306), ("node-exporter", 9100), ("kube-state", 8080)):
+    for exporter, port in (("exporter", 9341), ("worker", 9306), ("kube-state", 8080)):
         assert found.allows("prometheus", exporter, port)
         if exporter not in {"worker", "exporter"}:
             assert not any(found.allows(one, exporter, port) for one in ("worker", "login", "rest", "exporter"))
     assert not found.allows("prometheus", "controller", 6817)
     assert not any(found.allows(user, "prometheus", port) for user in ("worker", "login") for port in (9090, 9093))
-    assert not found.allows("node-exporter", "prometheus", 9090)
     assert not found.allows("kube-state", "slurmdbd", 6819)
     assert not found.allows("prometheus", "203.0.113.7", 443)
     assert reached(changed(own, slurm__version="26.05")).allows("prometheus", "controller", 6817)
@@ -150,38 +141,6 @@ def test_on_the_local_cluster_its_image_is_the_one_that_is_built_there() -> None
     assert [container["image"] for container in spec["containers"]] == [KUBE_STATE_IMAGE]
 
 
-# The node exporter
-
-
-def test_it_sees_the_machine_s_figures_and_nothing_else_of_it() -> None:
-    spec = pod(recorded(sections(nodes=True)), "slurm-node-exporter-pods")
-    (container,) = spec["containers"]
-    machine = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
-    assert machine == {"proc": "/proc", "sys": "/sys"}
-    assert all(mount["readOnly"] for mount in mounts(container).values() if mount["name"] in machine)
-
-
-def test_in_a_cluster_with_user_namespaces_it_has_none_as_no_ids_are_mapped_in_proc() -> None:
-    recording = recorded(sections(nodes=True), cluster__user_namespaces=True)
-    assert "hostUsers" not in pod(recording, "slurm-node-exporter-pods")
-    assert pod(recording, "slurm-exporter-pods")["hostUsers"] is False
-
-
-def test_it_goes_where_workers_may_go() -> None:
-    everywhere = pod(recorded(sections(nodes=True)), "slurm-node-exporter-pods")
-    assert "affinity" not in everywhere, "the pool `cpu` may be on any machine"
-    assert {toleration["key"] for toleration in everywhere["tolerations"]} == {"nvidia.com/gpu"}
-    pools = {name: pool for name, pool in stacks.existing()["worker_nodes"].items() if name != "plain"}
-    pools["cpu"]["node_selector"] = {"pool": "cpu", "zone": "a"}
-    chosen = pod(recorded(sections(nodes=True), worker_nodes=pools), "slurm-node-exporter-pods")
-    required = chosen["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    terms = [
-        {wanted["key"]: wanted["values"] for wanted in term["matchExpressions"]}
-        for term in required["nodeSelectorTerms"]
-    ]
-    assert terms == [{"pool": ["cpu"], "zone": ["a"]}, {"pool": ["gpu"]}]
-
-
 # A Prometheus that is there already
 
 
@@ -201,7 +160,7 @@ def test_its_objects_carry_the_labels_that_it_selects_by_and_nothing_runs_for_it
     for document in found:
         assert document["metadata"]["labels"]["release"] == "kube-prometheus-stack"
         assert document["metadata"]["labels"]["app.kubernetes.io/instance"] == "slurm"
-    assert not named(recording, "slurm-monitoring") + named(recording, "node-exporter")
+    assert not named(recording, "slurm-monitoring")
     newer = operators_objects(operated("26.05"))
     assert {document["metadata"]["name"] for document in newer} == {"exporter", "workers", "slurm", "controller"}
 

@@ -70,57 +70,16 @@ def test_what_the_service_takes_passes(type_: str) -> None:
 @pytest.mark.parametrize(
     ("type_", "path", "value", "expected"),
     [
-        pytest.param(CLUSTER, "controlPlane.etcdSize", 3, 'no field named "etcdSize"', id="unknown field"),
-        pytest.param(NODE_GROUP, "template.maxPods", "many", "many", id="type"),
-        pytest.param(FILESYSTEM, "type", "NETWORK_TAPE", "NETWORK_TAPE", id="enum"),
-        pytest.param(FILESYSTEM, "type", None, "spec.type: is required", id="required enum"),
-        pytest.param(SUBNET, "networkId", None, "spec.network_id: is required", id="required text"),
-        pytest.param(
-            NODE_GROUP, "template.resources", None, "spec.template.resources: is required", id="required part"
-        ),
-        pytest.param(NODE_GROUP, "fixedNodeCount", 2, "oneof", id="two of a oneof"),
-        pytest.param(FILESYSTEM, "sizeBytes", 2**30, "oneof", id="two sizes"),
-        pytest.param(FILESYSTEM, "sizeGibibytes", None, "is required", id="none of a oneof"),
-        pytest.param(NODE_GROUP, "autoscaling.maxNodeCount", 101, "lte 100", id="too many"),
-        pytest.param(NODE_GROUP, "template.maxPods", 7, "gte 8", id="too few"),
-        pytest.param(NODE_GROUP, "template.bootDisk.sizeGibibytes", 63, "gte 64", id="small disk"),
-        pytest.param(NODE_GROUP, "strategy.maxUnavailable.percent", 101, "lte 100", id="percent"),
-        pytest.param(CLUSTER, "controlPlane.etcdClusterSize", 2, "breaks in", id="one of some numbers"),
-        pytest.param(NODE_GROUP, "version", "1.36-nebius-node.0", "breaks pattern", id="pattern"),
-        pytest.param(NODE_GROUP, "template.taints.0.value", "", "value: is required", id="empty taint"),
-        pytest.param(NODE_GROUP, "template.taints", [NETWORK_TAINT] * 101, "max_items 100", id="many taints"),
-        pytest.param(
-            NODE_GROUP, "template.networkInterfaces", [{"subnetId": "vpcsubnet-a"}] * 2, "max_items 1", id="interfaces"
-        ),
-        pytest.param(
-            NODE_GROUP,
-            "template.metadata.labels",
-            {f"label-{number}": "x" for number in range(101)},
-            "max_pairs 100",
-            id="many labels",
-        ),
-        pytest.param(CLUSTER, "name", "a" * 64, "1 to 63 characters", id="long name"),
-        pytest.param(CLUSTER, "name", "a.b", "1 to 63 characters", id="name with a dot"),
-        pytest.param(NODE_GROUP, "autoscaling.minNodeCount", 101, "less or equal", id="bounds in disorder"),
-        pytest.param(
-            CLUSTER,
-            "controlPlane.endpoints.publicEndpoint.allowedCidrs",
-            ["203.0.113.1/24"],
-            "must be a valid IPv4 CIDR",
-            id="host bits",
-        ),
-        pytest.param(CLUSTER, "kubeNetwork.serviceCidrs", ["10.0.0.0/8"], "/12", id="wide range"),
-        pytest.param(
-            NODE_GROUP,
-            "template.nvlink",
-            {"nvlInstanceGroupId": "computenvlinstancegroup-a"},
-            "autoscaling cannot be used",
-            id="rule of a whole message",
-        ),
-        pytest.param(
-            NODE_GROUP, "template.gpuCluster.id", "vpcsubnet-a", "no id of computegpucluster", id="another thing's id"
-        ),
-        pytest.param(NODE_GROUP, "parentId", "project-e00example", "no id of mk8scluster", id="another parent"),
+        (CLUSTER, "controlPlane.etcdSize", 3, 'no field named "etcdSize"'),
+        (FILESYSTEM, "type", "NETWORK_TAPE", "NETWORK_TAPE"),
+        (FILESYSTEM, "type", None, "spec.type: is required"),
+        (FILESYSTEM, "sizeBytes", 2**30, "oneof"),
+        (NODE_GROUP, "template.maxPods", 7, "gte 8"),
+        (NODE_GROUP, "version", "1.36-nebius-node.0", "breaks pattern"),
+        (NODE_GROUP, "template.taints", [NETWORK_TAINT] * 101, "max_items 100"),
+        (CLUSTER, "name", "a.b", "1 to 63 characters"),
+        (CLUSTER, "kubeNetwork.serviceCidrs", ["10.0.0.0/8"], "/12"),
+        (NODE_GROUP, "template.gpuCluster.id", "vpcsubnet-a", "no id of computegpucluster"),
     ],
 )
 def test_what_the_service_refuses_is_found(type_: str, path: str, value: Any, expected: str) -> None:

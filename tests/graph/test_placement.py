@@ -10,10 +10,8 @@ import pytest
 from cli.program.recording import Recording, record
 from components.clouds.base import Placement
 from components.clouds.existing import ExistingCluster
-from components.workers import placement_of
 from config.nebius.cloud import Role
-from config.sections.machines import Taint
-from config.sections.workers import Resources, Toleration, WorkerPool
+from config.sections.workers import Toleration, WorkerPool
 from slurm.rights import INTO_JAIL, WITHOUT_JAIL
 from tests import stacks
 from tests.graph.objects import (
@@ -93,13 +91,6 @@ def test_a_pool_s_own_selector_and_tolerations_come_first(cloud: Cloud) -> None:
         {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
         {"key": "nvidia.com/gpu", "operator": "Equal", "value": "8", "effect": "NoSchedule"},
     ]
-
-
-def test_a_pool_s_taints_are_tolerated_once() -> None:
-    taint = Taint(key="team", value="a", effect="NoExecute")
-    toleration = Toleration(key="team", value="a", effect="NoExecute")
-    pool = WorkerPool(size=1, resources=Resources(cpus=2, memory="4Gi"), taints=(taint,))
-    assert placement_of(pool, Placement(tolerations=(toleration,))).tolerations == (toleration,)
 
 
 @pytest.mark.parametrize(("security", "usual"), [("confined", INTO_JAIL), ("baseline", WITHOUT_JAIL)])

@@ -17,7 +17,7 @@ PIPES = "/var/lib/sss/pipes"
 @pytest.fixture(scope="module")
 def asked() -> Recording:
     """A stack with SSSD and the REST API."""
-    return recorded(sssd={"secret": "ldap", "memory": "96Mi"}, rest={"enabled": True})
+    return recorded(sssd={"secret": "ldap"}, rest={"enabled": True})
 
 
 @pytest.mark.parametrize("name", PODS)
@@ -29,7 +29,6 @@ def test_every_pod_that_asks_for_users_has_it_before_its_daemons_start_and_it_al
     (first, sidecar), *others = found.items()
     assert (first, sidecar["restartPolicy"]) == ("sssd", "Always")
     assert sidecar["startupProbe"]["exec"]["command"] == ["test", "-S", f"{PIPES}/nss"]
-    assert sidecar["resources"]["requests"]["memory"] == "96Mi"
     assert all(mounts(container)[PIPES]["name"] == "sss-pipes" for container in found.values())
     assert all(environment(container)["SSSD_PIPES"] == PIPES for _, container in others)
     assert volumes(spec)["sssd"]["secret"] == {"secretName": "ldap", "defaultMode": 0o400}

@@ -124,7 +124,9 @@ def await_state(cluster: SlurmSandbox, job: str, state: str, key: str = "JobStat
 
 
 def test_priority_has_the_weights_of_the_stack_file_and_a_qos_counts(cluster: SlurmSandbox) -> None:
-    apply(cluster, priority={"weights": {"fairshare": 1000, "qos": 500, "partition": 200, "age": 7}})
+    keys = {"Fairshare": 1000, "QOS": 500, "Partition": 200, "Age": 7}
+    settings = {f"PriorityWeight{key}": weight for key, weight in keys.items()}
+    apply(cluster, slurm={"version": cluster.version, "settings": {"DefMemPerCPU": 100, **settings}})
     weights = cluster.run("sprio --weights --noheader --format='%.8f %.8q %.8p %.8a'").stdout.split()
     assert weights == ["1000", "500", "200", "7"]
     await_state(cluster, submit(cluster, "alice", ALL), "RUNNING")
@@ -169,7 +171,9 @@ def test_a_qos_that_preempts_nothing_waits(cluster: SlurmSandbox) -> None:
 
 
 def test_a_job_runs_as_long_as_it_is_exempt(cluster: SlurmSandbox) -> None:
-    apply(cluster, preemption={"type": "qos", "mode": "cancel", "exempt_time": "1:00:00"})
+    settings = {"DefMemPerCPU": 100, "PreemptExemptTime": "1:00:00"}
+    slurm = {"version": cluster.version, "settings": settings}
+    apply(cluster, slurm=slurm, preemption={"type": "qos", "mode": "cancel"})
     victim = submit(cluster, "alice", f"--qos=low {ALL}")
     await_state(cluster, victim, "RUNNING")
     waiting = submit(cluster, "bob", f"--qos=high {ALL}")

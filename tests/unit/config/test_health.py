@@ -45,11 +45,6 @@ def test_every_threshold_is_explained() -> None:
             assert f"`{name}`" in text, f"{check}: {name}"
 
 
-@pytest.mark.parametrize("limit", [0, 3, "0%", "10%", "100%"])
-def test_limits_are_numbers_or_parts(limit: int | str) -> None:
-    assert load_config(with_health(max_drained=limit)).health.max_drained == limit
-
-
 def test_slurm_runs_the_programs_of_the_worker_s_image() -> None:
     keys = effective_settings(load_config(with_health()))
     assert keys["HealthCheckInterval"] == "30"
@@ -161,7 +156,6 @@ def test_tests_and_figures_are_those_of_the_images() -> None:
             "platforms": {"default": "fast"},
             "directory": "/scratch",
             "nccl_tests": "/opt/nccl-tests/all_reduce_perf",
-            "qos": "low",
             "partition": "main",
         },
     ],
@@ -180,16 +174,3 @@ def test_who_submits_them_has_an_account_of_its_own() -> None:
     declared = policy(load_config(with_tests()))
     assert declared["users"]["slurm"]["associations"] == {"health": {}}
     assert set(declared["accounts"]) == {"default", "health"}
-
-
-def test_an_account_that_is_declared_stays_as_it_is() -> None:
-    sections = with_change(with_tests(account="ops"), "accounts", {"ops": {"fairshare": 7}})
-    sections = with_change(sections, "users.alice.accounts", ["ops"])
-    declared = policy(load_config(sections))
-    assert declared["accounts"]["ops"]["fairshare"] == 7
-    assert declared["users"]["slurm"]["default_account"] == "ops"
-
-
-def test_without_accounting_there_is_no_account() -> None:
-    sections = with_change(with_tests(), "accounting", {"enabled": False})
-    assert json.loads(node_test_settings(load_config(sections), []))["account"] == ""

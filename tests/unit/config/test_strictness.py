@@ -67,7 +67,7 @@ def shown(value: Any) -> str:
 
 def test_a_switch_is_true_or_false_and_a_number_is_a_number_wherever_it_is_written() -> None:
     found = all_fields()
-    assert {"protect", "licenses.team", "worker_nodes.team.drain_timeout", "cloud.quotas.gpus.team"} <= {*found}
+    assert {"protect", "licenses.team", "worker_nodes.team.drain_timeout"} <= {*found}
     taken = [
         (where, value)
         for where, (path, kind) in found.items()

@@ -11,8 +11,8 @@ from config import load_config
 from images.common.policy.document import load
 from slurm import conf
 from slurm.conf import config_hash, render, settings_of, tracked_resources
-from slurm.policy import policy, policy_document
-from slurm.users import accounts, identity_files
+from slurm.policy import policy
+from slurm.users import accounts
 from tests import stacks
 from tests.stacks import ALICE_KEY, with_change
 
@@ -90,24 +90,6 @@ def test_a_reservation_has_a_start_and_a_length_and_somebody() -> None:
     assert found["course"]["users"] == ["bob"]
     assert found["endless"]["duration"] == 365 * 86400  # what Slurm makes of UNLIMITED
     assert (found["maint"]["duration"], found["maint"]["users"]) == (7200, ["root"])
-
-
-def test_the_same_stack_file_in_another_order_gives_the_same_bytes() -> None:
-    accounts = {"ml": {"fairshare": 3}, "bio": {"parent": "ml"}}
-    texts = {
-        policy_document(
-            load_config(
-                {
-                    **stacks.dev(),
-                    "users": dict(sorted(USERS.items(), reverse=turned)),
-                    "accounts": dict(sorted(accounts.items(), reverse=turned)),
-                }
-            )
-        )
-        for turned in (False, True)
-    }
-
-    assert len(texts) == 1
 
 
 @pytest.mark.parametrize("prune", [True, False])
@@ -189,14 +171,6 @@ def test_an_external_server_may_have_tls(tls: dict[str, Any] | None, parameters:
     assert found.get("StorageParameters") == parameters
 
 
-def test_slurm_conf_names_slurmdbd_and_counts_gpus() -> None:
-    found = slurm_conf(stacks.existing())
-    assert found["AccountingStorageType"] == "accounting_storage/slurmdbd"
-    assert found["AccountingStorageHost"] == "slurmdbd-0"
-    assert found["AccountingStorageTRES"] == "gres/gpu"
-    assert slurm_conf(stacks.dev())["AccountingStorageTRES"] == "gres/gpu", "a first GPU pool changes no array"
-
-
 def test_nothing_of_accounting_is_left_where_it_is_off() -> None:
     found = slurm_conf(stacks.existing() | {"accounting": {"enabled": False}})
     assert not [key for key in found if key.startswith(("AccountingStorage", "Priority", "MaxDBDMsgs"))]
@@ -210,20 +184,6 @@ def test_jobs_need_an_account_once_there_are_any_unless_enforce_says_otherwise()
 
 
 KEY = ALICE_KEY.split()[1]
-
-
-def identities(users: dict[str, Any], groups: dict[str, Any] | None = None) -> dict[str, str]:
-    return identity_files(load_config({**stacks.dev(), "users": users, "groups": groups or {}}))
-
-
-def test_a_user_whose_first_group_is_declared_has_no_other() -> None:
-    assert identities({"alice": {"uid": 10001, "gid": 20001}}, {"ml": {"gid": 20001}})["group"] == "ml:x:20001:\n"
-
-
-def test_the_order_in_the_stack_file_changes_nothing() -> None:
-    one, two = {"a": {"uid": 10001}, "b": {"uid": 10002}}, {"b": {"uid": 10002}, "a": {"uid": 10001}}
-
-    assert identities(one) == identities(two)
 
 
 def test_no_key_is_in_slurm_s_configuration() -> None:

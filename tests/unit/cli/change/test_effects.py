@@ -12,7 +12,6 @@ from cli.change.effects import HEALTH_LEAVES, Effect, effects
 from cli.program.values import UNKNOWN, Resource, Secret
 from components.clouds.nebius.immutable import (
     ALLOCATION,
-    BUCKET,
     CLUSTER,
     FILESYSTEM,
     GPU_CLUSTER,
@@ -168,10 +167,9 @@ def test_health_checks_that_leave_leave_their_drains_but_not_where_the_cluster_g
     assert HEALTH_LEAVES not in {effect.cost for effect in judge([watch, resource(CLUSTER, "slurm")], [])}
 
 
-def test_a_bucket_and_an_address_say_what_goes_with_them() -> None:
-    address, bucket = judge([resource(ALLOCATION, "slurm-login"), resource(BUCKET, "slurm-backups")], [])
+def test_an_address_says_what_goes_with_it() -> None:
+    (address,) = judge([resource(ALLOCATION, "slurm-login")], [])
     assert "log in at another address" in address.cost
-    assert "backups" in bucket.cost
 
 
 @pytest.mark.parametrize("value", [Secret(None), UNKNOWN])
