@@ -46,7 +46,9 @@ _COSTS: Mapping[str, str] = {
     "network": "everything in it is made anew",
     "subnet": "everything in it is made anew",
     "address": "users must log in at another address",
+    "bucket": "the backups in it are lost",
     "service account": "what acts in its name stops until it has new credentials",
+    "access key": "backups stop until they have the new key",
     "RandomBytes": "a key of the cluster is lost: pods trust each other, and users the login nodes, by it",
     "Namespace": f"everything in it is lost: all jobs, {_STATE}, the keys",
 }
