@@ -17,7 +17,7 @@ from components.kit.context import Scope
 from components.secrets import Secrets
 from components.users import Users
 from config.base import parse_bytes, span_seconds
-from config.sections.backup import Backup as BackupConfig
+from config.sections.monitoring import Backup as BackupConfig
 from slurm.names import BACKUP, BACKUPS, CONTROLLER, GENERATED, RESTORE
 
 KEYS_DIR = "/secrets/keys"

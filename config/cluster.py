@@ -11,11 +11,11 @@ from pydantic import Field
 from config.base import Section, gibibytes
 from config.names import AccountName, GroupName, QosName
 from config.sections.accounting import Account, Accounting, Qos
-from config.sections.backup import Backup
 from config.sections.cloud import Cloud, ExistingCloud
 from config.sections.health import Health
-from config.sections.monitoring import Logs, Monitoring
-from config.sections.scheduling import (
+from config.sections.monitoring import Backup, Logs, Monitoring
+from config.sections.services import Cluster, Controller, Dashboard, Images, Login, NetworkPolicies, Rest, Rolling
+from config.sections.slurm import (
     JobSubmit,
     LicenseName,
     Partition,
@@ -23,10 +23,9 @@ from config.sections.scheduling import (
     Preemption,
     Reservation,
     ReservationName,
+    Slurm,
     Topology,
 )
-from config.sections.services import Cluster, Controller, Dashboard, Images, Login, NetworkPolicies, Rest, Rolling
-from config.sections.slurm import Slurm
 from config.sections.storage import Filesystem, Jail, Mount, MountName
 from config.sections.users import Group, Sssd, User, UserName
 from config.sections.workers import PoolName, WorkerPool

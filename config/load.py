@@ -18,7 +18,7 @@ from config.base import Section
 from config.cluster import ClusterConfig
 from config.errors import ConfigError, Problem, nearest, problems_of, unknown_name, what_became
 from config.nebius.platforms import with_resources
-from config.rules.together import cross_check
+from config.rules import cross_check
 from config.sections.cloud import CLOUDS
 
 PROJECT = "slurmstack"

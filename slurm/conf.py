@@ -13,8 +13,7 @@ import jinja2
 
 from config.cluster import ClusterConfig
 from config.sections.accounting import Association, Qos
-from config.sections.scheduling import Partition, Preemption
-from config.sections.slurm import folded, merge
+from config.sections.slurm import Partition, Preemption, folded, merge
 from slurm import names
 from slurm.elastic import POOLS_FILE, devices_of_nodes_that_are_off, elastic_pools, kept_up
 from slurm.monitoring import slurmctld_gives_figures

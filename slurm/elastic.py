@@ -10,8 +10,7 @@ from typing import Any, Final
 from config.base import span_seconds
 from config.cluster import ClusterConfig
 from config.rules.nodes import HIDDEN
-from config.sections.machines import dotted
-from config.sections.windows import Window, days_of, minutes_of
+from config.sections.machines import Window, days_of, dotted, minutes_of
 from config.sections.workers import MAX_POOL_SIZE, Range, WorkerPool
 from slurm.sizing import node_conf
 

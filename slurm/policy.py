@@ -10,7 +10,7 @@ A JSON object. Limits that are not set are left out, so that the document of som
 - `users`: by name. `default_account`, `admin_level` and `associations`: account -> fields of
   `config.sections.accounting.Association`.
 - `reservations`: by name. `start` in seconds since 1970, `duration` in seconds, and the other fields of
-  `config.sections.scheduling.Reservation`.
+  `config.sections.slurm.Reservation`.
 
 Limits of wall time are in minutes, as Slurm keeps them; `preempt_exempt_time` and `grace_time` in seconds.
 """
@@ -25,7 +25,7 @@ from typing import Any
 from config.base import seconds
 from config.cluster import ClusterConfig
 from config.sections.accounting import Account, Association, Qos
-from config.sections.scheduling import Reservation
+from config.sections.slurm import Reservation
 from config.sections.users import User
 from slurm.conf import effective_settings, enforcement
 from slurm.health import TESTS_ACCOUNT

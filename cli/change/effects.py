@@ -12,7 +12,7 @@ from cli.change.in_place import Verdict, judge
 from cli.errors import Refused
 from cli.program.values import Resource
 from config.cluster import ClusterConfig
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 from slurm.health import WATCH
 from slurm.names import CONTROLLER, HOMES
 

@@ -23,7 +23,7 @@ from cli.errors import Refused
 from cli.kubectl.client import OWNERS, Kubectl
 from cli.preview.text import print_effects
 from cli.stack import Stack, open_stack
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 from local import volumes
 from local.report import Report, open_report
 

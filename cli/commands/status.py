@@ -17,7 +17,7 @@ from cli.kubectl.client import connect
 from cli.stack import Stack, open_stack
 from cli.status.present import EVERY, print_status, screen, watch
 from cli.status.read import KINDS, Status, read_status
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 
 
 class _EveryByDefault(TyperCommand):

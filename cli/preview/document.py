@@ -22,8 +22,8 @@ from cli.program.recording import record
 from cli.stack import Stack, open_stack
 from config import ConfigError
 from config.cluster import ClusterConfig, data_volumes
-from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import Needs, needs
+from config.sections.cloud import NebiusCloud
 from slurm.conf import effective_settings
 
 Outcome = Literal["none", "changes", "refused"]

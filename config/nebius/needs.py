@@ -9,9 +9,9 @@ from typing import Literal
 
 from config.base import gibibytes
 from config.cluster import ClusterConfig
-from config.nebius.cloud import NebiusCloud, Role
 from config.nebius.platforms import Preset, nebius_catalogue
 from config.sections.accounting import Database
+from config.sections.cloud import NebiusCloud, Role
 from config.sections.services import Controller
 from config.sections.storage import Filesystem, Homes, Jail, Mount
 from config.sections.workers import WorkerPool

@@ -9,8 +9,7 @@ from config.cluster import Sections
 from config.errors import Found, nearest, unknown_name
 from config.names import BASE_GROUPS, PACKAGE_GROUPS
 from config.sections.accounting import Account, Association, Qos
-from config.sections.scheduling import Partition
-from config.sections.slurm import Slurm
+from config.sections.slurm import Partition, Slurm
 from config.sections.users import Group, Sssd, User
 
 SSSD_VERSIONS = ("24.11",)

@@ -9,11 +9,9 @@ from typing import Any
 from config.base import parse_bytes
 from config.cluster import Sections
 from config.errors import Found
-from config.nebius.cloud import NebiusCloud
 from config.sections.accounting import Accounting
-from config.sections.cloud import Cloud
+from config.sections.cloud import Cloud, NebiusCloud
 from config.sections.monitoring import Monitoring
-from config.sections.scheduling import JobSubmit
 from config.sections.services import (
     CUDA_VERSIONS,
     LEAST_WITH_CUDA,
@@ -23,7 +21,7 @@ from config.sections.services import (
     Images,
     Rest,
 )
-from config.sections.slurm import Slurm, folded
+from config.sections.slurm import JobSubmit, Slurm, folded
 from config.sections.storage import Jail, Mount
 from config.sections.workers import WorkerPool
 

@@ -11,8 +11,18 @@ from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag
 
 from config.base import Cpu, Matching, Quantity, Section, Span, Volume, at_least, span_of
 from config.names import LabelKey, LabelValue, ObjectName, dns_label
-from config.sections.machines import MAX_GROUP_SIZE, Gpus, GpusOfNode, Machines, dotted
-from config.sections.windows import WEEK, Window, Windows, Zone, by_minutes
+from config.sections.machines import (
+    MAX_GROUP_SIZE,
+    WEEK,
+    Gpus,
+    GpusOfNode,
+    Machines,
+    Window,
+    Windows,
+    Zone,
+    by_minutes,
+    dotted,
+)
 
 MAX_POOL_SIZE = 5000
 """Nodes in one pool at most: the size that Kubernetes itself is tested to (5,000 nodes in a cluster)."""
@@ -269,7 +279,7 @@ class WorkerPool(Machines):
 
     @property
     def kept(self) -> Mapping[int, int]:
-        """Nodes that stay without jobs -> minutes of a week in which it is so many (config/sections/windows.py)."""
+        """Nodes that stay without jobs -> minutes of a week in which it is so many (config/sections/machines.py)."""
         if isinstance(self.size, Range):
             return by_minutes(self.windows, self.size.min)
         return {self.size: WEEK}

@@ -10,7 +10,7 @@ import pytest
 from cli.program.recording import Recording, record
 from components.clouds.base import Placement
 from components.clouds.existing import ExistingCluster
-from config.nebius.cloud import Role
+from config.sections.cloud import Role
 from config.sections.workers import Toleration, WorkerPool
 from slurm.rights import INTO_JAIL, WITHOUT_JAIL
 from tests import stacks

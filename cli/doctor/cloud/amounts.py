@@ -14,8 +14,8 @@ from cli.doctor.cloud.place import Missing
 from cli.doctor.cloud.report import Finding, change, fine, unchecked, warning
 from config.base import GIBIBYTE
 from config.cluster import ClusterConfig
-from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import Needs, NodeNeed
+from config.sections.cloud import NebiusCloud
 from config.sections.workers import WorkerPool
 
 Source = Literal["preemptible", "reserved", "on demand", "reserved or on demand"]

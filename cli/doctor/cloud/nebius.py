@@ -17,8 +17,8 @@ from cli.doctor.cloud.ask import Answer, Answers, Unanswered, ask, listed
 from cli.doctor.cloud.place import check_machines, check_present, check_project, check_subnet, missing
 from cli.doctor.cloud.report import Finding, change
 from config.cluster import ClusterConfig
-from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import needs
+from config.sections.cloud import NebiusCloud
 
 
 def diagnose(

@@ -15,8 +15,8 @@ from cli.doctor.cloud.report import Finding, change, fine, unchecked, warning
 from config.base import GIBIBYTE
 from config.cluster import ClusterConfig
 from config.errors import nearest
-from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import Needs, NodeNeed
+from config.sections.cloud import NebiusCloud
 
 SERVICE_PREFIX = 16
 """Range of Services that a cluster without `service_cidr` takes out of the subnet (API: "empty means /16")."""

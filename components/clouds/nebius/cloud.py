@@ -14,9 +14,9 @@ from components.clouds.nebius.gpu_stack import RDMA_RESOURCE, GpuStack, GpuStack
 from components.clouds.nebius.node_groups import NodeGroupsArgs, create_role_groups, create_worker_groups
 from components.clouds.nebius.placement import role_placement, worker_placement
 from config.cluster import ClusterConfig
-from config.nebius.cloud import NebiusCloud as CloudConfig
-from config.nebius.cloud import Role
 from config.nebius.needs import filesystems_of
+from config.sections.cloud import NebiusCloud as CloudConfig
+from config.sections.cloud import Role
 from config.sections.workers import WorkerPool
 
 

@@ -19,8 +19,8 @@ from components.clouds.nebius.placement import (
 )
 from components.clouds.nebius.resources import OF_CONTROLLER, OF_JAIL, CloudScope, mount_path
 from config.base import gibibytes
-from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import ROLE_MAX_PODS
+from config.sections.cloud import NebiusCloud
 from config.sections.machines import MAX_GROUP_SIZE, CountOrPercent, Machines
 from config.sections.workers import WorkerPool
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pulumi
 
 from components.clouds.base import Placement
-from config.nebius.cloud import Role
+from config.sections.cloud import Role
 from config.sections.workers import Toleration, WorkerPool
 
 ROLE_LABEL = "slurmstack/role"

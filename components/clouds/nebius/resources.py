@@ -13,8 +13,8 @@ from typing import Any, Literal
 import pulumi
 import pulumi_nebius as nebius
 
-from config.nebius.cloud import Kubernetes, NebiusCloud
 from config.nebius.needs import FilesystemNeed, is_internal
+from config.sections.cloud import Kubernetes, NebiusCloud
 from config.sections.workers import WorkerPool
 
 TOKEN_ENV = "NEBIUS_IAM_TOKEN"  # noqa: S105  name of a variable

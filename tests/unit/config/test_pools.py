@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from config import load_config
-from config.sections.windows import days_of
+from config.sections.machines import days_of
 from config.sections.workers import WorkerPool
 from slurm.sizing import node_conf
 from tests.stacks import dev, existing, with_change

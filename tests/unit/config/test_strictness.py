@@ -16,7 +16,7 @@ from components.stack import stack_config
 from config import ConfigError, load_stack_file
 from config.cluster import ClusterConfig
 from config.load import read_sections
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 from tests import stacks
 from tests.stacks import with_change
 from tests.unit.config.messages import complaints

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from config.sections.windows import Window as Written
-from config.sections.windows import days_of, minutes_of
+from config.sections.machines import Window as Written
+from config.sections.machines import days_of, minutes_of
 from images.common.command import Result
 from images.common.elastic.view import Node, Pool, Window, are_too_many, members, nodes_in, present, zone_of
 from images.elastic.decide import LEAVES
