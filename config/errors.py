@@ -199,6 +199,8 @@ GONE: Final = {
     "rest.cpu": ": remove it. A pod asks for 50m",
     "rest.max_connections": ": remove it. slurmrestd takes 124 at a time; `rest.size` adds pods",
     "rest.memory": ": remove it. A pod asks for 128Mi, and has no limit",
+    "rest.tls.issuer": ": remove it. Make a Certificate of cert-manager's in the namespace, and name its Secret in "
+    "rest.tls.secret",
     "rest.threads": ": remove it. slurmrestd has 8; `rest.size` adds pods",
     "sssd.memory": ": remove it. SSSD asks for 64Mi",
     "worker_nodes.*.autoscaling.*_size": ": remove it. Node groups follow the worker pods, up to 100 machines each",

@@ -97,7 +97,7 @@ def read_document(path: Path) -> Any:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         message = f"is not valid YAML{line}: {error.problem}; check the indent of this line and of the one above"
         raise ConfigError([Problem(where, message)]) from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, KeyError, AttributeError, OverflowError) as error:  # as PyYAML has them
         message = str(error).partition("\n")[0]
         raise ConfigError([Problem(where, f"is not valid YAML: {message}")]) from None
     except RecursionError:
@@ -216,18 +216,9 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         line = node.start_mark.line + 1
         if node.tag == f"{_STANDARD}int" and re.fullmatch(r"[-+]?0[0-7_]+", str(node.value)):
-            message = (
-                f"has {node.value} in line {line}, which YAML reads in base 8: write it without the leading 0, or "
-            )
-            raise _RefusedError(f"{message}in quotes if it is text")
-        try:
-            return super().construct_object(node, deep=deep)
-        except (ValueError, KeyError, AttributeError, OverflowError):  # whatever PyYAML runs into with `!!bool 3`
-            if not isinstance(node, yaml.ScalarNode):
-                raise
-            kind = node.tag.removeprefix(_STANDARD)
-            message = f"has {node.value} in line {line}, which is no {kind}: write it in quotes if it is text"
-            raise _RefusedError(message) from None
+            message = f"has {node.value} in line {line}, which YAML reads in base 8: write it without the leading 0"
+            raise _RefusedError(message)
+        return super().construct_object(node, deep=deep)
 
 
 _Loader.yaml_implicit_resolvers = {

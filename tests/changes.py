@@ -42,7 +42,6 @@ ELSEWHERE: Mapping[str, str] = {
     "mounts": "volumes of a cloud",
     "login.service_type": "needs a load balancer",
     "login.source_ranges": "needs a load balancer",
-    "rest.certificate": "needs cert-manager",
     "rest.service_type": "needs a load balancer",
     "topology": "needs machines in racks",
     "worker_nodes.*.scratch": "needs a disk of the machine, or a storage class",

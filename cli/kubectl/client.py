@@ -142,7 +142,6 @@ _UNKNOWN_KIND = re.compile(r'no matches for kind "(\w+)" in version "([a-z0-9.-]
 
 _OTHERS_APIS = {
     "monitoring.coreos.com": ("the Prometheus operator", "monitoring.existing"),
-    "cert-manager.io": ("cert-manager", "rest.tls.issuer"),
 }
 """API group that a stack may use -> whose it is, and what in the stack file asks for it."""
 

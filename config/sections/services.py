@@ -202,29 +202,14 @@ HostName = Annotated[
 """A DNS name in small letters."""
 
 
-class Issuer(Section):
-    """An issuer of cert-manager, which must be in the Kubernetes cluster."""
-
-    name: str = Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
-    """Name of the issuer."""
-    kind: Literal["Issuer", "ClusterIssuer"] = "ClusterIssuer"
-    """Whether it is one of the namespace or one of the whole cluster."""
-
-
 class RestTls(Section):
     """The certificate of the REST API."""
 
     secret: ObjectName | None = None
     """Secret of the type `kubernetes.io/tls` with your own certificate. Default: one that is made for the cluster; the
     stack exports its authority."""
-    issuer: Issuer | None = None
-    """Let cert-manager make and renew it."""
     names: tuple[HostName, ...] = ()
     """Host names (or IPv4 addresses) that the certificate is for, besides those inside the cluster."""
-
-    def _problem(self) -> str | None:
-        both = self.secret is not None and self.issuer is not None
-        return "has both secret and issuer: the certificate comes from one of them" if both else None
 
 
 class Rest(Section):

@@ -90,16 +90,6 @@ def test_a_secret_of_ones_own_is_used_as_it_is() -> None:
     assert "rest_ca" not in recording.outputs
 
 
-def test_cert_manager_is_asked_for_a_certificate() -> None:
-    recording = recorded(tls={"issuer": {"name": "letsencrypt"}, "names": ["api.example.com", "192.0.2.7"]})
-    spec = inputs(recording, "slurm-rest-certificate")["spec"]
-    assert spec["issuerRef"] == {"name": "letsencrypt", "kind": "ClusterIssuer", "group": "cert-manager.io"}
-    assert spec["secretName"] == "rest-tls"
-    assert ("api.example.com" in spec["dnsNames"], "192.0.2.7" in spec["dnsNames"]) == (True, False)
-    assert spec["ipAddresses"] == ["192.0.2.7"]
-    assert "rest_ca" not in recording.outputs
-
-
 def test_turning_it_on_changes_nothing_that_slurm_reads() -> None:
     without, with_it = (inputs(one, "slurm-configuration-files")["data"] for one in (objects.recorded(), recorded()))
     assert without == with_it

@@ -130,14 +130,9 @@ def test_aliases_may_be_used_again_and_what_is_merged_may_be_said_again(stack: P
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (
-            "010",
-            "has 010 in line 2, which YAML reads in base 8: write it without the leading 0, or in quotes if it is ",
-        ),
-        ("-010", "has -010 in line 2, which YAML reads in base 8: "),
+        ("010", "has 010 in line 2, which YAML reads in base 8: write it without the leading 0"),
         ("08", "login.size: '08' is not a whole number: write one without quotes, unit and leading 0"),
-        ("2026-13-01", "has 2026-13-01 in line 2, which is no timestamp: write it in quotes if it is text"),
-        ("!!bool 3", "has 3 in line 2, which is no bool"),
+        ("2026-13-01", "is not valid YAML: month must be in 1..12"),
         ("!mine 3", "is not valid YAML in line 2: could not determine a constructor for the tag '!mine'"),
         ("\x01", "is not valid YAML: unacceptable character #x0001: special characters are not allowed"),
     ],

@@ -73,12 +73,6 @@ def test_no_target_may_fill_prometheus() -> None:
         assert (job["sample_limit"], job["body_size_limit"], job["label_value_length_limit"]) == (200_000, "64MB", 300)
 
 
-def test_rules_say_where_people_find_the_runbooks_also_where_that_was_a_directory() -> None:
-    rules = json.loads(prometheus_files(config(runbooks="https://git.example.com/docs/runbooks/"))["rules.yml"])
-    urls = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules["groups"][0]["rules"]}
-    assert urls["JailSlow"] == "https://git.example.com/docs/runbooks.md#jailslow"
-
-
 def test_figures_leave_before_the_volume_is_full() -> None:
     assert keeps(config(storage="10Gi", retention=30)) == {"time": "30d", "size": "8589MB"}
 
