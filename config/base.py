@@ -31,8 +31,6 @@ class Matching:
     pattern: str
     why: str
     """What is wrong with others, and how they are."""
-    in_schema: bool = True
-    """Whether editors learn of the pattern, too."""
 
     def check(self, text: str) -> str:
         """The text, or ValueError."""
@@ -44,7 +42,7 @@ class Matching:
         return AfterValidator(self.check).__get_pydantic_core_schema__(source, handler)
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
-        return {**handler(core), **({"pattern": self.pattern} if self.in_schema else {})}
+        return {**handler(core), "pattern": self.pattern}
 
 
 def once(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -149,12 +147,6 @@ def seconds(limit: str) -> int | None:
     else:  # minutes[:seconds]
         hours, (minutes, secs) = 0, (*parts, 0)[:2]
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + secs
-
-
-def longer(limit: str, other: str) -> bool:
-    """Whether one TimeLimit is longer than another."""
-    most, span = seconds(other), seconds(limit)
-    return most is not None and (span is None or span > most)
 
 
 _SPAN = r"^[1-9][0-9]{0,6}[smhd]$"

@@ -136,7 +136,7 @@ def data_volumes(config: ClusterConfig) -> Iterator[DataVolume]:
         yield _volume("accounting.database", database.storage, database.storage_class, database.filesystem)
     if config.monitoring.install:
         yield _volume("monitoring", config.monitoring.storage, config.monitoring.storage_class, None)
-    for name, mount in config.mounts.items():
+    for name, mount in sorted(config.mounts.items()):
         yield _volume(f"mounts.{name}", mount.size, mount.storage_class, mount.filesystem)
 
 

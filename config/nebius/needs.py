@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from config.base import gibibytes
-from config.cluster import ClusterConfig
+from config.cluster import ClusterConfig, data_volumes
 from config.nebius.platforms import Preset, nebius_catalogue
-from config.sections.accounting import Database
 from config.sections.cloud import NebiusCloud, Role
-from config.sections.services import Controller
-from config.sections.storage import Filesystem, Homes, Jail, Mount
+from config.sections.storage import Filesystem
 from config.sections.workers import WorkerPool
 
 ROLE_MAX_PODS = 110
@@ -64,17 +62,9 @@ class FilesystemNeed:
     tag: str
     """`jail`, `homes`, `controller-state`, `database-data` or `mount-<name>`: the tag that machines mount it by, and
     the name of the claim that gets it."""
-    section: str
-    """Section of the stack file that describes it."""
-    size_key: str
     size_gib: int
     """Capacity in GiB, rounded up."""
     filesystem: Filesystem
-
-    @property
-    def where(self) -> str:
-        """Key in the stack file that has its size."""
-        return f"{self.section}.{self.size_key}"
 
     @property
     def type(self) -> str:
@@ -126,7 +116,11 @@ def needs(config: ClusterConfig) -> Needs:
     return Needs(
         nodes=tuple(node_needs(config.cloud, config.worker_nodes, config.login.size, config.controller.replicas)),
         filesystems=tuple(filesystems_of(config)),
-        volume_gib=_sums((STATE_DISK_TYPE, gibibytes(size)) for size in _disks(config)),
+        volume_gib=_sums(
+            (STATE_DISK_TYPE, volume.size_gib)
+            for volume in data_volumes(config)
+            if volume.filesystem is None and volume.storage_class is None
+        ),
         fabrics={fabric: tuple(platforms) for fabric, platforms in fabrics.items()},
         load_balancers=int(balanced),
         public_addresses=int(balanced and not is_internal(config.login.annotations)),
@@ -186,37 +180,29 @@ def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
     )
 
 
+_TAGS = {
+    "jail": "jail",
+    "jail.homes": "homes",
+    "controller": "controller-state",
+    "accounting.database": "database-data",
+}
+"""Of the sections that have one volume each."""
+
+
 def filesystems_of(config: ClusterConfig) -> list[FilesystemNeed]:
     """Volumes that are shared file systems of the cloud. One whose section names a storage class is served by that.
 
     The order is that of the names: another order would be another template, and roll all machines.
     """
-    jail, database = config.jail, config.accounting.own_database
-    volumes: list[tuple[str, str, Jail | Homes | Controller | Database | Mount]] = [("jail", "jail", jail)]
-    volumes += [("homes", "jail.homes", jail.homes)] if jail.homes is not None else []
-    volumes.append(("controller-state", "controller", config.controller))
-    volumes += [("database-data", "accounting.database", database)] if database is not None else []
-    volumes += [(f"mount-{name}", f"mounts.{name}", mount) for name, mount in sorted(config.mounts.items())]
     return [
         FilesystemNeed(
-            tag=tag,
-            section=section,
-            size_key=(key := "size" if isinstance(volume, Jail | Homes | Mount) else "storage"),
-            size_gib=gibibytes(getattr(volume, key)),
+            tag=_TAGS.get(volume.name, volume.name.replace("mounts.", "mount-")),
+            size_gib=volume.size_gib,
             filesystem=volume.filesystem,
         )
-        for tag, section, volume in volumes
+        for volume in data_volumes(config)
         if volume.filesystem is not None and volume.storage_class is None
     ]
-
-
-def _disks(config: ClusterConfig) -> Iterator[str]:
-    """Sizes of the volumes that the default storage class serves."""
-    for volume in (config.controller, config.accounting.own_database):
-        if volume is not None and volume.filesystem is None and volume.storage_class is None:
-            yield volume.storage
-    if config.monitoring.install and config.monitoring.storage_class is None:
-        yield config.monitoring.storage
 
 
 def _sums(items: Iterator[tuple[str, int]]) -> dict[str, int]:

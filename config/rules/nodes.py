@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from config.base import MAX_NODES, seconds, span_seconds
+from config.base import MAX_NODES, span_seconds
 from config.cluster import Sections
 from config.errors import Found, unknown_name
 from config.nebius.platforms import Catalogue, Platform, nebius_catalogue
@@ -70,11 +70,7 @@ def _known_partition(where: str, name: str, sections: Sections) -> Found:
 
 
 def preemption(preemption: Preemption, qos: Mapping[str, Qos]) -> Found:
-    """Modes and times that would do something else than they say."""
-    for name, one in qos.items():
-        if one.preempt_exempt_time is not None and seconds(one.preempt_exempt_time) is None:
-            message = "cannot be unlimited: Slurm would take it for no time at all; write a long time, such as 365-0"
-            yield f"qos.{name}.preempt_exempt_time", message
+    """Modes that would do something else than they say."""
     if preemption.type == "qos":
         modes = {f"qos.{name}.preempt_mode": one.preempt_mode for name, one in qos.items()}
         for where, mode in {"preemption.mode": preemption.mode, **modes}.items():

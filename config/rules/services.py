@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from config.base import parse_bytes
 from config.cluster import Sections
 from config.errors import Found
 from config.sections.accounting import Accounting
@@ -14,7 +13,6 @@ from config.sections.cloud import Cloud, NebiusCloud
 from config.sections.monitoring import Monitoring
 from config.sections.services import (
     CUDA_VERSIONS,
-    LEAST_WITH_CUDA,
     NO_CUDA,
     Controller,
     Dashboard,
@@ -128,16 +126,10 @@ def monitoring(sections: Sections, monitoring: Monitoring, cloud: Cloud | None) 
         yield "monitoring.kube_state_image", message
 
 
-def images(images: Images, slurm: Slurm | None, jail: Jail | None) -> Found:
+def images(images: Images, slurm: Slurm) -> Found:
     """What is in the jail's image."""
-    if slurm is not None and images.jail.cuda and slurm.version not in CUDA_VERSIONS:
+    if images.jail.cuda and slurm.version not in CUDA_VERSIONS:
         yield "images.jail.cuda", NO_CUDA.format(version=slurm.version)
-    if images.jail.cuda and jail and parse_bytes(jail.size) < parse_bytes(LEAST_WITH_CUDA):
-        message = (
-            f"{jail.size} is too small for a jail with CUDA (images.jail.cuda), which has 6.2 GB before anybody has "
-            f"written a file; at least {LEAST_WITH_CUDA}"
-        )
-        yield "jail.size", message
 
 
 def mounts(mounts: Mapping[str, Mount], jail: Jail | None) -> Found:

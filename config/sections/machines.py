@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from zoneinfo import available_timezones
@@ -13,46 +12,21 @@ from config.base import PART_SCHEMA, Matching, Quantity, Section, amount_or_part
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
-WEEK = 7 * 24 * 60
-"""Minutes."""
-
-_DAY = 24 * 60
 _RANGE = rf"({'|'.join(DAYS)})(-({'|'.join(DAYS)}))?"
 _DAYS = rf"^{_RANGE}( {_RANGE})*$"
 _HOURS = r"^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
 
 
-def _days(given: object) -> object:
-    if isinstance(given, str) and re.fullmatch(_DAYS, given):
-        return given
-    raise ValueError(f"is no days of the week: write mon-fri, or mon wed fri; they are {', '.join(DAYS)}")
-
-
-def _hours(given: object) -> object:
-    if not isinstance(given, str) or not re.fullmatch(_HOURS, given):
-        raise ValueError("is no hours of a day: write 08:00-19:00, with two digits each; 22:00-06:00 ends the next day")
-    begin, end = minutes_of(given)
-    if begin == end:
-        raise ValueError("begins when it ends; the whole day is 00:00-24:00, or leave hours out")
-    return given
-
-
-_REGIONS = (
-    "Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic", "Australia", "Etc", "Europe", "Indian", "Pacific",
-)  # fmt: skip
-"""Other names, such as US/Eastern, are old ones. Those within these, such as Europe/Kiev, are in our images, too."""
-
-
-def _zone(given: object) -> object:
+def _zone(name: str) -> str:
     # By the list: a name that is looked up in the file system could be any path there.
     known = available_timezones() | {"UTC"}
-    if isinstance(given, str) and given in known and (given == "UTC" or given.startswith(_REGIONS)):
-        return given
-    missing = "" if len(known) > 1 else "; this machine knows none but UTC, as it has no tzdata: pip install tzdata"
-    raise ValueError(f"is no time zone: write a region and a city, as Europe/Berlin, or UTC{missing}")
+    if name not in known:
+        missing = "" if len(known) > 1 else "; this machine knows none but UTC, as it has no tzdata: pip install tzdata"
+        raise ValueError(f"is no time zone: write a region and a city, as Europe/Berlin, or UTC{missing}")
+    return name
 
 
-Zone = Annotated[str, BeforeValidator(_zone)]
+Zone = Annotated[str, AfterValidator(_zone)]
 """Name of a time zone in the IANA database: `Europe/Berlin`."""
 
 
@@ -75,9 +49,17 @@ def minutes_of(written: str) -> tuple[int, int]:
 class Window(Section):
     """Hours on some days of the week."""
 
-    days: Annotated[str, BeforeValidator(_days), Field(json_schema_extra={"pattern": _DAYS})] = "mon-sun"
+    days: Annotated[
+        str,
+        Matching(_DAYS, f"is no days of the week: write mon-fri, or mon wed fri; they are {', '.join(DAYS)}"),
+    ] = "mon-sun"
     """Days on which it begins: `mon-fri`, `mon wed fri`, `sun`. Default: every day."""
-    hours: Annotated[str, BeforeValidator(_hours), Field(json_schema_extra={"pattern": _HOURS})] = "00:00-24:00"
+    hours: Annotated[
+        str,
+        Matching(
+            _HOURS, "is no hours of a day: write 08:00-19:00, with two digits each; 22:00-06:00 ends the next day"
+        ),
+    ] = "00:00-24:00"
     """From when to when, on the clock of `timezone`: `08:00-19:00`; `22:00-06:00` ends the next day."""
     min: int | None = Field(default=None, ge=0, strict=True)
     """Nodes that are kept meanwhile even while no job is there. Default: `size.min`."""
@@ -94,49 +76,9 @@ class Window(Section):
         """As people call it: `mon-fri 08:00-19:00`."""
         return f"{self.days} {self.hours}"
 
-    @property
-    def minutes(self) -> frozenset[int]:
-        """Its minutes of the week, from Monday's first one."""
-        begin, end = minutes_of(self.hours)
-        length = (end - begin - 1) % _DAY + 1
-        return frozenset((day * _DAY + begin + minute) % WEEK for day in days_of(self.days) for minute in range(length))
 
-
-def _apart(windows: tuple[Window, ...]) -> tuple[Window, ...]:
-    seen: dict[int, Window] = {}
-    for window in windows:
-        minutes = window.minutes
-        if both := minutes & seen.keys():
-            first = min(both)
-            raise ValueError(
-                f"has {seen[first].name!r} and {window.name!r}, which are both on at {clock(first)}; a pool is in one "
-                "window at a time"
-            )
-        seen.update(dict.fromkeys(minutes, window))
-    return windows
-
-
-def clock(minute: int) -> str:
-    """A minute of the week as people say it: `tue 08:00`."""
-    return f"{DAYS[minute // _DAY]} {minute % _DAY // 60:02}:{minute % 60:02}"
-
-
-Windows = Annotated[tuple[Window, ...], AfterValidator(_apart), Field(max_length=50)]
-"""Windows of a pool, none of them at the time of another."""
-
-
-def by_minutes(windows: tuple[Window, ...], otherwise: int) -> Mapping[int, int]:
-    """Nodes that are kept -> minutes of a week in which it is so many. `otherwise`: outside of all windows."""
-    found: dict[int, int] = {}
-    left = WEEK
-    for window in windows:
-        length = len(window.minutes)
-        kept = otherwise if window.min is None else window.min
-        found[kept] = found.get(kept, 0) + length
-        left -= length
-    if left:
-        found[otherwise] = found.get(otherwise, 0) + left
-    return found
+Windows = Annotated[tuple[Window, ...], Field(max_length=50)]
+"""Windows of a pool. Where two are on at a time, the first of them holds."""
 
 
 DiskType = Literal["NETWORK_SSD", "NETWORK_HDD", "NETWORK_SSD_NON_REPLICATED", "NETWORK_SSD_IO_M3"]
@@ -240,9 +182,8 @@ MAX_GPUS = 64
 GpuType = Annotated[
     str,
     Matching(
-        r"[a-z][a-z0-9_.-]*",
+        r"^[a-z][a-z0-9_.-]*$",
         "is not a type of GPU: small letters, digits, '_', '.' and '-', beginning with a letter",
-        in_schema=False,
     ),
     Field(max_length=64),
 ]
@@ -251,9 +192,8 @@ GpuType = Annotated[
 MigProfile = Annotated[
     str,
     Matching(
-        r"[1-7]g\.[1-9][0-9]*gb([+-][a-z]+(\.[a-z]+)?)?",
+        r"^[1-7]g\.[1-9][0-9]*gb([+-][a-z]+(\.[a-z]+)?)?$",
         "is not a MIG profile such as 1g.10gb or 1g.10gb+me; `nvidia-smi mig -lgip` lists them",
-        in_schema=False,
     ),
 ]
 """What a part of a GPU has: sevenths of its cores, and memory."""

@@ -116,10 +116,9 @@ class Monitoring(Section):
 
 
 def _of_a_server(endpoint: str) -> str:
-    address = check_server(endpoint)
-    if address.path.rstrip("/").endswith("/v1/logs"):
+    if urlsplit(endpoint).path.rstrip("/").endswith("/v1/logs"):
         raise ValueError("ends with /v1/logs, which is added; leave that out")
-    return endpoint
+    return check_server(endpoint)
 
 
 Endpoint = Annotated[
@@ -175,11 +174,6 @@ class Logs(Section):
     """Ships the logs of the namespace's pods to a server. Default: nowhere."""
 
 
-def _server(url: str) -> str:
-    check_server(url)
-    return url
-
-
 class Keep(Section):
     """Backups that are kept; what is older goes. A backup may count for several of them."""
 
@@ -206,7 +200,7 @@ class Backup(Section):
             r"^https?://[A-Za-z0-9.:\[\]-]+$",
             "is not the address of an S3 store: https://HOST or https://HOST:PORT, without a path",
         ),
-        AfterValidator(_server),
+        AfterValidator(check_server),
     ]
     """The S3 store, for example `https://storage.example.com`. `http://` sends what is encrypted anyway, but the
     signatures of the access key too."""

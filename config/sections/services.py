@@ -26,7 +26,6 @@ from config.names import (
     ObjectName,
     Registry,
     address_range,
-    check_host,
     dns_label,
 )
 from config.sections.storage import Filesystem
@@ -156,8 +155,6 @@ Package = Annotated[
 CUDA_VERSIONS = ("24.11",)
 """Versions of Slurm in whose Debian suite CUDA is: forky, which carries 26.05, has none (November 2026)."""
 
-LEAST_WITH_CUDA = "8Gi"
-
 NO_CUDA = (
     "is not to be had with Slurm {version}: its Debian has no CUDA; remove it, and install NVIDIA's own packages, or "
     "pip's or conda's, in the jail (docs/gpus.md)"
@@ -197,7 +194,6 @@ class Images(Section):
 HostName = Annotated[
     str,
     Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$", max_length=253),
-    AfterValidator(check_host),
 ]
 """A DNS name in small letters."""
 

@@ -13,14 +13,12 @@ from config.base import Cpu, Matching, Quantity, Section, Span, Volume, at_least
 from config.names import LabelKey, LabelValue, ObjectName, dns_label
 from config.sections.machines import (
     MAX_GROUP_SIZE,
-    WEEK,
     Gpus,
     GpusOfNode,
     Machines,
     Window,
     Windows,
     Zone,
-    by_minutes,
     dotted,
 )
 
@@ -46,9 +44,8 @@ PoolName = Annotated[str, dns_label(longest=40), AfterValidator(_not_ours)]
 Feature = Annotated[
     str,
     Matching(
-        r"[A-Za-z][A-Za-z0-9_.-]*",
+        r"^[A-Za-z][A-Za-z0-9_.-]*$",
         "is not a Slurm feature name: letters, digits, '_', '.' and '-', beginning with a letter",
-        in_schema=False,
     ),
     Field(max_length=64),
 ]
@@ -163,7 +160,7 @@ class WorkerPool(Machines):
     first, up to ten minutes."""
     windows: Windows = ()
     """Of an elastic pool: hours of the week with another `min` or `max`. An example:
-    `[{days: mon-fri, hours: 08:00-19:00, min: 4}]`. No two at the same time."""
+    `[{days: mon-fri, hours: 08:00-19:00, min: 4}]`. Where two are on, the first holds."""
     timezone: Zone = "UTC"
     """Of an elastic pool: time zone of its windows' clock, for example `Europe/Berlin`."""
     resources: Resources
@@ -278,11 +275,11 @@ class WorkerPool(Machines):
         return self.preemptible and self.is_elastic
 
     @property
-    def kept(self) -> Mapping[int, int]:
-        """Nodes that stay without jobs -> minutes of a week in which it is so many (config/sections/machines.py)."""
+    def kept(self) -> frozenset[int]:
+        """Numbers of nodes that stay without jobs, at one hour or another."""
         if isinstance(self.size, Range):
-            return by_minutes(self.windows, self.size.min)
-        return {self.size: WEEK}
+            return frozenset((self.size.min, *(one.min for one in self.windows if one.min is not None)))
+        return frozenset((self.size,))
 
     @property
     def least(self) -> int:

@@ -56,10 +56,7 @@ def test_the_exporter_has_no_right_and_no_key_and_says_where_its_figures_are() -
         ("24.11", {}, False, 953, "yes"),
         ("24.11", {"PrivateData": ["jobs", "users"]}, False, 64030, "no"),
         ("26.05", {}, True, 953, "yes"),
-        ("26.05", {"PrivateData": "none"}, True, 953, "yes"),
         ("26.05", {"PrivateData": "jobs"}, False, 64030, "no"),
-        ("26.05", {"PrivateData": "jobs", "MetricsParameters": "ignore_private_data"}, True, 64030, "yes"),
-        ("26.05", {"MetricsAuthUsers": "alice"}, False, 64030, "no"),
     ],
 )
 def test_slurms_own_figures_come_from_exactly_one_place_and_those_of_people_from_the_exporter(

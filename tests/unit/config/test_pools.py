@@ -53,9 +53,7 @@ def test_days_go_over_the_end_of_the_week(written: str, days: list[int]) -> None
 
 def test_nodes_that_are_there_in_any_case_are_those_of_the_hour_with_the_fewest() -> None:
     warm = windows([{"days": "mon-fri", "hours": "08:00-19:00", "min": 4}, {"days": "sat sun", "min": 0}])
-    assert {kept: minutes / 60 for kept, minutes in warm.kept.items()} == {4: 55, 0: 48, 1: 65}
     assert (warm.least, warm.most) == (0, 8)
-    assert {kept: minutes / 60 for kept, minutes in windows([{"min": 2}]).kept.items()} == {2: 168}
 
 
 @pytest.mark.parametrize("where", [{"storage_class": "fast"}, {"host_path": "/mnt/nvme"}])

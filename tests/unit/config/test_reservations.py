@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from config.base import longer, seconds
+from config.base import seconds
 
 
 @pytest.mark.parametrize(
@@ -16,14 +16,3 @@ from config.base import longer, seconds
 )  # fmt: skip
 def test_times_mean_what_slurm_means(limit: str, expected: int | None) -> None:
     assert seconds(limit) == expected
-
-
-def test_no_limit_is_longer_than_any() -> None:
-    longest = (
-        ["60", "1:00:00"],
-        ["61", "1:00:00"],
-        ["1-0", "UNLIMITED"],
-        ["UNLIMITED", "1-0"],
-        ["UNLIMITED", "INFINITE"],
-    )
-    assert [longer(one, two) for one, two in longest] == [False, True, False, True, False]
