@@ -9,7 +9,7 @@ import pytest
 from cli.program.manifests import manifests
 from cli.program.values import reveal
 from tests import stacks
-from tests.graph.objects import COMPONENT, ELASTIC, changed, inputs, objects, recorded, templates
+from tests.graph.objects import COMPONENT, ELASTIC, changed, objects, recorded, templates
 
 
 def sections(**more: Any) -> dict[str, Any]:
@@ -25,10 +25,6 @@ def test_login_nodes_leave_one_after_the_other_and_a_single_one_when_it_is_to(si
         assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
     single = objects(recorded(sections(login__size=size, rest__size=1)), "PodDisruptionBudget")
     assert "rest" not in single
-
-
-def test_the_login_service_sends_nobody_to_one_that_leaves() -> None:
-    assert "publishNotReadyAddresses" not in inputs(recorded(sections()), "slurm-login-service")["spec"]
 
 
 def test_no_budget_keeps_a_machine_from_being_drained_for_ever() -> None:

@@ -14,12 +14,8 @@ from tests.graph.objects import (
     differing,
     environment,
     inputs,
-    mounts,
-    named,
     pod,
     recorded,
-    template,
-    volumes,
 )
 
 PODS = "slurm-exporter-pods"
@@ -36,17 +32,6 @@ def test_figures_restart_nothing_but_workers_which_wait_for_their_jobs() -> None
     assert {name for name in found if "exporter" not in name} == {
         *(f"slurm-network-policies-{name}" for name in ("controller", "slurmdbd", "worker")),
         "slurm-pool-cpu-pods", "slurm-pool-gpu-pods", "slurm-pool-plain-pods",
-    }  # fmt: skip
-
-
-def test_the_exporter_has_no_right_and_no_key_and_says_where_its_figures_are() -> None:
-    recording = recorded(sections())
-    assert not [name for name in named(recording, "exporter") if "role" in name]
-    spec = pod(recording, PODS)
-    assert {mount["name"] for mount in mounts(containers(spec)["exporter"]).values()} == {"munge", "config", "rest-tls"}
-    assert [item["key"] for item in volumes(spec)["rest-tls"]["secret"]["items"]] == ["tls.crt"]
-    assert template(recording, PODS)["metadata"]["annotations"] == {
-        "prometheus.io/scrape": "true", "prometheus.io/port": "9341", "prometheus.io/path": "/metrics",
     }  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from cli.program.recording import Recording
-from slurm.local_cluster import KUBE_STATE_IMAGE
 from slurm.network import METADATA as METADATA_RANGES
 from tests import stacks
 from tests.graph.objects import changed, containers, inputs, named, objects, pod, recorded, volumes
@@ -33,26 +32,6 @@ def installed() -> Recording:
 
 def command(recording: Recording) -> list[str]:
     return list(containers(pod(recording, PODS))["prometheus"]["command"])
-
-
-@pytest.mark.parametrize("monitoring", [{}, {"enabled": True}])
-def test_a_stack_without_it_has_no_part_of_it_and_the_figures_alone_make_none(monitoring: dict[str, Any]) -> None:
-    assert not named(recorded(stacks.existing_full(), monitoring=monitoring), "slurm-monitoring")
-
-
-def test_it_is_one_pod_two_services_a_claim_and_its_files_and_has_no_right(installed: Recording) -> None:
-    made = sorted(
-        (item.type.rpartition(":")[2], item.name.removeprefix("slurm-monitoring-"))
-        for item in installed
-        if "slurm-monitoring" in item.name and item.type.startswith("kubernetes:")
-    )
-    assert made == [
-        ("ConfigMap", "files"), ("ConfigMap", "targets"), ("PersistentVolumeClaim", "data"),
-        ("Service", "alertmanager"), ("Service", "prometheus"), ("StatefulSet", "pods"),
-    ]  # fmt: skip
-    assert "serviceAccountName" not in pod(installed, PODS)
-    protects = {item.name: item.protect for item in installed if item.type.endswith(":PersistentVolumeClaim")}
-    assert protects["slurm-monitoring-data"] is protects["slurm-database-data"] is True
 
 
 def test_another_configuration_is_another_pod_and_more_workers_are_not(installed: Recording) -> None:
@@ -116,29 +95,6 @@ def test_kube_state_reaches_the_api_server_wherever_that_is() -> None:
 
 
 # kube-state-metrics
-
-
-def test_it_lists_pods_claims_and_what_makes_pods_in_its_namespace_and_nothing_else() -> None:
-    recording = recorded(sections(**KUBE_STATE))
-    rules = inputs(recording, "slurm-kube-state-role")["rules"]
-    allowed = {(group, kind) for rule in rules for group in rule["apiGroups"] for kind in rule["resources"]}
-    assert allowed == {
-        ("", "pods"), ("", "persistentvolumeclaims"), ("apps", "statefulsets"), ("apps", "deployments"),
-        ("apps", "daemonsets"), ("batch", "cronjobs"),
-    }  # fmt: skip
-    assert {verb for rule in rules for verb in rule["verbs"]} == {"list", "watch"}
-    assert not [item.name for item in recording if "ClusterRole" in item.kind and "kube-state" in item.name]
-    (container,) = pod(recording, "slurm-kube-state-pods")["containers"]
-    assert container["image"] == KUBE_STATE["kube_state_image"]
-    given = dict(argument.removeprefix("--").split("=") for argument in container["args"])
-    assert given["namespaces"] == "slurm"
-    assert set(given["resources"].split(",")) == {kind for _, kind in allowed}
-    assert "kube_pod_container_status_restarts_total" in given["metric-allowlist"].split(",")
-
-
-def test_on_the_local_cluster_its_image_is_the_one_that_is_built_there() -> None:
-    spec = pod(recorded(stacks.dev(), monitoring={"install": True, "kube_state": True}), "slurm-kube-state-pods")
-    assert [container["image"] for container in spec["containers"]] == [KUBE_STATE_IMAGE]
 
 
 # A Prometheus that is there already

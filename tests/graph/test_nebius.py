@@ -14,13 +14,11 @@ from components.clouds.nebius.immutable import (
     ALLOCATION,
     CLUSTER,
     FILESYSTEM,
-    GPU_CLUSTER,
     NODE_GROUP,
-    SERVICE_ACCOUNT,
 )
 from tests import stacks
 from tests.graph import nebius_api
-from tests.graph.nebius_recordings import STACKS, groups, minimum, one
+from tests.graph.nebius_recordings import STACKS, minimum, one
 from tests.recordings import record
 
 # The resources
@@ -72,20 +70,6 @@ def test_what_holds_data_is_protected_unless_the_stack_says_otherwise(change: di
     assert {item.type for item in recording if item.protect and item.type.startswith("nebius:")} == expected
 
 
-def test_a_file_system_that_the_cloud_keeps_is_only_forgotten(full: Recording) -> None:
-    kept = {item.name: (item.inputs["forbidDeletion"], item.retained) for item in full.of_type(FILESYSTEM)}
-    assert kept == {"full-controller-state": (True, True), "full-mount-data": (False, False)}
-
-
-def test_pools_of_one_fabric_share_a_gpu_cluster(full: Recording) -> None:
-    ids = {name: group["template"].get("gpuCluster", {}).get("id") for name, group in groups(full).items()}
-    (made,) = full.of_type(GPU_CLUSTER)
-    assert made.inputs["infinibandFabric"] == "us-central1-a"
-    assert {ids["full-big-0"], ids["full-big-2"], ids["full-spot-0"]} == {made.id}
-    assert ids["full-reserved-0"] == "computegpucluster-e00there"
-    assert ids["full-cpu-0"] is ids["full-system"] is None
-
-
 def test_a_private_cluster_has_no_public_endpoint_and_is_reached_by_the_private_one() -> None:
     recording = minimum("cloud.kubernetes.public_endpoint", value=False)
     assert "endpoints" not in one(recording, CLUSTER, "slurm").inputs["controlPlane"]
@@ -128,21 +112,4 @@ def test_kubectl_asks_for_a_token_each_time_and_none_is_kept(credentials: str, c
     assert cluster["cluster"]["server"] == "https://public.invalid"
 
 
-def test_objects_are_made_when_there_are_machines_and_removed_while_there_are(made: Recording) -> None:
-    (provider,) = made.of_type("pulumi:providers:kubernetes")
-    named = {urn.rsplit("-", 1)[1] for urn in provider.dependencies if NODE_GROUP in urn}
-    assert named == {"system", "controller", "login"}
-    for item in made.of_type("kubernetes:apps/v1:StatefulSet"):
-        if "-pool-" in item.name:
-            pool = item.name.split("-pool-")[1].removesuffix("-pods")
-            own = {urn for urn in item.dependencies if NODE_GROUP in urn}
-            assert {urn.rsplit("::", 1)[1].rsplit("-", 1)[0].split("-", 1)[1] for urn in own} == {pool}
-
-
 # Access
-
-
-def test_machines_have_no_account_where_images_come_from_elsewhere() -> None:
-    recording = record(stacks.nebius(), stack="test")
-    assert not recording.of_type(SERVICE_ACCOUNT)
-    assert all("serviceAccountId" not in group["template"] for group in groups(recording).values())

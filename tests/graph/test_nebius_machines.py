@@ -6,11 +6,9 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 
 from cli.program.recording import Recording
 from cli.program.values import reveal
-from components.clouds.nebius.node_groups import mount_unit
 from tests import stacks
 from tests.graph import nebius_api
 from tests.graph.nebius_recordings import groups, minimum, one
@@ -60,17 +58,6 @@ def test_the_node_groups_of_an_elastic_pool_follow_it_from_nothing_to_its_max(
         assert "fixedNodeCount" not in group
 
 
-def test_machines_with_a_bad_gpu_are_not_taken_from_the_jobs_on_the_others(made: Recording) -> None:
-    for name, group in groups(made).items():
-        conditions = {
-            (item["type"], item["status"]): item for item in group.get("autoRepair", {}).get("conditions", [])
-        }
-        workers = group["template"]["metadata"]["labels"]["slurmstack/role"] == "worker"
-        assert bool(conditions) == workers, name
-        assert not workers or conditions["NebiusGPUError", "TRUE"]["disabled"]
-        assert not workers or conditions["HardwareIssuesSuspected", "TRUE"]["timeout"] == "1s"
-
-
 def _fits(pod: dict[str, Any], group: dict[str, Any]) -> bool:
     """Whether Kubernetes may put a pod on a machine of a group."""
     template = group["template"]
@@ -110,29 +97,6 @@ def test_every_pod_finds_its_machines_and_only_those_and_its_file_systems_there(
 
 def _is_claim(volume: dict[str, Any]) -> bool:
     return "persistentVolumeClaim" in volume
-
-
-def test_machines_mount_what_is_attached_to_them_before_the_kubelet_starts(made: Recording) -> None:
-    for name, group in groups(made).items():
-        template = group["template"]
-        tags = [item["mountTag"] for item in template.get("filesystems", [])]
-        data = yaml.safe_load(template.get("cloudInitUserData", "{}"))
-        files = {item["path"]: item["content"] for item in data.get("write_files", [])}
-        assert set(files) == {f"/etc/systemd/system/{mount_unit(tag)}" for tag in tags}, name
-        for tag in tags:
-            content = files[f"/etc/systemd/system/{mount_unit(tag)}"]
-            assert f"What={tag}\nWhere=/mnt/slurmstack/{tag}\nType=virtiofs\n" in content
-            assert "Before=kubelet.service" in content
-        assert not tags or data["runcmd"][-1] == ["systemctl", "enable", "--now", *map(mount_unit, tags)]
-
-
-def test_administrators_get_into_machines_only_with_their_keys(full: Recording) -> None:
-    data = yaml.safe_load(groups(full)["full-system"]["template"]["cloudInitUserData"])
-    assert [user["ssh_authorized_keys"] for user in data["users"]] == [[stacks.ALICE_KEY]]
-    none = groups(record(stacks.nebius_minimum(), stack="test"))
-    assert all(
-        "users" not in yaml.safe_load(group["template"].get("cloudInitUserData", "{}")) for group in none.values()
-    )
 
 
 # GPUs and InfiniBand

@@ -18,13 +18,10 @@ from tests.graph.objects import (
     COMPONENT,
     changed,
     containers,
-    environment,
     everything,
     inputs,
-    mounts,
     pod,
     templates,
-    volumes,
 )
 from tests.recordings import record as recorded
 
@@ -124,35 +121,3 @@ def test_no_autoscaler_takes_the_machine_of_jobs_sessions_and_slurm_s_service(se
         stays = component in {"worker", "login", "controller", "slurmdbd", "database"} or name in jobs
         noted = made["metadata"].get("annotations") or {}
         assert {key: noted.get(key) for key in SAFE} == (SAFE if stays else dict.fromkeys(SAFE)), name
-
-
-def test_on_a_cluster_that_is_there_pods_go_where_the_stack_file_says_and_carry_nothing_else() -> None:
-    # The watcher's are about the controller's machine, and both say how long they stay on a lost one.
-    stays = {"slurm-health-pods": {"affinity", "tolerations"}, "slurm-elastic-pods": {"tolerations"}}
-    for name, made in templates(recorded(stacks.dev(), stack="dev")).items():
-        spec = made["spec"]
-        assert not {"nodeSelector", *({"affinity", "tolerations"} - stays.get(name, set()))} & spec.keys(), name
-        assert spec.get("affinity", {}).keys() <= {"podAffinity"}, name
-        assert (made["metadata"].get("annotations") or {}).keys() <= SAFE.keys(), name
-        told = {variable for container in spec["containers"] for variable in environment(container)}
-        assert not {"MOUNTS", "EXPECT_FILESYSTEM", "NVIDIA_DRIVER_CAPABILITIES"} & told, name
-
-
-def test_a_pool_without_the_jail_has_the_users_whom_slurmctld_knows_and_no_more_of_its_configuration() -> None:
-    recording = recorded(stacks.existing(), stack="prod")
-    found = volumes(pod(recording, "slurm-pool-plain-pods"))
-    items = [{"key": name, "path": name} for name in ("passwd", "group")]
-    assert found["users"]["configMap"] == {"name": "slurm-config", "items": items}
-    users = {"name": "users", "mountPath": "/var/lib/extrausers", "readOnly": True}
-    assert mounts(slurmd(recording, "plain"))["/var/lib/extrausers"] == users
-    assert "jail" not in found
-    assert "/var/lib/extrausers" not in mounts(slurmd(recording, "cpu"))
-    assert inputs(recording, "slurm-configuration-files")["data"]["passwd"].startswith("alice:x:10001:")
-
-
-def test_images_are_taken_by_digest_where_one_is_given() -> None:
-    digest = f"sha256:{'7' * 64}"
-    recording = recorded(changed(images__digests={"worker": digest}), stack="prod")
-    assert slurmd(recording, "cpu")["image"] == f"registry.example/slurmstack/worker@{digest}"
-    (populate,) = pod(recording, "slurm-jail-populate")["containers"]
-    assert populate["image"].startswith("registry.example/slurmstack/jail:24.11-")

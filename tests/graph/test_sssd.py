@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from cli.program.recording import Recording
-from cli.program.values import reveal
 from tests.graph.objects import containers, environment, mounts, pod, recorded, volumes
 
 PODS = ("slurm-controller-pods", "slurm-accounting-pods", "slurm-pool-cpu-pods", "slurm-login-pods", "slurm-rest-pods")
@@ -33,10 +32,6 @@ def test_every_pod_that_asks_for_users_has_it_before_its_daemons_start_and_it_al
     assert all(environment(container)["SSSD_PIPES"] == PIPES for _, container in others)
     assert volumes(spec)["sssd"]["secret"] == {"secretName": "ldap", "defaultMode": 0o400}
     assert [one for one, container in found.items() if mounts(container, "sssd")] == ["sssd"]
-
-
-def test_no_secret_of_that_name_is_made(asked: Recording) -> None:
-    assert not [item for item in asked if item.type.endswith("Secret") and "ldap" in str(reveal(item.inputs))]
 
 
 def test_without_it_nothing_of_it_is_there() -> None:

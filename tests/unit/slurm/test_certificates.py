@@ -11,7 +11,6 @@ from slurm.certificates import SEED_BYTES, authority_certificate, server_certifi
 from slurm.names import obstacle
 
 SEED = base64.b64encode(bytes(range(SEED_BYTES))).decode()
-OTHER = base64.b64encode(bytes(SEED_BYTES)).decode()
 NAMES = ["rest", "rest.slurm.svc", "10.0.0.1"]
 
 

@@ -19,7 +19,6 @@ from images.health.periodic import metrics
 from images.health.runner import Outcome
 from images.health.verdict import ok
 from slurm.alerts import ALERTS, RUNBOOKS, rules_file
-from slurm.monitoring import of_cluster
 from slurm.prometheus import (
     exporter_monitor,
     jobs_monitor,
@@ -109,13 +108,6 @@ def test_targets_have_the_names_by_which_alerts_know_those_of_the_cluster_s_own_
     own = operated(slurm__version=version, monitoring={"install": True})
     read = json.loads(prometheus_files(own)["prometheus.yml"])["scrape_configs"]
     assert {labelled(one)["job"] for one in endpoints} == {job["job_name"] for job in read} - {"prometheus"}
-
-
-def test_whether_targets_are_read_is_asked_of_this_cluster_alone() -> None:
-    assert of_cluster('up{job=~"slurm.+"} == 0', operated()) == 'up{namespace="slurm",job=~"slurm.+"} == 0'
-    assert of_cluster("absent(slurm_nodes) or slurm_jobs{} > 0", operated()) == (
-        'absent(slurm_nodes{namespace="slurm"}) or slurm_jobs{namespace="slurm",} > 0'
-    )
 
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from config import load_config
 from config.sections.services import Images
-from config.sections.slurm import merge
 from slurm.certificates import ed25519_public_key
 from slurm.conf import effective_settings, partition_lines, render
 from slurm.images import ROLES, content_hash, image_tag, image_tags
-from slurm.sizing import node_conf, real_memory_mib, shared_memory
+from slurm.sizing import real_memory_mib, shared_memory
 from tests import stacks
 from tests.stacks import with_change
 
@@ -65,11 +64,6 @@ def test_a_user_s_setting_that_excludes_one_of_ours_stands_alone(theirs: dict[st
     assert theirs.items() <= {key: int(value) for key, value in settings.items() if value.isdigit()}.items()
 
 
-def test_values_are_written_as_slurm_reads_them() -> None:
-    merged = merge({}, {"A": True, "B": False, "C": ("x", 2), "D": 1.5, "E": "word"})
-    assert merged == {"A": "YES", "B": "NO", "C": "x,2", "D": "1.5", "E": "word"}
-
-
 def test_without_partitions_there_is_one_over_all_pools_and_it_is_the_default() -> None:
     sections = stacks.existing()
     del sections["partitions"]
@@ -88,15 +82,6 @@ def test_slurm_never_gets_more_memory_than_the_pod_has(mebibytes: int) -> None:
     given_to_slurm = real_memory_mib(f"{mebibytes}Mi")
     assert 1 <= given_to_slurm <= mebibytes - 128
     assert given_to_slurm >= mebibytes * 0.97 - 128
-
-
-@pytest.mark.parametrize(
-    ("platform", "gres"),
-    [("gpu-h100-sxm", "gpu:h100:8"), ("gpu-b200-sxm-a", "gpu:b200:8"), ("gpu-gb300", "gpu:gb300:8")],
-)
-def test_gpus_have_a_type_where_the_platform_tells_it(platform: str, gres: str) -> None:
-    pool = load_config(stacks.existing()).worker_nodes["gpu"].model_copy(update={"platform": platform})
-    assert node_conf("gpu", pool).endswith(f"Gres={gres}")
 
 
 def test_shared_memory_is_half_of_the_pod_s_unless_written() -> None:

@@ -36,57 +36,6 @@ def test_a_user_s_own_setting_wins_over_each_section() -> None:
     assert (found["PriorityWeightQOS"], found["JobRequeue"], found["Licenses"]) == ("1", "0", "ansys:2")
 
 
-RANKS = {"low": {}, "high": {"preempt": ["low"]}}
-
-
-@pytest.mark.parametrize("mode", ["requeue"])
-@pytest.mark.parametrize(
-    ("kind", "plugin", "sections"),
-    [("qos", "preempt/qos", {"qos": RANKS}), ("partition", "preempt/partition_prio", {})],
-)
-def test_jobs_give_way_by_qos_or_by_partition(kind: str, plugin: str, sections: dict[str, Any], mode: str) -> None:
-    sections = {**sections, "preemption": {"type": kind, "mode": mode}}
-    found = settings(**sections)
-    assert found["PreemptType"] == plugin
-    assert found["PreemptMode"] == mode.upper()
-    assert found["JobRequeue"] == "1"
-    assert partition("OverSubscribe", **sections) == {"main": "", "gpu": ""}
-
-
-def test_suspended_jobs_are_woken_again_and_their_partitions_allow_it() -> None:
-    preemption = {"type": "partition", "mode": "suspend"}
-    assert settings(preemption=preemption)["PreemptMode"] == "SUSPEND,GANG"
-    assert partition("OverSubscribe", preemption=preemption) == {"main": "FORCE:1", "gpu": "FORCE:1"}
-    partitions = with_partition(preempt_mode="requeue")
-    assert partition("PreemptMode", preemption=preemption, partitions=partitions) == {"main": "REQUEUE", "gpu": ""}
-    assert partition("OverSubscribe", preemption=preemption, partitions=partitions) == {"main": "", "gpu": "FORCE:1"}
-
-
-def test_licenses_are_counted_and_planned_for() -> None:
-    found = settings(licenses={"matlab": 4, "fluent": 30})
-    assert found["Licenses"] == "matlab:4,fluent:30"
-    assert "bf_licenses" in found["SchedulerParameters"].split(",")
-    assert "Licenses" not in settings()
-    assert "bf_licenses" not in settings()["SchedulerParameters"]
-
-
-def test_a_partition_says_who_may_use_it() -> None:
-    sections = {
-        "groups": {"physics": {"gid": 2000}, "biology": {"gid": 2001}},
-        "accounts": {"ml": {}, "web": {}},
-        "qos": {"high": {}, "low": {}},
-    }
-    options = {
-        "allow_groups": ["physics", "biology"], "allow_accounts": ["ml", "web"], "deny_qos": ["low"],
-        "qos": "high", "priority_tier": 5,
-    }  # fmt: skip
-    (line, _) = partition_lines(load_config(stacks.existing() | sections | {"partitions": with_partition(**options)}))
-    assert str(line).endswith(" AllowAccounts=ml,web AllowGroups=physics,biology DenyQos=low QOS=high PriorityTier=5")
-    sections["partitions"] = with_partition(deny_accounts=["ml"], allow_qos=["high"])
-    (line, _) = partition_lines(load_config(stacks.existing() | sections))
-    assert str(line).endswith(" DenyAccounts=ml AllowQos=high")
-
-
 def test_the_common_default_time_is_for_partitions_without_one() -> None:
     sections = {"job_submit": {"default_time": "2:00:00"}, "partitions": with_partition(default_time="10")}
     assert partition("DefaultTime", **sections) == {"main": "10", "gpu": "2:00:00"}
