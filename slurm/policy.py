@@ -91,7 +91,7 @@ def parents_first(accounts: Mapping[str, Account]) -> list[str]:
 
 
 def path(name: str, accounts: Mapping[str, Account]) -> tuple[str, ...]:
-    """The accounts above one, from the top, and itself. A cycle, which `validate` refuses, ends where it closes."""
+    """The accounts above one, from the top, and itself. A cycle, which slurmdbd refuses, ends where it closes."""
     found = [name]
     while (parent := accounts[found[0]].parent) is not None and parent in accounts and parent not in found:
         found.insert(0, parent)

@@ -37,7 +37,6 @@ def identities(
     Files belong to numbers, so a number that two people have by accident opens the files of one to the other.
     """
     yield from _numbers(users, groups)
-    yield from _group_names(users, groups)
     yield from _memberships(users, sections.names("groups"))
     if "sssd" not in sections.written:  # groups of a directory are known only in the cluster
         # Only declared groups and the users' own ones are known to slurmctld; another name would let nobody in.
@@ -87,25 +86,6 @@ def _shared(numbers: Mapping[str, int]) -> Iterator[tuple[int, list[str]]]:
     for name, number in numbers.items():
         names[number].append(name)
     return ((number, owners) for number, owners in names.items() if len(owners) > 1)
-
-
-def _group_names(users: Users, groups: Groups) -> Found:
-    gids = {group.gid for group in groups.values()}
-    for name, person in users.items():
-        if name in BASE_GROUPS and person.gid not in gids:  # with a declared group the user needs none of the same name
-            message = (
-                "is a group of the system in the jail, with a number of its own, and the user's own group would have "
-                "that name too; take another name"
-            )
-            yield f"users.{name}", message
-    for name, group in groups.items():
-        if name in BASE_GROUPS:
-            message = "is a group of the system in the jail, with a number of its own; take another name"
-            yield f"groups.{name}", message
-        gid = users[name].own_gid if name in users else None
-        if gid is not None and gid != group.gid and gid not in gids:
-            message = f"{group.gid} is not the gid {gid} of the user {name!r}, whose own group has this name too"
-            yield f"groups.{name}.gid", message
 
 
 def _memberships(users: Users, declared: list[str]) -> Found:

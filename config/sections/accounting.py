@@ -169,11 +169,11 @@ Fairshare = Annotated[
 # Fields of what follows have the names of sacctmgr's own options, so that its manual explains them further.
 
 
-class Limits(Section):
-    """Limits of an account, or of a user in an account. Left out: the limit of the level above, else none."""
+class GroupLimits(Section):
+    """Limits of an association and of a QOS alike."""
 
     grp_tres: Tres = Field(default_factory=dict)
-    """Resources that all running jobs below may hold at the same time."""
+    """Resources that all running jobs together may hold at the same time."""
     grp_tres_mins: Tres = Field(default_factory=dict)
     """Resource minutes that may be used in all, as decayed by the half-life: a budget."""
     grp_tres_run_mins: Tres = Field(default_factory=dict)
@@ -188,6 +188,11 @@ class Limits(Section):
     """Resources of one job."""
     max_tres_per_node: Tres = Field(default_factory=dict)
     """Resources of one job on one node."""
+
+
+class Limits(GroupLimits):
+    """Limits of an account, or of a user in an account. Left out: the limit of the level above, else none."""
+
     max_tres_mins_per_job: Tres = Field(default_factory=dict)
     """Resource minutes of one job."""
     max_jobs: Count | None = None
@@ -232,8 +237,8 @@ QosFlag = Literal[
 ]  # fmt: skip
 
 
-class Qos(Section):
-    """A quality of service: priority, limits and preemption that a job asks for with `--qos`."""
+class Precedence(Section):
+    """What a QOS is worth."""
 
     description: str = Field(default="", max_length=200, pattern=_WORDS)
     """For people."""
@@ -255,22 +260,11 @@ class Qos(Section):
     """Lowest fair-share factor with which a job is accepted, with the flag EnforceUsageThreshold."""
     limit_factor: float | None = Field(default=None, ge=0, le=1_000_000)
     """By how much the resource limits of an association are multiplied for jobs of this QOS."""
-    grp_tres: Tres = Field(default_factory=dict)
-    """Resources that all jobs of this QOS may hold at the same time."""
-    grp_tres_mins: Tres = Field(default_factory=dict)
-    """Resource minutes that may be used in all."""
-    grp_tres_run_mins: Tres = Field(default_factory=dict)
-    """Resource minutes that the running jobs may still need."""
-    grp_jobs: Count | None = None
-    """Jobs running at the same time."""
-    grp_submit_jobs: Count | None = None
-    """Jobs queued and running at the same time."""
-    grp_wall: TimeLimit | None = None
-    """Wall time that may be used in all."""
-    max_tres_per_job: Tres = Field(default_factory=dict)
-    """Resources of one job."""
-    max_tres_per_node: Tres = Field(default_factory=dict)
-    """Resources of one job on one node."""
+
+
+class Qos(GroupLimits, Precedence):
+    """A quality of service: priority, limits and preemption that a job asks for with `--qos`."""
+
     max_tres_per_user: Tres = Field(default_factory=dict)
     """Resources of all running jobs of one user."""
     max_tres_per_account: Tres = Field(default_factory=dict)

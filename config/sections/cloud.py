@@ -30,10 +30,6 @@ class SystemNodes(Section):
     max_size: int = Field(default=3, ge=1, le=100, strict=True)
     """Machines at most."""
 
-    def _problem(self) -> str | None:
-        above = self.min_size > self.max_size
-        return f"min_size {self.min_size} is more than max_size {self.max_size}" if above else None
-
 
 class Kubernetes(Section):
     """The managed Kubernetes cluster."""

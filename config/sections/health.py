@@ -78,12 +78,6 @@ class NodeTests(Section):
     partition: str | None = None
     """Where tests run. Default: the first partition of each node."""
 
-    def _problem(self) -> str | None:
-        nothing = self.enabled and not self.run
-        return (
-            "has enabled: true, but run: [] leaves nothing to test; leave run out, or name tests" if nothing else None
-        )
-
 
 CHECKS: Final[Mapping[str, frozenset[str]]] = {
     "disks": frozenset(

@@ -67,10 +67,6 @@ class Window(Section):
     """Nodes at most meanwhile, no more than `size.max`. Default: `size.max`. Those beyond it leave after their jobs;
     jobs that need more wait."""
 
-    def _problem(self) -> str | None:
-        neither = self.min is None and self.max is None
-        return "has neither min nor max, so nothing would be different in it" if neither else None
-
     @property
     def name(self) -> str:
         """As people call it: `mon-fri 08:00-19:00`."""
@@ -237,26 +233,16 @@ class Gpus(Section):
         wanted = [key for key in ("type", "mig", "shard", "job_files") if getattr(self, key)]
         if not self.count and wanted:
             return f"has {' and '.join(wanted)}, and a count of 0; say how many GPUs a node has"
-        if self.job_files and self.vendor != "nvidia":
+        if self.vendor != "nvidia" and (self.mig or self.job_files):
+            return f"has {'mig' if self.mig else 'job_files'}, which only NVIDIA's GPUs have; remove it, or vendor"
+        if self.mig and (self.shard is not None or self.type is not None):
             return (
-                f"has job_files, which are for exporters of NVIDIA's figures, and vendor: {self.vendor}; remove one of "
-                "them"
+                "has mig beside shard or type; its profiles are the types (--gpus=1g.10gb:1). Keep mig, or the others"
             )
-        if self.mig:
-            return self._problem_of_mig()
         if self.shard is not None and self.shard % self.count:
             return (
                 f"has shard: {self.shard}, which {self.count} GPUs cannot share evenly; take a multiple of {self.count}"
             )
-        return None
-
-    def _problem_of_mig(self) -> str | None:
-        if self.vendor != "nvidia":
-            return f"has mig, which only NVIDIA's GPUs know, and vendor: {self.vendor}; remove one of them"
-        if self.shard is not None:
-            return "has mig and shard; both divide the same GPUs. Keep mig for parts that are held apart, or shard"
-        if self.type is not None:
-            return "has mig and type; the profiles are the types (--gpus=1g.10gb:1). Remove type"
         return None
 
 

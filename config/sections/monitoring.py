@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field
 
 from config.base import Matching, Quantity, Section, Span, Volume, once, span_of
 from config.names import Image, LabelKey, LabelValue, NamespaceName, ObjectName, check_server, port_of
-
-_OURS = {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component", "part-of")}
-"""Labels that every object of the cluster carries (components/kit/context.py)."""
-
 
 PageUrl = Annotated[
     str,
@@ -36,14 +32,6 @@ class ExistingPrometheus(Section):
     """Labels by which it selects what it reads and its rules (`serviceMonitorSelector`, `podMonitorSelector`,
     `ruleSelector`). kube-prometheus-stack wants `release: NAME-OF-ITS-RELEASE`. Default: none, for one that selects
     all."""
-
-    @field_validator("labels")
-    @classmethod
-    def _not_ours(cls, labels: dict[str, str]) -> dict[str, str]:
-        if found := sorted(labels.keys() & _OURS):
-            what = ", ".join(found)
-            raise ValueError(f"has {what}, by which slurmstack knows its own objects; name what Prometheus selects by")
-        return labels
 
 
 class Monitoring(Section):
@@ -102,13 +90,6 @@ class Monitoring(Section):
     def has_kube_state(self) -> bool:
         """Whether there is kube-state-metrics of ours."""
         return self.install and self.kube_state
-
-    @field_validator("existing", mode="before")
-    @classmethod
-    def _where_it_is(cls, given: Any) -> Any:
-        if given is True:
-            raise ValueError("does not say which; write the namespace of its pods: existing: {namespace: monitoring}")
-        return None if given is False else given
 
     def _problem(self) -> str | None:
         both = self.install and self.existing is not None
@@ -185,10 +166,6 @@ class Keep(Section):
     """The last one of a week, for so many weeks."""
     monthly: int = Field(default=12, ge=0, le=10_000, strict=True)
     """The last one of a month, for so many months."""
-
-    def _problem(self) -> str | None:
-        kept = self.last or self.daily or self.weekly or self.monthly
-        return None if kept else "keeps nothing; remove backup where no backup is wanted"
 
 
 class Backup(Section):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from config.base import (
     PART_SCHEMA,
@@ -94,19 +93,12 @@ class UserLimits(Section):
     """Sessions at the same time on one login node (`maxlogins`)."""
 
 
-def _no_range(value: object) -> object:
-    if isinstance(value, Mapping):  # of earlier versions; config/errors.py has the keys that went with it
-        message = "login nodes follow their sessions no longer: write how many there are, for example 2"
-        raise ValueError(message)  # noqa: TRY004  it is told as the others are
-    return value
-
-
 class Login(Section):
     """Login nodes: sshd into the jail."""
 
     user_limits: UserLimits = Field(default_factory=UserLimits)
     """What one user may take of a login node."""
-    size: Annotated[int, BeforeValidator(_no_range)] = Field(default=2, ge=0, le=100, strict=True)
+    size: int = Field(default=2, ge=0, le=100, strict=True)
     """Number of login nodes behind the one Service; a connection goes to a random one."""
     service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     """Type of the Kubernetes Service for SSH."""
@@ -131,11 +123,6 @@ class Login(Section):
     def most_memory(self) -> str:
         """The memory limit in force."""
         return self.memory_limit or max("8Gi", self.memory, key=parse_bytes)
-
-    def _problem(self) -> str | None:
-        if parse_bytes(self.most_memory) < parse_bytes(self.memory):
-            return f"has a memory_limit of {self.memory_limit}, which is less than its memory, {self.memory}"
-        return None
 
 
 ImageRole = Literal["controller", "worker", "login", "jail", "accounting", "database", "rest", "exporter", "monitoring"]
@@ -272,11 +259,6 @@ class Egress(Section):
     """Ports. Default: all, of all protocols."""
     protocol: Literal["TCP", "UDP"] = "TCP"
     """Protocol of the ports."""
-
-    def _problem(self) -> str | None:
-        if "protocol" in self.model_fields_set and not self.ports:
-            return "has a protocol but no ports; list the ports, or remove the protocol to allow all"
-        return None
 
 
 class NetworkPolicies(Section):

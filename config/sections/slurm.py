@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
-from config.base import Matching, Section, TimeLimit, once, seconds
+from config.base import Matching, Section, TimeLimit, once
 from config.names import AccountName, DirectoryGroup, DirectoryUser, LabelKey
 
 _LINES_OF_OTHER_SECTIONS = {
@@ -154,12 +154,6 @@ def _partition_name(name: str) -> str:
 PartitionName = Annotated[str, AfterValidator(_partition_name), Field(json_schema_extra={"pattern": _PARTITION})]
 
 
-def _some_time(limit: str) -> str:
-    if seconds(limit) == 0:
-        raise ValueError("is no time at all, so that no job could run; leave it out for no limit")
-    return limit
-
-
 class Partition(Section):
     """A queue over one or more pools."""
 
@@ -167,8 +161,8 @@ class Partition(Section):
     """Names of the pools whose nodes belong to it."""
     default: bool = Field(default=False, strict=True)
     """Whether jobs without `--partition` go here. A single partition is always the default."""
-    max_time: Annotated[TimeLimit, AfterValidator(_some_time)] = "UNLIMITED"
-    """Longest time limit that a job may ask for; not zero."""
+    max_time: TimeLimit = "UNLIMITED"
+    """Longest time limit that a job may ask for."""
     default_time: TimeLimit | None = None
     """Time limit of jobs that ask for none. Default: `max_time`."""
     allow_accounts: tuple[str, ...] = ()

@@ -209,28 +209,15 @@ class WorkerPool(Machines):
         return found or self._problem_of_size()
 
     def _without_the_jail(self) -> str | None:
-        """What pods with `security: baseline` cannot have."""
-        if self.confinement == "required":
-            return (
-                "has confinement: required and security: baseline, whose pods may not touch their cgroups; use "
-                "security: confined, or confinement: auto"
-            )
-        if self.containers:
-            return (
-                "has containers: true and security: baseline, whose pods may not make what a container is started in; "
-                "use security: confined, or containers: false"
-            )
-        if self.scratch is not None and self.scratch.host_path is not None:
-            return (
-                "has scratch.host_path and security: baseline, and pods of that level have nothing of the machine; use "
-                "scratch.storage_class, or security: confined"
-            )
-        if self.resources.gpus.job_files:
-            return (
-                "has resources.gpus.job_files and security: baseline, and pods of that level have nothing of the "
-                "machine; use security: confined, or leave job_files out"
-            )
-        return None
+        """What pods with `security: baseline` cannot have: cgroups, namespaces, anything of the machine."""
+        wanted = {
+            "confinement: required": self.confinement == "required",
+            "containers: true": self.containers,
+            "scratch.host_path": self.scratch is not None and self.scratch.host_path is not None,
+            "resources.gpus.job_files": self.resources.gpus.job_files,
+        }
+        found = " and ".join(key for key, there in wanted.items() if there)
+        return f"has {found}, which takes security: confined; use that, or leave it out" if found else None
 
     def _problem_of_size(self) -> str | None:
         if not isinstance(self.size, Range):
