@@ -36,13 +36,6 @@ def test_an_external_database_leaves_no_object_of_ours_for_one() -> None:
     assert mounts(spec["containers"][0], "database-client").keys() == {"/secrets/database-client"}
 
 
-def test_another_slurmdbd_conf_is_another_pod_and_no_password_is_in_it(own: Recording) -> None:
-    other = recorded(accounting={"settings": {"DebugLevel": "debug"}})
-    first, second = (volumes(pod(one, SLURMDBD))["slurmdbd-conf"]["configMap"]["name"] for one in (own, other))
-    assert first != second
-    assert "StoragePass=" not in objects(own, "ConfigMap")[first]["data"]["slurmdbd.conf"]
-
-
 def test_no_probe_ends_a_slurmdbd_that_converts_the_records_of_years(own: Recording) -> None:
     """It opens its port afterwards. Nor does an update give up before."""
     (slurmdbd,) = pod(own, SLURMDBD)["containers"]

@@ -100,15 +100,6 @@ def test_a_change_touches_no_more_machines_than_it_has_to(
         assert set(diff.changed) == {"ConfigMap slurm-configuration-files", "Job slurm-configuration-active"}
 
 
-def test_a_pool_that_goes_takes_only_its_own_machines_along() -> None:
-    sections = stacks.nebius_full()
-    del sections["worker_nodes"]["spot"]
-    diff = Diff(stacks.nebius_full(), sections)
-    assert diff.removed == [f"{GROUP} full-spot-0", "StatefulSet slurm-pool-spot-pods", "WorkerPool slurm-pool-spot"]
-    assert not diff.added
-    assert not diff.machines
-
-
 # What can never change
 
 

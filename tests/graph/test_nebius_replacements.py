@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cli.change.effects import refused
-from cli.engine.plan import EnginePlan, against_state, removal
+from cli.engine.plan import EnginePlan, against_state
 from cli.program.recording import Made
 from components.clouds.nebius.immutable import ALLOCATION, CLUSTER, NODE_GROUP
 from tests import stacks
@@ -114,13 +114,3 @@ def test_another_subnet_is_another_cluster_and_only_that_is_refused(compared: An
     those = {effect.kind for effect in refused(found.effects)}
     assert "Kubernetes cluster" in those
     assert "node group" not in those
-
-
-def test_destroying_a_made_cluster_lists_its_machines_and_keeps_guarded_data(tmp_path: Path) -> None:
-    sections = {**stacks.nebius(), "protect": False}
-    found = removal(stack_of(tmp_path, sections), applied(tmp_path, sections))
-    assert not refused(found.effects)
-    costs = {effect.name: effect.cost for effect in found.effects if effect.kind == "file system"}
-    assert set(costs) == {"slurm-jail", "slurm-mount-data"}
-    assert all("it stays in the cloud as" in cost for cost in costs.values())
-    assert "Kubernetes cluster" in {effect.kind for effect in found.effects}

@@ -61,17 +61,10 @@ def test_a_group_with_a_blank_is_one_group() -> None:
 @pytest.mark.parametrize(
     ("section", "value"),
     [
-        ("accounts", {"Physics": {}}),
-        ("accounts", {"physics": {"max_wall": "1 day"}}),
         ("accounts", {"physics": {"fairshare": "parents"}}),
         ("accounts", {"physics": {"grp_tres": {"gpu": 1}}}),
-        ("qos", {"a b": {}}),
-        ("users", {"Alice": {"uid": 10001}}),
         ("users", {"alice": {"uid": 10001, "accounts": ["A B"]}}),
         ("partitions", {"1st": {"pools": ["cpu"]}}),
-        ("reservations", {"r": {"start": "tomorrow"}}),
-        ("accounting", {"retention": {"jobs": "3years"}}),
-        ("sssd", {"secret": "SSSD"}),
         ("health", {"max_drained": "105%"}),
     ],
 )

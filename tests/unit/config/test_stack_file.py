@@ -16,7 +16,6 @@ from config import ConfigError, Problem, load_config, load_stack_file
 from config.load import read_document, read_sections
 from config.schema import stack_file_schema
 from tests import stacks
-from tests.stacks import with_change
 from tests.unit.config.messages import complaints
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -61,12 +60,6 @@ def test_all_errors_are_listed_at_once_across_sections() -> None:
         "worker_nodes.default.size", "worker_nodes.default.resources.cpus", "worker_nodes.default.resources.memory",
         "partitions.main.pools", "users.alice.uid", "users.alice.ssh_authorized_keys.0", "login.size",
     }  # fmt: skip
-
-
-@given(st.integers(0, len(stacks.ALICE_KEY.split()[1]) - 1))
-def test_a_cut_key_is_never_taken_for_a_whole_one(length: int) -> None:
-    key = f"ssh-ed25519 {stacks.ALICE_KEY.split()[1][:length]}"
-    assert complaints(with_change(stacks.dev(), "users.alice", {"uid": 10001, "ssh_authorized_keys": [key]}))
 
 
 @given(

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import base64
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from config import load_config
 from config.sections.services import Images
 from slurm.certificates import ed25519_public_key
-from slurm.conf import effective_settings, partition_lines, render
-from slurm.images import ROLES, content_hash, image_tag, image_tags
-from slurm.sizing import real_memory_mib, shared_memory
+from slurm.conf import effective_settings, render
+from slurm.images import ROLES, image_tag, image_tags
+from slurm.sizing import shared_memory
 from tests import stacks
 from tests.stacks import with_change
 
@@ -64,24 +61,10 @@ def test_a_user_s_setting_that_excludes_one_of_ours_stands_alone(theirs: dict[st
     assert theirs.items() <= {key: int(value) for key, value in settings.items() if value.isdigit()}.items()
 
 
-def test_without_partitions_there_is_one_over_all_pools_and_it_is_the_default() -> None:
-    sections = stacks.existing()
-    del sections["partitions"]
-    (line,) = partition_lines(load_config(sections))
-    assert str(line) == "PartitionName=main Nodes=cpu,gpu,plain MaxTime=UNLIMITED State=UP Default=YES"
-
-
 def test_a_size_is_in_none_of_the_files() -> None:
     small = render(load_config(with_change(stacks.dev(), "worker_nodes.default.size", 1)))
     large = render(load_config(with_change(stacks.dev(), "worker_nodes.default.size", 500)))
     assert small == large
-
-
-@given(st.integers(256, 4 * 2**20))
-def test_slurm_never_gets_more_memory_than_the_pod_has(mebibytes: int) -> None:
-    given_to_slurm = real_memory_mib(f"{mebibytes}Mi")
-    assert 1 <= given_to_slurm <= mebibytes - 128
-    assert given_to_slurm >= mebibytes * 0.97 - 128
 
 
 def test_shared_memory_is_half_of_the_pod_s_unless_written() -> None:
@@ -94,20 +77,6 @@ def test_a_host_key_never_changes_between_releases() -> None:
     # Clients keep host keys: deriving another one from the same seed would look like an attack to all of them.
     expected = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDx3NUlOfozki1FSZ02oppP6dSN9SuY5iOpFo389/7Qb"
     assert ed25519_public_key(base64.b64encode(bytes(32)).decode()) == expected
-
-
-def test_the_image_tag_follows_the_content_of_the_sources(tmp_path: Path) -> None:
-    directory = tmp_path
-    (directory / "Containerfile").write_text("FROM scratch\n", encoding="utf-8")
-    first = content_hash(directory)
-    (directory / "__pycache__").mkdir()
-    (directory / "__pycache__" / "x.pyc").write_bytes(b"x")
-    content_hash.cache_clear()
-    assert content_hash(directory) == first, "byte code is no source"
-    (directory / "Containerfile").chmod(0o755)
-    content_hash.cache_clear()
-    assert content_hash(directory) != first, "the mode of a program matters"
-    assert image_tag("24.11").startswith("24.11-")
 
 
 def test_what_the_jail_has_besides_gives_its_image_another_tag_and_no_other_image() -> None:
