@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -12,23 +11,21 @@ from pydantic import Field
 from config.base import Section
 from config.names import AccountName, GroupName, QosName
 from config.sections.accounting import Account, Accounting, Qos
-from config.sections.backup import Backup
 from config.sections.cloud import Cloud, ExistingCloud
 from config.sections.health import Health
-from config.sections.monitoring import Logs, Monitoring
-from config.sections.scheduling import (
+from config.sections.monitoring import Backup, Logs, Monitoring
+from config.sections.services import Cluster, Controller, Dashboard, Images, Login, NetworkPolicies, Rest, Rolling
+from config.sections.slurm import (
     JobSubmit,
     LicenseName,
     Partition,
     PartitionName,
     Preemption,
-    Priority,
     Reservation,
     ReservationName,
+    Slurm,
     Topology,
 )
-from config.sections.services import Cluster, Controller, Dashboard, Images, Login, NetworkPolicies, Rest, Rolling
-from config.sections.slurm import Slurm
 from config.sections.storage import Jail, Mount, MountName
 from config.sections.users import Group, Sssd, User, UserName
 from config.sections.workers import PoolName, WorkerPool
@@ -67,8 +64,6 @@ class ClusterConfig(Section):
     """Slurm's accounts, by name: a tree with shares and limits."""
     qos: dict[QosName, Qos] = Field(default_factory=dict)
     """Qualities of service, by name. `normal` is there in any case."""
-    priority: Priority = Field(default_factory=Priority)
-    """What makes up a job's priority."""
     preemption: Preemption = Field(default_factory=Preemption)
     """Which jobs give way to others."""
     reservations: dict[ReservationName, Reservation] = Field(default_factory=dict)
@@ -122,8 +117,6 @@ class Sections:
 
     valid: Mapping[str, Any]
     written: Mapping[str, Any]
-    now: datetime
-    """What reservations are compared with; with a time zone."""
 
     def get(self, name: str) -> Any:
         """A section, or its default where none is written. One that is wrong itself has no default: None.

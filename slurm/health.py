@@ -17,11 +17,11 @@ SETTINGS_MAP: Final = "health-settings"
 
 SETTINGS_FILE: Final = "settings.json"
 TESTS_FILE: Final = "tests.json"
+TESTS_ACCOUNT: Final = "health"
+"""On whose account tests run. It is made where accounting is on and the stack file does not declare it."""
+
 TESTER: Final = "health-tests"
 """The program that runs tests of nodes, and its container beside the watcher's."""
-
-TESTS_ACCOUNT: Final = "health"
-"""On whose account they run. It is made where accounting is on and the stack file does not declare it."""
 
 SETTINGS_DIR: Final = "/config/health"
 """Where images/health/local.py reads it."""

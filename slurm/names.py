@@ -106,12 +106,6 @@ LOG_SHIPPER = "log-shipper"
 ALERTMANAGER = "alertmanager"
 """Name of Alertmanager's Service. It is in Prometheus' pod."""
 
-NODE_EXPORTER = "node-exporter"
-"""Name of the node exporter's DaemonSet and of its headless Service, with `monitoring.nodes`."""
-
-NODE_EXPORTER_PORT = 9100
-"""Its usual one."""
-
 KUBE_STATE = "kube-state"
 """Name of kube-state-metrics' Deployment and of its Service, with `monitoring.kube_state`."""
 

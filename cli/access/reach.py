@@ -19,7 +19,7 @@ from cli.engine import pulumi as engine
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, connect, find_program, message
 from cli.stack import Stack
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 from local.files import write_whole
 
 OUTPUT = "kubeconfig"

@@ -15,7 +15,7 @@ from cli.program.manifests import Manifest, manifests
 from cli.program.recording import KeptValues, record
 from cli.stack import Stack
 from config import ClusterConfig, load_config
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 from config.sections.slurm import SettingValue, folded
 from slurm.names import ACCOUNTING, BACKUP, CONTROLLER, DATABASE
 

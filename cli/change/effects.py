@@ -11,7 +11,7 @@ from cli.change.in_place import judge
 from cli.errors import Refused
 from cli.program.values import Resource
 from config.cluster import ClusterConfig
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 from slurm.names import CONTROLLER, HOMES
 
 _STATE_CLAIM = "controller-state"

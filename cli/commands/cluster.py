@@ -45,7 +45,7 @@ from cli.program.recording import program_loading, record
 from cli.stack import Stack, open_stack
 from cli.text import print_lines
 from config.cluster import ClusterConfig
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 from local.report import Report, Step, open_report
 
 EngineOption = Annotated[

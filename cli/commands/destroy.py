@@ -24,7 +24,7 @@ from cli.kubectl.client import OWNERS, Kubectl
 from cli.preview.text import effect_lines
 from cli.stack import Stack, open_stack
 from cli.text import print_lines
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 from local import volumes
 from local.report import Report, open_report
 

@@ -14,7 +14,7 @@ import typer
 from cli.commands.options import ConfigOption, JsonOption, failing_with
 from cli.errors import FAILED, USAGE, Failure
 from cli.stack import open_stack
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 
 if TYPE_CHECKING:
     from cli.doctor.cluster.facts import Facts

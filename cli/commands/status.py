@@ -14,7 +14,7 @@ from cli.kubectl.client import connect
 from cli.stack import open_stack
 from cli.status.present import print_status
 from cli.status.read import KINDS, read_status
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 
 
 def status(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:

@@ -17,7 +17,7 @@ from cli.errors import Failure
 from cli.program.recording import Made, Recording, record
 from cli.program.values import Resource, Secret, contains, from_state
 from cli.stack import Stack
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 from slurm.names import CONFIG_MAP
 
 _ACTIONS: Mapping[str, Action] = {

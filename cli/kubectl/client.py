@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.errors import USAGE, Failure
-from config.nebius.cloud import NebiusCloud
-from config.sections.cloud import Cloud, ExistingCloud
+from config.sections.cloud import Cloud, ExistingCloud, NebiusCloud
 from slurm.local_cluster import LOCAL_CONTEXT, local_directory
 from slurm.local_cluster import kubeconfig as local_kubeconfig
 from slurm.names import ACTIVE, CONTROLLER_HOST

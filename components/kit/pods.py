@@ -352,7 +352,7 @@ def _add_sssd(pod: k8s.core.v1.PodSpecArgs, sssd: Sssd) -> None:
         # Also in pods whose daemon has no rights: sssd looks users up as root, as Debian sets it up.
         security_context=k8s.core.v1.SecurityContextArgs(run_as_user=0, run_as_group=0, run_as_non_root=False),
         volume_mounts=[mount("sssd", "/secrets/sssd", read_only=True), mount("sss-pipes", _PIPES)],
-        resources=resources(cpu="5m", memory=sssd.memory),
+        resources=resources(cpu="5m", memory="64Mi"),
     )
     for container in containers:
         container.volume_mounts = [*_items(container.volume_mounts), mount("sss-pipes", _PIPES)]

@@ -68,12 +68,6 @@ class NodeTests(Section):
     directory: Annotated[str, Field(pattern=r"^/[A-Za-z0-9._/-]*$")] = "/var/tmp"
     """Where the throughput of the file system is measured, in the jail."""
 
-    def _problem(self) -> str | None:
-        nothing = self.enabled and not self.run
-        return (
-            "has enabled: true, but run: [] leaves nothing to test; leave run out, or name tests" if nothing else None
-        )
-
 
 CHECKS: Final[Mapping[str, frozenset[str]]] = {
     "disks": frozenset({"enough_gib", "fail_percent", "warn_percent"}),

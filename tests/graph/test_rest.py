@@ -22,12 +22,6 @@ def recorded(*, dashboard: bool = False, monitoring: dict[str, Any] | None = Non
     return objects.recorded(rest={"enabled": True, **rest}, **asked)
 
 
-def test_there_is_none_by_default() -> None:
-    recording = objects.recorded()
-    assert not [item.name for item in recording if "rest" in item.name and item.type.startswith("kubernetes:")]
-    assert not {"rest", "rest_ca"} & recording.outputs.keys()
-
-
 @pytest.mark.parametrize(
     ("rest", "spec"),
     [
@@ -53,21 +47,6 @@ def test_it_has_the_address_that_the_stack_file_gives_it(rest: dict[str, Any], s
     assert port.get("nodePort") == rest.get("node_port")
 
 
-def test_no_key_of_slurm_is_in_its_pods() -> None:
-    spec = pod(recorded(), PODS)
-    assert [volume["secret"]["secretName"] for volume in spec["volumes"] if "secret" in volume] == ["rest-tls"]
-    assert spec["securityContext"]["runAsNonRoot"] is True
-
-
-def test_a_pod_leaves_only_after_the_next_one_answers_through_tls() -> None:
-    spec = inputs(recorded(dashboard=True), PODS)["spec"]
-    assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
-    found = containers(spec["template"]["spec"])
-    assert found["proxy"]["readinessProbe"]["httpGet"] == {"scheme": "HTTPS", "port": 6820, "path": "/healthz"}
-    for sidecar in ("slurmrestd", "dashboard"):
-        assert found[sidecar]["restartPolicy"] == "Always", "it ends after nginx, whose last requests it answers"
-
-
 def test_the_certificate_of_our_own_is_for_the_names_inside_and_those_of_the_stack_file() -> None:
     recording = recorded(tls={"names": ["api.example.com", "192.0.2.7"]})
     certificate = x509.load_pem_x509_certificate(inputs(recording, "slurm-rest-tls")["stringData"]["tls.crt"].encode())
@@ -85,16 +64,6 @@ def test_a_secret_of_ones_own_is_used_as_it_is() -> None:
     recording = recorded(tls={"secret": "mine"})
     assert volumes(pod(recording, PODS))["tls"]["secret"] == {"secretName": "mine", "defaultMode": 0o440}
     assert not named(recording, "slurm-rest-tls")
-    assert "rest_ca" not in recording.outputs
-
-
-def test_cert_manager_is_asked_for_a_certificate() -> None:
-    recording = recorded(tls={"issuer": {"name": "letsencrypt"}, "names": ["api.example.com", "192.0.2.7"]})
-    spec = inputs(recording, "slurm-rest-certificate")["spec"]
-    assert spec["issuerRef"] == {"name": "letsencrypt", "kind": "ClusterIssuer", "group": "cert-manager.io"}
-    assert spec["secretName"] == "rest-tls"
-    assert ("api.example.com" in spec["dnsNames"], "192.0.2.7" in spec["dnsNames"]) == (True, False)
-    assert spec["ipAddresses"] == ["192.0.2.7"]
     assert "rest_ca" not in recording.outputs
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from cli.efficiency.report import summarize as efficiency_of
-from cli.usage.query import read_runs
+from cli.usage.query import ask_sacct, read_runs
 from cli.usage.report import Usage, summarize
-from images.common.slurm_runs import Run
+from images.common.slurm_runs import FIELDS, Run, sacct
 from tests.slurm.accounting import AccountingSandbox, kill, sacctmgr, wait_for_accounting
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import accounting_config

@@ -14,8 +14,8 @@ from cli.doctor.cloud.place import Missing
 from cli.doctor.cloud.report import Finding, change, fine, unchecked, warning
 from config.base import GIBIBYTE
 from config.cluster import ClusterConfig
-from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import Needs, NodeNeed
+from config.sections.cloud import NebiusCloud
 
 Source = Literal["preemptible", "reserved", "on demand", "reserved or on demand"]
 
@@ -108,8 +108,7 @@ def check_quotas(answers: Answers, lack: Missing, config: ClusterConfig, cloud: 
         found = {whose: item for whose, item in quotas if item.metadata.name == name}
         short = [change("quotas", text) for text in _short(name, amount[name], found)]
         short += [
-            warning("quotas", f"{text}, with all machines of autoscaling and updates")
-            for text in _short(name, most[name], found)
+            warning("quotas", f"{text}, with all machines of autoscaling") for text in _short(name, most[name], found)
         ]
         yield from short[:1]
         if not short:
@@ -147,7 +146,7 @@ def _short(name: str, wanted: int, quotas: Mapping[str, QuotaAllowance]) -> Iter
 
 
 def _of_the_machines(lack: Missing, config: ClusterConfig, reserved: Mapping[str, int], *, most: bool) -> Counter[str]:
-    """Amounts by quota that the machines begin with, or with `most` may come to by autoscaling and updates.
+    """Amounts by quota that the machines begin with, or with `most` may come to by autoscaling.
 
     The names are those that the service lists (`nebius quotas quota-allowance list`). Machines with GPUs do not count
     against vCPUs, preemptible ones have a quota of their own, and each machine takes two addresses: its own and the
@@ -156,7 +155,7 @@ def _of_the_machines(lack: Missing, config: ClusterConfig, reserved: Mapping[str
     total: Counter[str] = Counter()
     for node in lack.needs.nodes:
         pool = config.worker_nodes.get(node.pool or "")
-        machines = node.at_once if most else node.count
+        machines = node.most if most else node.count
         total["compute.instance.count"] += machines
         total["compute.disk.count"] += machines
         total[f"compute.disk.size.{_slug(node.disk_type)}"] += machines * node.disk_gib * GIBIBYTE
@@ -189,7 +188,6 @@ def _of_the_rest(lack: Missing, cloud: NebiusCloud) -> Counter[str]:
             "vpc.ipv4-address.public.count": needs.public_addresses,
             "vpc.network.count": own_network,
             "vpc.subnet.count": own_network,
-            "storage.bucket.count": int(lack.new_cluster and cloud.backups.enabled),
         }
     )
     found.update(

@@ -17,7 +17,7 @@ from nebius.base.error import SDKError
 from nebius.sdk import SDK
 
 from cli.access.nebius_sdk import AUTH_OPTIONS
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 
 PAGE_SIZE = 200
 """Items of one page: the most that all lists allow."""

@@ -13,8 +13,8 @@ from cli.doctor.cloud.ask import Answers, Unanswered, ask
 from cli.doctor.cloud.place import check_present, check_project, missing
 from cli.doctor.cloud.report import Finding, change
 from config.cluster import ClusterConfig
-from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import needs
+from config.sections.cloud import NebiusCloud
 
 LIMIT = 30.0
 """Seconds for all answers together."""

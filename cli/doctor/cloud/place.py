@@ -9,8 +9,8 @@ from nebius.api.nebius.iam.v2 import Project
 from cli.doctor.cloud.ask import Answers, Unanswered, listed
 from cli.doctor.cloud.report import Finding, change, fine, unchecked
 from config.base import GIBIBYTE
-from config.nebius.cloud import NebiusCloud
 from config.nebius.needs import Needs, NodeNeed
+from config.sections.cloud import NebiusCloud
 
 
 @dataclass(frozen=True, kw_only=True)

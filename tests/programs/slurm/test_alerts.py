@@ -188,7 +188,7 @@ def test_what_is_missing_is_named_where_it_is_known(promtool: str, tmp_path: Pat
 
 
 def test_promtool_takes_the_configuration_and_its_rules(promtool: str, tmp_path: Path) -> None:
-    monitoring = {"install": True, "nodes": True, "kube_state": True, "kube_state_image": "r.example.com/metrics:v2"}
+    monitoring = {"install": True, "kube_state": True, "kube_state_image": "r.example.com/metrics:v2"}
     config = load_config(with_change(stacks.existing(), "monitoring", monitoring))
     for name, text in prometheus_files(config).items():
         (tmp_path / name).write_text(text.replace(CONFIG_DIR, str(tmp_path)))

@@ -15,8 +15,7 @@ from images.health.node_tests.plan import Settings
 from images.health.registry import find_checks
 from images.health.watch.program import build
 from slurm.conf import effective_settings
-from slurm.health import check_settings, node_test_settings, watch_environment
-from slurm.policy import policy
+from slurm.health import node_test_settings, watch_environment
 from tests import stacks
 from tests.stacks import ROOT, with_change
 
@@ -45,11 +44,6 @@ def test_every_threshold_is_explained() -> None:
             assert f"`{name}`" in text, f"{check}: {name}"
 
 
-@pytest.mark.parametrize("limit", [0, 3, "0%", "10%", "100%"])
-def test_limits_are_numbers_or_parts(limit: int | str) -> None:
-    assert load_config(with_health(max_drained=limit)).health.max_drained == limit
-
-
 def test_slurm_runs_the_programs_of_the_worker_s_image() -> None:
     keys = effective_settings(load_config(with_health()))
     assert keys["HealthCheckInterval"] == "30"
@@ -64,24 +58,6 @@ def test_without_checks_slurm_runs_none_of_them_and_still_has_an_epilog() -> Non
     keys = effective_settings(load_config(with_health(enabled=False)))
     assert keys["Epilog"] == "/usr/libexec/slurmstack/health-epilog", "it takes the job's own directories away"
     assert not keys.keys() & {"Prolog", "HealthCheckProgram"}
-
-
-def test_the_checks_settings() -> None:
-    health = Health.model_validate(
-        {
-            "disabled": ["dns", "disks"],
-            "report_only": ["munge"],
-            "thresholds": {"disks": {"fail_percent": 97}},
-            "programs": {"nhc": {"command": ["/usr/sbin/nhc"]}},
-        }
-    )
-    assert json.loads(check_settings(health, ["h100"])) == {
-        "disabled": ["disks", "dns"],
-        "report_only": ["munge"],
-        "thresholds": {"disks": {"fail_percent": 97.0}},
-        "programs": {"nhc": {"command": ["/usr/sbin/nhc"], "seconds": 10, "fault": "node", "gpus": False}},
-        "pools": {"h100": {"infiniband": True}},
-    }
 
 
 def test_the_watcher_s_settings() -> None:
@@ -167,23 +143,3 @@ def test_the_program_understands_the_file(tests: dict[str, Any]) -> None:
     assert settings.infiniband == {"default"}
     assert settings.account == "health"
     assert settings.directory == tests.get("directory", "/var/tmp")
-
-
-def test_who_submits_them_has_an_account_of_its_own() -> None:
-    assert "slurm" not in policy(load_config(stacks.dev()))["users"]
-    declared = policy(load_config(with_tests()))
-    assert declared["users"]["slurm"]["associations"] == {"health": {}}
-    assert set(declared["accounts"]) == {"default", "health"}
-
-
-def test_an_account_that_is_declared_stays_as_it_is() -> None:
-    sections = with_change(with_tests(), "accounts", {"health": {"fairshare": 7}})
-    sections = with_change(sections, "users.alice.accounts", ["health"])
-    declared = policy(load_config(sections))
-    assert declared["accounts"]["health"]["fairshare"] == 7
-    assert declared["users"]["slurm"]["default_account"] == "health"
-
-
-def test_without_accounting_there_is_no_account() -> None:
-    sections = with_change(with_tests(), "accounting", {"enabled": False})
-    assert json.loads(node_test_settings(load_config(sections), []))["account"] == ""

@@ -8,7 +8,7 @@ from cli.change.lock import LEASE
 from cli.doctor.cluster.facts import Facts, Owner
 from cli.doctor.cluster.findings import Finding
 from cli.kubectl.client import SILENT_SLURMDBD
-from slurm.elastic import HIDDEN
+from config.rules.nodes import HIDDEN
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST, BACKUP, DATABASE
 
 

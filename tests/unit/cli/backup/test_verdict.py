@@ -100,7 +100,7 @@ def one(objects: list[Manifest], kind: str, name: str) -> dict[str, Any]:
 
 FULL = {
     **stacks.existing_full(),
-    "monitoring": {"install": True, "nodes": True, "storage": "1Gi"},
+    "monitoring": {"install": True, "storage": "1Gi"},
     "network_policies": {"enabled": True},
 }
 ELASTIC = with_change(stacks.existing_full(), "worker_nodes.cpu.size", {"min": 0, "max": 4})

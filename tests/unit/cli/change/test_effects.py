@@ -12,7 +12,6 @@ from cli.change.effects import Effect, effects
 from cli.program.values import UNKNOWN, Resource, Secret
 from components.clouds.nebius.immutable import (
     ALLOCATION,
-    BUCKET,
     FILESYSTEM,
     GPU_CLUSTER,
     IMMUTABLE,
@@ -141,10 +140,9 @@ def test_another_template_rolls_the_machines_and_is_told_but_not_refused() -> No
     assert not judge([group("gpu-h100-sxm")], [group("gpu-h100-sxm", labels={"a": "b"})]), "labels reach new machines"
 
 
-def test_a_bucket_and_an_address_say_what_goes_with_them() -> None:
-    address, bucket = judge([resource(ALLOCATION, "slurm-login"), resource(BUCKET, "slurm-backups")], [])
+def test_an_address_says_what_goes_with_it() -> None:
+    (address,) = judge([resource(ALLOCATION, "slurm-login")], [])
     assert "log in at another address" in address.cost
-    assert "backups" in bucket.cost
 
 
 @pytest.mark.parametrize("value", [Secret(None), UNKNOWN])

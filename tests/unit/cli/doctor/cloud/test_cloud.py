@@ -14,7 +14,7 @@ from nebius.api.nebius.common.v1 import ResourceMetadata
 from cli.doctor.cloud.nebius import diagnose
 from cli.doctor.cloud.report import Finding
 from config import load_config
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 from tests.fakes import nebius_answers as cloud
 from tests.fakes.nebius import Never, Reply, serve
 from tests.fakes.nebius_answers import GIB
