@@ -7,6 +7,7 @@ JSON leaves the comment of a reservation out (tried with both). Text that may co
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -158,13 +159,15 @@ def _read_associations(slurm: Slurm) -> tuple[dict[Key, dict[str, Any]], dict[Ke
 def active_jobs(slurm: Slurm) -> Iterator[Job]:
     """Jobs that wait, run or are suspended, as slurmdbd knows them."""
     states = "PENDING,RUNNING,SUSPENDED,REQUEUED,RESIZING"
+    # Where no association is asked for an account is whatever its user has written, lines of other jobs as well.
+    between = f"|{secrets.token_hex(4)}|"
     printed = slurm.call(
         ["sacct", "--allusers", "--allocations", "--noheader", "--parsable2", f"--clusters={slurm.cluster}",
-         f"--state={states}", "--format=JobID,User,QOS,Account"]
+         f"--state={states}", f"--delimiter={between}", "--format=JobID,User,QOS,Account"]
     )  # fmt: skip
     for line in printed.split("\n"):
-        job, *values = line.split("|", 3)
-        if len(values) == 3:
+        job, *values = line.split(between, 3)
+        if len(values) == 3 and job[:1].isdecimal():
             user, qos, account = values
             yield Job(id=job, user=user, account=account, qos=qos)
 

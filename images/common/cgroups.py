@@ -10,7 +10,7 @@ limits that Kubernetes has set above.
     /system.slice/NODE_slurmstepd.scope all jobs, with the memory that the node has for them; Slurm's own name
     .../job_1/step_0/user/task_0        a task, made by slurmstepd
 
-On a login node it is /sshd, /connections, and /users with one cgroup for each user (images/login/sshd.py).
+On a login node it is /sshd, and /users with one cgroup for each user (images/login/sshd.py).
 
 The kernel wants processes in leaves only. Slurm could move slurmd itself (`IgnoreSystemd=yes`), but by its source 24.11
 moves it again at each `scontrol reconfigure`, into a place that is no leaf any more (not tried). So all is made before

@@ -100,7 +100,9 @@ class Agent:
         self._later: Files | None = None
         """Files that cannot be taken yet: slurmdbd is away, a limit too small, or the volume full."""
         self._again_at = 0.0
-        """When these are tried again, or slurmctld is told again to read what is in force."""
+        """When these are tried again."""
+        self._read_at = 0.0
+        """When slurmctld is told again to read what is in force."""
         self._died_of: str | None = None
         self._complaints: dict[str, tuple[str, ...]] = {}
         self.status = Status(slurm_version=slurmctld.version())
@@ -110,14 +112,17 @@ class Agent:
         """Apply a configuration that was just read or has just changed."""
         files = keep_partitions(self._with_topology(files), self.published())
         self._update(pending=stack_part(version_of(files)))
-        self._later, self._again_at, self._died_of = None, 0.0, None
+        self._later, self._again_at, self._read_at, self._died_of = None, 0.0, 0.0, None
         self._decide(files)
 
     def tick(self) -> None:
         """Notice that slurmctld came up with the configuration that waits for it, or that one can be taken at last."""
         if self._later is not None and self._clock.now() >= self._again_at:
-            if self._store.current() is None or self._slurmctld.is_up():
-                files, self._later = self._later, None
+            files, before = self._later, self.published()
+            if before and self._slurmctld.is_up() and self._slurmctld.too_small(files, before) is not None:
+                self._look_again(files)  # for days, it may be: nothing else has to be tried meanwhile
+            elif not before or self._slurmctld.is_up():
+                self._later = None
                 self._decide(files)
             return
         pending = self.status.pending
@@ -135,7 +140,7 @@ class Agent:
     def _read_again(self, pending: str) -> None:
         """Make slurmctld read what is in force, where there is nothing to go back to."""
         files = self.published()
-        if self._clock.now() < self._again_at:
+        if self._clock.now() < self._read_at:
             return
         failure = self._cluster_id.obstacle(files)
         if failure is None:
@@ -144,7 +149,7 @@ class Agent:
         if failure is None:
             self._activate(pending)
             return
-        self._again_at = self._clock.now() + LOOK_AGAIN_SECONDS
+        self._read_at = self._clock.now() + LOOK_AGAIN_SECONDS
         self._log(f"slurmctld has not read configuration {self._store.current()} yet: {failure}")
 
     def _noted(self) -> str:

@@ -80,6 +80,9 @@ def _state_of(store: Path) -> dict[str, float]:
 INTERVAL_SECONDS: Final = 10.0
 """Between two looks at the node records."""
 
+MOST_PER_ROUND: Final = 50
+"""Records that are removed in one round at most."""
+
 _GONE: Final = frozenset({"DOWN", "NOT_RESPONDING"})
 _BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _KEPT: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "CLOUD"}) | _BUSY
@@ -152,15 +155,16 @@ class Reaper:
             # StatefulSets first: one that grows between the two questions has its pod in the second answer.
             stateful_sets = self._api.list_stateful_sets()
             names = removable(candidates, self._api.list_pods(), stateful_sets)
-        except KubeError as error:
+            wanted = self._slurmctld.wanted_nodes() if names else frozenset()
+        except (KubeError, ValueError) as error:  # the second is of what a user has written as a list of nodes
             self._log(f"node records are left alone: {error}")
             return
-        wanted = self._slurmctld.wanted_nodes() if names else frozenset()
         if wanted is None:
             return
         for name in sorted(wanted.intersection(names)):
             self._keep(name, "a pending job asks for it by name")
-        for name in [name for name in names if name not in wanted]:
+        # Few at a time: what the API server said of pods is old soon.
+        for name in [name for name in names if name not in wanted][:MOST_PER_ROUND]:
             result = self._slurmctld.delete_node(name)
             if result.ok:
                 self._refused.pop(name, None)

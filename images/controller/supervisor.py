@@ -323,7 +323,7 @@ class Supervisor:
             try:
                 if self._lease.is_mine(turn.term):
                     lead_to(self._kube, self._me)
-            except KubeError as error:
+            except (KubeError, OSError, ValueError, KeyError) as error:
                 self._log(f"the Service does not lead here yet: {error}")
                 pause = LOOK_SECONDS
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
+from operator import itemgetter
 from typing import Any, Final
 
 from images.common.health.report import parse
@@ -18,6 +20,10 @@ from images.exporter.names import Figures
 
 _HELD: Final = frozenset({"JobHeldAdmin", "JobHeldUser", "job_requeued_in_held_state", "launch_failed_requeued_held"})
 """Reasons of jobs that a person has to let go; the last two are what squeue has in place of one of the others."""
+
+MOST_ACCOUNTS: Final = 500
+"""Where nothing enforces associations users make accounts up: without a bound these would take all other figures with
+them, beyond the `sample_limit` of Prometheus."""
 
 NAME_LENGTH: Final = 64
 """Of an account's name. Without enforcement a user may give any text, and Prometheus takes nothing of a page in which a
@@ -57,7 +63,7 @@ def put_accounts(figures: Figures, jobs: Sequence[Job]) -> None:
     running: Counter[str] = Counter()
     for job in jobs:
         running[job.account[:NAME_LENGTH]] += job.base_state == RUNNING
-    for account, count in running.items():
+    for account, count in running.most_common(MOST_ACCOUNTS):
         figures.put("slurm_account_jobs_running", count, account=account)
 
 
@@ -105,7 +111,7 @@ def put_waits(figures: Figures, jobs: Iterable[Job], now: float, *, by_person: b
         if job.waits and not _is_held(job) and job.eligible is not None and job.eligible <= now:
             group = job.partitions[0], job.account[:NAME_LENGTH] if by_person else ""
             longest[group] = max(longest.get(group, 0.0), now - job.eligible)
-    for (partition, account), seconds in longest.items():
+    for (partition, account), seconds in nlargest(MOST_ACCOUNTS, longest.items(), key=itemgetter(1)):
         figures.put("slurmstack_job_wait_seconds_max", seconds, partition=partition, account=account)
 
 

@@ -19,6 +19,8 @@ from images.controller.configuration import config_hash, read_files
 QUESTION_SECONDS: Final = 25.0
 """For one command of Slurm's. An overloaded slurmctld lets them wait and say nothing until then."""
 
+_BOUND: Final = ("prlimit", "--core=0", f"--as={1 << 30}")
+"""Users write into what squeue reads, tens of kB a job, and must not fill the exporter."""
 NODES: Final = ("scontrol", "show", "nodes", "--all", "--json")
 PARTITIONS: Final = ("scontrol", "show", "partitions", "--all", "--json")
 MUNGE: Final = ("munge", "--no-input")
@@ -42,7 +44,7 @@ class Sources:
     def jobs(self) -> list[Job]:
         """Every job that has not ended or is completing, in all partitions."""
         question = JobList("id", "state", "reason", "partitions", "account", "eligible", "restarts")
-        return list(question.read(self._ask(question.command)))
+        return list(question.read(self._ask((*_BOUND, *question.command))))
 
     def nodes(self) -> list[NodeRecord]:
         """Every node, also those of hidden partitions."""

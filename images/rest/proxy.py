@@ -231,7 +231,7 @@ def main() -> int:
     leaving = threading.Event()
     with program("rest-proxy") as log:
         RUN.mkdir(parents=True, exist_ok=True)
-        wait_for(f"a certificate in {SECRET} (tls.crt and tls.key)", lambda: certificate() != (), log)
+        wait_for(f"a certificate in {SECRET} (tls.crt and tls.key)", lambda: all(certificate() or (b"",)), log)
         wait_for("slurmrestd (its own container of this pod)", lambda: accepts_connections(SOCKET), log)
         conf = RUN / "nginx.conf"
         ipv6, dashboard = Path("/proc/net/if_inet6").exists(), bool(os.environ.get("DASHBOARD"))

@@ -53,7 +53,8 @@ class Change:
         """
         name = f"{self.action} {_subject(self.kind, self.key)}"
         if self.action == "+" and self.kind == "user":
-            return ""  # its associations tell
+            level = self.new.get("admin_level", "none")
+            return "" if level == "none" else f"{name}: admin level {level}"  # its associations tell the rest
         if self.action != "~":
             return name
         told = []
