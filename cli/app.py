@@ -28,10 +28,6 @@ COMMANDS = {
         "cli.commands.stack:render",
         "Write the Kubernetes objects of a stack, one YAML file each, for `kubectl apply -f DIR`, Argo CD or Flux.",
     ),
-    "graph": (
-        "cli.commands.stack:graph",
-        "Print everything that the program registers with Pulumi: as a list (json) or as a picture (svg).",
-    ),
     "preview": (
         "cli.commands.cluster:preview",
         "Show what `up` would change. Objects that were changed by hand are shown too. Changes nothing.",
@@ -48,14 +44,6 @@ COMMANDS = {
     "login": (
         "cli.commands.access:login",
         "Open an SSH session on a login node, in the jail. The host key is checked against the cluster's own.",
-    ),
-    "dashboard": (
-        "cli.commands.access:dashboard",
-        "Lead a port of this machine to the page with nodes, queue and jobs, until Ctrl-C; says how to log in.",
-    ),
-    "kubeconfig": (
-        "cli.commands.access:kubeconfig",
-        "Print a kubeconfig for the stack's cluster, for kubectl and other tools.",
     ),
     "usage": ("cli.commands.usage:usage", "Show who used how many CPU and GPU hours."),
     "efficiency": (
@@ -96,14 +84,10 @@ COMMANDS = {
         "cli.commands.backup:upgrade_app",
         "Try another release of Slurm on the last backup, before the cluster gets it.",
     ),
-    "chaos": (
-        "cli.commands.chaos:chaos",
-        "Break the cluster on purpose while a user submits small jobs, and see whether each has run exactly once.",
-    ),
     "rotate": ("cli.commands.rotate:rotate", "Give the running cluster another key. Running and waiting jobs stay."),
     "images": (
         "cli.commands.images:app",
-        "The container images: build them, push them to a registry, load them into kind, k3s or the local cluster.",
+        "The container images: build them, push them to a registry.",
     ),
 }
 """Where each command is, and what the list of commands says of it: the first paragraph of its own help."""
@@ -117,7 +101,7 @@ def load(name: str) -> Any:
     if isinstance(found, typer.Typer):
         holder.add_typer(found, name=name)
     else:
-        holder.command(name, cls=getattr(found, "command_class", None))(found)
+        holder.command(name)(found)
     return get_group(holder).commands[name]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from rich.console import Console
+from rich.markup import escape
 
 _UNBROKEN = 100_000
 """Columns where no terminal has an end."""
@@ -30,6 +33,15 @@ def printable(text: str) -> str:
 def say(line: str) -> None:
     """Print one line of Rich's markup, which no width of a terminal breaks."""
     Console(highlight=False, emoji=False).print(line, soft_wrap=True)
+
+
+_STYLES: Mapping[str, str] = {"+": "green", "~": "yellow", "!": "yellow", "-": "red"}
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines that anybody may have written, each in the colour of the sign that it begins with."""
+    for line in lines:
+        say(f"[{_STYLES.get(line[:1], 'default')}]{escape(printable(line))}[/]")
 
 
 def open_console() -> Console:

@@ -17,7 +17,7 @@ from components.kit.context import Scope
 from components.secrets import Secrets
 from components.users import Users
 from config.base import parse_bytes, span_seconds
-from config.sections.backup import Backup as BackupConfig
+from config.sections.monitoring import Backup as BackupConfig
 from slurm.names import BACKUP, BACKUPS, CONTROLLER, GENERATED, RESTORE
 
 KEYS_DIR = "/secrets/keys"
@@ -211,7 +211,7 @@ class Backup(pulumi.ComponentResource):
             command=pods.program(*command),
             env=pods.env(**told),
             volume_mounts=[volumes.mount("handover", "/handover"), volumes.mount("cache", "/cache"), *mounts],
-            resources=pods.resources(cpu=backup.cpu, memory=backup.memory, disk="40Gi"),
+            resources=pods.resources(cpu="100m", memory="256Mi", disk="40Gi"),
         )
 
     def _secret_mount(self) -> k8s.core.v1.VolumeMountArgs:

@@ -28,7 +28,6 @@ from components.login import Login, LoginArgs
 from components.monitoring import Monitoring
 from components.mounts import Mount, MountArgs
 from components.network_policies import NetworkPolicies
-from components.node_exporter import NodeExporter, NodeExporterArgs
 from components.policy import Policy, PolicyArgs
 from components.priority import FIRST, Priority, PriorityArgs
 from components.prometheus_operator import PrometheusOperator
@@ -36,7 +35,7 @@ from components.rest import Rest, RestArgs
 from components.secrets import Secrets, SecretsArgs
 from components.topology import Topology, TopologyArgs
 from components.users import Users, UsersArgs
-from components.workers import WorkerPool, WorkerPoolArgs, placement_of
+from components.workers import WorkerPool, WorkerPoolArgs
 from config.cluster import ClusterConfig
 from config.sections.storage import Mount as MountConfig
 from config.sections.workers import WorkerPool as WorkerPoolConfig
@@ -251,10 +250,6 @@ class SlurmCluster(pulumi.ComponentResource):
         whole = ClusterArgs(scope=scope, config=config)
         if monitoring.install:
             Monitoring(f"{name}-monitoring", whole, self._inside)
-        if monitoring.has_node_exporter:
-            cloud = scope.cloud.worker_placement
-            placements = [placement_of(pool, cloud(name, pool)) for name, pool in config.worker_nodes.items()]
-            NodeExporter(f"{name}-node-exporter", NodeExporterArgs(scope=scope, placements=placements), self._inside)
         if monitoring.has_kube_state:
             image = monitoring.kube_state_image or KUBE_STATE_IMAGE
             KubeState(f"{name}-kube-state", KubeStateArgs(scope=scope, image=image), self._inside)
@@ -293,7 +288,6 @@ class SlurmCluster(pulumi.ComponentResource):
             scope=self._scope,
             rest=config.rest,
             dashboard=config.dashboard.enabled,
-            has_prometheus=config.monitoring.install,
             secrets=self.secrets,
             configuration=self.configuration,
         )

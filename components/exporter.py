@@ -12,7 +12,7 @@ from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
 from components.secrets import Secrets
 from config.cluster import ClusterConfig
-from slurm.monitoring import is_private, names_people, slurmctld_gives_figures
+from slurm.monitoring import is_private, slurmctld_gives_figures
 from slurm.names import AGENT_PORT, CONTROLLER_HOST, EXPORTER, EXPORTER_PORT
 
 UID = 953
@@ -80,7 +80,7 @@ def _exporter(args: ExporterArgs) -> k8s.core.v1.ContainerArgs:
     uid = SLURM_UID if is_private(config) else UID
     values = {
         "SLURMS_OWN": not slurmctld_gives_figures(config),
-        "BY_PERSON": names_people(config),
+        "BY_PERSON": not is_private(config),
         "ACCOUNTING": config.accounting.enabled,
     }
     more = {} if args.certificate is None else {"CERTIFICATES": f"rest={_CERTIFICATE}/tls.crt"}

@@ -83,10 +83,8 @@ class Health(pulumi.ComponentResource):
         self.register_outputs({"settings": self.settings.metadata})
 
     def _allow_pods(self, name: str, args: HealthArgs) -> None:
-        """To see where workers run, and to write events about them; to evict them only if that is asked for."""
-        rules = [rbac.rule("pods", "list", "watch"), rbac.rule("events", "create")]
-        if args.health.machines.release == "evict":
-            rules.append(rbac.rule("pods/eviction", "create"))
+        """To see where workers run."""
+        rules = [rbac.rule("pods", "list", "watch")]
         rbac.allow(name, args.scope.metadata(WATCH, WATCH), self._account, rules, self._child)
 
     def _allow_nodes(self, name: str, args: HealthArgs) -> None:

@@ -74,7 +74,7 @@ class Login(pulumi.ComponentResource):
             termination_grace_period_seconds=GRACE_SECONDS,
             dns_config=scope.node_dns,
             topology_spread_constraints=workloads.spread(scope.label_selector(LOGIN)),
-            init_containers=[pods.munge_sidecar(scope.image("login"), for_jail=True)],
+            init_containers=[pods.munge_sidecar(scope.image("login"))],
             containers=[_sshd(args), _sackd(args)],
             volumes=[
                 *pods.munge_volumes(args.secrets.munge.metadata.name),

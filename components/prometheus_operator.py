@@ -36,7 +36,7 @@ class PrometheusOperator(pulumi.ComponentResource):
         existing = self._args.config.monitoring.existing
         assert existing is not None
         # By which the Prometheus selects these objects.
-        metadata.labels = {**self._args.scope.labels(_COMPONENT), **existing.labels}
+        metadata.labels = {**existing.labels, **self._args.scope.labels(_COMPONENT)}
         CustomResource(
             f"{self._name}-{kind.lower()}-{name}",
             api_version=API,

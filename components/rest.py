@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NotRequired, TypedDict
 
 import pulumi
 import pulumi_kubernetes as k8s
-from pulumi_kubernetes.apiextensions import CustomResource
 
 from components.configuration import Configuration
 from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
 from components.secrets import Secrets
 from config.sections.services import Rest as RestConfig
-from slurm.certificates import authority_certificate, certificate_names, is_address, server_certificate
-from slurm.names import PROMETHEUS, PROMETHEUS_PORT, REST, REST_PORT
+from slurm.certificates import authority_certificate, certificate_names, server_certificate
+from slurm.names import REST, REST_PORT
 
 TLS_SECRET = "rest-tls"  # noqa: S105  the name of a Secret
 """Secret with the certificate, unless the stack file names one."""
@@ -41,23 +38,10 @@ class RestArgs:
     rest: RestConfig
     dashboard: bool = False
     """None: there is no page."""
-    has_prometheus: bool = False
-    """Whether the namespace has a Prometheus, for the page's plots."""
     secrets: Secrets
     """A certificate of our own is derived from a seed in it."""
     configuration: Configuration
     """Slurm's files, which slurmrestd reads at its start."""
-
-
-class CertificateSpec(TypedDict):
-    """What we ask cert-manager for (cert-manager.io/v1, Certificate)."""
-
-    secretName: str
-    dnsNames: list[str]
-    ipAddresses: NotRequired[list[str]]
-    privateKey: dict[Literal["algorithm", "size", "rotationPolicy"], str | int]
-    usages: list[str]
-    issuerRef: dict[Literal["name", "kind", "group"], str]
 
 
 class Rest(pulumi.ComponentResource):
@@ -87,14 +71,11 @@ class Rest(pulumi.ComponentResource):
         self.register_outputs({"service": self.service.metadata})
 
     def _create_certificate(self, name: str, args: RestArgs) -> pulumi.Input[str]:
-        """Name of the Secret that has it: the user's, cert-manager's, or one of our own."""
+        """Name of the Secret that has it: the user's, or one of our own."""
         tls = args.rest.tls
         if tls.secret is not None:
             return tls.secret
         names = certificate_names(args.scope.name, args.scope.cluster_domain, tls.names)
-        if tls.issuer is not None:
-            self._create_certificate_request(name, args, names)
-            return TLS_SECRET
         cluster = args.scope.name
         made = args.secrets.rest_seed.apply(lambda seed: server_certificate(seed, cluster, names))
         self.authority = pulumi.Output.unsecret(
@@ -112,28 +93,6 @@ class Rest(pulumi.ComponentResource):
             opts=self._child,
         )
         return secret.metadata.name
-
-    def _create_certificate_request(self, name: str, args: RestArgs, names: Sequence[str]) -> None:
-        issuer = args.rest.tls.issuer
-        assert issuer is not None
-        addresses = [name for name in names if is_address(name)]
-        spec: CertificateSpec = {
-            "secretName": TLS_SECRET,
-            "dnsNames": [name for name in names if name not in addresses],
-            "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
-            "usages": ["server auth"],
-            "issuerRef": {"name": issuer.name, "kind": issuer.kind, "group": "cert-manager.io"},
-        }
-        if addresses:
-            spec["ipAddresses"] = addresses
-        CustomResource(
-            f"{name}-certificate",
-            api_version="cert-manager.io/v1",
-            kind="Certificate",
-            metadata=args.scope.metadata(REST, REST),
-            spec=spec,
-            opts=self._child,
-        )
 
     def _create_service(self, name: str, args: RestArgs) -> k8s.core.v1.Service:
         rest = args.rest
@@ -191,18 +150,16 @@ def _slurmrestd(args: RestArgs) -> k8s.core.v1.ContainerArgs:
             volumes.mount("config", "/config/slurm", read_only=True),
             volumes.mount("run", "/run/slurmstack"),
         ],
-        resources=pods.resources(cpu=args.rest.cpu, memory=args.rest.memory),
+        resources=pods.resources(cpu="50m", memory="128Mi"),
     )
 
 
 def _dashboard(args: RestArgs) -> k8s.core.v1.ContainerArgs:
-    plots = {"PROMETHEUS": f"http://{PROMETHEUS}:{PROMETHEUS_PORT}"} if args.has_prometheus else {}
     return k8s.core.v1.ContainerArgs(
         name="dashboard",
         image=args.scope.image("rest"),
         command=pods.program("dashboard"),
         restart_policy="Always",
-        env=pods.env(**plots) or None,
         volume_mounts=[
             volumes.mount("config", "/config/slurm", read_only=True),
             volumes.mount("run", "/run/slurmstack"),

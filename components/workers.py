@@ -20,7 +20,6 @@ from components.secrets import Secrets
 from config.base import parse_cpus
 from config.sections.machines import Gpus
 from config.sections.services import Rolling
-from config.sections.workers import Toleration
 from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.elastic import mark, settings
 from slurm.health import SETTINGS_DIR
@@ -120,7 +119,7 @@ def _template(args: WorkerPoolArgs) -> k8s.core.v1.PodTemplateSpecArgs:
     return pods.pod_template(
         args.scope,
         WORKER,
-        placement_of(args.pool, args.placement),
+        _placement(args.pool, args.placement),
         _pod(args),
         stays=not gives_back,
         knows_users=True,
@@ -129,13 +128,12 @@ def _template(args: WorkerPoolArgs) -> k8s.core.v1.PodTemplateSpecArgs:
     )
 
 
-def placement_of(pool: WorkerPoolConfig, cloud: Placement) -> Placement:
-    """The cloud's placement under the pool's own selector and tolerations. The pool's own taints are tolerated."""
-    taints = [Toleration(key=taint.key, value=taint.value, effect=taint.effect) for taint in pool.taints]
+def _placement(pool: WorkerPoolConfig, cloud: Placement) -> Placement:
+    """The cloud's placement under the pool's own selector and tolerations."""
     return replace(
         cloud,
         node_selector={**cloud.node_selector, **pool.node_selector},
-        tolerations=tuple(dict.fromkeys((*pool.tolerations, *taints, *cloud.tolerations))),
+        tolerations=tuple(dict.fromkeys((*pool.tolerations, *cloud.tolerations))),
     )
 
 
@@ -151,7 +149,7 @@ def _pod(args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
         priority_class_name=pool.priority_class,
         dns_config=args.scope.node_dns,
         topology_spread_constraints=workloads.spread(args.scope.label_selector(WORKER, pool=args.name)),
-        init_containers=[pods.munge_sidecar(args.scope.image("worker"), for_jail=True)],
+        init_containers=[pods.munge_sidecar(args.scope.image("worker"))],
         containers=[_slurmd(args)],
         volumes=[
             *pods.munge_volumes(args.secrets.munge.metadata.name),

@@ -31,8 +31,6 @@ class Matching:
     pattern: str
     why: str
     """What is wrong with others, and how they are."""
-    in_schema: bool = True
-    """Whether editors learn of the pattern, too."""
 
     def check(self, text: str) -> str:
         """The text, or ValueError."""
@@ -44,7 +42,7 @@ class Matching:
         return AfterValidator(self.check).__get_pydantic_core_schema__(source, handler)
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
-        return {**handler(core), **({"pattern": self.pattern} if self.in_schema else {})}
+        return {**handler(core), "pattern": self.pattern}
 
 
 def once(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -111,25 +109,15 @@ Memory = Annotated[Quantity, at_least("32Mi", "a daemon")]
 Volume = Annotated[Quantity, at_least("100Mi", "what is kept there")]
 """Size of a volume; below the least that anything of ours fits into."""
 
-MOST_CPUS = 100_000
-"""CPUs that one pod may ask for: more than any machine has, and less than what Kubernetes cannot count."""
-
 
 def parse_cpus(quantity: str) -> float:
     """CPUs of a Kubernetes quantity such as `500m` or `2`."""
     return float(quantity[:-1]) / 1000 if quantity.endswith("m") else float(quantity)
 
 
-def _not_too_many(quantity: str) -> str:
-    if parse_cpus(quantity) > MOST_CPUS:
-        raise ValueError(f"is more than {MOST_CPUS:,} CPUs, which is surely a slip")
-    return quantity
-
-
 Cpu = Annotated[
     str,
-    Matching(r"^([0-9]+(\.[0-9]+)?|[0-9]+m)$", "is not a number of CPUs: write it as '2', '0.5' or 500m"),
-    AfterValidator(_not_too_many),
+    Matching(r"^([0-9]{1,5}(\.[0-9]+)?|[0-9]{1,8}m)$", "is not a number of CPUs: write it as '2', '0.5' or 500m"),
 ]
 """CPUs as Kubernetes has them: `2`, `0.5` or `500m`."""
 
@@ -159,12 +147,6 @@ def seconds(limit: str) -> int | None:
     else:  # minutes[:seconds]
         hours, (minutes, secs) = 0, (*parts, 0)[:2]
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + secs
-
-
-def longer(limit: str, other: str) -> bool:
-    """Whether one TimeLimit is longer than another."""
-    most, span = seconds(other), seconds(limit)
-    return most is not None and (span is None or span > most)
 
 
 _SPAN = r"^[1-9][0-9]{0,6}[smhd]$"

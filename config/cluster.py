@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from config.base import Section, gibibytes
+from config.base import Section
 from config.names import AccountName, GroupName, QosName
 from config.sections.accounting import Account, Accounting, Qos
-from config.sections.backup import Backup
 from config.sections.cloud import Cloud, ExistingCloud
 from config.sections.health import Health
-from config.sections.monitoring import Logs, Monitoring
-from config.sections.scheduling import (
+from config.sections.monitoring import Backup, Logs, Monitoring
+from config.sections.services import Cluster, Controller, Dashboard, Images, Login, NetworkPolicies, Rest, Rolling
+from config.sections.slurm import (
     JobSubmit,
     LicenseName,
     Partition,
     PartitionName,
     Preemption,
-    Priority,
     Reservation,
     ReservationName,
+    Slurm,
     Topology,
 )
-from config.sections.services import Cluster, Controller, Dashboard, Images, Login, NetworkPolicies, Rest, Rolling
-from config.sections.slurm import Slurm
-from config.sections.storage import Filesystem, Jail, Mount, MountName
+from config.sections.storage import Jail, Mount, MountName
 from config.sections.users import Group, Sssd, User, UserName
 from config.sections.workers import PoolName, WorkerPool
 
@@ -67,8 +64,6 @@ class ClusterConfig(Section):
     """Slurm's accounts, by name: a tree with shares and limits."""
     qos: dict[QosName, Qos] = Field(default_factory=dict)
     """Qualities of service, by name. `normal` is there in any case."""
-    priority: Priority = Field(default_factory=Priority)
-    """What makes up a job's priority."""
     preemption: Preemption = Field(default_factory=Preemption)
     """Which jobs give way to others."""
     reservations: dict[ReservationName, Reservation] = Field(default_factory=dict)
@@ -117,46 +112,11 @@ class ClusterConfig(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataVolume:
-    """A volume as its section describes it."""
-
-    name: str
-    """Key in the stack file: `jail`, `jail.homes`, `controller`, `accounting.database`, `monitoring`, or
-    `mounts.<name>`."""
-    size_gib: int
-    """Capacity in GiB, rounded up."""
-    storage_class: str | None
-    filesystem: Filesystem | None
-    """The shared file system behind it, on a cloud that has them. None: a disk."""
-
-
-def data_volumes(config: ClusterConfig) -> Iterator[DataVolume]:
-    """All of them, in the order in which people are told of them."""
-    jail, controller, database = config.jail, config.controller, config.accounting.own_database
-    yield _volume("jail", jail.size, jail.storage_class, jail.filesystem)
-    if jail.homes is not None:
-        yield _volume("jail.homes", jail.homes.size, jail.homes.storage_class, jail.homes.filesystem)
-    yield _volume("controller", controller.storage, controller.storage_class, controller.filesystem)
-    if database is not None:
-        yield _volume("accounting.database", database.storage, database.storage_class, database.filesystem)
-    if config.monitoring.install:
-        yield _volume("monitoring", config.monitoring.storage, config.monitoring.storage_class, None)
-    for name, mount in config.mounts.items():
-        yield _volume(f"mounts.{name}", mount.size, mount.storage_class, mount.filesystem)
-
-
-def _volume(name: str, size: str, storage_class: str | None, filesystem: Filesystem | None) -> DataVolume:
-    return DataVolume(name=name, size_gib=gibibytes(size), storage_class=storage_class, filesystem=filesystem)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Sections:
     """A stack file while it is checked: `valid` has the sections that could be read, `written` all as written."""
 
     valid: Mapping[str, Any]
     written: Mapping[str, Any]
-    now: datetime
-    """What reservations are compared with; with a time zone."""
 
     def get(self, name: str) -> Any:
         """A section, or its default where none is written. One that is wrong itself has no default: None.

@@ -83,8 +83,10 @@ def _message(details: Mapping[str, Any], model: Any, path: list[str]) -> str:
         case "value_error":
             value = "" if isinstance(given, Mapping | BaseModel) else f"{_shown(given)} "
             message = f"{value}{details['ctx']['error']}"
-        case "model_type" | "model_attributes_type" | "dict_type" | "tuple_type":
-            message = _of_another_shape(given, is_list=details["type"] == "tuple_type")
+        case "model_type" | "model_attributes_type" | "dict_type":
+            message = f"{_shown(given)} is not a map of keys to values"
+        case "tuple_type":
+            message = f"{_shown(given)} is not a list; write a list: [{_bare(given)}]"
         case "too_short" | "too_long" if not isinstance(given, str):
             least, most = details["ctx"].get("min_length"), details["ctx"].get("max_length")
             bound = f"at most {most}" if least is None else f"at least {least}"
@@ -94,18 +96,6 @@ def _message(details: Mapping[str, Any], model: Any, path: list[str]) -> str:
         case _:
             message = f"{_shown(given)} is not allowed: {details['msg'][0].lower()}{details['msg'][1:]}"
     return message
-
-
-def _of_another_shape(given: Any, *, is_list: bool) -> str:
-    """What to write where a list belongs, or a map."""
-    if is_list:
-        bare = _bare(given)
-        instead = "" if isinstance(given, Mapping) or not bare.isprintable() else f": [{bare}]"
-        return f"{_shown(given)} is not a list; write a list{instead}"
-    if isinstance(given, tuple | list):
-        name = given[0] if given and isinstance(given[0], str) and given[0].isprintable() else "name"
-        return f"{_shown(given)} is a list, and a map belongs here: write `{name}: ...` in place of `- {name}`"
-    return f"{_shown(given)} is not a map of keys to values"
 
 
 _TYPES = {
@@ -166,40 +156,77 @@ def _unwrap(annotation: Any) -> Any:
             return annotation
 
 
-_FOLLOWED: Final = "this key is gone, as login nodes follow their sessions no longer: remove it"
-_AS_SETTING: Final = "this key is gone: write it as {}.settings.{}, or remove it"
+_LOGIN: Final = ", as login nodes follow their sessions no longer: remove it"
+
+
+def _setting(key: str, section: str = "slurm") -> str:
+    return f": write it as {section}.settings.{key}, or remove it"
+
 
 GONE: Final = {
-    "health.machines.conditions": "this key is gone: remove it. `release: cordon` with `release_condition` sets a "
-    "condition of your choice on machines that are drained for a hardware fault and free of jobs",
-    "accounting.retention.events": _AS_SETTING.format("accounting", "PurgeEventAfter"),
-    "accounting.retention.reservations": _AS_SETTING.format("accounting", "PurgeResvAfter"),
-    "accounting.retention.suspends": _AS_SETTING.format("accounting", "PurgeSuspendAfter"),
-    "accounting.retention.transactions": _AS_SETTING.format("accounting", "PurgeTXNAfter"),
-    "backup.rehearse_every": "this key is gone: remove it. The alert BackupUnrehearsed fires after 30 days",
-    "dashboard.cpu": "this key is gone: remove it. The page asks for 20m",
-    "dashboard.memory": "this key is gone: remove it. The page asks for 64Mi, and has up to 2Gi",
-    "health.interval": _AS_SETTING.format("slurm", "HealthCheckInterval"),
-    "priority.calc_period": _AS_SETTING.format("slurm", "PriorityCalcPeriod"),
-    "priority.favor_small": _AS_SETTING.format("slurm", "PriorityFavorSmall"),
-    "rest.max_connections": "this key is gone: remove it. slurmrestd takes 124 at a time; `rest.size` adds pods",
-    "rest.threads": "this key is gone: remove it. slurmrestd has 8; `rest.size` adds pods",
-    "prices": "this section is gone, and so is `slurmstack cost`: remove it. Your provider's own price list and "
-    "calculator serve instead",
-    "worker_nodes.*.launch": "this key is gone: remove it. Where a node of a job does not come, its others are always "
-    "ended at once",
-    "worker_nodes.*.warm_machines": "this key is gone: remove it. `size.min` keeps nodes, and so their machines, in "
-    "`windows` too",
-    "login.sessions_per_node": _FOLLOWED,
-    "login.idle_timeout": _FOLLOWED,
-    "login.drain_timeout": _FOLLOWED,
+    "accounting.retention.events": _setting("PurgeEventAfter", "accounting"),
+    "accounting.retention.reservations": _setting("PurgeResvAfter", "accounting"),
+    "accounting.retention.suspends": _setting("PurgeSuspendAfter", "accounting"),
+    "accounting.retention.transactions": _setting("PurgeTXNAfter", "accounting"),
+    "backup.cpu": ": remove it. A backup asks for 100m",
+    "backup.memory": ": remove it. A backup asks for 256Mi, and has no limit",
+    "backup.rehearse_every": ": remove it. The alert BackupUnrehearsed fires after 30 days",
+    "cloud.backups": ": remove it. Make the bucket and a key of its own with the vendor's `nebius` command",
+    "cloud.gpu_stack": ": remove it. Machines have the vendor's drivers, always",
+    "cloud.kubernetes.audit_logs": ": remove it. Turn them on in the console",
+    "cloud.kubernetes.node_version": ": remove it. Machines have the newest of `version`",
+    "cloud.quotas": ": remove it. `slurmstack doctor cloud` asks the service for its quotas",
+    "cloud.rdma_resource": ": remove it. It is rdma/ib",
+    "cloud.*.boot_disk.block_size": ": remove it. It is 4Ki",
+    "dashboard.cpu": ": remove it. The page asks for 20m",
+    "dashboard.memory": ": remove it. The page asks for 64Mi, and has up to 2Gi",
+    "health.interval": _setting("HealthCheckInterval"),
+    "health.machines.conditions": ": remove it. `release: cordon` with `release_condition` sets a condition of your "
+    "choice on machines that are drained for a hardware fault and free of jobs",
+    "health.tests.account": ": remove it. It is `health`",
+    "health.tests.intervals": ": remove it. Tests run once a day, dcgm-r2 once a week",
+    "health.tests.max_under_test": ": remove it. At most a tenth of the nodes is under test",
+    "health.tests.nccl_tests": ": remove it. Tests start `all_reduce_perf`, which has to be in the jail's PATH: "
+    "a link in /usr/local/bin serves",
+    "health.tests.partition": ": remove it. Tests run in the first partition of each node",
+    "health.tests.platforms": ": write what is expected below the pool's own name in `health.tests.expected`",
+    "health.tests.qos": ": remove it. Tests have the QOS of the account `health`, which you may declare",
+    "*.filesystem.block_size": ": remove it. The service chooses it (4Ki)",
+    "*.*.filesystem.block_size": ": remove it. The service chooses it (4Ki)",
+    "login.sessions_per_node": _LOGIN,
+    "login.idle_timeout": _LOGIN,
+    "login.drain_timeout": _LOGIN,
+    "login.user_limits.logins": ": remove it. `processes` and `total_memory` bound what one user's sessions take",
+    "monitoring.nodes": ": remove it. Node exporters come with a Prometheus of the site's, as kube-prometheus-stack",
+    "partitions.*.priority_job_factor": ": write it as settings.PriorityJobFactor of the partition, or remove it",
+    "preemption.exempt_time": _setting("PreemptExemptTime"),
+    "prices": ", and so is `slurmstack cost`: remove it. Your provider's own price list and calculator serve instead",
+    "priority": ": write its keys as slurm.conf has them, below slurm.settings: PriorityWeightFairshare, "
+    "PriorityWeightQOS, PriorityDecayHalfLife, PriorityMaxAge and others",
+    "rest.cpu": ": remove it. A pod asks for 50m",
+    "rest.max_connections": ": remove it. slurmrestd takes 124 at a time; `rest.size` adds pods",
+    "rest.memory": ": remove it. A pod asks for 128Mi, and has no limit",
+    "rest.tls.issuer": ": remove it. Make a Certificate of cert-manager's in the namespace, and name its Secret in "
+    "rest.tls.secret",
+    "rest.threads": ": remove it. slurmrestd has 8; `rest.size` adds pods",
+    "sssd.memory": ": remove it. SSSD asks for 64Mi",
+    "worker_nodes.*.autoscaling.*_size": ": remove it. Node groups follow the worker pods, up to 100 machines each",
+    "worker_nodes.*.boot_disk.block_size": ": remove it. It is 4Ki",
+    "worker_nodes.*.drivers_preset": ": remove it. Machines with GPUs have cuda13.0",
+    "worker_nodes.*.labels": ": remove it. Machines have the labels slurmstack/pool and slurmstack/role",
+    "worker_nodes.*.launch": ": remove it. Where a node of a job does not come, its others are always ended at once",
+    "worker_nodes.*.taints": ": remove it. Only workers go to a pool's machines",
+    "worker_nodes.*.update_strategy.drain_timeout": ": remove it. Machines wait for their jobs as `drain_timeout` of "
+    "the pool says",
+    "worker_nodes.*.update_strategy.max_surge": ": remove it. There are never more machines meanwhile",
+    "worker_nodes.*.warm_machines": ": remove it. `size.min` keeps nodes, and so their machines, in `windows` too",
 }
-"""By their places in a stack file; `*` is a name of the user's."""
+"""What became of sections and keys, by their places in a stack file; `*` is a name."""
 
 
 def what_became(where: str) -> str | None:
     """Of a section or key that there was once; None for any other."""
     for place, said in GONE.items():
         if re.fullmatch(place.replace(".", "[.]").replace("*", "[^.]+"), where):
-            return said
+            return f"this {'key' if '.' in where else 'section'} is gone{said}"
     return None

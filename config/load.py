@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_origin
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from config.base import Section
 from config.cluster import ClusterConfig
-from config.errors import ConfigError, Problem, fields_of, nearest, problems_of, unknown_name, what_became
+from config.errors import ConfigError, Problem, nearest, problems_of, unknown_name, what_became
 from config.nebius.platforms import with_resources
-from config.rules.together import cross_check
+from config.rules import cross_check
 from config.sections.cloud import CLOUDS
 
 PROJECT = "slurmstack"
@@ -40,8 +40,6 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
     """
     if encrypted := [place for name, value in sections.items() for place in _encrypted(value, name)]:
         raise ConfigError(encrypted_problem(place) for place in encrypted)
-    if nameless := list(_nameless(sections)):
-        raise ConfigError(nameless)
     fields, valid = ClusterConfig.model_fields, dict[str, Any]()
     unknown = {name: value for name, value in sections.items() if name not in fields}
     # Misspelt sections count as written, under the names that were surely meant: nothing is said to be missing.
@@ -99,7 +97,7 @@ def read_document(path: Path) -> Any:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         message = f"is not valid YAML{line}: {error.problem}; check the indent of this line and of the one above"
         raise ConfigError([Problem(where, message)]) from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, KeyError, AttributeError, OverflowError) as error:  # as PyYAML has them
         message = str(error).partition("\n")[0]
         raise ConfigError([Problem(where, f"is not valid YAML: {message}")]) from None
     except RecursionError:
@@ -160,17 +158,11 @@ def _is_near(prefix: str) -> bool:
 
 def _instead(key: str) -> str:
     """What to write for a key or the rest of one, as far as it can be guessed."""
-    name = key.strip()
-    if name.lower().startswith(PROJECT):
-        name = name[len(PROJECT) :].lstrip(":./_- ")
-        if not name:
-            return f"give each section a key of its own, for example `{PROJECT}:worker_nodes:`"
-    if name in ClusterConfig.model_fields:
-        return f"write `{PROJECT}:{name}:`"
-    guess = nearest(name, ClusterConfig.model_fields)
-    if guess is None:
-        return f"write `{PROJECT}:` and the name of a section, or the provider's name before it if it is for a provider"
-    return f"did you mean `{PROJECT}:{guess}:`? (a key for a provider begins with the provider's name)"
+    name = key.strip().removeprefix(PROJECT).lstrip(":./_- ")
+    guess = name if name in ClusterConfig.model_fields else nearest(name, ClusterConfig.model_fields)
+    if guess is not None:
+        return f"write `{PROJECT}:{guess}:`"
+    return f"write `{PROJECT}:` and the name of a section, or the provider's name before it if it is for a provider"
 
 
 def plain(value: Any) -> Any:
@@ -224,18 +216,9 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         line = node.start_mark.line + 1
         if node.tag == f"{_STANDARD}int" and re.fullmatch(r"[-+]?0[0-7_]+", str(node.value)):
-            message = (
-                f"has {node.value} in line {line}, which YAML reads in base 8: write it without the leading 0, or "
-            )
-            raise _RefusedError(f"{message}in quotes if it is text")
-        try:
-            return super().construct_object(node, deep=deep)
-        except (ValueError, KeyError, AttributeError, OverflowError):  # whatever PyYAML runs into with `!!bool 3`
-            if not isinstance(node, yaml.ScalarNode):
-                raise
-            kind = node.tag.removeprefix(_STANDARD)
-            message = f"has {node.value} in line {line}, which is no {kind}: write it in quotes if it is text"
-            raise _RefusedError(message) from None
+            message = f"has {node.value} in line {line}, which YAML reads in base 8: write it without the leading 0"
+            raise _RefusedError(message)
+        return super().construct_object(node, deep=deep)
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -247,23 +230,6 @@ for _tag, _pattern, _first in (
     ("int", "[-+]?(0b[01_]+|0|0o?[0-7_]+|[1-9][0-9_]*|0x[0-9a-fA-F_]+)", "-+0123456789"),
 ):
     _Loader.add_implicit_resolver(f"{_STANDARD}{_tag}", re.compile(f"^({_pattern})$"), list(_first))
-
-
-def _nameless(sections: Mapping[str, Any]) -> Iterator[Problem]:
-    """Sections of named things that have the keys of one such thing where its name belongs.
-
-    A name may be that of a key (a partition `qos`), so that there must be a key whose value is no map.
-    """
-    for name, value in sections.items():
-        field = ClusterConfig.model_fields.get(name)
-        if field is None or get_origin(field.annotation) is not dict or not isinstance(value, Mapping):
-            continue
-        known = fields_of(get_args(field.annotation)[1])
-        keys = [key for key in value if key in known]
-        if any(value[key] is not None and not isinstance(value[key], Mapping) for key in keys):
-            message = f"has {' and '.join(map(repr, keys))} directly below it, where a name belongs: write a name of "
-            message += f"your own and these below it, `NAME: {{{keys[0]}: ...}}`"
-            yield Problem(name, message)
 
 
 def _readable_items(annotation: Any, items: Mapping[Any, Any]) -> dict[str, Any]:

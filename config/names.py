@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from typing import Annotated
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from config.base import Matching
 
@@ -39,21 +38,11 @@ LabelValue = Annotated[
 
 _OBJECT = rf"^(?=.{{1,253}}$){_NAMES}$"
 
-SecretName = Annotated[
+ObjectName = Annotated[
     str,
-    Matching(_OBJECT, "is not the name of a Secret: small letters, digits and '-', with '.' between them, at most 253"),
+    Matching(_OBJECT, "is not the name of an object of Kubernetes: small letters, digits, '-' and '.', at most 253"),
 ]
-"""Name of a Secret in the cluster's namespace."""
-
-PriorityClassName = Annotated[
-    str, Matching(_OBJECT, "is not the name of a PriorityClass: small letters, digits, '-' and '.', at most 253")
-]
-"""Name of a PriorityClass that others have made."""
-
-StorageClassName = Annotated[
-    str, Matching(_OBJECT, "is not the name of a StorageClass: small letters, digits, '-' and '.', at most 253")
-]
-"""Name of a StorageClass that others have made."""
+"""Name of a Secret in the cluster's namespace, or of a class that others have made."""
 
 NamespaceName = Annotated[
     str,
@@ -119,40 +108,20 @@ def dns_label(*, longest: int, also: str = "-") -> AfterValidator:
 GroupName = Annotated[str, dns_label(longest=32, also="_")]
 
 
-def check_host(host: str) -> str:
-    """The host if it can be the name of one (RFC 1123) or is an address, else ValueError.
-
-    What ends in a number is an address, or nothing: no top-level domain is a number, and programs read it as one, also
-    0x7f000001.
-    """
-    with contextlib.suppress(ValueError):
-        if ip_address(host) and "%" not in host:  # which begins an interface of one machine, and takes any text
-            return host
-    labels = host.split(".")
-    if re.fullmatch(r"[0-9]+|0[xX][0-9A-Fa-f]*", labels[-1]):
-        raise ValueError(f"has the host {host!r}, which is no address: four numbers of 0 to 255, such as 10.0.0.30")
-    one = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
-    if len(host) > 253 or not all(one.fullmatch(label) for label in labels):
-        raise ValueError(
-            f"has the host {host!r}, which no host can be called: parts of 1 to 63 letters, digits and '-', with a "
-            f"letter or digit at both ends, and a point between two of them"
-        )
-    return host
-
-
-Host = Annotated[str, AfterValidator(check_host), Field(json_schema_extra={"pattern": r"^[A-Za-z0-9.:-]{1,253}$"})]
+Host = Annotated[
+    str,
+    Matching(
+        r"^(?=.{1,253}$)([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)$",
+        "is neither the name of a host nor an address, without a port",
+    ),
+]
 """Name of a host, or an address."""
 
 
-def check_server(url: str) -> SplitResult:
-    """A URL's parts if a server can be there, else ValueError: what no host can be called, no port."""
-    address = urlsplit(url)
-    _, _, behind = address.netloc.rpartition("]")  # an IPv6 address has colons of its own
-    _, colon, port = behind.partition(":")
-    if colon and not (port.isascii() and port.isdecimal() and len(port) < 6 and 1 <= int(port) <= 65535):
-        raise ValueError(f"has the port {port or '(none)'}, which there is not: 1 to 65535")
-    check_host(address.hostname or "")
-    return address
+def check_server(url: str) -> str:
+    """The URL, or ValueError if its port or its IPv6 address is none."""
+    port_of(url)
+    return url
 
 
 def port_of(url: str) -> int:
@@ -182,22 +151,9 @@ _REGISTRY = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?"
 _PART = r"/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*"
 """Of an image's path, as all registries take it (the grammar of `distribution/reference`)."""
 
-_LONGEST = 255
-"""Characters of an image's name without tag and digest (`distribution/reference`)."""
-
-
-def _of_a_registry(name: str) -> str:
-    check_server(f"//{name}")
-    return name
-
 
 def _fixed(image: str) -> str:
-    name, _, digest = image.partition("@")
-    folder, _, last = name.rpartition("/")
-    last, _, tag = last.partition(":")
-    if len(f"{folder}/{last}") > _LONGEST:
-        raise ValueError(f"is longer than the {_LONGEST} characters that the name of an image may have")
-    if not tag and not digest:
+    if "@" not in image and ":" not in image.rpartition("/")[2]:
         raise ValueError("has neither tag nor digest, and so could be another one tomorrow; write NAME:TAG")
     return image
 
@@ -208,7 +164,6 @@ Registry = Annotated[
         rf"^{_REGISTRY}({_PART})*$",
         "is not how an image's name begins: a host, with :PORT and /PATH if need be, without https://",
     ),
-    AfterValidator(_of_a_registry),
 ]
 
 Image = Annotated[
@@ -217,7 +172,6 @@ Image = Annotated[
         rf"^{_REGISTRY}({_PART})+(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?$",
         "is not the full name of an image: HOST/PATH/NAME:TAG, all but the tag in small letters",
     ),
-    AfterValidator(_of_a_registry),
     AfterValidator(_fixed),
 ]
 """Full name of an image that is used as it is."""

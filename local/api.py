@@ -37,7 +37,7 @@ class Api:
         """Read one object or list; `LocalError` for any answer but success."""
         status, body = self.request("GET", path)
         if status != 200:
-            raise LocalError(f"the API server answered {status} to GET {path}: {_message(body)}")
+            raise LocalError(f"the API server answered {status} to GET {path}: {body.decode(errors='replace')[:300]}")
         found: dict[str, Any] = json.loads(body)
         return found
 
@@ -54,17 +54,6 @@ class Api:
             for condition in node.get("status", {}).get("conditions", []):
                 if condition["type"] == "Ready" and condition["status"] == "True":
                     found[name] = max(_seconds(condition.get("lastHeartbeatTime")), renewed.get(name, 0.0))
-        return found
-
-    def running_since(self) -> dict[str, tuple[str, float]]:
-        """Give, for each pod (`NAMESPACE/NAME`) with running containers, its node and when the first of them began."""
-        found = {}
-        for pod in self.get("/api/v1/pods")["items"]:
-            status = pod.get("status", {})
-            containers = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
-            began = [_seconds(each["state"]["running"].get("startedAt")) for each in containers if _runs(each)]
-            if began:
-                found["{namespace}/{name}".format(**pod["metadata"])] = (pod["spec"]["nodeName"], min(began))
         return found
 
     def request(self, method: str, path: str, body: str | None = None, kind: str = "") -> tuple[int, bytes]:
@@ -91,16 +80,5 @@ class Api:
         return self._context
 
 
-def _runs(container: dict[str, Any]) -> bool:
-    return "running" in container.get("state", {})
-
-
 def _seconds(text: str | None) -> float:
     return dt.datetime.fromisoformat(text).timestamp() if text else 0.0
-
-
-def _message(body: bytes) -> str:
-    try:
-        return str(json.loads(body)["message"])
-    except (ValueError, KeyError, TypeError):
-        return body.decode(errors="replace")[:300]

@@ -46,9 +46,9 @@ from local.status import Status
 if TYPE_CHECKING:
     from local.report import Report, Step
 
-_NODES = nodes.names(2)
+_NODES = ("node-0", "node-1")
 _NODES_READY_S = 120
-_DNS_READY_S = 60
+_DNS_READY_S = 120
 
 
 def up(report: Report, images: Callable[[], Path]) -> None:
@@ -105,7 +105,7 @@ def down(report: Report, *, purge: bool = False) -> None:
 
 def status() -> Status:
     """Read what runs; needs no lock and changes nothing."""
-    return status_module.read(*(_recorded() or (None, ())))
+    return status_module.read(_recorded(), _NODES)
 
 
 def restart_node(name: str, report: Report) -> None:
@@ -156,21 +156,15 @@ def _prepare(report: Report, images: Callable[[], Path]) -> tuple[Setup, Path]:
     """Have all programs, images and files there, and know that nothing of somebody else's is in the way."""
     wanted = ranges.from_environment()
     recorded = _recorded()
-    if recorded is not None and recorded != (wanted, _NODES):
-        kept, names = recorded
-        if kept == wanted:
-            raise LocalError(f"there is a cluster of {len(names)} nodes, made by another version", "run `down` first")
-        ranges_ = ", ".join(kept.as_json().values())
+    if recorded is not None and recorded != wanted:
+        ranges_ = ", ".join(recorded.as_json().values())
         raise LocalError(f"there is a cluster with the ranges {ranges_}", "use the same values, or run `down` first")
     found = tools.ensure_tools(report)
     shell.use(found.env())
     network.check(wanted)
-    if recorded is None and paths.cluster().exists() and any(paths.cluster().iterdir()):
-        raise LocalError(f"{paths.cluster()} holds the remains of a cluster", "run `down` first")
     binaries, ours = _build(report, images)
     if recorded is None:
-        record = {"addresses": wanted.as_json(), "nodes": len(_NODES)}
-        files.write_whole(paths.cluster() / "cluster.json", json.dumps(record))
+        files.write_whole(paths.cluster() / "cluster.json", json.dumps({"addresses": wanted.as_json()}))
     pki.ensure(wanted, len(_NODES))
     pki.publish_admin_kubeconfig()
     return Setup(addresses=wanted, tools=found, binaries=binaries, nodes=_NODES), ours
@@ -181,12 +175,11 @@ def _existing(node: str | None = None) -> Setup:
     recorded = _recorded()
     if recorded is None:
         raise LocalError(f"there is no cluster in {paths.root()}", "run `up` first")
-    addresses, names = recorded
-    if node is not None and node not in names:
-        raise LocalError(f"there is no node {node!r}", f"the nodes are {', '.join(names)}")
+    if node is not None and node not in _NODES:
+        raise LocalError(f"there is no node {node!r}", f"the nodes are {', '.join(_NODES)}")
     found = tools.available_tools()
     shell.use(found.env())
-    return Setup(addresses=addresses, tools=found, binaries=build.binaries(), nodes=names)
+    return Setup(addresses=recorded, tools=found, binaries=build.binaries(), nodes=_NODES)
 
 
 def _runs(setup: Setup) -> bool:
@@ -245,41 +238,23 @@ def _dns_serves(address: str) -> bool:
 
 
 def _wait_for_nodes(setup: Setup, api: Api, step: Step) -> None:
-    """Wait until nodes are Ready, and containers said to run, by their own word.
-
-    What the API server kept from before a crash or a reset does not count: pods that are Ready there, at addresses that
-    meanwhile may belong to others.
-    """
+    """Wait until nodes are Ready by their own word, not by what the API server kept from before a crash or a reset."""
     deadline = time.monotonic() + _NODES_READY_S
     while True:
         try:
-            missing, untrue = _not_ready(setup, api), _untrue_pods(setup, api)
+            times = api.ready_times()
+            missing = [name for name in setup.nodes if times.get(name, 0.0) < _started(f"kubelet-{name}")]
         except ApiUnreachableError:
-            missing, untrue = list(setup.nodes), []
-        if not missing and not untrue:
+            missing = list(setup.nodes)
+        if not missing:
             return
         step.progress(len(setup.nodes) - len(missing), len(setup.nodes), "nodes Ready")
         _require_daemons(setup)
-        if time.monotonic() > deadline and missing:
+        if time.monotonic() > deadline:
             tail = processes.log_tail(f"kubelet-{missing[0]}")
             msg = f"{', '.join(missing)} not Ready after {_NODES_READY_S} s; the kubelet of {missing[0]} says:\n{tail}"
             raise LocalError(msg, f"logs are in {paths.logs()}")
-        if time.monotonic() > deadline:
-            msg = f"pods that ran before were not started again in {_NODES_READY_S} s: {', '.join(untrue[:10])}"
-            raise LocalError(msg, f"look at: {kubectl_path()} --kubeconfig {paths.kubeconfig()} get pods -A")
         time.sleep(0.1)
-
-
-def _not_ready(setup: Setup, api: Api) -> list[str]:
-    times = api.ready_times()
-    return [name for name in setup.nodes if times.get(name, 0.0) < _started(f"kubelet-{name}")]
-
-
-def _untrue_pods(setup: Setup, api: Api) -> list[str]:
-    """Pods of which a container is said to run that began before its node's containerd did."""
-    since = {name: _started(f"containerd-{name}") for name in setup.nodes}
-    running = api.running_since()
-    return sorted(pod for pod, (node, began) in running.items() if began < since.get(node, 0.0))
 
 
 def _started(component: str) -> float:
@@ -299,10 +274,9 @@ def _require_daemons(setup: Setup) -> None:
         nodes.ensure_kubelet(setup, name)
 
 
-def _recorded() -> tuple[Addresses, tuple[str, ...]] | None:
+def _recorded() -> Addresses | None:
     """Read what the cluster on disk was made with."""
     try:
-        found = json.loads((paths.cluster() / "cluster.json").read_text())
-        return ranges.Addresses(**found["addresses"]), nodes.names(int(found["nodes"]))
+        return Addresses(**json.loads((paths.cluster() / "cluster.json").read_text())["addresses"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

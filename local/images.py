@@ -1,7 +1,7 @@
 """The images of a cluster, built on this machine without a registry and packed for `ctr images import`.
 
     cache/buildah/            the image store: unchanged steps of a Containerfile are not run again
-    cache/images/<tag>/       images.tar and sbom-<role>.cdx.json (what is in them) of one build, named by its sources
+    cache/images/<tag>/       images.tar of one build, named by its sources
 
 A change of a program in images/ costs seconds; the first build of a Slurm version about three minutes on two cores.
 """
@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import debian, files, lock, paths, sbom, shell
+from local import debian, files, lock, paths, shell
 from local.buildah import Buildah
 from local.errors import LocalError
 from local.tools import ensure_tools
@@ -32,7 +32,6 @@ KEEP_BUILDS = 4
 
 _STAGES = ("common", "spank", *ROLES)
 _ARCHIVE = "images.tar"
-_NEEDED_GB = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +79,6 @@ def are_built(slurm_version: str) -> bool:
 
 
 def _build(report: Report, buildah: Buildah, images: ImageSet) -> None:
-    free = shutil.disk_usage(paths.cache_images()).free / 1e9
-    if free < _NEEDED_GB:
-        raise LocalError(
-            f"the build needs {_NEEDED_GB} GB; {free:.1f} GB are free at {paths.cache_images()}",
-            "free some space, or set SLURMSTACK_LOCAL_DIR to a directory on a larger disk",
-        )
     apt = debian.read_apt_settings()
     base = _ensure_base(report, buildah, images.slurm_version, apt)
     _build_stages(report, buildah, images, apt, base)
@@ -165,14 +158,6 @@ def _stage_reference(images: ImageSet, target: str) -> str:
 def _pack(report: Report, buildah: Buildah, images: ImageSet) -> None:
     directory = images.archive.parent
     with files.whole_directory(directory) as work, report.step("Pack the images") as step:
-        for role in ROLES:
-            name, parts = images.reference(role), work / role
-            parts.mkdir()
-            copy = f'cd "$ROOT"; cp --archive --parents {" ".join(sbom.PARTS)} "$TARGET"'
-            buildah.read_image(name, copy, {"TARGET": str(parts)})
-            bill = work / f"sbom-{role}.cdx.json"
-            sbom.write(parts, bill, name=name, suite=DEBIAN_SUITES[images.slurm_version])
-            shutil.rmtree(parts)
         archive = work / _ARCHIVE
         buildah.save(images.references, archive, lambda count: step.progress(count, len(ROLES), ROLES[count]))
         step.note(f"{archive.stat().st_size / 1e6:.0f} MB")

@@ -7,23 +7,19 @@ into layers of their own. Its databases, which it does write into, are copied.
 
     cache/containerd/<key>/containerd/    the directory, as a containerd that was stopped left it
     cache/containerd/<key>/images/        markers: these archives are in it
-    cache/containerd/<key>/sizes.json     what its blobs and databases measured: a damaged seed is made anew
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
-import tempfile
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from local import nodes, paths, processes
+from local import files, nodes, paths, processes
 from local.controlplane import Setup
 from local.errors import LocalError
 from local.shell import run
@@ -34,11 +30,7 @@ KEEP_SEEDS = 2
 
 _STOP_S = 30
 _COPY_S = 300
-_UNFINISHED = ".unfinished-"
-_SIZES = "sizes.json"
-_BLOBS = "*content*/blobs/*/*"
 _DATABASES = "*/*.db"
-_STALE_S = 3600
 
 
 def load(setup: Setup, archive: Path) -> bool:
@@ -51,9 +43,8 @@ def load_on(setup: Setup, node: str, archive: Path) -> bool:
     """Import on one node, unless its marker says that this very archive is there."""
     if not archive.is_file():
         raise LocalError(f"there is no image archive {archive}")
-    marker = paths.node(node) / "images" / (hashlib.sha256(str(archive.resolve()).encode()).hexdigest()[:16] + ".json")
-    content = _stat(archive)
-    if _is_marked(marker, content):
+    marker = paths.node(node) / "images" / hashlib.sha256(_identity(archive).encode()).hexdigest()[:16]
+    if marker.exists():
         return False
     done = nodes.ctr(setup, node, ["images", "import", str(archive.resolve())], timeout_s=_IMPORT_S)
     if done.returncode != 0:
@@ -62,22 +53,8 @@ def load_on(setup: Setup, node: str, archive: Path) -> bool:
     # containerd does not sync what it unpacks: after a power cut the marker must not stand for empty files.
     os.sync()
     marker.parent.mkdir(parents=True, exist_ok=True)
-    marker.write_text(json.dumps(content))
+    marker.touch()
     return True
-
-
-def _is_marked(marker: Path, content: dict[str, int]) -> bool:
-    try:
-        found = json.loads(marker.read_text())
-    except (OSError, ValueError):
-        return False
-    return bool(found == {**found, **content})
-
-
-def _stat(archive: Path) -> dict[str, int]:
-    """Name the content of an archive without reading it all: one that was only touched is imported once more."""
-    found = archive.stat()
-    return {"size": found.st_size, "mtime_ns": found.st_mtime_ns}
 
 
 def furnish(setup: Setup, names: Sequence[str], archives: Sequence[Path]) -> None:
@@ -97,15 +74,14 @@ def furnish(setup: Setup, names: Sequence[str], archives: Sequence[Path]) -> Non
 def _sow(setup: Setup, names: Sequence[str], archives: Sequence[Path]) -> None:
     """Make the seed of these archives if there is none, and let new nodes begin from it."""
     seed = seed_of(setup, archives)
-    first, *others = names
-    if _is_whole(seed):
-        others = [first, *others]
-    else:
-        shutil.rmtree(seed, ignore_errors=True)
+    if not seed.is_dir():
+        first, *names = names
         _make(setup, first, archives, seed)
-    for name in others:
+    for name in names:
         _plant(seed, name)
-    _forget_old()
+    by_use = sorted(seed.parent.iterdir(), key=lambda path: path.lstat().st_mtime, reverse=True)
+    for path in by_use[KEEP_SEEDS:]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def seed_of(setup: Setup, archives: Sequence[Path]) -> Path:
@@ -115,6 +91,7 @@ def seed_of(setup: Setup, archives: Sequence[Path]) -> Path:
 
 
 def _identity(path: Path) -> str:
+    """Name a file's content without reading it all."""
     found = path.stat()
     return f"{path.resolve()} {found.st_size} {found.st_mtime_ns}"
 
@@ -135,42 +112,17 @@ def _make(setup: Setup, name: str, archives: Sequence[Path], seed: Path) -> None
     _import(setup, name, archives)
     if not processes.stop(nodes.components(name)[0], grace_s=_STOP_S):
         raise LocalError(f"containerd of {name} did not end by itself: its databases may not be whole")
-    seed.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=seed.parent) as directory:
-        work = Path(directory) / "seed"
-        work.mkdir()
+    with files.whole_directory(seed) as work:
         _link(paths.node(name) / "containerd", work / "containerd")
         shutil.copytree(paths.node(name) / "images", work / "images")
-        (work / _SIZES).write_text(json.dumps(_sizes(work)))
         os.sync()  # after a power cut a seed must not have empty files
-        work.rename(seed)
-
-
-def _is_whole(seed: Path) -> bool:
-    """Whether a seed is there with all blobs and databases that it was made with, each of its size."""
-    try:
-        return not seed.is_symlink() and bool(json.loads((seed / _SIZES).read_text()) == _sizes(seed))
-    except (OSError, ValueError):
-        return False
-
-
-def _sizes(seed: Path) -> dict[str, int]:
-    files = [path for pattern in (_BLOBS, _DATABASES) for path in (seed / "containerd").glob(pattern)]
-    return {str(path.relative_to(seed)): path.stat().st_size for path in files if path.is_file()}
 
 
 def _plant(seed: Path, name: str) -> None:
     """Give a new node what the seed has: all of it or nothing. Raises OSError and LocalError."""
     target = paths.node(name)
-    work = target / f"{_UNFINISHED}containerd"
-    shutil.rmtree(work, ignore_errors=True)
-    try:
+    with files.whole_directory(target / "containerd") as work:
         _link(seed / "containerd", work)
-        (target / "containerd").rmdir()
-        work.rename(target / "containerd")
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-        (target / "containerd").mkdir(exist_ok=True)
     os.sync()
     shutil.copytree(seed / "images", target / "images", dirs_exist_ok=True)
     os.utime(seed)
@@ -178,17 +130,8 @@ def _plant(seed: Path, name: str) -> None:
 
 def _link(source: Path, target: Path) -> None:
     """Make a tree of hard links, with owners, modes and attributes of the directories; databases become copies."""
-    run(["cp", "--archive", "--link", str(source), str(target)], timeout_s=_COPY_S)
+    run(["cp", "--archive", "--link", "--no-target-directory", str(source), str(target)], timeout_s=_COPY_S)
     for database in (path for path in source.glob(_DATABASES) if path.is_file()):
         copy = target / database.relative_to(source)
         copy.unlink()
         shutil.copy2(database, copy)
-
-
-def _forget_old() -> None:
-    """Remove seeds beyond the last few used, and what an interrupted run has left."""
-    by_use = sorted((paths.cache() / "containerd").iterdir(), key=lambda path: path.lstat().st_mtime, reverse=True)
-    seeds = [path for path in by_use if not path.name.startswith(_UNFINISHED)]
-    left = [path for path in by_use if path not in seeds and time.time() - path.lstat().st_mtime > _STALE_S]
-    for path in [*seeds[KEEP_SEEDS:], *left]:
-        shutil.rmtree(path, ignore_errors=True)

@@ -20,11 +20,6 @@ from local.tools import CNI_PLUGINS
 _CONTAINERD_S = 30
 
 
-def names(count: int) -> tuple[str, ...]:
-    """Give the names of this many nodes: each is its host name and its label too."""
-    return tuple(f"node-{index}" for index in range(count))
-
-
 def index_of(name: str) -> int:
     """Give the number in a node's name."""
     return int(name.rpartition("-")[2])

@@ -51,7 +51,6 @@ def identities(addresses: Addresses, nodes: int) -> list[Identity]:
     found = [
         Identity(file="apiserver", user="kube-apiserver", names=api_names, server=True),
         Identity(file="apiserver-kubelet-client", user="kube-apiserver-kubelet-client", group="system:masters"),
-        Identity(file="front-proxy-client", user="front-proxy-client"),
         Identity(file="admin", user="slurmstack-admin", group="system:masters", kubeconfig=True),
         Identity(file="controller-manager", user="system:kube-controller-manager", kubeconfig=True),
         Identity(file="scheduler", user="system:kube-scheduler", kubeconfig=True),

@@ -17,8 +17,6 @@ from pathlib import Path
 
 from local import cgroups, files, paths
 
-_LOG_LIMIT_BYTES = 20_000_000
-
 _WHEN_RECORDED = 'read -r word && exec "$@" </dev/null'
 """What a daemon is until it is recorded: a shell that ends where nobody sends it a line any more."""
 
@@ -79,7 +77,6 @@ def start(component: str, command: Sequence[str], env: Mapping[str, str]) -> Rec
     """
     log = log_path(component)
     log.parent.mkdir(parents=True, exist_ok=True)
-    _rotate(log)
     reader, writer = os.pipe()
     try:
         pid = _spawn_waiting(command, env, log, reader)
@@ -136,12 +133,6 @@ def log_tail(component: str, lines: int = 8) -> str:
 
 def _record_path(component: str) -> Path:
     return paths.run() / f"{component}.json"
-
-
-def _rotate(log: Path) -> None:
-    """Keep one older file: logs are bounded at each start, not while a daemon runs."""
-    if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
-        log.replace(log.with_suffix(".log.1"))
 
 
 def _signal(record: Record, number: signal.Signals) -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +25,6 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _environment: dict[str, str] = {}
 
 _followed: set[subprocess.Popen[str]] = set()
-_ended = threading.Event()
 
 
 def use(environment: Mapping[str, str]) -> None:
@@ -82,8 +80,6 @@ def follow(
     In a session of its own, so that we see an interrupt first and stop the command and everything that it started.
     Raises OSError where it cannot be run.
     """
-    if _ended.is_set():
-        raise LocalError("stopped, as what was done beside it has failed or was interrupted")
     tail: deque[str] = deque(maxlen=LAST_LINES)
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -107,21 +103,15 @@ def follow(
 
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """Give threads for what follows commands. Where what is done meanwhile fails, or by Ctrl-C, those are stopped.
-
-    Then they begin nothing more, either, and this ends when they have ended.
-    """
-    try:
-        with ThreadPoolExecutor(count) as pool:
-            try:
-                yield pool
-            except BaseException:
-                _ended.set()
-                for process in tuple(_followed):
-                    _stop(process)
-                raise
-    finally:
-        _ended.clear()
+    """Give threads for what follows commands. Where what is done meanwhile fails, or by Ctrl-C, those are stopped."""
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in tuple(_followed):
+                _stop(process)
+            raise
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

@@ -93,8 +93,7 @@ ALERTS: Final = (
     ),
     Alert(
         "SlurmManyNodesDrained",
-        # New machines wait for their first test together, and nothing is wrong with them.
-        'count by (check) (slurmstack_node_drained{reason_kind="health", check!="new-machine"} == 1) >= 3',
+        'count by (check) (slurmstack_node_drained{reason_kind="health"} == 1) >= 3',
         "2m",
         "The check {{ $labels.check }} has drained {{ $value }} nodes: rather one common cause than as many faults",
         "critical",
@@ -112,12 +111,6 @@ ALERTS: Final = (
         "1m",
         "There were no machines for the elastic pool {{ $labels.pool }}: it starts no node until somebody says so",
         "critical",
-    ),
-    Alert(
-        "SlurmQueueStuck",
-        "slurmstack_queue_stuck_jobs > 0",
-        "30m",
-        "{{ $value }} jobs wait in {{ $labels.partition }} though idle nodes fit",
     ),
     Alert(
         "SlurmJobRequeueLoop",

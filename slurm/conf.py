@@ -6,15 +6,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import jinja2
 
 from config.cluster import ClusterConfig
-from config.rules.settings import named_resources
-from config.sections.scheduling import Partition, Preemption
-from config.sections.slurm import folded, merge
+from config.sections.accounting import Association, Qos
+from config.sections.slurm import Partition, Preemption, folded, merge
 from slurm import names
 from slurm.elastic import POOLS_FILE, devices_of_nodes_that_are_off, elastic_pools, kept_up
 from slurm.monitoring import slurmctld_gives_figures
@@ -145,13 +144,15 @@ def enforcement(config: ClusterConfig) -> tuple[str, ...]:
 
 
 def tracked_resources(config: ClusterConfig) -> list[str]:
-    """Resources that Slurm tracks only if asked: GPUs, and all that a limit or a weight names.
+    """Resources that Slurm tracks only if asked: GPUs, and all that a limit names.
 
     sacctmgr refuses a limit of a resource that is not tracked. Shares of GPUs are tracked where there are some.
     """
-    named = (resource for _, resource in named_resources(partial(getattr, config)))
+    levels: list[Association | Qos] = [*config.accounts.values(), *config.qos.values()]
+    levels += [one for person in config.users.values() for one in person.accounts.values()]
+    limits = [value for level in levels for _, value in level if isinstance(value, dict)]
     shards = {"gres/shard"} if has_shards(config.worker_nodes.values()) else set()
-    return sorted({"gres/gpu", *shards, *(resource for resource in named if "/" in resource)})
+    return sorted({"gres/gpu", *shards, *(name for limit in limits for name in limit if "/" in name)})
 
 
 def config_hash(files: Mapping[str, str]) -> str:
@@ -245,7 +246,6 @@ def _access(partition: Partition) -> dict[str, str]:
         "DenyQos": ",".join(partition.deny_qos),
         "QOS": partition.qos,
         "PriorityTier": partition.priority_tier,
-        "PriorityJobFactor": partition.priority_job_factor,
     }
     given = {key: str(value) for key, value in values.items() if value not in (None, "")}
     # In quotes what has a blank, as a directory's group may.

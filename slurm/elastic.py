@@ -9,16 +9,13 @@ from typing import Any, Final
 
 from config.base import span_seconds
 from config.cluster import ClusterConfig
-from config.sections.machines import dotted
-from config.sections.windows import Window, days_of, minutes_of
+from config.rules.nodes import HIDDEN
+from config.sections.machines import Window, days_of, dotted, minutes_of
 from config.sections.workers import MAX_POOL_SIZE, Range, WorkerPool
 from slurm.sizing import node_conf
 
 POOLS_FILE: Final = "elastic.pools"
 """Names of elastic pools, one a line, for await-nodes (images/elastic/native)."""
-
-HIDDEN: Final = "elastic-"
-"""What the names of the partitions begin with that only carry the times of an elastic pool."""
 
 WEIGHT: Final = 1000
 """Of elastic nodes; others have 1. Slurm takes nodes of a small weight first."""

@@ -17,6 +17,9 @@ SETTINGS_MAP: Final = "health-settings"
 
 SETTINGS_FILE: Final = "settings.json"
 TESTS_FILE: Final = "tests.json"
+TESTS_ACCOUNT: Final = "health"
+"""On whose account tests run. It is made where accounting is on and the stack file does not declare it."""
+
 TESTER: Final = "health-tests"
 """The program that runs tests of nodes, and its container beside the watcher's."""
 
@@ -44,7 +47,7 @@ def watch_environment(health: Health) -> Mapping[str, str]:
     return {
         "MAX_DRAINED": str(health.max_drained),
         "REPORT_ONLY": ",".join(sorted(draining_nothing)),
-        "MEASURE_NEW": "yes" if health.tests.enabled else "no",
+        "TESTS": "yes" if health.tests.enabled else "no",
         "MACHINES": "yes" if machines.follow else "no",
         "DRAIN_CONDITIONS": ",".join(sorted(machines.drain_conditions)),
         "REQUEUE_AFTER": "" if machines.requeue_after is None else str(machines.requeue_after),
@@ -60,17 +63,9 @@ def node_test_settings(config: ClusterConfig, infiniband: Iterable[str]) -> str:
     tests = config.health.tests
     settings = {
         "tests": list(tests.run),
-        "intervals": dict(sorted(tests.intervals.items())),
-        "max_under_test": str(tests.max_under_test),
-        "platforms": dict(sorted(tests.platforms.items())),
         "infiniband": sorted(infiniband),
         "expected": tests.expected,
         "directory": tests.directory,
-        "nccl_tests": tests.nccl_tests,
-        # Without PMIx nccl-tests cannot start on two nodes: that is then not checked.
-        "mpi": "pmix" if config.slurm.has_pmix else "none",
-        "account": tests.account if config.accounting.enabled else "",
-        "qos": tests.qos or "",
-        "partition": tests.partition or "",
+        "account": TESTS_ACCOUNT if config.accounting.enabled else "",
     }
     return json.dumps(settings, indent=2, sort_keys=True) + "\n"

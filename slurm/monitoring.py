@@ -44,22 +44,9 @@ def is_private(config: ClusterConfig) -> bool:
     return "metricsauthusers" in settings or (bool(value) and str(value).lower() != "none")
 
 
-def asks_who(config: ClusterConfig) -> bool:
-    """Whether slurmctld would give its figures only to those who prove who they are, which no Prometheus does.
-
-    With `PrivateData`, unless MetricsParameters has ignore_private_data, and with MetricsAuthUsers (26.05.3,
-    src/common/read_config.c).
-    """
-    settings = folded(config.slurm.settings)
-    ignores = "ignore_private_data" in str(settings.get("metricsparameters", "")).lower()
-    return is_private(config) and not (ignores and "metricsauthusers" not in settings)
-
-
 def slurmctld_gives_figures(config: ClusterConfig) -> bool:
-    """Whether slurmctld itself gives its figures; else the exporter gives those that are used, by the same names."""
-    return config.monitoring.is_on and config.slurm.version in _WITH_METRICS and not asks_who(config)
+    """Whether slurmctld itself gives its figures; else the exporter gives those that are used, by the same names.
 
-
-def names_people(config: ClusterConfig) -> bool:
-    """Whether figures name users and accounts: where anybody may see these, or slurmctld would tell anybody itself."""
-    return not is_private(config) or slurmctld_gives_figures(config)
+    Of private ones slurmctld asks who somebody is, which no Prometheus proves (26.05.3, src/common/read_config.c).
+    """
+    return config.monitoring.is_on and config.slurm.version in _WITH_METRICS and not is_private(config)

@@ -91,9 +91,6 @@ BACKUPS = "backups"
 RESTORE = "restore"
 """The same for `slurmstack restore`."""
 
-REHEARSALS = "backup-rehearsals"
-"""ConfigMap in which `slurmstack backup rehearse` keeps how each one ended, by the id of the backup."""
-
 EXPORTER = "exporter"
 """Name of the exporter's Deployment and of its Service."""
 
@@ -111,12 +108,6 @@ LOG_SHIPPER = "log-shipper"
 
 ALERTMANAGER = "alertmanager"
 """Name of Alertmanager's Service. It is in Prometheus' pod."""
-
-NODE_EXPORTER = "node-exporter"
-"""Name of the node exporter's DaemonSet and of its headless Service, with `monitoring.nodes`."""
-
-NODE_EXPORTER_PORT = 9100
-"""Its usual one."""
 
 KUBE_STATE = "kube-state"
 """Name of kube-state-metrics' Deployment and of its Service, with `monitoring.kube_state`."""

@@ -29,8 +29,6 @@ from slurm.names import (
     KUBE_STATE,
     KUBE_STATE_PORT,
     LOG_SHIPPER,
-    NODE_EXPORTER,
-    NODE_EXPORTER_PORT,
     PROMETHEUS,
     PROMETHEUS_PORT,
     REST,
@@ -103,7 +101,6 @@ _LINKS = (
     Link(EXPORTER, ACCOUNTING, SLURMDBD_PORT),
     Link(PROMETHEUS, EXPORTER, EXPORTER_PORT),
     Link(PROMETHEUS, NODES, JOB_METRICS_PORT),
-    Link(PROMETHEUS, NODE_EXPORTER, NODE_EXPORTER_PORT),
     Link(PROMETHEUS, KUBE_STATE, KUBE_STATE_PORT),
 )
 
@@ -118,16 +115,13 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
         REST: config.rest.enabled,
         EXPORTER: config.monitoring.is_on,
         PROMETHEUS: config.monitoring.install,
-        NODE_EXPORTER: config.monitoring.has_node_exporter,
         KUBE_STATE: config.monitoring.has_kube_state,
         BACKUP: config.backup is not None,
     }
     found = tuple(link for link in _LINKS if there.get(link.source, True) and there.get(link.target, True))
-    plots = config.dashboard.enabled and there[REST] and there[PROMETHEUS]
     reads = there[PROMETHEUS] and slurmctld_gives_figures(config)
     return (
         *found,
-        *((Link(REST, PROMETHEUS, PROMETHEUS_PORT),) if plots else ()),
         *((Link(PROMETHEUS, CONTROLLER, SLURMCTLD_PORT),) if reads else ()),
         *((Link(CONTROLLER, ELASTIC, ELASTIC_PORT),) if config.has_elastic_pools else ()),
     )

@@ -10,7 +10,7 @@ A JSON object. Limits that are not set are left out, so that the document of som
 - `users`: by name. `default_account`, `admin_level` and `associations`: account -> fields of
   `config.sections.accounting.Association`.
 - `reservations`: by name. `start` in seconds since 1970, `duration` in seconds, and the other fields of
-  `config.sections.scheduling.Reservation`.
+  `config.sections.slurm.Reservation`.
 
 Limits of wall time are in minutes, as Slurm keeps them; `preempt_exempt_time` and `grace_time` in seconds.
 """
@@ -24,11 +24,11 @@ from typing import Any
 
 from config.base import seconds
 from config.cluster import ClusterConfig
-from config.rules.jobs import FOREVER
 from config.sections.accounting import Account, Association, Qos
-from config.sections.scheduling import Reservation
+from config.sections.slurm import Reservation
 from config.sections.users import User
 from slurm.conf import effective_settings, enforcement
+from slurm.health import TESTS_ACCOUNT
 from slurm.names import ACCOUNTING_HOST, CONTROLLER_HOST, SLURMCTLD_PORT, SLURMDBD_PORT
 
 VERSION = 1
@@ -69,10 +69,10 @@ def policy(config: ClusterConfig) -> dict[str, Any]:
     declared = config.accounts or {DEFAULT_ACCOUNT: Account(description="everybody")}
     users = {name: _user(config.users[name], everybody=not config.accounts) for name in sorted(config.users)}
     users = {name: entry for name, entry in users.items() if entry["associations"]}
-    tests = config.health.tests
-    if config.health.enabled and tests.enabled:  # `slurm`, who submits them, may be nobody without an account
-        declared = {tests.account: Account(description="tests of nodes")} | declared
-        own = {"default_account": tests.account, "admin_level": "none", "associations": {tests.account: {}}}
+    if config.health.enabled and config.health.tests.enabled:
+        # `slurm`, who submits them, may be nobody without an account.
+        declared = {TESTS_ACCOUNT: Account(description="tests of nodes")} | declared
+        own = {"default_account": TESTS_ACCOUNT, "admin_level": "none", "associations": {TESTS_ACCOUNT: {}}}
         users[SLURM_USER] = own
     return {
         "version": VERSION,
@@ -90,7 +90,7 @@ def parents_first(accounts: Mapping[str, Account]) -> list[str]:
 
 
 def path(name: str, accounts: Mapping[str, Account]) -> tuple[str, ...]:
-    """The accounts above one, from the top, and itself. A cycle, which `validate` refuses, ends where it closes."""
+    """The accounts above one, from the top, and itself. A cycle, which slurmdbd refuses, ends where it closes."""
     found = [name]
     while (parent := accounts[found[0]].parent) is not None and parent in accounts and parent not in found:
         found.insert(0, parent)
@@ -146,7 +146,7 @@ def _reservation(reservation: Reservation) -> dict[str, Any]:
     start = timestamp(reservation.start)
     length = timestamp(reservation.end) - start if reservation.end else seconds(reservation.duration or "0")
     if length is None:  # what Slurm makes of it (slurmctld/reservation.c)
-        length = int(FOREVER.total_seconds())
+        length = 365 * 24 * 3600
     # Slurm makes none for nobody. Maintenance that names no one is for the administrator.
     nobody = not reservation.users and not reservation.accounts
     return {

@@ -14,7 +14,7 @@ from typing import Any, Final
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
 from slurm.alerts import ALERTS, GROUP_BY, INHIBITIONS, alerts_of, rule_groups, rules_file
-from slurm.dashboards.boards import figures, machine_figures
+from slurm.dashboards.boards import figures
 from slurm.monitoring import PATHS, of_cluster, slurmctld_gives_figures
 from slurm.names import (
     ALERTMANAGER_PORT,
@@ -24,8 +24,6 @@ from slurm.names import (
     JOB_METRICS_PORT,
     KUBE_STATE,
     KUBE_STATE_PORT,
-    NODE_EXPORTER,
-    NODE_EXPORTER_PORT,
     PROMETHEUS_PORT,
     SLURMCTLD_PORT,
     node_name,
@@ -53,7 +51,6 @@ and volume are for all. A thousand nodes and as many groups are 60,000 samples."
 READS_EXPORTER: Final = "slurmstack-exporter"
 READS_JOBS: Final = "slurmstack-jobs"
 READS_SLURMCTLD: Final = "slurmctld"
-_READS_MACHINES: Final = "slurmstack-machines"
 _READS_OBJECTS: Final = "slurmstack-kubernetes"
 """Names of what is read, in the label `job`, by which alerts know it."""
 
@@ -99,8 +96,6 @@ def _prometheus(config: ClusterConfig) -> dict[str, Any]:
         _job(READS_EXPORTER, {"static_configs": [{"targets": [f"{EXPORTER}:{EXPORTER_PORT}"]}]}),
         _job(READS_JOBS, _workers(config)),
     ]
-    if config.monitoring.has_node_exporter:
-        jobs.append(_job(_READS_MACHINES, _machines()))
     if config.monitoring.has_kube_state:
         jobs.append(_job(_READS_OBJECTS, {"static_configs": [{"targets": [f"{KUBE_STATE}:{KUBE_STATE_PORT}"]}]}))
     if slurmctld_gives_figures(config):
@@ -130,17 +125,6 @@ def _workers(config: ClusterConfig) -> dict[str, Any]:
         ]
         found["relabel_configs"] = [{"target_label": "cluster", "replacement": config.slurm.cluster_name}]
     return found
-
-
-def _machines() -> dict[str, Any]:
-    """By their pods' addresses: which machines there are the stack file does not say. Each exporter names its own.
-
-    What no dashboard shows is not kept: of the times of each CPU, eight kinds, they show one.
-    """
-    found = {"names": [NODE_EXPORTER], "type": "A", "port": NODE_EXPORTER_PORT}
-    shown = [f"{name};{'idle' if name == 'node_cpu_seconds_total' else ''}" for name in machine_figures()]
-    kept = {"source_labels": ["__name__", "mode"], "regex": "|".join(shown), "action": "keep"}
-    return {"dns_sd_configs": [found], "metric_relabel_configs": [kept]}
 
 
 def _slurmctld() -> dict[str, Any]:

@@ -77,7 +77,6 @@ def login_limits(limits: UserLimits) -> str:
         "nofile": limits.open_files,
         "as": None if limits.memory is None else parse_bytes(limits.memory) // 1024,
         "cpu": limits.cpu_minutes,
-        "maxlogins": limits.logins,
         "total_memory": None if limits.total_memory is None else parse_bytes(limits.total_memory),
         "total_cpus": None if limits.total_cpus is None else round(1000 * parse_cpus(limits.total_cpus)),
     }

@@ -101,12 +101,6 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", f'mount --bind {shares} /usr/share; exec {program} "$@"', "alertmanager"]
 
 
-@pytest.fixture(scope="session")
-def node_exporter(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The node exporter."""
-    return _of_debian("prometheus-node-exporter", "prometheus-node-exporter", tmp_path_factory)
-
-
 def _of_debian(package: str, program: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The machine's own program, or else the one in Debian's package, which is not installed."""
     if found := shutil.which(program):

@@ -22,7 +22,7 @@ LOOK, MEND, OVER = PARTS = ("look", "mend", "over")
 PLACEHOLDERS: Final = ("NODE", "JOB", "PARTITION", "USER", "CHECK", "RESERVATION", "POD", "CLAIM", "REASON", "MINUTES")
 """Capitals in a command for which a person puts something; the head of the page says what."""
 
-CONDITIONS: Final = ("monitoring.install", "rest.tls.issuer", "a database in the cluster", "accounting", "GPUs")
+CONDITIONS: Final = ("monitoring.install", "a database in the cluster", "accounting", "GPUs")
 """What not every cluster has, and some commands need: `# only with ...` at their end."""
 
 _COMMENT: Final = re.compile(r"\s+# (.*)$")

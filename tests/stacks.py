@@ -85,16 +85,12 @@ def nebius_full() -> dict[str, Any]:
         "name": "full",
         "kubernetes": {
             "version": "1.36",
-            "node_version": "1.36-nebius-node.75",
             "control_plane_size": 1,
             "allowed_cidrs": ["203.0.113.0/24"],
-            "audit_logs": True,
             "service_cidr": "10.96.0.0/16",
         },
-        "gpu_stack": "operators",
         "credentials": "sdk",
         "ssh_keys": [ALICE_KEY],
-        "backups": {"enabled": True},
     }
     del sections["cloud"]["subnet_id"]
     sections["worker_nodes"] = {
@@ -105,9 +101,7 @@ def nebius_full() -> dict[str, Any]:
             "gpu_cluster": {"infiniband_fabric": "us-central1-a"},
             "preemptible": True,
             "local_disks": {"use": "ephemeral"},
-            "labels": {"team": "vision"},
-            "taints": [{"key": "team", "value": "vision"}],
-            "update_strategy": {"max_unavailable": "25%", "max_surge": 1, "drain_timeout": 3600},
+            "update_strategy": {"max_unavailable": "25%"},
         },
         "reserved": {
             **gpu,
@@ -119,7 +113,7 @@ def nebius_full() -> dict[str, Any]:
         "cpu": {"size": 0, "platform": "cpu-d3", "preset": "16vcpu-64gb", "security": "baseline"},
     }
     sections |= {
-        "controller": {"storage": "64Gi", "filesystem": {"type": "NETWORK_SSD", "block_size": "8Ki"}},
+        "controller": {"storage": "64Gi", "filesystem": {"type": "NETWORK_SSD"}},
         "login": {"service_type": "LoadBalancer"},
         "jail": {"size": "4Ti", "filesystem": {"id": "computefilesystem-e00there"}},
         "mounts": {

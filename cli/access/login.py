@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import typer
-
 from cli.access.reach import forwarded, host_public_key, login_address
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import Kubectl
@@ -19,13 +17,10 @@ from config.errors import unknown_name
 from local.report import open_report
 from local.tools import ensure_tools
 from slurm.local_cluster import login_key
-from slurm.names import LOGIN, SSH_PORT
+from slurm.names import SSH_PORT
 
 CONNECT_TIMEOUT = 10
 """Seconds until sshd has answered: ssh means its greeting too, which is what fails behind `kubectl port-forward`."""
-
-SSH_FAILED = 255
-"""Exit status of ssh itself; a command in the session may end with it too."""
 
 
 def open_session(
@@ -56,14 +51,9 @@ def open_session(
         known_hosts = Path(directory) / "known_hosts"
         known_hosts.write_text(f"slurmstack-login {public_key}\n", encoding="utf-8")
         arguments = ssh_arguments(known_hosts, identity(config, key), port)
-        status = subprocess.run(
+        return subprocess.run(
             [ssh_program(is_local=config.cloud.is_local), *arguments, f"{name}@{host}", *command], check=False
         ).returncode
-    if status == SSH_FAILED:
-        logs = f"{kubectl.shown} logs -n {namespace} -l app.kubernetes.io/component={LOGIN} -c sshd --prefix"
-        hint = f"`slurmstack status` shows the login nodes; `{logs}` what they say"
-        typer.echo(f"if there was no session: {hint}", err=True)
-    return status
 
 
 def ssh_arguments(known_hosts: Path, key: str | None, port: int) -> list[str]:

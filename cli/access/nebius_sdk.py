@@ -41,7 +41,7 @@ CLOSE_S = 2.0
 
 HINT = (
     f"set {TOKEN_ENV}, or make a profile with `nebius profile create`, or name a service account's credentials file "
-    f"with --credentials or {CREDENTIALS_ENV}"
+    f"in {CREDENTIALS_ENV}"
 )
 
 

@@ -19,7 +19,7 @@ from cli.engine import pulumi as engine
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, connect, find_program, message
 from cli.stack import Stack
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 from local.files import write_whole
 
 OUTPUT = "kubeconfig"
@@ -60,14 +60,9 @@ def reach_if_made(stack: Stack, *, seconds: float = 600) -> Kubectl | None:
     kubectl = Kubectl(program=find_program(), context=context, kubeconfig=str(file))
     answer = kubectl.run("get", "--raw", "/readyz", check=False, seconds=seconds)
     if answer.returncode != 0:
-        credentials = (
-            "`nebius iam whoami` tells whether the vendor's command is there and logged in"
-            if cloud.credentials == "cli"
-            else "`slurmstack doctor cloud` tells whether the credentials are good"
-        )
         raise Failure(
             f"the cluster {context!r} does not answer: {message(answer.stderr)}",
-            hint=f"{credentials}; cloud.kubernetes.allowed_cidrs must let this machine in",
+            hint="`slurmstack doctor cloud` tries the credentials; cloud.kubernetes.allowed_cidrs must let us in",
         )
     return kubectl
 
@@ -83,32 +78,16 @@ def keep_kubeconfig(stack: Stack) -> Path | None:
             return file
         raise Failure(
             "the cluster's kubeconfig is an output of its stack, and there is no pulumi command to read it",
-            hint=f"install pulumi, or copy what `slurmstack kubeconfig` prints on a machine that has it to {file}",
+            hint=f"install pulumi, or copy what `pulumi stack output kubeconfig` prints elsewhere to {file}",
         )
     text = engine.output(stack, OUTPUT)
     if text is None:
         return None
-    write_private(file, text)
-    return file
-
-
-def kubeconfig_of(stack: Stack) -> str:
-    """The kubeconfig of a stack's cluster and of no other, as YAML. Raises Failure if there is none."""
-    cloud = stack.config.cloud
-    if not isinstance(cloud, NebiusCloud):
-        return connect(cloud).run("config", "view", "--minify", "--flatten").stdout
-    file = keep_kubeconfig(stack)
-    if file is None:
-        raise Failure(f"the stack {stack.name!r} has no cluster yet", hint="`slurmstack up` makes it")
-    return file.read_text(encoding="utf-8")
-
-
-def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner may read, all at once."""
     try:
         write_whole(file, text)
     except OSError as error:
         raise Failure(f"cannot write {file}: {error.strerror or error}") from error
+    return file
 
 
 def _context(file: Path) -> str:
@@ -149,17 +128,10 @@ def host_public_key(kubectl: Kubectl, namespace: str) -> str | None:
 
 
 @contextmanager
-def forwarded(kubectl: Kubectl, namespace: str, service: str, target: int, *, port: int = 0) -> Iterator[int]:
-    """The port on 127.0.0.1, which is open; `port`: which one, 0 for any that is free. Raises Failure."""
+def forwarded(kubectl: Kubectl, namespace: str, service: str, target: int) -> Iterator[int]:
+    """A port on 127.0.0.1 that leads to a Service, and is open. Raises Failure."""
     with socket.socket() as free:
-        # As kubectl's own: a connection that has ended a moment ago does not keep it from listening.
-        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            free.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise Failure(
-                f"port {port} of this machine is not free: {error.strerror}", hint="take another one"
-            ) from error
+        free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
     forward = subprocess.Popen(
         [*kubectl.command(), "port-forward", "-n", namespace, f"service/{service}", f"{port}:{target}"],

@@ -17,15 +17,8 @@ from slurm.names import BACKUP
 POLL = 1.0
 """Seconds between two looks at a Job."""
 
-STUCK = 300
-"""Seconds without a container that runs, after which what Kubernetes complains about is an answer."""
-
 SILENCE = 300
 """Seconds for which the API server may fail to answer, in hours of a Job."""
-
-
-class NotStarted(Failure):
-    """The Job's pod could not start, and the Job is deleted: it has done nothing."""
 
 
 class ContainerFailed(Failure):
@@ -63,10 +56,7 @@ def run_job(kubectl: Kubectl, namespace: str, template: str, report: Report, **h
 
 
 def make_job(kubectl: Kubectl, namespace: str, template: str, **how: Unpack[How]) -> str:
-    """Make a Job from a CronJob, as one of ours: `slurmstack doctor` tells of what others have set. Raises Failure.
-
-    Returns its name.
-    """
+    """Make a Job from a CronJob, as one of ours. Returns its name. Raises Failure."""
     found = kubectl.items("cronjob", template, "-n", namespace)
     if not found:
         raise Failure(
@@ -170,17 +160,15 @@ class _Following:
         self._name = name
         self._step = step
         self._written: dict[str, str] = {}
-        self._complete_since: float | None = None
-        self._uid = ""
-        self._has_begun = False
-        """Whether a container of it has run: its pod may be gone since, and Kubernetes not have said so of the Job."""
 
     def to_its_end(self) -> str:
-        begun = heard = time.monotonic()
+        heard, complete_since = time.monotonic(), None
         while True:
             try:
                 (job,) = self._kubectl.items("job", self._name, "-n", self._namespace) or [{}]
                 pods = self._kubectl.items("pod", "-n", self._namespace, "-l", f"job-name={self._name}")
+                if all("waiting" in status.get("state", {}) for pod in pods for status in statuses(pod)):
+                    self._step.progress(0, 0, self._complaint())
             except Failure as failure:
                 if time.monotonic() - heard > SILENCE:
                     failure.hint = f"the job {self._name} goes on in the cluster meanwhile"
@@ -188,23 +176,23 @@ class _Following:
                 time.sleep(POLL)
                 continue
             heard = time.monotonic()
-            uid = str(job.get("metadata", {}).get("uid", ""))
-            self._uid = self._uid or uid
-            if not job or uid != self._uid:
-                raise Failure(f"somebody has deleted the job {self._name}{', and made another one' if job else ''}")
+            if not job:
+                raise Failure(f"somebody has deleted the job {self._name}")
             all_read = self._read(pods)
             if is_true(job, "Complete"):
-                self._complete_since = self._complete_since or heard
+                complete_since = complete_since or heard
                 # Its machine may be lost, and the log with it.
-                if all_read or not pods or heard - self._complete_since > SILENCE:
+                if all_read or not pods or heard - complete_since > SILENCE:
                     return "".join(self._written.values())
             if is_true(job, "Failed"):
                 raise Failure(f"the job {self._name} failed: {_reason(job)}")
-            waiting = all("waiting" in status.get("state", {}) for pod in pods for status in statuses(pod))
-            self._has_begun = self._has_begun or not waiting
-            if heard - begun > STUCK and not self._has_begun:
-                self._refuse_kept()
             time.sleep(POLL)
+
+    def _complaint(self) -> str:
+        """What Kubernetes complains about, of a pod that has not begun: its machine, its volumes, its image."""
+        warnings = self._kubectl.items("event", "-n", self._namespace, "--field-selector=type=Warning")
+        said = [str(item.get("message")) for item in warnings if item["involvedObject"]["name"].startswith(self._name)]
+        return said[-1] if said else "its pod starts"
 
     def _read(self, pods: Collection[Mapping[str, Any]]) -> bool:
         """Take what containers that have ended wrote; whether all are read. Raises Failure where one has failed."""
@@ -223,18 +211,6 @@ class _Following:
                     self._written[container] = done.stdout
                 complete = complete and done.returncode == 0
         return complete
-
-    def _refuse_kept(self) -> None:
-        """Raise NotStarted where Kubernetes complains about the pod: its machine, its volumes, its image."""
-        place = ("-n", self._namespace)
-        (job,) = self._kubectl.items("job", self._name, *place) or [{}]
-        if {"failed", "uncountedTerminatedPods"} & {key for key, value in job.get("status", {}).items() if value}:
-            return  # its pod has begun and is gone, which Kubernetes is about to say
-        warnings = self._kubectl.items("event", *place, "--field-selector=type=Warning")
-        said = [str(item.get("message")) for item in warnings if item["involvedObject"]["name"].startswith(self._name)]
-        if said:
-            self._kubectl.run("delete", "job", self._name, *place, "--ignore-not-found", "--cascade=foreground")
-            raise NotStarted(f"the pod of {self._name} did not start: {said[-1]}")
 
 
 def _refuse_failed(container: str, ended: Mapping[str, Any], written: str) -> None:

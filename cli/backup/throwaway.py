@@ -11,12 +11,11 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cli.errors import USAGE, Failure
-from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest, manifests
-from cli.program.recording import record
+from cli.program.recording import KeptValues, record
 from cli.stack import Stack
 from config import ClusterConfig, load_config
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 from config.sections.slurm import SettingValue, folded
 from slurm.names import ACCOUNTING, BACKUP, CONTROLLER, DATABASE
 
@@ -54,14 +53,6 @@ _OUTSIDE: Final = frozenset({
 """Keys, in small letters, by which slurmctld would run something or reach somebody."""
 
 
-def namespace_for(namespace: str) -> str:
-    """The namespace of the rehearsal of a cluster. Raises Failure where that would be too long a name."""
-    name = f"{namespace}{SUFFIX}"
-    if len(name) > 63:
-        raise Failure(f"cluster.namespace: {namespace!r} leaves no room for {SUFFIX!r} in a name of 63 letters")
-    return name
-
-
 def sections_for(stack: Stack, *, version: str | None = None, tag: str = "") -> dict[str, Any]:
     """The stack file of the rehearsal. Raises Failure where there can be none.
 
@@ -81,7 +72,7 @@ def sections_for(stack: Stack, *, version: str | None = None, tag: str = "") -> 
             code=USAGE,
         )
     made: dict[str, Any] = copy.deepcopy(dict(stack.sections))
-    made["cluster"] = {**made.get("cluster", {}), "namespace": namespace_for(config.cluster.namespace)}
+    made["cluster"] = {**made.get("cluster", {}), "namespace": f"{config.cluster.namespace}{SUFFIX}"}
     made["backup"]["prefix"] = config.backup.prefix or config.cluster.namespace
     made["protect"] = False
     database = made.get("accounting", {}).get("database", {})
@@ -148,8 +139,6 @@ def _altered(item: Manifest, of: str, classes: Container[str]) -> Manifest:
             del pod["priorityClassName"]
         for container in pod["containers"]:
             container.pop("lifecycle", None)  # slurmctld would wait for the last job of workers that never were
-            if "readinessProbe" in container:  # what is measured is when it answers
-                container["readinessProbe"]["periodSeconds"] = 1
     return Manifest(document=document)
 
 

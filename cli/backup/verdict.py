@@ -16,9 +16,6 @@ MARK: Final = "rehearsal: "
 _SAVED_WITHIN: Final = 10
 """Seconds after which slurmctld has saved a job that it has accepted: it does so within five."""
 
-_WHY: Final = 160
-"""Characters of a reason, in a list."""
-
 _NAMED: Final = 10
 """Job ids in one message."""
 
@@ -29,8 +26,6 @@ class Shown:
 
     jobs: Mapping[int, tuple[int, str]]
     """Job id -> user id, state, as squeue has them."""
-    partitions: Mapping[str, str]
-    """Name -> up or down, as sinfo has them."""
     answered: Collection[int] | None
     """Ids of the last records that slurmdbd has answered with; None without accounting."""
 
@@ -43,18 +38,15 @@ class Outcome:
     version: str
     """Release of Slurm that it ran with."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """What each step took: state, database, jail, slurmdbd, slurmctld, total."""
+    """What steps took: until slurmdbd and slurmctld answered, and the total."""
     found: dict[str, dict[str, int]] = field(default_factory=dict)
     """Part -> what was counted."""
     problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    failed: str = ""
-    """Why it did not come to its end: no room, no image, a store that is away, a daemon that does not start."""
 
     @property
     def ok(self) -> bool:
         """Whether the backup was put back as a whole."""
-        return not self.problems and not self.failed
+        return not self.problems
 
     def as_data(self) -> dict[str, Any]:
         """For JSON."""
@@ -65,8 +57,6 @@ class Outcome:
             "seconds": {name: round(taken, 1) for name, taken in self.seconds.items()},
             "found": self.found,
             "problems": self.problems,
-            "notes": self.notes,
-            "failed": self.failed,
         }
 
 
@@ -95,10 +85,7 @@ def judge(outcome: Outcome, told: Mapping[str, Mapping[str, Any]], shown: Shown)
 
 def _judge_queue(outcome: Outcome, state: Mapping[str, Any], database: Mapping[str, Any] | None, shown: Shown) -> None:
     outcome.found["state"] = {"jobs": sum(word not in _ENDED for _, word in shown.jobs.values())}
-    if open_ := sorted(name for name, word in shown.partitions.items() if word == "up"):
-        outcome.problems.append(f"state: partitions were open to jobs: {', '.join(open_)}")
     if database is None:
-        outcome.notes.append("the queue was not compared with accounting, which is off")
         return
     # What was submitted later came between the two parts of the backup. slurmctld saves when something has changed.
     until = max(state["saved"], _begun(outcome.backup) - _SAVED_WITHIN)
@@ -110,19 +97,11 @@ def _judge_queue(outcome: Outcome, state: Mapping[str, Any], database: Mapping[s
         outcome.problems.append(f"state: slurmctld has lost jobs of the queue: {_listed(missing)}")
     if strange := [job for job, _, user, _ in known if shown.jobs.get(job, (user,))[0] != user]:
         outcome.problems.append(f"state: jobs belong to other users than accounting says: {_listed(strange)}")
-    if unknown := [job for job, array in gone if not {job, array} & scripts]:
-        outcome.notes.append(
-            "accounting has no end of jobs of which the queue had no script (interactive ones, or runaway: "
-            f"`sacctmgr show runawayjobs`): {_listed(unknown)}"
-        )
 
 
 def _begun(backup: str) -> int:
-    """When a backup was begun, in seconds since 1970; 0 where its id says nothing."""
-    try:
-        return int(datetime.strptime(backup, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp())
-    except ValueError:
-        return 0
+    """When a backup was begun, in seconds since 1970."""
+    return int(datetime.strptime(backup, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp())
 
 
 def _judge_records(outcome: Outcome, database: Mapping[str, Any], shown: Shown) -> None:
@@ -143,34 +122,19 @@ def _listed(jobs: Sequence[int]) -> str:
     return ", ".join(map(str, jobs[:_NAMED])) + more
 
 
-def brief(kept: Mapping[str, Any]) -> str:
-    """A kept outcome (`as_data`, with its time), for a list."""
-    if why := kept.get("failed"):
-        return f"could not be rehearsed {kept['time']}: {why.splitlines()[0][:_WHY]}"
-    parts = ", ".join(kept["found"])
-    if not kept["ok"]:
-        return f"NOT AS IT WAS {kept['time']} ({parts})" if parts else f"REHEARSAL FAILED {kept['time']}"
-    return f"rehearsed {kept['time']} ({parts})"
-
-
 def text(outcome: Outcome) -> str:
     """For people."""
     found, took = outcome.found, outcome.seconds
     end = "is as it was" if outcome.ok else "is NOT as it was"
     lines = [f"backup {outcome.backup} under Slurm {outcome.version} {end} ({duration_text(took['total'])})"]
     if "state" in found:
-        lines.append(f"  state     {found['state']['jobs']} jobs in the queue{_times(took, 'state', 'slurmctld')}")
+        lines.append(f"  state     {found['state']['jobs']} jobs in the queue")
     if "database" in found:
         counted = f"{found['database']['records']} records, the last {found['database']['asked']} asked of slurmdbd"
-        lines.append(f"  database  {counted}{_times(took, 'database', 'slurmdbd')}")
+        lines.append(f"  database  {counted}")
     if "jail" in found:
-        lines.append(f"  jail      {found['jail']['files']} files and directories{_times(took, 'jail')}")
-    return "\n".join(
-        [*lines, *(f"  problem: {line}" for line in outcome.problems), *(f"  note: {line}" for line in outcome.notes)]
-    )
-
-
-def _times(took: Mapping[str, float], part: str, daemon: str = "") -> str:
-    told = [f"put back in {duration_text(took[part])}"] if part in took else []
-    told += [f"{daemon} answered after {duration_text(took[daemon])}"] if daemon in took else []
-    return f"; {', '.join(told)}" if told else ""
+        lines.append(f"  jail      {found['jail']['files']} files and directories")
+    lines += [
+        f"  {name} answered after {duration_text(took[name])}" for name in ("slurmdbd", "slurmctld") if name in took
+    ]
+    return "\n".join([*lines, *(f"  problem: {line}" for line in outcome.problems)])

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import tarfile
-from base64 import b64decode
 from collections.abc import Callable, Iterator
 from concurrent.futures import as_completed
 from contextlib import contextmanager
@@ -25,21 +24,18 @@ from cli.doctor.cluster.collect import collect
 from cli.doctor.cluster.diagnose import diagnose
 from cli.doctor.cluster.findings import as_data as findings_as_data
 from cli.errors import USAGE, Failure
-from cli.health.present import as_data
-from cli.health.query import read_nodes
 from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, in_controller
 from cli.logs.lines import in_order
 from cli.logs.sources import containers, events, read_log, side_by_side
 from cli.stack import Stack
 from cli.status.read import read_status
-from cli.status.slurm import configuration_state
 from cli.text import plain
 from config.load import read_document
 
 MANIFEST = "MANIFEST.txt"
 
-_MOST, _LEAST, _ALL = 2 * 1024**2, 64 * 1024, 256 * 1024**2
-"""Characters of one file and of all: of a longer one the end is kept, and less where there are many."""
+_MOST = 2 * 1024**2
+"""Characters of one file: of a longer one the end is kept."""
 
 Read = Callable[[], str]
 """Reads one file's text. Raises Failure."""
@@ -58,16 +54,11 @@ _OUTSIDE = ("nodes", "persistentvolumes", "storageclasses")
 _SACCT = "jobid,jobname,user,account,partition,state,submit,start,end,elapsed,nodelist,exitcode,alloctres"
 
 _SLURM: dict[str, tuple[str, ...]] = {
-    "version": ("scontrol", "--version"),
     **{
         what: ("scontrol", "show", what)
         for what in ("config", "nodes", "partitions", "jobs", "reservations", "licenses")
     },
-    "priorities": ("sprio", "--long"),
     "sdiag": ("sdiag",),
-    "squeue": ("squeue", "--all", "--long"),
-    "sinfo": ("sinfo", "--Node", "--long"),
-    "sinfo-reasons": ("sinfo", "--list-reasons"),
     "associations": ("sacctmgr", "--parsable2", "show", "associations", "withdeleted"),
     "qos": ("sacctmgr", "--parsable2", "show", "qos"),
     "sacct": ("sacct", "--allusers", "--parsable2", "--starttime=now-1days", f"--format={_SACCT}"),
@@ -85,13 +76,12 @@ class Bundle:
     redact: Redactor = field(default_factory=Redactor)
     """Takes secrets out: nothing is kept or written that has not gone through it."""
 
-    def read(self, parts: dict[str, Read], tell: Callable[[int, int, str], None]) -> int:
-        """Read parts side by side. Returns how many there were."""
-        most = max(_LEAST, min(_MOST, _ALL // max(len(parts), 1)))
+    def read(self, parts: dict[str, Read], tell: Callable[[int, int, str], None]) -> None:
+        """Read parts side by side."""
 
         def read_one(read: Read) -> str:
             text = self.redact(read())  # cut at last: half of a secret is found by nobody
-            over = len(text) - most
+            over = len(text) - _MOST
             return text if over <= 0 else f"[the first {over} characters are left out]\n{text[over:]}"
 
         with side_by_side() as pool:
@@ -105,7 +95,6 @@ class Bundle:
                     self.missing[name] = plain(str(failure))
                 except (LookupError, TypeError, ValueError, AttributeError) as error:  # in a form that nobody expected
                     self.missing[name] = f"not understood: {type(error).__name__}"
-        return sum(name in self.texts for name in parts)
 
     def manifest(self, head: str) -> str:
         """The list of the files, and of what could not be read and why."""
@@ -126,21 +115,13 @@ class Bundle:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that was not there before, for its owner only; gone again where the work on it fails.
-
-    Raises Failure before the work begins if there is one already.
-    """
+    """A file that was not there before, for its owner only; gone again where the work on it fails. Raises Failure."""
     try:
-        stream = path.open("xb")
-    except FileExistsError:
-        raise Failure(
-            f"{path} is there already", hint="it is not overwritten: --output names another", code=USAGE
-        ) from None
+        stream = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
     except OSError as error:
-        raise Failure(f"{path} cannot be written: {error.strerror}", code=USAGE) from None
+        raise Failure(f"{path} cannot be written: {error.strerror}", hint="--output FILE", code=USAGE) from None
     try:
         with stream:
-            path.chmod(0o600)
             yield stream
     except BaseException:
         path.unlink(missing_ok=True)
@@ -152,24 +133,14 @@ def stamp(at: datetime) -> str:
     return f"{at:%Y%m%dT%H%M%SZ}"
 
 
-def version_parts(kubectl: Kubectl, stack: Stack) -> dict[str, Read]:
-    """What is there without any right in the namespace."""
-    return {
-        "stack.yaml": lambda: _stack_file(stack),
-        "versions/slurmstack.txt": _own_versions,
-        "versions/kubernetes.json": lambda: kubectl.run("version", "-o", "json").stdout,
-    }
-
-
-def cluster_parts(kubectl: Kubectl, stack: Stack, pods: list[dict[str, Any]]) -> dict[str, Read]:
+def parts_of(kubectl: Kubectl, stack: Stack, pods: list[dict[str, Any]]) -> dict[str, Read]:
     """What is read of the cluster, its logs of these pods."""
     namespace = stack.config.cluster.namespace
     found: dict[str, Read] = {
-        "status.json": lambda: _status(kubectl, stack),
+        "kubernetes/version.json": lambda: kubectl.run("version", "-o", "json").stdout,
+        "status.json": lambda: _json(asdict(read_status(kubectl, stack.config))),
         "doctor.json": lambda: _findings(kubectl, stack),
-        "health.json": lambda: _json(as_data(read_nodes(kubectl, namespace), namespace=namespace)),
         "events.txt": lambda: "".join(f"{line}\n" for line in in_order(events(kubectl, namespace))),
-        "slurm/configuration-agent.json": lambda: _agent(kubectl, namespace),
         "kubernetes/secrets.json": lambda: _secrets(kubectl, namespace),
     }
     found |= {f"slurm/{name}.txt": partial(_slurm, kubectl, namespace, command) for name, command in _SLURM.items()}
@@ -188,31 +159,22 @@ def _logs(kubectl: Kubectl, namespace: str, pods: list[dict[str, Any]]) -> Itera
             yield name, partial(read, container, f"--tail={_LOG_LINES}", "--previous")
 
 
-def _stack_file(stack: Stack) -> str:
+def stack_file(stack: Stack) -> str:
     """As it was read: without comments, which nobody looks through."""
     document = without_secrets(read_document(stack.file))
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100_000)
 
 
-def _status(kubectl: Kubectl, stack: Stack) -> str:
-    found = read_status(kubectl, stack.config)
-    if not found.pods and found.unread.get("pods") and found.slurmctld:
-        raise Failure(f"pods: {found.unread['pods']}; slurmctld: {found.slurmctld}")
-    return _json(asdict(found))
+def own_versions() -> str:
+    """Of this command, its Python and the machine."""
+    system = os.uname()  # `platform` starts a program to find out the same
+    return f"slurmstack {version('slurmstack')}, Python {python_version()}, {system.sysname} {system.release}"
 
 
 def _findings(kubectl: Kubectl, stack: Stack) -> str:
     """What `slurmstack doctor` would say."""
     facts = collect(kubectl, stack.config)
-    if not facts.pods and not facts.owners and "slurm" in facts.unread:
-        raise Failure("; ".join(f"{part}: {why}" for part, why in facts.unread.items()))
     return _json(findings_as_data(facts, diagnose(facts)))
-
-
-def _own_versions() -> str:
-    system = os.uname()  # `platform` starts a program to find out the same
-    ours = f"slurmstack {version('slurmstack')}\nPython {python_version()}\n"
-    return f"{ours}{system.sysname} {system.release} {system.machine}\n"
 
 
 def _json(document: Any) -> str:
@@ -225,24 +187,9 @@ def _objects(kubectl: Kubectl, kind: str, *where: str) -> str:
 
 
 def _secrets(kubectl: Kubectl, namespace: str) -> str:
-    """Which Secrets there are, with the length of what each key has."""
-    found = [
-        {
-            "name": item["metadata"]["name"],
-            "type": item.get("type"),
-            "created": item["metadata"].get("creationTimestamp"),
-            "keys": [{"key": key, "bytes": len(b64decode(value))} for key, value in (item.get("data") or {}).items()],
-        }
-        for item in kubectl.items("secrets", "-n", namespace)
-    ]
-    return json.dumps(found, indent=1) + "\n"
-
-
-def _agent(kubectl: Kubectl, namespace: str) -> str:
-    state = configuration_state(kubectl, namespace)
-    if state is None:
-        raise Failure("the configuration agent has left no state, or the controller does not answer")
-    return _json(state)
+    """Which Secrets there are, with the names of their keys."""
+    found = kubectl.items("secrets", "-n", namespace)
+    return json.dumps({item["metadata"]["name"]: sorted(item.get("data") or {}) for item in found}, indent=1) + "\n"
 
 
 def _slurm(kubectl: Kubectl, namespace: str, command: tuple[str, ...]) -> str:

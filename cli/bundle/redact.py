@@ -1,14 +1,13 @@
-"""Takes secrets out of text: the values of the namespace's Secrets in all forms, and what looks like a secret."""
+"""Takes secrets out of text: the values of the namespace's Secrets, and what looks like a secret."""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 REMOVED = "<removed>"
 
@@ -20,9 +19,6 @@ _COMMON = frozenset({
     "password", "postgres", "slurm_acct_db", "slurmctld", "slurmdbd", "username",
 })  # fmt: skip
 """Values that are no secrets, and without which nobody could read the rest."""
-
-_WIDTHS = (64, 76)
-"""Columns at which PEM and MIME break Base64."""
 
 _SECRET_NAME = re.compile(
     r"(?i)(?:pass|password|passwd|passphrase|passcode|authtok|token|secure|secret|encryptionsalt|encryptedkey"
@@ -47,9 +43,6 @@ _ASSIGNED = re.compile(
 )
 """`password=...`, also quoted, and quoted within JSON."""
 
-_HOOK = re.compile(r"https?://[^\s/\"'<>]+/[^\s\"'<>{}\[\],]{8,}")
-"""Whose path may be all that one needs to know."""
-
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
@@ -59,10 +52,6 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
         "<removed: private key>",
     ),
     (re.compile(r"eyJ(?:(?!eyJ)[\w-]){5,}\.[\w-]{5,}\.[\w-]*"), "<removed: token>"),
-    (
-        re.compile(r"(?i)((?:munge|jwt)\w{0,20}[_.-]?key\\*[\"']?\s*[=:]\s*\\*[\"']?)(?!/[a-z])[\w+/-]{20,}=*"),
-        rf"\1{REMOVED}",
-    ),
     (re.compile(r"(?i)(bearer\s+)[\w.~+/-]{16,}=*"), rf"\1{REMOVED}"),
     (re.compile(r"(?i)(authorization\\*[\"']?\s*[:=]\s*\\*[\"']?\w+\s+)[^\s\"'\\]+"), rf"\1{REMOVED}"),
     (re.compile(r"(?i)(--(?:pass(?:word)?|token|secret|api-key)[ \t]+)(?!-)[^\s\"']+"), rf"\1{REMOVED}"),
@@ -100,67 +89,19 @@ def redactor(secrets: Iterable[Mapping[str, Any]]) -> Redactor:
     known: dict[str, str] = {}
     for secret in secrets:
         for key, encoded in (secret.get("data") or {}).items():
-            marker = f"<removed: secret {secret['metadata']['name']}/{key}>"
             for form in _forms(base64.b64decode(encoded)):
-                known.setdefault(form, marker)
-    # In a marker, too, there may be a secret: somebody's password may be the name of a Secret.
-    instead = {
-        marker: next((text for text in (marker, REMOVED, "[-]") if not any(secret in text for secret in known)), "")
-        for marker in set(known.values())
-    }
-    texts = sorted(known, key=len, reverse=True)
-    return Redactor(known=tuple((text, instead[known[text]]) for text in texts))
+                known.setdefault(form, f"<removed: secret {secret['metadata']['name']}/{key}>")
+    return Redactor(known=tuple((text, known[text]) for text in sorted(known, key=len, reverse=True)))
 
 
 def _forms(value: bytes) -> Iterator[str]:
-    """A value as it may stand in a text: plain, by lines, as JSON and URLs write it, and in Base64 and hexadecimal."""
-    pieces = {value, value.strip(), *(line.strip() for line in value.splitlines()), *_inside(value)}
-    for piece in pieces:
-        if len(piece) < SHORTEST or piece.decode(errors="replace").lower() in _COMMON:
-            continue
-        yield from _encoded(piece)
-        plain = {piece.decode("utf-8", "replace")}
-        for _ in range(2):  # JSON within JSON, as in annotations
-            plain |= {escape(text) for text in plain for escape in _ESCAPES}
-        yield from plain
-
-
-def _inside(value: bytes) -> Iterator[bytes]:
-    """What is secret in a file that is a Secret's value, as `alertmanager.yml`: passwords, and addresses of hooks."""
-    text = value.decode("utf-8", "replace")
-    for match in _ASSIGNED.finditer(text):
-        if not _NO_VALUE.fullmatch(said := match["value"].strip("\\\"'")):
-            yield said.encode()
-    yield from (found.encode() for found in _HOOK.findall(text))
-
-
-_ESCAPES: tuple[Callable[[str], str], ...] = (
-    lambda text: json.dumps(text)[1:-1],
-    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
-    lambda text: _as_go(json.dumps(text, ensure_ascii=False)[1:-1]),
-    lambda text: text.replace("'", "''"),  # YAML
-    lambda text: quote(text, safe=""),
-)
-
-
-def _as_go(text: str) -> str:
-    """As Kubernetes writes JSON."""
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _encoded(value: bytes) -> Iterator[str]:
-    yield value.hex()
-    for altchars in (b"+/", b"-_"):
-        yield base64.b64encode(value, altchars).decode()
-        for before in range(3):  # somewhere within what was encoded: its place decides about the letters
-            whole = base64.b64encode(bytes(before) + value, altchars).decode()
-            # Letters that are made of other bytes too, at both ends, are left out.
-            inner = whole[(before * 8 + 5) // 6 : (before + len(value)) * 8 // 6]
-            yield inner
-            if before == 0 and len(inner) > min(_WIDTHS):
-                for width in _WIDTHS:
-                    lines = [inner[at : at + width] for at in range(0, len(inner), width)]
-                    yield from (line for line in lines if len(line) >= SHORTEST)
+    """A value as it may stand in a text: whole and by lines, plain, in Base64, as JSON and as JSON within JSON."""
+    for piece in {value, value.strip(), *(line.strip() for line in value.splitlines())}:
+        plain = piece.decode("utf-8", "replace")
+        if len(piece) >= SHORTEST and plain.lower() not in _COMMON:
+            yield from (plain, base64.b64encode(piece).decode().rstrip("="))
+            once = json.dumps(plain, ensure_ascii=False)[1:-1]
+            yield from (once, json.dumps(once, ensure_ascii=False)[1:-1])
 
 
 def without_secrets(value: Any, *, name: str = "") -> Any:

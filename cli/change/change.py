@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from cli.program.recording import Recording
 from cli.program.values import Resource, Secret, Unknown, from_state, leaves, printable, same
 
 Action = Literal["create", "update", "replace", "delete"]
-
-SYMBOLS: Mapping[Action, str] = {"create": "+", "update": "~", "replace": "+-", "delete": "-"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +36,6 @@ class Change:
     """Of a replacement: the properties that force it, where anybody says which."""
     cause: str = ""
     """URN of the resource whose replacement forces this one."""
-    complaint: str = ""
-    """What the API server says where it will not change the object in place."""
 
     @property
     def kind(self) -> str:
@@ -60,7 +56,7 @@ class Change:
 def counts_of(found: Iterable[Change]) -> dict[str, int]:
     """Number of resources by action."""
     counts = Counter(change.action for change in found)
-    return {action: counts[action] for action in SYMBOLS if counts[action]}
+    return {action: counts[action] for action in get_args(Action) if counts[action]}
 
 
 def differences(old: Any, new: Any, path: str = "", *, secret: bool = False) -> Iterator[PropertyChange]:
@@ -140,7 +136,6 @@ _KUBERNETES: Mapping[str, tuple[str, ...]] = {
     "Service": ("spec.clusterIP",),
     "RoleBinding": ("roleRef",),
     "ClusterRoleBinding": ("roleRef",),
-    "StorageClass": ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
 }
 """Properties whose change makes Pulumi's Kubernetes provider delete the object and make it anew, as it lists them."""
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cli.change.change import Change, differences, of_object
-from cli.errors import Failure
-from cli.kubectl.client import FIELD_MANAGER, OWNERS, Kubectl, as_list, message, nothing_served
+from cli.errors import Failure, Refused
+from cli.kubectl.client import FIELD_MANAGER, OWNERS, Kubectl, as_list, message
 from cli.program.manifests import Manifest
 
 KINDS = (
@@ -45,7 +45,7 @@ def changes(
     """What applying the objects would do. `live`: those that exist. `left`: what is there and no longer among them.
 
     The API server itself tells, by a dry run, what each object would become: so defaults are no differences, and what
-    was changed by hand is one.
+    was changed by hand is one. Raises Refused in its words if it will not change one of them.
     """
     found: list[Change] = []
     outcome = _dry_run(kubectl, [manifest for manifest in objects if manifest.key in live])
@@ -54,10 +54,8 @@ def changes(
         resource, before = of_object(manifest.document), of_object(live[at]) if at in live else None
         if before is None:
             found.append(Change(action="create", resource=resource))
-        elif isinstance(after := outcome.get(at, ""), str):
-            found.append(Change(action="replace", resource=resource, before=before, complaint=after))
         else:
-            old, new = _comparable(live[at]), _comparable(after)
+            old, new = _comparable(live[at]), _comparable(outcome[at])
             properties = tuple(differences(old, new, secret=manifest.kind == "Secret"))
             if properties:
                 found.append(Change(action="update", resource=resource, before=before, properties=properties))
@@ -72,13 +70,7 @@ def key(document: Mapping[str, Any]) -> tuple[str, str]:
 
 def objects_in(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[str, Any]]:
     """All objects of `KINDS` in a namespace, whoever made them: one request a kind, however many pools there are."""
-    try:
-        found = kubectl.items(",".join(KINDS), "-n", namespace, OWNERS)
-    except Failure as failure:
-        if "have a resource type" not in failure.message:
-            raise
-        raise nothing_served(failure.message) from failure  # all of these kinds are Kubernetes' own
-    return {key(item): item for item in found}
+    return {key(item): item for item in kubectl.items(",".join(KINDS), "-n", namespace, OWNERS)}
 
 
 def live_objects(kubectl: Kubectl, objects: Sequence[Manifest], inside: Live) -> dict[tuple[str, str], dict[str, Any]]:
@@ -91,21 +83,17 @@ def live_objects(kubectl: Kubectl, objects: Sequence[Manifest], inside: Live) ->
     return live
 
 
-def _dry_run(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any] | str]:
-    """What the objects would become; of one that cannot be changed in place, what the API server says to that."""
+def _dry_run(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any]]:
+    """What the objects would become."""
     if not objects:
         return {}
     documents = as_list([item.document for item in objects])
     done = kubectl.run(*APPLY, "--dry-run=server", "-f", "-", "-o", "json", stdin=documents, check=False)
     if done.returncode == 0:
         return {key(item): item for item in _items(done.stdout)}
-    if "immutable" not in done.stderr and "Forbidden: updates to" not in done.stderr:
-        raise Failure(message(done.stderr))
-    if len(objects) == 1:
-        return {objects[0].key: message(done.stderr)}
-    # kubectl prints none of the objects where one of them fails: halves lead to that one in a few steps.
-    middle = len(objects) // 2
-    return _dry_run(kubectl, objects[:middle]) | _dry_run(kubectl, objects[middle:])
+    if "immutable" in done.stderr or "Forbidden: updates to" in done.stderr:
+        raise Refused(message(done.stderr), hint="set it back: it can never change, and kubectl makes nothing anew")
+    raise Failure(message(done.stderr))
 
 
 def _items(printed: str) -> list[dict[str, Any]]:
@@ -128,19 +116,13 @@ _UNKNOWN = ("have a resource type", "could not find the requested resource")
 
 def members(kubectl: Kubectl, namespace: str, parent: str, selector: str) -> list[dict[str, Any]]:
     """The set's objects of all kinds that the cluster still knows. `parent`: the Secret that stands for the set."""
-    kinds = _kinds(kubectl, namespace, parent)
-    try:
-        return kubectl.items(",".join(kinds), "-n", namespace, "-l", selector) if kinds else []
-    except Failure:
-        served = _served(kubectl, namespace, kinds)
-        if served == kinds:
-            raise
-        return kubectl.items(",".join(served), "-n", namespace, "-l", selector) if served else []
+    kinds = served_kinds(kubectl, namespace, parent)
+    return kubectl.items(",".join(kinds), "-n", namespace, "-l", selector) if kinds else []
 
 
 def served_kinds(kubectl: Kubectl, namespace: str, parent: str) -> list[str]:
     """Kinds of the set's objects, of those that the cluster still knows; none where there is no set."""
-    return _served(kubectl, namespace, _kinds(kubectl, namespace, parent))
+    return [kind for kind in _kinds(kubectl, namespace, parent) if _is_served(kubectl, namespace, kind)]
 
 
 def forget_unknown_kinds(kubectl: Kubectl, namespace: str, parent: str) -> bool:
@@ -148,8 +130,7 @@ def forget_unknown_kinds(kubectl: Kubectl, namespace: str, parent: str) -> bool:
 
     Returns whether there were any.
     """
-    kinds = _kinds(kubectl, namespace, parent)
-    served = _served(kubectl, namespace, kinds)
+    kinds, served = _kinds(kubectl, namespace, parent), served_kinds(kubectl, namespace, parent)
     if served != kinds:
         kubectl.run("annotate", "secret", parent, "-n", namespace, "--overwrite", f"{_KINDS}={','.join(served)}")
     return served != kinds
@@ -161,10 +142,9 @@ def _kinds(kubectl: Kubectl, namespace: str, parent: str) -> list[str]:
     return [kind for kind in annotations.get(_KINDS, "").split(",") if kind]
 
 
-def _served(kubectl: Kubectl, namespace: str, kinds: list[str]) -> list[str]:
-    complaints = {kind: kubectl.run("get", kind, "-n", namespace, "-o", "name", check=False).stderr for kind in kinds}
-    served = [kind for kind in kinds if not any(unknown in complaints[kind] for unknown in _UNKNOWN)]
-    for kind in kinds:
-        if kind not in served and "." not in kind:  # without a group: of Kubernetes' core, which is always there
-            raise nothing_served(complaints[kind].strip())
-    return served
+def _is_served(kubectl: Kubectl, namespace: str, kind: str) -> bool:
+    """Whether the cluster knows a kind: Kubernetes' own always, those of others (`PodMonitor.GROUP`) may go."""
+    if kind.partition(".")[0].lower() in KINDS:
+        return True
+    complaint = kubectl.run("get", kind, "-n", namespace, "-o", "name", check=False).stderr
+    return not any(unknown in complaint for unknown in _UNKNOWN)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from cli.change.change import Action, Change, PropertyChange
-from cli.change.in_place import Verdict, judge
+from cli.change.in_place import judge
 from cli.errors import Refused
 from cli.program.values import Resource
 from config.cluster import ClusterConfig
-from config.nebius.cloud import NebiusCloud
-from slurm.health import WATCH
+from config.sections.cloud import NebiusCloud
 from slurm.names import CONTROLLER, HOMES
 
 _STATE_CLAIM = "controller-state"
@@ -34,11 +32,6 @@ _SECTIONS: Mapping[str, str] = {
 }
 """Keys of the stack file that are not called like the volume, and name its size `storage`."""
 
-HEALTH_LEAVES = (
-    "health is turned off: nodes that it drained stay so, and reservations of its tests stay. "
-    "Resume such nodes by hand (`slurmstack status` lists them)"
-)
-
 _COSTS: Mapping[str, str] = {
     "Kubernetes cluster": "everything in Kubernetes is lost: all jobs, the keys, and all volumes but those on file "
     "systems of the cloud",
@@ -52,9 +45,6 @@ _COSTS: Mapping[str, str] = {
     "RandomBytes": "a key of the cluster is lost: pods trust each other, and users the login nodes, by it",
     "Namespace": f"everything in it is lost: all jobs, {_STATE}, the keys",
 }
-
-_HOLDERS = {"Namespace", "PersistentVolume", "PersistentVolumeClaim", "Secret"}
-"""What nobody is told to delete by hand: data or keys would go with it."""
 
 _UNPROTECT = "set `slurmstack:protect: false`, apply that with `up`, and then make this change"
 
@@ -80,16 +70,15 @@ def effects(
     config: ClusterConfig,
     *,
     old: Iterable[Resource],
-    way: Literal["pulumi", "kubectl"] = "pulumi",
 ) -> tuple[Effect, ...]:
     """Those of the changes that cost somebody something, or that cannot be made. `config` is the new stack file.
 
-    `old`: all that is there. `way`: kubectl makes nothing anew, where the Pulumi engine deletes and creates.
+    `old`: all that is there.
     """
     whole = any(item.action == "delete" and item.kind == "Kubernetes cluster" for item in changes)
     has_state = any((item.kind, item.title) in _WITH_STATE for item in old)
     judges = (
-        _Judge(change=change, config=config, whole=whole, has_state=has_state, way=way)
+        _Judge(change=change, config=config, whole=whole, has_state=has_state)
         for change in changes
         if change.action != "create"
     )
@@ -122,7 +111,6 @@ class _Judge:
     whole: bool
     """Whether the whole cluster goes."""
     has_state: bool
-    way: str
 
     @property
     def kind(self) -> str:
@@ -137,36 +125,16 @@ class _Judge:
         if self.change.action == "update":
             size_key = f"{self._where()}.{'storage' if self._key() in _SECTIONS else 'size'}"
             verdict = judge(self.change, size_key, has_state=self.has_state)
-            return self._effect(self._with_backup(verdict), verdict.refused, verdict.because) if verdict else None
-        if self.change.action == "replace" and self.way == "kubectl":
-            return self._stuck()
+            return self._effect(verdict.cost, verdict.refused, verdict.because) if verdict else None
         refused = self._replace_refused() if self.change.action == "replace" else self._delete_refused()
         cost = self._cost()
         return self._effect(cost, refused, self.change.because) if cost or refused or self.in_cloud else None
-
-    def _stuck(self) -> Effect | None:
-        """What kubectl cannot apply: only failed jobs are deleted and made anew, everything else may hold something."""
-        if self.kind == "Job":
-            return None
-        said = f" ({self.change.complaint})" if self.change.complaint else ""
-        by_hand = "" if self.kind in _HOLDERS else ", or delete the object by hand, with all that it holds"
-        refused = f"a field differs that can never change, and kubectl makes nothing anew{said}. Set it back{by_hand}"
-        return self._effect("", refused, ())
 
     def _effect(self, cost: str, refused: str, because: tuple[PropertyChange, ...]) -> Effect:
         action, name = self.change.action, self.change.name
         return Effect(action=action, kind=self.kind, name=name, because=because, cost=cost, refused=refused)
 
     # What it costs
-
-    def _with_backup(self, verdict: Verdict) -> str:
-        """What an update in place costs, and who saves what it converts."""
-        if (self.kind, self.change.name) != ("StatefulSet", CONTROLLER) or not verdict.cost:
-            return verdict.cost
-        if self.config.backup is None:
-            return f"{verdict.cost}, and none is configured (slurmstack:backup)"
-        saves = "which `up` makes first" if self.way == "kubectl" else "`slurmstack backup now` makes one"
-        return f"{verdict.cost}, {saves}"
 
     def _cost(self) -> str:
         was = self.change.before or self.change.resource
@@ -179,9 +147,6 @@ class _Judge:
                 return self._data_cost("what lies there stays where it is" if static or was.retained else "")
             case "node group":
                 return self._machines_cost()
-            case "Deployment" if self.change.action == "delete" and self.change.name == WATCH:
-                # Not where the watcher moves to another namespace, or all goes.
-                return "" if self.whole or self.config.health.enabled else HEALTH_LEAVES
             case "StatefulSet" | "PodTemplate":
                 return self._pods_cost(was)
             case _:
@@ -228,7 +193,7 @@ class _Judge:
                 return f"{never}. Set it back, or to lose this set {missing}"
         if self.change.resource.protect:
             return f"{never}, and this is protected. Set it back, or to lose this set `slurmstack:protect: false` too"
-        return self._name_taken() or self._misfit()
+        return self._misfit()
 
     def _misfit(self) -> str:
         """Another release or name of Slurm does not fit to the jail and the state, even in an object made anew."""
@@ -261,20 +226,6 @@ class _Judge:
             f"workers that stay may be on its machines. Set worker_nodes.{name}.autoscaling.groups to {kept} or more, "
             "apply, and when no worker is on this group's machines lower it with "
             f"worker_nodes.{name}.allow_replacement: true, which ends what still runs there"
-        )
-
-    def _name_taken(self) -> str:
-        """A file system that the cloud keeps keeps its name too, and names are unique in a project.
-
-        Pulumi goes by what its state says of the old one, so it does not help to change that in the same update.
-        """
-        was = self.change.before
-        if self.kind != "file system" or was is None or not (was.retained or was.inputs.get("forbidDeletion")):
-            return ""
-        return (
-            "the cloud keeps the old one, whose name the new one needs. To lose it, set "
-            f"{self._where()}.filesystem.forbid_deletion: false beside cloud.allow_replacement: true, apply that with "
-            "`up`, and then make this change"
         )
 
     def _switches(self) -> dict[str, bool]:

@@ -8,17 +8,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.change.change import Change, PropertyChange
-from cli.jail.roots import root_of
 from cli.kubectl.client import annotations_of
-from cli.program.values import Resource, printable, same
+from cli.program.values import Resource, same
 from config.base import parse_bytes
-from slurm.names import CONFIG_MAP, CONTROLLER, HOMES, LOGIN, RELEASE_ANNOTATION, SIZE_ANNOTATION
+from slurm.names import (
+    CONFIG_MAP,
+    CONTROLLER,
+    HOMES,
+    JAIL_DIR,
+    JAIL_ROOTS,
+    LOGIN,
+    RELEASE_ANNOTATION,
+    SIZE_ANNOTATION,
+)
 
 PUT_BACK = "slurmstack/put-back"
 """Annotation of a StatefulSet of slurmctld that a restore has left stopped: the backup that its state is of."""
-
-_SIZES: Mapping[str, int] = {"sizeBytes": 1, "sizeKibibytes": 2**10, "sizeMebibytes": 2**20, "sizeGibibytes": 2**30}
-"""Inputs that hold a file system's size, with their units in bytes; it has one of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +52,7 @@ def judge(change: Change, size_key: str, *, has_state: bool) -> Verdict | None:
         case _ if was is None:
             pass
         case (("file system" | "PersistentVolumeClaim"), _):
-            found = _resize(was, will, size_key)
-            found = _other_class(was, will, size_key) or _other_modes(was, will, size_key) or found
-        case "Kubernetes cluster", _:
-            found = _upgrade(was, will)
+            found = _other_kind(was, will, size_key) or _resize(was, will, size_key)
         case "node group", _:
             found = _roll(was, will)
         case "StatefulSet", name if name == LOGIN:
@@ -95,37 +97,31 @@ def _another_volume(was: Resource, key: str) -> str:
     return "make another cluster, in a namespace of its own, and copy the data"
 
 
-def _other_class(was: Resource, will: Resource, size_key: str) -> Verdict | None:
-    """A claim keeps the class that it was made with. One that has none yet may still get one."""
-    old, new = (item.inputs.get("spec", {}).get("storageClassName") for item in (was, will))
-    if was.kind != "PersistentVolumeClaim" or old is None or old == new or (new is None and not _has_set_class(was)):
+def _other_kind(was: Resource, will: Resource, size_key: str) -> Verdict | None:
+    """A claim keeps the class that it was made with, and how many machines may mount it.
+
+    One that has no class yet may still get one.
+    """
+    if was.kind != "PersistentVolumeClaim":
         return None
-    key = f"{size_key.rpartition('.')[0]}.storage_class"
-    has = f"has the storage class {old!r}" if old else "was made for the claim, without a storage class"
-    refused = (
-        f"{key}: the volume {has}, and that can never change. {f'Set it back to {old}' if old else 'Remove this key'}. "
-        f"To really have another one: {_another_volume(was, key)}"
-    )
-    return _verdict("spec.storageClassName", old, new, refused=refused)
-
-
-def _other_modes(was: Resource, will: Resource, size_key: str) -> Verdict | None:
-    """A claim keeps how many machines may mount it."""
-    old, new = (item.inputs.get("spec", {}).get("accessModes") for item in (was, will))
-    if was.kind != "PersistentVolumeClaim" or not old or not new or sorted(old) == sorted(new):
+    section = size_key.rpartition(".")[0]
+    before, after = (item.inputs.get("spec", {}) for item in (was, will))
+    old, new = before.get("storageClassName"), after.get("storageClassName")
+    modes = sorted(before.get("accessModes") or ()), sorted(after.get("accessModes") or ())
+    if old is not None and new is not None and old != new:
+        key = "storageClassName"
+        refused = f"{section}.storage_class: the volume's is {old!r}, and that can never change. "
+        refused += f"Set it back to {old}" if old else "Remove this key"
+    elif all(modes) and modes[0] != modes[1]:
+        key, old, new = "accessModes", str(modes[0]), str(modes[1])
+        refused = (
+            f"{section}: its volume was made as {', '.join(modes[0])}, which can never change, and the stack file "
+        )
+        refused += f"needs {', '.join(modes[1])}. Set back what asks for that"
+    else:
         return None
-    key = size_key.rpartition(".")[0]
-    refused = (
-        f"{key}: its volume was made as {', '.join(old)}, which can never change, and the stack file needs "
-        f"{', '.join(new)}. Set back what asks for that. To really have another one: {_another_volume(was, size_key)}"
-    )
-    return _verdict("spec.accessModes", str(old), str(new), refused=refused)
-
-
-def _has_set_class(claim: Resource) -> bool:
-    """Whether an apply has set the claim's class. Kubernetes' default is kept where nobody asks for any."""
-    entries = [item for item in claim.inputs["metadata"].get("managedFields", []) if item.get("operation") == "Apply"]
-    return any("f:storageClassName" in item.get("fieldsV1", {}).get("f:spec", {}) for item in entries)
+    refused += f". To really have another one: {_another_volume(was, size_key)}"
+    return _verdict(f"spec.{key}", old, new, refused=refused)
 
 
 def _is_directory(resource: Resource) -> bool:
@@ -143,8 +139,8 @@ def _size(resource: Resource) -> int | None:
         if not isinstance(quantity, str):
             return None
         return int(quantity) if quantity.isdigit() else parse_bytes(quantity)
-    found = [int(resource.inputs[name]) * unit for name, unit in _SIZES.items() if resource.inputs.get(name)]
-    return found[0] if found else None
+    size = resource.inputs.get("sizeGibibytes")
+    return int(size) * 2**30 if size else None
 
 
 def _quantity(size: int) -> str:
@@ -154,35 +150,15 @@ def _quantity(size: int) -> str:
     return f"{size} bytes"
 
 
-def _upgrade(was: Resource, will: Resource) -> Verdict | None:
-    old, new = (str((item.inputs.get("controlPlane") or {}).get("version") or "") for item in (was, will))
-    minors = [int(minor) for version in (old, new) for minor in re.findall(r"^1\.(\d+)$", version)]
-    if len(minors) != 2 or minors[1] - minors[0] in {0, 1}:
-        return None
-    before, after = minors
-    direction = "back" if after < before else "by more than one minor version"
-    refused = f"cloud.kubernetes.version: Kubernetes cannot go {direction}. Set 1.{before} or 1.{before + 1}"
-    return _verdict("controlPlane.version", old, new, refused=refused)
-
-
 def _roll(was: Resource, will: Resource) -> Verdict | None:
     """A node group takes another template by replacing its machines; labels and taints reach new ones only."""
     old, new = ({**(item.inputs.get("template") or {}), "version": item.inputs.get("version")} for item in (was, will))
-    because = tuple(
-        PropertyChange(
-            path=f"template.{name}" if name != "version" else name,
-            old=printable(old.get(name)),
-            new=printable(new.get(name)),
-        )
-        for name in sorted({*old, *new} - {"metadata", "taints"})
-        if not same(old.get(name), new.get(name))
-    )
-    if not because:
+    if all(same(old.get(name), new.get(name)) for name in {*old, *new} - {"metadata", "taints"}):
         return None
     at_once = (will.inputs.get("strategy") or {}).get("maxUnavailable") or {}
     many = at_once.get("count") or f"{at_once.get('percent', '?')} %"
     cost = f"its machines are made anew, {many} at a time: each takes no more jobs and waits for those that run"
-    return Verdict(because=because, cost=cost)
+    return Verdict(because=(), cost=cost)
 
 
 def other_jail(old: str, new: str, before: str, after: str) -> Verdict | None:
@@ -222,6 +198,16 @@ def is_put_back(item: Mapping[str, Any]) -> bool:
 def has_put_back(item: Mapping[str, Any]) -> bool:
     """The same, or an apply has begun to start what that restore has left, and was cut short."""
     return PUT_BACK in ((item.get("metadata") or {}).get("annotations") or {})
+
+
+def root_of(pod: Mapping[str, Any]) -> str | None:
+    """Name of the root that a pod's specification leads into; empty: the first one; None: it leads into none."""
+    for container in pod.get("containers") or ():
+        for item in container.get("volumeMounts") or ():
+            if item.get("mountPath") == JAIL_DIR:
+                found = re.fullmatch(rf"{re.escape(JAIL_ROOTS)}/([^/]+)/root", str(item.get("subPath") or ""))
+                return found.group(1) if found else ""
+    return None
 
 
 def jail_root_of(stateful_set: Mapping[str, Any]) -> str:

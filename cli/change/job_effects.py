@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 from cli.kubectl.client import annotations_of, labels_of
-from images.common.elastic.view import Node, members
-from images.common.elastic.view import Pool as ElasticPool
 from images.common.slurm_conf import SLURM_CONF as CONF
 from images.common.slurm_conf import without_block
 from images.common.slurm_jobs import Job
@@ -123,13 +120,9 @@ def partitions_in(slurm_conf: str) -> dict[str, tuple[str, ...]]:
     return {options["partitionname"]: tuple(options.get("nodes", "").split(",")) for options in found}
 
 
-Fate = Literal["nothing", "waits", "stays_pending", "never_starts", "ends"]
-
-Cause = Literal["change", "earlier"]
-"""What does it: the change, or an earlier command, whatever comes now."""
+Fate = Literal["waits", "stays_pending", "never_starts", "ends"]
 
 FATES: Mapping[Fate, tuple[str, str]] = {
-    "nothing": ("goes on", "go on"),
     "waits": ("is waited for", "are waited for"),
     "stays_pending": ("stays pending", "stay pending"),
     "never_starts": ("never starts", "never start"),
@@ -175,18 +168,15 @@ class Touched:
     fate: Fate
     why: str
     """Which change does it, and how."""
-    cause: Cause = "change"
 
 
-def touched_jobs(
-    change: ClusterChange, queue: Queue, grace: Mapping[str, int], leaving: Mapping[str, int] | None = None
-) -> tuple[Touched, ...]:
+def touched_jobs(change: ClusterChange, queue: Queue, grace: Mapping[str, int]) -> tuple[Touched, ...]:
     """The jobs that a change touches, the worst fates first, each once.
 
     `grace`: by node, the seconds for which its pod as it is now may wait. A pool's other pods wait as its StatefulSet
-    says. `leaving`: by node whose pod is ending already, the seconds that are left to it.
+    says.
     """
-    judge = _Judge(change, queue, grace, leaving or {})
+    judge = _Judge(change, grace)
     return worst_first(touched for job in queue.jobs if (touched := judge.touched(job)) is not None)
 
 
@@ -195,7 +185,7 @@ def worst_first(found: Iterable[Touched]) -> tuple[Touched, ...]:
     return tuple(sorted(found, key=lambda item: -_SEVERITY.index(item.fate)))
 
 
-def touch(job: Job, fate: Fate, why: str, cause: Cause = "change") -> Touched:
+def touch(job: Job, fate: Fate, why: str) -> Touched:
     """A job with its fate."""
     return Touched(
         id=job.id,
@@ -205,58 +195,47 @@ def touch(job: Job, fate: Fate, why: str, cause: Cause = "change") -> Touched:
         nodes=job.nodes,
         fate=fate,
         why=why,
-        cause=cause,
     )
 
 
 def dangers(change: ClusterChange) -> tuple[str, ...]:
     """What of a change could end jobs, whichever there are."""
-    waiting = {
-        name: pool.grace
-        for name, pool in change.pools.items()
-        if (name in change.smaller_pools or change.changes_kind(name))  # any may have a job that takes longer
-        and not (change.gives_back(name) or change.stays_elastic(name))
-    }
+    lose = [
+        name
+        for name in change.pools
+        if change.gives_back(name)
+        or ((name in change.smaller_pools or change.changes_kind(name)) and not change.stays_elastic(name))
+    ]
     return (
         *(
             f"partition {name!r} leaves with all its pools"
             for name in change.leaving_partitions
             if not any(pool in change.new_pools for pool in change.partitions[name])
         ),
-        *(f"nodes of pool {name!r} leave and wait {span(grace)} at most" for name, grace in waiting.items()),
-        *(f"nodes of pool {name!r} give their jobs back at once" for name in change.pools if change.gives_back(name)),
+        *(f"nodes of pool {name!r} leave" for name in lose),
     )
 
 
 class _Judge:
-    """One change, the queue that it meets, and how long the pods may wait."""
+    """One change, and how long the pods may wait."""
 
-    def __init__(self, change: ClusterChange, queue: Queue, grace: Mapping[str, int], going: Mapping[str, int]) -> None:
-        self._change, self._grace, self._going = change, grace, going
-        self._staying = {name: _members(change, name, queue.jobs) for name in change.smaller_pools}
-        # Those that left the stack earlier are in force as long as they have jobs.
-        self._there = {**partitions_in(queue.slurm_conf), **change.partitions}
+    def __init__(self, change: ClusterChange, grace: Mapping[str, int]) -> None:
+        self._change, self._grace = change, grace
 
     def touched(self, job: Job) -> Touched | None:
         """The worst that the change does to the job; None if it does nothing to it."""
-        going = [(node, self._going[node]) for node in job.nodes if node in self._going]
-        if going:
-            node, left = min(going, key=lambda item: item[1])
-            fate, why = _outlasts(job, node, left, f"{node} is ending already, by an earlier command")
-            return touch(job, fate, why, "earlier")
-        found = list(self._of_waiting(job) if job.waits else self._of_running(job))
-        if not found:
-            return None
-        return touch(job, *max(found, key=lambda item: _SEVERITY.index(item[0])))
+        if job.waits:
+            gone = all(map(self._goes_with_its_nodes, job.partitions))
+            return touch(job, "never_starts", "the partition leaves with its nodes") if gone else None
+        found = list(self._of_running(job))
+        return touch(job, *max(found, key=lambda item: _SEVERITY.index(item[0]))) if found else None
 
     def _of_running(self, job: Job) -> Iterator[tuple[Fate, str]]:
-        if set(self._change.leaving_partitions).issuperset(job.partitions):
-            yield "nothing", f"partition {job.partitions[0]!r} leaves when its jobs have ended"
         for node in job.nodes:
             name, why = node.rpartition("-")[0], self._node_goes(node)
             if self._change.gives_back(name):
                 yield "ends", f"{why}, and {node} gives its jobs back at once"
-            elif why and (self._change.stays_elastic(name) or self._only_rolls(node)):
+            elif why and self._only_rolls(node):
                 yield "waits", f"{why}; {node} waits for it"
             elif why:
                 known = self._change.pools.get(name)
@@ -268,9 +247,13 @@ class _Judge:
         return name in self._change.new_pools and not self._shrinks_by(node) and not self._change.changes_kind(name)
 
     def _shrinks_by(self, node: str) -> bool:
-        """Whether a node is one of those that its pool, which becomes smaller, loses."""
-        name = node.rpartition("-")[0]
-        return name in self._staying and node not in self._staying[name]
+        """Whether a node is one of the highest numbers, which a fixed pool loses that becomes smaller.
+
+        From an elastic pool nodes go when they are idle.
+        """
+        name, _, ordinal = node.rpartition("-")
+        smaller = name in self._change.smaller_pools and not self._change.stays_elastic(name)
+        return smaller and int(ordinal) >= size_of(self._change.new_pools, name)
 
     def _node_goes(self, node: str) -> str:
         """Why a node leaves or is made anew; empty if it stays."""
@@ -286,40 +269,14 @@ class _Judge:
             return f"pool {name!r} becomes {'elastic' if new[name].is_elastic else 'fixed'}"
         return f"pool {name!r} gets new pods as its nodes fall idle" if name in self._change.rolled else ""
 
-    def _of_waiting(self, job: Job) -> Iterator[tuple[Fate, str]]:
-        if all(map(self._goes_with_its_nodes, job.partitions)):
-            yield "never_starts", "the partition leaves with its nodes"
-        elif any(map(self._is_taken_away, job.wanted_nodes)):
-            yield "stays_pending", "a node that they ask for leaves"
-
     def _goes_with_its_nodes(self, name: str) -> bool:
-        """Whether a partition leaves and can run no job any more; also one that left earlier, and loses its nodes now.
+        """Whether a partition leaves and can run no job any more.
 
-        The configuration agent keeps it for the jobs that are in it, so with a node they still start.
+        The configuration agent keeps one that leaves for the jobs that are in it, so with a node they still start.
         """
-        change, pools = self._change, self._there.get(name, ())
-        if name not in self._there or name in change.new_partitions:
-            return False
-        is_news = name in change.leaving_partitions or any(pool in change.smaller_pools for pool in pools)
-        return is_news and not any(size_of(change.new_pools, pool) for pool in pools)
-
-    def _is_taken_away(self, node: str) -> bool:
-        """Whether a node goes with its pool, or as one of the highest numbers of a fixed one."""
-        pool = node.rpartition("-")[0]
-        leaves = pool in self._change.pools and pool not in self._change.new_pools
-        return leaves or (self._shrinks_by(node) and not self._change.stays_elastic(pool))
-
-
-def _members(change: ClusterChange, name: str, jobs: Iterable[Job]) -> Collection[str]:
-    """Nodes that stay in a pool which becomes smaller. Those without jobs are off, as far as that matters."""
-    most, ends = size_of(change.new_pools, name), dict[str, float]()
-    if not change.stays_elastic(name):
-        return {f"{name}-{number}" for number in range(most)}
-    for job in jobs:
-        left = math.inf if job.left is None else job.left
-        ends.update((node, max(left, ends.get(node, 0))) for node in job.nodes)
-    busy = {node: Node(name=node, states=frozenset({"CLOUD", "ALLOCATED"})) for node in ends}
-    return members(ElasticPool(name=name, least=0, most=most, conf="", resume_timeout=0), busy, ends)
+        change = self._change
+        pools = change.partitions.get(name, ())
+        return name in change.leaving_partitions and not any(size_of(change.new_pools, pool) for pool in pools)
 
 
 def _outlasts(job: Job, node: str, grace: int, why: str) -> tuple[Fate, str]:

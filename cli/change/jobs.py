@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import typer
 from rich.markup import escape
 
 from cli.change.job_effects import (
@@ -32,23 +29,17 @@ from cli.change.job_effects import (
 )
 from cli.errors import Failure, Refused
 from cli.kubectl.client import Kubectl, complaint, in_controller
-from cli.text import plain, printable, say
+from cli.text import plain, say
 from images.common.slurm_conf import IN_FORCE
 from images.common.slurm_jobs import ENDED, Job, JobList
 from images.common.slurm_records import NotUnderstoodError, task_ids
-from slurm.names import CONTROLLER, CONTROLLER_HOST, POOL_LABEL
+from slurm.names import POOL_LABEL
 
-JOBS = JobList("id", "user", "partitions", "state", "node_list", "left", "limit", "wanted")
+JOBS = JobList("id", "user", "partitions", "state", "node_list", "left", "limit")
 """What a change may touch of a job."""
 
 _TIMEOUT = 10
 """Seconds that slurmctld may take to answer; squeue alone would try for minutes."""
-
-STARTING = 30
-"""Seconds that a controller is waited for which is starting."""
-
-_PAUSE = 0.5
-"""Seconds between two tries meanwhile."""
 
 _END_OF_FILE = "# the queue"
 
@@ -61,44 +52,6 @@ def read_queue(kubectl: Kubectl, namespace: str) -> Queue:
         raise Failure(complaint(done) if done.returncode != 124 else f"no answer within {_TIMEOUT} s")
     slurm_conf, _, jobs = done.stdout.partition(f"{_END_OF_FILE}\n")
     return Queue(jobs=parse_jobs(jobs), slurm_conf=slurm_conf)
-
-
-def read_patiently(kubectl: Kubectl, namespace: str) -> Queue:
-    """Read the queue; a controller that is starting is waited for. Raises Failure."""
-    try:
-        return read_queue(kubectl, namespace)
-    except Failure as failure:
-        return await_queue(kubectl, namespace, failure)
-
-
-def await_queue(kubectl: Kubectl, namespace: str, failure: Failure) -> Queue:
-    """Read the queue once more after a failure, for STARTING s if the controller is on its way.
-
-    Raises the failure at once if it is not, else the last one.
-    """
-    if not _is_starting(kubectl, namespace):
-        raise failure
-    typer.echo(f"{CONTROLLER_HOST} is starting: waiting until it answers, {STARTING} s at most", err=True)
-    deadline = time.monotonic() + STARTING
-    while time.monotonic() < deadline:
-        time.sleep(_PAUSE)
-        try:
-            return read_queue(kubectl, namespace)
-        except Failure as last:
-            failure = last
-    raise Failure(f"{CONTROLLER_HOST} is starting, and does not answer after {STARTING} s: {failure}")
-
-
-def _is_starting(kubectl: Kubectl, namespace: str) -> bool:
-    """Whether there is to be a controller whose pod is away, leaves, or has just begun to run."""
-    found = kubectl.items(f"statefulset/{CONTROLLER}", f"pod/{CONTROLLER_HOST}", "-n", namespace)
-    staying = {item["kind"]: item for item in found if "deletionTimestamp" not in item["metadata"]}
-    if "StatefulSet" not in staying or "Pod" not in staying:
-        return "StatefulSet" in staying
-    containers = staying["Pod"].get("status", {}).get("containerStatuses", [])
-    started = [container.get("state", {}).get("running", {}).get("startedAt") for container in containers]
-    recently = datetime.now(UTC) - timedelta(seconds=STARTING)
-    return not started or not all(started) or max(map(datetime.fromisoformat, started)) > recently
 
 
 def parse_jobs(printed: str) -> tuple[Job, ...]:
@@ -134,7 +87,7 @@ class JobsTouched:
     @property
     def lost(self) -> tuple[Touched, ...]:
         """Jobs that would be ended or never start: with `--kill-jobs` they are cancelled."""
-        return tuple(item for item in self.touched if item.fate in REFUSED and item.cause != "earlier")
+        return tuple(item for item in self.touched if item.fate in REFUSED)
 
     @property
     def refused(self) -> bool:
@@ -145,13 +98,6 @@ class JobsTouched:
         """Number of jobs by fate, the worst first."""
         found = Counter(item.fate for item in self.touched)
         return {fate: found[fate] for fate in reversed(list(FATES)) if found[fate]}
-
-    def share(self, fate: Fate) -> str:
-        """How many jobs have a fate, and whose they are."""
-        users = Counter(item.user for item in self.touched if item.fate == fate)
-        owners = ", ".join(f"{user} {count}" for user, count in users.most_common(5))
-        more = f", {len(users) - 5} more users" if len(users) > 5 else ""
-        return f"{users.total()} {FATES[fate][users.total() > 1]} ({owners}{more})"
 
     def as_data(self) -> dict[str, Any]:
         """The list for scripts; its keys are described in docs/changes.md."""
@@ -166,8 +112,8 @@ class JobsTouched:
         }
 
 
-Pods = tuple[dict[str, int], dict[str, int]]
-"""By worker pod: seconds that it may wait for its jobs; and those that are left to it, if it is ending."""
+Pods = dict[str, int]
+"""By worker pod: seconds that it may wait for its jobs."""
 
 
 def queue_and_pods(kubectl: Kubectl, namespace: str) -> tuple[Queue, Pods]:
@@ -205,14 +151,9 @@ def jobs_touched(
     try:
         queue, pods = asked.result() if asked else queue_and_pods(kubectl, namespace)
     except Failure as failure:
-        if not lost:
-            return JobsTouched(unread=str(failure))
-        try:
-            queue, pods = await_queue(kubectl, namespace, failure), _worker_pods(kubectl, namespace)
-        except Failure as again:
-            return JobsTouched(unread=str(again), dangers=lost)
+        return JobsTouched(unread=str(failure), dangers=lost)
     in_force = replace(change, partitions=partitions_in(queue.stack_conf))
-    return _found(queue, touched_jobs(in_force, queue, *pods))
+    return _found(queue, touched_jobs(in_force, queue, pods))
 
 
 def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> JobsTouched:
@@ -222,11 +163,11 @@ def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> Jo
     """
     there = kubectl.items("statefulset,podtemplate", "-n", namespace)
     pools = pools_of(there)
-    grace, leaving = _worker_pods(kubectl, namespace)
+    grace = _worker_pods(kubectl, namespace)
     if not there and not grace:
         return JobsTouched()
     try:
-        queue = read_patiently(kubectl, namespace)
+        queue = read_queue(kubectl, namespace)
     except Failure as failure:
         lost = tuple(
             f"{name} waits {span(seconds)} at most for jobs that it may have" for name, seconds in grace.items()
@@ -238,7 +179,7 @@ def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> Jo
     fate: Fate = "stays_pending" if keeps_queue else "never_starts"
     why = "the queue stays on its volume for the next `up`" if keeps_queue else "the queue is deleted"
     waiting = tuple(touch(job, fate, why) for job in queue.jobs if job.waits)
-    return _found(queue, worst_first((*touched_jobs(change, running, grace, leaving), *waiting)))
+    return _found(queue, worst_first((*touched_jobs(change, running, grace), *waiting)))
 
 
 def _found(queue: Queue, touched: tuple[Touched, ...]) -> JobsTouched:
@@ -248,18 +189,11 @@ def _found(queue: Queue, touched: tuple[Touched, ...]) -> JobsTouched:
 
 def _worker_pods(kubectl: Kubectl, namespace: str) -> Pods:
     """Pods are asked themselves: their template may be another one by now."""
-    one = '{.metadata.name}{" "}{.spec.terminationGracePeriodSeconds}{" "}{.metadata.deletionTimestamp}{"\\n"}'
+    one = '{.metadata.name}{" "}{.spec.terminationGracePeriodSeconds}{"\\n"}'
     printed = kubectl.run(
         "get", "pods", "-n", namespace, "-l", POOL_LABEL, "-o", f"jsonpath={{range .items[*]}}{one}{{end}}"
     ).stdout
-    grace: dict[str, int] = {}
-    leaving: dict[str, int] = {}
-    for name, seconds, *killed_at in (line.split() for line in printed.splitlines()):
-        grace[name] = int(seconds)
-        if killed_at:
-            left = datetime.fromisoformat(killed_at[0]) - datetime.now(UTC)
-            leaving[name] = max(0, int(left.total_seconds()))
-    return grace, leaving
+    return {name: int(seconds) for name, seconds in map(str.split, printed.splitlines())}
 
 
 def refuse_lost_jobs(found: JobsTouched, command: str = "up") -> None:
@@ -302,7 +236,7 @@ def lines(found: JobsTouched) -> list[str]:
         for item in running[:LINES]
     ]
     more = len(running) - LINES
-    shares = "; ".join(map(found.share, found.counts()))
+    shares = "; ".join(f"{count} {FATES[fate][count > 1]}" for fate, count in found.counts().items())
     return [f"{head}; {shares}", *told, *([f"  ... and {more} more"] if more > 0 else []), *_pending_lines(found)]
 
 
@@ -317,12 +251,6 @@ def _pending_lines(found: JobsTouched) -> list[str]:
         + _listed(jobs, IDS)
         for (fate, why), jobs in together.items()
     ]
-
-
-def print_jobs(found: JobsTouched) -> None:
-    """The same on the terminal."""
-    for line in lines(found):
-        say(escape(printable(line)))
 
 
 def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) -> None:

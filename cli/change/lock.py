@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import socket
-import stat
 import subprocess
 import threading
 import time
@@ -38,7 +37,7 @@ PROCESS = "slurmstack/process"
 POLL = 0.5
 """Seconds between two looks at a lease that somebody else holds."""
 
-Work = Literal["up", "destroy", "restore", "rehearse", "rotate", "chaos", "jail remove"]
+Work = Literal["up", "destroy", "restore", "rehearse", "rotate", "jail remove"]
 
 
 @contextmanager
@@ -58,33 +57,22 @@ def held(
         try:
             lock.release()
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            if before is not None:
+                signal.signal(signal.SIGTERM, before)
 
 
-def _interruptible() -> dict[signal.Signals, Any]:
-    """Have all that ends a command do so as Ctrl-C does, which takes back what is half done; the handlers before.
+def _interruptible() -> Any:
+    """Have a pipeline that cancels a command (SIGTERM) end it as Ctrl-C does, which gives the lock back.
 
-    A session that is cut off (SIGHUP, unless `nohup` ignores it), a pipeline that is cancelled (SIGTERM).
+    Returns the handler before.
     """
     if threading.current_thread() is not threading.main_thread():
-        return {}
-    ends = (signal.SIGTERM, signal.SIGHUP)
-    return {number: signal.signal(number, _end) for number in ends if signal.getsignal(number) == signal.SIG_DFL}
+        return None
+    return signal.signal(signal.SIGTERM, _end)
 
 
-def _end(ended_by: int, _: FrameType | None) -> None:
-    """End as by Ctrl-C, once: the next such signal would end what is taken back now.
-
-    A shell that is cut off sends SIGHUP to what it has started, and the kernel sends it again when that shell ends.
-    """
-    for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    if ended_by == signal.SIGHUP:
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (1, 2):
-            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
-                os.dup2(nothing, descriptor)  # the terminal is gone, and a word more to it would end this as well
+def _end(_: int, __: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the next one would end what is taken back now
     raise KeyboardInterrupt
 
 
@@ -98,8 +86,6 @@ class Lock:
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._work, self._report, self._timeout = work, report, timeout
         self._held: dict[str, Any] = {}
-        self.waited_for = ""
-        """Who had it before, for people; empty if there was nobody to wait for."""
         self._going = False
         """Whether the namespace is being deleted. A lease in it can still be written, but goes with it."""
 
@@ -113,7 +99,7 @@ class Lock:
         if self._create():
             return
         other = self._read()
-        self.waited_for = first = _holder(other)
+        first = _holder(other)
         if other is not None and not has_died(other):
             self._report.info(f"if it has ended without a word: {self._free}")
         with self._report.step(f"Waiting for {first}") as step:
@@ -142,7 +128,6 @@ class Lock:
                     f"{holder} has not ended after {self._timeout:.0f} s",
                     hint=f"run this again later, or if it is dead {self._free}",
                 )
-            self.waited_for = holder if other is not None else self.waited_for
             step.progress(0, 0, holder if holder != first else "")
             time.sleep(POLL)
 

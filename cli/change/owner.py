@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from cli.change.effects import DATA
 from cli.change.in_place import has_put_back, other_homes, other_jail, other_name, other_state
@@ -19,22 +19,16 @@ from slurm.names import STACK
 RESTORING = "slurmstack/restoring"
 """Annotation: a `Note` as JSON."""
 
-Step = Literal["stopping", "putting", "starting"]
-"""This one has put nothing back yet; it may have, by half; all is put back, and what was stopped is started."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
     """Which restore, and how far it has come."""
 
-    step: Step
+    step: Literal["stopping", "putting"]
+    """It has put nothing back yet; it may have, by half."""
     parts: tuple[str, ...]
     backup: str
-    half: tuple[str, ...] = ()
-    """Parts that it, or one before it that it goes on with, may have put back by half."""
     leave_stopped: bool = False
-    left: str = ""
-    """The backup of the state that an earlier restore has left for an apply to start, of one of the jail alone."""
 
     def written(self) -> str:
         """For the annotation."""
@@ -52,11 +46,11 @@ def note_of(objects: Iterable[Mapping[str, Any]]) -> Note | None:
     for item in objects:
         try:
             said = json.loads(annotations_of(item)[RESTORING])
-            note = Note(**{**said, **{key: tuple(map(str, said[key])) for key in ("parts", "half")}})
+            step, parts, backup = said["step"], tuple(said["parts"]), str(said["backup"])
         except (KeyError, TypeError, ValueError):
             continue
-        if note.step in get_args(Step):
-            return note
+        if step in {"stopping", "putting"}:
+            return Note(step=step, parts=parts, backup=backup, leave_stopped=bool(said.get("leave_stopped")))
     return None
 
 
@@ -109,11 +103,11 @@ def refuse_other_stack(namespace: Mapping[str, Any] | None, stack: str) -> None:
     """Raise Refused if a stack of another name has made the cluster: a wrong file, or a wrong context."""
     was = annotations_of(namespace).get(STACK, stack) if namespace is not None else stack
     if namespace is not None and was != stack:
+        name = namespace["metadata"]["name"]
         raise Refused(
-            f"the cluster in namespace {namespace['metadata']['name']!r} is that of the stack {was!r}, and this is "
-            f"the stack {stack!r}",
+            f"the cluster in namespace {name!r} is that of the stack {was!r}, and this is the stack {stack!r}",
             hint="name another file (--config, SLURMSTACK_STACK), or another cloud.context or cluster.namespace in it. "
-            "Where only the stack's name has changed, `slurmstack up --adopt` takes the cluster over",
+            f"Where only the stack's name has changed: kubectl annotate namespace {name} {STACK}-",
         )
 
 

@@ -28,9 +28,8 @@ from cli.change.owner import (
 )
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, cluster_labels, labels_of
-from cli.program.generated import KeptValues
 from cli.program.manifests import Manifest, manifests
-from cli.program.recording import Recording, program_loading, record
+from cli.program.recording import KeptValues, Recording, program_loading, record
 from config.cluster import ClusterConfig
 from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, JAIL, POOL_LABEL
 
@@ -91,12 +90,10 @@ class Plan:
         return ("Namespace", self.namespace) in self.live
 
 
-def plan(
-    kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *, stack: str, adopt: bool = False
-) -> Plan:
+def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *, stack: str) -> Plan:
     """Read what is there and make the stack's objects, with the keys that the cluster already has.
 
-    Raises Failure if the cluster is not one that kubectl may change. `adopt`: that of a stack of another name, too.
+    Raises Failure if the cluster is not one that kubectl may change.
     """
     with program_loading():
         inside = objects_in(kubectl, config.cluster.namespace)
@@ -109,8 +106,7 @@ def plan(
         )
     there = planned.live.get(("Namespace", planned.namespace))
     refuse_takeover(there)
-    if not adopt:
-        refuse_other_stack(there, stack)
+    refuse_other_stack(there, stack)
     refuse_half_restored(planned.inside.values())
     refuse_half_rotated(planned.inside.values())
     refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
@@ -139,7 +135,7 @@ def _compare(kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept
         namespace=config.cluster.namespace, objects=tuple(objects), kept=kept,
         live=live_objects(kubectl, objects, inside), inside=inside, outside=(), effects=(),
     )  # fmt: skip
-    found = effects(_expected(planned), config, old=map(of_object, inside.values()), way="kubectl")
+    found = effects(_expected(planned), config, old=map(of_object, inside.values()))
     return replace(planned, outside=tuple(item for item in outside if key(item) not in planned.wanted), effects=found)
 
 
@@ -190,13 +186,6 @@ def preview(kubectl: Kubectl, planned: Plan) -> list[Change]:
     left = sorted((item for item in present if key(item) not in planned.wanted), key=key)
     objects = [as_member(item, planned.namespace) if is_member(item) else item for item in planned.objects]
     return changes(kubectl, objects, planned.live, [*left, *planned.outside])
-
-
-def changes_of(kubectl: Kubectl, planned: Plan, config: ClusterConfig) -> tuple[list[Change], tuple[Effect, ...]]:
-    """The same, and what of it the API server will not make."""
-    found = preview(kubectl, planned)
-    stuck = [item for item in found if item.action == "replace"]
-    return found, effects(stuck, config, old=(), way="kubectl")
 
 
 def is_member(manifest: Manifest) -> bool:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from cli.change.diff import key
-from cli.change.jobs import read_patiently
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, annotations_of, is_true
 from cli.program.manifests import Manifest
 from cli.status.slurm import configuration_state
-from slurm.names import IMAGES, POOL_LABEL
+from slurm.names import IMAGES
 
 POLL = 0.1
 """Seconds between the first two looks at the cluster."""
@@ -30,7 +29,8 @@ PULLING = 30.0
 
 _UNPULLED = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 
-_AWAITED = frozenset({"Job", "Deployment", "StatefulSet", "DaemonSet"})
+_AWAITED = frozenset({"Job", "Deployment", "StatefulSet"})
+"""What is waited for. Not DaemonSets: a machine that is lost would keep one from ever being ready."""
 
 _JOB_UID = "batch.kubernetes.io/controller-uid"
 """The label with a Job's uid that Kubernetes gives to its pods."""
@@ -49,7 +49,7 @@ _PURPOSES: Mapping[str, str] = {
 
 
 def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: str, timeout: float, tell: Tell) -> None:
-    """Return when all jobs have completed and all StatefulSets, Deployments and DaemonSets are up to date and ready.
+    """Return when all jobs have completed and all StatefulSets and Deployments are up to date and ready.
 
     Worker pools are not waited for: a leaving node may wait for its jobs for days. Raises Failure when a job fails,
     with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
@@ -85,7 +85,7 @@ def _end_stuck(kubectl: Kubectl, namespace: str, sets: Iterable[dict[str, Any]])
     newest = {
         item["metadata"]["name"]: item["status"].get("updateRevision")
         for item in sets
-        if item["spec"].get("podManagementPolicy") == "OrderedReady" and _unready(kubectl, namespace, [item])
+        if item["spec"].get("podManagementPolicy") == "OrderedReady" and unready([item])
     }
     for pod in kubectl.items("pod", "-n", namespace) if newest else []:
         metadata = pod["metadata"]
@@ -115,31 +115,6 @@ def _late(kubectl: Kubectl, namespace: str, what: str, missing: Sequence[str] = 
     return Failure("\n".join((what, *reasons)), hint=hint)
 
 
-def await_workers(kubectl: Kubectl, namespace: str, *, timeout: float, tell: Tell) -> None:
-    """Return when every worker pod is ready and of its pool's newest template. Failure after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
-    pauses = _pauses()
-    while missing := _unready(kubectl, namespace, kubectl.items("statefulset", "-n", namespace, "-l", POOL_LABEL)):
-        tell("waiting for " + ", ".join(missing))
-        if time.monotonic() > deadline:
-            raise Failure(f"after {timeout:.0f} s still not ready: {', '.join(missing)}")
-        time.sleep(next(pauses))
-
-
-def require_slurmctld(kubectl: Kubectl, namespace: str) -> None:
-    """Raise Failure where slurmctld still does not answer: pods may be ready while no command works.
-
-    For an update that began so; otherwise Slurm has answered already, and need not be asked again.
-    """
-    try:
-        read_patiently(kubectl, namespace)
-    except Failure as failure:
-        raise Failure(
-            f"all is applied, but slurmctld does not answer: {failure}",
-            hint="`slurmstack status` shows why; docs/diagnose.md says where to look",
-        ) from failure
-
-
 def _pauses() -> Iterator[float]:
     pause = POLL
     while True:
@@ -163,7 +138,7 @@ def _missing(
     return [
         *_missing_jobs(kubectl, namespace, jobs, found),
         *(f"{item.name} (deleted by somebody)" for item in gone),
-        *_unready(kubectl, namespace, there),
+        *unready(there),
     ]
 
 
@@ -219,7 +194,7 @@ def _is_active(kubectl: Kubectl, namespace: str, job: Manifest) -> bool:
     return bool((configuration_state(kubectl, namespace) or {}).get("active") == wanted)
 
 
-def _unready(kubectl: Kubectl, namespace: str, items: Iterable[dict[str, Any]]) -> list[str]:
+def unready(items: Iterable[dict[str, Any]]) -> list[str]:
     """Those whose pods are not all ready, or not all of the newest template; Deployments with old pods, too."""
     missing = []
     for item in items:
@@ -231,34 +206,15 @@ def _unready(kubectl: Kubectl, namespace: str, items: Iterable[dict[str, Any]]) 
         wanted, updated, old = int(item["spec"].get("replicas", 1)), count("updatedReplicas"), 0
         if kind == "Deployment":
             ready, old = min(count("availableReplicas"), updated), count("replicas") - updated
-        elif kind == "DaemonSet":
-            wanted = count("desiredNumberScheduled")
-            ready = min(count("numberReady"), count("updatedNumberScheduled"))
         else:
             # Workers go back to their first template: both names are then the same while other pods are still there.
             if status.get("currentRevision") == status.get("updateRevision"):
                 updated = max(updated, count("currentReplicas"))
             ready = min(count("readyReplicas"), updated)
-        lost = _on_lost_machines(kubectl, namespace, item) if kind == "DaemonSet" and ready < wanted else 0
         seen = status.get("observedGeneration") == item["metadata"]["generation"]
-        if not seen or old or ready < wanted - lost:
+        if not seen or old or ready < wanted:
             missing.append(f"{item['metadata']['name']} ({ready} of {wanted} ready)")
     return missing
-
-
-def _on_lost_machines(kubectl: Kubectl, namespace: str, daemon_set: Mapping[str, Any]) -> int:
-    """How many of its pods are on machines that are not ready: nothing runs there, and no update can wait for that.
-
-    None where we may not read the machines.
-    """
-    try:
-        machines = kubectl.items("node")
-    except Failure:
-        return 0
-    lost = {machine["metadata"]["name"] for machine in machines if not is_true(machine, "Ready")}
-    labels = ",".join(f"{key}={value}" for key, value in daemon_set["spec"]["selector"]["matchLabels"].items())
-    pods = kubectl.items("pod", "-n", namespace, "-l", labels) if lost else []
-    return sum(pod["spec"].get("nodeName") in lost for pod in pods)
 
 
 def _purpose(job: str) -> str:
@@ -286,67 +242,40 @@ def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[st
         events = kubectl.items("event", "-n", namespace, "--field-selector=type=Warning")
     except Failure:  # whoever may not read them is told the rest
         events = []
-    pending = {pod["metadata"]["name"] for pod in pods if pod.get("status", {}).get("phase") == "Pending"}
-    reasons = [
-        *_told(events, "FailedCreate", late, "pods of {name} cannot be made"),
-        *_told(events, "FailedCreatePodSandBox", pending, "pods cannot be made"),
-        *_told(events, "FailedMount", pending, "{name}"),
-    ]
+    about, reasons = set(late), list[str]()
     for pod in pods:
-        name, statuses = pod["metadata"]["name"], pod.get("status", {})
+        name, status = pod["metadata"]["name"], pod.get("status", {})
+        if any(_maker(owner) in late for owner in pod["metadata"].get("ownerReferences", [])):
+            about.add(name)
+        if status.get("phase") == "Pending":
+            about.add(name)
         reasons.extend(
             f"{name}: {condition.get('message', 'cannot be scheduled')}"
-            for condition in statuses.get("conditions", [])
+            for condition in status.get("conditions", [])
             if condition["type"] == "PodScheduled" and condition["status"] == "False"
         )
-        for container in [*statuses.get("initContainerStatuses", []), *statuses.get("containerStatuses", [])]:
-            waiting = container.get("state", {}).get("waiting")
-            if waiting and waiting.get("reason") not in {"PodInitializing", "ContainerCreating"}:
-                reasons.append(
-                    f"{name}/{container['name']}: {waiting.get('reason')} {waiting.get('message', '')}".rstrip()
-                )
-                reasons.extend(f"  {line}" for line in _said_at_its_end(container))
-        if any(_maker(owner) in late for owner in pod["metadata"].get("ownerReferences", [])):
-            reasons.extend(_unready_containers(pod, events))
-            if latest := pod["metadata"].get("deletionTimestamp"):
-                reasons.append(f"{name}: leaves, and is ended at {latest} at the latest")
-    return reasons
+        for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+            state = container.get("state", {})
+            waiting, ended = state.get("waiting", {}), state.get("terminated", {})
+            is_on_its_way = waiting.get("reason") in {"PodInitializing", "ContainerCreating"}
+            if (waiting and not is_on_its_way) or ended.get("exitCode"):
+                said = f"{waiting.get('reason', 'has ended')} {waiting.get('message', '')}".rstrip()
+                reasons.append(f"{name}/{container['name']}: {said}")
+                last = (ended or container.get("lastState", {}).get("terminated", {})).get("message", "")
+                reasons.extend(f"  {line}" for line in str(last).strip().splitlines()[-4:])
+    told = {
+        str(event.get("message", "")): _maker(event["involvedObject"])
+        for event in events
+        if event.get("reason") in _TELLING and _maker(event["involvedObject"]) in about
+    }
+    return [*(f"{name}: {message}" for message, name in told.items()), *reasons]
 
 
-def _told(events: Iterable[Mapping[str, Any]], reason: str, about: Collection[str], head: str) -> list[str]:
-    """What only events tell, each thing once."""
-    found = set()
-    for event in events:
-        name = _maker(event.get("involvedObject", {}))
-        if event.get("reason") == reason and name in about:
-            found.add(f"{head.format(name=name)}: {event.get('message', '')}")
-    return sorted(found)
+_TELLING = frozenset({"FailedCreate", "FailedCreatePodSandBox", "FailedMount", "Unhealthy"})
+"""Events that say why a pod is not there or not ready, which nothing else says."""
 
 
 def _maker(reference: Mapping[str, Any]) -> str:
     """The name of an object; of a ReplicaSet, that of its Deployment."""
     name = str(reference.get("name", ""))
     return name.rpartition("-")[0] if reference.get("kind") == "ReplicaSet" else name
-
-
-def _unready_containers(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Containers that run or have just ended, and are not ready: which probe has failed, and their last words."""
-    reasons = []
-    name = pod["metadata"]["name"]
-    for container in pod.get("status", {}).get("containerStatuses", []):
-        state = container.get("state", {})
-        if container.get("ready") or "waiting" in state:
-            continue
-        what = "has ended" if "terminated" in state else "runs, but is not ready"
-        failed = _told(events, "Unhealthy", {name}, "") if "running" in state else []
-        reasons.append(f"{name}/{container['name']}: {what}{''.join(failed[:1])}")
-        reasons.extend(f"  {line}" for line in _said_at_its_end(container))
-    return reasons
-
-
-def _said_at_its_end(container: Mapping[str, Any]) -> list[str]:
-    """The last lines of a container that ends again and again, where its termination message has them."""
-    message = ""
-    for state in (container.get("lastState", {}), container.get("state", {})):
-        message = state.get("terminated", {}).get("message", "") or message
-    return str(message).strip().splitlines()[-4:]

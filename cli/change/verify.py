@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 import typer
 
-from cli.change.rollout import await_workers
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, in_controller
-from cli.kubectl.pods import LEAVING, in_jail, pod_of
+from cli.kubectl.pods import in_jail
 from cli.stack import Stack
 from cli.text import printable
 from local.report import Report
@@ -33,16 +32,12 @@ def verify(kubectl: Kubectl, stack: Stack, report: Report, *, timeout: float) ->
         raise Failure("the stack needs a user, a login node and a worker for this", hint="leave out --verify")
     user, count = next(iter(users)), min(NODES, size)
     namespace = stack.config.cluster.namespace
-    with report.step("Waiting for the worker pods") as step:
-        await_workers(kubectl, namespace, timeout=timeout, tell=lambda text: step.progress(0, 0, text))
     # Slurm starts others for the job.
     there = min(count, sum(pool.least for pool in stack.config.worker_nodes.values()))
     with report.step(f"Waiting for {there} idle nodes") as step:
         _await_nodes(kubectl, namespace, there, timeout, step.progress)
-    with report.step("Waiting for a login node"):
-        node = _login_node(kubectl, namespace, timeout)
     typer.echo(f"{user}@login:~$ srun -N{count} hostname")
-    printed = as_user(kubectl, stack, user, node, f"srun -N{count} hostname")
+    printed = as_user(kubectl, stack, user, f"srun -N{count} hostname")
     names = printed.split()
     typer.echo(printed.rstrip())
     if len(set(names)) != count:
@@ -50,33 +45,30 @@ def verify(kubectl: Kubectl, stack: Stack, report: Report, *, timeout: float) ->
     _print_next_steps(stack, user)
 
 
-def as_user(kubectl: Kubectl, stack: Stack, user: str, node: str, command: str) -> str:
-    """What a command prints that runs as this user in the jail of this login node, fit to be shown.
+def as_user(kubectl: Kubectl, stack: Stack, user: str, command: str) -> str:
+    """What a command prints that runs as this user in the jail of a login node, fit to be shown.
 
     The user's own profile may print something before. Raises Failure if it fails.
     """
     account = stack.config.users[user]
-    numbers = f"{account.uid}:{account.uid if account.gid is None else account.gid}"
+    gid = account.uid if account.gid is None else account.gid
     words = ("/usr/bin/env", "-i", f"HOME=/home/{user}", f"USER={user}", "/bin/bash", "-lc", f"cd && {command}")
     done = kubectl.run(
-        *("exec", "-n", stack.config.cluster.namespace, node, "-c", "sshd", "--", *in_jail(numbers, *words)),
+        *(
+            "exec",
+            "-n",
+            stack.config.cluster.namespace,
+            f"service/{LOGIN}",
+            "-c",
+            "sshd",
+            "--",
+            *in_jail(account.uid, gid, *words),
+        ),
         check=False,
     )
     if done.returncode != 0:
         raise Failure(f"{command!r} failed as {user}: {(done.stderr or done.stdout).strip()}")
     return "\n".join(map(printable, done.stdout.split("\n")))
-
-
-def _login_node(kubectl: Kubectl, namespace: str, timeout: float) -> str:
-    """One that takes sessions, when there is one: the first may be on a machine that is lost."""
-    deadline = time.monotonic() + timeout
-    while True:
-        pods = map(pod_of, kubectl.items("pod", "-n", namespace, "-l", f"app.kubernetes.io/component={LOGIN}"))
-        if found := next((pod.name for pod in pods if pod.ready and pod.phase != LEAVING), ""):
-            return found
-        if time.monotonic() > deadline:
-            raise Failure("no login node takes sessions", hint="`slurmstack status` shows why")
-        time.sleep(0.2)
 
 
 def _await_nodes(kubectl: Kubectl, namespace: str, count: int, timeout: float, tell: Tell) -> None:

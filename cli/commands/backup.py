@@ -11,9 +11,9 @@ import typer
 
 from cli.access.reach import reach, whereabouts
 from cli.backup.jobs import answer_in, follow_job, make_job, run_job
-from cli.backup.rehearse import Rehearsal, outcomes
+from cli.backup.rehearse import Rehearsal
 from cli.backup.restore import Restoring, chosen, parts_of
-from cli.backup.verdict import brief, text
+from cli.backup.verdict import text
 from cli.change.destroy import running_jobs
 from cli.change.lock import held
 from cli.change.owner import applied_by, is_stopped, note_of, refuse_half_restored, require_own
@@ -28,8 +28,6 @@ from local.report import PlainReport
 from slurm.names import BACKUP, BACKUPS, obstacle
 
 app = typer.Typer()
-
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 @app.callback()
@@ -67,11 +65,6 @@ def now(config: ConfigOption = None) -> None:
     _, kubectl, namespace = _opened(config)
     _refuse_restore(kubectl, namespace)
     made = make_job(kubectl, namespace, BACKUP, env={"KIND": "manual"})
-    try:  # a restore that has begun meanwhile looked for backups before there was this one
-        _refuse_restore(kubectl, namespace)
-    except Failure:
-        kubectl.run("delete", "job", made, "-n", namespace, "--ignore-not-found")
-        raise
     try:
         written = follow_job(kubectl, namespace, made, _report())
     except KeyboardInterrupt:
@@ -109,25 +102,22 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
     """List all backups, oldest first: id, which is the time (UTC), kind, parts with their sizes.
 
     One that is incomplete was interrupted, or failed: the parts that it has can be restored. A restore makes one of its
-    own of what it replaces: kind before-restore. rehearsed: `backup rehearse` has started a cluster from these
-    parts of it. could not be rehearsed: something else was in the way, and nothing is known of the backup.
+    own of what it replaces: kind before-restore. At the end it says when `backup rehearse` has ended well last.
     """
     _, kubectl, namespace = _opened(config)
     found = answer_in(run_job(kubectl, namespace, BACKUPS, _report(), arguments=["list"]))
-    rehearsed = outcomes(kubectl, namespace)
-    for item in found:
-        item["rehearsed"] = rehearsed.get(item["id"])
     if as_json:
         typer.echo(json.dumps(found, indent=1))
         return
     for item in found:
-        parts = ", ".join(f"{part} {_size(told['bytes'])}" for part, told in sorted(item["parts"].items()))
+        parts = ", ".join(f"{part} {told['bytes'] / 2**20:,.0f} MiB" for part, told in sorted(item["parts"].items()))
         marks = "" if item["complete"] else "  INCOMPLETE"
-        if item["rehearsed"] is not None:
-            marks += f"  {brief(item['rehearsed'])}"
         typer.echo(f"{item['id']}  {item['kind']:<15} {parts}{marks}")
     if not found:
         typer.echo("there is no backup yet", err=True)
+    for cronjob in kubectl.items("cronjob", BACKUPS, "-n", namespace):
+        rehearsed = cronjob.get("status", {}).get("lastSuccessfulTime", "never")
+        typer.echo(f"the last rehearsal that ended well: {rehearsed}", err=True)
 
 
 @app.command()
@@ -168,8 +158,8 @@ def rehearse(
     is removed in any case; what one that was killed has left the next one removes.
 
     Compared are the queue with accounting, the last records with what slurmdbd answers, each file of the jail.
-    Exit status: 0; 1 if the backup is not as it was, or could not be put back. `backup list` shows how it ended; the
-    alert BackupUnrehearsed fires where none has ended well for 30 days.
+    Exit status: 0; 1 if the backup is not as it was, or could not be put back. `backup list` shows when one has
+    ended well; the alert BackupUnrehearsed fires where none has for 30 days.
 
     Examples:
       slurmstack backup rehearse
@@ -210,7 +200,6 @@ def rehearse_upgrade(
     *,
     version: Annotated[str, option("--version", help="The release to try: 26.05.")],
     at: AtOption = "",
-    jail: Annotated[bool, typer.Option("--with-jail/--without-jail", help="Put the jail back, too.")] = False,
     tag: Annotated[
         str, option("--tag", help="Tag of that release's images. Default: as `images build` names them.")
     ] = "",
@@ -218,9 +207,9 @@ def rehearse_upgrade(
 ) -> None:
     """Put the last backup back under another Slurm release, in a cluster that is thrown away, and say how long it took.
 
-    All is as with `slurmstack backup rehearse`, whose help says more. slurmdbd converts the tables of accounting at its
-    first start, which takes hours where there are years of records: the time until it answers is what an upgrade will
-    take on volumes like these. slurmctld reads the queue of the older release.
+    The jail is left out. All else is as with `slurmstack backup rehearse`, whose help says more. slurmdbd converts the
+    tables of accounting at its first start, which takes hours where there are years of records: the time until it
+    answers is what an upgrade will take on volumes like these. slurmctld reads the queue of the older release.
 
     The images of that release must be there: `slurmstack images build --slurm-version 26.05`, and `images push`. On the
     local cluster they are built where they are missing.
@@ -229,7 +218,7 @@ def rehearse_upgrade(
     """
     stack = open_stack(config)
     _refuse_version(stack.config.slurm.version, version)
-    carry_out_rehearsal(stack, at=at, jail=jail, as_json=as_json, version=version, tag=tag)
+    carry_out_rehearsal(stack, at=at, jail=False, as_json=as_json, version=version, tag=tag)
 
 
 def _refuse_version(old: str, new: str) -> None:
@@ -280,37 +269,18 @@ def restore(
     stack, kubectl, namespace = _opened(config)
     require_own(stack, kubectl)
     parts = parts_of(what or (), accounting=stack.config.accounting.enabled)
-    if leave_stopped and parts != ["state", "database"][: 1 + stack.config.accounting.enabled]:
-        raise Failure("--leave-stopped goes with --what state --what database, and no other part", code=USAGE)
-    if leave_stopped and not at:
-        raise Failure(
-            "--leave-stopped wants --at: the last backup may be of the release that one goes back from",
-            hint="`slurmstack backup list` shows the id of the one that `up` has made: kind before-upgrade",
-            code=USAGE,
-        )
     _refuse_applied(kubectl, namespace, suspended=suspended)
     report = _report()
-    restoring = Restoring(kubectl, namespace, parts, report)
-    restoring.look_around()
-    started = "" if leave_stopped else restoring.only_starts(at)
-    found = started or str(chosen(kubectl, namespace, parts, at, report)["id"])
-    jobs = running_jobs(kubectl, namespace) if not started and ("state" in parts or "jail" in parts) else []
+    found = str(chosen(kubectl, namespace, parts, at, report)["id"])
+    jobs = running_jobs(kubectl, namespace) if "state" in parts or "jail" in parts else []
     question = f"{', '.join(parts)} of {whereabouts(stack, kubectl)} will be as in backup {found}"
     question += f"; {len(jobs)} running jobs end" if jobs else ""
-    if not started and not yes:
+    if not yes:
         refuse_unless_agreed(question)
-    restoring.look_around()
     with held(kubectl, namespace, "restore", report):
-        said = restoring.run(found, copy=copy, start=not leave_stopped, only_start=bool(started))
+        said = Restoring(kubectl, namespace, parts, report).run(found, copy=copy, start=not leave_stopped)
     for line in said.splitlines():
         if "restore: " in line:
             typer.echo(line, err=True)
-    stopped = ". Slurm is stopped: `slurmstack up` starts it" if restoring.leaves_stopped else ""
+    stopped = ". Slurm is stopped: `slurmstack up` starts it" if leave_stopped else ""
     typer.echo(f"{', '.join(parts)}: as in backup {found}. Tokens and host keys are this cluster's, as before{stopped}")
-
-
-def _size(count: int) -> str:
-    number, unit = float(count), 0
-    while number >= 1024 and unit < len(_UNITS) - 1:
-        number, unit = number / 1024, unit + 1
-    return f"{number:.0f} {_UNITS[unit]}"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cli.access.reach import reach
-from cli.bundle.archive import MANIFEST, Bundle, cluster_parts, new_file, stamp, version_parts
-from cli.bundle.redact import SHORTEST, redactor
+from cli.bundle.archive import MANIFEST, Bundle, new_file, own_versions, parts_of, stack_file, stamp
+from cli.bundle.redact import redactor
 from cli.commands.options import ConfigOption, named, option
 from cli.errors import Failure
 from cli.health.query import refuse_no_namespace
@@ -38,17 +37,17 @@ def support_bundle(
 ) -> None:
     """Write an archive for whoever helps: what the cluster says of itself, without its secrets.
 
-    It has the versions, the stack file, what `status` and `health` say, the Kubernetes objects of the namespace with
+    It has the versions, the stack file, what `status` and `doctor` say, the Kubernetes objects of the namespace with
     their events, the logs of all containers (the end of long ones), and what Slurm says of its configuration, nodes,
     partitions and jobs. MANIFEST.txt lists the files, and what could not be read and why.
 
-    Of Secrets only the names and lengths are written. Their values are read too, and taken out of every other file,
-    also in Base64 and line by line; and so is what looks like a private key, a token or a password. That is no
+    Of Secrets only the names are written. Their values, from 8 bytes on, are taken out of every other file, also in
+    Base64 and line by line; and so is what looks like a private key, a token or a password. That is no
     promise: a secret that is in no Secret of the namespace and looks like any other word stays. Names of users, jobs,
     hosts and files stay. Look through it before you send it.
 
     It changes nothing in the cluster and sends nothing anywhere. Rights in the namespace are enough; what they do not
-    allow is missing, and listed. Exit status: 0, also if parts are missing; 1 if nothing could be read.
+    allow is missing, and listed. Exit status: 0, also if parts are missing.
 
     Examples:
       slurmstack support-bundle
@@ -63,11 +62,19 @@ def support_bundle(
     path = output or Path(f"{folder}.tar.gz")
     with new_file(path) as stream:
         bundle = _read(stack, reach(stack))
-        head = (
-            f"slurmstack {version('slurmstack')}, namespace {stack.config.cluster.namespace}, {at:%Y-%m-%dT%H:%M:%SZ}"
-        )
+        head = f"{own_versions()}, namespace {stack.config.cluster.namespace}, {at:%Y-%m-%dT%H:%M:%SZ}"
         bundle.write(stream, folder=folder, head=head, at=at)
-    _tell(bundle, path)
+    logs = sum(name.startswith("logs/") for name in bundle.texts)
+    typer.echo(f"{path}: {len(bundle.texts)} files, {logs} of them logs, {path.stat().st_size / 1024:.0f} KiB")
+    if bundle.missing:
+        typer.echo(f"{len(bundle.missing)} could not be read, for example {next(iter(bundle.missing))}; see {MANIFEST}")
+    if _SECRETS_UNREAD in bundle.missing:
+        typer.echo("WARNING: the Secrets could not be read: only what looks like a secret was taken out")
+    typer.echo(
+        "Look through it before you send it. Taken out: what the namespace's Secrets have, private keys, tokens, "
+        "passwords. In it: names of users, accounts, jobs, hosts, machines and files, addresses, and whatever programs "
+        "wrote into their logs."
+    )
 
 
 def _read(stack: Stack, kubectl: Kubectl) -> Bundle:
@@ -86,27 +93,7 @@ def _read(stack: Stack, kubectl: Kubectl) -> Bundle:
             bundle.missing["logs"] = plain(f"the pods cannot be listed: {failure}")
         if not pods:
             refuse_no_namespace(kubectl, namespace)
-        read = bundle.read(cluster_parts(kubectl, stack, pods), step.progress)
-        if read == 0:
-            reason = next(iter(bundle.missing.values()), "")
-            raise Failure(f"nothing of namespace {namespace} could be read: {reason}")
-        bundle.read(version_parts(kubectl, stack), step.progress)
+        bundle.read(parts_of(kubectl, stack, pods), step.progress)
+        bundle.texts["stack.yaml"] = bundle.redact(stack_file(stack))
         step.note(f"{len(bundle.texts)} files")
     return bundle
-
-
-def _tell(bundle: Bundle, path: Path) -> None:
-    """What it has, and what to do before it leaves the house."""
-    logs = sum(name.startswith("logs/") for name in bundle.texts)
-    typer.echo(f"{path}: {len(bundle.texts)} files, {logs} of them logs, {path.stat().st_size / 1024:.0f} KiB")
-    if bundle.missing:
-        typer.echo(f"{len(bundle.missing)} could not be read, for example {next(iter(bundle.missing))}; see {MANIFEST}")
-    if _SECRETS_UNREAD in bundle.missing:
-        typer.echo("WARNING: the Secrets could not be read: only what looks like a secret was taken out")
-        known = ""
-    else:
-        known = f"values of the namespace's Secrets from {SHORTEST} bytes on, "
-    typer.echo(
-        f"Look through it before you send it. Taken out: {known}private keys, tokens, passwords. In it: names of "
-        "users, accounts, jobs, hosts, machines and files, addresses, and whatever programs wrote into their logs."
-    )

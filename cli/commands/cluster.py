@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -27,34 +28,34 @@ from cli.change.destroy import data_of
 from cli.change.effects import refuse
 from cli.change.image_trial import NOTHING_TOUCHED, ONE_STOPPED, image_trial, one_by_one
 from cli.change.job_effects import Queue
-from cli.change.jobs import JobsTouched, Pods, cancel_lost_jobs, print_jobs, queue_and_pods, refuse_lost_jobs
+from cli.change.jobs import JobsTouched, Pods, cancel_lost_jobs, queue_and_pods, refuse_lost_jobs
 from cli.change.lock import Lock, held
-from cli.change.plan import Plan, changes_of, jobs_of_plan, plan
-from cli.change.rollout import await_rollout, configuration_jobs, require_slurmctld
-from cli.change.verify import verify
+from cli.change.plan import Plan, jobs_of_plan, plan
+from cli.change.plan import preview as changes_by_kubectl
+from cli.change.rollout import await_rollout, configuration_jobs
 from cli.commands.options import ConfigOption, JsonOption
 from cli.engine import pulumi as engines
 from cli.engine.plan import against_state_and_cluster, jobs_of
 from cli.errors import FAILED, USAGE, Failure, Refused
-from cli.jail import fit
+from cli.jail import roots
 from cli.kubectl.client import Kubectl, component_of
 from cli.preview import policy as policies
 from cli.preview.document import Preview, exit_status, of_cluster, of_engine
 from cli.preview.text import (
     DetailedOption,
     MarkdownOption,
+    beside_objects,
+    change_lines,
+    counted,
     form_of,
-    print_changes,
-    print_effects,
-    print_notes,
-    print_summary,
-    text_of,
+    markdown,
 )
 from cli.program.manifests import Manifest, refuse_cloud_resources
 from cli.program.recording import program_loading, record
 from cli.stack import Stack, open_stack
+from cli.text import print_lines
 from config.cluster import ClusterConfig
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 from local.report import Report, Step, open_report
 
 EngineOption = Annotated[
@@ -89,19 +90,15 @@ def preview(
     if form == "text":
         _print_preview(document)
     else:
-        typer.echo(text_of(document, form))
+        typer.echo(json.dumps(document.as_data(), indent=1) if form == "json" else markdown(document))
     raise typer.Exit(exit_status(document, detailed=detailed))
 
 
 def _print_preview(document: Preview) -> None:
     """The preview for people. Raises Refused, after it, if a change is refused."""
-    print_summary(document.summary)
-    print_effects(document.effects)
     if document.compared:
-        print_changes(document.changes)
-    print_notes(document.notes)
-    print_jobs(document.jobs)
-    policies.print_policy(document.policy)
+        print_lines([*change_lines(document.changes), counted(document.changes)])
+    print_lines(beside_objects(document))
     if document.refused:
         raise Refused("\n".join(document.refused))
 
@@ -118,7 +115,6 @@ def up(
     backup: Annotated[
         bool, typer.Option("--backup/--no-backup", help="Save queue and records before Slurm gets another release.")
     ] = True,
-    adopt: Annotated[bool, typer.Option("--adopt", help="Take the cluster over from a stack of another name.")] = False,
     run_srun: Annotated[
         bool, typer.Option("--verify", help="Afterwards run `srun hostname` in the jail as the first user.")
     ] = False,
@@ -137,10 +133,12 @@ def up(
     _refuse_unreachable_images(stack.config)
     report = open_report()
     if chosen == "pulumi":
-        _up_with_pulumi(stack, report, yes=yes, kill_jobs=kill_jobs, adopt=adopt)
+        _up_with_pulumi(stack, report, yes=yes, kill_jobs=kill_jobs)
     else:
-        _up_with_kubectl(stack, report, yes=yes, timeout=timeout, kill_jobs=kill_jobs, backup=backup, adopt=adopt)
+        _up_with_kubectl(stack, report, yes=yes, timeout=timeout, kill_jobs=kill_jobs, backup=backup)
     if run_srun:
+        from cli.change.verify import verify  # noqa: PLC0415  only those who ask for it
+
         verify(reach(stack), stack, report, timeout=timeout)
 
 
@@ -163,22 +161,21 @@ def _build_local_images(stack: Stack, report: Report) -> None:
         ensure_local_images(report, stack.config)
 
 
-def _up_with_pulumi(stack: Stack, report: Report, *, yes: bool, kill_jobs: bool, adopt: bool) -> None:
+def _up_with_pulumi(stack: Stack, report: Report, *, yes: bool, kill_jobs: bool) -> None:
     with program_loading():
         state = engines.export(stack)
-    planned = against_state_and_cluster(stack, state, adopt=adopt)
+    planned = against_state_and_cluster(stack, state)
     jobs = jobs_of(stack, planned)
-    print_effects(planned.effects)
-    print_jobs(jobs)
+    policy = policies.policy_of(stack)
+    shown = Preview(stack=stack.name, against="engine", effects=planned.effects, jobs=jobs, policy=policy)
+    print_lines(beside_objects(shown))
     refuse(planned.effects)
-    fit.refuse_root_of_engine(stack, planned)
+    roots.refuse_root_of_engine(stack, planned)
     if not kill_jobs:
         refuse_lost_jobs(jobs)
     _build_local_images(stack, report)
     again = engines.resume(stack, state)
-    policy = policies.policy_of(stack)
-    policies.print_silence(policy)
-    before = policies.prepare(stack, policy)
+    policies.prepare(stack, policy)
     if jobs.lost:
         if not yes:  # the engine asks too late: it may wait for a pool that waits for these jobs
             require_terminal()
@@ -190,31 +187,22 @@ def _up_with_pulumi(stack: Stack, report: Report, *, yes: bool, kill_jobs: bool,
         raise typer.Exit(FAILED)
     kubectl, namespace = reach(stack), stack.config.cluster.namespace
     forget_restore(kubectl, namespace, kubectl.items("statefulset,deployment", "-n", namespace))
-    policies.print_done(kubectl, stack.config, before)
-    if jobs.unread:
-        require_slurmctld(kubectl, namespace)
-    policies.require_answer(kubectl, stack.config, policy)
 
 
-def _up_with_kubectl(
-    stack: Stack, report: Report, *, yes: bool, timeout: int, kill_jobs: bool, backup: bool, adopt: bool
-) -> None:
+def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, kill_jobs: bool, backup: bool) -> None:
     kubectl = reach(stack)
     with program_loading(), held(kubectl, stack.config.cluster.namespace, "up", report, timeout=timeout) as lock:
         with ThreadPoolExecutor() as pool:  # Slurm is asked while the program loads and runs
-            planned, asked, asking = _plan_alone(kubectl, stack, lock, pool, adopt=adopt)
+            planned, asked, asking = _plan_alone(kubectl, stack, lock, pool)
             refuse(planned.effects)
-            fit.refuse_root_of_plan(kubectl, stack.config, planned, report)
+            roots.refuse_root_of_plan(kubectl, stack.config, planned, report)
             _tell_kept(kubectl, planned)
-            found = None if yes else _compare(kubectl, planned, stack.config)
+            found = None if yes else changes_by_kubectl(kubectl, planned)
             jobs, policy = jobs_of_plan(kubectl, planned, found, asked), asking.result()
-        print_effects(planned.effects)
         if found is not None:
-            print_changes(found)
-            policies.print_policy(policy)
-        else:
-            policies.print_silence(policy)
-        print_jobs(jobs)
+            print_lines([*change_lines(found), counted(found)])
+        shown = Preview(stack=stack.name, against="cluster", effects=planned.effects, jobs=jobs, policy=policy)
+        print_lines(beside_objects(shown))
         if not kill_jobs:
             refuse_lost_jobs(jobs)
         if found is not None and not _agreed(found, policy):
@@ -231,7 +219,7 @@ def _up_with_kubectl(
             jobs = jobs_of_plan(kubectl, planned, found)  # more may have come meanwhile
             if not kill_jobs:
                 refuse_lost_jobs(jobs)
-        before = policies.run_again(kubectl, stack.config, policy, policies.jobs_among(planned.inside.values()))
+        policies.run_again(kubectl, stack.config, policy, policies.jobs_among(planned.inside.values()))
         for objects in one_by_one(planned):
             hint = DATABASE_GOES_FIRST if upgrades else ONE_STOPPED
             with hinting(hint), report.step(f"Giving {component_of(objects[0].document)} its new image") as step:
@@ -239,11 +227,6 @@ def _up_with_kubectl(
                 _await(kubectl, planned, objects, timeout, step)
         with hinting(way_back(saved, backups=backups) if upgrades else ""):
             _apply(kubectl, planned, lock, report, jobs=jobs, timeout=timeout)
-    if not any(before == item["metadata"]["uid"] for item in planned.live.values()):
-        policies.print_done(kubectl, stack.config, before)
-    if jobs.unread:
-        require_slurmctld(kubectl, planned.namespace)
-    policies.require_answer(kubectl, stack.config, policy)
 
 
 def _apply(kubectl: Kubectl, planned: Plan, lock: Lock, report: Report, *, jobs: JobsTouched, timeout: int) -> None:
@@ -266,23 +249,16 @@ def _tell_kept(kubectl: Kubectl, planned: Plan) -> None:
 
 
 def _plan_alone(
-    kubectl: Kubectl, stack: Stack, lock: Lock, pool: Executor, *, adopt: bool = False
+    kubectl: Kubectl, stack: Stack, lock: Lock, pool: Executor
 ) -> tuple[Plan, Future[tuple[Queue, Pods]], Future[policies.PolicyPlan | None]]:
     """The plan, and what was asked of Slurm: all as it is while nobody else changes the cluster."""
     while True:
         asked = pool.submit(queue_and_pods, kubectl, stack.config.cluster.namespace)
         policy = pool.submit(policies.planned_policy, kubectl, stack.config)
-        planned = plan(kubectl, stack.config, stack.sections, stack=stack.name, adopt=adopt)
+        planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
         if lock.is_held or not planned.exists:
             return planned, asked, policy
         lock.take()  # another command has just begun to make the cluster: after it, all of this is different
-
-
-def _compare(kubectl: Kubectl, planned: Plan, config: ClusterConfig) -> list[Change]:
-    """The plan's changes. Raises Refused if the API server will not make one of them."""
-    found, stuck = changes_of(kubectl, planned, config)
-    refuse(stuck)
-    return found
 
 
 def _await(kubectl: Kubectl, planned: Plan, objects: Sequence[Manifest], timeout: int, step: Step) -> None:

@@ -12,7 +12,7 @@ from cli.access.reach import reach_if_made, whereabouts
 from cli.backup.restore import refuse_restoring
 from cli.change.destroy import AFTERWARDS, Kept, data_of, destroy_cluster, is_retained
 from cli.change.effects import refuse
-from cli.change.jobs import jobs_destroyed, print_jobs, refuse_lost_jobs
+from cli.change.jobs import jobs_destroyed, lines, refuse_lost_jobs
 from cli.change.lock import held
 from cli.change.owner import refuse_foreign, refuse_other_stack, refuse_takeover
 from cli.commands.cluster import EngineOption, YesOption, choose, require_terminal
@@ -21,9 +21,10 @@ from cli.engine import pulumi as engines
 from cli.engine.plan import removal
 from cli.errors import Refused
 from cli.kubectl.client import OWNERS, Kubectl
-from cli.preview.text import print_effects
+from cli.preview.text import effect_lines
 from cli.stack import Stack, open_stack
-from config.nebius.cloud import NebiusCloud
+from cli.text import print_lines
+from config.sections.cloud import NebiusCloud
 from local import volumes
 from local.report import Report, open_report
 
@@ -63,7 +64,7 @@ def destroy(
     order.refuse_protected()
     if isinstance(stack.config.cloud, NebiusCloud):
         lost = removal(stack, engines.export(stack))
-        print_effects(lost.effects)
+        print_lines(effect_lines(lost.effects))
         refuse(lost.effects)
     kubectl = reach_if_made(stack)
     if kubectl:
@@ -145,7 +146,7 @@ class _Order:
                 typer.echo(f"jobs: {jobs.running} running, {jobs.pending} pending; all are cancelled")
             return
         if not again or jobs.refused:
-            print_jobs(jobs)
+            print_lines(lines(jobs))
         refuse_lost_jobs(jobs, "destroy")
 
     def is_agreed(self, kubectl: Kubectl | None) -> bool:
@@ -162,8 +163,6 @@ class _Order:
 
     def carry_out(self, kubectl: Kubectl, report: Report) -> None:
         """End all pods, and delete what is to go."""
-        if self.by_pulumi:  # its own lock is taken by `pulumi destroy`, after all pods have ended
-            engines.refuse_locked(self.stack)
         data = data_of(kubectl, self.namespace)
         retained = [item.volume for item in data.volumes if self.delete_data and is_retained(kubectl, item)]
         with nullcontext() if self.by_pulumi else held(kubectl, self.namespace, "destroy", report):

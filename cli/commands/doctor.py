@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.commands.options import ConfigOption, JsonOption, failing_with, option
+from cli.commands.options import ConfigOption, JsonOption, failing_with
 from cli.errors import FAILED, USAGE, Failure
 from cli.stack import open_stack
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 
 if TYPE_CHECKING:
     from cli.doctor.cluster.facts import Facts
@@ -27,19 +27,6 @@ SILENT = 3
 """Seconds that the API server may be silent before that is what there is to say."""
 
 app = typer.Typer(invoke_without_command=True)
-
-CredentialsOption = Annotated[
-    Path | None,
-    option(
-        metavar="FILE",
-        help="Credentials file of a Nebius service account. Default: $SLURMSTACK_NEBIUS_CREDENTIALS, else "
-        "$NEBIUS_IAM_TOKEN, else the profile of the `nebius` command.",
-    ),
-]
-ProfileOption = Annotated[
-    str | None,
-    option(metavar="NAME", help="Profile of the `nebius` command. Default: $NEBIUS_PROFILE, else the active one."),
-]
 
 
 @app.callback()
@@ -104,23 +91,13 @@ def job(
         )
     found = diagnose_job(facts, id_)
     if not found:
-        _refuse_unless_asked(facts, id_)
-        raise Failure(f"neither slurmctld nor accounting knows a job {id_}", hint="`squeue`, `sacct`", code=USAGE)
+        # Nobody knows it, or who does could not be asked.
+        silent = {part: why for part, why in facts.unread.items() if part in {"jobs", "accounting"}}
+        told = "; not asked: " + ", ".join(f"{part} ({why})" for part, why in silent.items()) if silent else ""
+        raise Failure(f"no job {id_} was found{told}", hint="`squeue`, `sacct`", code=COULD_NOT_LOOK if told else USAGE)
     _tell(facts, found, config, as_json=as_json, fine="", job=id_)
     if any(item.severity != "note" or " waits: " in item.cause for item in found):
         raise typer.Exit(FAILED)
-
-
-def _refuse_unless_asked(facts: Facts, id_: str) -> None:
-    """A job that nobody knows may be one that nobody could be asked about. Raises Failure then."""
-    silent = {part: why for part, why in facts.unread.items() if part in {"jobs", "accounting"}}
-    if silent:
-        raise Failure(
-            f"no job {id_} was found where it could be looked for; not asked: "
-            + ", ".join(f"{part} ({why})" for part, why in silent.items()),
-            hint="`slurmstack doctor` says what is wrong; then try again",
-            code=COULD_NOT_LOOK,
-        )
 
 
 @app.command()
@@ -200,15 +177,14 @@ def cloud(
     config: ConfigOption = None,
     *,
     as_json: JsonOption = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 unless all is fine.")] = False,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for all answers together.")] = 30,
-    credentials: CredentialsOption = None,
-    profile: ProfileOption = None,
 ) -> None:
-    """Ask the cloud whether the stack finds room: project, kinds of machines, subnet, quotas, capacity.
+    """Ask the cloud whether the stack finds room: its region, its quotas, and the machines that can be had now.
 
     Changes nothing and costs nothing. One line for each check: fine, a warning, what to change, or that the check could
     not be made, and why. Exit status 1 if anything must change.
+
+    Credentials are those of the file $SLURMSTACK_NEBIUS_CREDENTIALS, else $NEBIUS_IAM_TOKEN, else those of the `nebius`
+    command's profile.
     """
     stack = open_stack(config)
     settings = stack.config.cloud
@@ -218,10 +194,10 @@ def cloud(
         return
     from cli.doctor.cloud import nebius, report  # noqa: PLC0415  the SDK takes a second to load
 
-    found = nebius.diagnose(stack.config, settings, limit=timeout, credentials=credentials, profile=profile)
+    found = nebius.diagnose(stack.config, settings)
     if as_json:
         typer.echo(json.dumps(report.as_data(found, cloud=settings.kind), indent=1))
     else:
         report.print_findings(found)
-    if report.must_change(found) or (strict and any(item.state != "fine" for item in found)):
+    if report.must_change(found):
         raise typer.Exit(FAILED)

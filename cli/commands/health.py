@@ -1,75 +1,31 @@
-"""The commands `health`, `health run`, `health test` and `health list`: what checks and tests say about the nodes."""
+"""The commands `health`, `health run` and `health test`: what checks and tests say about the nodes."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from cli.access.reach import reach
-from cli.commands.options import ConfigOption, JsonOption, argument, failing_with, option
+from cli.commands.options import ConfigOption, JsonOption, failing_with
 from cli.errors import FAILED, USAGE, Failure
-from cli.health.present import as_data, print_found, print_table
-from cli.health.query import NOT_CHECKED, list_checks, measure, read_nodes, run_check
+from cli.health.present import as_data, print_table
+from cli.health.query import NOT_CHECKED, measure, read_nodes, run_check
 from cli.stack import open_stack
 from cli.text import printable
-
-_TABLE = "nodes"
 
 _OFF = (
     "health checks are off in this stack (health.enabled: false): reports get old, and nodes that were drained for a "
     "check stay so until somebody resumes them"
 )
 
-
-class _TableFirst(TyperGroup):
-    """A group whose first command needs no name. A node is called POOL-NUMBER, so no name of a command is one."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the name in where no command is named. For shells that complete the line, nothing is put in."""
-        named = args[:1] == ["--help"] or (args and args[0] in self.commands)
-        if not named and not (ctx.resilient_parsing and not args):
-            args = [_TABLE, *args]
-        return super().parse_args(ctx, args)
-
-
-app = typer.Typer(
-    cls=_TableFirst,
-    invoke_without_command=False,
-    subcommand_metavar="[--json] [--failing] [NODE]... | run ... | test ... | list ...",
-)
+app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback()
-def health() -> None:
-    """Show which nodes are well, and run their checks by hand.
-
-    At intervals, 30 s by default, a node looks at itself: disks, file systems, memory, clock, name service,
-    processes, GPUs, InfiniBand. A node whose checks fail is drained, and resumed when the same check passes again.
-    A drain that an administrator has set is left alone.
-
-    Without the name of a command it prints a table of the nodes.
-
-    Examples:
-      slurmstack health
-
-      slurmstack health --failing
-
-      slurmstack health gpu-0 gpu-1 --json
-
-      slurmstack health list --node gpu-0
-
-      slurmstack health run disks --node gpu-0
-
-      slurmstack health test gpu-0
-    """
-
-
-@app.command(_TABLE)
-def nodes(
-    names: Annotated[list[str] | None, argument(metavar="NODE", help="Default: all nodes.")] = None,
+def health(
+    context: typer.Context,
     config: ConfigOption = None,
     *,
     failing: Annotated[
@@ -77,7 +33,11 @@ def nodes(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a table of nodes: what `slurmstack health` does without the name of a command.
+    """Show which nodes are well, and run their checks by hand.
+
+    At intervals, 30 s by default, a node looks at itself: disks, file systems, name service, munge, GPUs, InfiniBand. A
+    node whose checks fail is drained, and resumed when the same check passes again. A drain that an administrator has
+    set is left alone.
 
     CHECKED tells the age of a node's report, which is written when it changes and every half an hour, or every 5
     minutes while something is not well. One that is older than 67 minutes, or 11, is old: nobody knows then. DRAINED
@@ -95,13 +55,19 @@ def nodes(
 
       slurmstack health --failing
 
-      slurmstack health gpu-0 gpu-1
-
       slurmstack health --json | jq -r '.nodes[] | select(.health == "failing") | .name'
+
+      slurmstack health run disks --node gpu-0
+
+      slurmstack health test gpu-0
     """
+    if context.invoked_subcommand is not None:
+        if config is not None or as_json or failing:
+            raise Failure("options of `health` come after the name of its command", code=USAGE)
+        return
     stack = open_stack(config)
     namespace = stack.config.cluster.namespace
-    found = read_nodes(reach(stack), namespace, names or ())
+    found = read_nodes(reach(stack), namespace)
     if as_json:
         typer.echo(json.dumps(as_data(found, namespace=namespace, failing=failing), indent=1))
     else:
@@ -114,7 +80,7 @@ def nodes(
 
 @app.command()
 def run(
-    check: Annotated[str, typer.Argument(metavar="CHECK", help="Its name, as `slurmstack health list` has it.")],
+    check: Annotated[str, typer.Argument(metavar="CHECK", help="Its name: disks, dns, munge, gpu-xid, ...")],
     config: ConfigOption = None,
     *,
     node: Annotated[str, typer.Option("--node", metavar="NODE", help="Where to run it.")],
@@ -135,11 +101,9 @@ def run(
     """
     with failing_with(NOT_CHECKED):  # a script may drain a node for a check that fails
         stack = open_stack(config)
-        found, code = run_check(reach(stack), stack.config.cluster.namespace, node, check)
-    if as_json:
-        typer.echo(json.dumps(found, indent=1))
-    else:
-        print_found(found)
+        printed, code = run_check(reach(stack), stack.config.cluster.namespace, node, check, as_json=as_json)
+    for line in printed.splitlines():
+        typer.echo(printable(line))
     raise typer.Exit(code)
 
 
@@ -149,10 +113,10 @@ def measure_node(
 ) -> None:
     """Run the tests of nodes on one node now.
 
-    The node takes no new jobs from now on. When those that run there have ended it is kept for the tests, each of which
-    runs twice if it finds the node slow. Then the node is drained for that, or takes jobs again. Who stops this command
+    The node takes no new jobs from now on. When those that run there have ended the tests begin, each of which runs
+    twice if it finds the node slow. Then the node is drained for that, or takes jobs again. Who stops this command
     changes nothing of it. It also brings a node back that was drained for a test; one that is drained for anything else
-    is left alone. Tests of pairs are left out.
+    is left alone.
 
     Exit status: 0 it takes jobs, 1 it is drained, 2 it cannot be measured.
 
@@ -165,27 +129,3 @@ def measure_node(
             "tests of nodes are off in this stack", hint="health.tests.enabled: true turns them on", code=USAGE
         )
     raise typer.Exit(measure(reach(stack), stack.config.cluster.namespace, node))
-
-
-@app.command("list")
-def list_(
-    config: ConfigOption = None,
-    *,
-    node: Annotated[str | None, option("--node", metavar="NODE", help="Default: any node that runs.")] = None,
-) -> None:
-    """List the checks of a node: name, when they run, what they look at.
-
-    `never: no gpu` is a check for hardware that the node should not have; `turned off` one that the stack file does not
-    want.
-
-    Examples:
-      slurmstack health list
-
-      slurmstack health list --node gpu-0
-    """
-    stack = open_stack(config)
-    asked, printed = list_checks(reach(stack), stack.config.cluster.namespace, node)
-    for line in printed.splitlines():
-        typer.echo(printable(line))
-    if node is None:
-        typer.echo(f"so on node {asked}; --node names another", err=True)

@@ -1,4 +1,4 @@
-"""Commands that build the images, push them to a registry, and load them into small clusters."""
+"""Commands that build the images and push them to a registry."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from cli.commands.local import load_images as load_as_up_does
 from cli.commands.options import ConfigOption, JsonOption, option
 from cli.errors import USAGE, Failure
-from cli.images.build import build_images, build_local, choose_destination, default_base, push_images
-from cli.images.build import load_images as load_into
+from cli.images.build import build_images, build_local, default_base, push_images
 from cli.images.names import ImageNames, choose_names, snippet
 from cli.images.names import pin as pin_digests
 from cli.images.tools import LOCAL, open_tool
@@ -22,7 +20,7 @@ from cli.stack import Stack, open_stack
 from local.report import PlainReport, Report, RichReport, open_report
 
 app = typer.Typer(
-    help="The container images: build them, push them to a registry, load them into kind, k3s or the local cluster.",
+    help="The container images: build them, push them to a registry.",
     no_args_is_help=True,
 )
 
@@ -37,9 +35,7 @@ RegistryOption = Annotated[
 ]
 ToolOption = Annotated[
     str | None,
-    option(
-        help="docker, podman, nerdctl, buildah (default: the first that works), or local (the local cluster's own)."
-    ),
+    option(help="docker, podman, buildah (default: the first that works), or local (the local cluster's own)."),
 ]
 TagOption = Annotated[
     str | None, option(help="Default: the stack file's, else the Slurm version and a hash of images/.")
@@ -58,9 +54,6 @@ def build(
     base: Annotated[
         str | None, option(metavar="IMAGE", help="Debian image to start from. Default: that of Slurm's suite.")
     ] = None,
-    platform: Annotated[
-        str | None, option(metavar="OS/ARCH", help="The nodes', such as linux/amd64. Default: this machine's.")
-    ] = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Install all packages anew, for security updates.")
     ] = False,
@@ -74,15 +67,13 @@ def build(
     names = choose_names(stack, registry=registry, tag=tag, slurm_version=slurm_version)
     report = _report(as_json=as_json)
     if tool == LOCAL:
-        if base or platform or no_cache:
+        if base or no_cache:
             message = "--tool local makes its base from Debian packages and keeps its own cache"
-            raise Failure(
-                message, hint="leave --base, --platform and --no-cache out, or choose another tool", code=USAGE
-            )
+            raise Failure(message, hint="leave --base and --no-cache out, or choose another tool", code=USAGE)
         build_local(names, _log(stack, "build"), report)
         used = LOCAL
     else:
-        options = [*(["--platform", platform] if platform else []), *(["--no-cache", "--pull"] if no_cache else [])]
+        options = ["--no-cache", "--pull"] if no_cache else []
         with open_tool(tool, _log(stack, "build"), report) as chosen:
             report.info(f"{chosen.name} builds from {base or default_base(names.slurm_version)}")
             build_images(chosen, names, report, base=base, options=options)
@@ -137,36 +128,6 @@ def push(
         typer.echo(f"pinned in {stack.file}; `slurmstack up` rolls the pods to them")
     else:
         typer.echo(f"For the stack file, below `config:` (or run again with --pin):\n\n{snippet(names, digests)}")
-
-
-@app.command()
-def load(
-    config: ConfigOption = None,
-    *,
-    into: Annotated[str | None, option(help="kind, k3s or local. Default: what the stack's context is.")] = None,
-    name: Annotated[str | None, option(help="Name of the kind cluster. Default: from the context.")] = None,
-    registry: RegistryOption = None,
-    tool: ToolOption = None,
-    tag: TagOption = None,
-    slurm_version: SlurmOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Load the images that `build` made into a cluster on this machine, without a registry.
-
-    The local cluster gets its own builds, as `slurmstack up` gives it, unless another --tool is named.
-    """
-    stack = open_stack(config)
-    names = choose_names(stack, registry=registry, tag=tag, slurm_version=slurm_version)
-    kind, command = choose_destination(stack, into, name)
-    report = _report(as_json=as_json)
-    if kind == "local" and tool is None and names.is_unregistered:
-        load_as_up_does(report, names.slurm_version, names.extras)
-        used = LOCAL
-    else:
-        with open_tool(tool, _log(stack, "load"), report) as chosen:
-            load_into(chosen, names, command, report)
-        used = tool or chosen.name
-    _print(names, used, {"into": kind}, as_json=as_json)
 
 
 def _report(*, as_json: bool) -> Report:

@@ -76,7 +76,7 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
     for item in found:
         pods = ", ".join(f"{count} {component}" for component, count in sorted(item["pods"].items())) or "no pods"
         mark = "*" if item["of_the_stack_file"] else " "
-        size = f"{'>' if item['more'] else ''}{item['bytes'] / 2**30:.1f} GiB"
+        size = "size unknown" if item["more"] else f"{item['bytes'] / 2**30:.1f} GiB"
         state = f"{item['version']}  {item['filled']}" if item["whole"] else "NOT WHOLE"
         lost = f"  {item['left_out']} files were not carried" if item["left_out"] else ""
         typer.echo(f"{mark} {item['name'] or FIRST:<20} {state}  {size}  {pods}{lost}")
@@ -130,7 +130,6 @@ def remove(
         refuse_unless_agreed(question)
     with held(kubectl, namespace, "jail remove", report):
         refuse_restoring(kubectl, namespace)  # which may have been waited for
-        roots.end_open(kubectl, namespace)  # of a command that was killed
         roots.refuse_used(kubectl, stack.config, namespace, name)  # others may have been waited for
         roots.ask(kubectl, namespace, roots.filling_job(kubectl, namespace), report, "remove", ROOT=name)
     typer.echo(f"the root {name!r} is removed")

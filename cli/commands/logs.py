@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -12,18 +12,14 @@ import typer
 
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption, argument, option
-from cli.errors import INTERRUPTED, USAGE, Failure
-from cli.logs.gather import JOB, Asked, gather
-from cli.logs.gather import follow as follow_logs
-from cli.logs.lines import in_order, print_lines, print_missing, when
-from cli.logs.sources import is_probe
+from cli.errors import USAGE, Failure
+from cli.logs.gather import JOB, Asked, following, gather
+from cli.logs.lines import in_order, print_lines, when
 from cli.stack import open_stack
+from cli.text import plain
 from cli.usage.times import TimeError
 
 DEFAULT_PERIOD = timedelta(hours=1)
-
-FOLLOWED = timedelta(minutes=1)
-"""How far back --follow begins."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
@@ -50,13 +46,8 @@ def logs(
             help="30m, 1h, 2d (ago), or a moment in UTC: 2026-11-01T08:00, today. Default: 1h; of a job, its life.",
         ),
     ] = None,
-    until: Annotated[str | None, option(metavar="TIME", help="Written in the same way. Default: now.")] = None,
-    tail: Annotated[int | None, option(min=1, metavar="N", help="Only the last lines.")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is written, by `kubectl logs`, until Ctrl-C.")
-    ] = False,
-    every: Annotated[
-        bool, typer.Option("--all", help="Also what sshd writes each time the kubelet looks whether it runs.")
+        bool, typer.Option("--follow", "-f", help="Let `kubectl logs` print what COMPONENT writes, until Ctrl-C.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each line as a JSON object.")] = False,
 ) -> None:
@@ -72,9 +63,6 @@ def logs(
 
     Logs of pods that are gone are gone with them; Kubernetes keeps events for an hour.
 
-    --follow is `kubectl logs --follow` of a component, a container, a pool or a pod that is there now. It begins a
-    minute ago, or at --since, and ends with exit status 0 by Ctrl-C.
-
     Examples:
       slurmstack logs --job 1234
 
@@ -82,39 +70,30 @@ def logs(
 
       slurmstack logs slurmctld --since 30m | grep error
 
-      slurmstack logs controller --since 2026-11-01T08:00 --until 2026-11-01T09:00
-
       slurmstack logs --since 5m --json | jq -r .text
 
       slurmstack logs --follow slurmctld
     """
-    try:
-        others = {"--node": node, "--job": job, "--until": until, "--tail": tail, "--json": as_json or None}
-        if follow and (given := [name for name, value in others.items() if value is not None]):
-            hint = "a worker's log is followed by the name of its pod: `slurmstack logs --follow gpu-0`"
-            raise Failure(f"--follow goes without {' and '.join(given)}", hint=hint, code=USAGE)
-        asked, last = _asked(component=component, node=node, job=job, since=since, until=until, tail=tail)
-        stack = open_stack(config)
-        asked = replace(asked, accounting=stack.config.accounting.enabled)
-        namespace = stack.config.cluster.namespace
-        if follow:
-            begin = asked.since if since is not None and asked.since else datetime.now(UTC) - FOLLOWED
-            sys.exit(follow_logs(reach(stack), namespace, component, begin))
-        found = gather(reach(stack), namespace, asked, datetime.now(UTC))
-        told = [line for line in found.lines if every or not is_probe(line)]
-        lines = in_order(told, since=asked.since, until=last, tail=tail)
-        print_missing(found.missing)
-        print_lines(lines, as_json=as_json)
-        if not lines:
-            typer.echo("nothing was written in that time; --since goes further back", err=True)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)  # nothing was begun that could be finished
+    asked = _asked(component=component, node=node, job=job, since=since)
+    stack = open_stack(config)
+    if follow:
+        if component is None or since is not None or as_json:
+            raise Failure("--follow takes a COMPONENT, and nothing else", code=USAGE)
+        kubectl = reach(stack)
+        command = following(kubectl, stack.config.cluster.namespace, component)
+        os.execvpe(command[0], command, {**os.environ, **kubectl.environment})  # noqa: S606  kubectl, as found
+    asked = replace(asked, accounting=stack.config.accounting.enabled)
+    found = gather(reach(stack), stack.config.cluster.namespace, asked, datetime.now(UTC))
+    lines = in_order(found.lines, since=asked.since)
+    for why in found.missing:
+        typer.echo(f"not read: {plain(why)}", err=True)
+    print_lines(lines, as_json=as_json)
+    if not lines:
+        typer.echo("nothing was written in that time; --since goes further back", err=True)
 
 
-def _asked(
-    *, component: str | None, node: str | None, job: str | None, since: str | None, until: str | None, tail: int | None
-) -> tuple[Asked, datetime | None]:
-    """What is looked for, and the end of its time. Raises Failure for what nobody can mean."""
+def _asked(*, component: str | None, node: str | None, job: str | None, since: str | None) -> Asked:
+    """What is looked for. Raises Failure for what nobody can mean."""
     given = {"COMPONENT": component, "--node": node, "--job": job}
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
@@ -127,12 +106,8 @@ def _asked(
     now = datetime.now(UTC)
     try:
         first = None if since is None else when(since, now)
-        last = None if until is None else when(until, now)
     except TimeError as error:
         raise Failure(str(error), code=USAGE) from error
     if first is None and job is None:
-        first = (last or now) - DEFAULT_PERIOD
-    if first is not None and last is not None and last <= first:
-        raise Failure("--until is not after --since", code=USAGE)
-    asked = Asked(component=component, node=node, job=job, since=first, tail=tail if last is None else None)
-    return asked, last
+        first = now - DEFAULT_PERIOD
+    return Asked(component=component, node=node, job=job, since=first)

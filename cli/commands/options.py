@@ -54,7 +54,6 @@ ConfigOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV for spreadsheets.")]
 StartOption = Annotated[
     str | None,
     option(

@@ -59,7 +59,7 @@ def rotate(
         if not typer.confirm("Go on?"):
             return
     report = open_report()
-    with held(kubectl, namespace, "rotate", report) as lock:
+    with held(kubectl, namespace, "rotate", report):
         refuse_restoring(kubectl, namespace)  # which may have been waited for
-        told = carry_out(kubectl, stack.config, rotation, report, lock.waited_for)
+        told = carry_out(kubectl, stack.config, rotation, report)
     typer.echo(f"{key} is rotated; {told}")

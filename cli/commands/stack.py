@@ -1,7 +1,8 @@
-"""Commands that need nothing but a stack file: validate, render, graph."""
+"""Commands that need nothing but a stack file: validate, render."""
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,15 +11,14 @@ import typer
 from rich.markup import escape
 
 from cli.commands.options import ConfigOption, JsonOption, named, option
-from cli.errors import USAGE, Failure
-from cli.preview.document import Preview, exit_status, notes_of, of_files
-from cli.preview.text import DetailedOption, MarkdownOption, counted, form_of, print_effects, print_notes, text_of
-from cli.program.generated import read_file, write_file
-from cli.program.graph import as_data, as_svg
-from cli.program.manifests import manifests, without_cloud, write
-from cli.program.recording import record
-from cli.stack import Stack, open_stack
-from cli.text import say
+from cli.errors import USAGE, Failure, Refused
+from cli.preview.document import exit_status, notes_of, of_files
+from cli.preview.text import DetailedOption, MarkdownOption, beside_objects, counted, form_of, markdown
+from cli.program.manifests import manifests, write
+from cli.program.recording import KeptValues, record
+from cli.stack import open_stack
+from cli.text import print_lines, say
+from local.files import write_whole
 from slurm.conf import render as render_slurm
 
 
@@ -56,24 +56,21 @@ def validate(
     }  # fmt: skip
     document = of_files(stack, against) if against is not None else None
     if form == "markdown" and document is not None:
-        typer.echo(text_of(document, form))
+        typer.echo(markdown(document))
     elif form == "json":
         typer.echo(json.dumps(summary if document is None else {**document.as_data(), **summary}))
     else:
         pools = "pool" if summary["pools"] == 1 else "pools"
         fine = f"{stack.file}: fine ({summary['pools']} {pools}, {nodes} nodes, Slurm {stack.config.slurm.version})"
         say(escape(fine))
-        print_notes(summary["notes"])
-        if document is not None:
-            _print_comparison(document, against)
+        if document is None:
+            print_lines(f"note: {note}" for note in summary["notes"])
+        else:
+            print_lines([*beside_objects(document), f"against {against}: {counted(document.changes)}"])
+            if document.refused:
+                raise Refused("\n".join(document.refused))
     if document is not None:
         raise typer.Exit(exit_status(document, detailed=detailed))
-
-
-def _print_comparison(document: Preview, against: Path | None) -> None:
-    print_effects(document.effects)
-    refused = f"; {len(document.refused)} refused" if document.refused else ""
-    say(escape(f"against {against}: {counted(document.counts()) or 'no changes'}{refused}"))
 
 
 def render(
@@ -89,30 +86,22 @@ def render(
             help="Another directory for the Secrets, so that the first one can be committed. Default: with the rest.",
         ),
     ] = None,
-    keys: Annotated[
-        Path | None,
-        option(
-            metavar="FILE", parser=named, help="File that keeps generated keys. Default: .slurmstack/STACK/keys.json."
-        ),
-    ] = None,
 ) -> None:
     """Write the Kubernetes objects of a stack, one YAML file each, for `kubectl apply -f DIR`, Argo CD or Flux.
-
-    Of a stack that makes its cloud too, only the Kubernetes objects are written; what is left out is listed.
 
     The files are numbered in the order in which they can be applied. Run again, files of objects that left the stack
     are removed; other files in the directory are left alone. docs/pipelines.md says more under GitOps.
 
-    Needs no cluster. Keys (munge, SSH host key) are made once and kept in a file beside the stack file, so that the
-    same stack always gives the same objects. Files with Secrets are readable by you only: do not commit them.
+    Needs no cluster. Keys (munge, SSH host key) are made once and kept in .slurmstack/STACK/keys.json beside the stack
+    file, so that the same stack always gives the same objects. Files with Secrets are readable by you only: do not
+    commit them.
     """
     if secrets is not None and secrets.resolve() == output.resolve():
         raise Failure("--secrets and --output name the same directory", hint="leave --secrets out", code=USAGE)
     stack = open_stack(config)
-    path = keys or stack.private / "keys.json"
+    path = stack.private / "keys.json"
     kept = read_file(path)
-    recording, left = without_cloud(record(stack.sections, stack=stack.name, generated=kept))
-    objects = manifests(recording)
+    objects = manifests(record(stack.sections, stack=stack.name, generated=kept))
     write_file(path, kept)
     apart = [item for item in objects if item.kind == "Secret"]
     if secrets is not None:
@@ -123,23 +112,41 @@ def render(
         written = write(objects, output)
         typer.echo(f"{len(written)} objects in {output}")
         typer.echo(f"{len(apart)} of them are Secrets, in the clear: do not commit them (--secrets puts them apart)")
-    for line in left:
-        typer.echo(line, err=True)
     if kept.changed:
         typer.echo(f"new keys in {path}: keep this file, without it the next run makes other keys")
 
 
-def graph(
-    config: ConfigOption = None, format_: Annotated[str, typer.Option("--format", "-f", help="json or svg.")] = "json"
-) -> None:
-    """Print everything that the program registers with Pulumi: as a list (json) or as a picture (svg).
+def read_file(path: Path) -> KeptValues:
+    """The values that `write_file` kept, none if there is no file yet. Raises Failure if they cannot be read."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        for value in values.values():
+            base64.b64decode(value, validate=True)
+    except FileNotFoundError:
+        return KeptValues({})
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise _unreadable(path, str(error)) from error
+    return KeptValues(values)
 
-    Needs no cluster. Unknown values are printed as <unknown>, secret ones as <secret>.
-    """
-    if format_ not in {"json", "svg"}:
-        raise Failure(f"--format {format_!r} is none of json, svg", code=USAGE)
-    stack: Stack = open_stack(config)
-    recording = record(stack.sections, stack=stack.name)
-    typer.echo(
-        json.dumps(as_data(recording), indent=1) if format_ == "json" else as_svg(recording), nl=format_ == "json"
+
+def _unreadable(path: Path, why: str) -> Failure:
+    return Failure(
+        f"{path}, which keeps the generated keys, cannot be read: {why}",
+        hint="restore it from a backup; without it new keys would be made, and running pods keep the old ones",
     )
+
+
+def write_file(path: Path, kept: KeptValues) -> None:
+    """Keep the values in a file that only its owner can read; it appears whole or not at all.
+
+    Raises Failure, with nothing written, if a kept value was damaged.
+    """
+    if kept.damaged:
+        raise _unreadable(path, f"{', '.join(kept.damaged)} has not the length of such a key")
+    if not kept.changed:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(kept.values, indent=1))
+    except OSError as error:
+        raise Failure(f"cannot keep the generated keys in {path}: {error.strerror or error}") from error

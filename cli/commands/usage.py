@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from cli.access.reach import reach
-from cli.commands.options import ConfigOption, CsvOption, EndOption, JsonOption, StartOption, option
+from cli.commands.options import ConfigOption, EndOption, JsonOption, StartOption
 from cli.errors import USAGE, Failure
 from cli.stack import open_stack
-from cli.usage.query import dimensions_of, read_runs, refuse_both, refuse_without_accounting
+from cli.usage.query import dimensions_of, read_runs, refuse_without_accounting
 from cli.usage.report import DIMENSIONS, as_csv, as_data, print_table, summarize
-from cli.usage.times import STEPS, period_of
+from cli.usage.times import period_of
 
 
 def usage(
@@ -23,15 +23,14 @@ def usage(
     by: Annotated[str, typer.Option(help="account, user, or both: account,user.")] = "account",
     start: StartOption = None,
     end: EndOption = None,
-    step: Annotated[str | None, option(help="Also cut by time: day, week (from Monday) or month.")] = None,
     as_json: JsonOption = False,
-    as_csv_: CsvOption = False,
+    as_csv_: Annotated[bool, typer.Option("--csv", help="Print CSV for spreadsheets.")] = False,
 ) -> None:
     """Show who used how many CPU and GPU hours.
 
     An hour of one CPU (or GPU) that was allocated to a job counts, whether the job made use of it or not. Jobs that are
-    running count up to now. Every run of a requeued job counts. A job that crosses the start, the end or a step counts
-    on each side as long as it ran there.
+    running count up to now. Every run of a requeued job counts. A job that crosses the start or the end counts as long
+    as it ran between them.
 
     The records come from slurmdbd, through sacct in the controller's pod.
 
@@ -41,19 +40,16 @@ def usage(
       slurmstack usage --by account,user --start now-7days
 
       slurmstack usage --start 2026-10-01 --end 2026-11-01 --csv > october.csv
-
-      slurmstack usage --step week --start now-90days --json
     """
     dimensions = dimensions_of(by, DIMENSIONS)
-    if step is not None and step not in STEPS:
-        raise Failure(f"--step {step!r} is none of {', '.join(STEPS)}", code=USAGE)
-    refuse_both(as_json=as_json, as_csv=as_csv_)
+    if as_json and as_csv_:
+        raise Failure("--json and --csv contradict each other", hint="leave out one of them", code=USAGE)
     first, last = period_of(start, end, datetime.now(UTC))
     stack = open_stack(config)
     refuse_without_accounting(stack.config)
     namespace = stack.config.cluster.namespace
     runs = read_runs(reach(stack), namespace, first, last)
-    found = summarize(runs, start=first, end=last, by=dimensions, step=step)
+    found = summarize(runs, start=first, end=last, by=dimensions)
     if as_json:
         typer.echo(json.dumps(as_data(found, namespace=namespace), indent=1))
     elif as_csv_:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from images.common.health import slurm
 from images.common.health.contract import Result, Status
-from images.common.health.report import Finding, Report, decode, note_of, stamp
+from images.common.health.report import SKEW_SECONDS, Finding, Report, decode, note_of, stamp
 from images.common.health.slurm import Record
 
 Verdict = Literal["well", "failing", "unknown", "asleep"]
@@ -52,8 +51,7 @@ class Node:
     @property
     def drained_for(self) -> str | None:
         """The check that keeps it drained."""
-        own = self.record.own
-        return None if own is None else own.check
+        return self.record.own
 
     @property
     def age(self) -> int | None:
@@ -62,8 +60,8 @@ class Node:
 
     @property
     def fresh(self) -> bool:
-        """Whether the report says something about now: here a node is believed by its own clock."""
-        if self.report is None:
+        """Whether the report says something about now, by the clock of its node, which may be ahead."""
+        if self.report is None or self.report.at > self.now + SKEW_SECONDS:
             return False
         at = float(self.report.at)
         return all(Finding(result=one, at=at).is_fresh(self.now) for one in self.report.results.values())
@@ -126,11 +124,6 @@ class Nodes:
     at: str
     """In UTC, by the controller's clock."""
     nodes: tuple[Node, ...]
-
-    def only(self, names: Iterable[str]) -> Nodes:
-        """Some of them."""
-        wanted = set(names)
-        return Nodes(at=self.at, nodes=tuple(node for node in self.nodes if node.name in wanted))
 
     @property
     def bad(self) -> tuple[Node, ...]:

@@ -1,16 +1,15 @@
-"""Nodes as a table and as JSON, and what one check found."""
+"""Nodes as a table and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from cli.health.nodes import Found, Node, Nodes
+from cli.health.nodes import Node, Nodes
 from cli.text import ago, open_console, plain
-from images.common.health.contract import Status
 
 SHORT = 24
 """Characters of an administrator's reason in the table."""
@@ -66,11 +65,7 @@ def _state(node: Node) -> Text:
 def _checked(node: Node) -> Text:
     if node.fresh and node.age is not None:
         return Text(f"{ago(node.age)} ago")
-    if node.age is None:
-        old = "never"
-    else:
-        old = f"its clock: {ago(-node.age)} ahead" if node.age < 0 else f"{ago(node.age)} ago: old"
-    return Text(old, style="magenta")
+    return Text("never" if node.age is None else f"{ago(node.age)} ago: old", style="magenta")
 
 
 def _drained_for(node: Node) -> Text:
@@ -103,17 +98,3 @@ def _lines(node: Node) -> Iterator[Text]:
         yield Text(f"{was}ok ({checks})" if count else f"{was}not checked: {checks}", style=style)
     for found in node.findings:
         yield Text(was + plain(found.line), style=_STYLES[found.status] if node.fresh else "dim")
-
-
-def print_found(found: Mapping[str, Any]) -> None:
-    """What one check found just now, with its figures."""
-    result = Found(
-        check=found["check"],
-        status=Status(found["status"]),
-        fault=found.get("fault"),
-        message=found["message"],
-    )
-    console = open_console()
-    console.print(Text(plain(result.line), style=_STYLES[result.status]), soft_wrap=True)
-    for name, value in sorted(found["values"].items()):
-        console.print(Text(f"  {plain(name)} {value:g}"), soft_wrap=True)

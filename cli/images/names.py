@@ -1,8 +1,8 @@
 """Which images a command works on: registry, tag and Slurm version, from options and the stack file. And pinning them.
 
-Registry and digests are written into a stack file, in which everything else is left as it is: only the lines of these
-two keys are replaced. The result is read again and compared with what was wanted before the file is written: one that
-is laid out in another way stays as it is, and the lines to add are shown.
+Registry and digests are written into a stack file, in which all but this section is left as it is. The result is read
+again and compared with what was wanted before the file is written: one that is laid out in another way stays as it is,
+and the lines to add are shown.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
 
 from cli.errors import USAGE, Failure
 from cli.stack import Stack
 from config.load import PROJECT, plain
-from config.sections.services import CUDA_VERSIONS, NO_CUDA, Images
+from config.sections.services import CUDA_VERSIONS, NO_CUDA
 from local.files import write_whole
 from slurm.images import (
     DEBIAN_SUITES,
@@ -65,13 +64,6 @@ def choose_names(stack: Stack, *, registry: str | None, tag: str | None, slurm_v
     version = slurm_version or stack.config.slurm.version
     if version not in DEBIAN_SUITES:
         raise Failure(f"no images for Slurm {version}", hint=f"known: {', '.join(DEBIAN_SUITES)}", code=USAGE)
-    _check(
-        "--registry",
-        "registry",
-        registry,
-        "a host and a path such as registry.example.com/slurm: lower case, no https://",
-    )
-    _check("--tag", "tag", tag, "up to 128 letters, digits, dots, dashes and underscores")
     images = stack.config.images
     others = tag or registry or images.digests  # of which none takes the place of what runs
     if images.tag is not None and not others and version != stack.config.slurm.version:
@@ -92,17 +84,10 @@ def choose_names(stack: Stack, *, registry: str | None, tag: str | None, slurm_v
     )
 
 
-def _check(option: str, field: str, value: str | None, wanted: str) -> None:
-    try:
-        Images.model_validate({field: value})
-    except ValidationError:
-        raise Failure(f"{option} {value!r} is not {wanted}", code=USAGE) from None
-
-
 KEY = f"{PROJECT}:images"
 
-_SECTION = re.compile(rf"^(?P<indent> +){KEY}:(?P<beside>.*)\n(?P<below>(?:(?:(?P=indent) +.*)?\n)*)", re.MULTILINE)
-"""The section's key, what stands beside it, and its lines."""
+_SECTION = re.compile(rf"^(?P<indent> +){KEY}:.*\n(?:\n*(?P=indent) +.*\n)*", re.MULTILINE)
+"""The section's key, and its lines."""
 
 
 def snippet(names: ImageNames, digests: Mapping[str, str]) -> str:
@@ -137,15 +122,7 @@ def _edited(text: str, section: Mapping[str, Any]) -> str:
         return re.sub(
             r"^config:.*\n", lambda config: config[0] + _lines({KEY: section}, "  "), text, flags=re.MULTILINE
         )
-    below, indent = found["below"], found["indent"]
-    if first := re.match(" +", below):
-        beside, inner = found["beside"], first[0]
-        for key in ("registry", "digests"):
-            below = re.sub(rf"^{inner}{key}:.*\n(?:{inner} +.*\n)*", "", below, flags=re.MULTILINE)
-        new = {key: section[key] for key in ("registry", "digests")}
-    else:  # {...} or nothing beside the key; a comment there stays
-        beside, inner, new = "".join(re.findall(" #.*", found["beside"])), f"{indent}  ", dict(section)
-    return text.replace(found[0], f"{indent}{KEY}:{beside}\n{_lines(new, inner)}{below}", 1)
+    return text.replace(found[0], _lines({KEY: section}, found["indent"]), 1)
 
 
 def _lines(values: Mapping[str, Any], indent: str) -> str:

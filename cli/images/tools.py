@@ -1,4 +1,4 @@
-"""docker, podman, nerdctl and buildah, all called as docker is: they build, push and save images."""
+"""docker, podman and buildah, all called as docker is: they build and push images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from local.shell import follow
 
 OnLine = Callable[[str], None]
 
-TOOLS = ("docker", "podman", "nerdctl", "buildah")
+TOOLS = ("docker", "podman", "buildah")
 """In the order in which they are tried."""
 
 LOCAL = "local"
@@ -27,8 +27,8 @@ LOCAL = "local"
 
 _LAST_LINES = 12
 
-_PUSHED = re.compile(r"^(?:.*(?:digest: |pushing as a reduced-platform image \(\S+ ))?(sha256:[0-9a-f]{64})")
-"""How docker and nerdctl say what the registry now has, or the file into which podman and buildah write it."""
+_PUSHED = re.compile(r"^(?:.*digest: )?(sha256:[0-9a-f]{64})")
+"""How docker says what the registry now has, or the file into which podman and buildah write it."""
 
 
 def _environment() -> dict[str, str]:
@@ -72,7 +72,7 @@ class Tool:
             elif not tls_verify:
                 raise Failure(
                     f"only podman and buildah can be told so, and {self.name} is configured for a registry without TLS",
-                    hint="docker: insecure-registries in daemon.json; nerdctl: hosts.toml",
+                    hint="insecure-registries in docker's daemon.json",
                     code=USAGE,
                 )
             self.run(["push", *options, reference], f"pushing {reference}", listen)
@@ -82,38 +82,25 @@ class Tool:
             raise Failure(f"{self.name} pushed {reference} but did not say its digest", hint="try another --tool")
         return said[-1]
 
-    def save(self, reference: str, archive: Path, on_line: OnLine) -> None:
-        """Write an image to an archive that containerd can import."""
-        command = ["save", "--output", str(archive), reference]
-        if self.name == "buildah":
-            command = ["push", *self.policy, reference, f"docker-archive:{archive}:{reference}"]
-        self.run(command, f"saving {reference}", on_line)
-
     def run(self, arguments: Sequence[str], doing: str, on_line: OnLine = lambda _: None) -> None:
-        """Run the tool to its end. Raises Failure with its last lines; Ctrl-C stops it."""
-        run_logged([*self.launcher, self.name, *arguments], self.log, doing, on_line, env=self.environment)
+        """Run the tool to its end, with its output in the log. Raises Failure with its last lines; Ctrl-C stops it."""
+        command = [*self.launcher, self.name, *arguments]
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("a", encoding="utf-8") as stream:
 
+            def keep(line: str) -> None:
+                stream.write(line + "\n")
+                stream.flush()
+                on_line(line)
 
-def run_logged(
-    command: Sequence[str], log: Path, doing: str, on_line: OnLine, *, env: Mapping[str, str] | None = None
-) -> None:
-    """Run a program with its output in a log. Raises Failure with its last lines."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a", encoding="utf-8") as stream:
-
-        def keep(line: str) -> None:
-            stream.write(line + "\n")
-            stream.flush()
-            on_line(line)
-
-        keep(f"$ {' '.join(command)}")
-        try:
-            status, lines = follow(command, keep, env=env)
-        except OSError as error:
-            raise Failure(f"{command[0]} cannot be run: {error}") from error
-    if status != 0:
-        shown = refusal(lines) or "\n".join(["its last lines:", *(f"  {line}" for line in lines[-_LAST_LINES:])])
-        raise Failure(f"{doing} failed: {shown}", hint=f"the whole log: {log}")
+            keep(f"$ {' '.join(command)}")
+            try:
+                status, lines = follow(command, keep, env=self.environment)
+            except OSError as error:
+                raise Failure(f"{command[0]} cannot be run: {error}") from error
+        if status != 0:
+            shown = refusal(lines) or "\n".join(["its last lines:", *(f"  {line}" for line in lines[-_LAST_LINES:])])
+            raise Failure(f"{doing} failed: {shown}", hint=f"the whole log: {self.log}")
 
 
 @contextmanager

@@ -1,43 +1,34 @@
-"""What is in the jail's volume, from a Job made as the one that fills it, and which root a pod leads into."""
+"""What is in the jail's volume, from a Job made as the one that fills it, and whether a stack's root fits to that."""
 
 from __future__ import annotations
 
 import copy
-import re
 import secrets
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cli.backup.jobs import open_jobs, run_document
+from cli.access.reach import reach
+from cli.backup.jobs import answer_in, open_jobs, run_document
+from cli.change.in_place import jail_root_of, release_of, root_of
+from cli.change.plan import Plan
+from cli.engine.plan import EnginePlan
 from cli.errors import Failure, Refused
 from cli.kubectl.client import Kubectl
+from cli.stack import Stack
 from config.cluster import ClusterConfig
-from local.report import Report
-from slurm.names import JAIL_DIR, JAIL_ROOT, JAIL_ROOTS
+from local.report import PlainReport, Report
+from slurm.names import JAIL_ROOT, LOGIN
 
 POPULATE = "populate-jail"
 """Beginning of the name of the Job that fills a root."""
-
-REMOVING = "jail-remove-"
-"""Beginning of the name of a Job that removes one."""
 
 PROGRAM = "/usr/libexec/slurmstack/roots"
 COMPONENT = "jail-roots"
 
 FIRST = "first"
 """The root without a name, for people. No root can be called so."""
-
-
-def root_of(pod: Mapping[str, Any]) -> str | None:
-    """Name of the root that a pod's specification leads into; empty: the first one; None: it leads into none."""
-    for container in pod.get("containers") or ():
-        for item in container.get("volumeMounts") or ():
-            if item.get("mountPath") == JAIL_DIR:
-                found = re.fullmatch(rf"{re.escape(JAIL_ROOTS)}/([^/]+)/root", str(item.get("subPath") or ""))
-                return found.group(1) if found else ""
-    return None
 
 
 def filling_job(kubectl: Kubectl, namespace: str) -> dict[str, Any]:
@@ -73,34 +64,8 @@ def ask(kubectl: Kubectl, namespace: str, like: Mapping[str, Any], report: Repor
     try:
         return run_document(kubectl, namespace, document, report)
     except BaseException:
-        with suppress(Failure):  # the cluster does not answer; `up` looks for what is left (refuse_removed)
-            end_open(kubectl, namespace, name)
+        kubectl.run("delete", "job", name, "-n", namespace, "--ignore-not-found", "--wait=false", check=False)
         raise
-
-
-def end_open(kubectl: Kubectl, namespace: str, beginning: str = REMOVING) -> None:
-    """Delete Jobs with such names that have not ended, with their pods. Raises Failure."""
-    for job in _open(kubectl, namespace, beginning):
-        name = str(job["metadata"]["name"])
-        kubectl.run("delete", "job", name, "-n", namespace, "--ignore-not-found", "--cascade=foreground")
-
-
-def refuse_removed(kubectl: Kubectl, config: ClusterConfig) -> None:
-    """Raise Refused where a Job still removes, or will, what the stack file names: its command was killed."""
-    for job in _open(kubectl, config.cluster.namespace, REMOVING):
-        env = _env(job)
-        if env.get("ROOT") in {config.jail.root, config.jail.carry_from} - {None}:
-            name = job["metadata"]["name"]
-            raise Refused(
-                f"the job {name} has not ended, and removes the root {env['ROOT']!r}, which the stack file names",
-                hint=f"`kubectl delete job {name} -n {config.cluster.namespace}` stops it; `slurmstack jail list` "
-                "shows whether the root is whole",
-            )
-
-
-def _open(kubectl: Kubectl, namespace: str, beginning: str) -> list[dict[str, Any]]:
-    found = open_jobs(kubectl, namespace, COMPONENT)
-    return [item for item in found if str(item["metadata"]["name"]).startswith(beginning)]
 
 
 def _env(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,6 +106,64 @@ def refuse_used(kubectl: Kubectl, config: ClusterConfig, namespace: str, name: s
         env = _env(job)
         if name in {env.get(JAIL_ROOT), env.get("CARRY_FROM")}:
             raise Refused(f"{job['metadata']['name']} is filling a root and needs {name!r}", hint="wait for its end")
+
+
+def refuse_root_of_plan(kubectl: Kubectl, config: ClusterConfig, planned: Plan, report: Report) -> None:
+    """Before kubectl applies. Raises Refused."""
+    objects = {(item.kind, item.name): item.document for item in planned.objects}
+    populates = [
+        item
+        for there in (planned.inside, objects)
+        for (kind, name), item in there.items()
+        if kind == "Job" and name.startswith(POPULATE)
+    ]
+    # With an image that is there already: the new one may not be built yet, or not exist.
+    populate = _with_image_of(populates[-1], populates[0])
+    login = planned.live.get(("StatefulSet", LOGIN)), objects["StatefulSet", LOGIN]
+    refuse_misfit(lambda: kubectl, config, login, populate, report)
+
+
+def refuse_root_of_engine(stack: Stack, planned: EnginePlan) -> None:
+    """Before the engine applies. Raises Refused."""
+    jobs = [item for item in planned.resources if item.kind == "Job" and item.title.startswith(POPULATE)]
+    filled = [item.before for item in planned.changes if item.kind == "Job" and item.before is not None]
+    filled = [item for item in filled if item.title.startswith(POPULATE)]
+    logins = [item for item in planned.changes if (item.kind, item.name) == ("StatefulSet", LOGIN)]
+    for change in logins:
+        was = None if change.before is None else change.before.inputs
+        login = was, change.resource.inputs
+        if change.action != "delete" and jobs:
+            populate = _with_image_of(jobs[0].inputs, (filled[0] if filled else jobs[0]).inputs)
+            refuse_misfit(lambda: reach(stack), stack.config, login, populate, PlainReport(sys.stderr))
+
+
+def _with_image_of(job: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+    made: dict[str, Any] = copy.deepcopy(dict(job))
+    (container,), (its,) = (one["spec"]["template"]["spec"]["containers"] for one in (made, other))
+    container["image"] = its["image"]
+    return made
+
+
+def refuse_misfit(
+    kubectl: Callable[[], Kubectl],
+    config: ClusterConfig,
+    login: tuple[Mapping[str, Any] | None, Mapping[str, Any]],
+    populate: Mapping[str, Any],
+    report: Report,
+) -> None:
+    """Raise Refused if the root is there with another release of Slurm, or is to be filled from one that is not whole.
+
+    Only the volume knows, so it is looked at where root or release change.
+    `login`: the login nodes' StatefulSet as it is, None if there is none, and as it will be. `populate`: the Job that
+    fills the root.
+    """
+    was, will = login
+    if was is None or (jail_root_of(was), release_of(was)) == (jail_root_of(will), release_of(will)):
+        return
+    cluster = kubectl()
+    reason = misfit(config, answer_in(ask(cluster, config.cluster.namespace, populate, report, "list")))
+    if reason:
+        raise Refused(reason)
 
 
 def misfit(config: ClusterConfig, roots: Iterable[Mapping[str, Any]]) -> str:

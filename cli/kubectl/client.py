@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -14,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.errors import USAGE, Failure
-from config.nebius.cloud import NebiusCloud
-from config.sections.cloud import Cloud, ExistingCloud
+from config.sections.cloud import Cloud, ExistingCloud, NebiusCloud
 from slurm.local_cluster import LOCAL_CONTEXT, local_directory
 from slurm.local_cluster import kubeconfig as local_kubeconfig
 from slurm.names import ACTIVE, CONTROLLER_HOST
@@ -83,8 +81,6 @@ class Kubectl:
         except OSError as error:
             raise Failure(f"kubectl cannot be run: {error}") from error
         if check and done.returncode != 0:
-            if unknown := _unknown_kinds(done.stderr):
-                raise unknown
             raise Failure(message(done.stderr) or f"kubectl {' '.join(arguments[:2])} failed")
         return done
 
@@ -124,48 +120,12 @@ _REFUSALS = ("Unauthorized", "must be logged in", "Forbidden", "forbidden")
 """In kubectl's words for what the API server answers with 401 and 403."""
 
 
-_TROUBLE = ("Internal error occurred", "InternalError", "ServiceUnavailable", "the server is currently unable")
-"""The same for 500 and 503."""
-
 LOG_IN = "log in to the cluster anew, or ask its administrator for rights in the namespace"
 
 
 def hint_after(complaint: str, otherwise: str) -> str:
-    """What to do about a complaint: where it is the API server's own about us or about itself, that comes first."""
-    if any(word in complaint for word in _REFUSALS):
-        return LOG_IN
-    if any(word in complaint for word in _TROUBLE):
-        return "the API server, or the kubelet behind it, is in trouble itself: ask the cluster's administrator"
-    return otherwise
-
-
-_UNKNOWN_KIND = re.compile(r'no matches for kind "(\w+)" in version "([a-z0-9.-]+)/')
-
-_OTHERS_APIS = {
-    "monitoring.coreos.com": ("the Prometheus operator", "monitoring.existing"),
-    "cert-manager.io": ("cert-manager", "rest.tls.issuer"),
-}
-"""API group that a stack may use -> whose it is, and what in the stack file asks for it."""
-
-
-def _unknown_kinds(complaint: str) -> Failure | None:
-    """The failure where an object is of an API that is not there; None where it is something else."""
-    found = [(kind, group) for kind, group in _UNKNOWN_KIND.findall(complaint) if group in _OTHERS_APIS]
-    if not found:
-        return None
-    group = found[0][1]
-    whose, asking = _OTHERS_APIS[group]
-    kinds = ", ".join(dict.fromkeys(kind for kind, of in found if of == group))
-    what = f"this Kubernetes cluster does not know {kinds} ({group}), which {whose} brings"
-    return Failure(what, hint=f"install {whose} first, or remove {asking} from the stack file")
-
-
-def nothing_served(complaint: str) -> Failure:
-    """The failure where kubectl knows no kind that Kubernetes itself has: the list of what is served did not come."""
-    return Failure(
-        f"the API server does not tell what it serves: {complaint}",
-        hint="it is slow or in trouble, or refuses these credentials: try again, then ask its administrator",
-    )
+    """What to do about a complaint: where it is the API server's own about us, that comes first."""
+    return LOG_IN if any(word in complaint for word in _REFUSALS) else otherwise
 
 
 def in_controller(
@@ -249,24 +209,16 @@ def connect(cloud: Cloud, *, seconds: float = 600, ask: bool = True) -> Kubectl:
     answer = kubectl.run("get", "--raw", "/readyz", check=False, seconds=seconds)
     if answer.returncode == 0:
         return kubectl
-    # A context that is not there is no reason for silence, and the list of them takes kubectl 5 s then.
-    silent = answer.returncode == _UNDONE
-    contexts = [] if silent else kubectl.run("config", "get-contexts", "-o", "name").stdout.split()
-    if not silent and context not in contexts:
-        listed = f"; there are: {', '.join(contexts)}" if contexts else "; it has none"
+    said = message(answer.stderr)
+    if f'context "{context}" does not exist' in said:
         where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
         raise Failure(
-            f"cloud.context: {context!r} is not a context of {where}{listed}",
+            f"cloud.context: {context!r} is not a context of {where}",
             hint="change slurmstack:cloud in the stack file, or name another kubeconfig there",
             code=USAGE,
         )
-    if any(word in answer.stderr for word in _REFUSALS):
-        raise Failure(
-            f"the cluster of context {context!r} lets nobody in with these credentials: {message(answer.stderr)}",
-            hint=LOG_IN,
-        )
     hint = "`slurmstack local up` starts it again" if cloud.is_local else "check the network and VPN"
-    raise Failure(f"the cluster of context {context!r} does not answer: {message(answer.stderr)}", hint=hint)
+    raise Failure(f"the cluster of context {context!r} does not answer: {said}", hint=hint_after(said, hint))
 
 
 def _kubeconfig(cloud: ExistingCloud) -> str | None:
@@ -287,22 +239,9 @@ def find_program() -> str:
 
 
 def message(stderr: str) -> str:
-    """The last lines of kubectl's complaint, without its log prefixes. What is wrong with one object is one line."""
+    """The last lines of kubectl's complaint, without its log prefixes."""
     lines = [line for line in stderr.strip().splitlines() if not line.startswith(("E0", "E1", "I0", "I1", "W0", "W1"))]
-    return "\n".join(_joined(lines)[-6:])
-
-
-def _joined(lines: Sequence[str]) -> list[str]:
-    """Lines below an object that is invalid, in its own line: a list, or a long text with lines that differ."""
-    found: list[str] = []
-    below = False
-    for line in lines:
-        if below and line.startswith(("-", "+", "*")):
-            found[-1] += " " + " ".join(line.split())
-        elif not below or (line.strip() and not line.startswith((" ", "\t", "@@"))):
-            found.append(line.rstrip())
-            below = " is invalid:" in line
-    return found
+    return "\n".join(lines[-6:])
 
 
 def complaint(done: subprocess.CompletedProcess[str]) -> str:

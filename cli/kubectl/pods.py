@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cli.kubectl.client import ASK_SLURMDBD, FIELD_MANAGER, Kubectl, component_of, in_controller
+from cli.kubectl.client import ASK_SLURMDBD, Kubectl, component_of, in_controller
 from slurm.names import JAIL_DIR
 from slurm.rights import IN_JAIL
 
@@ -28,16 +28,6 @@ class Pod:
     node: str
     component: str = ""
     """`controller`, `worker`, `login`, ...; empty if its labels say nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Apply:
-    """The last apply that has changed something."""
-
-    time: str
-    """`2026-11-25T19:24:05Z`."""
-    engine: str
-    """`kubectl` or `pulumi`; for another tool its name as Kubernetes knows it."""
 
 
 def pod_of(item: Mapping[str, Any]) -> Pod:
@@ -70,20 +60,6 @@ def _tag(image: str) -> str:
     name, _, digest = image.partition("@")
     _, _, tag = name.rpartition("/")[2].partition(":")
     return tag or digest[:19] or "latest"
-
-
-def last_apply(items: Iterable[Mapping[str, Any]]) -> Apply | None:
-    """The last one that has changed one of these objects, which kubectl has shown with the owners of their fields."""
-    found = [
-        Apply(time=str(entry["time"]), engine="kubectl" if manager == FIELD_MANAGER else manager.partition("-")[0])
-        for item in items
-        for entry in item["metadata"].get("managedFields", [])
-        if (manager := str(entry.get("manager", "")))
-        and "time" in entry
-        and not entry.get("subresource")
-        and (entry.get("operation") == "Apply" or manager.startswith("pulumi"))
-    ]
-    return max(found, key=lambda apply: apply.time, default=None)
 
 
 Answers = Mapping[str, tuple[int, str]]
@@ -153,29 +129,23 @@ _NUMBERS: Final = {
 """Of Linux (capability.h)."""
 
 _ENTER: Final = """\
-import ctypes, os, pwd, sys
-root, kept, user, *argv = sys.argv[1:]
-if ":" in user:
-    uid, gid = map(int, user.split(":"))
-    groups = [gid]
-else:
-    uid, gid = pwd.getpwnam(user)[2:4]
-    groups = os.getgrouplist(user, gid)
+import ctypes, os, sys
+root, kept, uid, gid, *argv = sys.argv[1:]
 os.chroot(root)
 os.chdir("/")
 prctl = ctypes.CDLL(None, use_errno=True).prctl
 for capability in set(range(64)) - set(map(int, kept.split(","))):
     if prctl(24, capability, 0, 0, 0) and ctypes.get_errno() != 22:
         sys.exit("the container's capabilities cannot be given up")
-os.setgroups(groups)
-os.setgid(gid)
-os.setuid(uid)
+os.setgroups([int(gid)])
+os.setgid(int(gid))
+os.setuid(int(uid))
 os.execv(argv[0], argv)
 """
 """24: PR_CAPBSET_DROP; 22: EINVAL, as this kernel has no such capability."""
 
 
-def in_jail(user: str, *argv: str, root: str = JAIL_DIR) -> list[str]:
-    """What to run in the container of sshd, as root, for a command of a user in the jail (a name, or `10001:100`)."""
+def in_jail(uid: int, gid: int, *argv: str, root: str = JAIL_DIR) -> list[str]:
+    """What to run in the container of sshd, as root, for a command of a user in the jail."""
     kept = ",".join(str(_NUMBERS[name]) for name in IN_JAIL)
-    return ["/usr/bin/python3", "-IS", "-c", _ENTER, root, kept, user, *argv]
+    return ["/usr/bin/python3", "-IS", "-c", _ENTER, root, kept, str(uid), str(gid), *argv]

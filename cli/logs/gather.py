@@ -1,21 +1,18 @@
-"""Which lines are about a component, a node or a job, what Slurm itself knows of a job, and how logs are followed."""
+"""Which lines are about a component, a node or a job, and what Slurm itself knows of a job."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from cli.errors import USAGE, Failure
-from cli.health.query import MOST_NAMES, refuse_no_namespace
+from cli.health.query import refuse_no_namespace
 from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, if_slurmdbd_answers, in_controller
 from cli.logs.lines import Line, names_job, names_node, to_the_second
-from cli.logs.sources import COMPONENT_LABEL, Container, Found, containers, events, log_sources, read_all
-from config.errors import nearest
+from cli.logs.sources import Container, Found, containers, events, log_sources, read_all
 from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
 from images.common.slurm_records import NotUnderstoodError, expand, moment
 from images.common.slurm_runs import RecordError, rows, sacct
@@ -39,10 +36,13 @@ _FIELDS = (
 )  # fmt: skip
 JOBS = JobList("id", "number", "user", "partitions", "state", "reason", "submitted", "start", "end", "node_list")
 
+MOST_FOLLOWED = 50
+"""Logs that are followed at most; each is a connection."""
+
 _UNKNOWN_JOB = "Invalid job id"
 
-MOST = 60
-"""Logs that are followed side by side: each is a connection at the API server."""
+_LISTED = 12
+"""Of what could not be read, where that is everything."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,6 @@ class Asked:
     node: str | None = None
     job: str | None = None
     since: datetime | None = None
-    tail: int | None = None
-    """For the logs of all: more of each are not needed."""
     accounting: bool = True
     """Whether jobs are recorded."""
 
@@ -96,50 +94,51 @@ def gather(kubectl: Kubectl, namespace: str, asked: Asked, now: datetime) -> Fou
         found = _of_component(kubectl, namespace, asked, there)
     found.missing[:0] = missing
     if not found.read:
-        raise Failure("nothing could be read:\n" + "\n".join(f"  {line}" for line in found.missing[:MOST_NAMES]))
+        raise Failure("nothing could be read:\n" + "\n".join(f"  {line}" for line in found.missing[:_LISTED]))
     return found
-
-
-def called(name: str | None, there: Sequence[Container]) -> list[Container]:
-    """The containers of this name: a component, a container, a pool or a pod; all for None."""
-    return [item for item in there if name is None or name in {item.pod, item.name, item.component, item.pool}]
 
 
 def _of_component(kubectl: Kubectl, namespace: str, asked: Asked, there: Sequence[Container]) -> Found:
     name = asked.component
-    wanted = called(name, there)
-    about = _about(name, wanted) if name is not None else lambda _: True
-    logs = log_sources(kubectl, namespace, wanted, since=asked.since, tail=asked.tail)
+    wanted = [item for item in there if name is None or name in {item.pod, item.name, item.component, item.pool}]
+    objects = {item.pod for item in wanted} | {owner for item in wanted for owner in item.owners} | {name}
+
+    def about(event: dict[str, Any]) -> bool:
+        """Of their pods, of what made them, and of pods that they replaced."""
+        told = str(event["involvedObject"].get("name", ""))
+        return name is None or told in objects or told.startswith(f"{name}-")
+
+    logs = log_sources(kubectl, namespace, wanted, since=asked.since)
     found = read_all({**logs, "events": lambda: events(kubectl, namespace, wanted=about)})
     if not wanted and name is not None and there:
         if not found.lines:
-            raise _unknown(name, there)
+            names = (word for item in there for word in (item.component, item.name, item.pool) if word)
+            raise _unknown("component, container, pool or pod", name, names)
         found.missing.append(f"{name}: there is no such pod now")
     return found
 
 
-def _about(name: str, wanted: Sequence[Container]) -> Callable[[dict[str, Any]], bool]:
-    """Whether an event is about these containers: of their pods, of what made them, and of pods that they replaced."""
-    objects = {item.pod for item in wanted} | {owner for item in wanted for owner in item.owners} | {name}
-    places = {item.place for item in wanted}
-    earlier = re.compile(rf"{re.escape(name)}-(\d+|[0-9a-f]{{8,10}}(-[a-z0-9]{{5}})?)")
-
-    def about(event: dict[str, Any]) -> bool:
-        of = event["involvedObject"]
-        told = str(of.get("name", ""))
-        container = re.fullmatch(r"spec\.\w+\{(.+)\}", of.get("fieldPath", ""))
-        if container is not None and told in objects and told != name:
-            return f"{told}/{container[1]}" in places
-        return told in objects or earlier.fullmatch(told) is not None
-
-    return about
+def following(kubectl: Kubectl, namespace: str, name: str) -> list[str]:
+    """The command of kubectl that prints what a component, container, pool or pod writes now. Raises Failure."""
+    there = containers(kubectl.items("pod", "-n", namespace))
+    wanted = [item for item in there if name in {item.pod, item.name, item.component, item.pool}]
+    if not wanted:
+        names = (word for item in there for word in (item.component, item.name, item.pool) if word)
+        raise _unknown("component, container, pool or pod", name, names)
+    pods = {item.pod for item in wanted}
+    component = wanted[0].component
+    where = [*pods] if len(pods) == 1 else ["-l", f"app.kubernetes.io/component={component}"]
+    where = ["-l", f"{POOL_LABEL}={name}"] if len(pods) > 1 and wanted[0].pool == name else where
+    of = ["-c", name] if {item.name for item in wanted} == {name} else ["--all-containers"]
+    begin = ["--since=1m", "--prefix", f"--max-log-requests={MOST_FOLLOWED}"]
+    return [*kubectl.command(), "logs", "--follow", "-n", namespace, *begin, *where, *of]
 
 
 def _of_node(kubectl: Kubectl, namespace: str, asked: Asked, there: Sequence[Container]) -> Found:
     node = str(asked.node)
     own = [item for item in there if item.pod == node]
     others = [item for item in there if item.name in _WATCHERS and item.pod != node]
-    sources = log_sources(kubectl, namespace, own, since=asked.since, tail=asked.tail)
+    sources = log_sources(kubectl, namespace, own, since=asked.since)
     sources["events"] = lambda: events(
         kubectl, namespace, wanted=lambda item: item["involvedObject"].get("name") == node
     )
@@ -148,9 +147,9 @@ def _of_node(kubectl: Kubectl, namespace: str, asked: Asked, there: Sequence[Con
         sources[f"events of machine {machine}"] = lambda: events(kubectl, _MACHINES, of_machine)
     found = read_all(sources | log_sources(kubectl, namespace, others, since=asked.since, matches=names_node(node)))
     if not own and there:
-        workers = sorted({item.pod for item in there if item.component == WORKER})
+        workers = {item.pod for item in there if item.component == WORKER}
         if not found.lines and workers:
-            raise _unknown_name("node", node, workers)
+            raise _unknown("node", node, workers)
         found.missing.append(f"{node}: there is no such pod now")
     return found
 
@@ -210,10 +209,6 @@ def _read_job(kubectl: Kubectl, namespace: str, job: str, now: datetime, *, acco
     )
 
 
-_YEAR_10000 = 253402300800
-"""Seconds since 1970: a job may be wanted to begin then."""
-
-
 def _told(run: Mapping[str, str]) -> Iterator[tuple[float | None, str]]:
     """A run of a job, or a step of it, as sacct has it. A job's name may have lines of its own."""
     submit, eligible, start, end = (moment(run[name]) for name in ("Submit", "Eligible", "Start", "End"))
@@ -243,50 +238,11 @@ def _shown(job: Job, now: datetime, *, alone: bool) -> Iterator[tuple[float | No
 
 
 def lines_of(component: str, job: str, told: Iterator[tuple[float | None, str]]) -> Iterator[Line]:
-    """What is known to the second. None of what has no time, or one that no calendar of Python's has."""
+    """What is known to the second. None of what has no time."""
     for at, text in told:
-        if at is not None and at < _YEAR_10000:
+        if at is not None:
             yield Line(at=to_the_second(at), component=component, place=f"job/{job}", text=text)
 
 
-def _unknown(name: str, there: Sequence[Container]) -> Failure:
-    names = {word for item in there for word in (item.component, item.name, item.pool) if word}
-    return _unknown_name("component, container, pool or pod", name, sorted(names), [item.pod for item in there])
-
-
-def _unknown_name(what: str, name: str, names: Sequence[str], more: Sequence[str] = ()) -> Failure:
-    few = names if not more else [*names, "or the name of a pod"]
-    listed = ", ".join(few[: 3 * MOST_NAMES]) + (" ..." if len(few) > 3 * MOST_NAMES else "")
-    guess = nearest(name, [*names, *more])
-    return Failure(
-        f"there is no {what} {name!r}; there are: {listed}", hint=f"did you mean {guess}?" if guess else "", code=USAGE
-    )
-
-
-def follow(kubectl: Kubectl, namespace: str, name: str | None, since: datetime) -> int:
-    """Let kubectl print what is being written until Ctrl-C; its exit status. `name`: None for all. Raises Failure."""
-    there = containers(kubectl.items("pod", "-n", namespace))
-    wanted = called(name, there)
-    if not wanted and name is not None:
-        raise _unknown(name, there)
-    if len(wanted) > MOST:
-        hint = "name a component, a container, a pool or a pod"
-        raise Failure(f"{len(wanted)} logs are too many to follow; {MOST} go", hint=hint, code=USAGE)
-    begin = f"--since-time={since:%Y-%m-%dT%H:%M:%SZ}"
-    options = ["--prefix", "--timestamps", begin, f"--max-log-requests={MOST}", *where(name, wanted)]
-    command = [*kubectl.command(), "logs", "--follow", "-n", namespace, *options]
-    try:
-        return subprocess.run(command, env={**os.environ, **kubectl.environment}, check=False).returncode
-    except KeyboardInterrupt:
-        return 0
-
-
-def where(name: str | None, wanted: Collection[Container]) -> list[str]:
-    """The options that lead kubectl to these containers, or to these and more of the same pods."""
-    pods = {item.pod for item in wanted}
-    of = ["-c", name] if name is not None and {item.name for item in wanted} == {name} else ["--all-containers"]
-    if len(pods) == 1:
-        return [*pods, *of]
-    if {item.pool for item in wanted} == {name}:
-        return ["-l", f"{POOL_LABEL}={name}", *of]
-    return ["-l", f"{COMPONENT_LABEL} in ({', '.join(sorted({item.component for item in wanted}))})", *of]
+def _unknown(what: str, name: str, names: Iterable[str]) -> Failure:
+    return Failure(f"there is no {what} {name!r}; there are: {', '.join(sorted(set(names)))}", code=USAGE)

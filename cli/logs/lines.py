@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
-from cli.text import plain, printable
+from cli.text import printable
 from cli.usage.times import TimeError, parse_time
 
 _SECOND = 1_000_000_000
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|\+00:00)?")
-_LEVEL = re.compile(r"[\w.-]+: (fatal|error|warning|notice|verbose|debug)\d?: ", re.IGNORECASE)
-"""As Slurm's daemons, munged and our own programs write it (docs/diagnose.md)."""
-_SPAN = re.compile(r"(?:\d{1,9}[smhdw])+")
+_SPAN = re.compile(r"(\d{1,9})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-_MOST_NOTES = 10
-_BAD = ("error", "fatal", "Warning ", "Failed")
 
 _JOB = re.compile(
     r"""(?ix)
@@ -71,15 +63,7 @@ class Line:
 
     def as_data(self) -> dict[str, Any]:
         """The line for scripts. Keys are only ever added (docs/diagnose.md)."""
-        named = _LEVEL.match(self.text)
-        return {
-            "time": self.time,
-            "component": self.component,
-            "place": self.place,
-            "text": self.text,
-            "level": named[1].lower() if named else "info",
-            "job": job_in(self.text),
-        }
+        return {"time": self.time, "component": self.component, "place": self.place, "text": self.text}
 
 
 def nanoseconds(text: str) -> int | None:
@@ -113,27 +97,18 @@ def parse_log(printed: str, component: str, place: str) -> list[Line]:
     return found
 
 
-def in_order(
-    lines: Iterable[Line], *, since: datetime | None = None, until: datetime | None = None, tail: int | None = None
-) -> list[Line]:
-    """The lines of a time, each after those that were written before it, or the last ones of them."""
+def in_order(lines: Iterable[Line], *, since: datetime | None = None) -> list[Line]:
+    """The lines from a time on, each after those that were written before it."""
     first = 0 if since is None else int(since.timestamp() * 1000) * 1_000_000
-    # What is known to the second stands at its end: it belongs to a time that ends within that second.
-    last = None if until is None else int(until.timestamp() * 1000) * 1_000_000 + 999_999
-    kept = [line for line in lines if line.at >= first and (last is None or line.at <= last)]
-    kept.sort(key=lambda line: line.at)  # lines of one moment stay as their source has them
-    return kept if tail is None else kept[max(len(kept) - tail, 0) :]
+    # Lines of one moment stay as their source has them.
+    return sorted((line for line in lines if line.at >= first), key=lambda line: line.at)
 
 
 def when(text: str, now: datetime) -> datetime:
-    """A moment, of so long ago (`90s`, `30m`, `1h`, `2d`, `1h30m`) or as these lines and Slurm's commands write it.
-
-    Raises TimeError.
-    """
+    """A moment: so long ago (`30m`, `1h`, `2d`), or as these lines and Slurm's commands write it. Raises TimeError."""
     try:
-        if _SPAN.fullmatch(text):
-            parts = re.findall(r"(\d+)([smhdw])", text)
-            return now - sum((timedelta(**{_UNITS[unit]: int(number)}) for number, unit in parts), timedelta())
+        if match := _SPAN.fullmatch(text):
+            return now - timedelta(**{_UNITS[match[2]]: int(match[1])})
         at = nanoseconds(text)
         if at is not None and text.endswith("Z"):
             return datetime.fromtimestamp(at // 1_000_000 / 1000 if "." in text else at // _SECOND, UTC)
@@ -153,12 +128,6 @@ def names_job(wanted: Collection[str]) -> Callable[[str], bool]:
         return any(not ids.isdisjoint({job, f"{job}_{task}", as_job}) for job, task, as_job in named)
 
     return matches
-
-
-def job_in(text: str) -> str | None:
-    """The first job that a text names, as it has it: `5`, or `5_3` of an array; None: none."""
-    match = _JOB.search(text)
-    return match and (f"{match[1]}_{match[2]}" if match[2] else match[1])
 
 
 def names_node(node: str) -> Callable[[str], bool]:
@@ -187,21 +156,5 @@ def _has(listed: str, number: int) -> bool:
 
 def print_lines(lines: Sequence[Line], *, as_json: bool) -> None:
     """One a line. Control characters are blanks, so that no log can move the cursor; JSON writes them as escapes."""
-    console = Console(highlight=False, emoji=False) if sys.stdout.isatty() else None
     for line in lines:
-        if as_json:
-            typer.echo(json.dumps(line.as_data()))
-        elif console is None:
-            typer.echo(printable(str(line)))
-        else:
-            text = (printable(line.text), "red" if any(word in line.text for word in _BAD) else "")
-            head = ((line.time.ljust(24), "dim"), " ", (printable(line.source), "cyan"), " ")
-            console.print(Text.assemble(*head, text), soft_wrap=True)
-
-
-def print_missing(missing: Sequence[str]) -> None:
-    """What could not be read, beside the lines."""
-    for line in missing[:_MOST_NOTES]:
-        typer.echo(f"not read: {plain(line)}", err=True)
-    if len(missing) > _MOST_NOTES:
-        typer.echo(f"not read: {len(missing) - _MOST_NOTES} more", err=True)
+        typer.echo(json.dumps(line.as_data()) if as_json else printable(str(line)))

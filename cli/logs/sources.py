@@ -16,8 +16,6 @@ from cli.kubectl.client import Kubectl, complaint
 from cli.logs.lines import Line, nanoseconds, parse_log
 from slurm.names import POOL_LABEL
 
-COMPONENT_LABEL = "app.kubernetes.io/component"
-
 AT_ONCE = 16
 """Calls of kubectl side by side: each mostly waits, and the API server lets few in at a time."""
 
@@ -83,7 +81,7 @@ def _containers(pod: dict[str, Any]) -> list[Container]:
         Container(
             pod=metadata["name"],
             name=container["name"],
-            component=labels.get(COMPONENT_LABEL, "pod"),
+            component=labels.get("app.kubernetes.io/component", "pod"),
             pool=labels.get(POOL_LABEL, ""),
             machine=spec.get("nodeName", ""),
             owners=tuple(owner["name"] for owner in metadata.get("ownerReferences", [])),
@@ -108,20 +106,17 @@ def log_sources(
     wanted: Sequence[Container],
     *,
     since: datetime | None = None,
-    tail: int | None = None,
     matches: Matches = lambda _: True,
 ) -> dict[str, Source]:
-    """The logs of containers, also those of before their last restart: the lines that match."""
+    """The logs of containers, also those of before their last restart: the lines that match, but for sshd's probes."""
     options = [] if since is None else [f"--since-time={since:%Y-%m-%dT%H:%M:%SZ}"]
-    last = [] if tail is None else [f"--tail={tail}"]
 
     def read(container: Container, *more: str) -> list[Line]:
-        cut = last if container.name != _SSHD else []  # of its lines most may be left out
-        printed = read_log(kubectl, namespace, container, *more, *options, *cut)
+        printed = read_log(kubectl, namespace, container, *more, *options)
         lines = parse_log(printed, container.component, container.place)
         if printed.strip() and not lines:  # a complaint of the kubelet's comes in the place of the log
             raise Failure(printed.strip()[:200])
-        return [line for line in lines if matches(line.text)]
+        return [line for line in lines if matches(line.text) and not is_probe(line)]
 
     now = {item.place: partial(read, item) for item in wanted}
     before = {

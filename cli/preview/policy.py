@@ -1,14 +1,11 @@
-"""The policy in `preview` and `up`: what would change in Slurm, by a look at Slurm itself, and what the job did."""
+"""The policy in `preview` and `up`: what would change in Slurm, by a look at Slurm itself."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-
-from rich.markup import escape
 
 from cli.access.reach import reach_if_made
 from cli.change.rollout import worked_jobs
@@ -23,21 +20,14 @@ from cli.kubectl.client import (
     message,
 )
 from cli.stack import Stack
-from cli.text import printable, say
 from config.cluster import ClusterConfig
-from images.common.policy.document import DEFAULT_QOS, State, load, untouched_default_qos
-from images.common.policy.plan import plan
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST
 from slurm.policy import COMPONENT, environment, policy_document
-
-LINES = 60
-"""Lines that are printed at most; the rest is counted."""
 
 _JOBS = f"app.kubernetes.io/component={COMPONENT}"
 """Selector of the Jobs that bring Slurm in line with the policy."""
 
 _PROGRAM = "/usr/libexec/slurmstack/policy"
-_STYLES = {"+": "green", "~": "yellow", "-": "red", "!": "cyan"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,20 +37,16 @@ class PolicyPlan:
     changes: tuple[str, ...]
     notes: tuple[str, ...]
     """What is left as it is, and why there is no comparison if there is none."""
-    compared: bool = True
-    """Whether Slurm itself was asked."""
-    silent: bool = False
-    """Whether slurmdbd runs and does not answer."""
 
 
 def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan | None:
-    """Compare the stack file with Slurm, or with nothing where slurmdbd does not run yet. None without accounting."""
-    if not config.accounting.enabled:
+    """Compare the stack file with Slurm. None without accounting, and where slurmdbd does not run yet."""
+    if kubectl is None or not config.accounting.enabled:
         return None
     namespace = config.cluster.namespace
-    pods = [] if kubectl is None else kubectl.items("pod", ACCOUNTING_HOST, "-n", namespace)
-    if kubectl is None or not pods or not is_true(pods[0], "Ready"):
-        return from_nothing(config)
+    pods = kubectl.items("pod", ACCOUNTING_HOST, "-n", namespace)
+    if not pods or not is_true(pods[0], "Ready"):
+        return None
     variables = [f"{name}={value}" for name, value in environment(config).items()]
     command = ["env", *variables, _PROGRAM, "--plan", "--json", "-"]
     done = kubectl.run(
@@ -68,7 +54,7 @@ def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan
         stdin=policy_document(config), check=False,
     )  # fmt: skip
     if done.returncode == NO_SLURMDBD:
-        return replace(_not_compared(SILENT_SLURMDBD), silent=True)
+        return _not_compared(SILENT_SLURMDBD)
     try:
         answer = json.loads(done.stdout)
         return PolicyPlan(changes=tuple(answer["changes"]), notes=tuple(answer["notes"]))
@@ -88,46 +74,7 @@ def policy_of(stack: Stack) -> PolicyPlan | None:
 
 
 def _not_compared(why: str) -> PolicyPlan:
-    return PolicyPlan(changes=(), notes=(f"! the policy in force cannot be compared: {why}",), compared=False)
-
-
-def from_nothing(config: ClusterConfig) -> PolicyPlan:
-    """What a first start makes."""
-    empty = State(qos={(DEFAULT_QOS,): untouched_default_qos()})
-    wanted = load(policy_document(config)).wanted
-    planned = plan(empty, wanted, prune=False, now=time.time())
-    return PolicyPlan(changes=tuple(planned.lines), notes=planned.notes, compared=False)
-
-
-def print_policy(planned: PolicyPlan | None) -> None:
-    """One line per change of Slurm's policy."""
-    if planned is not None and (planned.changes or planned.notes):
-        say("[bold]policy[/]")
-        print_lines([*planned.changes, *planned.notes])
-
-
-def print_silence(planned: PolicyPlan | None) -> None:
-    """Say that slurmdbd does not answer, where the policy is not printed."""
-    if planned is not None and planned.silent:
-        print_policy(planned)
-
-
-def require_answer(kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan | None) -> None:
-    """Raise Failure if slurmdbd did not answer before an update, and still does not."""
-    if planned is not None and planned.silent and (again := planned_policy(kubectl, config)) and again.silent:
-        raise Failure(
-            f"all else is applied, but {SILENT_SLURMDBD}: the policy was not compared",
-            hint=f"`{kubectl.shown} logs -n {config.cluster.namespace} {ACCOUNTING_HOST} -c {ACCOUNTING}` may say why",
-        )
-
-
-def print_lines(lines: list[str]) -> None:
-    """Lines of a plan, or of what the job did."""
-    for line in lines[:LINES]:
-        style = _STYLES.get(line[:1], "default")
-        say(f"  [{style}]{escape(printable(line))}[/]")
-    if len(lines) > LINES:
-        say(f"  ... and {len(lines) - LINES} more")
+    return PolicyPlan(changes=(), notes=(f"! the policy in force cannot be compared: {why}",))
 
 
 def policy_jobs(kubectl: Kubectl, namespace: str) -> list[dict[str, Any]]:
@@ -140,43 +87,22 @@ def jobs_among(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [item for item in objects if item["kind"] == "Job" and component_of(item) == COMPONENT]
 
 
-def finished_job(kubectl: Kubectl, namespace: str, jobs: Sequence[Mapping[str, Any]]) -> str:
-    """The uid of the policy job that has done its work; empty if there is none."""
-    done = {job["metadata"]["uid"] for job in jobs if is_true(job, "Complete")} or worked_jobs(kubectl, namespace, jobs)
-    return next((uid for job in jobs if (uid := str(job["metadata"]["uid"])) in done), "")
-
-
 def run_again(
     kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan | None, jobs: Sequence[Mapping[str, Any]]
-) -> str:
+) -> None:
     """Delete the job that has done its work where Slurm has something else now: the update makes and awaits it anew.
 
-    `jobs`: the policy jobs that are there. Returns the uid of the finished one that stays, for `print_done`.
+    `jobs`: the policy jobs that are there.
     """
+    if planned is None or not planned.changes:
+        return
     namespace = config.cluster.namespace
-    finished = finished_job(kubectl, namespace, jobs) if planned is not None else ""
-    if planned is None or not finished or not planned.compared or not planned.changes:
-        return finished
-    kubectl.run("delete", "job", "-n", namespace, "-l", _JOBS, "--cascade=foreground", "--ignore-not-found")
-    return ""
+    if any(is_true(job, "Complete") for job in jobs) or worked_jobs(kubectl, namespace, jobs):
+        kubectl.run("delete", "job", "-n", namespace, "-l", _JOBS, "--cascade=foreground", "--ignore-not-found")
 
 
-def prepare(stack: Stack, planned: PolicyPlan | None) -> str:
+def prepare(stack: Stack, planned: PolicyPlan | None) -> None:
     """The same before an update by the Pulumi engine, which may only now make the cluster."""
     kubectl = None if planned is None else reach_if_made(stack)
-    if kubectl is None:
-        return ""
-    return run_again(kubectl, stack.config, planned, policy_jobs(kubectl, stack.config.cluster.namespace))
-
-
-def print_done(kubectl: Kubectl, config: ClusterConfig, before: str) -> None:
-    """Print what the policy job did, if it ran since `before` was the uid of the finished one."""
-    namespace = config.cluster.namespace
-    uid = finished_job(kubectl, namespace, policy_jobs(kubectl, namespace)) if config.accounting.enabled else ""
-    if not uid or uid == before:
-        return
-    selector = f"batch.kubernetes.io/controller-uid={uid}"
-    done = kubectl.run("logs", "-n", namespace, "-l", selector, "-c", COMPONENT, "--tail=-1", check=False)
-    said = [line.removeprefix("policy: ") for line in done.stdout.splitlines() if line.startswith("policy: ")]
-    say("[bold]policy[/]")
-    print_lines([line for line in said if line[:2] in {"+ ", "~ ", "- ", "! "}] or said[-1:])
+    if kubectl is not None:
+        run_again(kubectl, stack.config, planned, policy_jobs(kubectl, stack.config.cluster.namespace))

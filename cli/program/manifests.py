@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ import yaml
 
 from cli.errors import Failure
 from cli.program.recording import Recording, Registration
-from cli.program.values import Secret, Unknown, contains, leaves, reveal
+from cli.program.values import Secret, Unknown, contains, reveal
 from local.files import PRIVATE, write_whole
 
 _CLUSTER_SCOPED = frozenset({"Namespace", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "PriorityClass"})
@@ -65,11 +65,6 @@ def manifests(recording: Recording) -> list[Manifest]:
     return [_manifest(registration) for registration in recording if registration.type.startswith("kubernetes:")]
 
 
-def cloud_resources(registrations: Iterable[Registration]) -> Counter[str]:
-    """Number of resources by kind that only the Pulumi engine can make."""
-    return Counter(item.type.rsplit(":", 1)[1] for item in registrations if is_foreign(item.type))
-
-
 def is_foreign(type_: str) -> bool:
     """Whether only the Pulumi engine can make resources of this type: those of a cloud, and charts."""
     return type_.startswith(_HELM) or not type_.startswith(("kubernetes:", *_WITHOUT_MANIFEST))
@@ -77,7 +72,7 @@ def is_foreign(type_: str) -> bool:
 
 def refuse_cloud_resources(recording: Recording) -> None:
     """Raise Failure if the program registers resources that only the Pulumi engine can make; lists them by kind."""
-    foreign = cloud_resources(recording)
+    foreign = Counter(item.type.rsplit(":", 1)[1] for item in recording if is_foreign(item.type))
     if foreign:
         listed = "\n".join(f"  {count:3} {kind}" for kind, count in sorted(foreign.items()))
         raise Failure(
@@ -94,49 +89,6 @@ def _manifest(registration: Registration) -> Manifest:
     if inputs["kind"] != "Secret" and contains(inputs, Secret):
         raise Failure(f"{registration.type} {registration.name} would show a secret in the clear; this is a bug")
     return Manifest(document=reveal(inputs))
-
-
-_ANNOTATIONS = ("metadata", "annotations")
-
-
-def without_cloud(recording: Recording) -> tuple[Recording, list[str]]:
-    """The recording without the resources that only Pulumi can make, and a line for each thing that is left out.
-
-    An annotation whose value only an update can tell is left out of its object. Raises Failure if anything else is not
-    known without one.
-    """
-    counts = cloud_resources(recording)
-    left = [f"not among them are {counts.total()} cloud resources, which `pulumi up` makes: "] if counts else []
-    left = [line + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) for line in left]
-    made = {item.urn: item.id for item in recording if item.type.startswith("nebius:") and item.id}
-    kept = []
-    for item in recording:
-        if cloud_resources([item]):
-            continue
-        unknown = [path for path in _computed(item, made) if path]
-        for path in unknown:
-            if path[:-1] != _ANNOTATIONS:
-                raise Failure(f"{item.type} {item.name}: {'.'.join(path)} is only known after an update")
-            left.append(f"{item.inputs['kind']} {item.name} lacks the annotation {path[-1]}: an update finds its value")
-        kept.append(_without(item, {path[-1] for path in unknown}) if unknown else item)
-    return Recording(registrations=kept, finished=recording.finished, outputs=recording.outputs), left
-
-
-def _computed(item: Registration, made: dict[str, str]) -> Iterator[tuple[str, ...]]:
-    """Where the inputs have ids of cloud resources, which are stand-ins here."""
-    if not item.type.startswith("kubernetes:"):
-        return
-    for name, urns in item.sources.items():
-        ids = {made[urn] for urn in urns if urn in made}
-        for path, leaf in leaves(reveal(item.inputs.get(name)), (name,)):
-            if isinstance(leaf, str) and any(id_ in leaf for id_ in ids):
-                yield path
-
-
-def _without(item: Registration, annotations: set[str]) -> Registration:
-    metadata = item.inputs["metadata"]
-    left = {key: value for key, value in metadata["annotations"].items() if key not in annotations}
-    return replace(item, inputs={**item.inputs, "metadata": {**metadata, "annotations": left}})
 
 
 INDEX = ".slurmstack-rendered"

@@ -13,6 +13,7 @@ import importlib
 import json
 import logging
 import runpy
+import secrets
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -84,6 +85,27 @@ class GeneratedValues:
         """Base64 of `length` bytes for the RandomBytes resource of this name, the same each time."""
         del name
         return base64.b64encode(bytes(length)).decode()
+
+
+class KeptValues(GeneratedValues):
+    """Values by resource name. Those that are missing are made; `changed` tells whether any were."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self.values = values
+        self.changed = False
+        self.damaged: list[str] = []
+        """Names of kept values that had not the right length; others were made in their place."""
+
+    def random_bytes(self, name: str, length: int) -> str:
+        """The kept value of this resource, or a new one from the system's random source."""
+        kept = self.values.get(name)
+        if kept is None or len(base64.b64decode(kept)) != length:
+            if kept is not None:
+                self.damaged.append(name)
+            kept = base64.b64encode(secrets.token_bytes(length)).decode()
+            self.values[name] = kept
+            self.changed = True
+        return kept
 
 
 _STAND_INS: Mapping[str, Mapping[str, Any]] = {

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.change.owner import ROTATING
-from cli.errors import USAGE, Failure, Refused
+from cli.errors import USAGE, Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl
 from cli.rotate.pods import Place, Places
 from components.secrets import DATABASE_PASSWORD_BYTES, JWT_KEY_BYTES, MUNGE_KEY_BYTES
@@ -64,8 +64,6 @@ class Rotation:
         self._name = f"{namespace}-secrets-{key.value}"
         self.value = ""
         """What the new file is made from, in Base64."""
-        self._seen: tuple[str, bool] | None = None
-        """At the first look: the value, and whether a rotation of it was not finished."""
 
     @property
     def content(self) -> bytes:
@@ -86,19 +84,11 @@ class Rotation:
         """Whether an earlier one of this key was not finished."""
         return ROTATING in (self._read()["metadata"].get("annotations") or {})
 
-    def begin(self, after: str = "") -> bool:
-        """Make the new value, and write it where pods read it. Returns whether an earlier rotation goes on.
-
-        Raises Refused if others have rotated the key since the first look. `after`: who had the cluster's lock.
-        """
+    def begin(self) -> bool:
+        """Make the new value, and write it where pods read it. Returns whether an earlier rotation goes on."""
         found = self._read()
         annotations = found["metadata"].setdefault("annotations", {})
         goes_on = ROTATING in annotations
-        if not goes_on and self._seen != (found["data"][self._name], False):
-            raise Refused(
-                f"{self.key.name} has just been rotated, by {after or 'somebody else'}",
-                hint="run this again if it should be rotated once more",
-            )
         if not goes_on:
             found["data"][self._name] = _encoded(base64.b64encode(secrets.token_bytes(self.key.length)))
             annotations[ROTATING] = self.key.name
@@ -131,7 +121,6 @@ class Rotation:
                 f"the rotation of {other} was not finished",
                 hint=f"`slurmstack rotate {other}` first: it goes on with it",
             )
-        self._seen = self._seen or (found[0]["data"][self._name], other is not None)
         return found[0]
 
     def _replace(self, secret: dict[str, Any]) -> None:
@@ -151,10 +140,8 @@ _ROUNDS = 5
 """Pods that come meanwhile may have had the old key a moment ago."""
 
 
-def rotate(kubectl: Kubectl, config: ClusterConfig, rotation: Rotation, report: Report, after: str = "") -> str:
+def rotate(kubectl: Kubectl, config: ClusterConfig, rotation: Rotation, report: Report) -> str:
     """Carry a rotation out, or go on with one that was cut short. Returns what was done, for people.
-
-    `after`: who was waited for.
 
     Raises Failure, with nothing touched, where a pod that needs the key does not answer.
     """
@@ -163,7 +150,7 @@ def rotate(kubectl: Kubectl, config: ClusterConfig, rotation: Rotation, report: 
     places = Places(kubectl, rotation.namespace, key.containers)
     needed = (rotation.is_begun and key.goes_on_with) or key.containers
     Places(kubectl, rotation.namespace, needed).refuse_missing()
-    if rotation.begin(after):
+    if rotation.begin():
         report.info("an earlier rotation was not finished: going on with its key")
     with report.step("Waiting until all pods have the new file") as step:
         places.spread(key.path, rotation.digest, step)
@@ -185,14 +172,14 @@ def refuse(config: ClusterConfig, rotation: Rotation) -> None:
 
 
 def _munge(rotation: Rotation, places: Places, report: Report) -> str:
-    """All munged's at one moment: two keys are never valid together."""
+    """All munged's at once: two keys are never valid together."""
     pause = 0.0
     for _ in range(_ROUNDS):
         old = places.stale(_MUNGED_COPY, rotation.digest)
         if not old:
             return f"pods did not understand each other for {pause:.1f} s"
-        with report.step(f"Starting {len(old)} munged again, all at one moment") as step:
-            pause += places.restart(old, "munge", step, together=True)
+        with report.step(f"Starting {len(old)} munged again, all at once") as step:
+            pause += places.restart(old, "munge", step)
     raise Failure("some pods still have the old key", hint="run this again: it goes on")
 
 

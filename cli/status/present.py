@@ -1,21 +1,17 @@
-"""What runs, for people: one screen of 80 columns, shown once or again and again."""
+"""What runs, for people: one screen of 80 columns."""
 
 from __future__ import annotations
 
-import signal
-import sys
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from cli.kubectl.client import SILENT_SLURMDBD
-from cli.status.read import Jail, Pool, Roll, Status, missing_workers
+from cli.status.read import Jail, Pool, Roll, Status
 from cli.status.slurm import Queue, SlurmNode, is_down
 from cli.text import ago, open_console, printable
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST, CONTROLLER_HOST, WORKER
@@ -31,18 +27,10 @@ _NAMES = 4
 
 _GIB = 2**30
 
-EVERY = 5.0
-"""Seconds between two rounds of a watch."""
-
 
 def print_status(status: Status) -> None:
     """The screen. Names and reasons come from outside and are no markup."""
-    open_console().print(screen(status))
-
-
-def screen(status: Status) -> Group:
-    """A status, as rich prints it."""
-    return Group(*_parts(status))
+    open_console().print(Group(*_parts(status)))
 
 
 def _parts(status: Status) -> Iterator[Table | Text]:
@@ -59,8 +47,8 @@ def _parts(status: Status) -> Iterator[Table | Text]:
     yield Text()
     for roll in status.rolls:
         yield from (_roll(roll), Text())
-    if told := missing_workers(status.workers):
-        yield from (Text(told, style="red"), Text())
+    if (workers := status.workers).ready < workers.wanted:
+        yield from (Text(f"workers: {workers.ready} of {workers.wanted} ready", style="red"), Text())
     yield from _nodes(status)
     yield Text()
     facts = Table.grid(padding=(0, 2, 0, 0))
@@ -131,10 +119,6 @@ def _facts(status: Status) -> Iterator[tuple[str, Text]]:
         yield "accounting", Text("slurmdbd answers") if status.slurmdbd_answers else silent
     last = " (the one last taken)" if status.slurmctld and status.configuration == "active" else ""
     yield "configuration", Text(f"{printable(status.configuration)}{last}")
-    if status.last_apply is not None:
-        since = _seconds_since(status.last_apply.time.removesuffix("Z"))
-        told = f"{ago(since)} ago, " if since is not None else ""
-        yield "last apply", Text(f"{told}{status.last_apply.time}, with {printable(status.last_apply.engine)}")
     yield "versions", Text(_versions(status))
     yield "login address", Text(status.login_address or "none")
     if status.rest_address:
@@ -146,7 +130,6 @@ def _facts(status: Status) -> Iterator[tuple[str, Text]]:
 def _queue(queue: Queue) -> Text:
     parts = [f"{queue.running} running", f"{queue.pending} pending"]
     parts += [f"{queue.other} ending or suspended"] if queue.other else []
-    parts += [f"longest wait {ago(queue.longest_wait)}"] if queue.longest_wait is not None else []
     reasons = [f"{count} {printable(reason)}" for reason, count in queue.reasons.items()]
     more = f", {len(reasons) - _REASONS} other reasons" if len(reasons) > _REASONS else ""
     waiting = f"; waiting for: {', '.join(reasons[:_REASONS])}{more}" if reasons else ""
@@ -195,27 +178,3 @@ def _seconds_since(moment: str) -> float | None:
         return (datetime.now(UTC) - datetime.fromisoformat(moment).replace(tzinfo=UTC)).total_seconds()
     except ValueError:
         return None
-
-
-def watch(look: Callable[[], RenderableType], show: Callable[[], None], *, every: float, redraw: bool = True) -> None:
-    """Until Ctrl-C: on a terminal, with `redraw`, show what `look` returns in place of the last; else call `show`.
-
-    The terminal is given back as it was, also after SIGTERM. `every`: seconds from the end of a round to the next.
-    """
-    console = Console(highlight=False, emoji=False, markup=False)
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        if not (console.is_terminal and redraw):
-            while True:
-                show()
-                sys.stdout.flush()
-                time.sleep(every)
-        with Live(Text("..."), console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                head = Text(f"every {every:g} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends", style="dim")
-                live.update(Group(head, look()), refresh=True)
-                time.sleep(every)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        signal.signal(signal.SIGTERM, before)

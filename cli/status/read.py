@@ -13,8 +13,8 @@ from typing import Any
 
 from cli.access.reach import address_of
 from cli.errors import Failure
-from cli.kubectl.client import OWNERS, Kubectl, complaint, message, understood
-from cli.kubectl.pods import LEAVING, Apply, Pod, image_tags, last_apply, pod_of
+from cli.kubectl.client import Kubectl, complaint, message, understood
+from cli.kubectl.pods import LEAVING, Pod, image_tags, pod_of
 from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, describe_configuration, is_down
 from config.cluster import ClusterConfig
 from images.common.readiness import JAIL_MARKER
@@ -40,8 +40,6 @@ class Workers:
     """Those of `wanted` that run and do not leave."""
     wanted: int
     """Those that always have to be there: of an elastic pool its `min`."""
-    fewer: tuple[str, ...] = ()
-    """Pools of which the cluster itself was told to have less, or which it does not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +116,7 @@ class Status:
     slurmdbd_answers: bool | None
     """None where nobody can tell: there is no accounting, or slurmctld does not answer."""
     configuration: str
-    """`active`, `active (a later one was rejected: ...)`, `pending`, `rejected: ...`, `other than the stack file`, or
-    `unknown`."""
+    """`active`, `pending`, `rejected: ...`, `other than the stack file`, or `unknown`."""
     login_address: str | None
     rest_address: str | None
     """None without a REST API."""
@@ -132,7 +129,6 @@ class Status:
     jail: Jail | None = None
     """None where no pod could be asked."""
     versions: Versions = field(default_factory=lambda: Versions(slurm="", images=(), slurmstack=""))
-    last_apply: Apply | None = None
     kept: tuple[str, ...] = ()
     """What `destroy` has kept, where nothing else is there."""
     unread: Mapping[str, str] = field(default_factory=dict)
@@ -161,7 +157,7 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     """
     namespace = config.cluster.namespace
     with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
-        listed = pool.submit(read_objects, kubectl, namespace, KINDS, OWNERS, seconds=_SECONDS)
+        listed = pool.submit(read_objects, kubectl, namespace, KINDS, seconds=_SECONDS)
         asked = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled)
         seen = pool.submit(_read_jail, kubectl, namespace, _with_jail(config))
         # Loaded while they run: templates take as long as one of them.
@@ -170,13 +166,10 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         wanted = config_hash(render(config))
     (objects, unread), slurm, (jail, no_jail) = listed.result(), asked.result(), seen.result()
     unread = {**unread, **slurm.unread, **({"jail": no_jail} if no_jail else {})}
-    try:
-        configuration = describe_configuration(kubectl, config, wanted, slurm.configuration)
-    except Failure as failure:
-        configuration, unread = "unknown", {**unread, "configuration": failure.message}
+    configuration = describe_configuration(wanted, slurm.configuration)
     items = [item for item in objects if item["kind"] == "Pod" and _owner(item) != "Job"]
     pods = tuple(map(pod_of, items))
-    workers = _workers(config, pods, [item for item in objects if item["kind"] == "StatefulSet"])
+    workers = _workers(config, pods)
     addresses = {item["metadata"]["name"]: address_of(item) for item in objects if item["kind"] == "Service"}
     rest = addresses.get(REST) if config.rest.enabled else None
     return Status(
@@ -199,7 +192,6 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
             images=image_tags(items),
             slurmstack=version("slurmstack"),
         ),
-        last_apply=last_apply(objects),
         kept=() if objects or unread.keys() & KINDS.keys() else _kept(kubectl, namespace),
         unread=unread,
         reached_by=kubectl.shown,
@@ -300,22 +292,16 @@ def _is_healthy(
     )
     usable = sum(not is_down(node.state) or node.state.startswith("drain") for node in slurm.nodes)
     answers = not slurm.slurmctld and slurm.slurmdbd_answers is not False and configuration in _FINE
-    return bool(items) and whole and not missing_workers(workers) and answers and usable >= workers.wanted
+    return bool(items) and whole and workers.ready == workers.wanted and answers and usable >= workers.wanted
 
 
-def _workers(config: ClusterConfig, pods: Sequence[Pod], sets: Sequence[Mapping[str, Any]]) -> Workers:
+def _workers(config: ClusterConfig, pods: Sequence[Pod]) -> Workers:
     pools, up = config.worker_nodes.items(), {pod.name for pod in pods if pod.ready and pod.phase != LEAVING}
     ready = {name: sum(node_name(name, number) in up for number in range(pool.most)) for name, pool in pools}
-    told = {
-        item["metadata"]["name"]: int(item["spec"].get("replicas", 1))
-        for item in sets
-        if "deletionTimestamp" not in item["metadata"]
-    }
     return Workers(
         # More of an elastic pool than have to be there stand in for none of another.
         ready=sum(min(ready[name], pool.least) for name, pool in pools),
         wanted=sum(pool.least for _, pool in pools),
-        fewer=tuple(name for name, pool in pools if not pool.is_elastic and told.get(name, 0) < pool.least),
     )
 
 
@@ -345,19 +331,6 @@ def _kind(state: str) -> str:
     if state.startswith(("alloc", "mix", "comp")):
         return "allocated"
     return "idle" if state.startswith(("idle", "planned")) else "other"
-
-
-def missing_workers(workers: Workers) -> str:
-    """What is missing of the workers; empty if nothing is."""
-    if workers.ready == workers.wanted and not workers.fewer:
-        return ""
-    told = f"workers: {workers.ready} of {workers.wanted} ready"
-    if not workers.fewer:
-        return told
-    return (
-        f"{told}: the cluster was told to have fewer ({', '.join(workers.fewer)}). A destroy or scale-in is under way "
-        "or was cut short, or the stack file is not applied yet: `up` brings them"
-    )
 
 
 def _rolls(objects: Sequence[Mapping[str, Any]]) -> Iterator[Roll]:

@@ -6,16 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from cli.kubectl.client import LOG_IN, Kubectl, complaint, in_controller
 from cli.kubectl.pods import DATABASE, put
 from cli.text import printable
-from config.cluster import ClusterConfig
 from images.common.slurm_jobs import PENDING, RUNNING, Job, JobList
 from images.common.slurm_records import Columns, NotUnderstoodError
-from slurm.names import CONFIG_MAP, CONFINEMENT
+from slurm.names import CONFINEMENT
 
 SECONDS = 10
 """For all answers together: Slurm's own commands would try for a minute and more."""
@@ -31,11 +29,10 @@ _EACH = 8
 
 _NODES = Columns(("NodeHost", "StateLong", "Timestamp", "User", "Reason", "Extra"))
 _FIRST = {
-    "clock": "date +%s",
     "configuration": f"cat {STATE_FILE}",
     "nodes": f"sinfo --all --Node --noheader '{_NODES.option}' 2>&1",
 }
-_JOBS = JobList("id", "state", "reason", "eligible")
+_JOBS = JobList("id", "state", "reason")
 _THEN = {"queue": _JOBS.shell}
 
 
@@ -64,8 +61,6 @@ class Queue:
     """Completing, suspended, ..."""
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Slurm's reason for waiting -> jobs, the most frequent one first."""
-    longest_wait: int | None = None
-    """Seconds since a pending job could have begun, at most; None if none could."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,13 +102,13 @@ def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool) -> Answers:
         )
     except NotUnderstoodError as error:
         unread["nodes"] = f"sinfo: {error}"
-    queue, clock = None, answers.get("clock", (1, ""))[1]
+    queue = None
     code, text = answers.get("queue", (LATE, ""))
     if code:
         unread["queue"] = f"squeue: exit status {code}" if code != LATE else f"squeue: no answer within {_EACH} s"
     else:
         try:
-            queue = queue_of(_JOBS.read(text), float(clock) if clock.isdecimal() else datetime.now(UTC).timestamp())
+            queue = queue_of(_JOBS.read(text))
         except NotUnderstoodError as error:
             unread["queue"] = f"squeue: {error}"
     return Answers(
@@ -141,22 +136,19 @@ def node_of(row: Mapping[str, str]) -> SlurmNode:
     )
 
 
-def queue_of(jobs: Iterable[Job], now: float) -> Queue:
-    """The queue in numbers; `now` by the controller's clock, in seconds since 1970."""
+def queue_of(jobs: Iterable[Job]) -> Queue:
+    """The queue in numbers."""
     states: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    waits: list[int] = []
     for job in jobs:
         states[job.base_state] += job.tasks
         if job.waits:
             reasons[job.reason or "None"] += job.tasks
-            waits += [int(now - job.eligible)] if job.eligible is not None and job.eligible <= now else []
     return Queue(
         running=states[RUNNING],
         pending=states[PENDING],
         other=states.total() - states[RUNNING] - states[PENDING],
         reasons=dict(reasons.most_common()),
-        longest_wait=max(waits, default=None),
     )
 
 
@@ -177,25 +169,12 @@ def configuration_state(kubectl: Kubectl, namespace: str) -> dict[str, Any] | No
     return state
 
 
-def describe_configuration(
-    kubectl: Kubectl, config: ClusterConfig, wanted: str, state: Mapping[str, Any] | None
-) -> str:
+def describe_configuration(wanted: str, state: Mapping[str, Any] | None) -> str:
     """The configuration in force, as the agent's state has it, compared with the wanted one, a hash, in words."""
     if state is None:
         return "unknown"
-    rejected = state.get("rejected")
     if state.get("active") == wanted:
-        if not rejected or not _is_asked_for(kubectl, config.cluster.namespace, str(rejected["hash"])):
-            return "active"
-        return f"active (a later one was rejected: {rejected['message']}; run `up`)"
-    if rejected:
+        return "active"
+    if rejected := state.get("rejected"):
         return f"rejected: {rejected['message']}"
     return "pending" if state.get("pending") else "other than the stack file"
-
-
-def _is_asked_for(kubectl: Kubectl, namespace: str, hash_: str) -> bool:
-    """Whether the cluster is still asked for this configuration: the agent also remembers one that is long gone."""
-    from slurm.conf import config_hash  # noqa: PLC0415  see `read_status`
-
-    found = kubectl.items("configmap", CONFIG_MAP, "-n", namespace)
-    return any(config_hash(item.get("data", {})) == hash_ for item in found)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeVar
 
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import (
@@ -19,8 +18,6 @@ from cli.kubectl.client import (
 from config.cluster import ClusterConfig
 from images.common.slurm_runs import RecordError, Run, parse_runs, runs_between
 
-Records = TypeVar("Records")
-
 _DISABLED = "accounting storage is disabled"
 _AWAY = (
     "`slurmstack status` shows whether controller-0, slurmdbd-0 and the database run. Jobs go on without them, and "
@@ -31,21 +28,13 @@ _LONGEST = 600
 """Seconds: the records of years may rightly take minutes."""
 
 
-def refuse_both(*, as_json: bool, as_csv: bool) -> None:
-    """Raises Failure where two forms of output are asked for."""
-    if as_json and as_csv:
-        raise Failure("--json and --csv contradict each other", hint="leave out one of them", code=USAGE)
-
-
 def dimensions_of(by: str, known: Sequence[str]) -> tuple[str, ...]:
-    """`account,user` as a tuple. Raises Failure for anything else than names that are known, each once."""
+    """`account,user` as a tuple. Raises Failure for anything else than names that are known."""
     names = tuple(name.strip() for name in by.split(","))
     for name in names:
         if name not in known:
             message = f"--by {by!r}: {name!r} is none of {', '.join(known)}"
             raise Failure(message, hint="several: account,user", code=USAGE)
-    if len(set(names)) < len(names):
-        raise Failure(f"--by {by!r} names one of them twice", code=USAGE)
     return names
 
 
@@ -61,14 +50,12 @@ def refuse_without_accounting(config: ClusterConfig) -> None:
 
 def read_runs(kubectl: Kubectl, namespace: str, start: datetime, end: datetime) -> list[Run]:
     """Jobs that have run between two times, that time of them. Raises Failure with sacct's own message."""
-    found = ask_sacct(kubectl, namespace, runs_between(start, end, whole=False), parse_runs)
+    found = ask_sacct(kubectl, namespace, runs_between(start, end, whole=False))
     return [run for run in found if run.has_run]
 
 
-def ask_sacct(
-    kubectl: Kubectl, namespace: str, command: Sequence[str], parse: Callable[[Iterable[str]], Records]
-) -> Records:
-    """What a call of sacct in the controller's pod prints, parsed. Raises Failure with sacct's own message."""
+def ask_sacct(kubectl: Kubectl, namespace: str, command: Sequence[str]) -> list[Run]:
+    """The runs that a call of sacct in the controller's pod prints. Raises Failure with sacct's own message."""
     done = slurmdbd_answers(kubectl, namespace)  # what does not even answer this is not waited for
     if done.returncode == 0:
         done = in_controller(kubectl, namespace, *command, seconds=_LONGEST)
@@ -79,6 +66,6 @@ def ask_sacct(
         hint = _AWAY if _DISABLED not in why else "the cluster was applied without it; `slurmstack up` turns it on"
         raise Failure(f"sacct could not read the records: {why}", hint=hint_after(why, hint))
     try:
-        return parse(done.stdout.removesuffix("\n").split("\n"))
+        return parse_runs(done.stdout.removesuffix("\n").split("\n"))
     except RecordError as error:
         raise Failure(str(error)) from error

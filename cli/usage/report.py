@@ -1,12 +1,10 @@
-"""From runs of jobs to hours by account, user and time: as a table, as JSON and as CSV."""
+"""From runs of jobs to hours by account and user: as a table, as JSON and as CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
-import re
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,7 +13,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from cli.text import open_console, printable
-from cli.usage.times import intervals
 from images.common.slurm_runs import Run
 
 DIMENSIONS = ("account", "user")
@@ -25,18 +22,12 @@ MILLION = 10**6
 DIGITS = 6
 """Decimal places of hours for programs: less than a hundredth of a second."""
 
-_FORMULA = re.compile(r"(?![+-]\d+(\.\d+)?\Z)[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""How a text begins that is a formula to a spreadsheet, also in full width; a number is none. From OWASP, "CSV
-Injection"."""
-
 
 @dataclass(kw_only=True)
 class Row:
-    """What one account or user, or one user in one account, used in one interval."""
+    """What one account or user, or one user in one account, used."""
 
     group: tuple[str, ...]
-    start: datetime
-    end: datetime
     numbers: set[str] = field(default_factory=set)
     cpu_hours: float = 0.0
     gpu_hours: float = 0.0
@@ -46,11 +37,11 @@ class Row:
         """Jobs that ran. One that was requeued is one."""
         return len(self.numbers)
 
-    def add(self, run: Run, share: float) -> None:
-        """Count a part of a run."""
+    def add(self, run: Run) -> None:
+        """Count a run."""
         self.numbers.add(run.number)
-        self.cpu_hours += run.seconds * share * run.cpus / 3600
-        self.gpu_hours += run.seconds * share * run.gpus / 3600
+        self.cpu_hours += run.seconds * run.cpus / 3600
+        self.gpu_hours += run.seconds * run.gpus / 3600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,51 +51,32 @@ class Usage:
     start: datetime
     end: datetime
     by: tuple[str, ...]
-    step: str | None
     rows: tuple[Row, ...]
-    """By time, and the largest use first within an interval. Where nothing was used is no row."""
+    """The largest use first."""
     total: Row
 
+    def data(self, row: Row, by: Sequence[str] = ()) -> dict[str, Any]:
+        """A row for scripts; each says for itself of which time it is, as those of several reports are put together."""
+        return {
+            **dict(zip(by, row.group, strict=True)),
+            "start": iso(self.start),
+            "end": iso(self.end),
+            "jobs": row.jobs,
+            "cpu_hours": round(row.cpu_hours, DIGITS),
+            "gpu_hours": round(row.gpu_hours, DIGITS),
+        }
 
-def summarize(
-    runs: Iterable[Run], *, start: datetime, end: datetime, by: Sequence[str], step: str | None = None
-) -> Usage:
-    """Hours of all runs. A run that crosses a boundary counts in each interval as long as it ran there.
 
-    When a run was suspended is not known from its record: its time is spread evenly from its start to its end.
-    """
-    spans = intervals(start, end, step)
-    begins = [begin for begin, _ in spans]
-    rows: dict[tuple[int, tuple[str, ...]], Row] = {}
-    total = Row(group=(), start=start, end=end)
+def summarize(runs: Iterable[Run], *, start: datetime, end: datetime, by: Sequence[str]) -> Usage:
+    """Hours of all runs, which sacct has cut to the report's time."""
+    rows: dict[tuple[str, ...], Row] = {}
+    total = Row(group=())
     for run in runs:
         group = tuple(str(getattr(run, name)) for name in by)
-        total.add(run, 1.0)
-        for index, share in _shares(run, spans, begins):
-            first, last = spans[index]
-            rows.setdefault((index, group), Row(group=group, start=first, end=last)).add(run, share)
-    order = sorted(rows.values(), key=lambda row: (row.start, -row.cpu_hours, row.group))
-    return Usage(start=start, end=end, by=tuple(by), step=step, rows=tuple(order), total=total)
-
-
-def _shares(
-    run: Run, spans: Sequence[tuple[datetime, datetime]], begins: Sequence[datetime]
-) -> Iterator[tuple[int, float]]:
-    """In which intervals a run was, and which part of it. The parts are 1 in all.
-
-    sacct has cut the run to the report's time already; a second more or less, by its clock, goes to the edge.
-    """
-    length = (run.ended - run.began).total_seconds()
-    first = max(bisect_right(begins, run.began) - 1, 0)
-    if length <= 0:
-        yield first, 1.0
-        return
-    for index in range(first, len(spans)):
-        begin = run.began if index == first else spans[index][0]
-        until = run.ended if index == len(spans) - 1 else min(run.ended, spans[index][1])
-        if until <= begin:
-            break
-        yield index, (until - begin).total_seconds() / length
+        total.add(run)
+        rows.setdefault(group, Row(group=group)).add(run)
+    order = sorted(rows.values(), key=lambda row: (-row.cpu_hours, row.group))
+    return Usage(start=start, end=end, by=tuple(by), rows=tuple(order), total=total)
 
 
 def iso(time: datetime) -> str:
@@ -119,46 +91,19 @@ def as_data(usage: Usage, *, namespace: str) -> dict[str, Any]:
         "start": iso(usage.start),
         "end": iso(usage.end),
         "by": list(usage.by),
-        "step": usage.step,
-        "rows": [_row(usage.by, row) for row in usage.rows],
-        "total": _row((), usage.total),
-    }
-
-
-def _row(by: Sequence[str], row: Row) -> dict[str, Any]:
-    return {
-        **dict(zip(by, row.group, strict=True)),
-        "start": iso(row.start),
-        "end": iso(row.end),
-        "jobs": row.jobs,
-        "cpu_hours": round(row.cpu_hours, DIGITS),
-        "gpu_hours": round(row.gpu_hours, DIGITS),
+        "rows": [usage.data(row, usage.by) for row in usage.rows],
+        "total": usage.data(usage.total),
     }
 
 
 def as_csv(usage: Usage) -> str:
     """The rows of the report, with a heading. There is no row for the total."""
-    return csv_text([*usage.by, *_row((), usage.total)], (_row(usage.by, row) for row in usage.rows))
-
-
-def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """A heading and a line for each row. Users choose their jobs' accounts: a formula gets a quote before it."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer = csv.DictWriter(text, [*usage.by, *usage.data(usage.total)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: _harmless(value) for key, value in row.items()} for row in rows)
+    for row in usage.rows:
+        writer.writerow({key: printable(str(value)) for key, value in usage.data(row, usage.by).items()})
     return text.getvalue()
-
-
-def _harmless(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    # What is read may take a carriage return for a new line, and csv puts no quotation marks around one. What is one
-    # cell to us may be several to a spreadsheet that divides at semicolons.
-    parts = re.split(r"(?<=[;\t])", value)
-    text = "".join(f"'{part}" if _FORMULA.match(part) else part for part in parts)
-    # Nor may it move the cursor of who looks at it.
-    return "".join(character if character.isprintable() or character in "\n\t" else " " for character in text)
 
 
 def period(start: datetime, end: datetime) -> str:
@@ -174,32 +119,41 @@ def hours(number: float) -> str:
 
 def print_table(usage: Usage) -> None:
     """A table for people."""
+
+    def cells(row: Row) -> list[str]:
+        total = usage.total
+        cpus, gpus = percent(row.cpu_hours, total.cpu_hours), percent(row.gpu_hours, total.gpu_hours)
+        return [f"{row.jobs:,}", hours(row.cpu_hours), cpus, hours(row.gpu_hours), gpus]
+
+    headings = ("JOBS", "CPU HOURS", "CPU %", "GPU HOURS", "GPU %")
+    rows = [(row.group, cells(row)) for row in usage.rows]
+    print_rows(usage.by, headings, rows, cells(usage.total), period(usage.start, usage.end))
+
+
+def print_rows(
+    by: Sequence[str],
+    headings: Sequence[str],
+    rows: Sequence[tuple[Sequence[str], Sequence[str]]],
+    total: Sequence[str],
+    when: str,
+) -> None:
+    """A table of groups with their figures, and the sum of all."""
     console = open_console()
-    if not usage.rows:
-        console.print(f"no job ran from {period(usage.start, usage.end)}", markup=False)
+    if not rows:
+        console.print(f"no job ran from {when}", markup=False)
         return
-    table = Table(box=None, pad_edge=False, caption=period(usage.start, usage.end), caption_justify="left")
-    if usage.step:
-        table.add_column(usage.step.upper(), no_wrap=True)
-    for name in usage.by:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), caption=when, caption_justify="left")
+    for name in by:
         table.add_column(name.upper(), overflow="fold", min_width=len(name))
-    blanks = [""] * (len(table.columns) - 1)
-    for name in ("JOBS", "CPU HOURS", "CPU %", "GPU HOURS", "GPU %"):
+    for name in headings:
         table.add_column(name, justify="right", no_wrap=True)
-    before: datetime | None = None
-    for row in usage.rows:
-        when = [] if usage.step is None else ["" if row.start == before else f"{row.start:%Y-%m-%d}"]
-        before = row.start
-        table.add_row(*when, *(escape(printable(name)) for name in row.group), *_numbers(row, usage.total))
+    for group, cells in rows:
+        table.add_row(*(escape(printable(name)) for name in group), *cells)
     table.add_section()
-    table.add_row("[bold]all[/]", *blanks, *_numbers(usage.total, usage.total), style="bold")
+    table.add_row("all", *[""] * (len(by) - 1), *total, style="bold")
     console.print(table)
 
 
-def _numbers(row: Row, total: Row) -> list[str]:
-    cpus, gpus = _percent(row.cpu_hours, total.cpu_hours), _percent(row.gpu_hours, total.gpu_hours)
-    return [f"{row.jobs:,}", hours(row.cpu_hours), cpus, hours(row.gpu_hours), gpus]
-
-
-def _percent(part: float, whole: float) -> str:
+def percent(part: float, whole: float) -> str:
+    """`12.5`, and `-` of nothing."""
     return f"{100 * part / whole:.1f}" if whole else "-"

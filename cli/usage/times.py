@@ -1,10 +1,9 @@
-"""Times as Slurm's own commands take them, and the steps that a report is cut into. All in UTC, as in the pods."""
+"""Times as Slurm's own commands take them. All in UTC, as in the pods."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 
 from cli.errors import USAGE, Failure
 
@@ -18,10 +17,8 @@ UNITS = {
     "week": timedelta(weeks=1),
 }
 
-STEPS = ("day", "week", "month")
-
 _RELATIVE = re.compile(r"^now\s*([+-])\s*(\d{1,9})\s*([a-z]*)$")
-_FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%m/%d/%y", "%m/%d/%y-%H:%M")
+_FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 
 
 class TimeError(ValueError):
@@ -31,12 +28,11 @@ class TimeError(ValueError):
 def parse_time(text: str, now: datetime) -> datetime:
     """A time as `sacct --starttime` takes it, or TimeError.
 
-    `2026-11-01`, `2026-11-01T08:00[:00]`, `11/01/26`, `now`, `now-7days`, `today` or `midnight` (the last one), `noon`
-    (today's). A number without a unit is seconds, as in sacct(1).
+    `2026-11-01`, `2026-11-01T08:00[:00]`, `now`, `now-7days`, `today`. A number without a unit is seconds.
     """
     word = text.strip().lower()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    names = {"now": now, "today": midnight, "midnight": midnight, "noon": midnight + timedelta(hours=12)}
+    names = {"now": now, "today": midnight}
     if word in names:
         return names[word]
     try:
@@ -68,19 +64,3 @@ def period_of(start: str | None, end: str | None, now: datetime) -> tuple[dateti
     if first >= now:
         raise Failure(f"{begin} (UTC), is still to come", hint="change --start", code=USAGE)
     return first, min(last, now)
-
-
-def intervals(start: datetime, end: datetime, step: str | None) -> list[tuple[datetime, datetime]]:
-    """The time from start to end, cut at each midnight, Monday or first of a month. Without a step: not cut."""
-    cuts = [start]
-    at = start.replace(hour=0, minute=0, second=0, microsecond=0)
-    if step == "week":
-        at -= timedelta(days=at.weekday())
-    if step == "month":
-        at = at.replace(day=1)
-    while step is not None:
-        at = (at + timedelta(days=32)).replace(day=1) if step == "month" else at + UNITS[step]
-        if at >= end:
-            break
-        cuts.append(at)
-    return list(pairwise([*cuts, end]))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_kubernetes as k8s
 
-from config.nebius.cloud import Role
+from config.sections.cloud import Role
 from config.sections.workers import Toleration, WorkerPool
 
 

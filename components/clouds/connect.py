@@ -7,7 +7,7 @@ import pulumi
 from components.clouds.base import CloudResources
 from components.clouds.existing import ExistingCluster, LocalCluster
 from config.cluster import ClusterConfig
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 
 
 def connect(config: ClusterConfig) -> CloudResources:

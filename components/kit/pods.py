@@ -188,18 +188,14 @@ def resources(
 # What daemons of Slurm need beside them
 
 
-def munge_sidecar(image: str, *, for_jail: bool = False) -> k8s.core.v1.ContainerArgs:
-    """Munged as a native sidecar: it starts before the daemons that need it and ends after them.
-
-    `for_jail`: with a second one for the users of the pod (images/common/munged.py).
-    """
+def munge_sidecar(image: str) -> k8s.core.v1.ContainerArgs:
+    """Munged as a native sidecar: it starts before the daemons that need it and ends after them."""
     return k8s.core.v1.ContainerArgs(
         name="munged",
         image=image,
         command=program("munged"),
-        env=env(FOR_JAIL="yes") if for_jail else None,
         restart_policy="Always",
-        # Every command of Slurm waits for a munged that hangs, and nothing says so. That of the users they can hold up.
+        # Every command of Slurm waits for a munged that hangs, and nothing says so.
         liveness_probe=exec_probe("sh", "-c", "munge -n | unmunge >/dev/null", period=30, timeout=10, failures=4),
         volume_mounts=[
             mount("munge-key", "/secrets/munge", read_only=True),
@@ -356,7 +352,7 @@ def _add_sssd(pod: k8s.core.v1.PodSpecArgs, sssd: Sssd) -> None:
         # Also in pods whose daemon has no rights: sssd looks users up as root, as Debian sets it up.
         security_context=k8s.core.v1.SecurityContextArgs(run_as_user=0, run_as_group=0, run_as_non_root=False),
         volume_mounts=[mount("sssd", "/secrets/sssd", read_only=True), mount("sss-pipes", _PIPES)],
-        resources=resources(cpu="5m", memory=sssd.memory),
+        resources=resources(cpu="5m", memory="64Mi"),
     )
     for container in containers:
         container.volume_mounts = [*_items(container.volume_mounts), mount("sss-pipes", _PIPES)]

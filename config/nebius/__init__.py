@@ -1,1 +1,1 @@
-"""The Nebius cloud: its section of the stack file, its platforms, and what must hold for both."""
+"""The Nebius cloud: its platforms, and what a stack takes of it."""

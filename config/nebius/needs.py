@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import ceil
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from config.base import gibibytes
 from config.cluster import ClusterConfig
-from config.nebius.cloud import NebiusCloud, Role
 from config.nebius.platforms import Preset, nebius_catalogue
-from config.sections.accounting import Accounting, Database
-from config.sections.machines import CountOrPercent
+from config.sections.accounting import Database
+from config.sections.cloud import NebiusCloud, Role
 from config.sections.services import Controller
 from config.sections.storage import Filesystem, Homes, Jail, Mount
 from config.sections.workers import WorkerPool
@@ -46,21 +44,12 @@ class NodeNeed:
     """Machines that the stack runs with: workers as many as `size` says, other roles what they need to begin."""
     most: int
     """Machines that autoscaling may come to; never less than `count`."""
-    surge: int
-    """Machines more while the group is updated (`update_strategy.max_surge`)."""
     disk_type: str
     disk_gib: int
     """Boot disk of one machine, in GiB, rounded up."""
     max_pods: int
     groups: int = 1
     """Node groups that hold these machines; a pool of size 0 has one too."""
-    reserved: bool = False
-    """Whether all come out of reserved capacity, whose GPUs count against no quota."""
-
-    @property
-    def at_once(self) -> int:
-        """Machines that there can be at a time: those of an update are among them."""
-        return self.most + self.surge
 
     @property
     def addresses(self) -> int:
@@ -75,20 +64,9 @@ class FilesystemNeed:
     tag: str
     """`jail`, `homes`, `controller-state`, `database-data` or `mount-<name>`: the tag that machines mount it by, and
     the name of the claim that gets it."""
-    section: str
-    """Section of the stack file that describes it."""
-    size_key: str
-    size: str
     size_gib: int
     """Capacity in GiB, rounded up."""
     filesystem: Filesystem
-    storage_class: str | None
-    """Claims are served by it instead, where one is named; the check of the stack file refuses that."""
-
-    @property
-    def where(self) -> str:
-        """Key in the stack file that has its size."""
-        return f"{self.section}.{self.size_key}"
 
     @property
     def type(self) -> str:
@@ -140,7 +118,11 @@ def needs(config: ClusterConfig) -> Needs:
     return Needs(
         nodes=tuple(node_needs(config.cloud, config.worker_nodes, config.login.size, config.controller.replicas)),
         filesystems=tuple(filesystems_of(config)),
-        volume_gib=_sums((STATE_DISK_TYPE, gibibytes(size)) for size in _disks(config)),
+        volume_gib=_sums(
+            (STATE_DISK_TYPE, volume.size_gib)
+            for volume in _volumes(config)
+            if volume.filesystem is None and volume.storage_class is None
+        ),
         fabrics={fabric: tuple(platforms) for fabric, platforms in fabrics.items()},
         load_balancers=int(balanced),
         public_addresses=int(balanced and not is_internal(config.login.annotations)),
@@ -171,7 +153,6 @@ def node_needs(
                 size=size,
                 count=count,
                 most=max(count, min(most.get(role, nodes.max_size), nodes.max_size)),
-                surge=0,
                 disk_type=nodes.boot_disk.type,
                 disk_gib=gibibytes(nodes.boot_disk.size),
                 max_pods=ROLE_MAX_PODS,
@@ -195,58 +176,63 @@ def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
         count=count,
         groups=groups,
         most=max(count, pool.most),
-        surge=groups * _machines(pool.update_strategy.max_surge, of=ceil(count / groups)) if count else 0,
         disk_type=pool.boot_disk.type,
         disk_gib=gibibytes(pool.boot_disk.size),
         max_pods=pool.max_pods,
-        reserved=pool.reservation is not None and pool.reservation.policy == "STRICT",
     )
 
 
+_TAGS = {
+    "jail": "jail",
+    "jail.homes": "homes",
+    "controller": "controller-state",
+    "accounting.database": "database-data",
+}
+"""Of the sections that have one volume each."""
+
+
 def filesystems_of(config: ClusterConfig) -> list[FilesystemNeed]:
-    """All shared file systems of a stack, new ones and existing ones."""
-    return shared_filesystems(config.jail, config.controller, config.accounting, config.mounts)
-
-
-def shared_filesystems(
-    jail: Jail, controller: Controller, accounting: Accounting, mounts: Mapping[str, Mount]
-) -> list[FilesystemNeed]:
-    """Volumes that are shared file systems of the cloud.
+    """Volumes that are shared file systems of the cloud. One whose section names a storage class is served by that.
 
     The order is that of the names: another order would be another template, and roll all machines.
     """
-    database = accounting.own_database
-    volumes: list[tuple[str, str, Jail | Homes | Controller | Database | Mount]] = [("jail", "jail", jail)]
-    volumes += [("homes", "jail.homes", jail.homes)] if jail.homes is not None else []
-    volumes.append(("controller-state", "controller", controller))
-    volumes += [("database-data", "accounting.database", database)] if database is not None else []
-    volumes += [(f"mount-{name}", f"mounts.{name}", mount) for name, mount in sorted(mounts.items())]
     return [
         FilesystemNeed(
-            tag=tag,
-            section=section,
-            size_key=(key := "size" if isinstance(volume, Jail | Homes | Mount) else "storage"),
-            size=(size := getattr(volume, key)),
-            size_gib=gibibytes(size),
+            tag=_TAGS.get(volume.name, volume.name.replace("mounts.", "mount-")),
+            size_gib=volume.size_gib,
             filesystem=volume.filesystem,
-            storage_class=volume.storage_class,
         )
-        for tag, section, volume in volumes
-        if volume.filesystem is not None
+        for volume in _volumes(config)
+        if volume.filesystem is not None and volume.storage_class is None
     ]
 
 
-def _disks(config: ClusterConfig) -> Iterator[str]:
-    """Sizes of the volumes that the default storage class serves."""
-    for volume in (config.controller, config.accounting.own_database):
-        if volume is not None and volume.filesystem is None and volume.storage_class is None:
-            yield volume.storage
-    if config.monitoring.install and config.monitoring.storage_class is None:
-        yield config.monitoring.storage
+class _Volume(NamedTuple):
+    name: str
+    """Its key in the stack file."""
+    size_gib: int
+    storage_class: str | None
+    filesystem: Filesystem | None
+    """The shared file system behind it. None: a disk."""
 
 
-def _machines(amount: CountOrPercent, *, of: int) -> int:
-    return amount if isinstance(amount, int) else ceil(of * int(amount.removesuffix("%")) / 100)
+def _volumes(config: ClusterConfig) -> Iterator[_Volume]:
+    """In an order that stays: templates of node groups list the file systems in it."""
+    jail, controller, database = config.jail, config.controller, config.accounting.own_database
+    yield _volume("jail", jail.size, jail)
+    if jail.homes is not None:
+        yield _volume("jail.homes", jail.homes.size, jail.homes)
+    yield _volume("controller", controller.storage, controller)
+    if database is not None:
+        yield _volume("accounting.database", database.storage, database)
+    if config.monitoring.install:
+        yield _Volume("monitoring", gibibytes(config.monitoring.storage), config.monitoring.storage_class, None)
+    for name, mount in sorted(config.mounts.items()):
+        yield _volume(f"mounts.{name}", mount.size, mount)
+
+
+def _volume(name: str, size: str, section: Jail | Homes | Controller | Database | Mount) -> _Volume:
+    return _Volume(name, gibibytes(size), section.storage_class, section.filesystem)
 
 
 def _sums(items: Iterator[tuple[str, int]]) -> dict[str, int]:

@@ -33,22 +33,13 @@ class Platform:
     regions: tuple[str, ...]
     presets: Mapping[str, Preset]
 
-    @property
-    def has_gpus(self) -> bool:
-        """Whether some of its machines have GPUs."""
-        return any(preset.gpus for preset in self.presets.values())
-
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
     """What a cloud offers."""
 
     regions: tuple[str, ...]
-    drivers: Mapping[str, tuple[str, ...]]
-    """Preinstalled GPU drivers that go with a Kubernetes version."""
     platforms: Mapping[str, Platform]
-    limits: Mapping[str, int]
-    """What the service allows at most, by the names in the table."""
 
     def preset(self, platform: str, preset: str) -> Preset | None:
         """The size of machine, where there is such a one."""
@@ -61,9 +52,7 @@ def nebius_catalogue() -> Catalogue:
     table: dict[str, Any] = yaml.safe_load(_NEBIUS.read_text(encoding="utf-8"))
     return Catalogue(
         regions=tuple(table["regions"]),
-        drivers={version: tuple(drivers) for version, drivers in table["drivers"].items()},
         platforms={name: _platform(name, row) for name, row in table["platforms"].items()},
-        limits=table["limits"],
     )
 
 
@@ -73,25 +62,6 @@ def _platform(name: str, row: Mapping[str, Any]) -> Platform:
         for preset, (vcpus, memory, gpus) in row["presets"].items()
     }
     return Platform(name=name, arch=row.get("arch", "amd64"), regions=tuple(row["regions"]), presets=presets)
-
-
-_KUBELET_TIERS_GIB = ((4, 0.25), (4, 0.20), (8, 0.10), (112, 0.06))
-"""Memory of a machine in slices, and the share of each that the kubelet keeps; 2 % of what is above."""
-
-
-def allocatable_memory_gib(preset: Preset) -> float:
-    """GiB of memory that pods can have on a machine at most, before the cluster's own pods took theirs.
-
-    The kubelet's reservation as Nebius documents it ("kubeReserved on nodes"): 0.5 GiB, on machines with GPUs a share
-    of the memory and 100 MiB.
-    """
-    if not preset.gpus:
-        return preset.memory_gib - 0.5
-    left, reserved = float(preset.memory_gib), 100 / 1024
-    for size, share in _KUBELET_TIERS_GIB:
-        reserved += min(left, size) * share
-        left -= min(left, size)
-    return preset.memory_gib - reserved - left * 0.02
 
 
 def worker_resources(preset: Preset) -> dict[str, Any]:

@@ -1,26 +1,25 @@
-"""What must hold for pools of workers, and for what looks at their nodes: partitions, tests, settings."""
+"""What must hold for pools of workers and their machines, for what looks at nodes, and for which jobs run there."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from config.base import MAX_NODES, parse_bytes, parse_cpus, span_seconds
+from config.base import MAX_NODES, span_seconds
 from config.cluster import Sections
 from config.errors import Found, unknown_name
-from config.sections.cloud import Cloud
-from config.sections.health import Health
-from config.sections.scheduling import Partition
-from config.sections.services import Cluster
-from config.sections.slurm import SettingValue, Slurm, folded
+from config.nebius.platforms import Catalogue, Platform, nebius_catalogue
+from config.sections.accounting import Qos
+from config.sections.cloud import NebiusCloud
+from config.sections.slurm import Partition, Preemption, Reservation, Slurm, folded
 from config.sections.workers import WorkerPool
 
 Pools = Mapping[str, WorkerPool]
 Partitions = Mapping[str, Partition]
 
 
-def pools(sections: Sections, worker_nodes: Pools, cluster: Cluster | None) -> Found:
+def pools(sections: Sections, worker_nodes: Pools) -> Found:
     """Names that Slurm can tell apart, and not too many nodes."""
     names = sections.names("worker_nodes")
     total = sum(pool.most for pool in worker_nodes.values())
@@ -37,14 +36,6 @@ def pools(sections: Sections, worker_nodes: Pools, cluster: Cluster | None) -> F
                 message = f"{feature!r} is the name of another pool, whose partitions would take these nodes too: "
                 message += "Slurm tells the nodes of a pool by this feature; take another name"
                 yield f"worker_nodes.{name}.features", message
-        devices = pool.confinement == "required" and pool.resources.gpus.count
-        if devices and cluster is not None and cluster.user_namespaces:
-            # Cores and memory are another matter: a runtime may delegate the cgroups (docs/confinement.md).
-            message = (
-                "is required, and so is cluster.user_namespaces, where the kernel lets no pod say which GPUs a job may "
-                "open: no worker would start. Take confinement: auto, or leave user_namespaces out"
-            )
-            yield f"worker_nodes.{name}.confinement", message
     if not names:
         yield "worker_nodes", "has no pool; write at least one, for example 'default: {size: 2, ...}'"
 
@@ -61,79 +52,44 @@ def partitions(sections: Sections, partitions: Partitions) -> Found:
         yield "partitions", f"{' and '.join(default)} are all marked default; only one partition can be"
 
 
-def node_tests(sections: Sections, health: Health, worker_nodes: Pools) -> Found:
-    """Names in `health.tests`. Without partitions there is one, with all pools."""
-    names = sections.names("worker_nodes")
-    for pool in health.tests.platforms:
-        if pool not in names:
-            yield "health.tests.platforms", unknown_name(pool, names, what="a pool of worker_nodes")
-    amd = [name for name, pool in worker_nodes.items() if pool.resources.gpus.vendor == "amd"]
-    unfit = [name for name in health.tests.run if name.startswith(("nccl", "dcgm"))]
-    if health.tests.enabled and amd and unfit:
-        message = (
-            f"has {', '.join(unfit)}, which need NVIDIA's GPUs, and the pool {amd[0]!r} has those of AMD; name the "
-            "other tests only"
-        )
-        yield "health.tests.run", message
+def _known_partition(where: str, name: str, sections: Sections) -> Found:
+    """Without partitions there is one, with all pools."""
     partitions = sections.names("partitions") or ["main"]
-    partition = health.tests.partition
-    if partition is not None and partition not in partitions:
-        yield "health.tests.partition", unknown_name(partition, partitions, what="a partition")
+    if name not in partitions:
+        yield where, unknown_name(name, partitions, what="a partition")
 
 
-def shared_memory(worker_nodes: Pools) -> Found:
-    """`/dev/shm` is part of the pod's memory."""
-    for name, pool in worker_nodes.items():
-        size, memory = pool.shared_memory, pool.resources.memory
-        if size is not None and parse_bytes(size) > parse_bytes(memory):
-            message = f"{size} is more than the pod's memory of {memory}, of which it is part"
-            yield f"worker_nodes.{name}.shared_memory", message
+def preemption(preemption: Preemption, qos: Mapping[str, Qos]) -> Found:
+    """Modes that would do something else than they say."""
+    if preemption.type == "qos":
+        modes = {f"qos.{name}.preempt_mode": one.preempt_mode for name, one in qos.items()}
+        for where, mode in {"preemption.mode": preemption.mode, **modes}.items():
+            if mode == "suspend":
+                message = (
+                    "suspend is not for preemption.type qos: victim and preemptor take turns on the nodes then "
+                    "(slurm.conf(5), PreemptMode=SUSPEND); take requeue or cancel, or preemption.type partition"
+                )
+                yield where, message
 
 
-def default_memory(sections: Sections, worker_nodes: Pools, slurm: Slurm | None, partitions: Partitions) -> Found:
-    """`DefMemPerCPU` for which no pool has the memory, in the whole cluster or in the partition that sets it.
-
-    Slurm would hold every job that asks for none. One CPU's memory is looked at: how many a job asks for nobody knows.
-    Nothing is said of pools that are wrong.
-    """
-    if slurm is not None:
-        yield from _too_much("slurm.settings", slurm.settings, sections.names("worker_nodes"), worker_nodes)
-    for name, partition in partitions.items():
-        yield from _too_much(f"partitions.{name}.settings", partition.settings, partition.pools, worker_nodes)
-
-
-def _too_much(where: str, settings: Mapping[str, SettingValue], names: Iterable[str], pools: Pools) -> Found:
-    written = str(folded(settings).get("defmempercpu", ""))
-    if not written.isdecimal() or not names or any(name not in pools for name in names):
-        return
-    largest = max((pools[name].resources.memory for name in names), key=parse_bytes)
-    # Not less is too much already: slurmd keeps some of the pod's memory for itself.
-    if float(written) * 2**20 >= parse_bytes(largest):
-        message = (
-            f"has DefMemPerCPU {written} (MiB), and no node has that for even one CPU: the largest has {largest}, less "
-            "what slurmd needs. Jobs that ask for no memory would never start; write less"
-        )
-        yield where, message
+def reservations(sections: Sections, reservations: Mapping[str, Reservation]) -> Found:
+    """For whom they are, and of which partition."""
+    users, accounts = sections.names("users"), sections.names("accounts")
+    for name, reservation in reservations.items():
+        where = f"reservations.{name}"
+        if reservation.partition is not None:
+            yield from _known_partition(f"{where}.partition", reservation.partition, sections)
+        if "sssd" not in sections.written:  # people of a directory are known only in the cluster
+            for user in dict.fromkeys(reservation.users):
+                if user not in users:
+                    yield f"{where}.users", unknown_name(user, users, what="a declared user")
+        for account in dict.fromkeys(reservation.accounts):
+            if account not in accounts:
+                yield f"{where}.accounts", unknown_name(account, accounts, what="an account of slurmstack:accounts")
 
 
-def confinement(worker_nodes: Pools, cloud: Cloud | None) -> Found:
-    """Cores are held where Kubernetes has given them all to the pod: a worker that shares them would not start."""
-    for name, pool in worker_nodes.items():
-        resources = pool.resources
-        if pool.confinement != "required" or not pool.confines:
-            continue
-        if resources.cpu_request is not None and parse_cpus(resources.cpu_request) < resources.cpus:
-            why = f"a cpu_request of {resources.cpu_request} leaves CPUs to other pods"
-        elif resources.cpu_request is None and cloud is not None and cloud.is_local:
-            why = "workers of the local cluster share the machine's CPUs unless cpu_request says otherwise"
-        else:
-            continue
-        message = f"is required, and {why}; set cpu_request to at least cpus, {resources.cpus}, or confinement: auto"
-        yield f"worker_nodes.{name}.confinement", message
-
-
-_HIDDEN: Final = "elastic-"
-"""What the names of the hidden partitions begin with (slurm/elastic.py)."""
+HIDDEN: Final = "elastic-"
+"""What the names of the partitions begin with that only carry the times of an elastic pool."""
 
 _OF_ELASTIC_POOLS: Final = (
     "resumeprogram", "suspendprogram", "resumefailprogram", "prologslurmctld", "suspendtime", "suspendtimeout",
@@ -142,7 +98,7 @@ _OF_ELASTIC_POOLS: Final = (
 
 
 def elastic(worker_nodes: Pools, slurm: Slurm | None, partitions: Partitions) -> Found:
-    """Settings and sections that do not go with elastic pools, and names that are taken."""
+    """Settings that do not go with elastic pools, and names that are taken."""
     pools = {name: pool for name, pool in worker_nodes.items() if pool.is_elastic}
     if not pools:
         return
@@ -152,22 +108,7 @@ def elastic(worker_nodes: Pools, slurm: Slurm | None, partitions: Partitions) ->
     for key in _OF_ELASTIC_POOLS:
         if key in written:
             yield f"slurm.settings.{key}", ours
-    yield from _settings_of_waiting_jobs(written, max(span_seconds(pool.resume_timeout) for pool in pools.values()))
-    for name, partition in partitions.items():
-        for key in sorted(folded(partition.settings).keys() & set(_OF_ELASTIC_POOLS)):
-            yield f"partitions.{name}.settings.{key}", ours
-        if name.removeprefix(_HIDDEN) in pools and name.startswith(_HIDDEN):
-            yield f"partitions.{name}", "is the name of a partition that we make for the elastic pool"
-    if str(written.get("topologyplugin", "")).lower().rpartition("/")[2] == "block":
-        message = (
-            f"is block, in which nodes of the elastic pool {first!r} have no place while they are off; leave it out "
-            "and set topology.plugin: tree, or give the pool a fixed size"
-        )
-        yield "slurm.settings.TopologyPlugin", message
-
-
-def _settings_of_waiting_jobs(written: Mapping[str, SettingValue], longest: int) -> Found:
-    """Settings that would end what elastic pools wait for, or lift what keeps jobs from a node."""
+    longest = max(span_seconds(pool.resume_timeout) for pool in pools.values())
     for key in ("prologepilogtimeout", "prologtimeout"):
         value = str(written.get(key, ""))
         if value.isdecimal() and int(value) < longest:
@@ -179,3 +120,65 @@ def _settings_of_waiting_jobs(written: Mapping[str, SettingValue], longest: int)
     if "idle_on_node_suspend" in str(written.get("slurmctldparameters", "")).lower():
         message = "has idle_on_node_suspend, which lifts the drains of nodes that are powered down; leave it out"
         yield "slurm.settings.SlurmctldParameters", message
+    for name, partition in partitions.items():
+        for key in sorted(folded(partition.settings).keys() & set(_OF_ELASTIC_POOLS)):
+            yield f"partitions.{name}.settings.{key}", ours
+        if name.removeprefix(HIDDEN) in pools and name.startswith(HIDDEN):
+            yield f"partitions.{name}", "is the name of a partition that we make for the elastic pool"
+
+
+IMAGE_ARCH = "amd64"
+"""What our container images are built for."""
+
+
+def nebius_problems(cloud: NebiusCloud, sections: Sections) -> Found:
+    """Machines that there are not where they are wanted, or that Slurm could not use."""
+    catalogue = nebius_catalogue()
+    pools: Mapping[str, WorkerPool] = sections.get("worker_nodes")
+    if cloud.region not in catalogue.regions:
+        yield "cloud.region", unknown_name(cloud.region, catalogue.regions, what="a region")
+    for role, nodes in cloud.roles.items():
+        yield from _machine(f"cloud.{role}_nodes", nodes.platform, nodes.preset, cloud.region, catalogue)
+    for name, pool in pools.items():
+        where = f"worker_nodes.{name}"
+        for field in ("platform", "preset"):
+            if getattr(pool, field) is None:
+                yield f"{where}.{field}", "is required but not set: this cloud makes the machines"
+        if pool.platform is not None and pool.preset is not None:
+            yield from _machine(where, pool.platform, pool.preset, cloud.region, catalogue)
+            yield from _gpus(where, pool, catalogue)
+
+
+def _machine(where: str, platform_name: str, preset_name: str, region: str, catalogue: Catalogue) -> Found:
+    """What is wrong with a choice of machine."""
+    platform = catalogue.platforms.get(platform_name)
+    if platform is None:
+        yield f"{where}.platform", unknown_name(platform_name, catalogue.platforms, what="a platform")
+    elif platform.arch != IMAGE_ARCH:
+        message = f"{platform_name} has {platform.arch} machines, and our images are built for {IMAGE_ARCH} only"
+        yield f"{where}.platform", message
+    else:
+        if region in catalogue.regions and region not in platform.regions:
+            yield f"{where}.platform", _not_there(platform, region, catalogue)
+        if preset_name not in platform.presets:
+            what = f"a preset of {platform_name}"
+            yield f"{where}.preset", unknown_name(preset_name, platform.presets, what=what)
+
+
+def _not_there(platform: Platform, region: str, catalogue: Catalogue) -> str:
+    there = [other.name for other in catalogue.platforms.values() if region in other.regions]
+    return f"{platform.name} is not in {region}, but in {', '.join(platform.regions)}; {region} has {', '.join(there)}"
+
+
+def _gpus(where: str, pool: WorkerPool, catalogue: Catalogue) -> Found:
+    """What a job of several nodes would be slow without, and parts of GPUs, which nothing here would make."""
+    preset = catalogue.preset(str(pool.platform), str(pool.preset))
+    if preset is not None and preset.fabric and pool.gpu_cluster is None and pool.most > 1:
+        message = (
+            f"is required but not set: {pool.most} nodes of {pool.preset} need an InfiniBand fabric between them, "
+            "for example {infiniband_fabric: fabric-6}; the console's Limits page shows the fabric of a reservation"
+        )
+        yield f"{where}.gpu_cluster", message
+    if pool.resources.gpus.mig:
+        message = "is not for this cloud, whose machines offer GPUs whole; remove it, and take shard for shares"
+        yield f"{where}.resources.gpus.mig", message

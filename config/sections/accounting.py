@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from config.base import Cpu, Matching, Memory, Quantity, Section, TimeLimit, Volume, at_least
 from config.errors import nearest
-from config.names import AccountName, Host, QosName, SecretName, StorageClassName
+from config.names import AccountName, Host, ObjectName, QosName
 from config.sections.slurm import Settings
 from config.sections.storage import Filesystem
 
@@ -30,7 +30,7 @@ Age = Annotated[
 class SecretKey(Section):
     """One value of a Secret in the cluster's namespace, which you make yourself."""
 
-    name: SecretName
+    name: ObjectName
     """Name of the Secret."""
     key: str = Field(pattern=r"^[-._a-zA-Z0-9]{1,253}$")
     """Key of the value in it."""
@@ -41,7 +41,7 @@ class DatabaseTls(Section):
 
     ca: SecretKey | None = None
     """Certificate (PEM) that signed the database's own. Default: the authorities that the operating system trusts."""
-    client: SecretName | None = None
+    client: ObjectName | None = None
     """Secret of the type `kubernetes.io/tls` with the certificate that slurmdbd shows. Default: none."""
 
 
@@ -67,7 +67,7 @@ class Database(Section):
 
     storage: Volume = "10Gi"
     """Size of the volume of the cluster's own MariaDB; at least 100Mi. A million jobs need about 1 GiB."""
-    storage_class: StorageClassName | None = None
+    storage_class: ObjectName | None = None
     """Storage class of that volume. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
     filesystem: Filesystem | None = None
@@ -169,11 +169,11 @@ Fairshare = Annotated[
 # Fields of what follows have the names of sacctmgr's own options, so that its manual explains them further.
 
 
-class Limits(Section):
-    """Limits of an account, or of a user in an account. Left out: the limit of the level above, else none."""
+class GroupLimits(Section):
+    """Limits of an association and of a QOS alike."""
 
     grp_tres: Tres = Field(default_factory=dict)
-    """Resources that all running jobs below may hold at the same time."""
+    """Resources that all running jobs together may hold at the same time."""
     grp_tres_mins: Tres = Field(default_factory=dict)
     """Resource minutes that may be used in all, as decayed by the half-life: a budget."""
     grp_tres_run_mins: Tres = Field(default_factory=dict)
@@ -188,6 +188,11 @@ class Limits(Section):
     """Resources of one job."""
     max_tres_per_node: Tres = Field(default_factory=dict)
     """Resources of one job on one node."""
+
+
+class Limits(GroupLimits):
+    """Limits of an account, or of a user in an account. Left out: the limit of the level above, else none."""
+
     max_tres_mins_per_job: Tres = Field(default_factory=dict)
     """Resource minutes of one job."""
     max_jobs: Count | None = None
@@ -232,13 +237,13 @@ QosFlag = Literal[
 ]  # fmt: skip
 
 
-class Qos(Section):
-    """A quality of service: priority, limits and preemption that a job asks for with `--qos`."""
+class Precedence(Section):
+    """What a QOS is worth."""
 
     description: str = Field(default="", max_length=200, pattern=_WORDS)
     """For people."""
     priority: Count = 0
-    """Weighed by `priority.weights.qos`."""
+    """Weighed by `PriorityWeightQOS`."""
     preempt: tuple[QosName, ...] = ()
     """QOS whose jobs give way to jobs of this one, with `preemption.type: qos`."""
     preempt_mode: Literal["cluster", "cancel", "requeue", "suspend"] = "cluster"
@@ -255,22 +260,11 @@ class Qos(Section):
     """Lowest fair-share factor with which a job is accepted, with the flag EnforceUsageThreshold."""
     limit_factor: float | None = Field(default=None, ge=0, le=1_000_000)
     """By how much the resource limits of an association are multiplied for jobs of this QOS."""
-    grp_tres: Tres = Field(default_factory=dict)
-    """Resources that all jobs of this QOS may hold at the same time."""
-    grp_tres_mins: Tres = Field(default_factory=dict)
-    """Resource minutes that may be used in all."""
-    grp_tres_run_mins: Tres = Field(default_factory=dict)
-    """Resource minutes that the running jobs may still need."""
-    grp_jobs: Count | None = None
-    """Jobs running at the same time."""
-    grp_submit_jobs: Count | None = None
-    """Jobs queued and running at the same time."""
-    grp_wall: TimeLimit | None = None
-    """Wall time that may be used in all."""
-    max_tres_per_job: Tres = Field(default_factory=dict)
-    """Resources of one job."""
-    max_tres_per_node: Tres = Field(default_factory=dict)
-    """Resources of one job on one node."""
+
+
+class Qos(GroupLimits, Precedence):
+    """A quality of service: priority, limits and preemption that a job asks for with `--qos`."""
+
     max_tres_per_user: Tres = Field(default_factory=dict)
     """Resources of all running jobs of one user."""
     max_tres_per_account: Tres = Field(default_factory=dict)

@@ -9,14 +9,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from config.base import Limit, Section, once
 from config.errors import unknown_name
-from config.names import AccountName, QosName
 
 TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     "cpu-speed": ("events",),
     "memory-bandwidth": ("write",),
     "filesystem-throughput": ("read", "write"),
     "nccl-node": ("busbw",),
-    "nccl-pair": ("busbw",),
+    "nccl-infiniband": ("busbw",),
     "dcgm-r1": ("passed",),
     "dcgm-r2": ("passed",),
     "dcgm-r3": ("passed",),
@@ -61,45 +60,23 @@ class NodeTests(Section):
     """Whether there are any."""
     run: Annotated[tuple[TestName, ...], AfterValidator(once)] = DEFAULT
     """Which."""
-    intervals: dict[TestName, Annotated[int, Field(ge=600, le=31_536_000, strict=True)]] = Field(default_factory=dict)
-    """Seconds between two runs of a test on a node, where that is not the test's own."""
-    max_under_test: Limit = "10%"
-    """How many nodes may be under test at a time: a number, or a part of all such as `10%`."""
     expected: Annotated[dict[str, dict[str, dict[str, Minimum]]], AfterValidator(_expected)] = Field(
         default_factory=dict
     )
-    """The least that is expected, by platform, test and figure. Of what is not known here or in our own table
-    (images/health/node_tests/expected.json) figures are told and nothing follows."""
-    platforms: dict[str, str] = Field(default_factory=dict)
-    """Pool -> its name in `expected`, where that is not what its GPUs say of themselves (`8x NVIDIA H200`)."""
+    """The least that is expected, by pool or platform (`8x NVIDIA H200`), test and figure. Of what is not known here or
+    in our own table (images/health/node_tests/expected.json) figures are told and nothing follows."""
     directory: Annotated[str, Field(pattern=r"^/[A-Za-z0-9._/-]*$")] = "/var/tmp"
     """Where the throughput of the file system is measured, in the jail."""
-    nccl_tests: Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]+$")] = "all_reduce_perf"
-    """The program of nccl-tests in the jail, with its path where that is not in PATH."""
-    account: AccountName = "health"
-    """On whose account tests run. It is made where accounting is on and the stack file does not declare it."""
-    qos: QosName | None = None
-    """Quality of service of the tests. Default: the account's."""
-    partition: str | None = None
-    """Where tests run. Default: the first partition of each node."""
-
-    def _problem(self) -> str | None:
-        nothing = self.enabled and not self.run
-        return (
-            "has enabled: true, but run: [] leaves nothing to test; leave run out, or name tests" if nothing else None
-        )
 
 
 CHECKS: Final[Mapping[str, frozenset[str]]] = {
-    "disks": frozenset(
-        {"enough_gib", "fail_inodes_percent", "fail_percent", "warn_inodes_percent", "warn_percent"},
-    ),
-    "dns": frozenset({"persists_seconds", "warn_seconds"}),
-    "filesystem": frozenset({"fail_seconds", "persists_seconds", "warn_seconds"}),
+    "disks": frozenset({"enough_gib", "fail_percent", "warn_percent"}),
+    "dns": frozenset(),
+    "filesystem": frozenset({"fail_seconds"}),
     "gpu-free": frozenset({"used_mib"}),
     "gpu-presence": frozenset(),
-    "gpu-xid": frozenset({"tell_seconds", "warn_seconds"}),
-    "infiniband": frozenset({"errors_per_hour", "fail_downs_per_hour", "gigabits", "ports", "warn_downs_per_hour"}),
+    "gpu-xid": frozenset(),
+    "infiniband": frozenset({"gigabits", "ports"}),
     "munge": frozenset(),
 }
 """Check -> its thresholds. Their meanings and defaults: docs/health.md."""
@@ -141,10 +118,10 @@ class Machines(Section):
     requeue_after: int | None = Field(default=None, ge=0, le=604_800, strict=True)
     """Seconds that jobs may go on when their machine is wanted free (cordoned, not ready, one of `drain_conditions`, or
     to be released for a hardware fault); then they are requeued. Default: to their end."""
-    release: Literal["none", "cordon", "evict"] = "none"
+    release: Literal["none", "cordon"] = "none"
     """What becomes of a machine with a hardware fault, or with one of `drain_conditions`, that is drained and free of
     jobs. `cordon`: its Kubernetes node is cordoned and annotated, for a cloud's controller or a person to replace it.
-    `evict`: its workers leave it too. Needs the right to change all nodes of the Kubernetes cluster."""
+    Needs the right to change all nodes of the Kubernetes cluster."""
     release_after: int = Field(default=600, ge=0, le=604_800, strict=True)
     """Seconds that the drain has to stand before a machine is released: a fault that goes away is not worth one."""
     release_condition: Annotated[str, Field(pattern=CONDITION)] | None = None

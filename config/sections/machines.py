@@ -1,14 +1,81 @@
-"""The machines of a pool: their GPUs, and what is asked of a cloud that makes machines."""
+"""Parts of a pool: hours of the week with other bounds, its GPUs, and what is asked of a cloud that makes machines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from config.base import PART_SCHEMA, Matching, Quantity, Section, amount_or_part, parse_bytes
-from config.names import LABEL_VALUE, LabelKey, LabelValue
+from config.base import PART_SCHEMA, Matching, Quantity, Section, amount_or_part
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+_RANGE = rf"({'|'.join(DAYS)})(-({'|'.join(DAYS)}))?"
+_DAYS = rf"^{_RANGE}( {_RANGE})*$"
+_HOURS = r"^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
+
+
+def _zone(name: str) -> str:
+    # By the list: a name that is looked up in the file system could be any path there.
+    known = available_timezones() | {"UTC"}
+    if name not in known:
+        missing = "" if len(known) > 1 else "; this machine knows none but UTC, as it has no tzdata: pip install tzdata"
+        raise ValueError(f"is no time zone: write a region and a city, as Europe/Berlin, or UTC{missing}")
+    return name
+
+
+Zone = Annotated[str, AfterValidator(_zone)]
+"""Name of a time zone in the IANA database: `Europe/Berlin`."""
+
+
+def days_of(written: str) -> tuple[int, ...]:
+    """Days of `mon-fri` or `mon wed fri` (0 is Monday), in order. `fri-mon` goes over the end of the week."""
+    found = set()
+    for part in written.split():
+        first, _, last = part.partition("-")
+        begin = DAYS.index(first)
+        found |= {(begin + day) % 7 for day in range((DAYS.index(last or first) - begin) % 7 + 1)}
+    return tuple(sorted(found))
+
+
+def minutes_of(written: str) -> tuple[int, int]:
+    """Begin and end of `08:00-19:00` in minutes of the day (24:00 is 1440). An end before the begin: the next day's."""
+    first, last = (int(time[:2]) * 60 + int(time[3:]) for time in written.split("-"))
+    return first, last
+
+
+class Window(Section):
+    """Hours on some days of the week."""
+
+    days: Annotated[
+        str,
+        Matching(_DAYS, f"is no days of the week: write mon-fri, or mon wed fri; they are {', '.join(DAYS)}"),
+    ] = "mon-sun"
+    """Days on which it begins: `mon-fri`, `mon wed fri`, `sun`. Default: every day."""
+    hours: Annotated[
+        str,
+        Matching(
+            _HOURS, "is no hours of a day: write 08:00-19:00, with two digits each; 22:00-06:00 ends the next day"
+        ),
+    ] = "00:00-24:00"
+    """From when to when, on the clock of `timezone`: `08:00-19:00`; `22:00-06:00` ends the next day."""
+    min: int | None = Field(default=None, ge=0, strict=True)
+    """Nodes that are kept meanwhile even while no job is there. Default: `size.min`."""
+    max: int | None = Field(default=None, ge=0, strict=True)
+    """Nodes at most meanwhile, no more than `size.max`. Default: `size.max`. Those beyond it leave after their jobs;
+    jobs that need more wait."""
+
+    @property
+    def name(self) -> str:
+        """As people call it: `mon-fri 08:00-19:00`."""
+        return f"{self.days} {self.hours}"
+
+
+Windows = Annotated[tuple[Window, ...], Field(max_length=50)]
+"""Windows of a pool. Where two are on at a time, the first of them holds."""
+
 
 DiskType = Literal["NETWORK_SSD", "NETWORK_HDD", "NETWORK_SSD_NON_REPLICATED", "NETWORK_SSD_IO_M3"]
 
@@ -16,37 +83,13 @@ MAX_GROUP_SIZE = 100
 """Nodes of one node group at most (Nebius API, `fixed_node_count` and `max_node_count`: 0..100)."""
 
 
-def _boot_disk_size(quantity: str) -> str:
-    if parse_bytes(quantity) < parse_bytes("64Gi"):
-        raise ValueError("is too small for a boot disk; 64Gi at least")
-    return quantity
-
-
-def _block_size(quantity: str) -> str:
-    size = parse_bytes(quantity)
-    if not 4096 <= size <= 131072 or size & (size - 1):
-        raise ValueError("is not a block size: a power of two from 4Ki to 128Ki")
-    return quantity
-
-
-BlockSize = Annotated[Quantity, AfterValidator(_block_size)]
-
-
 class BootDisk(Section):
     """The disk that a machine starts from; container images and `emptyDir` volumes are on it too."""
 
     type: DiskType = "NETWORK_SSD"
     """Kind of disk. NETWORK_SSD_NON_REPLICATED and NETWORK_SSD_IO_M3 come in steps of 93Gi."""
-    size: Annotated[Quantity, AfterValidator(_boot_disk_size)] = "128Gi"
+    size: Quantity = "128Gi"
     """Capacity; at least 64Gi."""
-    block_size: BlockSize = "4Ki"
-    """Block size: a power of two from 4Ki to 128Ki. It can never change."""
-
-    def _problem(self) -> str | None:
-        stepped = self.type in {"NETWORK_SSD_NON_REPLICATED", "NETWORK_SSD_IO_M3"}
-        if stepped and parse_bytes(self.size) % parse_bytes("93Gi"):
-            return f"size {self.size} is no multiple of 93Gi, which {self.type} comes in"
-        return None
 
 
 class GpuCluster(Section):
@@ -71,49 +114,23 @@ class Reservation(Section):
     ids: tuple[Annotated[str, Field(pattern=r"^[a-z0-9]+-[a-z0-9-]+$")], ...] = ()
     """Capacity block groups to take from, in this order. None: any that fits."""
 
-    def _problem(self) -> str | None:
-        forbidden = self.policy == "FORBID" and self.ids
-        return "names reservations but policy FORBID never uses one" if forbidden else None
-
 
 class Autoscaling(Section):
-    """Bounds of a node group that follows the worker pods. A machine with a worker on it is never taken away."""
+    """Node groups, which follow the worker pods. A machine with a worker on it is never taken away."""
 
-    min_size: int = Field(default=0, ge=0, le=MAX_GROUP_SIZE, strict=True)
-    """Machines that each node group keeps even without pods."""
-    max_size: int = Field(default=MAX_GROUP_SIZE, ge=1, le=MAX_GROUP_SIZE, strict=True)
-    """Machines of each node group at most."""
     groups: int = Field(default=1, ge=1, le=50, strict=True)
     """Node groups at least; a pool has one for each hundred of `size` anyway. A group that goes takes its machines away
     whatever runs on them: keep the number when `size` falls below a hundred, and lower it when no worker is there."""
 
-    def _problem(self) -> str | None:
-        above = self.min_size > self.max_size
-        return f"min_size {self.min_size} is more than max_size {self.max_size}" if above else None
 
-
-CountOrPercent = Annotated[int | str, amount_or_part("machines", most=MAX_GROUP_SIZE), PART_SCHEMA]
+CountOrPercent = Annotated[int | str, amount_or_part("machines", least=1, most=MAX_GROUP_SIZE), PART_SCHEMA]
 
 
 class UpdateStrategy(Section):
-    """How a node group replaces its machines when their template changes.
-
-    Always stated: the service's own defaults change with time.
-    """
+    """How a node group replaces its machines when their template changes. Each waits for its jobs, as in a drain."""
 
     max_unavailable: CountOrPercent = 1
     """Machines that may be away at once: a number or a percentage (rounded down)."""
-    max_surge: CountOrPercent = 0
-    """Machines that may exist beyond the size meanwhile: a number or a percentage (rounded up). More than zero needs
-    quota for them, or the update hangs."""
-    drain_timeout: int | None = Field(default=None, ge=60, le=365 * 24 * 3600, strict=True)
-    """Seconds that a machine may wait for its pods to leave. Default: the pool's `drain_timeout`. So an update
-    kills no job."""
-
-    def _problem(self) -> str | None:
-        if self.max_unavailable in (0, "0%") and self.max_surge in (0, "0%"):
-            return "max_unavailable and max_surge are both zero, so no machine could ever be replaced"
-        return None
 
 
 class LocalDisks(Section):
@@ -122,17 +139,6 @@ class LocalDisks(Section):
     use: Literal["ephemeral", "passthrough"] = "ephemeral"
     """`ephemeral`: the kubelet keeps images, logs and `emptyDir` volumes (a job's /tmp) on them. `passthrough`: raw
     devices for the machine's own use."""
-
-
-class Taint(Section):
-    """Keeps pods off the machines that do not tolerate it."""
-
-    key: LabelKey
-    """Key of the taint."""
-    value: str = Field(min_length=1, max_length=63, pattern=LABEL_VALUE)
-    """Value of the taint. The service refuses an empty one."""
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
-    """Effect of the taint."""
 
 
 class Machines(Section):
@@ -156,17 +162,10 @@ class Machines(Section):
     local_disks: LocalDisks | None = None
     """NVMe disks of platforms that have them. Default: unused."""
     autoscaling: Autoscaling = Field(default_factory=Autoscaling)
-    """Bounds of the node groups, which follow the worker pods."""
+    """Node groups of the machines."""
     max_pods: int = Field(default=32, ge=8, le=256, strict=True)
     """Pods on one machine at most. Each machine takes twice as many addresses, rounded up to a power of two, out of the
     subnet."""
-    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
-    """Labels of the Kubernetes nodes. A change does not reach machines that exist."""
-    taints: tuple[Taint, ...] = Field(default=(), max_length=64)
-    """Further taints of the Kubernetes nodes; the pool's workers tolerate them. A change does not reach machines that
-    exist."""
-    drivers_preset: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9.]*$")
-    """Preinstalled GPU drivers, for example `cuda13.0`. Default: by platform and Kubernetes version."""
     update_strategy: UpdateStrategy = Field(default_factory=UpdateStrategy)
     """How machines are replaced when their template changes."""
     allow_replacement: bool = Field(default=False, strict=True)
@@ -176,15 +175,11 @@ class Machines(Section):
 MAX_GPUS = 64
 """GPUs of one node at most."""
 
-SLICES = 7
-"""Parts of its cores that a GPU can be divided into (NVIDIA's MIG); the first figure of a profile counts them."""
-
 GpuType = Annotated[
     str,
     Matching(
-        r"[a-z][a-z0-9_.-]*",
+        r"^[a-z][a-z0-9_.-]*$",
         "is not a type of GPU: small letters, digits, '_', '.' and '-', beginning with a letter",
-        in_schema=False,
     ),
     Field(max_length=64),
 ]
@@ -193,36 +188,11 @@ GpuType = Annotated[
 MigProfile = Annotated[
     str,
     Matching(
-        r"([1-7])g\.[1-9][0-9]*gb([+-][a-z]+(\.[a-z]+)?)?",
+        r"^[1-7]g\.[1-9][0-9]*gb([+-][a-z]+(\.[a-z]+)?)?$",
         "is not a MIG profile such as 1g.10gb or 1g.10gb+me; `nvidia-smi mig -lgip` lists them",
-        in_schema=False,
     ),
 ]
 """What a part of a GPU has: sevenths of its cores, and memory."""
-
-
-def has_room(instances: Mapping[int, int], count: int) -> bool:
-    """Whether `count` GPUs can be divided so: sevenths of the cores -> instances.
-
-    As of the GPUs that are divided into sevenths (A100 to B200): a GPU has 8 parts of memory, too, and an instance of
-    3g or 4g takes 4 of them. So a GPU has 4g once, beside 3g or smaller ones; 3g twice, and nothing else then; 2g three
-    times. Smaller GPUs (A30) have room for less.
-    """
-    halves = instances.get(4, 0)
-    empty = count - halves - sum(number for size, number in instances.items() if size > 4)
-    beside = min(halves, instances.get(3, 0))
-    left = instances.get(3, 0) - beside
-    if empty < 0 or left > 2 * empty:
-        return False
-    # One for each before any has two, which are full.
-    pairs = max(0, left - empty)
-    single = left - 2 * pairs
-    empty -= pairs + single
-    halves -= beside
-    twos = instances.get(2, 0)
-    return twos <= halves + 2 * single + 3 * empty and (
-        instances.get(1, 0) <= 3 * halves + 4 * single + SLICES * empty - 2 * twos
-    )
 
 
 def dotted(profile: str) -> str:
@@ -248,7 +218,7 @@ class Gpus(Section):
     type: GpuType | None = None
     """Their type in Slurm, for `--gpus=h100:1`; of NVIDIA's a part of the name that the driver gives. Default: what the
     platform's name tells, where the cloud makes the machines, else none."""
-    mig: dict[MigProfile, Annotated[int, Field(ge=1, le=SLICES * MAX_GPUS, strict=True)]] = Field(default_factory=dict)
+    mig: dict[MigProfile, Annotated[int, Field(ge=1, le=7 * MAX_GPUS, strict=True)]] = Field(default_factory=dict)
     """Profile -> instances of one node, where NVIDIA's GPUs are divided (MIG): `{1g.10gb: 56}`. All of them have to be,
     before the worker starts, and the device plugin to offer each profile by its name (its strategy `mixed`)."""
     shard: int | None = Field(default=None, ge=1, le=4096, strict=True)
@@ -263,38 +233,15 @@ class Gpus(Section):
         wanted = [key for key in ("type", "mig", "shard", "job_files") if getattr(self, key)]
         if not self.count and wanted:
             return f"has {' and '.join(wanted)}, and a count of 0; say how many GPUs a node has"
-        if self.job_files and self.vendor != "nvidia":
+        if self.vendor != "nvidia" and (self.mig or self.job_files):
+            return f"has {'mig' if self.mig else 'job_files'}, which only NVIDIA's GPUs have; remove it, or vendor"
+        if self.mig and (self.shard is not None or self.type is not None):
             return (
-                f"has job_files, which are for exporters of NVIDIA's figures, and vendor: {self.vendor}; remove one of "
-                "them"
+                "has mig beside shard or type; its profiles are the types (--gpus=1g.10gb:1). Keep mig, or the others"
             )
-        if self.mig:
-            return self._problem_of_mig()
         if self.shard is not None and self.shard % self.count:
             return (
                 f"has shard: {self.shard}, which {self.count} GPUs cannot share evenly; take a multiple of {self.count}"
-            )
-        return None
-
-    def _problem_of_mig(self) -> str | None:
-        if self.vendor != "nvidia":
-            return f"has mig, which only NVIDIA's GPUs know, and vendor: {self.vendor}; remove one of them"
-        if self.shard is not None:
-            return "has mig and shard; both divide the same GPUs. Keep mig for parts that are held apart, or shard"
-        if self.type is not None:
-            return "has mig and type; the profiles are the types (--gpus=1g.10gb:1). Remove type"
-        asked = sum(int(profile[0]) * instances for profile, instances in self.mig.items())
-        if asked > SLICES * self.count:
-            return (
-                f"has mig with {asked} sevenths of a GPU's cores, and {self.count} GPUs have {SLICES * self.count}; "
-                "take fewer instances, or raise count"
-            )
-        sizes = {size: sum(n for profile, n in self.mig.items() if int(profile[0]) == size) for size in range(1, 8)}
-        if not has_room(sizes, self.count):
-            return (
-                f"has mig that {self.count} GPUs have no room for: of one GPU there is at most one instance of 4g or "
-                "more, two of 3g (and nothing else then) or three of 2g (`nvidia-smi mig -lgipp`); take fewer "
-                "instances, or raise count"
             )
         return None
 

@@ -1,24 +1,15 @@
-"""`slurmstack:monitoring`, `logs`: what is measured, who collects it, and where logs go."""
+"""`slurmstack:monitoring`, `logs`, `backup`: what is measured and who collects it, where logs go, and backups."""
 
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field
 
-from config.base import Matching, Section, Volume
-from config.names import Image, LabelKey, LabelValue, NamespaceName, SecretName, StorageClassName, check_server, port_of
-
-_OURS = {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component", "part-of")}
-"""Labels that every object of the cluster carries (components/kit/context.py)."""
-
-
-def _runbooks(url: str) -> str:
-    url = url.rstrip("/")
-    return f"{url}.md" if url.endswith("/docs/runbooks") else url
-
+from config.base import Matching, Quantity, Section, Span, Volume, once, span_of
+from config.names import Image, LabelKey, LabelValue, NamespaceName, ObjectName, check_server, port_of
 
 PageUrl = Annotated[
     str,
@@ -27,7 +18,6 @@ PageUrl = Annotated[
         "is not where a page is found: http:// or https://, a host, perhaps a port and a path, and no user, question "
         "mark or space, such as https://git.example.com/slurmstack/blob/main/docs/runbooks.md",
     ),
-    AfterValidator(_runbooks),
 ]
 """A URL to which `#name` is added."""
 
@@ -42,14 +32,6 @@ class ExistingPrometheus(Section):
     """Labels by which it selects what it reads and its rules (`serviceMonitorSelector`, `podMonitorSelector`,
     `ruleSelector`). kube-prometheus-stack wants `release: NAME-OF-ITS-RELEASE`. Default: none, for one that selects
     all."""
-
-    @field_validator("labels")
-    @classmethod
-    def _not_ours(cls, labels: dict[str, str]) -> dict[str, str]:
-        if found := sorted(labels.keys() & _OURS):
-            what = ", ".join(found)
-            raise ValueError(f"has {what}, by which slurmstack knows its own objects; name what Prometheus selects by")
-        return labels
 
 
 class Monitoring(Section):
@@ -69,9 +51,6 @@ class Monitoring(Section):
     dashboards: bool | None = Field(default=None, strict=True)
     """Whether Grafana's dashboards are in the namespace. Default: with `existing`. They are a ConfigMap with
     the label `grafana_dashboard: "1"`, by which the sidecar of Grafana's charts finds them."""
-    nodes: bool = Field(default=False, strict=True)
-    """Measure the workers' machines, too (CPU, memory, disks, InfiniBand), with a node exporter on each. Needs
-    `install`; an `existing` Prometheus has its own as a rule."""
     kube_state: bool = Field(default=False, strict=True)
     """Measure the cluster's objects in Kubernetes, too (pods, restarts, claims), with kube-state-metrics. It may
     list these in the cluster's namespace and nothing else. Needs `install`; an `existing` Prometheus has its own as a
@@ -82,20 +61,20 @@ class Monitoring(Section):
     storage: Volume = "20Gi"
     """Size of Prometheus' volume, with `install`; at least 100Mi. It can grow but never shrink. Four fifths of it are
     for figures: where they need more, the oldest go before `retention` is over."""
-    storage_class: StorageClassName | None = None
+    storage_class: ObjectName | None = None
     """Storage class of that volume. Default: a static volume of the local cluster, else the Kubernetes
     cluster's default class."""
     retention: int = Field(default=15, ge=1, le=3650, strict=True)
     """Days that Prometheus keeps figures, with `install`."""
-    alertmanager_secret: SecretName | None = None
+    alertmanager_secret: ObjectName | None = None
     """Secret in the cluster's namespace with the key `alertmanager.yml`, which you make yourself. It says whom
     Alertmanager tells, and how. It is read at the start of the pod. Default: nobody is told; alerts are shown. Needs
     `install`."""
     runbooks: PageUrl | None = None
     """URL at which people who are told find docs/runbooks.md:
     `https://git.example.com/slurmstack/blob/main/docs/runbooks.md`. Alerts have it as `runbook_url`, with their section
-    of the page added (`#slurmctlddown`). A URL that ends in `/docs/runbooks`, as it did when that was a directory, gets
-    `.md`. Default: alerts only have `runbook`, the section's path in the repository. Needs `install` or `existing`."""
+    of the page added (`#slurmctlddown`). Default: alerts only have `runbook`, the section's path in the repository.
+    Needs `install` or `existing`."""
 
     @property
     def is_on(self) -> bool:
@@ -108,21 +87,9 @@ class Monitoring(Section):
         return self.existing is not None if self.dashboards is None else self.dashboards
 
     @property
-    def has_node_exporter(self) -> bool:
-        """Whether there is a node exporter of ours."""
-        return self.install and self.nodes
-
-    @property
     def has_kube_state(self) -> bool:
         """Whether there is kube-state-metrics of ours."""
         return self.install and self.kube_state
-
-    @field_validator("existing", mode="before")
-    @classmethod
-    def _where_it_is(cls, given: Any) -> Any:
-        if given is True:
-            raise ValueError("does not say which; write the namespace of its pods: existing: {namespace: monitoring}")
-        return None if given is False else given
 
     def _problem(self) -> str | None:
         both = self.install and self.existing is not None
@@ -130,10 +97,9 @@ class Monitoring(Section):
 
 
 def _of_a_server(endpoint: str) -> str:
-    address = check_server(endpoint)
-    if address.path.rstrip("/").endswith("/v1/logs"):
+    if urlsplit(endpoint).path.rstrip("/").endswith("/v1/logs"):
         raise ValueError("ends with /v1/logs, which is added; leave that out")
-    return endpoint
+    return check_server(endpoint)
 
 
 Endpoint = Annotated[
@@ -162,7 +128,7 @@ class Otlp(Section):
     image: Image
     """Full name of an image of the OpenTelemetry Collector with `filelog`, `file_storage` and `otlphttp`. The
     distribution `contrib` has them. None of ours: it is pulled as it is."""
-    headers: dict[Header, SecretName] = Field(default_factory=dict, max_length=16)
+    headers: dict[Header, ObjectName] = Field(default_factory=dict, max_length=16)
     """Header of each request -> Secret in the cluster's namespace, which you make yourself, with its content in the key
     `value`: `{authorization: loki-token}`."""
 
@@ -187,3 +153,95 @@ class Logs(Section):
 
     otlp: Otlp | None = None
     """Ships the logs of the namespace's pods to a server. Default: nowhere."""
+
+
+class Keep(Section):
+    """Backups that are kept; what is older goes. A backup may count for several of them."""
+
+    last: int = Field(default=3, ge=0, le=10_000, strict=True)
+    """The last ones, whenever they were made."""
+    daily: int = Field(default=7, ge=0, le=10_000, strict=True)
+    """The last one of a day, for so many days."""
+    weekly: int = Field(default=5, ge=0, le=10_000, strict=True)
+    """The last one of a week, for so many weeks."""
+    monthly: int = Field(default=12, ge=0, le=10_000, strict=True)
+    """The last one of a month, for so many months."""
+
+
+class Backup(Section):
+    """Where backups go, when they are made, and how many are kept (docs/backups.md)."""
+
+    endpoint: Annotated[
+        str,
+        Matching(
+            r"^https?://[A-Za-z0-9.:\[\]-]+$",
+            "is not the address of an S3 store: https://HOST or https://HOST:PORT, without a path",
+        ),
+        AfterValidator(check_server),
+    ]
+    """The S3 store, for example `https://storage.example.com`. `http://` sends what is encrypted anyway, but the
+    signatures of the access key too."""
+    bucket: Annotated[
+        str,
+        Matching(
+            r"^(?!.*[.]{2})(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$",
+            "is not the name of a bucket: 3 to 63 small letters, digits, '-' and single '.', and no address",
+        ),
+    ]
+    """The bucket. Where there is none, it is made, if the access key may."""
+    prefix: (
+        Annotated[
+            str,
+            Matching(
+                r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$",
+                "is not a folder in a bucket: letters, digits, '_', '.' and '-', with '/' between names",
+            ),
+            Field(max_length=200),
+        ]
+        | None
+    ) = None
+    """Folder in the bucket, which no other cluster may have. Default: the namespace's name."""
+    region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]{1,64}$")
+    """Region that the store expects in signatures."""
+    credentials_secret: ObjectName
+    """Secret in the namespace, which you make, with the keys `access-key-id`, `secret-access-key` and `password`. The
+    last encrypts the backups: without it nobody can read them, so keep it outside of the cluster too. `ca.crt`, where
+    the store's certificate is of an authority of your own."""
+    schedule: Annotated[
+        str,
+        Matching(
+            r"^ *[0-9*,/-]+( +[0-9*,/-]+){4} *$",
+            "is not a schedule: five fields (minute, hour, day, month, weekday) of numbers, such as '0 2 * * *'",
+        ),
+        AfterValidator(lambda text: " ".join(text.split())),
+    ] = "0 2 * * *"
+    """When a backup is made, as cron has it, in UTC."""
+    keep: Keep = Field(default_factory=Keep)
+    """Backups that are kept."""
+    exclude: Annotated[
+        tuple[
+            Annotated[
+                str,
+                Matching(
+                    r"^(/(?![.]{1,2}(/|$))[^/*?\[\]\\\x00-\x1f\x7f]+)+$",
+                    "is not a path such as /scratch, without wildcards, '..' and a '/' at its end",
+                ),
+            ],
+            ...,
+        ],
+        AfterValidator(once),
+    ] = ()
+    """Paths in the jail that are left out. `/tmp`, `/var/tmp` and `/run` always are."""
+    largest_file: Quantity = "1Ti"
+    """Files of the jail that are larger are left out. A file of mere holes, which takes no room, has a size too."""
+    time_limit: Annotated[Span, span_of(60, 7 * 86_400)] = "12h"
+    """How long a backup may take before it is given up."""
+
+    @property
+    def port(self) -> int:
+        """TCP port of the store."""
+        return port_of(self.endpoint)
+
+    def repository(self, namespace: str) -> str:
+        """URL of the repository of a cluster in this namespace."""
+        return f"{self.endpoint}/{self.bucket}/{self.prefix or namespace}"

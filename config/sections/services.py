@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from config.base import (
     PART_SCHEMA,
@@ -23,12 +22,9 @@ from config.base import (
 from config.names import (
     Cidr,
     LabelKey,
-    PriorityClassName,
+    ObjectName,
     Registry,
-    SecretName,
-    StorageClassName,
     address_range,
-    check_host,
     dns_label,
 )
 from config.sections.storage import Filesystem
@@ -48,7 +44,7 @@ class Cluster(Section):
     user_namespaces: bool = Field(default=False, strict=True)
     """Whether root in a pod is nobody on its machine (`hostUsers: false`). The file systems of all volumes must take
     idmapped mounts: NFS does not, and virtiofs only with recent kernels."""
-    priority_class: PriorityClassName | None = None
+    priority_class: ObjectName | None = None
     """PriorityClass of all pods but those of pools that name their own. It says which pods Kubernetes ends for others
     where machines are full, and must be there. Default: for Slurm's daemons and login nodes
     one that we make, for others the Kubernetes cluster's own. Ours gives them room before workers, and ends no pod for
@@ -63,7 +59,7 @@ class Controller(Section):
     where the first one is lost or hangs (docs/availability.md). Both need the volume of the state at the same time."""
     storage: Volume = "10Gi"
     """Size of the volume with the job queue and Slurm's other state; at least 100Mi."""
-    storage_class: StorageClassName | None = None
+    storage_class: ObjectName | None = None
     """Storage class of that volume. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
     filesystem: Filesystem | None = None
@@ -93,15 +89,6 @@ class UserLimits(Section):
     free; users who compete get equal parts of it."""
     cpu_minutes: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
     """CPU time of each process, in minutes (`cpu`)."""
-    logins: int | None = Field(default=None, ge=1, le=10_000, strict=True)
-    """Sessions at the same time on one login node (`maxlogins`)."""
-
-
-def _no_range(value: object) -> object:
-    if isinstance(value, Mapping):  # of earlier versions; config/errors.py has the keys that went with it
-        message = "login nodes follow their sessions no longer: write how many there are, for example 2"
-        raise ValueError(message)  # noqa: TRY004  it is told as the others are
-    return value
 
 
 class Login(Section):
@@ -109,7 +96,7 @@ class Login(Section):
 
     user_limits: UserLimits = Field(default_factory=UserLimits)
     """What one user may take of a login node."""
-    size: Annotated[int, BeforeValidator(_no_range)] = Field(default=2, ge=0, le=100, strict=True)
+    size: int = Field(default=2, ge=0, le=100, strict=True)
     """Number of login nodes behind the one Service; a connection goes to a random one."""
     service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     """Type of the Kubernetes Service for SSH."""
@@ -135,11 +122,6 @@ class Login(Section):
         """The memory limit in force."""
         return self.memory_limit or max("8Gi", self.memory, key=parse_bytes)
 
-    def _problem(self) -> str | None:
-        if parse_bytes(self.most_memory) < parse_bytes(self.memory):
-            return f"has a memory_limit of {self.memory_limit}, which is less than its memory, {self.memory}"
-        return None
-
 
 ImageRole = Literal["controller", "worker", "login", "jail", "accounting", "database", "rest", "exporter", "monitoring"]
 
@@ -157,8 +139,6 @@ Package = Annotated[
 
 CUDA_VERSIONS = ("24.11",)
 """Versions of Slurm in whose Debian suite CUDA is: forky, which carries 26.05, has none (November 2026)."""
-
-LEAST_WITH_CUDA = "8Gi"
 
 NO_CUDA = (
     "is not to be had with Slurm {version}: its Debian has no CUDA; remove it, and install NVIDIA's own packages, or "
@@ -199,34 +179,18 @@ class Images(Section):
 HostName = Annotated[
     str,
     Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$", max_length=253),
-    AfterValidator(check_host),
 ]
 """A DNS name in small letters."""
-
-
-class Issuer(Section):
-    """An issuer of cert-manager, which must be in the Kubernetes cluster."""
-
-    name: str = Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
-    """Name of the issuer."""
-    kind: Literal["Issuer", "ClusterIssuer"] = "ClusterIssuer"
-    """Whether it is one of the namespace or one of the whole cluster."""
 
 
 class RestTls(Section):
     """The certificate of the REST API."""
 
-    secret: SecretName | None = None
+    secret: ObjectName | None = None
     """Secret of the type `kubernetes.io/tls` with your own certificate. Default: one that is made for the cluster; the
     stack exports its authority."""
-    issuer: Issuer | None = None
-    """Let cert-manager make and renew it."""
     names: tuple[HostName, ...] = ()
     """Host names (or IPv4 addresses) that the certificate is for, besides those inside the cluster."""
-
-    def _problem(self) -> str | None:
-        both = self.secret is not None and self.issuer is not None
-        return "has both secret and issuer: the certificate comes from one of them" if both else None
 
 
 class Rest(Section):
@@ -252,14 +216,10 @@ class Rest(Section):
     with and without `enabled`. Not for root and `slurm`."""
     token_creation: bool = Field(default=True, strict=True)
     """Whether users make tokens for themselves; false: only root and `slurm` do. With and without `enabled`."""
-    cpu: Cpu = "50m"
-    """CPU that a pod asks Kubernetes for."""
-    memory: Memory = "128Mi"
-    """Memory that a pod asks Kubernetes for; at least 32Mi."""
 
 
 class Dashboard(Section):
-    """A page that shows nodes, queue, use and jobs; it changes nothing. Its users log in with a token of Slurm's."""
+    """A page that shows nodes, queue and jobs; it changes nothing. Its users log in with a token of Slurm's."""
 
     enabled: bool = Field(default=False, strict=True)
     """Whether there is a page, at `/dashboard/` of the REST API, which must be there too (`rest.enabled`)."""
@@ -297,11 +257,6 @@ class Egress(Section):
     """Ports. Default: all, of all protocols."""
     protocol: Literal["TCP", "UDP"] = "TCP"
     """Protocol of the ports."""
-
-    def _problem(self) -> str | None:
-        if "protocol" in self.model_fields_set and not self.ports:
-            return "has a protocol but no ports; list the ports, or remove the protocol to allow all"
-        return None
 
 
 class NetworkPolicies(Section):

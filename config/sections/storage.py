@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from config.base import Matching, Section, Volume, once
-from config.names import StorageClassName, dns_label
-from config.sections.machines import BlockSize
+from config.names import ObjectName, dns_label
 
 FilesystemType = Literal["NETWORK_SSD", "NETWORK_HDD", "WEKA", "VAST"]
 
@@ -38,14 +37,8 @@ class Filesystem(Section):
     """An existing file system instead of a new one. It is used as it is and never deleted."""
     type: FilesystemType = "NETWORK_SSD"
     """Kind of file system. It can never change."""
-    block_size: BlockSize | None = None
-    """Block size: a power of two from 4Ki to 128Ki. It can never change. Default: the service's (4Ki). Not for WEKA."""
     forbid_deletion: bool = Field(default=True, strict=True)
     """Whether the cloud itself refuses to delete it."""
-
-    def _problem(self) -> str | None:
-        chosen = self.type == "WEKA" and self.block_size is not None
-        return "block_size cannot be chosen for a file system of type WEKA" if chosen else None
 
 
 class Mount(Section):
@@ -55,7 +48,7 @@ class Mount(Section):
     """Where users and jobs see it, for example `/data`."""
     size: Volume = "1Ti"
     """Capacity; at least 100Mi. It can grow but never shrink."""
-    storage_class: StorageClassName | None = None
+    storage_class: ObjectName | None = None
     """Storage class that offers ReadWriteMany. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
     filesystem: Filesystem = Field(default_factory=Filesystem)
@@ -67,7 +60,7 @@ class Homes(Section):
 
     size: Volume = "100Gi"
     """Capacity; at least 100Mi. It can grow but never shrink."""
-    storage_class: StorageClassName | None = None
+    storage_class: ObjectName | None = None
     """Storage class that offers ReadWriteMany. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
     filesystem: Filesystem = Field(default_factory=Filesystem)
@@ -120,14 +113,6 @@ def _carried(path: str) -> str:
     return path
 
 
-def _apart(paths: tuple[str, ...]) -> tuple[str, ...]:
-    for path in paths:
-        for other in paths:
-            if PurePosixPath(other) in PurePosixPath(path).parents:
-                raise ValueError(f"has {path!r}, which is within {other!r} already; remove it")
-    return paths
-
-
 CarriedPath = Annotated[str, AfterValidator(_carried)]
 """A path that is copied from one root into a new one."""
 
@@ -137,7 +122,7 @@ class Jail(Section):
 
     size: Volume = "20Gi"
     """Size of the shared volume; at least 100Mi. It can grow but never shrink."""
-    storage_class: StorageClassName | None = None
+    storage_class: ObjectName | None = None
     """Storage class that offers ReadWriteMany. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
     filesystem: Filesystem = Field(default_factory=Filesystem)
@@ -146,7 +131,7 @@ class Jail(Section):
     """Name of the root file system that pods lead into. One that is not there yet is filled from the jail's image,
     beside the others; homes (`/home`) and `/srv` are the same in all of them. Default: the first one, which is the
     volume itself (docs/jail.md)."""
-    carry: Annotated[tuple[CarriedPath, ...], AfterValidator(once), AfterValidator(_apart)] = ()
+    carry: Annotated[tuple[CarriedPath, ...], AfterValidator(once)] = ()
     """Paths that are copied into a new root when it is filled, for example `/opt` and `/usr/local`."""
     carry_from: RootName | None = None
     """The root that they are copied from. Default: the first one."""

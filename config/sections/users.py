@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from config.base import Matching, Memory, Section
-from config.names import SYSTEM_USERS, AccountName, GroupName, SecretName
+from config.base import Matching, Section
+from config.names import SYSTEM_USERS, AccountName, GroupName, ObjectName
 from config.sections.accounting import Association
 
 _KEY_TYPES = (
@@ -126,8 +126,6 @@ class Group(Section):
 class Sssd(Section):
     """SSSD in all pods that have to know users, with the same configuration."""
 
-    secret: SecretName
+    secret: ObjectName
     """Secret in the cluster's namespace with the key `sssd.conf`, and files that it names below /etc/sssd/secrets (each
     further key is one). It is read at the start of a pod."""
-    memory: Memory = "64Mi"
-    """Memory that each SSSD asks Kubernetes for; at least 32Mi."""

@@ -9,10 +9,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag
 
-from config.base import Cpu, Matching, Quantity, Section, Span, Volume, at_least, parse_cpus, span_of
-from config.names import LabelKey, LabelValue, PriorityClassName, StorageClassName, dns_label
-from config.sections.machines import MAX_GROUP_SIZE, Gpus, GpusOfNode, Machines, dotted
-from config.sections.windows import WEEK, Window, Windows, Zone, by_minutes
+from config.base import Cpu, Matching, Quantity, Section, Span, Volume, at_least, span_of
+from config.names import LabelKey, LabelValue, ObjectName, dns_label
+from config.sections.machines import (
+    MAX_GROUP_SIZE,
+    Gpus,
+    GpusOfNode,
+    Machines,
+    Window,
+    Windows,
+    Zone,
+    dotted,
+)
 
 MAX_POOL_SIZE = 5000
 """Nodes in one pool at most: the size that Kubernetes itself is tested to (5,000 nodes in a cluster)."""
@@ -36,9 +44,8 @@ PoolName = Annotated[str, dns_label(longest=40), AfterValidator(_not_ours)]
 Feature = Annotated[
     str,
     Matching(
-        r"[A-Za-z][A-Za-z0-9_.-]*",
+        r"^[A-Za-z][A-Za-z0-9_.-]*$",
         "is not a Slurm feature name: letters, digits, '_', '.' and '-', beginning with a letter",
-        in_schema=False,
     ),
     Field(max_length=64),
 ]
@@ -74,16 +81,6 @@ class Resources(Section):
     """CPU that the pod asks Kubernetes for, for example `500m`; at most twice `cpus`. Default: `cpus`; on the local
     cluster, whose nodes share one machine, a twentieth of it."""
 
-    def _problem(self) -> str | None:
-        # Twice: where Slurm counts cores, each is two threads for Kubernetes. Beyond it jobs could not use any, and the
-        # pod would wait for a machine that has them.
-        if self.cpu_request is not None and parse_cpus(self.cpu_request) > 2 * self.cpus:
-            return (
-                f"has a cpu_request of {self.cpu_request}, which is more than twice its cpus, {self.cpus}; lower the "
-                "request, or raise cpus"
-            )
-        return None
-
 
 class Toleration(Section):
     """A taint of the Kubernetes nodes that the worker pods may ignore."""
@@ -96,17 +93,9 @@ class Toleration(Section):
     """Effect of the taint. Left out: all effects."""
 
 
-_SYSTEM_PATHS = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr")
-_OF_KUBERNETES = ("/var/lib/kubelet", "/var/lib/containerd", "/var/lib/containers", "/var/lib/etcd", "/var/log")
-
-
 def _machine_path(path: str) -> str:
     if not re.fullmatch(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+", path):
         raise ValueError("is not an absolute path of plain names, without `..`, such as /mnt/nvme")
-    if taken := [one for one in _OF_KUBERNETES if f"{path}/".startswith(f"{one}/") or one.startswith(f"{path}/")]:
-        raise ValueError(f"has {taken[0]} in it or is inside: what jobs write there would fill what the machine needs")
-    if path.split("/")[1] in _SYSTEM_PATHS:
-        raise ValueError(f"is inside /{path.split('/')[1]}, which belongs to the machine's system")
     return path
 
 
@@ -116,7 +105,7 @@ class Scratch(Section):
     size: Annotated[Quantity, at_least("1Gi", "a file system of its own")]
     """Size of the volume of one worker. Of a directory of the machine: what there is at least. A worker that finds less
     does not start, and nothing keeps it from using more."""
-    storage_class: StorageClassName | None = None
+    storage_class: ObjectName | None = None
     """Class of a volume that is made for each pod and deleted with it."""
     host_path: Annotated[str, AfterValidator(_machine_path)] | None = None
     """Directory of the machine, where its disk is mounted; each pod has a directory of its own in it. It must be there.
@@ -171,7 +160,7 @@ class WorkerPool(Machines):
     first, up to ten minutes."""
     windows: Windows = ()
     """Of an elastic pool: hours of the week with another `min` or `max`. An example:
-    `[{days: mon-fri, hours: 08:00-19:00, min: 4}]`. No two at the same time."""
+    `[{days: mon-fri, hours: 08:00-19:00, min: 4}]`. Where two are on, the first holds."""
     timezone: Zone = "UTC"
     """Of an elastic pool: time zone of its windows' clock, for example `Europe/Berlin`."""
     resources: Resources
@@ -205,7 +194,7 @@ class WorkerPool(Machines):
     """Labels that a Kubernetes node must have to carry these workers."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints of the Kubernetes nodes that these workers may ignore."""
-    priority_class: PriorityClassName | None = None
+    priority_class: ObjectName | None = None
     """PriorityClass of the workers. It says which pods Kubernetes ends for others where machines are full, and must be
     there. Default: `cluster.priority_class`."""
 
@@ -220,28 +209,15 @@ class WorkerPool(Machines):
         return found or self._problem_of_size()
 
     def _without_the_jail(self) -> str | None:
-        """What pods with `security: baseline` cannot have."""
-        if self.confinement == "required":
-            return (
-                "has confinement: required and security: baseline, whose pods may not touch their cgroups; use "
-                "security: confined, or confinement: auto"
-            )
-        if self.containers:
-            return (
-                "has containers: true and security: baseline, whose pods may not make what a container is started in; "
-                "use security: confined, or containers: false"
-            )
-        if self.scratch is not None and self.scratch.host_path is not None:
-            return (
-                "has scratch.host_path and security: baseline, and pods of that level have nothing of the machine; use "
-                "scratch.storage_class, or security: confined"
-            )
-        if self.resources.gpus.job_files:
-            return (
-                "has resources.gpus.job_files and security: baseline, and pods of that level have nothing of the "
-                "machine; use security: confined, or leave job_files out"
-            )
-        return None
+        """What pods with `security: baseline` cannot have: cgroups, namespaces, anything of the machine."""
+        wanted = {
+            "confinement: required": self.confinement == "required",
+            "containers: true": self.containers,
+            "scratch.host_path": self.scratch is not None and self.scratch.host_path is not None,
+            "resources.gpus.job_files": self.resources.gpus.job_files,
+        }
+        found = " and ".join(key for key, there in wanted.items() if there)
+        return f"has {found}, which takes security: confined; use that, or leave it out" if found else None
 
     def _problem_of_size(self) -> str | None:
         if not isinstance(self.size, Range):
@@ -286,11 +262,11 @@ class WorkerPool(Machines):
         return self.preemptible and self.is_elastic
 
     @property
-    def kept(self) -> Mapping[int, int]:
-        """Nodes that stay without jobs -> minutes of a week in which it is so many (config/sections/windows.py)."""
+    def kept(self) -> frozenset[int]:
+        """Numbers of nodes that stay without jobs, at one hour or another."""
         if isinstance(self.size, Range):
-            return by_minutes(self.windows, self.size.min)
-        return {self.size: WEEK}
+            return frozenset((self.size.min, *(one.min for one in self.windows if one.min is not None)))
+        return frozenset((self.size,))
 
     @property
     def least(self) -> int:
@@ -325,4 +301,4 @@ class WorkerPool(Machines):
         for ever. One machine is enough for it to learn from. (Reported of Nebius' autoscaler in 2026; its upstream is
         the same.)
         """
-        return max(self.autoscaling.min_size, 1 if self.gpu_cluster is not None and self.most else 0)
+        return 1 if self.gpu_cluster is not None and self.most else 0

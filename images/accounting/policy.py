@@ -1,8 +1,8 @@
 """policy: accounts, QOS, users, shares, limits and reservations as the stack file declares them.
 
-`policy FILE` applies the document, or one on standard input for `-`, and goes back to what was in force where Slurm
-refuses a change. `policy --plan [--json] FILE` only tells what would be done. Exit status 2: refused, and trying again
-is useless; 1: something is not there yet or went away.
+`policy FILE` applies the document, or one on standard input for `-`. Where Slurm refuses a change, what is done stays,
+and the next run goes on from there. `policy --plan [--json] FILE` only tells what would be done. Exit status 2:
+refused, and trying again is useless; 1: something is not there yet or went away.
 """
 
 from __future__ import annotations
@@ -80,11 +80,7 @@ class Applier:
     clock: Clock
 
     def bring_in_line(self, policy: Policy) -> None:
-        """Apply a policy.
-
-        Raises RefusedError with Slurm's message when the state before is in force (or a line says why it is not), and
-        UnreachableError when a daemon went away: then what is done stays, and the next run goes on from there.
-        """
+        """Apply a policy. Raises SlurmError, or UnreachableError when a daemon went away."""
         before = read(self.slurm)
         planned = plan_for(self.slurm, before, policy, self.wall_time())
         for line in planned.notes:
@@ -95,11 +91,7 @@ class Applier:
         self._await_nodes(planned.changes)
         for line in planned.lines:
             self.log(line)
-        try:
-            self._converge(before, planned, policy)
-        except SlurmError as error:
-            self._go_back(before)
-            raise RefusedError(str(error)) from error
+        self._converge(before, planned, policy)
         self.log(f"the policy is in force: {len(planned.changes)} changes")
 
     def _converge(self, present: State, planned: Plan, policy: Policy) -> None:
@@ -123,22 +115,6 @@ class Applier:
                 self.slurm.call(call if call[0] == "scontrol" else ["sacctmgr", "--immediate", *call])
             except SlurmError as error:
                 raise SlurmError(f"{error}\nwhile doing: {' '.join(call)[:500]}") from error
-
-    def _go_back(self, before: State) -> None:
-        """Make everything as it was. Reservations keep their times, whatever the clock says."""
-        self.log("Slurm refused a change: going back to the policy before")
-        try:
-            present = read(self.slurm)
-            undo = plan(present, before, prune=True, now=self.wall_time(), exact=True)
-            self._carry_out(undo, present)
-            left = plan(read(self.slurm), before, prune=True, now=self.wall_time(), exact=True)
-        except (SlurmError, UnreachableError) as error:
-            self.log(f"that failed too; the next run starts from what is there now: {error}")
-            return
-        if left.changes:
-            self.log("not everything is as before:\n" + "\n".join(left.lines))
-        else:
-            self.log("the policy before is in force again")
 
     def _await_nodes(self, changes: Iterable[Change]) -> None:
         """A reservation needs its nodes, which may still be starting."""

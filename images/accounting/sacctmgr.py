@@ -108,14 +108,14 @@ def read(slurm: Slurm) -> State:
     with ThreadPoolExecutor() as pool:
         qos = pool.submit(_read_qos, slurm)
         rows = pool.submit(_read_associations, slurm)
-        texts = [pool.submit(slurm.table, "account", ["Account", column]) for column in ("Descr", "Org")]
+        texts = pool.submit(slurm.table, "account", ["Account", "Org", "Descr"])
         users = pool.submit(slurm.table, "user", ["User", "DefaultAccount", "Admin"])
         reservations = pool.submit(slurm.call, ["scontrol", "show", "reservation", "--oneliner"])
         accounts, associations = rows.result()
-        for what, text in zip(("description", "organization"), texts, strict=True):
-            said = {account: value.strip() for account, value in text.result()}
-            for key, values in accounts.items():
-                values[what] = said.get(key[0], "")
+        said = {account: rest for account, *rest in texts.result()}
+        for key, values in accounts.items():
+            organization, description = said.get(key[0], ("", ""))
+            values.update(organization=organization.strip(), description=description.strip())
         named = {user for user, _, _ in associations}
         return State(
             qos=qos.result(),

@@ -26,8 +26,7 @@ def main() -> None:
         wait_for_munge(log)
         install_jwt_key(owner, log)
         whole = with_password(text, storage.password)
-        answer = await_database(storage, log, seconds=None)
-        log(f"the database at {storage.where} is {answer.server}")
+        await_database(storage, log, seconds=None)
         own_directory(RUN, *owner)
         write_atomically(CONF, whole, mode=0o600, owner=owner)
         # slurmdbd looks for its own file beside slurm.conf, which it does not read itself.

@@ -1,8 +1,7 @@
 """What a backup is: snapshots of restic, one for each part, that carry the same id. And of which cluster it is.
 
-A cluster is known by its keys: a rotation changes one of them, and the others stay. Snapshots have a name of their
-cluster in a tag, so that the keys are read only where two names meet. It is a print of munge's key at the first backup;
-the later ones of the same cluster take it over.
+A cluster is known by its keys: a rotation changes one of them, and the others stay. Snapshots have a print of each in a
+tag.
 
 The program backups list|verify: what there is, as JSON in the last line, and whether it can be read.
 """
@@ -11,10 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -22,16 +20,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.backup import settings
-from images.backup.restic import TAG, Credentials, Repository, last_words
+from images.backup.restic import TAG, Credentials
 from images.backup.settings import HANDOVER, SECRET, environment
-from images.common.command import Result
-from images.common.files import lines_in
 from images.common.log import Log
 from images.common.process import RefusedError, program
 
 ID_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 _ID: Final = re.compile(r"\d{8}T\d{6}Z")
-_AT_FORMATS: Final = ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+_AT_FORMATS: Final = ("%Y-%m-%dT%H:%M", "%Y-%m-%d")
 
 BEFORE_RESTORE: Final = "before-restore"
 """Kind of a backup of what a restore replaces. No retention takes it away."""
@@ -58,8 +54,8 @@ class Backup:
     """Part -> snapshot."""
     sizes: Mapping[str, int]
     """Part -> bytes that were looked at."""
-    cluster: str = ""
-    """Which cluster it is of (`Clusters`)."""
+    cluster: frozenset[str] = frozenset()
+    """Prints of the keys of its cluster (`prints_of`)."""
     excluded: tuple[str, ...] = ()
     """What restic was told to leave out of the jail."""
     largest: int | None = None
@@ -111,7 +107,7 @@ def _backup(backup: str, found: list[tuple[dict[str, str], Mapping[str, Any]]]) 
             told["part"]: int((snapshot.get("summary") or {}).get("total_bytes_processed", 0))
             for told, snapshot in found
         },
-        cluster=first.get("cluster", ""),
+        cluster=frozenset(first.get("cluster", "").split("+")),
         excluded=tuple(path for _, snapshot in jails[-1:] for path in snapshot.get("excludes") or ()),
         largest=next((int(told["largest"]) for told, _ in jails[-1:] if told.get("largest")), None),
     )
@@ -135,12 +131,12 @@ def superfluous(backups: Iterable[Backup], keep: Mapping[str, int]) -> list[str]
     return [snapshot for backup in gone for snapshot in backup.snapshots.values()]
 
 
-def refuse_another_cluster(backups: Sequence[Backup], cluster: str, url: str) -> None:
+def refuse_another_cluster(backups: Sequence[Backup], cluster: Iterable[str], url: str) -> None:
     """Raise RefusedError where the last backup is of another cluster, or of this one before it was made anew.
 
     A new, empty cluster of the same stack file would put its emptiness in the place of what is to be restored.
     """
-    if backups and backups[-1].cluster != cluster:
+    if backups and backups[-1].cluster.isdisjoint(cluster):
         raise RefusedError(
             f"the last backup in {url}, {backups[-1].id}, is of another cluster, or of this one before it was made "
             "anew: they have no key in common. `slurmstack backup now` begins to save this cluster after it, as it is "
@@ -149,16 +145,11 @@ def refuse_another_cluster(backups: Sequence[Backup], cluster: str, url: str) ->
         )
 
 
-def choose(
-    backups: Iterable[Backup], at: str, parts: Iterable[str], *, now: str, is_same: Callable[[str, str], bool]
-) -> Backup:
+def choose(backups: Iterable[Backup], at: str, parts: Iterable[str], *, now: str) -> Backup:
     """The last backup up to a moment that has all of these parts. Raises RefusedError.
 
     `at`: empty for the last one of all but those that a restore has made, an id for no other than that one, or a time
-    in UTC. `now`: id of this
-    moment; what is later was made by a clock that is wrong. Without `at`, the last one of a new cluster is not guessed
-    to be meant where the old one's are before it; one that has begun with a restore goes on for the old one.
-    `is_same`: whether two names, the older first, are of one cluster.
+    in UTC. `now`: id of this moment; what is later was made by a clock that is wrong.
     """
     backups, parts = list(backups), list(parts)
     if _ID.fullmatch(at):
@@ -170,11 +161,6 @@ def choose(
         raise RefusedError(
             f"there is no backup with {' and '.join(parts)}{f' up to {at}' if at else ''}; `slurmstack backup list` "
             "shows what there is"
-        )
-    other = None if at else _of_another(backups, found, is_same)
-    if other is not None:
-        raise RefusedError(
-            f"{found[-1].id}, the last backup, is of another cluster than {other.id} before it; name one with --at"
         )
     return found[-1]
 
@@ -191,21 +177,6 @@ def _named(backups: Iterable[Backup], at: str, parts: Sequence[str]) -> Backup:
     return one
 
 
-def _of_another(
-    backups: Sequence[Backup], found: Sequence[Backup], is_same: Callable[[str, str], bool]
-) -> Backup | None:
-    """The last one of another cluster before that of the last one has begun, but with a restore."""
-    cluster = found[-1].cluster
-    while True:
-        first = next(backup for backup in backups if backup.cluster == cluster)
-        before = [backup for backup in found if backup.id < first.id]
-        if not before or first.kind == BEFORE_RESTORE:
-            return None
-        if not is_same(before[-1].cluster, cluster):
-            return before[-1]
-        cluster = before[-1].cluster
-
-
 def _time(backup: str) -> datetime:
     return datetime.strptime(backup, ID_FORMAT).replace(tzinfo=UTC)
 
@@ -216,8 +187,7 @@ def _moment(text: str) -> str:
             moment = datetime.strptime(text, form).replace(tzinfo=UTC)
         except ValueError:
             continue
-        if "%S" not in form:  # all of that minute: a schedule for 02:00 begins some seconds later
-            moment = moment.replace(second=59)
+        moment = moment.replace(second=59)  # all of that minute: a schedule for 02:00 begins some seconds later
         if "%H" not in form:
             moment = moment.replace(hour=23, minute=59)
         return moment.strftime(ID_FORMAT)
@@ -229,60 +199,15 @@ def _moment(text: str) -> str:
 SAVED_KEYS = HANDOVER / "keys"
 """Where the keys lie when they are saved, and so in the snapshot."""
 
-_READ_KEYS = HANDOVER / "of-another-backup"
-"""Where those of another backup lie for a moment."""
-
 
 def key_files(keys: Path) -> list[Path]:
     """Those of Secrets: in their volumes they are links, beside others to directories."""
     return [file for file in sorted(keys.glob("*/*")) if file.is_file() and not file.name.startswith("..")]
 
 
-def _prints(keys: Path) -> frozenset[str]:
-    """One of each key."""
-    return frozenset(sha256(content).hexdigest() for file in key_files(keys) if (content := file.read_bytes()))
-
-
-def new_name(keys: Path) -> str:
-    """For a cluster that has no backup yet."""
-    munge = b"".join(file.read_bytes() for file in key_files(keys) if file.parent.name == "munge-key")
-    return sha256(munge).hexdigest()[:12]
-
-
-class Clusters:
-    """Whether names in a repository are of one cluster."""
-
-    def __init__(self, repository: Repository, backups: Sequence[Backup], log: Log) -> None:
-        self._repository = repository
-        self._with_keys = [backup for backup in backups if "keys" in backup.snapshots]
-        self._log = log
-
-    def name_of(self, keys: Path) -> str:
-        """Of the cluster that has these keys now."""
-        own, mine = new_name(keys), _prints(keys)
-        known = list(dict.fromkeys(backup.cluster for backup in reversed(self._with_keys)))
-        if own in known:
-            return own
-        return next((name for name in known if mine & self._prints(reversed(self._with_keys), name)), own)
-
-    def is_same(self, older: str, newer: str) -> bool:
-        """Whether the last backup of the one name has a key in common with the first of the other."""
-        return bool(self._prints(reversed(self._with_keys), older) & self._prints(self._with_keys, newer))
-
-    def _prints(self, backups: Iterable[Backup], name: str) -> frozenset[str]:
-        """Of the keys in the first of these backups that is of this name; none where they cannot be read."""
-        backup = next((backup for backup in backups if backup.cluster == name), None)
-        if backup is None:
-            return frozenset()
-        try:
-            what = f"{backup.snapshots['keys']}:{SAVED_KEYS}"
-            done = self._repository.run("restore", what, "--target", str(_READ_KEYS), "--quiet")
-            if not done.ok:
-                self._log.failure(f"the keys in backup {backup.id} cannot be read: {last_words(done)}")
-                return frozenset()
-            return _prints(_READ_KEYS)
-        finally:
-            shutil.rmtree(_READ_KEYS, ignore_errors=True)
+def prints_of(keys: Path) -> list[str]:
+    """One of each key: clusters that have one in common are the same."""
+    return sorted({sha256(content).hexdigest()[:12] for file in key_files(keys) if (content := file.read_bytes())})
 
 
 def list_backups(log: Log) -> None:
@@ -291,8 +216,7 @@ def list_backups(log: Log) -> None:
     repository.open(make=False, log=log)
     found = backups_of(repository.snapshots())
     if parts := environment("WHAT").split():
-        now, is_same = time.strftime(ID_FORMAT, time.gmtime()), Clusters(repository, found, log).is_same
-        found = [choose(found, environment("AT"), parts, now=now, is_same=is_same)]
+        found = [choose(found, environment("AT"), parts, now=time.strftime(ID_FORMAT, time.gmtime()))]
     print(json.dumps([backup.as_data() for backup in found]))
 
 
@@ -303,21 +227,12 @@ def verify(log: Log) -> None:
     share = environment("READ", "5%")
     read = ["--read-data"] if share == "all" else [f"--read-data-subset={share}"]
     done = repository.run("check", "--quiet", *read)
+    what = f"the repository {repository.url} is damaged, or cannot be read (docs/restore.md)"
+    if done.code == 1:
+        raise RefusedError(f"{what}: {' '.join(done.stderr.split())[-1000:]}")
     if not done.ok:
-        what = f"the repository {repository.url} is damaged, or cannot be read"
-        if done.code != 1:
-            raise repository.problem(what, done)
-        raise RefusedError(
-            f"{what}: {_damage(done)}\nOlder versions of its objects, where the bucket keeps them, bring it back; "
-            "docs/restore.md says how to save what is whole"
-        )
+        raise repository.problem(what, done)
     log(f"the repository is whole; read: {share}")
-
-
-def _damage(done: Result) -> str:
-    """What restic says of single objects, which it names by numbers; else its last words."""
-    named = [line.strip() for line in lines_in(done.stderr) if re.search(r"pack.*\b[0-9a-f]{8,}", line)]
-    return " | ".join(named[:3]) or last_words(done)
 
 
 COMMANDS = {"list": list_backups, "verify": verify}

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from images.common.command import TIMED_OUT, Result
 from images.common.files import lines_in
@@ -25,7 +22,6 @@ TAG: Final = "slurmstack"
 HOST: Final = "slurmstack"
 """What snapshots say that they are of: each pod has another name, and one repository is of one cluster."""
 
-CONNECT_SECONDS: Final = 10.0
 FIRST_ANSWER_SECONDS: Final = 60.0
 """restic itself tries for 15 minutes; so long an answer about one small object does not take."""
 
@@ -33,7 +29,6 @@ _ENDING_SECONDS: Final = 20.0
 """To take its lock away; Kubernetes leaves a pod 30."""
 
 NO_REPOSITORY: Final = 10
-LOCKED: Final = 11
 WRONG_PASSWORD: Final = 12
 INCOMPLETE: Final = 3
 """Exit status where a snapshot was made, but some file could not be read."""
@@ -43,7 +38,6 @@ _OF_THE_VOLUME: Final = re.compile(r"(?!.*xattr\.).*: (no space left on device|r
 """A volume that takes nothing more. Attributes of one file may have no room, whatever its volume has."""
 
 _REFUSED: Final = ("Access Denied", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403 Forbidden")
-_NO_BUCKET: Final = ("NoSuchBucket", "bucket does not exist")
 
 
 SECRET_KEYS: Final = {"access-key-id": "access_key", "secret-access-key": "secret_key", "password": "password"}
@@ -161,22 +155,6 @@ class Repository:
             _, stderr = process.communicate()
         return Result(code=process.returncode, stderr=stderr.decode(errors="replace")), code
 
-    def listed(self, snapshot: str, directory: Path) -> Iterator[str]:
-        """What a snapshot has in a directory, each thing a line of JSON. Raises CannotGoOnError at the end."""
-        with (
-            tempfile.TemporaryFile(dir=self._cache) as stderr,
-            self._started(
-                ("ls", "--json", "--recursive", snapshot, str(directory)), stdout=subprocess.PIPE, stderr=stderr
-            ) as process,
-        ):
-            assert process.stdout is not None
-            for line in process.stdout:
-                yield line.decode()
-            if process.wait() != 0:
-                stderr.seek(0)
-                said = stderr.read().decode(errors="replace")
-                raise self.problem("the backup cannot be listed", Result(code=process.returncode, stderr=said))
-
     def must(self, what: str, *arguments: str) -> str:
         """What restic prints. Raises CannotGoOnError: `what` could not be done, and why."""
         done = self.run(*arguments)
@@ -191,15 +169,7 @@ class Repository:
                 f"{what}: the password does not open the repository {self.url}: it was made with another one. Put that "
                 "into the Secret (its key 'password'), or take another backup.prefix for a new repository"
             )
-        if done.code == LOCKED:
-            return CannotGoOnError(
-                f"{what}: another backup, restore or `verify` works in {self.url}, or one was killed there less than "
-                "half an hour ago, whose lock counts until then; try again later"
-            )
-        said = _without_files(done)
-        if any(word in said for word in _NO_BUCKET):
-            return RefusedError(f"{what}: there is no bucket for {self.url}: make it, or correct backup.bucket")
-        if any(word in said for word in _REFUSED):
+        if any(word in done.stderr for word in _REFUSED):
             return RefusedError(
                 f"{what}: the S3 store refuses the access key for {self.url}: look at access-key-id and "
                 "secret-access-key in the Secret, and at what that key may do with the bucket"
@@ -208,16 +178,8 @@ class Repository:
 
     def open(self, *, make: bool, log: Callable[[str], None]) -> None:
         """See that the repository is there; `make`: an empty place becomes one. Raises CannotGoOnError."""
-        address = urlsplit(self.url)
-        port = address.port or (443 if address.scheme == "https" else 80)
-        try:
-            socket.create_connection((str(address.hostname), port), timeout=CONNECT_SECONDS).close()
-        except OSError as error:
-            why = error.strerror or error
-            message = f"the S3 store {address.hostname}:{port} cannot be reached: {why}"
-            raise CannotGoOnError(message) from None
         done = self.run("cat", "config", "--no-lock", seconds=FIRST_ANSWER_SECONDS)  # a lock is waited for longer
-        if done.code == NO_REPOSITORY and not any(word in done.stderr for word in (*_NO_BUCKET, *_REFUSED)):
+        if done.code == NO_REPOSITORY and not any(word in done.stderr for word in _REFUSED):
             if not make:
                 raise RefusedError(f"there is no repository in {self.url}; `slurmstack backup now` makes one")
             log(f"making the repository {self.url}")
@@ -254,11 +216,6 @@ def _said(line: str) -> str:
         return line.strip()
     error = found.get("error")
     return str(found.get("message") or (error.get("message") if isinstance(error, dict) else "") or "")
-
-
-def _without_files(done: Result) -> str:
-    """What it has said, but for what it has said of single files: users choose their names."""
-    return "\n".join(line for line in lines_in(done.stderr) if "item" not in _json(line))
 
 
 def only_single_files(done: Result, failed: Sequence[str]) -> bool:

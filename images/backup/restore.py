@@ -9,30 +9,30 @@ known of the backup by `slurmstack backup rehearse`, which compares.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
+import re
 import shutil
 import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from images.backup import database, settings, state
-from images.backup.backups import ID_FORMAT, Clusters, backups_of, choose
+from images.backup.backups import ID_FORMAT, backups_of, choose
 from images.backup.database import Database
 from images.backup.restic import CACHE, Repository, only_single_files, unreadable
-from images.backup.settings import COPIES, JAIL, NEVER, STAGE, STATE, environment
-from images.backup.tidy import Spared, Tidy
+from images.backup.settings import COPIES, JAIL, STAGE, STATE, environment
 from images.common import terms
-from images.common.jail_roots import ROOTS
+from images.common.jail_roots import ROOTS, names
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
-from images.common.process import CannotGoOnError, RefusedError, program, required_env
+from images.common.process import CannotGoOnError, program, required_env
 
 MARK: Final = "rehearsal: "
 """Beginning of a line of a rehearsal; cli/backup/verdict.py reads them."""
@@ -41,10 +41,7 @@ NEWEST: Final = 500
 """Records of accounting that slurmdbd is asked for, the last of them."""
 
 MOST_NAMED: Final = 5
-"""Files that differ, or could not be put back, by name."""
-
-_TYPES: Final = {"file": stat.S_ISREG, "dir": stat.S_ISDIR, "symlink": stat.S_ISLNK, "fifo": stat.S_ISFIFO,
-                 "dev": stat.S_ISBLK, "chardev": stat.S_ISCHR}  # fmt: skip
+"""Files that could not be put back, by name."""
 
 
 def _is_rehearsal() -> bool:
@@ -82,44 +79,6 @@ def queue_of(directory: Path) -> dict[str, Any]:
     }
 
 
-def compare_jail(listed: Iterable[str], jail: Path, *, unrestored: int) -> dict[str, Any]:
-    """Look whether all that a backup has is there, as it was. `listed`: `restic ls --json --recursive` of the jail.
-
-    Contents are not read here: restic has read them again (`--verify`). `unrestored`: files of which it complained.
-    Nobody else writes to this jail.
-    """
-    count, size, differing = 0, 0, list[str]()
-    for line in listed:
-        node = json.loads(line)
-        path = Path(node.get("path", "/"))
-        if jail not in path.parents or "\ufffd" in path.name:  # a name that is no UTF-8 is not told as it is
-            continue
-        count += 1
-        size += int(node.get("size", 0)) if node["type"] == "file" else 0
-        if (why := _difference(node, path)) is not None:
-            differing.append(f"{str(path)[-200:]!a}: {why}")
-    return {"files": count, "bytes": size, "different": len(differing) + unrestored, "named": differing[:MOST_NAMED]}
-
-
-def _difference(node: dict[str, Any], path: Path) -> str | None:
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return "is missing"
-    except OSError as error:  # deeper than a path can be long: restic has it nevertheless
-        return None if error.errno == errno.ENAMETOOLONG else str(error.strerror)
-    right = _TYPES.get(node["type"])
-    if right is not None and not right(found.st_mode):
-        return f"is no {node['type']}"
-    if (found.st_uid, found.st_gid) != (node.get("uid", 0), node.get("gid", 0)):
-        return f"belongs to {found.st_uid}:{found.st_gid}, not to {node.get('uid', 0)}:{node.get('gid', 0)}"
-    if node["type"] == "file" and found.st_size != int(node.get("size", 0)):
-        return f"has {found.st_size} bytes, not {node.get('size', 0)}"
-    return None
-
-
-RESTORABLE = ("state", "database", "jail")
-
 _OF_FILE_SYSTEMS = ("system.nfs4_acl", "security.selinux")
 """Attributes that file systems have by themselves, and refuse to have taken away or set."""
 
@@ -127,21 +86,15 @@ _OF_FILE_SYSTEMS = ("system.nfs4_acl", "security.selinux")
 def choose_backup(log: Log) -> None:
     """Find the backup, and see that what is not large can be read as a whole, before anything is touched."""
     parts = required_env("WHAT").split()
-    unknown = sorted(set(parts) - set(RESTORABLE))
-    if unknown:
-        raise RefusedError(f"{unknown[0]!r} cannot be restored: {', '.join(RESTORABLE)}")
     repository = settings.begin(what=parts, highest=0)
     repository.open(make=False, log=log)
     now = time.strftime(ID_FORMAT, time.gmtime())
-    backups = backups_of(repository.snapshots())
-    is_same = Clusters(repository, backups, log).is_same
-    backup = choose(backups, settings.environment("AT"), parts, now=now, is_same=is_same)
+    backup = choose(backups_of(repository.snapshots()), settings.environment("AT"), parts, now=now)
     if "database" in parts:
         read, _ = repository.pipe(backup.snapshots["database"], database.DUMP, None)
         if not read.ok:
             raise repository.problem(f"the database in backup {backup.id} cannot be read; nothing was touched", read)
-    left = [path.removeprefix(str(JAIL)) for path in backup.excluded if not path.endswith("/*")]
-    settings.tell(backup=backup.id, snapshots=dict(backup.snapshots), left=left, largest=backup.largest)
+    settings.tell(backup=backup.id, snapshots=dict(backup.snapshots), excluded=backup.excluded, largest=backup.largest)
     log(f"restoring {', '.join(parts)} of backup {backup.id}")
 
 
@@ -170,36 +123,29 @@ def restore_database(log: Log) -> None:
     snapshot, cluster = _snapshot("database", log), required_env("CLUSTER_NAME")
     try:
         with database.opened(log) as target:
+            highest = target.highest_id(cluster)
             if snapshot is not None:
-                _load(target, repository, snapshot, cluster, log)
+                _load(target, repository, snapshot, cluster)
                 log(f"the database is that of {settings.told()['backup']}")
                 if _is_rehearsal():
                     _tell("database", **records_of(target, cluster))
-            settings.tell(highest=target.highest_id(cluster))
+            settings.tell(highest=max(highest, target.highest_id(cluster)))
     except CannotGoOnError as error:
         if snapshot is not None:
             raise
         log(f"the next job gets an id above those of both queues, whatever accounting has: {error}")
 
 
-def _load(target: database.Database, repository: Repository, snapshot: str, cluster: str, log: Log) -> None:
-    told = settings.told()
+def _load(target: database.Database, repository: Repository, snapshot: str, cluster: str) -> None:
     target.refuse_others(cluster)
-    target.remember(cluster)
-    if "state" in told["what"]:
-        target.forget_open()
-    else:
-        target.keep_open(cluster, str(told["backup"]))
-    target.begin_loading()
+    reached = target.reached()
     target.empty()
     read, code = repository.pipe(snapshot, database.DUMP, target.load)
     if not read.ok:
         raise repository.problem("the database was not restored as a whole; restore it again", read)
     if code != 0:
         raise CannotGoOnError(f"the database was not restored as a whole: mariadb ended with {code}, as above")
-    target.put_open_back(cluster, log)
-    target.go_on_above()
-    target.end_loading()
+    target.go_on_above(reached)
 
 
 def _fetch_state(repository: Repository, target: Path) -> None:
@@ -234,38 +180,58 @@ def restore_state(log: Log) -> None:
 def restore_jail(log: Log) -> None:
     """Bring the jail to what it was: what has come since goes. No pod that leads into it runs.
 
-    A single file that cannot be put back (a user may have made one so) is named, and keeps nothing else from it.
+    A single file that cannot be put back (a user may have made one so) is named, and keeps nothing else from it. What
+    no backup was to have stays: what is excluded, what is too large, and roots that have come since, as the stack file
+    may name one of those.
     """
     settings.enter_jail()
     repository = settings.go_on(last=True)
     snapshot = _snapshot("jail", log)
     if snapshot is None:
         return
-    told, excluded = settings.told(), settings.environment("EXCLUDE")
-    largest = [int(required_env("LARGEST_FILE")), *([told["largest"]] if told["largest"] is not None else [])]
-    spared = Spared(
-        paths=settings.of_roots((*json.loads(excluded or "[]"), *told["left"])),
-        # A root that has come since the backup stays: pods may lead into it.
-        contents=settings.of_roots(f"/{path}" for path in NEVER) | {f"/{ROOTS}"},
-        largest=min(largest),
-    )
-    tidy = Tidy(spared, log)
-    tidy.run(repository.listed(snapshot, JAIL), JAIL)
-    how = ["--overwrite=always", "--sparse", "--json", "--quiet"]
-    how += [argument.replace(f"={JAIL}/", "=/", 1) for argument in settings.in_jail(excluded)]
+    told = settings.told()
+    excluded = [*settings.in_jail(settings.environment("EXCLUDE")), *(f"--exclude={path}" for path in told["excluded"])]
+    had = repository.must("the backup cannot be listed", "ls", "--json", snapshot, f"{JAIL}/{ROOTS}")
+    roots = [f"{JAIL}/{ROOTS}", *(f"{JAIL}/{ROOTS}/{name}" for name in names(JAIL))]
+    new = [path for path in roots if f'"{path}"' not in had]
+    how = ["--delete", "--overwrite=always", "--sparse", "--json", "--quiet"]
+    how += [argument.replace(f"={JAIL}/", "=/", 1) for argument in (*excluded, *(f"--exclude={path}" for path in new))]
     how += [f"--exclude-xattr={name}" for name in _OF_FILE_SYSTEMS]
     how += ["--verify"] if _is_rehearsal() else []
-    done = repository.run("restore", f"{snapshot}:{JAIL}", "--target", str(JAIL), *how)
+    largest = min(filter(None, (int(required_env("LARGEST_FILE")), told["largest"])))
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", errors="surrogateescape", dir=CACHE) as patterns:
+        patterns.writelines(f"{_pattern(path)}\n" for path in _larger_than(largest, JAIL))
+        patterns.flush()
+        how.append(f"--exclude-file={patterns.name}")
+        done = repository.run("restore", f"{snapshot}:{JAIL}", "--target", str(JAIL), *how)
     failed = unreadable(done)
     if not done.ok and not only_single_files(done, failed):
         raise repository.problem("the jail was not restored as a whole; restore it again", done)
     for line in failed[:MOST_NAMED]:
         log(f"not put back: {line}")
-    more = f", and {len(failed)} files were not put back" if failed else ""
-    log(f"the jail is that of {told['backup']}: {tidy.gone} files and directories that have come since are gone{more}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    gone, more = found.get("files_deleted", 0), f", and {len(failed)} files were not put back" if failed else ""
+    log(f"the jail is that of {told['backup']}: {gone} files that have come since are gone{more}")
     if _is_rehearsal():
-        found = compare_jail(repository.listed(snapshot, JAIL), JAIL, unrestored=len(failed))
-        _tell("jail", **found)
+        named = failed[:MOST_NAMED]
+        files, size = found.get("total_files", 0), found.get("total_bytes", 0)
+        _tell("jail", files=files, bytes=size, different=len(failed), named=named)
+
+
+def _larger_than(size: int, jail: Path) -> Iterator[str]:
+    """Paths within the jail of files that are in no backup."""
+    for folder, _, files in os.walk(jail):
+        for name in files:
+            path = os.path.join(folder, name)  # noqa: PTH118  a million of them
+            with suppress(OSError):
+                found = os.lstat(path)
+                if stat.S_ISREG(found.st_mode) and found.st_size > size:
+                    yield path.removeprefix(str(jail))
+
+
+def _pattern(path: str) -> str:
+    """A line of restic's file of patterns that this path alone is like."""
+    return re.sub(r"([*?\[\\])", r"\\\1", path).replace("$", "$$")
 
 
 STEPS = {

@@ -16,9 +16,9 @@ from images.backup.backups import (
     ID_FORMAT,
     MANUAL,
     SAVED_KEYS,
-    Clusters,
     backups_of,
     key_files,
+    prints_of,
     refuse_another_cluster,
     superfluous,
     tags,
@@ -29,9 +29,6 @@ from images.common import terms
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program, required_env
-
-TRIES = 3
-"""Of reading the state, where another controller takes it over meanwhile."""
 
 MOST_NAMED = 5
 """Files that could not be read, in a message."""
@@ -56,10 +53,8 @@ class Saving:
         done = self._repository.run("backup", *how, *tags(self.id, part, **self._marks, **marks), *what)
         unread = unreadable(done)
         if done.code == INCOMPLETE and (lenient or not unread):
-            for line in unread[:MOST_NAMED]:
+            for line in [*unread[:MOST_NAMED], *([f"{len(unread)} files in all"] if len(unread) > MOST_NAMED else [])]:
                 self._log(f"not read: {line}")
-            if len(unread) > MOST_NAMED:
-                self._log(f"and {len(unread) - MOST_NAMED} more that could not be read")
         elif not done.ok:
             raise self._repository.problem(f"{part} could not be saved", done)
         self._log(f"{part} is saved in backup {self.id} ({time.monotonic() - started:.0f} s)")
@@ -82,19 +77,13 @@ def save_state(log: Log) -> None:
     repository = settings.repository(Credentials.read(SECRET))
     # By itself it begins nothing: a repository that somebody has taken away would be made anew without a word.
     repository.open(make=kind == MANUAL, log=log)
-    backups = backups_of(repository.snapshots())
-    cluster = Clusters(repository, backups, log).name_of(KEYS)
+    cluster = prints_of(KEYS)
     if kind == "scheduled":
-        refuse_another_cluster(backups, cluster, repository.url)
-    repository = settings.begin(id=begun, parts=parts, kind=kind, cluster=cluster)
+        refuse_another_cluster(backups_of(repository.snapshots()), cluster, repository.url)
+    repository = settings.begin(id=begun, parts=parts, kind=kind, cluster="+".join(cluster))
     log(f"backup {begun}: {', '.join(parts)}")
     saving = Saving(repository, log)
-    for _ in range(TRIES):
-        if take_state(saving, log):
-            break
-        log("another controller has taken the state over meanwhile; reading it again")
-    else:
-        raise CannotGoOnError(f"{TRIES} times another controller has taken the state over meanwhile")
+    take_state(saving, log)
     try:
         for source in key_files(KEYS):
             copy = SAVED_KEYS / source.parent.name / source.name
@@ -105,10 +94,10 @@ def save_state(log: Log) -> None:
         shutil.rmtree(SAVED_KEYS, ignore_errors=True)
 
 
-def take_state(saving: Saving, log: Log) -> bool:
-    """Save the state directory. False where it has another name by now: there may be nothing, or a part, in that one.
+def take_state(saving: Saving, log: Log) -> None:
+    """Save the state directory. Raises CannotGoOnError, also where it has another name by now.
 
-    Of a part that was saved twice the last one counts.
+    Then there may be nothing, or a part, in the snapshot.
     """
     directory = terms.current(STATE) or STATE
     shutil.rmtree(COPIES, ignore_errors=True)
@@ -118,10 +107,9 @@ def take_state(saving: Saving, log: Log) -> bool:
             log("slurmctld has saved no jobs yet")
         scripts = [str(path) for path in directory.iterdir() if state.SCRIPTS.fullmatch(path.name)]
         saving.snapshot("state", str(COPIES), *scripts)
-    except (CannotGoOnError, FileNotFoundError):
-        if directory.exists():
-            raise
-    return directory.exists()
+    finally:
+        if not directory.exists():
+            raise CannotGoOnError("another controller has taken the state over meanwhile; make a backup anew")
 
 
 def save_database(log: Log) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 from images.backup.restic import SECRET_KEYS, Credentials, Repository
 from images.common.boundary import give_up_set_up
-from images.common.jail_roots import HOMES_MARK, ROOTS, names
+from images.common.jail_roots import ROOTS
 from images.common.jail_view import Bind, homes_directory, show
 from images.common.mountinfo import expect_volume, follow_no_links
 from images.common.process import CannotGoOnError, required_env
@@ -88,26 +87,15 @@ def tell(**values: Any) -> None:
 
 
 def told() -> dict[str, Any]:
-    """What earlier containers have left. Raises CannotGoOnError where they have not."""
-    try:
-        found: dict[str, Any] = json.loads((HANDOVER / "told.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CannotGoOnError("the first container of this pod has left nothing") from None
+    """What earlier containers have left."""
+    found: dict[str, Any] = json.loads((HANDOVER / "told.json").read_text(encoding="utf-8"))
     return found
 
 
 def in_jail(excluded: str) -> list[str]:
     """Arguments for restic: what it leaves alone in the jail. `excluded`: paths of users, as JSON."""
     paths = [*(f"/{path}/*" for path in NEVER), *json.loads(excluded or "[]")]
-    everywhere = [f"--exclude={JAIL}{root}{path}" for root in ("", f"/{ROOTS}/*/root") for path in paths]
-    return [*everywhere, f"--exclude={JAIL}/{ROOTS}/{HOMES_MARK}"]
-
-
-def of_roots(paths: Iterable[str]) -> frozenset[str]:
-    """Paths of the first root, and the same of all named ones that there are."""
-    found = list(paths)
-    roots = ["", *(f"/{ROOTS}/{name}/root" for name in names(JAIL))]
-    return frozenset(f"{root}{path}" for root in roots for path in found)
+    return [f"--exclude={JAIL}{root}{path}" for root in ("", f"/{ROOTS}/*/root") for path in paths]
 
 
 def environment(name: str, default: str = "") -> str:

@@ -12,7 +12,7 @@ import re
 import shutil
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +20,6 @@ from images.common import terms
 from images.common.process import CannotGoOnError, RefusedError
 
 JOBS: Final = "job_state"
-_NODES: Final = "node_state"
-"""Begins as that one does."""
 
 SCRIPTS: Final = re.compile(r"hash\.\d+")
 OF_AGENT: Final = "slurmstack"
@@ -29,9 +27,6 @@ OF_AGENT: Final = "slurmstack"
 
 MARKER: Final = "slurmstack/accounting"
 """images/controller/slurmctld.py: without it slurmctld takes the cluster's id from slurmdbd."""
-
-REPLACED: Final = "replaced-"
-"""Beginning of the directory in the state volume that keeps what a restore has replaced."""
 
 _ARRIVING: Final = "restoring"
 _LEFT_ALONE: Final = frozenset({OF_AGENT, "lost+found", _ARRIVING})
@@ -72,61 +67,49 @@ def _copy(regular: Path, target: Path) -> bool:
     return False
 
 
-def next_id(state: Path, name: str = JOBS) -> int:
+def next_id(state: Path) -> int:
     """The id that the next job of a state directory gets; 0 where it has no jobs. Raises RefusedError."""
-    return _head(state / name)[1]
+    return _head(state)[1]
 
 
 def saved_at(state: Path) -> int:
     """When slurmctld wrote the jobs of a state directory, in seconds since 1970; 0 without. Raises RefusedError."""
-    return _head(state / JOBS)[0]
+    return _head(state)[0]
 
 
-def _head(file: Path) -> tuple[int, int]:
-    """Both; zeros where there is no such file."""
+def _head(state: Path) -> tuple[int, int]:
+    """Both; zeros where there are no jobs."""
+    file = state / JOBS
     if not file.is_file():
         return 0, 0
     start = file.read_bytes()[:64]
-    moment, number = struct.unpack_from(">QI", start, _id_at(start, file) - 8)
+    if start[:_HEAD] != struct.pack(">I", len(_HEADER)) + _HEADER or len(start) < _HEAD + _AFTER_HEADER + 4:
+        raise RefusedError(f"{file} does not begin as a job_state of Slurm 24.11 or 26.05 does")
+    moment, number = struct.unpack_from(">QI", start, _HEAD + 2)
     return int(moment), int(number)
 
 
 def raise_next_id(state: Path, least: int) -> int:
     """Have the next job get `least` as its id, or a higher one; returns the id that it gets now. Raises RefusedError.
 
-    Where slurmctld has saved no jobs yet, that is a queue without jobs: all versions know its head alone as one.
+    Of a backup from before the first job there is nothing to raise.
     """
     known = next_id(state)
-    if known >= least:
+    if not known or known >= least:
         return known
-    if not known:
-        head = struct.pack(">I", len(_HEADER)) + _HEADER + struct.pack(">H", _protocol(state / _NODES))
-        (state / JOBS).write_bytes(head + struct.pack(">QIQ", int(time.time()), least, 0))
-        (state / JOBS).chmod(0o600)
-        return least
     with (state / JOBS).open("r+b") as file:
-        start = file.read(64)
-        file.seek(_id_at(start, state / JOBS))
+        file.seek(_HEAD + _AFTER_HEADER)
         file.write(struct.pack(">I", least))
     return least
 
 
-def _id_at(start: bytes, file: Path) -> int:
-    if start[:_HEAD] != struct.pack(">I", len(_HEADER)) + _HEADER or len(start) < _HEAD + _AFTER_HEADER + 4:
-        raise RefusedError(f"{file} does not begin as a job_state of Slurm 24.11 or 26.05 does")
-    return _HEAD + _AFTER_HEADER
-
-
-def _protocol(file: Path) -> int:
-    """Of the Slurm that has written a file, which grows with each release; 0 where it is not there, or damaged."""
-    start = file.read_bytes()[:64] if file.is_file() else b""
-    return int.from_bytes(start[_HEAD : _HEAD + 2]) if start[4:_HEAD] == _HEADER else 0
-
-
 def _release(state: Path) -> int:
-    """The protocol of the Slurm that has written a state directory; 0 where nothing says so."""
-    files = terms.whole(state / JOBS), state / f"{JOBS}.old", terms.whole(state / _NODES)
-    return next(filter(None, map(_protocol, files)), 0)
+    """The protocol of the Slurm that has written a state directory: higher, newer; 0: not known."""
+    for file in (terms.whole(state / JOBS), state / f"{JOBS}.old"):
+        start = file.read_bytes()[:64] if file.is_file() else b""
+        if start[4:_HEAD] == _HEADER:
+            return int.from_bytes(start[_HEAD : _HEAD + 2])
+    return 0
 
 
 def refuse_newer(state: Path, arriving: Path, backup: str) -> None:
@@ -137,48 +120,36 @@ def refuse_newer(state: Path, arriving: Path, backup: str) -> None:
         raise RefusedError(f"the state in {backup} is of a newer Slurm than the one here; nothing was touched")
 
 
-def _ids_in(states: Iterable[Path], log: Callable[[str], None]) -> Iterator[int]:
-    """What the next job of each would be, by each version of its queue: a save may have been cut short."""
-    for state in states:
-        for ending in ("", ".new", ".old"):
-            try:
-                yield next_id(state, f"{JOBS}{ending}")
-            except RefusedError as error:
-                log(f"ids that only this one knows may be given again: {error}")
-
-
 def put_back(
     state: Path, fetch: Callable[[Path], None], *, backup: str, highest: int, log: Callable[[str], None]
 ) -> None:
-    """Replace the state by what `fetch` writes into a directory; what was there is kept aside. slurmctld is away.
+    """Replace the state by what `fetch` writes into a directory. slurmctld is away.
 
-    `highest`: the highest job id that accounting knows; the next job gets a higher one, and one that no state has given
-    out which lies here, also where an earlier restore was interrupted. What is damaged here is replaced as well. Raises
-    RefusedError with nothing touched.
+    `highest`: the highest job id that accounting knows; the next job gets a higher one, and one that the queue here has
+    not given out. The queue comes first: the next try after an interruption finds in it how far ids had come. What is
+    damaged here is replaced as well. Raises RefusedError with nothing touched.
     """
-    earlier = sorted(state.glob(f"{REPLACED}*"))
-    known = [highest + 1 if highest else 0, *_ids_in((state, *earlier), log)]
     terms.finish_saves(state)
+    least = highest + 1 if highest else 0
+    try:
+        least = max(least, next_id(state))
+    except RefusedError as error:
+        log(f"ids that only this one knows may be given again: {error}")
     arriving = state / _ARRIVING
     shutil.rmtree(arriving, ignore_errors=True)
     arriving.mkdir(mode=0o700)
     fetch(arriving)
     refuse_newer(state, arriving, backup)
-    following = raise_next_id(arriving, max(known))
-    there = [path for path in state.iterdir() if path.name not in _LEFT_ALONE and path not in earlier]
-    if there:
-        aside = state / f"{REPLACED}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-        aside.mkdir(mode=0o700)
-        if (state / JOBS) in there and (arriving / JOBS).exists():
-            # There is a queue in each moment: slurmctld would begin with an empty one, and with ids from 1.
-            (aside / JOBS).hardlink_to(state / JOBS)
-            (arriving / JOBS).rename(state / JOBS)
-            there.remove(state / JOBS)
-        for path in there:
-            path.rename(aside / path.name)
-        for older in earlier[:-1]:
-            shutil.rmtree(older)
-        log(f"what was there is in {aside.name} of the state volume, until the restore after the next one")
+    following = raise_next_id(arriving, least)
+    kept = _LEFT_ALONE
+    if following:
+        (arriving / JOBS).replace(state / JOBS)
+        kept |= {JOBS}
+    for path in [path for path in state.iterdir() if path.name not in kept]:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
     for path in list(arriving.iterdir()):
         path.rename(state / path.name)
     arriving.rmdir()

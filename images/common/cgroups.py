@@ -10,7 +10,7 @@ limits that Kubernetes has set above.
     /system.slice/NODE_slurmstepd.scope all jobs, with the memory that the node has for them; Slurm's own name
     .../job_1/step_0/user/task_0        a task, made by slurmstepd
 
-On a login node it is /sshd, /connections, and /users with one cgroup for each user (images/login/sshd.py).
+On a login node it is /sshd, and /users with one cgroup for each user (images/login/sshd.py).
 
 The kernel wants processes in leaves only. Slurm could move slurmd itself (`IgnoreSystemd=yes`), but by its source 24.11
 moves it again at each `scontrol reconfigure`, into a place that is no leaf any more (not tried). So all is made before
@@ -78,15 +78,6 @@ def take_subtree(
     except OSError as error:
         raise CannotConfineError(f"{error.filename or mount}: {error.strerror}") from error
     return Subtree(how=how, swap=(group / "memory.swap.max").exists())
-
-
-def make_leaf(name: str, memory: int | None, mount: Path = MOUNT) -> None:
-    """A further cgroup beside those of `take_subtree`, for processes that join it. Raises CannotConfineError."""
-    try:
-        (mount / name).mkdir(exist_ok=True)
-        (mount / name / "memory.max").write_text("max" if memory is None else str(memory))
-    except OSError as error:
-        raise CannotConfineError(f"{error.filename or mount}: {error.strerror}") from error
 
 
 def memory_limit(mount: Path = MOUNT) -> int | None:

@@ -59,19 +59,6 @@ def text_of(file: Path, errors: str = "replace") -> str:
     return file.read_bytes().decode(errors=errors)
 
 
-def remove_tree(directory: Path) -> None:
-    """Remove a directory with all that is in it, whoever it belongs to, on its own file system; or a file.
-
-    rm(1) follows no link, however fast names change, and goes to any depth. Raises OSError with its first complaint.
-    """
-    import subprocess  # noqa: PLC0415  what runs at each login needs none of it
-
-    argv = ["rm", "-rf", "--one-file-system", "--", str(directory)]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise OSError(done.stderr.partition("\n")[0] or f"rm ended with {done.returncode}")
-
-
 def write_atomically(
     path: Path, content: str | bytes, *, mode: int = 0o644, owner: Owner | None = None, sync: bool = True
 ) -> None:

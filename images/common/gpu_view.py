@@ -27,11 +27,7 @@ DEFAULT_SEARCH_PATH: Final = {"x86_64": "/usr/lib/x86_64-linux-gnu/glibc-hwcaps/
 (ld.so(8), "Hardware capabilities"). There is none for others; there LD_LIBRARY_PATH alone has to do."""
 
 _LIBRARY: Final = re.compile(r"lib[^/]+\.so(\.[0-9][^/]*)?")
-_DRIVER_LIBRARY: Final = re.compile(
-    r"lib(cuda|cudadebugger|nvcuvid|nvoptix|nvidia-[a-z0-9-]+|(GLX|EGL|GLESv1_CM|GLESv2|vdpau)_nvidia)\.so(\.[0-9].*)?"
-)
 _PROGRAM_DIRECTORIES: Final = ("usr/bin", "bin", "usr/sbin", "sbin")
-_LIBRARY_DIRECTORIES: Final = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
 _DRIVER_ROOT: Final = "usr/local/nvidia"
 """Where device plugins mount the whole driver as one directory."""
 _FOREIGN: Final = ("jail", "mounts", "proc", "sys", "dev", "etc", "tmp")
@@ -56,16 +52,16 @@ class Driver:
 
 
 def find_driver(points: Iterable[str], root: Path = Path("/")) -> Driver:
-    """Look for the driver: among the mounted files, and by name where a runtime copies instead of mounting.
+    """Look for the driver: among the mounted files, and where device plugins mount it as one directory.
 
     `points` are mount points, `root` is where to look.
     """
     driver = Driver()
     for point in sorted(points):
         _take(driver, root, point.lstrip("/"))
-    for directory in (f"{_DRIVER_ROOT}/lib64", f"{_DRIVER_ROOT}/lib", *_LIBRARY_DIRECTORIES):
+    for directory in (f"{_DRIVER_ROOT}/lib64", f"{_DRIVER_ROOT}/lib"):
         for path in _entries(root / directory):
-            if _DRIVER_LIBRARY.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+            if _LIBRARY.fullmatch(path.name) and path.is_file() and not path.is_symlink():
                 driver.libraries.setdefault(path.name, path)
     for path in _entries(root / _DRIVER_ROOT / "bin"):
         if path.is_file() and not path.is_symlink():

@@ -23,7 +23,6 @@ PROGRAMS = {
     "login": {
         "sackd": "images.login.sackd",
         "sshd": "images.login.sshd",
-        "admit": "images.login.admit",
         "make-home": "images.login.make_home",
     },
     "accounting": {
@@ -67,9 +66,6 @@ PROGRAMS = {
 CALLED = {"health": ("health-prolog", "health-epilog")}
 """Folder below images/ -> names of the one program in C that slurmd starts (images/health/native)."""
 
-SCRIPTS = {"login": ("connection",)}
-"""Folder below images/ -> scripts of the shell in it, without `.sh`: what is started too often for Python."""
-
 CALL = "/usr/lib/slurmstack/around-job"
 
 USERS_FROM = {
@@ -112,10 +108,6 @@ def install_programs(folder: str, root: Path) -> list[Path]:
         path.write_text(LAUNCHER.format(options=options, library=LIBRARY, module=module))
         path.chmod(0o755)
         written.append(path)
-    for program in SCRIPTS.get(folder, ()):
-        path = directory / program
-        path.write_text((Path(__file__).parents[1] / folder / f"{program}.sh").read_text())
-        path.chmod(0o755)
     for program in CALLED.get(folder, ()):
         (directory / program).symlink_to(CALL)
     return written

@@ -20,7 +20,6 @@ from typing import Final
 
 from images.common.files import Owner
 from images.common.mountinfo import MOUNTINFO, attach, expect_filesystem, mount_points
-from images.common.munged import JAIL_SOCKETS
 from images.common.process import CannotGoOnError
 
 SSSD_PIPES: Final = "/var/lib/sss/pipes"
@@ -31,7 +30,6 @@ CONF_CACHE: Final = SPOOL / "conf-cache"
 """slurmd's copy of the configuration: it and slurmstepd load the plugins that are named there, outside the jail."""
 
 SKELETON: Final = "etc/skel"
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +53,7 @@ COMMON_BINDS: Final = (
     Bind(path="/proc", recursive=True),
     Bind(path="/sys", recursive=True),
     Bind(path="/dev", recursive=True),
-    Bind(path="/run/munge", source=str(JAIL_SOCKETS), read_only=True),
+    Bind(path="/run/munge", read_only=True),
     Bind(path="/run/slurm", read_only=True),
     Bind(path="/tmp"),
     Bind(path="/etc/resolv.conf", read_only=True),
@@ -70,16 +68,9 @@ WORKER_BINDS: Final = (*COMMON_BINDS, Bind(path=str(SPOOL)), Bind(path=str(CONF_
 LOGIN_BINDS: Final = COMMON_BINDS
 
 
-def sssd_binds(jail: Path, log: Callable[[str], None]) -> tuple[Bind, ...]:
+def sssd_binds() -> tuple[Bind, ...]:
     """What programs inside the jail need to know the users of SSSD, where the pod has one (SSSD_PIPES is set)."""
-    if not os.environ.get("SSSD_PIPES"):
-        return ()
-    if not list(jail.glob("usr/lib/*/libnss_sss.so.2")):
-        log(
-            "the jail lacks libnss-sss, so programs in it do not know the users of SSSD by name: install it there "
-            "(apt-get install libnss-sss), and have 'passwd: files sss' and 'group: files sss' in /etc/nsswitch.conf"
-        )
-    return (Bind(path=SSSD_PIPES, make=True, read_only=True),)
+    return (Bind(path=SSSD_PIPES, make=True, read_only=True),) if os.environ.get("SSSD_PIPES") else ()
 
 
 def user_volumes(text: str) -> list[Bind]:
@@ -213,8 +204,8 @@ def _make(above: int, name: str, root: Path, owner: Owner) -> None:
 
 
 @contextmanager
-def _opened(name: str, directory: int, flags: int = _READ | os.O_DIRECTORY, mode: int = 0) -> Iterator[int]:
-    descriptor = os.open(name, flags, mode, dir_fd=directory)
+def _opened(name: str, directory: int) -> Iterator[int]:
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     try:
         yield descriptor
     finally:
@@ -222,45 +213,20 @@ def _opened(name: str, directory: int, flags: int = _READ | os.O_DIRECTORY, mode
 
 
 def _take_skeleton(root: Path, home: int, owner: Owner) -> None:
+    """By tar(1), which follows no link, and goes from one open directory to the next."""
+    import shlex  # noqa: PLC0415  what runs at each login needs none of it
+    import subprocess  # noqa: PLC0415
+
     try:
         there = open_inside(root, SKELETON, make=False, kind="directory")
     except JailViewError:
         return
+    uid, gid = owner
+    whose = [f"--owner={uid}", f"--group={gid}", "--mode=ug-s"]
+    create = ["tar", "--create", *whose, f"--directory=/proc/self/fd/{there}"]
+    extract = ["tar", "--extract", "--same-owner", "--numeric-owner", "-p", f"--directory=/proc/self/fd/{home}"]
     try:
-        # What is open, to be read.
-        with _opened(f"/proc/self/fd/{there}", there, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as skeleton:
-            _copy_all(skeleton, home, owner)
+        command = f"{shlex.join([*create, '.'])} | {shlex.join(extract)}"
+        subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, pass_fds=(there, home), check=False)
     finally:
         os.close(there)
-
-
-def _copy_all(source: int, target: int, owner: Owner) -> None:
-    """The links, files and directories in an open directory."""
-    for name in os.listdir(source):
-        kind = stat.S_IFMT(os.stat(name, dir_fd=source, follow_symlinks=False).st_mode)
-        if kind == stat.S_IFLNK:
-            os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
-            os.chown(name, *owner, dir_fd=target, follow_symlinks=False)
-        elif kind in {stat.S_IFREG, stat.S_IFDIR}:
-            with _opened(name, source, _READ) as found:
-                _copy_one(found, target, name, owner)
-
-
-def _copy_one(found: int, target: int, name: str, owner: Owner) -> None:
-    """A file or directory as it is open: by its name there may be another one by now."""
-    mode = os.fstat(found).st_mode
-    if stat.S_ISDIR(mode):
-        os.mkdir(name, 0o700, dir_fd=target)
-        with _opened(name, target) as inner:
-            _copy_all(found, inner, owner)
-            _give(inner, mode, owner)
-    elif stat.S_ISREG(mode):
-        with _opened(name, target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600) as copy:
-            with open(found, "rb", closefd=False) as old, open(copy, "wb", closefd=False) as new:
-                shutil.copyfileobj(old, new)
-            _give(copy, mode, owner)
-
-
-def _give(made: int, mode: int, owner: Owner) -> None:
-    os.fchmod(made, mode & 0o777)
-    os.fchown(made, *owner)

@@ -54,11 +54,6 @@ class KubeError(Exception):
         super().__init__(message)
         self.status = status
 
-    @property
-    def may_resume(self) -> bool:
-        """Whether a watch that ended so may go on from where it was: the connection broke, or the server is busy."""
-        return self.status in {None, http.client.TOO_MANY_REQUESTS}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Kube:
@@ -232,8 +227,6 @@ class Follower(Generic[Value]):
         self._clock = clock or Clock()
         self._lock = threading.Lock()
         self._values: dict[str, Value] = {}
-        self._version = ""
-        """Where the last watch ended, if the next one may go on from there."""
         self.synced = False
         """Whether the API server has told all, and still answers: an old copy proves nothing."""
 
@@ -249,15 +242,11 @@ class Follower(Generic[Value]):
     def run(self) -> None:
         """Follow for ever."""
         reminder = Reminder(self._log, self._clock)
-        forgotten = False
         while True:
             try:
                 self.follow_once()
-                reminder, forgotten = Reminder(self._log, self._clock), False
+                reminder = Reminder(self._log, self._clock)
             except (KubeError, OSError, AttributeError, KeyError, TypeError, ValueError) as error:
-                if isinstance(error, KubeError) and error.status == 410 and not forgotten:
-                    forgotten = True  # read all again at once; but not over and over
-                    continue
                 self.synced = False
                 reminder.waiting(f"{self._path} of the API server: {error}")
                 self._clock.sleep(self._retry)
@@ -266,31 +255,17 @@ class Follower(Generic[Value]):
                 raise
 
     def follow_once(self) -> None:
-        """Watch until the server ends the watch: from where the last one ended, or else after reading all.
-
-        To read all again each few minutes would be most of what thousands of nodes cost the API server.
-        """
-        version, self._version = self._version, ""
-        if not version:
-            items, version = self._kube.list_all(
-                self._path, selector=self._selector, fields=self._fields, metadata_only=self._metadata_only
-            )
-            with self._lock:
-                self._values = {item["metadata"]["name"]: self._extract(item) for item in items}
-            self.synced = True
-            self._tell()
-        events = self._kube.watch(
-            self._path, version, selector=self._selector, fields=self._fields, metadata_only=self._metadata_only
-        )
-        try:
-            for kind, item in events:
-                self._take(kind, item)
-                version = str(item["metadata"]["resourceVersion"])
-        except KubeError as error:
-            if error.may_resume:
-                self._version = version
-            raise
-        self._version = version
+        """Read all, and watch until the server ends the watch."""
+        selected: dict[str, Any] = {
+            "selector": self._selector, "fields": self._fields, "metadata_only": self._metadata_only,
+        }  # fmt: skip
+        items, version = self._kube.list_all(self._path, **selected)
+        with self._lock:
+            self._values = {item["metadata"]["name"]: self._extract(item) for item in items}
+        self.synced = True
+        self._tell()
+        for kind, item in self._kube.watch(self._path, version, **selected):
+            self._take(kind, item)
 
     def _take(self, kind: str, item: Object) -> None:
         """One event. Any of them shows that the server is there again."""

@@ -63,11 +63,9 @@ def wait_for_jail(jail: Path, log: Callable[[str], None]) -> None:
 
     def is_settled() -> bool:
         found = read_document(known)
-        if found is None:
-            return not (apart or os.environ.get("JAIL_ROOT"))
-        return (found == HOMES_APART) == apart
+        return found == HOMES_APART if apart else found is not None or not os.environ.get("JAIL_ROOT")
 
-    missing = f"no {known} yet, or it says that homes are elsewhere than this pod has them"
+    missing = f"no {known} yet, or none that says that homes are on a volume of their own"
     wait_for(f"accounts: {missing} (the job `users` writes it, or tells why not)", is_settled, log, poll_seconds=0.1)
 
 

@@ -5,22 +5,11 @@ Columns and not JSON, which is up to 8 kB a job: a queue of 10,000 would be 80 M
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from images.common.slurm_records import (
-    MEBIBYTE,
-    Columns,
-    amounts,
-    count,
-    expand,
-    gpus,
-    moment,
-    seconds,
-    size,
-    task_count,
-)
+from images.common.slurm_records import Columns, amounts, count, expand, moment, seconds, task_count
 
 RUNNING: Final = "RUNNING"
 PENDING: Final = "PENDING"
@@ -55,7 +44,6 @@ class Job:
     user: str = ""
     account: str = ""
     qos: str = ""
-    reservation: str = ""
     comment: str = ""
     partitions: tuple[str, ...] = ()
     """One that waits may name several."""
@@ -64,7 +52,6 @@ class Job:
     """Slurm's word for why it waits; empty where it has none."""
     detail: str = ""
     """The reason in full, for example with the names of nodes."""
-    dependency: str = ""
     node_list: str = ""
     """Where it runs; empty while it waits."""
     min_nodes: int = 0
@@ -72,19 +59,8 @@ class Job:
     """On all nodes together."""
     min_cpus: int = 0
     """On each node."""
-    min_memory: float = 0.0
-    """MiB on a node at least: its `--mem`, or that of one CPU."""
     resources: Mapping[str, float] = field(default_factory=dict)
     """TRES that it has, or waits for; memory in MiB."""
-    gpus_per_node: int = 0
-    gpus_per_task: int = 0
-    gpus: int = 0
-    """On all nodes together, where it has asked so."""
-    constraint: str = ""
-    wanted: str = ""
-    """Nodes that it must have (`--nodelist`)."""
-    licenses: str = ""
-    """As Slurm writes them: `matlab:2,ansys:1`."""
     restarts: int = 0
     submitted: float | None = None
     """Times are in seconds since 1970; None where they have not come, or nobody knows."""
@@ -115,11 +91,6 @@ class Job:
         return expand(self.node_list)
 
     @property
-    def wanted_nodes(self) -> tuple[str, ...]:
-        """Nodes that it must have (`--nodelist`)."""
-        return expand(self.wanted)
-
-    @property
     def tasks(self) -> int:
         """How many jobs it stands for."""
         return task_count(self.id)
@@ -134,10 +105,6 @@ def _span(value: str) -> int | None:
     return None if found is None else int(found)
 
 
-def _mebibytes(value: str) -> float:
-    return (size(value, MEBIBYTE) or 0.0) / MEBIBYTE
-
-
 _COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "id": ("JobArrayID", str),
     "number": ("JobID", str),
@@ -145,25 +112,16 @@ _COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "user": ("UserName", str),
     "account": ("Account", _text),
     "qos": ("QOS", _text),
-    "reservation": ("Reservation", _text),
     "comment": ("Comment", str),
     "partitions": ("Partition", lambda text: tuple(text.split(","))),
     "state": ("State", str),
     "reason": ("Reason", _text),
     "detail": ("ReasonList", lambda text: text.strip().removeprefix("(").removesuffix(")")),
-    "dependency": ("Dependency", _text),
     "node_list": ("NodeList", str),
     "min_nodes": ("NumNodes", count),
     "cpus": ("NumCPUs", count),
     "min_cpus": ("MinCpus", count),
-    "min_memory": ("MinMemory", _mebibytes),
     "resources": ("tres-alloc", amounts),
-    "gpus_per_node": ("tres-per-node", gpus),
-    "gpus_per_task": ("tres-per-task", gpus),
-    "gpus": ("tres-per-job", gpus),
-    "constraint": ("Feature", _text),
-    "wanted": ("ReqNodes", _text),
-    "licenses": ("Licenses", _text),
     "restarts": ("RestartCnt", count),
     "submitted": ("SubmitTime", moment),
     "eligible": ("EligibleTime", moment),
@@ -176,17 +134,12 @@ _COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
 """Field of a job -> column of squeue's `--Format`, and how that is read."""
 
 
-def columns(fields: Iterable[str]) -> tuple[str, ...]:
-    """Of squeue, for these fields."""
-    return tuple(_COLUMNS[name][0] for name in fields)
-
-
 class JobList:
     """A question for these fields of all jobs, and how its answer is read. Each question has marks of its own."""
 
     def __init__(self, *fields: str) -> None:
         self._fields = fields
-        self._columns = Columns(columns(fields))
+        self._columns = Columns([_COLUMNS[name][0] for name in fields])
         self.command = ("squeue", "--all", "--noheader", "--noconvert", self._columns.option)
 
     @property
@@ -198,12 +151,7 @@ class JobList:
     def read(self, printed: str) -> Iterator[Job]:
         """What squeue has printed. Raises NotUnderstoodError."""
         for row in self._columns.rows(printed):
-            yield Job(**values(row, self._fields))
-
-
-def values(row: Mapping[str, str], fields: Iterable[str]) -> dict[str, Any]:
-    """Fields of a job out of a row of columns."""
-    found = {name: read(row[column]) for name in fields for column, read in (_COLUMNS[name],)}
-    if (found.get("limit") or _YEAR) >= _YEAR:
-        found.update((name, None) for name in ("left", "limit") if name in found)
-    return found
+            found = {name: read(row[column]) for name in self._fields for column, read in (_COLUMNS[name],)}
+            if (found.get("limit") or _YEAR) >= _YEAR:
+                found.update((name, None) for name in ("left", "limit") if name in found)
+            yield Job(**found)

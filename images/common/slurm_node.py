@@ -218,10 +218,6 @@ class Node:
         """
         return self._run("scontrol", "requeue", "incomplete", ",".join(sorted(jobs)))
 
-    def notify(self, job: str, text: str) -> Result:
-        """Tell a job's user, where its `srun`, `salloc` or script writes its errors."""
-        return self._run("scontrol", "notify", job, text)
-
     def is_wanted(self) -> bool:
         """Whether a pending job asks for this node by name. Raises ControllerUnreachableError."""
         return self.name in wanted_nodes(self._answer(*WANTED_NODES))

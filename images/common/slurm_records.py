@@ -14,7 +14,7 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -38,9 +38,6 @@ MARK: Final = "elastic"
 """Key of the `Extra` of an elastic node: a digest of what its record was made with."""
 
 SLURMD_PORT: Final = 6818
-
-SHORT: Final = 6
-"""Characters that tell `(null)` from a text."""
 
 _NUMBERED: Final = re.compile(r"^(?P<prefix>.*?)(?P<number>0|[1-9]\d{0,8})$")
 
@@ -287,13 +284,11 @@ class Columns:
     so that nobody can write them.
     """
 
-    def __init__(self, fields: Sequence[str], short: Container[str] = ()) -> None:
-        """`short`: those that are cut off after SHORT characters."""
+    def __init__(self, fields: Sequence[str]) -> None:
         mark = secrets.token_hex(6)
         self._fields, self._between, self._end = fields, f"~{mark}~", f"~{mark}!"
         ends = [*[self._between] * (len(fields) - 1), self._end]
-        widths = [SHORT if field in short else 0 for field in fields]
-        wanted = (f"{field}:{width}{end}" for field, width, end in zip(fields, widths, ends, strict=True))
+        wanted = (f"{field}:0{end}" for field, end in zip(fields, ends, strict=True))
         self.option = f"--Format={','.join(wanted)}"
 
     def rows(self, text: str, *, mixed: bool = False) -> Iterator[dict[str, str]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from images.common.slurm_records import amounts, gpus_in, seconds, size, tres
@@ -85,16 +85,6 @@ class Run:
         return bool(self.start and self.end and self.seconds and self.cpus)
 
     @property
-    def began(self) -> datetime:
-        """When it started, or would have."""
-        return datetime.fromtimestamp(self.start or 0, UTC)
-
-    @property
-    def ended(self) -> datetime:
-        """When it ended; of one that still runs, sacct says when it was asked if it is to."""
-        return datetime.fromtimestamp(self.end or 0, UTC)
-
-    @property
     def cpu_seconds(self) -> float | None:
         """What it used; None if that is not known."""
         return sum(step.cpu_seconds or 0.0 for step in self.steps) if self._covers("cpu_seconds") else None
@@ -144,11 +134,6 @@ def runs_between(start: datetime, end: datetime, *, whole: bool) -> list[str]:
     """
     period = [f"--starttime=uts{int(start.timestamp())}", f"--endtime=uts{int(end.timestamp())}"]
     return [*sacct(FIELDS), "--allusers", "--duplicates", *([] if whole else ["--allocations", "--truncate"]), *period]
-
-
-def runs_named(jobs: Sequence[str]) -> list[str]:
-    """The command line for these jobs, however old: the last run of each."""
-    return [*sacct(FIELDS), "--allusers", f"--jobs={','.join(jobs)}"]
 
 
 def rows(lines: Iterable[str], fields: Sequence[str]) -> Iterator[dict[str, str]]:

@@ -49,7 +49,7 @@ SETTLE_SECONDS: Final = 0.2
 """It has to answer a second time after this: one that dies of its configuration may still answer once."""
 
 LOOK_AGAIN_SECONDS: Final = 30.0
-"""Between two looks at whether a limit that was too small no longer is: each reads all of slurmctld's records."""
+"""Between two tries of files that something else than they themselves keeps from being taken."""
 
 NO_ROOM: Final = (
     "the volume controller-state is full, so that it cannot be published; it is taken as soon as there is room. Make "
@@ -97,10 +97,13 @@ class Agent:
         """A topology.conf for the labels of these keys, for the moment when a tree is asked for."""
         self._clock = slurmctld.clock
         self._cluster_id = ClusterId()
-        self._later: tuple[Files, Callable[[], bool]] | None = None
-        """Files that cannot be taken yet, and whether it is time to try them again."""
-        self._died_of: str | None = None
+        self._later: Files | None = None
+        """Files that cannot be taken yet: slurmdbd is away, a limit too small, or the volume full."""
         self._again_at = 0.0
+        """When these are tried again."""
+        self._read_at = 0.0
+        """When slurmctld is told again to read what is in force."""
+        self._died_of: str | None = None
         self._complaints: dict[str, tuple[str, ...]] = {}
         self.status = Status(slurm_version=slurmctld.version())
         self._update()
@@ -109,32 +112,35 @@ class Agent:
         """Apply a configuration that was just read or has just changed."""
         files = keep_partitions(self._with_topology(files), self.published())
         self._update(pending=stack_part(version_of(files)))
-        self._later = self._died_of = None
+        self._later, self._again_at, self._read_at, self._died_of = None, 0.0, 0.0, None
         self._decide(files)
 
     def tick(self) -> None:
         """Notice that slurmctld came up with the configuration that waits for it, or that one can be taken at last."""
-        if self._later is not None and self._later[1]():
-            files, self._later = self._later[0], None
-            self._decide(files)
+        if self._later is not None and self._clock.now() >= self._again_at:
+            files, before = self._later, self.published()
+            if before and self._slurmctld.is_up() and self._slurmctld.too_small(files, before) is not None:
+                self._look_again(files)  # for days, it may be: nothing else has to be tried meanwhile
+            elif not before or self._slurmctld.is_up():
+                self._later = None
+                self._decide(files)
             return
         pending = self.status.pending
         version = self._store.current()
         if pending is None or pending != stack_part(version) or not self._slurmctld.is_up():
             return
         noted = self._noted()
-        before = noted.removesuffix("?")
         if noted == version:
             self._activate(pending)
-        elif version is not None and before != version and self._store.has(before):
-            self._change(version, before, self.published())
+        elif version is not None and self._store.has(noted):
+            self._change(version, noted, self.published())
         else:
             self._read_again(pending)
 
     def _read_again(self, pending: str) -> None:
         """Make slurmctld read what is in force, where there is nothing to go back to."""
         files = self.published()
-        if self._clock.now() < self._again_at:
+        if self._clock.now() < self._read_at:
             return
         failure = self._cluster_id.obstacle(files)
         if failure is None:
@@ -143,14 +149,11 @@ class Agent:
         if failure is None:
             self._activate(pending)
             return
-        self._again_at = self._clock.now() + LOOK_AGAIN_SECONDS
+        self._read_at = self._clock.now() + LOOK_AGAIN_SECONDS
         self._log(f"slurmctld has not read configuration {self._store.current()} yet: {failure}")
 
     def _noted(self) -> str:
-        """The version that slurmctld has read for sure, when it started or since; empty where nobody knows.
-
-        With `?` behind it where it was told to read another one afterwards, which it may have read by now.
-        """
+        """The version that slurmctld has read for sure, when it started or since; empty where nobody knows."""
         try:
             return self._read.read_text(encoding="ascii")
         except FileNotFoundError:
@@ -244,11 +247,8 @@ class Agent:
     def _change(self, version: str, previous: str | None, files: Files) -> None:
         """Change the configuration of a slurmctld that runs."""
         if obstacle := self._cluster_id.obstacle(files):
-            if self._later is None:  # else others wait already, for a limit or for room
-                self._log(
-                    f"configuration {version} passed its check; before slurmctld reads it: waiting for {obstacle}"
-                )
-                self._later = files, lambda: self._cluster_id.obstacle(files) is None
+            self._log(f"configuration {version} passed its check; before slurmctld reads it: waiting for {obstacle}")
+            self._look_again(files)
             return
         self._cluster_id.prepare(files)
         if obstacle := self._publish(files):
@@ -259,17 +259,15 @@ class Agent:
         if failure is None:
             self._activate(stack_part(version))
         elif failure is DIED and previous is not None and self._died_of != version:
-            self._died_of, self._later = version, (files, self._slurmctld.is_up)
+            self._died_of = version
+            self._look_again(files)
             self._force(previous)
             self._log(f"slurmctld ended when it read configuration {version}; once more when it is up with {previous}")
         else:
             self._go_back(version, previous, failure)
 
     def _limit(self, files: Files) -> str | None:
-        """Which limit is too small, if any; the files are then taken as soon as none is.
-
-        Also for a slurmctld that is down: it forgets just as much when it starts with them.
-        """
+        """Which limit is too small, if any. Also for a slurmctld that is down: it forgets just as much at its start."""
         before = self.published()
         limit = self._slurmctld.too_small(files, before) if before else None
         if limit is not None:
@@ -277,15 +275,8 @@ class Agent:
         return limit
 
     def _look_again(self, files: Files) -> None:
-        """Try files later, when slurmctld runs or waits for its first ones, and no limit is too small."""
-        at = self._clock.now() + LOOK_AGAIN_SECONDS
-
-        def is_time() -> bool:
-            if self._clock.now() < at or not (self._store.current() is None or self._slurmctld.is_up()):
-                return False
-            return self._limit(files) is None
-
-        self._later = files, is_time
+        """Try files later, when slurmctld runs or waits for its first ones."""
+        self._later, self._again_at = files, self._clock.now() + LOOK_AGAIN_SECONDS
 
     def _publish(self, files: Files) -> str | None:
         """Put files in force; why not, where the state volume is full."""
@@ -303,7 +294,7 @@ class Agent:
         Where it gave no answer it is asked once more as soon as it answers at all: it may not have read them.
         """
         version = self._store.current() or ""
-        write_atomically(self._read, f"{self._noted().removesuffix('?')}?", sync=False)
+        self._read.unlink(missing_ok=True)
         failure = self._make_read()
         if failure is None:
             write_atomically(self._read, version, sync=False)

@@ -105,7 +105,7 @@ def check(
     files: Files, *, program: str = "/usr/sbin/slurmctld", user: str = "slurm", timeout: float = TIMEOUT_SECONDS
 ) -> Verdict:
     """Say whether slurmctld starts with these files, and what it complains about."""
-    if "slurm.conf" not in files:
+    if "slurm.conf" not in files:  # somebody has edited the ConfigMap
         return Verdict(starts=False, complaints=("error: there is no slurm.conf in the configuration",))
     with tempfile.TemporaryDirectory(prefix="slurmstack-check-", ignore_cleanup_errors=True) as directory:
         root, owner = Path(directory), pwd.getpwnam(user)

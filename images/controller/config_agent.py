@@ -5,8 +5,7 @@ force:
 
 GET /config   {"active": hash|null, "rejected": {"hash", "message"}|null,
                    "pending": hash|null, "slurm_version": "24.11.5"}
-GET /store    {"free_bytes", "size_bytes": of the volume with slurmctld's state,
-                   "published": seconds since 1970 when what is in force was}
+GET /store    {"free_bytes", "size_bytes": of the volume with slurmctld's state}
 GET /healthz  200 as long as the agent runs
 """
 
@@ -71,19 +70,18 @@ def answer(agent: Agent, store: Path, path: str) -> Answer:
 
 
 def _state_of(store: Path) -> dict[str, float]:
-    """Of the volume and of what is in force; nothing of what is not there."""
-    found: dict[str, float] = {}
+    """Of the volume; nothing before there is a first version on it."""
     with contextlib.suppress(OSError):
         volume = os.statvfs(store)
-        found = {"free_bytes": volume.f_bavail * volume.f_frsize, "size_bytes": volume.f_blocks * volume.f_frsize}
-        found["published"] = (store / "current").lstat().st_mtime
-    return found
+        return {"free_bytes": volume.f_bavail * volume.f_frsize, "size_bytes": volume.f_blocks * volume.f_frsize}
+    return {}
 
 
 INTERVAL_SECONDS: Final = 10.0
 """Between two looks at the node records."""
+
 MOST_PER_ROUND: Final = 50
-"""A round has an end even when a pool of thousands of nodes was removed."""
+"""Records that are removed in one round at most."""
 
 _GONE: Final = frozenset({"DOWN", "NOT_RESPONDING"})
 _BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
@@ -120,7 +118,7 @@ def removable(candidates: Iterable[NodeRecord], pods: Iterable[Object], stateful
 
 
 class Reaper:
-    """Removes node records, one bounded round at a time.
+    """Removes node records.
 
     A worker pod deletes its own record when it leaves (images/worker/leave.py). What remains are pods that were killed
     before they could, and nodes that an administrator had drained. A record is only removed when it is certain that
@@ -141,10 +139,7 @@ class Reaper:
         """Look again and again, for ever."""
         while True:
             time.sleep(INTERVAL_SECONDS)
-            try:
-                self.round()
-            except (ValueError, KeyError, TypeError) as error:
-                self._log(f"node records are left alone: an answer that was not understood ({error!r})")
+            self.round()
 
     def round(self) -> None:
         """Look once. Costs no request to the API server while every node is well."""
@@ -160,14 +155,15 @@ class Reaper:
             # StatefulSets first: one that grows between the two questions has its pod in the second answer.
             stateful_sets = self._api.list_stateful_sets()
             names = removable(candidates, self._api.list_pods(), stateful_sets)
-        except KubeError as error:
+            wanted = self._slurmctld.wanted_nodes() if names else frozenset()
+        except (KubeError, ValueError) as error:  # the second is of what a user has written as a list of nodes
             self._log(f"node records are left alone: {error}")
             return
-        wanted = self._slurmctld.wanted_nodes() if names else frozenset()
         if wanted is None:
             return
         for name in sorted(wanted.intersection(names)):
             self._keep(name, "a pending job asks for it by name")
+        # Few at a time: what the API server said of pods is old soon.
         for name in [name for name in names if name not in wanted][:MOST_PER_ROUND]:
             result = self._slurmctld.delete_node(name)
             if result.ok:

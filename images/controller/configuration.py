@@ -34,8 +34,7 @@ READY: Final = Path("/run/slurmstack/ready")
 """On an emptyDir shared by the containers of the pod; made once a checked configuration is in place."""
 
 READ: Final = READY.with_name("read")
-"""Beside it: the version that the pod's slurmctld has read for sure, and `?` after it once it was told to read another
-one, which it then may have read as well."""
+"""Beside it: the version that the pod's slurmctld has read for sure; missing while it is told to read another one."""
 
 MOUNTED: Final = Path("/config/slurm")
 BOOT_PATIENCE_SECONDS: Final = 3.0

@@ -44,6 +44,9 @@ program are counted: one that was paused, or had no CPU, asks first and hears fr
 VOLUME_SECONDS: Final = 8.0
 """For how long the volume alone may answer no write, in rounds as well. A loaded one takes seconds for one."""
 
+UNANSWERED: Final = 6
+"""Questions to slurmctld: a minute or more. One that reads all nodes or users anew may be silent for a while."""
+
 
 class Lease:
     """The Lease as one candidate sees it."""
@@ -155,6 +158,7 @@ class Over(StrEnum):
     STATE = "another controller has taken the state over"
     SILENCE = f"neither the API server nor the volume has said anything for {SILENT_SECONDS} s"
     VOLUME = f"the state volume has answered no write for {VOLUME_SECONDS:g} s"
+    HANGS = f"slurmctld runs, and has not answered {UNANSWERED} times, one after the other"
 
 
 class Turn:

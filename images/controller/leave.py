@@ -21,10 +21,7 @@ from images.controller.configuration import STATE
 
 STATEFUL_SET: Final = "controller"
 
-FAST_POLL_SECONDS: Final = 0.3
-SLOW_POLL_SECONDS: Final = 3.0
-FAST_POLLS: Final = 50
-"""The first 15 seconds are polled fast: idle nodes and short jobs; then jobs may take days."""
+POLL_SECONDS: Final = 1.0
 
 SETTLE_SECONDS: Final = 15.0
 """How long a worker may look as if it stayed. Who deletes a cluster deletes the controller and the pools at the same
@@ -64,7 +61,7 @@ class Leaving:
         goes = self._answer(self._cluster_goes, "whether the cluster goes", _may_pass)
         if not goes:
             return Ending.UNKNOWN if goes is None else Ending.ORDINARY
-        started, polls = self._clock.now(), 0
+        started = self._clock.now()
         while True:
             # Rights may go before the workers: whatever the answer, it may be another one in a moment.
             pods = self._answer(self._api.list_workers, "which workers are left", lambda _: True)
@@ -75,8 +72,7 @@ class Leaving:
             if self._clock.now() - started >= SETTLE_SECONDS and not any(map(_is_deleted, pods)):
                 return Ending.STAYING
             self._reminder.waiting(self._who(pods))
-            polls += 1
-            self._clock.sleep(FAST_POLL_SECONDS if polls <= FAST_POLLS else SLOW_POLL_SECONDS)
+            self._clock.sleep(POLL_SECONDS)
 
     def _answer(self, question: Callable[[], Value], what: str, may_pass: Callable[[KubeError], bool]) -> Value | None:
         """The answer, or None if the API server gives none for `SILENCE_SECONDS`: it may be busy or start anew."""
@@ -89,7 +85,7 @@ class Leaving:
                     self._log(f"nobody says {what}: {error}")
                     return None
                 self._reminder.waiting(f"the API server: {error}")
-            self._clock.sleep(FAST_POLL_SECONDS)
+            self._clock.sleep(POLL_SECONDS)
 
     def _cluster_goes(self) -> bool:
         sets = {item["metadata"]["name"]: item for item in self._api.list_stateful_sets()}

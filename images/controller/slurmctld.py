@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -26,7 +25,6 @@ from images.common.process import (
     with_preloaded,
 )
 from images.common.readiness import can_connect, wait_for_munge
-from images.common.room import Volume, watch
 from images.common.slurm_conf import setting, uses_database
 from images.common.slurm_node import PLACED, WANTED_NODES, wanted_nodes
 from images.common.slurm_records import NodeRecord, nodes_in
@@ -37,12 +35,6 @@ RECONFIGURE_TIMEOUT_SECONDS: Final = 60.0
 PING_TIMEOUT_SECONDS: Final = 5.0
 _NO_ANSWER: Final = "Socket timed out"
 """slurm_errno.c, SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT."""
-
-FRESH_SECONDS: Final = 0.9
-"""For so long a list of nodes serves everybody: a bit less than the agent's own second."""
-SHARE: Final = 5.0
-"""An answer that took long, with thousands of nodes, serves for so many times that."""
-LONGEST_SECONDS: Final = 10.0
 
 _NODES: Final = ("scontrol", "show", "nodes", "--oneliner")
 _RECORDS: Final = ("squeue", "--all", "--noheader", "--states=all", "--format=%A")
@@ -59,9 +51,6 @@ class Slurmctld:
     runner: Runner = run
     clock: Clock = field(default_factory=Clock)
     _env: dict[str, str] = field(default_factory=lambda: {**os.environ, "SLURM_CONF": str(SLURM_CONF)}, init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _nodes: list[NodeRecord] | None = field(default=None, init=False)
-    _nodes_until: float = field(default=float("-inf"), init=False)
 
     def is_up(self) -> bool:
         """Whether it answers."""
@@ -82,19 +71,10 @@ class Slurmctld:
             return Result(code=TIMED_OUT, stderr=result.stderr)
         return result
 
-    def nodes(self, *, newest: bool = False) -> list[NodeRecord] | None:
-        """All records, or None where it does not answer. `newest`: as they are now, not a moment ago.
-
-        Asked for once for all parts of the agent that look at it, and as text: `--json` is several times as long.
-        """
-        with self._lock:
-            began = self.clock.now()
-            if newest or self._nodes is None or began >= self._nodes_until:
-                text = self._ask(*_NODES)
-                self._nodes = None if text is None else nodes_in(text)
-                ended = self.clock.now()
-                self._nodes_until = ended + min(max(FRESH_SECONDS, SHARE * (ended - began)), LONGEST_SECONDS)
-            return self._nodes
+    def nodes(self) -> list[NodeRecord] | None:
+        """All records, or None where it does not answer. As text: `--json` is several times as long."""
+        text = self._ask(*_NODES)
+        return None if text is None else nodes_in(text)
 
     def queue_text(self) -> str | None:
         """Each job that has not ended, one a line, or None where slurmctld does not answer.
@@ -131,38 +111,25 @@ class Slurmctld:
         running jobs without a trace, and nodes with the jobs on them, which are queued again (measured with 24.11 and
         26.05).
         """
-        jobs = _lowered("MaxJobCount", files, before, _DEFAULT_MAX_JOBS)
-        if jobs is not None and (held := self._more_than(jobs, *_RECORDS)):
-            return (
-                f"MaxJobCount={jobs} is too small: slurmctld has {held} job records and would forget some, also "
-                "running ones. Keep it larger, or wait until there are fewer (ended jobs count for MinJobAge)"
-            )
-        nodes = _lowered("MaxNodeCount", files, before, None)
-        if nodes is not None and (held := self._more_than(nodes, *_NODES)):
-            return (
-                f"MaxNodeCount={nodes} is too small: slurmctld has {held} nodes and would forget some with "
-                "their jobs. Set slurm.settings.MaxNodeCount to what it was until nodes have left"
-            )
+        for key, default, listed in (("MaxJobCount", _DEFAULT_MAX_JOBS, _RECORDS), ("MaxNodeCount", None, _NODES)):
+            limit = _lowered(key, files, before, default)
+            if limit is None:
+                continue
+            text = self._ask(*listed)
+            held = None if text is None else len(text.splitlines())
+            if held is None or held > limit:
+                return (
+                    f"{key}={limit} is too small: slurmctld has {held or 'nobody knows how many'} records and would "
+                    f"forget some, also running jobs. Set slurm.settings.{key} to what it was until there are fewer"
+                )
         return None
-
-    def _more_than(self, limit: int, *listed: str) -> str:
-        """How many records a command lists where these are more, or may be; else empty."""
-        text = self._ask(*listed)
-        if text is None:
-            return "nobody knows how many"
-        held = len(text.splitlines())
-        return str(held) if held > limit else ""
 
     def _ask(self, *argv: str) -> str | None:
         result = self.runner(argv, env=self._env)
         return result.stdout if result.ok else None
 
     def _change(self, *words: str) -> Result:
-        """Change node records: nobody is given a list from before."""
-        result = self.runner(["scontrol", *words], env=self._env)
-        with self._lock:
-            self._nodes = None
-        return result
+        return self.runner(["scontrol", *words], env=self._env)
 
 
 def _lowered(key: str, files: Files, before: Files, default: str | None) -> int | None:
@@ -206,15 +173,6 @@ class ClusterId:
             self._marker.touch()
 
 
-VOLUME: Final = Volume(
-    name="controller-state",
-    path=STATE,
-    remedy=(
-        "jobs cannot be submitted, and a queue that is not saved is lost with the pod. Make it larger: "
-        "slurmstack:controller: {storage: ...}, then `slurmstack up`"
-    ),
-)
-
 _OWNED_BY_AGENT: Final = "slurmstack"
 """Directory in the state volume that the config agent writes; slurmctld only reads it."""
 
@@ -246,7 +204,6 @@ def main() -> None:
         wait_while(lambda: cluster_id.obstacle(files), log, poll_seconds=0.2)
         cluster_id.prepare(files)
         own_tree(STATE, owner, but=lambda path: _OWNED_BY_AGENT in path.relative_to(STATE).parts)
-        watch(VOLUME, user, log)
         # Should another one be published right now, the agent finds that this is not it.
         write_atomically(READ, Store().current() or "", sync=False)
         more = (SAVED_FIRST, ACTIVE_HOST) if of_two else ()

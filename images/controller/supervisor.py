@@ -18,7 +18,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, TypeVar
@@ -33,7 +32,17 @@ from images.common.process import CannotGoOnError, program, required_env
 from images.common.readiness import MUNGE_SOCKET, accepts_connections, can_connect
 from images.common.wait import Clock, Reminder
 from images.controller.configuration import READY, SLURM_CONF, STATE
-from images.controller.lease import LOOK_SECONDS, ROUND_SECONDS, SECONDS, VOLUME_SECONDS, Lease, Over, Turn, lead_to
+from images.controller.lease import (
+    LOOK_SECONDS,
+    ROUND_SECONDS,
+    SECONDS,
+    UNANSWERED,
+    VOLUME_SECONDS,
+    Lease,
+    Over,
+    Turn,
+    lead_to,
+)
 
 PORT: Final = 8820
 """HTTP: /ready for kubelet."""
@@ -56,7 +65,8 @@ END_SECONDS: Final = 30.0
 DEAD_SECONDS: Final = 5.0
 """For a killed slurmctld to be gone. One that hangs in the kernel, with the volume, runs no more either."""
 
-SLOWEST_RESTART: Final = 10.0
+RESTART_SECONDS: Final = 2.0
+"""Between two starts at least: one that has run for longer is started again at once."""
 
 ASK_SECONDS: Final = 5.0
 """Between two questions to slurmctld."""
@@ -64,26 +74,12 @@ ASK_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 10.0
 """For one answer."""
 
-UNANSWERED: Final = 6
-"""Questions one after the other: a minute or more. One that reads all nodes or users anew may be silent for a while."""
-
-ENDED: Final = 6
-"""Ends before the first answer, with ever longer pauses between: 8 s of them."""
-
 ASKING: Final = Path("/run/slurmstack/asking.conf")
 """slurm.conf for the question, which needs no name: that of the active controller may lead elsewhere, or nowhere."""
 
 _CONF: Final = "ClusterName=asking\nSlurmctldHost=localhost(127.0.0.1)\nSlurmUser=slurm\n"
 
 T = TypeVar("T")
-
-
-class Trouble(StrEnum):
-    """What may be better on another machine."""
-
-    HANGS = f"slurmctld runs, and has not answered {UNANSWERED} times, one after the other"
-    MUNGE = f"munged of this pod has not answered {UNANSWERED} times, one after the other"
-    ENDS = f"slurmctld has ended {ENDED} times before it answered anything"
 
 
 def answers() -> bool:
@@ -101,36 +97,28 @@ class Daemon:
     def __init__(self, command: tuple[str, ...], log: Callable[[str], None], clock: Clock) -> None:
         self._command, self._log, self._clock = command, log, clock
         self._pid = 0
-        self._pause, self._not_before = 0.25, 0.0
+        self._not_before = 0.0
         self._has_answered = False
-        self._silent = self._ended = self._unmunged = 0
+        self._silent = 0
 
     @property
-    def trouble(self) -> Trouble | None:
-        """Why another machine had better have a try at it. One that reads its state for long is in no trouble."""
-        if self._has_answered and self._pid and self._silent >= UNANSWERED:
-            return Trouble.HANGS
-        if self._unmunged >= UNANSWERED:
-            return Trouble.MUNGE
-        return Trouble.ENDS if self._ended >= ENDED else None
+    def hangs(self) -> bool:
+        """Whether another machine had better have a try at it. One that reads its state for long does not hang."""
+        return self._has_answered and bool(self._pid) and self._silent >= UNANSWERED
 
-    def note(self, *, answered: bool, munged: bool = True) -> None:
-        """Whether it has answered a question; whether munged does, without which it does not even start."""
-        self._unmunged = 0 if munged else self._unmunged + 1
-        if answered:
-            self._has_answered, self._silent, self._ended = True, 0, 0
-        else:
-            self._silent += 1
+    def note(self, *, answered: bool) -> None:
+        """Whether it has answered a question."""
+        self._has_answered = self._has_answered or answered
+        self._silent = 0 if answered else self._silent + 1
 
     def keep_up(self) -> None:
-        """Start it if it does not run; ever more slowly while it ends at once."""
+        """Start it if it does not run."""
         self.reap()
         now = self._clock.now()
         if self._pid or now < self._not_before:
             return
         self._pid = os.posix_spawn(self._command[0], self._command, os.environ, setsid=True)
-        self._not_before = now + self._pause
-        self._pause = min(2 * self._pause, SLOWEST_RESTART)
+        self._not_before = now + RESTART_SECONDS
 
     def reap(self) -> bool:
         """Whether it runs. What else has ended in this container is forgotten, too."""
@@ -139,7 +127,6 @@ class Daemon:
                 if ended[0] == self._pid:
                     self._pid = self._silent = 0
                     self._has_answered = False  # the next one may read its state for long
-                    self._ended += 1
                     self._log(f"slurmctld has ended with {os.waitstatus_to_exitcode(ended[1])}")
         return bool(self._pid)
 
@@ -165,8 +152,8 @@ class Daemon:
                     kill_at = self._clock.now()
                     break
                 self._clock.sleep(0.05)
-        self._pause, self._not_before = 0.25, 0.0
-        self._has_answered, self._silent, self._ended, self._unmunged = False, 0, 0, 0
+        self._not_before = 0.0
+        self._has_answered, self._silent = False, 0
 
 
 class Supervisor:
@@ -302,7 +289,7 @@ class Supervisor:
         finally:
             self.is_active = False
             turn.stop()
-        gives_back = reason is Over.VOLUME or isinstance(reason, Trouble)
+        gives_back = reason in {Over.VOLUME, Over.HANGS}
         given = gives_back and self._give_back(turn.term)  # first: slurmctld may hang as well
         if given or not (gives_back or reason is Over.SILENCE):
             TURN.unlink(missing_ok=True)  # not without the Lease again
@@ -311,40 +298,34 @@ class Supervisor:
         if given:
             self.is_ending.wait(SECONDS)  # for the other one, which may do better
 
-    def _keep_up(self, turn: Turn) -> Over | Trouble | None:
+    def _keep_up(self, turn: Turn) -> Over | None:
         """Why the turn is over; None where this one is to end."""
         threading.Thread(target=self._ask, args=(turn,), daemon=True).start()
-        labelled = -LABEL_SECONDS
-        worker: threading.Thread | None = None
+        threading.Thread(target=self._lead_here, args=(turn,), daemon=True).start()
         while not self.is_ending.is_set():
-            if (reason := turn.over() or self._daemon.trouble) is not None:
+            if (reason := turn.over() or (Over.HANGS if self._daemon.hangs else None)) is not None:
                 return reason
             self._daemon.keep_up()
-            now = self._clock.now()
-            if now - labelled >= LABEL_SECONDS and (worker is None or not worker.is_alive()):
-                labelled, worker = now, threading.Thread(target=self._lead_here, args=(turn.term,), daemon=True)
-                worker.start()
             self._clock.sleep(ROUND_SECONDS)
         return None
 
     def _ask(self, turn: Turn) -> None:
         while not turn.ended.wait(ASK_SECONDS):
             answered = answers()
-            munged = answered or accepts_connections(MUNGE_SOCKET)
             if not turn.ended.is_set():
-                self._daemon.note(answered=answered, munged=munged)
+                self._daemon.note(answered=answered)
 
-    def _lead_here(self, term: int) -> None:
+    def _lead_here(self, turn: Turn) -> None:
         """Not without a look at the Lease: who was paused would lead everybody to a pod in which nothing runs."""
-        while self.is_active:
+        pause = 0.0
+        while self.is_active and not turn.ended.wait(pause):
+            pause = LABEL_SECONDS
             try:
-                if self._lease.is_mine(term):
+                if self._lease.is_mine(turn.term):
                     lead_to(self._kube, self._me)
-            except KubeError as error:
+            except (KubeError, OSError, ValueError, KeyError) as error:
                 self._log(f"the Service does not lead here yet: {error}")
-                self._clock.sleep(LOOK_SECONDS)
-            else:
-                return
+                pause = LOOK_SECONDS
 
     def _forget(self) -> None:
         """Of a turn that is over; the configuration agent stands by, too, where there is no state directory."""

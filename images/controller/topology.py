@@ -143,10 +143,10 @@ def follow_places(kube: Kube | None, log: Callable[[str], None]) -> Places:
 
 
 POLL_SECONDS: Final = 1.0
+SHARE: Final = 5.0
+"""A look that took long, with thousands of nodes, is followed by a pause of so many times that."""
 SETTLE_SECONDS: Final = 2.0
-"""A change is read when nothing more has changed for this time: nodes that come together are read in one go."""
-LONGEST_SETTLE_SECONDS: Final = 10.0
-"""But not later than this after the first change."""
+"""After the first change: nodes that come together are read in one go."""
 SPACING_SECONDS: Final = 10.0
 """Between two reconfigurations: each makes every slurmd read its configuration again."""
 REMOVAL_SECONDS: Final = 60.0
@@ -169,15 +169,15 @@ class TopologyKeeper:
         self._make_locations, self._slurmctld, self._log = locations, slurmctld, log
         self._published, self._reload = published, reload
         self._locations: Places | None = None
-        self._next = self._first = self._latest = 0.0
-        self._pending = ""
-        """The change that waits: since `_first`, and as it is since `_latest`."""
+        self._next = 0.0
+        self._since: float | None = None
+        """When the change came that waits, if any does."""
         self._started = self._last = float("-inf")
         self._loaded: dict[str, Path] = {}
 
     def initial(self, keys: tuple[str, ...]) -> str:
         """A first topology.conf, for the moment when a tree is asked for: no running node may be without a switch."""
-        nodes = self._slurmctld.nodes(newest=True) or []
+        nodes = self._slurmctld.nodes() or []
         return render(self._places(nodes, keys))
 
     def round(self) -> None:
@@ -188,41 +188,35 @@ class TopologyKeeper:
         self._next = now + POLL_SECONDS
         files = self._published()
         if LABELS_FILE in files and TOPOLOGY_CONF in files:
-            self._keep(files, now)
+            nodes = self._slurmctld.nodes()
+            self._next += min(SHARE * (self._slurmctld.clock.now() - now), SPACING_SECONDS)
+            if nodes is not None:
+                self._keep(files, nodes, now)
         else:
             # There was a tree until a moment ago, perhaps of another agent's time: a worker may have asked before and
             # registered after, or nodes of an elastic pool are off and waited.
             self._next = now + SPACING_SECONDS
             self._release(self._slurmctld.nodes() or [])
 
-    def _keep(self, files: Files, now: float) -> None:
-        nodes = self._slurmctld.nodes()
-        if nodes is None:
-            return
+    def _keep(self, files: Files, nodes: list[NodeRecord], now: float) -> None:
         places = self._places(nodes, label_keys(files[LABELS_FILE]))
         wanted = render(places)
         waiting = any(waits_for_topology(node) for node in nodes)
         if not self._is_known(now, urgent=waiting):
             return
         if not waiting and wanted == files[TOPOLOGY_CONF]:
-            self._loaded, self._pending = places, ""
+            self._loaded, self._since = places, None
             return
-        if not self._pending:
-            self._first = now
-        if wanted != self._pending:
-            self._pending, self._latest = wanted, now
+        self._since = now if self._since is None else self._since
         only_removed = not waiting and all(
             self._loaded.get(name) == path or (name in self._loaded and path == unplaced(name))
             for name, path in places.items()
         )
-        if only_removed:
-            due = self._first + REMOVAL_SECONDS
-        else:
-            due = min(self._latest + SETTLE_SECONDS, self._first + LONGEST_SETTLE_SECONDS)
+        due = self._since + (REMOVAL_SECONDS if only_removed else SETTLE_SECONDS)
         if now < max(due, self._last + SPACING_SECONDS):
             return
         loaded = self._reload(wanted)
-        self._last, self._pending = self._slurmctld.clock.now(), ""
+        self._last, self._since = self._slurmctld.clock.now(), None
         if loaded:
             self._loaded = places
             self._log(f"the topology of {len(places)} nodes at {len(set(places.values()))} leaf switches is in force")

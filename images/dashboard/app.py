@@ -6,26 +6,22 @@ kind: who looks at the page brings a token, and sees what Slurm shows to its bea
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs
 
 import waitress
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from images.common.process import program
 from images.common.slurm_jobs import RUNNING
-from images.common.slurm_records import count
 from images.dashboard import views
-from images.dashboard.plots import HEIGHT, WIDTH, Plot, Prometheus, PrometheusAwayError
 from images.dashboard.slurm import CONFIG, Slurm, SlurmAwayError, Token, TokenRefusedError
-from images.dashboard.views import clean, duration, moment
+from images.dashboard.views import clean, moment
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse
@@ -48,13 +44,7 @@ LARGEST_ANSWER: Final = 64 << 20
 """Bytes that are kept in memory until the client has them. What is larger waitress writes into a file, for which the
 container has no place: its root is read-only. Its own bound of 1 MiB is less than 500 jobs with long names have."""
 
-REFRESH_SECONDS: Final = 60
-LARGEST_FORM: Final = 8192
-"""Bytes of a form: a token has some hundred."""
-
 REFUSED: Final = "The token is not valid, or no longer. scontrol token makes another."
-HIDING: Final = frozenset({"jobs", "nodes", "usage"})
-"""Words of PrivateData that keep from users what the plots sum up."""
 
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -62,7 +52,6 @@ HEADERS: Final = {
         "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "Content-Type": "text/html; charset=utf-8",
-    # A form that is sent to ourselves says where it comes from; to others nothing is said.
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
@@ -81,8 +70,6 @@ class Request:
     form: Mapping[str, str]
     token: str
     """From the cookie; empty without one."""
-    from_here: bool
-    """Whether the browser says that it was not another site that sent it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,22 +84,15 @@ class Response:
 class App:
     """Called by the server for each request, from several threads."""
 
-    def __init__(
-        self, slurm: Slurm, prometheus: Prometheus | None, log: Callable[[str], None],
-        clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+    def __init__(self, slurm: Slurm, log: Callable[[str], None], clock: Callable[[], float] = time.time) -> None:
         folder = Path(__file__).parent / "templates"
         # All text is escaped, whatever a template is called.
         self._templates = Environment(
             loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
             lstrip_blocks=True,
         )  # fmt: skip
-        # Compiled now, so that the first who looks does not wait for it.
-        for name in self._templates.list_templates(extensions=["j2"]):
-            self._templates.get_template(name)
         self._style = (folder / "style.css").read_text(encoding="utf-8")
         self._slurm = slurm
-        self._prometheus = prometheus
         self._log = log
         self._clock = clock
         self._routes: Mapping[tuple[str, str], Callable[[Request], Response]] = {
@@ -120,11 +100,10 @@ class App:
             ("GET", "/dashboard/style.css"): lambda _: Response(body=self._style, headers=STYLE_HEADERS),
             ("GET", "/dashboard/login"): lambda _: self._login_page(),
             ("POST", "/dashboard/login"): self._login,
-            ("POST", "/dashboard/logout"): self._logout,
+            ("POST", "/dashboard/logout"): lambda _: _redirect(f"{HOME}login", cookie=_cookie("", 0)),
             ("GET", HOME): lambda request: self._for_bearer(request, self._overview),
             ("GET", f"{HOME}jobs"): lambda request: self._for_bearer(request, self._jobs),
         }
-        self._askers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="ask")
 
     def __call__(self, environ: Mapping[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """WSGI."""
@@ -142,8 +121,6 @@ class App:
     # ---------------------------------------------------------------- who asks
 
     def _login(self, request: Request) -> Response:
-        if not request.from_here:
-            return self._foreign()
         try:
             token = Token(request.form.get("token", ""))
             self._slurm.nodes(token)
@@ -158,12 +135,7 @@ class App:
     def _login_page(
         self, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None, *, message: str = ""
     ) -> Response:
-        """With the command that makes a token, as far as users may here."""
-        seconds = self._slurm.lifespan()
-        return self._page("login", status, headers, message=message, lifespan=seconds, good_for=duration(seconds))
-
-    def _logout(self, request: Request) -> Response:
-        return _redirect(f"{HOME}login", cookie=_cookie("", 0)) if request.from_here else self._foreign()
+        return self._page("login", status, headers, message=message)
 
     def _for_bearer(self, request: Request, page: Callable[[Request, Token], Response]) -> Response:
         if not request.token:
@@ -177,23 +149,16 @@ class App:
 
     # ---------------------------------------------------------------- pages
 
-    def _overview(self, request: Request, token: Token) -> Response:
-        asked = self._askers.submit(self._slurm.nodes, token)
-        jobs = self._slurm.jobs(token)
-        nodes = views.nodes(asked.result())
-        plots, without = self._plots(token)
+    def _overview(self, _: Request, token: Token) -> Response:
+        jobs, nodes = self._slurm.jobs(token), views.nodes(self._slurm.nodes(token))
         return self._page(
             "overview",
-            **self._frame(request, token),
+            **self._frame(token),
             pools=views.pools(nodes),
             nodes=nodes,
             queues=views.queues(jobs, nodes, self._clock()),
             running=sum(job.base_state == RUNNING for job in jobs),
             pending=sum(job.tasks for job in jobs if job.waits),
-            plots=plots,
-            without=without,
-            width=WIDTH,
-            height=HEIGHT,
         )
 
     def _jobs(self, request: Request, token: Token) -> Response:
@@ -202,44 +167,24 @@ class App:
         now = self._clock()
         return self._page(
             "jobs",
-            **self._frame(request, token),
+            **self._frame(token),
             user=clean(user),
             count=len(found),
             jobs=[views.row(job, now) for job in found[:MOST_JOBS]],
         )
 
-    def _plots(self, token: Token) -> tuple[list[Plot], str]:
-        """Plots that the bearer may see, or why there are none."""
-        if self._prometheus is None:
-            return [], "There are no plots: this cluster runs no Prometheus (monitoring.install)."
-        hidden = self._slurm.settings()[1] & HIDING
-        if hidden and not self._slurm.administers(token):
-            return [], f"Plots are for operators: Slurm's PrivateData has {', '.join(sorted(hidden))} here."
-        try:
-            plots = self._prometheus.plots()
-        except PrometheusAwayError as error:
-            return [], f"There are no plots: Prometheus does not answer ({clean(str(error))})."
-        return plots, "" if plots else "There are no plots yet: Prometheus has no figures of Slurm."
-
-    def _frame(self, request: Request, token: Token) -> dict[str, Any]:
+    def _frame(self, token: Token) -> dict[str, Any]:
         """What every page of a bearer has."""
-        cluster, private = self._slurm.settings()
         return {
-            "cluster": cluster,
+            "cluster": self._slurm.cluster(),
             "me": token.user,
             "ends": moment(token.ends),
             "now": moment(int(self._clock())),
-            "private": ", ".join(sorted(private)),
-            "refresh": REFRESH_SECONDS if "refresh" in request.query else 0,
-            "other_refresh": _other_refresh(request.query),
         }
 
     def _away(self, error: SlurmAwayError) -> Response:
         self._log(f"Slurm does not answer: {error}")
         return self._message(HTTPStatus.SERVICE_UNAVAILABLE, f"Slurm does not answer: {clean(str(error))}")
-
-    def _foreign(self) -> Response:
-        return self._message(HTTPStatus.FORBIDDEN, "This form was sent by another site.")
 
     def _message(self, status: HTTPStatus, message: str) -> Response:
         return self._page("message", status, message=message)
@@ -247,7 +192,7 @@ class App:
     def _page(
         self, template: str, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None, **values: Any
     ) -> Response:
-        body = self._templates.get_template(f"{template}.html.j2").render({"refresh": 0, "me": "", **values})
+        body = self._templates.get_template(f"{template}.html.j2").render({"me": "", **values})
         return Response(status=status, body=body, headers=headers or {})
 
 
@@ -256,9 +201,7 @@ def _request(environ: Mapping[str, Any]) -> Request:
     form: Mapping[str, str] = {}
     if method == "POST":
         stream: IO[bytes] = environ["wsgi.input"]
-        form = _fields(
-            stream.read(min(LARGEST_FORM, count(str(environ.get("CONTENT_LENGTH", ""))))).decode(errors="replace")
-        )
+        form = _fields(stream.read().decode(errors="replace"))  # nginx bounds it
     cookies = (part.strip().partition("=") for part in str(environ.get("HTTP_COOKIE", "")).split(";"))
     return Request(
         method="GET" if method == "HEAD" else method,
@@ -266,22 +209,11 @@ def _request(environ: Mapping[str, Any]) -> Request:
         query=_fields(str(environ.get("QUERY_STRING", ""))),
         form=form,
         token=next((value for name, _, value in cookies if name == COOKIE), ""),
-        from_here=environ.get("HTTP_SEC_FETCH_SITE", "same-origin") in {"same-origin", "none"},
     )
 
 
 def _fields(text: str) -> dict[str, str]:
-    try:
-        found = parse_qs(text, keep_blank_values=True, max_num_fields=20)
-    except ValueError:
-        return {}
-    return {name: values[0] for name, values in found.items()}
-
-
-def _other_refresh(query: Mapping[str, str]) -> str:
-    """The same page, reading itself anew if it does not, and the other way round."""
-    kept = {name: value for name, value in query.items() if name != "refresh"}
-    return "?" + urlencode(kept if "refresh" in query else {**kept, "refresh": ""})
+    return {name: values[0] for name, values in parse_qs(text, keep_blank_values=True).items()}
 
 
 def _cookie(value: str, seconds: int) -> str:
@@ -305,7 +237,5 @@ def main() -> None:
     with program("dashboard") as log:
         SOCKET.parent.mkdir(parents=True, exist_ok=True)
         SOCKET.unlink(missing_ok=True)
-        url = os.environ.get("PROMETHEUS", "")
-        app = App(Slurm(CONFIG), Prometheus(url) if url else None, log)
-        log(f"serving on {SOCKET}, with plots from {url}" if url else f"serving on {SOCKET}, without plots")
-        serve(app, SOCKET)
+        log(f"serving on {SOCKET}")
+        serve(App(Slurm(CONFIG), log), SOCKET)

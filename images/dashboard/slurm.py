@@ -10,31 +10,25 @@ import binascii
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from images.common.slurm_conf import setting
 from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
-from images.common.slurm_records import Columns, NotUnderstoodError, count
+from images.common.slurm_records import Columns
 
 CONFIG: Final = Path("/config/slurm")
 TIMEOUT_SECONDS: Final = 15.0
 """More than the 10 s (MessageTimeout) after which Slurm's commands give up by themselves."""
 
-WORKING_DAY: Final = 28_800
-"""Seconds for which a token is proposed."""
-
 JOB_FIELDS: Final = (
-    "id", "user", "account", "partitions", "state", "reason", "submitted", "eligible", "start", "used", "limit",
-    "min_nodes", "cpus", "node_list", "name", "comment",
+    "id", "user", "account", "partitions", "state", "reason", "submitted", "eligible", "used", "limit", "min_nodes",
+    "cpus", "node_list", "name",
 )  # fmt: skip
 NODE_FIELDS: Final = (
-    "NodeHost", "Partition", "StateLong", "Reason", "User", "Timestamp", "CPUsState", "Memory", "AllocMem", "Gres",
-    "GresUsed",
+    "NodeHost", "Partition", "StateLong", "Reason", "CPUsState", "Gres", "GresUsed",
 )  # fmt: skip
-
-T = TypeVar("T")
 
 Record = Mapping[str, str]
 """Name of a field of sinfo's `--Format` -> what it says."""
@@ -42,8 +36,6 @@ Record = Mapping[str, str]
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,1000}\.[A-Za-z0-9_-]{1,2000}\.[A-Za-z0-9_-]{1,1000}")
 _USER: Final = re.compile(r"[A-Za-z0-9._-]+")
 _REFUSED: Final = re.compile(r"authentication|access/permission denied|invalid.*(?:credential|token)", re.IGNORECASE)
-_ADMINISTRATORS: Final = ("root", "slurm")
-_PRIVATE: Final = ("accounts", "cloud", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users")
 
 
 class TokenRefusedError(Exception):
@@ -87,57 +79,18 @@ class Slurm:
     def jobs(self, token: Token) -> list[Job]:
         """Jobs in the queue that the bearer may see; `PrivateData` is slurmctld's to enforce."""
         question = JobList(*JOB_FIELDS)
-        return self._read(list(question.command), question.read, token)
+        return list(question.read(self._run(list(question.command), token)))
 
     def nodes(self, token: Token) -> list[Record]:
         """Nodes, once for each partition that they are in. Those of no partition are missing, as in sinfo."""
         columns = Columns(NODE_FIELDS)
-        return self._read(
-            ["sinfo", "--Node", "--all", "--noheader", "--noconvert", columns.option], columns.rows, token
-        )
+        command = ["sinfo", "--Node", "--all", "--noheader", "--noconvert", columns.option]
+        return list(columns.rows(self._run(command, token)))
 
-    def settings(self) -> tuple[str, frozenset[str]]:
-        """(ClusterName, the words of PrivateData as Slurm takes them), as in the mounted slurm.conf."""
-        files = self._files()
-        private = setting(files, "PrivateData") or ""
-        # Slurm looks for parts of words, and for `all`.
-        hidden = (word for word in _PRIVATE if word.removesuffix("s") in private or "all" in private)
-        return setting(files, "ClusterName") or "slurm", frozenset(hidden)
-
-    def lifespan(self) -> int:
-        """Seconds for which users may make a token here, a working day at most; 0 where they may make none."""
-        options = (setting(self._files(), "AuthAltParameters") or "").split(",")
-        if "disable_token_creation" in options:
-            return 0
-        most = [count(option.partition("=")[2]) for option in options if option.startswith("max_token_lifespan=")]
-        return min([WORKING_DAY, *filter(None, most)])
-
-    def _files(self) -> dict[str, str]:
-        return {
-            path.name: path.read_text(encoding="utf-8", errors="replace")
-            for path in self._config.glob("*.conf")
-            if path.is_file()
-        }
-
-    def administers(self, token: Token) -> bool:
-        """Whether `PrivateData` does not bind the bearer: root, slurm, and whom slurmdbd calls operator or more.
-
-        Only after slurmctld has taken the token, as the name in it is believed.
-        """
-        if token.user in _ADMINISTRATORS:
-            return True
-        command = ["sacctmgr", "--noheader", "--parsable2", "show", "user", f"name={token.user}", "format=AdminLevel"]
-        try:
-            return self._run(command, token).strip() in {"Operator", "Administrator"}
-        except SlurmAwayError:
-            return False
-
-    def _read(self, command: list[str], reader: Callable[[str], Iterable[T]], token: Token) -> list[T]:
-        printed = self._run(command, token)
-        try:
-            return list(reader(printed))
-        except NotUnderstoodError as error:
-            raise SlurmAwayError(f"{command[0]}: {error}") from error
+    def cluster(self) -> str:
+        """ClusterName, as in the mounted slurm.conf."""
+        files = {"slurm.conf": (self._config / "slurm.conf").read_text(encoding="utf-8", errors="replace")}
+        return setting(files, "ClusterName") or "slurm"
 
     def _run(self, command: list[str], token: Token) -> str:
         environment = {

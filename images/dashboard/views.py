@@ -9,7 +9,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from statistics import median
 from typing import Final, Literal
 
 from images.common.slurm_jobs import RUNNING, Job
@@ -31,11 +30,6 @@ def clean(text: str) -> str:
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 
-def gibibytes(mebibytes: int) -> str:
-    """As `0.9` or `512`."""
-    return f"{mebibytes / 1024:.1f}" if mebibytes < 10 * 1024 else f"{mebibytes / 1024:.0f}"
-
-
 def duration(seconds: float) -> str:
     """As `4 min` or `2 d 3 h`: at most two units, rounded down."""
     left = max(0, int(seconds))
@@ -52,11 +46,8 @@ def duration(seconds: float) -> str:
 
 
 def moment(seconds: int) -> str:
-    """A time in UTC, to the minute. Slurm takes later ones from users than calendars have."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    except (ValueError, OverflowError, OSError):
-        return "beyond the year 9999"
+    """A time in UTC, to the minute."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 Kind = Literal["idle", "busy", "drained", "down", "other"]
@@ -84,14 +75,10 @@ class Node:
     """Slurm's word, and whether the node responds."""
     kind: Kind
     reason: str
-    by: str
-    since: str
-    """When the reason was given; empty without one."""
     cpus: int
     busy_cpus: int
     gpus: int
     busy_gpus: int
-    memory: str
     partitions: tuple[str, ...]
 
     @property
@@ -129,8 +116,7 @@ class Queue:
     held: int
     """Those of `pending` that wait for a dependency, a time, or to be released."""
     longest: str
-    middle: str
-    """Median of the waiting times of those that are not held, a job array once."""
+    """Waiting time of those that are not held."""
 
 
 def nodes(records: Iterable[Record]) -> list[Node]:
@@ -149,20 +135,15 @@ def _node(record: Record, partitions: Sequence[str]) -> Node:
     word = record["StateLong"].rstrip(FLAGS)
     silent = "*" in record["StateLong"]
     busy, _, _, cpus = (count(part) for part in (record["CPUsState"].split("/") + ["0"] * 4)[:4])
-    reason = "" if record["Reason"] == "none" else record["Reason"]
-    set_at = count(record["Timestamp"])
     return Node(
         name=record["NodeHost"],
         state=f"{word}, not responding" if silent else word,
         kind="down" if silent and word != "idle" else _KINDS.get(word, "other"),
-        reason=reason,
-        by=record["User"].partition("(")[0] if reason else "",
-        since=moment(set_at) if reason and set_at else "",
+        reason="" if record["Reason"] == "none" else record["Reason"],
         cpus=cpus,
         busy_cpus=busy,
         gpus=gpus(record["Gres"]),
         busy_gpus=gpus(record["GresUsed"]),
-        memory=f"{gibibytes(count(record['AllocMem']))} of {gibibytes(count(record['Memory']))} GiB",
         partitions=tuple(dict.fromkeys(partitions)),
     )
 
@@ -200,7 +181,6 @@ def _queue(name: str, jobs: Sequence[Job], found: Sequence[Node], now: float) ->
         pending=sum(job.tasks for job in pending),
         held=sum(job.tasks for job in pending if not _waits_for_turn(job, now)),
         longest=duration(max(waits)) if waits else "-",
-        middle=duration(median(waits)) if waits else "-",
     )
 
 
@@ -212,7 +192,7 @@ def row(job: Job, now: float) -> dict[str, str | int]:
     """One row of the list of jobs, with nothing that hides, whoever wrote it. What slurmctld does not know is empty."""
     submitted = now if job.submitted is None else job.submitted
     shown = {
-        "number": job.id, "name": job.name, "user": job.user, "account": job.account, "comment": job.comment,
+        "number": job.id, "name": job.name, "user": job.user, "account": job.account,
         "partition": ",".join(job.partitions),
         "state": job.state.lower().replace("_", " "),
         "why": job.reason if job.waits else job.node_list,
@@ -221,7 +201,6 @@ def row(job: Job, now: float) -> dict[str, str | int]:
         **{name: clean(text) for name, text in shown.items()},
         "time": duration(now - submitted if job.waits else job.used or 0),
         "limit": "" if job.limit is None else duration(job.limit),
-        "expected": moment(int(job.start)) if job.waits and job.start else "",
         "nodes": job.min_nodes,
         "cpus": job.cpus,
     }

@@ -29,29 +29,17 @@ from images.common.mariadb import (
 )
 from images.common.mountinfo import expect_volume
 from images.common.process import RefusedError, become, program, required_env
-from images.common.room import Volume, watch
 from images.common.wait import wait_for
 
 VOLUME: Final = Path("/var/lib/mysql")
 MARIADBD: Final = ("/usr/sbin/mariadbd", f"--defaults-file={OPTIONS}")
 CLIENT: Final = ("--no-defaults", f"--socket={SOCKET}", "--user=mysql")
 """Options of a program that talks to the server in this container."""
-ROOM: Final = Volume(
-    name="database-data",
-    path=VOLUME,
-    remedy=(
-        "no job is recorded, slurmctld keeps the records meanwhile. Make it larger: "
-        "slurmstack:accounting: {database: {storage: ...}}, then `slurmstack up`; or keep less: accounting.retention"
-    ),
-)
 UPGRADE_START_SECONDS: Final = 600.0
 """For the server that only the upgrade talks to: it may have to recover first."""
 
 VERSION_FILE: Final = "slurmstack-version"
 """In the data directory: the server version that last wrote it."""
-
-_THEIR_VERSION_FILES: Final = ("mariadb_upgrade_info", "mysql_upgrade_info")
-"""Where mariadb-upgrade itself notes the version; data that were copied from elsewhere have at most these."""
 
 Version = tuple[int, int, int]
 
@@ -86,8 +74,8 @@ def needs_upgrade(data: Path, server: Version) -> bool:
 
     A release is the first two numbers: within one, MariaDB promises that files fit both ways.
     """
-    noted = [data / name for name in (VERSION_FILE, *_THEIR_VERSION_FILES) if (data / name).is_file()]
-    found = parse_version(noted[0].read_text(errors="replace")) if noted else None
+    noted = data / VERSION_FILE
+    found = parse_version(noted.read_text(errors="replace")) if noted.is_file() else None
     if found is not None and found[:2] > server[:2]:
         raise RefusedError(
             f"the data are of MariaDB {dotted(found)}, and this image has {dotted(server)}: MariaDB cannot go back to "
@@ -184,5 +172,4 @@ def main() -> None:
         write_version(data, server)
         write_atomically(STATEMENTS, statements(password), mode=0o400, owner=owner)
         write_atomically(PROBE, probe_options(password), mode=0o400)
-        watch(ROOM, user, log)
         become([*MARIADBD, f"--init-file={STATEMENTS}"], log, user=user)

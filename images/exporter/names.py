@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 SLURMS: Final = {
@@ -10,8 +9,6 @@ SLURMS: Final = {
     "slurm_agent_queue_size": "Outgoing RPC retry queue length",
     "slurm_bf_cycle_last": "Last backfill cycle time",
     "slurm_bf_mean_cycle": "Mean backfill cycle time",
-    "slurm_jobs_cpus_alloc": "Total number of Cpus allocated by jobs",
-    "slurm_jobs_gpus_alloc": "Total number of GPUs allocated by jobs",
     "slurm_jobs_hold": "Number of jobs in Hold state",
     "slurm_jobs_pending": "Number of jobs in Pending state",
     "slurm_jobs_running": "Number of jobs in Running state",
@@ -21,7 +18,6 @@ SLURMS: Final = {
     "slurm_node_gpus_alloc": "Number of GPUs currently allocated by jobs on the node",
     "slurm_node_memory_alloc_bytes": "Bytes allocated to jobs in the node",
     "slurm_node_memory_bytes": "Total memory in bytes of the node",
-    "slurm_nodes": "Total number of nodes",
     "slurm_nodes_alloc": "Number of nodes in Allocated state",
     "slurm_nodes_down": "Number of nodes in Down state",
     "slurm_nodes_drain": "Number of nodes with Drain flag",
@@ -35,25 +31,19 @@ SLURMS: Final = {
     "slurm_server_thread_cnt": "Active slurmctld threads count",
     "slurm_slurmdbd_queue_size": "Queued messages to SlurmDBD",
 }
-"""As a scrape of slurmctld of 26.05 has them (`MetricsType=metrics/openmetrics`): those that alerts, dashboards and the
-web page ask for, and no more."""
+"""As a scrape of slurmctld of 26.05 has them (`MetricsType=metrics/openmetrics`): those that alerts and dashboards
+ask for, and no more."""
 
 OURS: Final = {
     "slurmstack_exporter_up": "Whether the latest round could read this source (1) or not (0)",
     "slurmstack_slurmctld_up": "Whether slurmctld answers (1) or not (0)",
     "slurmstack_slurmdbd_up": "Whether slurmdbd answers (1) or not (0)",
     "slurmstack_job_wait_seconds_max": "Longest time that a pending job has waited since it was eligible",
-    "slurmstack_jobs_waiting": "Pending jobs that are eligible",
-    "slurmstack_jobs_waiting_seconds": "Sum of the times that pending jobs have waited since they were eligible",
-    "slurmstack_queue_stuck_jobs": "Jobs pending for Resources or Priority although idle nodes are there that they fit",
     "slurmstack_job_requeues_max": "Most restarts of a pending or running job",
-    "slurmstack_node_drained": "1 for each drained node, with who drained it and for what kind of reason",
+    "slurmstack_node_drained": "1 for each drained node, with the kind of reason",
     "slurmstack_node_down": "1 for each node that is down",
-    "slurmstack_elastic_pool_paused": "1 for each elastic pool that waits because there were no machines for it",
-    "slurmstack_elastic_pool_set_aside": "Whether it waits for an administrator (1) or tries again by itself (0)",
+    "slurmstack_elastic_pool_set_aside": "1 for each elastic pool that waits for an administrator: no machines came",
     "slurmstack_configuration_refused": "Whether the latest configuration was refused (1) or not (0)",
-    "slurmstack_configuration_pending": "Whether a configuration waits to be active (1) or not (0)",
-    "slurmstack_configuration_applied_timestamp_seconds": "When the configuration in force was put in force",
     "slurmstack_volume_free_bytes": "Bytes of a volume that are free",
     "slurmstack_volume_size_bytes": "Bytes of a volume",
     "slurmstack_certificate_not_after_timestamp_seconds": "When a certificate ends",
@@ -85,6 +75,4 @@ class Figures:
 
 
 def _number(value: float) -> str:
-    if math.isinf(value):
-        return "+Inf"
     return str(int(value)) if float(value).is_integer() else repr(value)

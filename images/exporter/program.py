@@ -23,10 +23,9 @@ from images.exporter.figures import (
     put_jobs,
     put_nodes,
     put_partitions,
-    put_paused,
     put_requeues,
     put_scheduler,
-    put_stuck,
+    put_set_aside,
     put_waits,
 )  # fmt: skip
 from images.exporter.names import Figures
@@ -51,16 +50,9 @@ without which nothing is known of the others. `scheduler`: the least that slurmc
 _DAEMON_OF: Final = {"scheduler": "slurmctld", "slurmdbd": "slurmdbd"}
 """Source -> the daemon that is up where it answers."""
 
-_STATE: Final = {"volume": "state"}
 
-_OF_AGENT: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
-    "refused": ("slurmstack_configuration_refused", {}),
-    "pending": ("slurmstack_configuration_pending", {}),
-    "published": ("slurmstack_configuration_applied_timestamp_seconds", {}),
-    "free_bytes": ("slurmstack_volume_free_bytes", _STATE),
-    "size_bytes": ("slurmstack_volume_size_bytes", _STATE),
-}
-"""Key of the configuration agent's answer -> figure and labels."""
+_OFF: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "DOWN"})
+"""States of a node of an elastic pool whose pod is not to be there, or has not been yet."""
 
 
 class Rounds:
@@ -111,7 +103,7 @@ class Rounds:
                 about.put(f"slurmstack_{_DAEMON_OF[name]}_up", name in answers)
         self._latest = (self._now(), "".join([*parts, about.text()]))
         if "nodes" in answers:
-            self.elastic = [node.name for node in answers["nodes"] if node.is_elastic_and_up]
+            self.elastic = [node.name for node in answers["nodes"] if "CLOUD" in node.states and not node.states & _OFF]
 
     def _questions(self) -> dict[str, Callable[[], Any]]:
         """By the name of the source, in their order."""
@@ -127,25 +119,25 @@ class Rounds:
         return found
 
     def _figures(self, name: str, answers: Mapping[str, Any]) -> Figures:
-        """Those of one source; of partitions only with jobs and nodes."""
-        figures, answer, now, by_person = Figures(), answers[name], self._now(), self._by_person
+        """Those of one source."""
+        figures, answer, by_person = Figures(), answers[name], self._by_person
         if name == "jobs":
-            put_waits(figures, answer, now, by_person=by_person)
+            put_waits(figures, answer, self._now(), by_person=by_person)
             put_requeues(figures, answer)
             if by_person:
                 put_accounts(figures, answer)
         elif name == "nodes":
-            put_drained(figures, answer, by_person=by_person)
+            put_drained(figures, answer)
             put_down(figures, answer)
-            put_paused(figures, answer)
-        elif name == "partitions" and {"jobs", "nodes"} <= answers.keys():
-            put_stuck(figures, answer, answers["jobs"], answers["nodes"], now)
+            put_set_aside(figures, answer)
         elif name == "certificates":
             for certificate, end in answer.items():
                 figures.put("slurmstack_certificate_not_after_timestamp_seconds", end, name=certificate)
-        for key, (figure, labels) in (_OF_AGENT if name == "configuration" else {}).items():
-            if answer.get(key) is not None:
-                figures.put(figure, answer[key], **labels)
+        elif name == "configuration":
+            figures.put("slurmstack_configuration_refused", answer["refused"])
+            for key in ("free_bytes", "size_bytes"):
+                if key in answer:
+                    figures.put(f"slurmstack_volume_{key}", answer[key], volume="state")
         if self._slurms_own:
             _put_slurms(figures, name, answers)
         return figures

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from images.common.command import Runner
+from images.common.command import Runner, run
 from images.common.gpu_jobs import GpuJobs
-from images.common.health.contract import Check, Result, Status
+from images.common.health.contract import Check, Node, Result, Status
 from images.common.health.report import Report, encode, line_of, note_of
 from images.common.health.slurm import ASK_SECONDS, Record, Slurm, SlurmError
 from images.common.log import Log, open_pod_log
@@ -26,7 +26,7 @@ from images.common.wait import Clock
 from images.health import state
 from images.health.checks import gpu_free
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
-from images.health.runner import Tools, attempt, said_of
+from images.health.runner import run_checks
 
 REFUSED: Final = 1
 """Exit code on which Slurm drains the node and requeues the job (slurm.conf(5), Prolog)."""
@@ -54,33 +54,37 @@ class GpuJob:
     def begin(self) -> int:
         """Before the job; the exit code."""
         node = with_jobs(self.local.node, self.environment)
-        if node.job_uid is not None:
-            self._show(lambda: self.gpu_jobs.begin(node.job, node.job_uid or 0, node.job_gpus))
-        if self.check.name in self.local.off:
-            return 0
-        found = attempt(self.check, node, self.local.thresholds, self.runner)
-        if found.status is not Status.OK:
-            self.log(f"before job {node.job}: {line_of(self.check.name, found)}")
-        if found.status is not Status.FAIL:
-            return 0
-        # Else the next report, while other jobs run here, would have what was found before.
-        state.remember(node, state.BETWEEN_JOBS, {self.check.name: said_of(found)})
-        is_told = self.check.name in self.local.report_only
-        return REFUSED if not is_told and self._is_drained_for(node.job, found) else 0
+        if self.check.name not in self.local.off and self._refuses(node):
+            return REFUSED
+        self.gpu_jobs.begin(node.job, node.job_gpus)
+        return 0
 
     def end(self) -> int:
         """After the job; the exit code."""
-        self._show(lambda: self.gpu_jobs.end(self.environment.get("SLURM_JOB_ID", "")))
+        self.gpu_jobs.end(self.environment.get("SLURM_JOB_ID", ""))
         return 0
 
-    def _show(self, change: Callable[[], None]) -> None:
+    def _refuses(self, node: Node) -> bool:
+        found = run_checks([self.check], node, self.local.thresholds)[self.check.name].result
+        if found.status is not Status.OK:
+            self.log(f"before job {node.job}: {line_of(self.check.name, found)}")
+        if found.status is not Status.FAIL:
+            return False
+        # Else the next report, while other jobs run here, would have what was found before.
+        state.remember(node, state.BETWEEN_JOBS, {self.check.name: vars(found)})
+        if self.check.name in self.local.report_only:
+            return False
         try:
-            change()
-        except (OSError, ValueError) as error:
-            self.log(f"job {self.environment.get('SLURM_JOB_ID', '?')}: which GPUs it has is not shown: {error}")
+            if self._is_drained_for(found):
+                return True
+            why = f"the watcher has not drained the node in {WAIT_SECONDS:g} s"
+        except SlurmError as error:
+            why = f"slurmctld: {error}"
+        self.log(f"job {node.job} starts all the same: {why}")
+        return False
 
-    def _is_drained_for(self, job: str, found: Result) -> bool:
-        """Report what was found, and whether the node is then drained, by whomever.
+    def _is_drained_for(self, found: Result) -> bool:
+        """Report what was found, and whether the node is then drained, by whomever. Raises SlurmError.
 
         The report has nothing else in it: what was found before may not look as if it had been found now.
         """
@@ -92,23 +96,18 @@ class GpuJob:
                 raise SlurmError("there is no record of this node")
             return found
 
-        try:
-            before = record()
-            if before.is_drained:
+        before = record()
+        if before.is_drained:
+            return True
+        report = Report(at=int(self.now()), results={self.check.name: found}, note=note_of(before.comment))
+        told = slurm.update(name, comment=encode(report))
+        if not told.ok:
+            raise SlurmError(told.message)
+        deadline = self.clock.now() + WAIT_SECONDS
+        while self.clock.now() < deadline:
+            self.clock.sleep(LOOK_SECONDS)
+            if record().is_drained:
                 return True
-            report = Report(at=int(self.now()), results={self.check.name: found}, note=note_of(before.comment))
-            if not (told := slurm.update(name, comment=encode(report))).ok:
-                self.log(f"job {job} starts all the same, as nobody can be told: {told.message}")
-                return False
-            deadline = self.clock.now() + WAIT_SECONDS
-            while self.clock.now() < deadline:
-                self.clock.sleep(LOOK_SECONDS)
-                if record().is_drained:
-                    return True
-        except SlurmError as error:
-            self.log(f"job {job} starts all the same, as nobody can be asked: {error}")
-            return False
-        self.log(f"job {job} starts all the same: the watcher has not drained the node in {WAIT_SECONDS:g} s")
         return False
 
 
@@ -119,7 +118,7 @@ def main() -> int:
     try:
         prepare_environment()
         log = Log("health-prolog" if is_prolog else "health-epilog", open_pod_log())
-        job = GpuJob(local=find_local(pod_environment()), log=log, runner=Tools(), environment=os.environ)
+        job = GpuJob(local=find_local(pod_environment()), log=log, runner=run, environment=os.environ)
         return job.begin() if is_prolog else job.end()
     except Exception as error:  # noqa: BLE001
         log.failure(f"gave up, and the job is not kept waiting: {type(error).__name__}: {error}")

@@ -43,8 +43,6 @@ class Local:
     """Checks whose failure is told and refuses no job."""
     programs: Mapping[str, Check] = field(default_factory=dict)
     """The site's own checks."""
-    problem: str = ""
-    """Why the settings could not be read, and the defaults of the checks are used."""
 
 
 def pod_environment(first: Path = Path("/proc/1/environ")) -> dict[str, str]:
@@ -63,11 +61,9 @@ def prepare_environment() -> None:
 
 
 def find_local(environment: Mapping[str, str], settings: Path = SETTINGS) -> Local:
-    """This node. Never raises: what cannot be read is left at its default, and `problem` says so."""
-    try:
-        conf = NodeConf.parse(environment.get("NODE_CONF", ""))
-    except ValueError:
-        conf = NodeConf(cpus=0, memory_mib=0, features=())
+    """This node."""
+    told = environment.get("NODE_CONF")
+    conf = NodeConf.parse(told) if told else NodeConf(cpus=0, memory_mib=0, features=())
     jail = environment.get("JAIL", "")
     # What is asked here are NVIDIA's programs; and divided GPUs are offered by their parts.
     offered = 1 if conf.is_divided else sum(one.count for one in conf.gpus)
@@ -84,21 +80,13 @@ def find_local(environment: Mapping[str, str], settings: Path = SETTINGS) -> Loc
         jail=Path(jail) if jail else None,
         homes=Path(jail, "home") if jail and environment.get("HOMES") else None,
     )
-    try:
-        return _with_settings(node, environment.get("POOL", ""), json.loads(settings.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return Local(node=node, thresholds=Thresholds())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        problem = f"{settings} cannot be used, defaults are: {type(error).__name__}: {error}"
-        return Local(node=node, thresholds=Thresholds(), problem=problem)
+    # Kubernetes mounts it; without health there is none.
+    given = json.loads(settings.read_text(encoding="utf-8")) if settings.exists() else {}
+    return _with_settings(node, environment.get("POOL", ""), given)
 
 
 def _with_settings(node: Node, pool: str, settings: Mapping[str, Any]) -> Local:
     of_pool = settings.get("pools", {}).get(pool, {})
-    given = {
-        check: {name: float(value) for name, value in limits.items()}
-        for check, limits in settings.get("thresholds", {}).items()
-    }
     node = replace(
         node,
         gpus=of_pool.get("gpus", node.gpus),  # written by hand: to try the checks on machines that have none
@@ -107,7 +95,7 @@ def _with_settings(node: Node, pool: str, settings: Mapping[str, Any]) -> Local:
     )
     return Local(
         node=node,
-        thresholds=Thresholds(given),
+        thresholds=Thresholds(settings.get("thresholds", {})),
         off=frozenset(settings.get("disabled", ())),
         report_only=frozenset(settings.get("report_only", ())),
         programs={name: program_check(name, program) for name, program in settings.get("programs", {}).items()},

@@ -7,7 +7,6 @@ no drain: that is for the watcher, which sees all nodes. It always succeeds, as 
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import time
@@ -16,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from images.common.command import Runner
+from images.common.command import Runner, run
 from images.common.health.contract import NAME_PREFIX, Check, Result, Status
 from images.common.health.report import Report, changes, encode, gists, note_of
 from images.common.health.slurm import ASK_SECONDS, Slurm, SlurmError
@@ -24,8 +23,7 @@ from images.common.log import Log, open_pod_log
 from images.health import state
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
 from images.health.registry import find_checks, wanted
-from images.health.runner import Outcome, Tools, result_of, run_checks, said_of
-from images.health.verdict import not_checked
+from images.health.runner import Outcome, result_of, run_checks
 
 REFRESH_SECONDS: Final = 300
 """A report of something that is not well is renewed so often, so that the watcher can tell an old one from one that
@@ -63,16 +61,14 @@ class Periodic:
         now = [check for check in checks if not (check.between_jobs and node.other_jobs)]
         outcomes = run_checks(now, node, self.local.thresholds, seconds=ALL_SECONDS)
         outcomes |= self._kept([check.name for check in checks if check.between_jobs], outcomes)
-        if self.local.problem:
-            outcomes["settings"] = Outcome(result=not_checked(self.local.problem))
         results = {name: outcome.result for name, outcome in outcomes.items()}
         self._tell(results, int(began))
-        self._write(state.METRICS, metrics(outcomes, self.now()))
+        state.write(self.local.node, state.METRICS, metrics(outcomes, self.now()))
 
     def _kept(self, names: list[str], outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
         """What checks that look between jobs, or a prolog, found last, for those that have not looked now."""
         before = state.recall(self.local.node, state.BETWEEN_JOBS)
-        found = {name: said_of(outcomes[name].result) for name in names if name in outcomes}
+        found = {name: vars(outcomes[name].result) for name in names if name in outcomes}
         if found and found != before:
             state.remember(self.local.node, state.BETWEEN_JOBS, found)
         return {name: Outcome(result=result_of(before[name])) for name in names if name in before.keys() - found}
@@ -93,7 +89,7 @@ class Periodic:
             elif problem != last.get("problem"):
                 self.log(f"cannot write the report to Slurm: {problem}")
             last["problem"] = problem
-        self._write(f"{_LAST}.json", json.dumps(last))
+        state.remember(self.local.node, _LAST, last)
 
     def _is_due(self, report: Report, last: dict[str, Any]) -> bool:
         if last.get("sent") != last["seen"]:
@@ -118,12 +114,6 @@ class Periodic:
             return "it has no record of this node"
         told = slurm.update(name, comment=encode(replace(report, note=note_of(record.comment))))
         return None if told.ok else told.message
-
-    def _write(self, name: str, text: str) -> None:
-        try:
-            state.write(self.local.node, name, text)
-        except OSError as error:
-            self.log(f"cannot write {self.local.node.state / name}: {error.strerror}")
 
 
 def metrics(outcomes: Mapping[str, Outcome], at: float) -> str:
@@ -155,5 +145,5 @@ def main() -> int:
     local = find_local(pod_environment())
     with state.only_me(local.node, "periodic") as alone:
         if alone:
-            Periodic(local=local, checks={**find_checks(local.node), **local.programs}, log=log, runner=Tools()).run()
+            Periodic(local=local, checks={**find_checks(local.node), **local.programs}, log=log, runner=run).run()
     return 0

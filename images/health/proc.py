@@ -25,8 +25,6 @@ class Process:
     group: int
     start: int
     """When it began, in clock ticks since the machine's start: with the number it names a process for good."""
-    comm: str
-    """First 15 characters of its program's name, or whatever it calls itself: for people only."""
     has_ended: bool
     """Whether only its result is left. The first thread of a process may end before the others."""
 
@@ -39,10 +37,9 @@ def process(pid: int, proc: Path = PROC) -> Process | None:
             text = os.read(file, 4096).decode(errors="replace")
         finally:
             os.close(file)
-        comm, _, rest = text.partition("(")[2].rpartition(") ")
-        fields = rest.split()
+        fields = text.rpartition(") ")[2].split()
         ended = fields[0] in "ZX" and int(fields[17]) <= 1
-        return Process(pid=pid, group=int(fields[2]), start=int(fields[19]), comm=comm, has_ended=ended)
+        return Process(pid=pid, group=int(fields[2]), start=int(fields[19]), has_ended=ended)
     except (OSError, IndexError, ValueError):
         return None
 

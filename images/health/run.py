@@ -1,7 +1,7 @@
-"""health: look at this node's health by hand.
+"""health: what `slurmstack health` asks of a node.
 
-    health list                     all checks, when they run, and whether this node has what they look at
-    health run CHECK [--json]       run one now
+    health list                  all checks, when they run, and whether this node has what they look at
+    health run CHECK --json      run one now
 
 Exit codes of `run`: 0 well, or a warning; 1 failed; 2 no such check; 3 not checked.
 """
@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from images.common.health.contract import Check, Status
-from images.common.health.report import line_of
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
 from images.health.registry import find_checks, has
 from images.health.runner import Outcome, run_checks
@@ -26,19 +25,19 @@ USAGE: Final = 2
 
 def by_hand(arguments: Sequence[str], local: Local, checks: Mapping[str, Check]) -> int:
     """Do what an administrator asked for. Returns the exit code."""
-    words = [word for word in arguments if word != "--json"]
-    if list(arguments) == ["list"]:
-        width = max(map(len, checks), default=0)
-        for name, check in sorted(checks.items()):
-            print(f"{name:<{width}}  {_when(check, local):<20}  {check.summary}")
-        return 0
-    if len(words) != 2 or words[0] != "run":
-        print("usage: health list | health run CHECK [--json]", file=sys.stderr)
-        return USAGE
-    if words[1] not in checks:
-        print(f"there is no check {words[1]!r}; `health list` shows all", file=sys.stderr)
-        return USAGE
-    return _run(checks[words[1]], local, as_json="--json" in arguments)
+    match arguments:
+        case ["list"]:
+            width = max(map(len, checks), default=0)
+            for name, check in sorted(checks.items()):
+                print(f"{name:<{width}}  {_when(check, local):<20}  {check.summary}")
+            return 0
+        case ["run", name, "--json"] if name in checks:
+            return _run(checks[name], local)
+        case ["run", name, "--json"]:
+            print(f"there is no check {name!r}; `health list` shows all", file=sys.stderr)
+        case _:
+            print("usage: health list | health run CHECK --json", file=sys.stderr)
+    return USAGE
 
 
 def _when(check: Check, local: Local) -> str:
@@ -49,20 +48,15 @@ def _when(check: Check, local: Local) -> str:
     return "between jobs" if check.between_jobs else "every interval"
 
 
-def _run(check: Check, local: Local, *, as_json: bool) -> int:
+def _run(check: Check, local: Local) -> int:
     node = with_jobs(local.node, {})
     outcome = Outcome(result=not_checked(f"this node should have no {check.hardware}"))
     if has(node, check.hardware):
         outcome = run_checks([check], node, local.thresholds)[check.name]
     result = outcome.result
-    if as_json:
-        text = {"node": node.name, "check": check.name, "status": result.status.value, "fault": result.fault}
-        more = {"message": result.message, "values": dict(result.values), "seconds": round(outcome.seconds, 4)}
-        print(json.dumps(text | more))
-    else:
-        print(line_of(check.name, result).removesuffix(":"))
-        for value, figure in sorted(result.values.items()):
-            print(f"  {value} {figure:g}")
+    text = {"node": node.name, "check": check.name, "status": result.status.value, "fault": result.fault}
+    more = {"message": result.message, "values": dict(result.values), "seconds": round(outcome.seconds, 4)}
+    print(json.dumps(text | more))
     return CODES[result.status]
 
 
@@ -70,6 +64,4 @@ def main() -> int:
     """Entry point."""
     prepare_environment()
     local = find_local(pod_environment())
-    if local.problem:
-        print(local.problem, file=sys.stderr)
     return by_hand(sys.argv[1:], local, {**find_checks(), **local.programs})

@@ -1,8 +1,8 @@
 """Runs checks so that none of them can hurt anything: neither the node, nor another check, nor the report.
 
-Each check runs in a forked child of its own, those that look at the same hardware one after another. A child that has
-not ended in time is killed. What cannot be killed, since it waits inside the kernel, is left behind, and its check is
-not started again while it lives: a broken disk must not fill the node with processes.
+Each check runs in a forked child of its own, one after another. A child that has not ended in time is killed. What
+cannot be killed, since it waits inside the kernel, is left behind, and its check is not started again while it lives:
+a broken disk must not fill the node with processes.
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ import json
 import math
 import os
 import select
-import selectors
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
-from images.common.command import NO_PROGRAM, NOT_STARTED, TIMED_OUT, Runner
-from images.common.command import Result as Answer
+from images.common.command import Runner, run
 from images.common.health.contract import Check, Node, Result, Status, Thresholds
 from images.health.proc import Process, process, processes
 from images.health.state import recall, remember
@@ -30,84 +27,7 @@ from images.health.verdict import UnknownError, not_checked
 STUCK: Final = "stuck"
 """What is remembered under this name: check -> [process, when it began] of what does not end."""
 
-LIMIT_BYTES: Final = 4 << 20
-"""More output of a tool than this is not read: `nvidia-smi -q` of 16 GPUs says 0.3 MB."""
-
 _DYING_SECONDS: Final = 0.5
-_COMM: Final = 15
-"""Characters that the kernel keeps of a program's name."""
-
-
-class Tools:
-    """How checks start other programs: like `images.common.command.run`, and it always comes back.
-
-    A program that waits for a broken device or file system does not even end when it is killed, and whoever waits for
-    its end waits for good. So one that has not ended half a second after it was killed is left to itself.
-    """
-
-    def __init__(self) -> None:
-        self.left: list[int] = []
-        """Processes that were killed and did not end."""
-        self._hanging: set[str] = set()
-
-    def hang(self, found: Process | None) -> None:
-        """Start this program no more: one that does not end hangs here already, and each start would add another."""
-        if found is not None:
-            self._hanging.add(found.comm)
-
-    def __call__(self, argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | None = None) -> Answer:
-        """See `images.common.command.Runner`."""
-        program = os.path.basename(argv[0])  # noqa: PTH119
-        if program[:_COMM] in self._hanging:
-            return Answer(code=NOT_STARTED, stderr=f"an earlier {program} hangs in the kernel")
-        try:
-            process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
-            )
-        except FileNotFoundError:
-            return Answer(code=NO_PROGRAM, stderr=f"{argv[0]}: no such program")
-        except OSError as error:
-            return Answer(code=NOT_STARTED, stderr=f"{argv[0]}: {error.strerror}")
-        deadline = time.monotonic() + timeout
-        streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
-        texts = _read(streams, deadline)
-        for stream in streams:
-            stream.close()
-        code = None if texts is None else _wait(process, deadline)
-        if texts is None or code is None:
-            process.kill()
-            if _wait(process, time.monotonic() + _DYING_SECONDS) is None:
-                self.left.append(process.pid)
-                self._hanging.add(program[:_COMM])
-            return Answer(code=TIMED_OUT, stderr=f"{argv[0]}: no answer within {timeout:g} s")
-        return Answer(code=code, stdout=texts[0], stderr=texts[1])
-
-
-def _read(streams: Sequence[IO[bytes]], deadline: float) -> list[str] | None:
-    """All that the program says; None if it has not ended by then, or never stops."""
-    said = [bytearray() for _ in streams]
-    with selectors.DefaultSelector() as selector:
-        for number, stream in enumerate(streams):
-            selector.register(stream, selectors.EVENT_READ, number)
-        while selector.get_map():
-            ready = selector.select(max(0.0, deadline - time.monotonic()))
-            if not ready:
-                return None
-            for key, _ in ready:
-                data = os.read(key.fd, 65536)
-                said[key.data] += data
-                if not data:
-                    selector.unregister(key.fileobj)
-                elif len(said[key.data]) > LIMIT_BYTES:
-                    return None
-    return [text.decode(errors="replace") for text in said]
-
-
-def _wait(process: subprocess.Popen[bytes], deadline: float) -> int | None:
-    try:
-        return process.wait(timeout=max(0.01, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,122 +39,68 @@ class Outcome:
     """How long it took."""
 
 
-@dataclass(kw_only=True)
-class _Child:
-    """A process that runs a check."""
+def run_checks(
+    checks: Sequence[Check], node: Node, thresholds: Thresholds, *, seconds: float = math.inf
+) -> dict[str, Outcome]:
+    """Run checks for real. `seconds`: for all together. Raises nothing that a check does."""
+    end = time.monotonic() + seconds
+    stuck, outcomes = _still_stuck(node), {}
+    before = dict(stuck)
+    for check in checks:
+        left = end - time.monotonic()
+        if check.name in before:
+            why = f"process {before[check.name][0][0]} of an earlier run does not end"
+            outcomes[check.name] = Outcome(result=not_checked(why))
+        elif left <= 0:
+            outcomes[check.name] = Outcome(result=not_checked("no time was left for it"))
+        else:
+            outcomes[check.name], survivors = _run(check, node, thresholds, min(left, check.seconds))
+            if survivors:
+                stuck[check.name] = [(found.pid, found.start) for found in survivors]
+    if stuck != before:
+        remember(node, STUCK, stuck)
+    return outcomes
 
-    check: Check
-    pid: int
-    pipe: int
-    since: float
-    later: Sequence[Check]
-    """What comes after it."""
-    text: bytes = b""
 
-
-class _Running:
-    """One run of several checks."""
-
-    def __init__(self, node: Node, thresholds: Thresholds, end: float) -> None:
-        """`end`: when all of them have to be done."""
-        self._node = node
-        self._thresholds = thresholds
-        self._tools = Tools()
-        self._end = end
-        self._children: list[_Child] = []
-        self._outcomes: dict[str, Outcome] = {}
-        self._stuck = _still_stuck(node)
-        for pid, _ in (each for found in self._stuck.values() for each in found):
-            self._tools.hang(process(pid))
-
-    def run(self, checks: Sequence[Check]) -> dict[str, Outcome]:
-        """All checks, by name. Raises nothing that a check does."""
-        before = dict(self._stuck)
-        lanes: dict[str, list[Check]] = {}
-        for check in checks:
-            if check.name in before:
-                pid = before[check.name][0][0]
-                found = process(pid)
-                why = f"process {pid} ({found.comm if found else '?'}) of an earlier run does not end"
-                self._outcomes[check.name] = Outcome(result=not_checked(why))
-            else:
-                lanes.setdefault(check.hardware, []).append(check)
-        try:
-            for lane in lanes.values():
-                self._start(lane)
-            while self._children:
-                self._step()
-        finally:
-            for child in self._children:
-                self._kill(child)
-        if self._stuck != before:
-            remember(self._node, STUCK, self._stuck)
-        return {check.name: self._outcomes[check.name] for check in checks}
-
-    def _start(self, checks: Sequence[Check]) -> None:
-        """Run the first of these; the others follow when it has ended."""
-        now = time.monotonic()
-        if now >= self._end:
-            for check in checks:
-                self._outcomes[check.name] = Outcome(result=not_checked("no time was left for it"))
-        elif checks:
-            ours, theirs = os.pipe()
-            try:
-                pid = os.fork()
-            except OSError as error:  # jobs have taken all processes: what is known by now is told all the same
-                os.close(ours)
-                os.close(theirs)
-                for check in checks:
-                    self._outcomes[check.name] = Outcome(result=not_checked(f"no process could be started: {error}"))
-                return
-            if pid == 0:
-                _be_child(theirs, checks[0], self._node, self._thresholds, self._tools)
-            os.close(theirs)
-            with contextlib.suppress(OSError):  # the child does it too: whoever comes first
-                os.setpgid(pid, pid)
-            self._children.append(_Child(check=checks[0], pid=pid, pipe=ours, since=now, later=checks[1:]))
-
-    def _step(self) -> None:
-        """Wait for the next thing that a child says, or that it should have said by now."""
-        deadlines = {child.pipe: min(self._end, child.since + child.check.seconds) for child in self._children}
-        pause = max(0.0, min(deadlines.values()) - time.monotonic())
-        ready, _, _ = select.select(list(deadlines), [], [], pause)
-        for child in list(self._children):
-            if child.pipe in ready:
-                data = os.read(child.pipe, 65536)
-                child.text += data
-                if data.endswith(b"\n"):
-                    said = json.loads(child.text)
-                    self._finish(child, result_of(said), has_left=said["left"])
-                elif not data:  # it has ended before its time
-                    self._finish(child, None)
-            elif time.monotonic() >= deadlines[child.pipe]:
-                took = time.monotonic() - child.since
-                self._finish(child, not_checked(f"did not end in {took:.1f} s"), has_left=True)
-
-    def _finish(self, child: _Child, result: Result | None, *, has_left: bool = False) -> None:
-        """Note what a child has found, None if it has crashed, end it, and start the next one."""
-        seconds = time.monotonic() - child.since
-        status = self._kill(child, has_left=has_left)
-        if result is None:
-            how = f": signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else ""
-            result = not_checked(f"the check crashed{how}")
-        self._outcomes[child.check.name] = Outcome(result=result, seconds=seconds)
-        self._start(child.later)
-
-    def _kill(self, child: _Child, *, has_left: bool = False) -> int:
-        """End a child and all that it has started. Returns its wait status; 0 if it does not end."""
-        self._children.remove(child)
-        os.close(child.pipe)
+def _run(check: Check, node: Node, thresholds: Thresholds, seconds: float) -> tuple[Outcome, list[Process]]:
+    """One check in a child of its own, and what lives on of the processes that it has started."""
+    since = time.monotonic()
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _be_child(theirs, check, node, thresholds)
+    os.close(theirs)
+    with contextlib.suppress(OSError):  # the child does it too: whoever comes first
+        os.setpgid(pid, pid)
+    try:
+        text = _said(ours, since + seconds)
+    finally:
+        os.close(ours)
         # Before it is asked for its result: until then no other process group can get its number.
         with contextlib.suppress(OSError):
-            os.killpg(child.pid, signal.SIGKILL)
-        deadline = time.monotonic() + _DYING_SECONDS
-        status = _reap(child.pid, deadline)
-        for found in _survivors(child.pid, deadline) if has_left else ():
-            self._stuck.setdefault(child.check.name, []).append((found.pid, found.start))
-            self._tools.hang(found)
-        return status
+            os.killpg(pid, signal.SIGKILL)
+    took, deadline = time.monotonic() - since, time.monotonic() + _DYING_SECONDS
+    status = _reap(pid, deadline)
+    if text is None:
+        return Outcome(result=not_checked(f"did not end in {took:.1f} s"), seconds=took), _survivors(pid, deadline)
+    if text.endswith(b"\n"):
+        return Outcome(result=result_of(json.loads(text)), seconds=took), []
+    how = f": signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else ""
+    return Outcome(result=not_checked(f"the check crashed{how}"), seconds=took), []
+
+
+def _said(pipe: int, deadline: float) -> bytes | None:
+    """The line that a child says, or less if it ends before; None if neither comes in time."""
+    text = b""
+    while not text.endswith(b"\n"):
+        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            return None
+        data = os.read(pipe, 65536)
+        if not data:
+            break
+        text += data
+    return text
 
 
 def _reap(pid: int, deadline: float) -> int:
@@ -255,7 +121,7 @@ def _survivors(group: int, deadline: float) -> list[Process]:
         time.sleep(0.02)
 
 
-def _be_child(pipe: int, check: Check, node: Node, thresholds: Thresholds, tools: Tools) -> NoReturn:
+def _be_child(pipe: int, check: Check, node: Node, thresholds: Thresholds) -> NoReturn:
     """The forked child: it says one line, and has no other way to say anything."""
     try:
         os.setpgid(0, 0)
@@ -267,8 +133,7 @@ def _be_child(pipe: int, check: Check, node: Node, thresholds: Thresholds, tools
         # A check that cannot be killed must hold nothing of those who go on without it.
         os.closerange(3, pipe)
         os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
-        said = said_of(attempt(check, node, thresholds, tools))
-        line = json.dumps({**said, "left": bool(tools.left)}).encode() + b"\n"
+        line = json.dumps(vars(attempt(check, node, thresholds, run))).encode() + b"\n"
         while line:
             line = line[os.write(pipe, line) :]
     finally:
@@ -278,22 +143,15 @@ def _be_child(pipe: int, check: Check, node: Node, thresholds: Thresholds, tools
 def attempt(check: Check, node: Node, thresholds: Thresholds, tools: Runner) -> Result:
     """The result of a check, whatever it does in this process."""
     try:
-        result = check.run(node, tools, thresholds)
+        return check.run(node, tools, thresholds)
     except UnknownError as error:
         return not_checked(str(error))
-    except BaseException as error:  # noqa: BLE001  (that is the point)
+    except Exception as error:  # noqa: BLE001  (that is the point)
         return not_checked(f"{type(error).__name__}: {error}".rstrip(": "))
-    return result if isinstance(result, Result) else not_checked(f"the check returned {result!r}")
-
-
-def said_of(result: Result) -> dict[str, Any]:
-    """A result as JSON can hold it."""
-    values = {name: float(value) for name, value in result.values.items()}
-    return {"status": result.status.value, "message": result.message, "fault": result.fault, "values": values}
 
 
 def result_of(said: Mapping[str, Any]) -> Result:
-    """The result of which `said_of` has made this."""
+    """The result whose fields these are, as they were written as JSON."""
     return Result(status=Status(said["status"]), message=said["message"], fault=said["fault"], values=said["values"])
 
 
@@ -311,10 +169,3 @@ def _lives(pid: int, start: int) -> bool:
     """Whether exactly this process still runs. One that has ended and only waits to be asked does not."""
     found = process(pid)
     return found is not None and found.start == start and not found.has_ended
-
-
-def run_checks(
-    checks: Sequence[Check], node: Node, thresholds: Thresholds, *, seconds: float = math.inf
-) -> dict[str, Outcome]:
-    """Run checks for real. `seconds`: for all together."""
-    return _Running(node, thresholds, time.monotonic() + seconds).run(checks)

@@ -50,25 +50,17 @@ def recall(node: Node, name: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def only_me(node: Node, name: str) -> Iterator[bool]:
-    """Whether no other process does the same thing now; also where nobody knows."""
-    try:
-        node.state.mkdir(parents=True, exist_ok=True)
-        # Others cannot even read it: in a pod without the jail a job's reading lock would keep root out.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        lock = os.fdopen(os.open(node.state / f"{name}.lock", flags, 0o600), "w")
-    except OSError:
-        yield True
-        return
-    with lock:
+    """Whether no other process does the same thing now. Raises OSError."""
+    node.state.mkdir(parents=True, exist_ok=True)
+    # Others cannot even read it: in a pod without the jail a job's reading lock would keep root out.
+    with open(node.state / f"{name}.lock", "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as lock:
         try:
             # Of this process alone: one of flock() would be held by a check that cannot be killed, too.
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_free = True
-        except (BlockingIOError, PermissionError):
-            is_free = False
-        except OSError:  # nobody knows
-            is_free = True
-        yield is_free
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
 
 
 def lasts(node: Node, check: str, *, now: bool) -> float:

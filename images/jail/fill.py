@@ -23,9 +23,6 @@ THREADS: Final = 8
 BATCH: Final = 64
 """Files that a thread takes at a time."""
 
-Progress = Callable[[int, int], None]
-"""Is told how many files and bytes are copied so far, every `BATCH` files."""
-
 SKIPPED: Final = frozenset({"/proc", "/sys", "/dev", "/jail", "/secrets", "/config"})
 """Of the pod, not of the image. Mount points are skipped besides; each is left as an empty target for a later mount."""
 
@@ -77,7 +74,7 @@ def scan(root: Path, skipped: frozenset[str]) -> Tree:
     return tree
 
 
-def copy(tree: Tree, source: Path, target: Path, progress: Progress) -> None:
+def copy(tree: Tree, source: Path, target: Path, log: Callable[[str], None]) -> None:
     """Copy everything. Raises OSError at the first thing that fails."""
     for path in tree.directories:
         (target / path).mkdir(mode=0o700, exist_ok=True)
@@ -88,7 +85,7 @@ def copy(tree: Tree, source: Path, target: Path, progress: Progress) -> None:
             (target / path).touch(mode=0o644)
     for path in tree.links:
         _copy_symlink(source / path, target / path)
-    _copy_files(tree, source, target, progress)
+    _copy_files(tree, source, target, log)
     for path, first in tree.hard_links:
         (target / path).unlink(missing_ok=True)
         (target / path).hardlink_to(target / first)
@@ -97,18 +94,20 @@ def copy(tree: Tree, source: Path, target: Path, progress: Progress) -> None:
         _copy_attributes(source / path, target / path)
 
 
-def _copy_files(tree: Tree, source: Path, target: Path, progress: Progress) -> None:
+def _copy_files(tree: Tree, source: Path, target: Path, log: Callable[[str], None]) -> None:
     def copy_batch(paths: list[str]) -> list[int]:
         return [_copy_file(source / path, target / path) for path in paths]
 
-    done = size = 0
+    done, size, due = 0, 0, time.monotonic() + REPORT_SECONDS
     batches = [tree.files[start : start + BATCH] for start in range(0, len(tree.files), BATCH)]
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
         try:
             for copied in pool.map(copy_batch, batches):
                 done += len(copied)
                 size += sum(copied)
-                progress(done, size)
+                if time.monotonic() >= due:
+                    due = time.monotonic() + REPORT_SECONDS
+                    log(f"{done} of {len(tree.files)} files, {100 * size // max(1, tree.bytes)}%")
         except OSError:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
@@ -162,37 +161,12 @@ def fill(source: Path, target: Path, log: Callable[[str], None], mounted: frozen
     free = os.statvfs(target)
     log(f"{len(tree.files)} files, {tree.bytes / 1e6:.0f} MB; free: {free.f_bavail * free.f_frsize / 1e6:.0f} MB")
     try:
-        copy(tree, source, target, _reporter(log, tree))
+        copy(tree, source, target, log)
         make_mount_targets(target)
     except OSError as error:
-        return _explain(error, tree, target, log)
-    return 0
-
-
-def _explain(error: OSError, tree: Tree, target: Path, log: Callable[[str], None]) -> int:
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        state = os.statvfs(target)
-        size = state.f_blocks * state.f_frsize / 1e6
-        log(
-            f"the volume is full: it needs {tree.bytes / 1e6:.0f} MB and room for your users; "
-            f"the volume has {size:.0f} MB in all"
-        )
-        log("Make it larger and run this again; it goes on where it stopped.")
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            log(str(error))
+            return 1
+        log(f"the volume is full: it needs {tree.bytes / 1e6:.0f} MB and room for your users; make it larger")
         return NO_SPACE
-    log(str(error))
-    return 1
-
-
-def _reporter(log: Callable[[str], None], tree: Tree) -> Progress:
-    """Writes a line every few seconds."""
-    due = time.monotonic() + REPORT_SECONDS
-
-    def report(files: int, size: int) -> None:
-        nonlocal due
-        if time.monotonic() < due:
-            return
-        due = time.monotonic() + REPORT_SECONDS
-        percent = 100 * size // max(1, tree.bytes)
-        log(f"{files} of {len(tree.files)}, {size / 1e6:.0f} of {tree.bytes / 1e6:.0f} MB ({percent}%)")
-
-    return report
+    return 0

@@ -56,10 +56,6 @@ path-exclude=/usr/lib/*-linux-gnu/libnvidia-c[!o]*.so*
 path-exclude=/usr/lib/*-linux-gnu/libnvidia-co[!n]*.so*
 """
 
-_DRIVER: Final = re.compile(r"lib(cuda|cudadebugger|nvcuvid|nvoptix|nvidia-(?!container)[a-z0-9-]+)\.so(\..*)?")
-_SHOWN: Final = ("/run/slurmstack/gpu/", "glibc-hwcaps/")
-"""Where a worker shows its machine's driver (images/common/gpu_view.py): no file of the jail."""
-
 _ONE_LINE: Final = re.compile(r"^(deb(?:-src)?\s+(?:\[[^\]]*\]\s+)?\S+\s+(\S+)\s+)(.+)$")
 
 Runner = Callable[[Sequence[str]], str]
@@ -92,8 +88,6 @@ def install(names: Sequence[str], *, cuda: bool, run: Runner, root: Path = Path(
     with tempfile.TemporaryDirectory() as work:
         first = [_stand_in(Path(work), run), *CUDA] if cuda else []
         run(["apt-get", "install", "--yes", "--no-install-recommends", *first, *names])
-    if cuda and (found := driver_libraries(run(["ldconfig", "-p"]))):
-        raise RefusedError(f"the jail would have libraries of a driver: {', '.join(found)}")
 
 
 def missing(names: Iterable[str], run: Runner) -> list[str]:
@@ -135,12 +129,6 @@ def _extended(components: str) -> str:
     return " ".join([*present, *(name for name in COMPONENTS if "main" in present and name not in present)])
 
 
-def driver_libraries(cache: str) -> list[str]:
-    """The driver's libraries in what `ldconfig -p` says, but for those that a worker shows from its machine."""
-    found = re.findall(r"^\s(\S+) \(.*\) => (\S+)$", cache, re.MULTILINE)
-    return [path for name, path in found if _DRIVER.fullmatch(name) and not any(part in path for part in _SHOWN)]
-
-
 def _stand_in(work: Path, run: Runner) -> str:
     control = work / "package/DEBIAN/control"
     control.parent.mkdir(parents=True)
@@ -167,7 +155,7 @@ def _codename(root: Path) -> str:
 
 def _run(command: Sequence[str]) -> str:
     """Show what apt says, as it says it; what is asked for an answer is not shown."""
-    quiet = command[0] in {"apt-cache", "ldconfig"}
+    quiet = command[0] == "apt-cache"
     done = subprocess.run(
         command, check=True, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if quiet else None,
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"},

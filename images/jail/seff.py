@@ -13,7 +13,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from images.common.slurm_records import size, tres
 from images.common.slurm_runs import FIELDS, RecordError, memory_at_once, rows, runs_of, sacct
 
 USAGE: Final = """\
@@ -22,9 +21,8 @@ Usage: seff [Options] <Jobid>
        -h    Help menu
        -v    Version"""
 
-_FIELDS: Final = ("Cluster", "Group", "ExitCode", "TRESUsageInMax", "TRESUsageInAve", *FIELDS)
+_FIELDS: Final = ("Cluster", "Group", "ExitCode", *FIELDS)
 _UNITS: Final = "KMGTPE"
-_PARTS: Final = ("Tot", "Max", "Ave")
 _JOB: Final = re.compile(r"\d+(_\d+|\+\d+)?")
 
 _RUNNING: Final = (
@@ -74,19 +72,8 @@ def report(records: Sequence[Mapping[str, str]]) -> list[str]:
         f"Job Wall-clock time: {_clock(run.seconds)}",
         f"Memory Utilized: {_amount(memory)}",
         f"Memory Efficiency: {_percent(memory, given)} of {_amount(given)} ({_amount(given / nodes)}/node)",
-        *_uneven(records[1:]),
     ]
     return [*lines, _RUNNING] if state == "RUNNING" else lines
-
-
-def _uneven(steps: Sequence[Mapping[str, str]]) -> list[str]:
-    """How unlike the tasks of the step were that had most memory."""
-    sizes = [tuple(size(tres(step[f"TRESUsageIn{part}"]).get("mem", "")) or 0.0 for part in _PARTS) for step in steps]
-    _, most, average = max(sizes, default=(0.0, 0.0, 0.0))
-    if not most > average > 0:
-        return []
-    differs = f"differs by {100 * most / average:.2f}% from the average task max memory consumption"
-    return [f"The task which had the largest memory consumption {differs}"]
 
 
 def _clock(seconds: int) -> str:

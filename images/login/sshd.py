@@ -7,12 +7,7 @@ container ended with it.
 
     /users        all users together: what the login node has but an eighth (of a small one more), which is for sshd
     /users/1000   one user; each has the same weight when they compete for CPUs (images/login/native/pam_jail.c)
-    /connections  those who are not logged in yet (images/login/connection.sh): three quarters of that eighth
-    /sshd         what listens, and what kubelet starts in the container
-
-Together they have what there is and no more, so that each meets its own limit before the container's. In /connections
-the kernel ends the largest process, which is one connection's. One takes 3.5 MiB there until it is a session, of which
-1.8 MiB stay counted (measured): beyond some 400 sessions of a login node with 8 GiB nobody else gets in.
+    /sshd         what listens, who is not logged in yet, and what kubelet starts in the container
 """
 
 from __future__ import annotations
@@ -32,12 +27,12 @@ from images.common.boundary import (
     settle_shared,
     without_set_up,
 )
-from images.common.cgroups import CannotConfineError, Subtree, make_leaf, memory_limit, take_subtree
+from images.common.cgroups import CannotConfineError, Subtree, memory_limit, take_subtree
 from images.common.command import Runner, run
 from images.common.files import HOST_KEY, install_secret, write_atomically
 from images.common.jail_roots import hidden
 from images.common.jail_view import LOGIN_BINDS, bind_into_jail, sssd_binds, user_volumes
-from images.common.process import CannotGoOnError, become, program
+from images.common.process import become, program
 from images.common.readiness import wait_for_jail, wait_for_munge
 
 PAM_SERVICE: Final = Path("/etc/pam.d/sshd")
@@ -46,12 +41,6 @@ OUR_MODULE: Final = "/usr/lib/slurmstack/pam_jail.so"
 """images/login/native."""
 
 LIBEXEC: Final = "/usr/libexec/slurmstack"
-LOGINS: Final = "maxlogins"
-"""Counted by our own program: pam_limits reads utmp, which sshd does not write in a container."""
-
-SHARES: Final = ("total_memory", "total_cpus")
-"""What the user's cgroup limits."""
-
 RESOURCES: Final = {
     "nproc": (resource.RLIMIT_NPROC, 1),
     "nofile": (resource.RLIMIT_NOFILE, 1),
@@ -62,8 +51,6 @@ RESOURCES: Final = {
 
 DAEMONS: Final = "sshd"
 USERS: Final = "users"
-CONNECTIONS: Final = "connections"
-"""Its name is in connection.sh, too."""
 
 FILE: Final = Path("/run/slurmstack/shares")
 """A line for each file of a user's cgroup, with what is to be in it. Where it is missing, there are no cgroups."""
@@ -75,24 +62,14 @@ _PERIOD_US: Final = 100_000
 """Of `cpu.max`: the kernel's own default."""
 
 TakeSubtree = Callable[[str, str, int | None, Runner], Subtree]
-MakeLeaf = Callable[[str, int | None], None]
 
 SECRET_KEY: Final = Path("/secrets/ssh/ssh_host_ed25519_key")
 CONFIG: Final = Path("/usr/lib/slurmstack/images/login/sshd_config")
 
 
 def parse_limits(text: str) -> dict[str, int]:
-    """Limits by name from `nproc=200 as=4194304`. Raises ValueError."""
-    limits = {name: int(value) for name, _, value in (word.partition("=") for word in text.split())}
-    if unknown := limits.keys() - {*RESOURCES, LOGINS, *SHARES}:
-        raise ValueError(f"USER_LIMITS: unknown limits {', '.join(sorted(unknown))}")
-    return limits
-
-
-def _room_for_data() -> str:
-    """For sessions, what a connection does not have (connection.sh): all that the pod itself may."""
-    own = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    return f"* soft data {'unlimited' if own == resource.RLIM_INFINITY else own // 1024}\n"
+    """Limits by name from `nproc=200 as=4194304`."""
+    return {name: int(value) for name, _, value in (word.partition("=") for word in text.split())}
 
 
 def limits_file(limits: Mapping[str, int], log: Callable[[str], None]) -> str:
@@ -100,10 +77,7 @@ def limits_file(limits: Mapping[str, int], log: Callable[[str], None]) -> str:
 
     pam_limits refuses a login when it cannot set a limit, and raising one needs a capability that the pod lacks.
     """
-    lines = [
-        "# Written by slurmstack from slurmstack:login.user_limits; `*` is everybody but root.\n",
-        _room_for_data(),
-    ]
+    lines = ["# Written by slurmstack from slurmstack:login.user_limits; `*` is everybody but root.\n"]
     for name, value in limits.items():
         if name not in RESOURCES:
             continue
@@ -116,7 +90,7 @@ def limits_file(limits: Mapping[str, int], log: Callable[[str], None]) -> str:
     return "".join(lines)
 
 
-def pam_service(limits: Mapping[str, int], *, sssd: bool) -> str:
+def pam_service(*, sssd: bool) -> str:
     """The PAM service of sshd: only keys authenticate, so it is about accounts and sessions.
 
     Our own module refuses accounts that are locked, pam_unix those that are expired, as those of removed users are.
@@ -124,8 +98,6 @@ def pam_service(limits: Mapping[str, int], *, sssd: bool) -> str:
     made when they first come.
     """
     lines = ["auth required pam_deny.so", "password required pam_deny.so"]
-    if LOGINS in limits:
-        lines.append(f"account required pam_exec.so quiet stdout {LIBEXEC}/admit {limits[LOGINS]}")
     lines += [f"account required {OUR_MODULE}", "account required pam_unix.so"]
     if sssd:
         lines += ["account sufficient pam_localuser.so file=/jail/etc/passwd", "account required pam_sss.so"]
@@ -151,7 +123,7 @@ def set_up_access(limits: Mapping[str, int], log: Callable[[str], None], *, sssd
     """Write what PAM reads; returns the further arguments of sshd."""
     LIMITS_FILE.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(LIMITS_FILE, limits_file(limits, log))
-    write_atomically(PAM_SERVICE, pam_service(limits, sssd=sssd))
+    write_atomically(PAM_SERVICE, pam_service(sssd=sssd))
     return sshd_options(sssd=sssd)
 
 
@@ -161,7 +133,6 @@ def set_up_shares(
     log: Callable[[str], None],
     *,
     take: TakeSubtree = take_subtree,
-    make: MakeLeaf = make_leaf,
     limit: Callable[[], int | None] = memory_limit,
     file: Path = FILE,
 ) -> None:
@@ -172,18 +143,13 @@ def set_up_shares(
     file.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
     own = limit()
-    memory, connections = (None, None) if own is None else (own - _for_sshd(own), _for_sshd(own) * 3 // 4)
+    memory = None if own is None else own - max(own // 8, min(_SEVERAL_LOGINS, own // 4))
     try:
         take(DAEMONS, USERS, memory, runner)
-        make(CONNECTIONS, connections)
     except CannotConfineError as error:
         log(f"users share this login node's CPU and memory as they come: {error}")
         return
     write_atomically(file, "".join(f"{name} {value}\n" for name, value in _shares(limits, memory).items()))
-
-
-def _for_sshd(own: int) -> int:
-    return max(own // 8, min(_SEVERAL_LOGINS, own // 4))
 
 
 def _shares(limits: Mapping[str, int], memory: int | None) -> dict[str, str]:
@@ -195,22 +161,8 @@ def _shares(limits: Mapping[str, int], memory: int | None) -> dict[str, str]:
     }
 
 
-def check_chroot(jail: Path, owner: int = 0) -> None:
-    """Sshd insists that the way to a ChrootDirectory belongs to root and that nobody else may write there.
-
-    Raises CannotGoOnError: sshd would refuse to use the jail, and tell only the log of each failed login why.
-    """
-    for path in (jail, *jail.parents):
-        status = path.stat()
-        if status.st_uid != owner or status.st_mode & 0o022:
-            mode = f"{status.st_mode & 0o7777:04o}"
-            raise CannotGoOnError(
-                f"{path} has owner {status.st_uid} and mode {mode}; sshd wants root and no write permission for others"
-            )
-
-
 def prepare(jail: Path, log: Callable[[str], None]) -> None:
-    """Everything that sshd needs. Raises CannotGoOnError."""
+    """Everything that sshd needs."""
     sackd = pwd.getpwnam("slurm")
     own_directory(RUN_SLURM, sackd.pw_uid, sackd.pw_gid)
     settle_shared()
@@ -218,9 +170,8 @@ def prepare(jail: Path, log: Callable[[str], None]) -> None:
     wait_for_munge(log)
     wait_for_jail(jail, log)
     volumes = user_volumes(os.environ.get("MOUNTS", ""))
-    bind_into_jail(jail, (*LOGIN_BINDS, *hidden(), *sssd_binds(jail, log), *volumes), log)
+    bind_into_jail(jail, (*LOGIN_BINDS, *hidden(), *sssd_binds(), *volumes), log)
     protect_cgroups(jail, run)
-    check_chroot(jail)
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import ssl
 import subprocess
 import threading
 import time
@@ -27,10 +26,7 @@ DRAIN_SECONDS: Final = 15.0
 clients of a busy machine were refused; that their node was late is inferred, not measured."""
 
 RUN: Final = Path("/run/nginx")
-"""For what nginx writes, in memory: the private key is copied here."""
-
-CERTIFICATE: Final = RUN / "tls.pem"
-"""With the key and the certificates."""
+"""For what nginx writes, in memory."""
 
 SHUTDOWN_SECONDS: Final = 30
 """How long requests that run may go on after the end of new ones."""
@@ -74,37 +70,14 @@ http {{
     keepalive_timeout 60s;
     keepalive_requests 10000;
 
-    # What slurmrestd accepts as a token; empty without one.
-    map "$http_x_slurm_user_token$http_authorization" $has_token {{
-        default yes;
-        "" "";
-    }}
-    map $status $challenge {{
-        401 'Bearer realm="slurm"';
-    }}
-    add_header WWW-Authenticate $challenge always;
-
-    # Each page of the dashboard starts commands of Slurm's. 1 MiB has 8,000 addresses; the oldest are forgotten.
-    limit_req_zone $binary_remote_addr zone=page:1m rate=20r/s;
-
     upstream slurmrestd {{
-        # Always tried; the other one only says that it did not answer.
         server unix:{slurmrestd} max_fails=0;
-        server unix:{run}/away.sock backup;
-    }}
-
-    server {{
-        listen unix:{run}/away.sock;
-        access_log off;
-        location / {{
-            return 503 '{away}';
-        }}
     }}
 
     server {{
         listen {listen};
-        ssl_certificate {certificate};
-        ssl_certificate_key {certificate};
+        ssl_certificate {secret}/tls.crt;
+        ssl_certificate_key {secret}/tls.key;
         ssl_protocols TLSv1.2 TLSv1.3;
         ssl_prefer_server_ciphers off;
         ssl_ciphers ECDHE+AESGCM:ECDHE+CHACHA20;
@@ -118,38 +91,20 @@ http {{
         proxy_connect_timeout 5s;
         proxy_send_timeout 60s;
         proxy_read_timeout 120s;
-        proxy_next_upstream error;
         # A list of a hundred thousand jobs goes through at the client's pace; the files would be in memory.
         proxy_max_temp_file_size 0;
 
         # Here it would say 502 (slurmdbd), or not ask anybody. So slurmctld is asked for something small before.
         location ~ ^/(slurmdb/|openapi(/|$)|slurm/[^/]+/ping/?$) {{
-            if ($has_token = "") {{
-                return 401;
-            }}
             auth_request /token;
             error_page 401 = @bad_token;
             proxy_pass http://slurmrestd;
         }}
 
-        # slurmrestd says 511 when slurmctld did not take the token.
+        # slurmrestd says 401 without a token, and 511 when slurmctld did not take it.
         location ~ ^/slurm/ {{
-            if ($has_token = "") {{
-                return 401;
-            }}
             proxy_intercept_errors on;
             error_page 401 511 = @bad_token;
-            # Where slurmctld ends while it is asked, slurmrestd says 500 ("Connection reset by peer"), as for what
-            # Slurm refuses. What only reads is asked once more: then it is 502, or slurmctld is back. An `if` inherits
-            # no error_page beside its own.
-            if ($request_method = GET) {{
-                error_page 401 511 = @bad_token;
-                error_page 500 = @once_more;
-            }}
-            proxy_pass http://slurmrestd;
-        }}
-
-        location @once_more {{
             proxy_pass http://slurmrestd;
         }}
 
@@ -170,9 +125,6 @@ http {{
         }}
 
         location @bad_token {{
-            if ($has_token = "") {{
-                return 401 '{no_token}';
-            }}
             return 401 '{bad_token}';
         }}
 
@@ -202,17 +154,7 @@ DASHBOARD: Final = """
         # The page says by itself who may see it (images/dashboard).
         location /dashboard {{
             client_max_body_size 16k;
-            limit_req zone=page burst=50 nodelay;
-            limit_req_status 429;
-            # The error log would have the query.
-            limit_req_log_level info;
-            error_page 502 504 = @no_dashboard;
             proxy_pass http://unix:{socket};
-        }}
-
-        location @no_dashboard {{
-            default_type text/plain;
-            return 503 'the dashboard does not answer; try again';
         }}
 """
 
@@ -226,48 +168,26 @@ def render(*, ipv6: bool, dashboard: bool) -> str:
     """The configuration. `dashboard`: whether the pod has the page (images/dashboard/app.py)."""
     return TEMPLATE.format(
         run=RUN,
-        certificate=CERTIFICATE,
+        secret=SECRET,
         slurmrestd=SOCKET,
         listen=f"[::]:{PORT} ssl ipv6only=off" if ipv6 else f"{PORT} ssl",
         shutdown_seconds=SHUTDOWN_SECONDS,
         max_body=MAX_BODY,
         common_api=COMMON_API,
-        away=_error("slurmrestd does not answer; try again"),
-        no_token=_error("a token is missing: scontrol token makes one; send it as X-SLURM-USER-TOKEN"),
-        bad_token=_error("the token is not valid, or no longer: scontrol token makes another"),
+        bad_token=_error(
+            "the token is missing, wrong or over: scontrol token makes one; send it as X-SLURM-USER-TOKEN"
+        ),
         dashboard=DASHBOARD.format(socket=SOCKET.with_name("dashboard.sock")) if dashboard else "",
         no_path=_error("there is no such path: the API is at /slurm, /slurmdb and /openapi"),
     )
 
 
-class Certificate:
-    """The pair in the Secret volume, as one file that nginx reads: so key and certificate always belong together."""
-
-    def __init__(self, log: Callable[[str], None]) -> None:
-        self._log = log
-        self._seen: tuple[bytes, bytes] | None = None
-
-    def refresh(self) -> bool:
-        """Take the pair if it is new and fits together; whether it was taken. A bad one is said once, and left."""
-        try:
-            pair = (SECRET / "tls.key").read_bytes(), (SECRET / "tls.crt").read_bytes()
-        except OSError:
-            return False
-        if pair == self._seen:
-            return False
-        self._seen = pair
-        pem = pair[0].rstrip() + b"\n" + pair[1]
-        candidate = CERTIFICATE.with_suffix(".new")
-        write_atomically(candidate, pem, mode=0o600)
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(candidate, password="")
-        except (ssl.SSLError, ValueError) as error:
-            candidate.unlink()
-            now = "the one before stays" if CERTIFICATE.exists() else "there is none to start with"
-            self._log(f"the certificate in {SECRET} is not taken, {now}: {error}")
-            return False
-        candidate.replace(CERTIFICATE)
-        return True
+def certificate() -> tuple[bytes, ...]:
+    """The pair in the Secret volume; nothing before it is there."""
+    try:
+        return (SECRET / "tls.key").read_bytes(), (SECRET / "tls.crt").read_bytes()
+    except OSError:
+        return ()
 
 
 def start_nginx(conf: Path, log: Callable[[str], None]) -> subprocess.Popen[str]:
@@ -288,16 +208,17 @@ def start_nginx(conf: Path, log: Callable[[str], None]) -> subprocess.Popen[str]
 
 
 def serve(
-    nginx: subprocess.Popen[str], certificate: Certificate, leaving: threading.Event, log: Callable[[str], None]
+    nginx: subprocess.Popen[str], seen: tuple[bytes, ...], leaving: threading.Event, log: Callable[[str], None]
 ) -> int:
-    """Follow the Secret until SIGTERM comes or nginx ends; the exit status."""
+    """Follow the Secret until SIGTERM comes or nginx ends; the exit status. `seen`: the pair with which it started."""
     while not leaving.wait(POLL_SECONDS):
         status = nginx.poll()
         if status is not None:
             log(f"nginx has ended with {status}")
             return status or 1
-        if certificate.refresh():
-            log(f"another certificate in {SECRET}: nginx takes it")
+        if (pair := certificate()) not in {(), seen}:
+            seen = pair
+            log(f"another certificate in {SECRET}: nginx takes it, or says why not and keeps the one before")
             nginx.send_signal(signal.SIGHUP)  # requests that run are finished by the old worker
     log(f"leaving: no more requests in {DRAIN_SECONDS:g} s")
     time.sleep(DRAIN_SECONDS)
@@ -310,13 +231,12 @@ def main() -> int:
     leaving = threading.Event()
     with program("rest-proxy") as log:
         RUN.mkdir(parents=True, exist_ok=True)
-        certificate = Certificate(log)
-        wait_for(f"a certificate in {SECRET} (tls.crt and tls.key)", certificate.refresh, log, poll_seconds=0.2)
+        wait_for(f"a certificate in {SECRET} (tls.crt and tls.key)", lambda: all(certificate() or (b"",)), log)
         wait_for("slurmrestd (its own container of this pod)", lambda: accepts_connections(SOCKET), log)
-        (RUN / "away.sock").unlink(missing_ok=True)
         conf = RUN / "nginx.conf"
         ipv6, dashboard = Path("/proc/net/if_inet6").exists(), bool(os.environ.get("DASHBOARD"))
         write_atomically(conf, render(ipv6=ipv6, dashboard=dashboard))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: leaving.set())
-        return serve(start_nginx(conf, log), certificate, leaving, log)
+        seen = certificate()
+        return serve(start_nginx(conf, log), seen, leaving, log)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from images.common.process import become, program, required_env
-from images.common.slurm_conf import uses_database
 from images.common.wait import wait_for
 
 SLURM_CONF: Final = Path("/config/slurm/slurm.conf")
@@ -26,11 +25,9 @@ def main() -> None:
         wait_for(f"the configuration {SLURM_CONF}", SLURM_CONF.is_file, log)
         # Left by a container of this pod that ended: slurmrestd would find its address taken.
         SOCKET.unlink(missing_ok=True)
-        # Without slurmdbd its part of the API is left out: slurmrestd would not start.
-        database = uses_database({"slurm.conf": SLURM_CONF.read_text(encoding="utf-8")})
         command = [
             "/usr/sbin/slurmrestd", "-f", str(SLURM_CONF), "-a", "rest_auth/jwt",
-            "-s", "slurmctld,slurmdbd" if database else "slurmctld", "-t", required_env("THREADS"),
+            "-s", "slurmctld,slurmdbd", "-t", required_env("THREADS"),
             "--max-connections", required_env("MAX_CONNECTIONS"), f"unix:{SOCKET}",
         ]  # fmt: skip
         # It never signs anything itself, so it wants no munge. To leave shared System V semaphores and file tables

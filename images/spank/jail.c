@@ -34,7 +34,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <slurm/slurm.h>
@@ -54,19 +53,6 @@ static struct spank_option user_namespace = {
 
 /* Slurm 24.11 starts the step all the same where a plugin returns ESPANK_ERROR: it looks for numbers below 0 only. */
 enum { REFUSED = -1 };
-
-/* Has namespaces made around the job's cell, for a step that wants them. */
-static void ask_for_namespaces(spank_t spank, uint32_t job_id, uid_t uid, gid_t gid)
-{
-	gid_t *groups = NULL;
-	int count = 0;
-
-	if (!namespaces_wanted)
-		return;
-	if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &count) != ESPANK_SUCCESS)
-		count = 0;
-	namespaces_ask(job_id, uid, gid, groups, count);
-}
 
 /*
  * Where the job's cell is, the view of the jail with a /tmp of its own (images/worker/cells.py). Returns 0 with the way
@@ -102,7 +88,8 @@ static int find_cell(spank_t spank, const char *root, char cell[WARDEN_LONGEST])
 
 		if (shared != NULL)
 			*shared = connection;
-		ask_for_namespaces(spank, job_id, uid, gid);
+		if (namespaces_wanted)
+			namespaces_ask(job_id, uid, gid);
 		return 0;
 	}
 	slurm_error("jail: the job has no cell: %s", cell[0] != '\0' ? cell : strerror(errno));
@@ -122,24 +109,6 @@ static int enter(const char *root)
 		return -1;
 	}
 	return 0;
-}
-
-/* 1: root is a directory; 0: there is nothing of that name; -1: after saying what is wrong with it. */
-static int jail_exists(const char *root)
-{
-	struct stat status;
-
-	if (stat(root, &status) != 0) {
-		if (errno == ENOENT)
-			return 0;
-		slurm_error("jail: stat(\"%s\"): %s", root, strerror(errno));
-		return -1;
-	}
-	if (!S_ISDIR(status.st_mode)) {
-		slurm_error("jail: \"%s\" is not a directory", root);
-		return -1;
-	}
-	return 1;
 }
 
 /* Gives up what leads out of a jail, for all that this process starts. Without that no step may start. */
@@ -185,8 +154,8 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 		slurm_error("jail: the step's number is not known: %s", spank_strerror(error));
 		return REFUSED;
 	}
-	exists = step_id == SLURM_EXTERN_CONT ? 0 : jail_exists(root);
-	if (exists < 0 || (exists && (find_cell(spank, root, cell) != 0 || enter(cell) != 0)))
+	exists = step_id != SLURM_EXTERN_CONT && (access(root, F_OK) == 0 || errno != ENOENT);
+	if (exists && (find_cell(spank, root, cell) != 0 || enter(cell) != 0))
 		return REFUSED;
 	if (exists && stay_in_jail() != 0) {
 		slurm_error("jail: cannot give up in all threads what leads out of it");

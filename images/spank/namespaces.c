@@ -31,31 +31,13 @@ int namespaces_option(int value, const char *argument, int remote)
 	return 0;
 }
 
-int namespaces_request(char *request, size_t size, unsigned job, uid_t uid, gid_t gid, const gid_t *groups, int count)
+void namespaces_ask(unsigned job, uid_t uid, gid_t gid)
 {
-	int i, length = snprintf(request, size, "namespaces %u %u %u %u", job, uid, gid, gid);
-
-	if (length < 0 || (size_t)length >= size)
-		return -1;
-	for (i = 0; i < count; i++) {
-		int more = snprintf(request + length, size - (size_t)length, ",%u", groups[i]);
-
-		if (more < 0 || (size_t)more >= size - (size_t)length) {
-			request[length] = '\0'; /* the others are the user's all the same, and have no name in there */
-			break;
-		}
-		length += more;
-	}
-	return 0;
-}
-
-void namespaces_ask(unsigned job, uid_t uid, gid_t gid, const gid_t *groups, int count)
-{
-	char request[4096], answer[WARDEN_LONGEST] = "";
+	char request[64], answer[WARDEN_LONGEST] = "";
 	int connection = warden_connect();
 
-	if (connection >= 0 && namespaces_request(request, sizeof(request), job, uid, gid, groups, count) == 0
-	    && warden_ask_files(connection, request, answer, files) == 0)
+	snprintf(request, sizeof(request), "namespaces %u %u %u", job, uid, gid);
+	if (connection >= 0 && warden_ask_files(connection, request, answer, files) == 0)
 		refusal[0] = '\0';
 	else
 		snprintf(refusal, sizeof(refusal), "%.500s", answer[0] != '\0' ? answer : strerror(errno));

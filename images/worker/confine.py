@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from images.common.cgroups import CannotConfineError, Subtree, take_subtree
 from images.common.command import Runner
 from images.common.process import CannotGoOnError
 from images.common.slurm_node import NodeConf
+from images.common.slurm_records import compress
 from images.worker import devices
 
 SYSTEM: Final = Path("/sys/devices/system/cpu")
@@ -88,7 +89,7 @@ def described(conf: NodeConf, topology: Topology | None, allowed: AbstractSet[in
         f"ThreadsPerCore={topology.threads}"
     )
     if kept_out:
-        shape += f" CpuSpecList={_ranges(kept_out)}"
+        shape += f" CpuSpecList={compress(map(str, kept_out)).strip('[]')}"
     return replace(conf, layout=shape)
 
 
@@ -114,17 +115,6 @@ def numbers(text: str) -> list[int]:
         first, _, last = part.partition("-")
         found += range(int(first), int(last or first) + 1)
     return found
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """The same the other way round."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][-1] == number - 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from images.common.command import Runner
-from images.common.gpu_jobs import Gpu, GpuJobs
+from images.common.gpu_jobs import GpuJobs
 from images.common.slurm_node import NodeConf
 from images.worker.confine import NODE, Topology, numbers
 
@@ -25,7 +25,7 @@ _MINORS: Final = "proc/driver/nvidia-caps/mig-minors"
 """Minor numbers in /dev/nvidia-caps: `gpu0/gi1/access 12`, `gpu0/gi1/ci0/access 13`."""
 
 _GPU: Final = re.compile(r"GPU \d+: .*\(UUID: (GPU-[^)]+)\)")
-_PART: Final = re.compile(r"\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[^)]+)\)")
+_PART: Final = re.compile(r"\s+MIG (\S+)\s+Device\s+(\d+):")
 _SECONDS: Final = 60
 """For nvidia-smi, which loads the driver's state anew for each GPU that nobody uses."""
 
@@ -49,7 +49,7 @@ class Device:
     """The kernel's numbers of those that are near it; empty: unknown."""
     kind: str = ""
     """Its type in Slurm."""
-    shown: Gpu | None = None
+    shown: str = ""
     """What exporters of NVIDIA's figures call it."""
 
 
@@ -91,7 +91,7 @@ def write_gres_conf(
         lines[0] = f"NodeName={socket.gethostname()} {lines[0]}"
     (directory / "gres.conf").write_text("".join(f"{line}\n" for line in lines))
     try:
-        (jobs or GpuJobs()).start([device.shown for device in devices if device.shown is not None])
+        (jobs or GpuJobs()).start([device.shown for device in devices if device.shown])
     except OSError as error:
         log(f"nobody will be told which job has which GPU: {error}")
 
@@ -106,10 +106,7 @@ def find_devices(
         devices = _amd(root, _kind(conf))
     else:
         kind = _kind(conf)
-        devices = [
-            Device(files=(file,), cpus=cpus, kind=kind, shown=Gpu(name=name, uuid=uuid))
-            for _, file, cpus, (name, uuid) in _nvidia(root)
-        ]
+        devices = [Device(files=(file,), cpus=cpus, kind=kind, shown=name) for _, file, cpus, name in _nvidia(root)]
     if not devices:
         log("no GPUs were found, and Slurm will drain this node for it")
     return devices
@@ -166,22 +163,20 @@ def _sockets(topology: Topology) -> list[frozenset[int]]:
     return [frozenset(topology.order[at : at + size]) for at in range(0, len(topology.order), size)]
 
 
-def _nvidia(root: Path) -> list[tuple[int, str, frozenset[int], tuple[str, str]]]:
-    """Minor number, file, near CPUs, and name and UUID for exporters, of the GPUs that the pod has; in Slurm's order.
+def _nvidia(root: Path) -> list[tuple[int, str, frozenset[int], str]]:
+    """Minor number, file, near CPUs, and name for exporters, of the GPUs that the pod has; in Slurm's order.
 
     Exporters count GPUs by their places on the bus. The driver mostly gives the files their numbers so, too; where not
     (a DGX A100), and the pod has all of the machine's GPUs, as it seems, the place counts.
     """
     found = []
     for bus, told in _information(root / GPUS.relative_to("/")):
-        minor, uuid = told.get("Device Minor", ""), told.get("GPU UUID", "")
+        minor = told.get("Device Minor", "")
         if minor.isdigit() and (root / f"dev/nvidia{minor}").exists():
-            near = _near(root / "sys/bus/pci/drivers/nvidia" / bus)
-            found.append((int(minor), f"/dev/nvidia{minor}", near, uuid if uuid.startswith("GPU-") else ""))
+            found.append((int(minor), f"/dev/nvidia{minor}", _near(root / "sys/bus/pci/drivers/nvidia" / bus)))
     by_place = {minor for minor, *_ in found} == set(range(len(found)))
     return sorted(
-        (minor, file, near, (str(place if by_place else minor), uuid))
-        for place, (minor, file, near, uuid) in enumerate(found)
+        (minor, file, near, str(place if by_place else minor)) for place, (minor, file, near) in enumerate(found)
     )
 
 
@@ -205,14 +200,14 @@ def _divided(conf: NodeConf, runner: Runner, log: Callable[[str], None], root: P
         if not answer.ok:
             log(f"the parts of the GPUs cannot be found: {answer.message}")
             return []
-    near = {minor: (name, cpus) for minor, _, cpus, (name, _) in _nvidia(root)}
+    near = {minor: (name, cpus) for minor, _, cpus, name in _nvidia(root)}
     devices = []
     try:
         lines = (root / _MINORS).read_text(encoding="ascii").splitlines()
         minors = {words[0]: int(words[1]) for line in lines if len(words := line.split()) == 2}
-        for minor, (profile, uuid), place in _parts(listed.stdout, described.stdout):
+        for minor, profile, place in _parts(listed.stdout, described.stdout):
             name, cpus = near.get(minor, (str(minor), frozenset[int]()))
-            files, shown = _files(minor, place, minors), Gpu(name=f"{name}.{place[0]}", uuid=uuid)
+            files, shown = _files(minor, place, minors), f"{name}.{place[0]}"
             devices.append(Device(files=files, cpus=cpus, kind=profile.replace("+", "."), shown=shown))
     except (OSError, ValueError, ET.ParseError) as error:
         log(f"the parts of the GPUs cannot be found: {error}")
@@ -223,8 +218,8 @@ def _divided(conf: NodeConf, runner: Runner, log: Callable[[str], None], root: P
     return sorted(there, key=lambda device: types.get(device.kind, len(types)))
 
 
-def _parts(listed: str, described: str) -> Iterator[tuple[int, tuple[str, str], tuple[str, str]]]:
-    """The GPU's minor number, profile and UUID, and the numbers of the two instances that make a part.
+def _parts(listed: str, described: str) -> Iterator[tuple[int, str, tuple[str, str]]]:
+    """The GPU's minor number, profile, and the numbers of the two instances that make a part.
 
     Raises ValueError where the two answers do not say the same.
     """
@@ -233,21 +228,21 @@ def _parts(listed: str, described: str) -> Iterator[tuple[int, tuple[str, str], 
         uuid, minor = gpu.findtext("uuid", ""), gpu.findtext("minor_number", "")
         for part in gpu.iterfind("mig_devices/mig_device"):
             index = part.findtext("index", "")
-            names = named.get((uuid, index))
+            profile = named.get((uuid, index))
             place = part.findtext("gpu_instance_id", ""), part.findtext("compute_instance_id", "")
-            if names is None or not all(number.isdigit() for number in (minor, *place)):
+            if profile is None or not all(number.isdigit() for number in (minor, *place)):
                 raise ValueError(f"nvidia-smi says nothing of part {index} of {uuid}")
-            yield int(minor), names, place
+            yield int(minor), profile, place
 
 
-def _named(listed: str) -> dict[tuple[str, str], tuple[str, str]]:
-    """Profile and UUID, by the GPU's UUID and the part's number in it."""
+def _named(listed: str) -> dict[tuple[str, str], str]:
+    """Profiles, by the GPU's UUID and the part's number in it."""
     named, uuid = {}, ""
     for line in listed.splitlines():
         if gpu := _GPU.match(line):
             uuid = gpu[1]
         elif part := _PART.match(line):
-            named[uuid, part[2]] = part[1], part[3]
+            named[uuid, part[2]] = part[1]
     return named
 
 

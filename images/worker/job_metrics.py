@@ -24,22 +24,10 @@ from images.worker.confine import numbers
 Figures = Mapping[str, float]
 """Of one job on this node, by the names of SERIES, and `uid`. Times in seconds, memory in bytes."""
 
-SERIES: Final = {
-    "cpu_user_seconds": "Cumulative CPU user seconds for jobid",
-    "cpu_system_seconds": "Cumulative CPU system seconds for jobid",
-    "cpu_total_seconds": "Cumulative CPU total seconds for jobid",
-    "cpus": "Number of CPUs in the jobid",
-    "memory_rss_bytes": "Memory RSS used in bytes",
-    "memory_cache_bytes": "Memory cache used in bytes",
-    "memory_shmem_bytes": "Shared memory used in bytes",
-    "memory_used_bytes": "Memory used in bytes",
-    "memory_total_bytes": "Memory total given to jobid in bytes",
-    "memory_fail_count": "Memory fail count",
-    "memsw_used_bytes": "Swap used in bytes",
-    "memsw_total_bytes": "Swap total given to jobid in bytes",
-    "memsw_fail_count": "Swap fail count",
-}
-"""Names and texts of the cgroup_exporter for jobstats. With version 2 of cgroups it has 0 for swap, too."""
+SERIES: Final = (
+    "cpu_total_seconds", "cpus", "memory_rss_bytes", "memory_shmem_bytes", "memory_total_bytes", "memory_fail_count",
+)  # fmt: skip
+"""Names of the cgroup_exporter for jobstats: those that jobstats and our dashboards ask for."""
 
 MOUNT: Final = Path("/sys/fs/cgroup")
 _JOB: Final = re.compile(r"job_(\d+)")
@@ -57,17 +45,17 @@ _MEMORY: Final = 1 << 30
 def text(jobs: Mapping[str, Figures]) -> str:
     """All jobs. `step` and `task` are empty, as jobstats asks for them: a job's figures are those of all its steps."""
     lines: list[str] = []
-    for name, explained in SERIES.items():
+    for name in SERIES:
         found = [f'{{jobid="{job}",step="",task=""}} {figures.get(name, 0):.15g}' for job, figures in jobs.items()]
-        lines += _series(name, explained, found)
+        lines += _series(name, found)
     uids = [f'{{jobid="{job}"}} {figures["uid"]}' for job, figures in jobs.items() if "uid" in figures]
-    lines += _series("uid", "Uid number of user running this job", uids)
+    lines += _series("uid", uids)
     return "".join(f"{line}\n" for line in lines)
 
 
-def _series(name: str, explained: str, found: Sequence[str]) -> list[str]:
+def _series(name: str, found: Sequence[str]) -> list[str]:
     name = f"cgroup_{name}"
-    return [f"# HELP {name} {explained}", f"# TYPE {name} gauge", *(f"{name}{line}" for line in found)] if found else []
+    return [f"# TYPE {name} gauge", *(f"{name}{line}" for line in found)] if found else []
 
 
 def read_jobs(node: str, mount: Path = MOUNT, proc: Path = PROC) -> dict[str, Figures]:
@@ -84,16 +72,12 @@ def read_jobs(node: str, mount: Path = MOUNT, proc: Path = PROC) -> dict[str, Fi
 def _figures(group: Path, proc: Path) -> Figures:
     cpu, memory, events = (_table(group / name) for name in ("cpu.stat", "memory.stat", "memory.events"))
     limit = (group / "memory.max").read_text(encoding="ascii").strip()
-    user, system, uid = cpu["user_usec"] / 1e6, cpu["system_usec"] / 1e6, _user(group, proc)
+    uid = _user(group, proc)
     return {
-        "cpu_user_seconds": user,
-        "cpu_system_seconds": system,
-        "cpu_total_seconds": user + system,
+        "cpu_total_seconds": (cpu["user_usec"] + cpu["system_usec"]) / 1e6,
         "cpus": len(numbers((group / "cpuset.cpus.effective").read_text(encoding="ascii"))),
         "memory_rss_bytes": memory["anon"] + memory.get("swapcached", 0),
-        "memory_cache_bytes": memory["file"],  # shared memory among it
         "memory_shmem_bytes": memory["shmem"],
-        "memory_used_bytes": int((group / "memory.current").read_text(encoding="ascii")),
         "memory_total_bytes": -1 if limit == "max" else int(limit),
         "memory_fail_count": events["oom"],
         **({} if uid is None else {"uid": uid}),

@@ -6,7 +6,7 @@ record with its reason, and so does a node that a pending job asks for by name.
 
 On a preemptible machine the pod's end is the notice that the machine will be taken, and there may be seconds left: its
 batch jobs go back to the queue at once, so that they start elsewhere and are not lost with the machine. They get
-SIGTERM, and KillWait for their last files. Jobs that cannot start again by themselves run on, and their users are told.
+SIGTERM, and KillWait for their last files. Jobs that cannot start again by themselves run on.
 """
 
 from __future__ import annotations
@@ -40,11 +40,6 @@ that looks idle and takes jobs.
 
 COMMAND_TIMEOUT_SECONDS: Final = 5.0
 
-
-LOST: Final = (
-    "the machine of this job is taken back by the cloud: it ends in a moment, and will not start again by itself"
-)
-"""What users of jobs are told that cannot go back to the queue."""
 
 AT_ONCE: Final = 20
 """Jobs that are put back by one command, which asks slurmctld for one after the other."""
@@ -173,11 +168,8 @@ class Leaving:
             return
         self._asked |= jobs
         self._log(f"the machine is taken back, jobs go back to the queue: {', '.join(sorted(jobs))}")
-        if done.ok:
-            return
-        self._log(f"not all of them: {done.message}")
-        for job in sorted(self._node.running_jobs() & jobs):
-            self._node.notify(job, LOST)
+        if not done.ok:
+            self._log(f"not all of them: {done.message}")
 
     def _leave_drained(self, record: NodeRecord) -> Ending | None:
         """What somebody has drained stays so: Slurm would lift that when it powers the node down."""

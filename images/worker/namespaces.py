@@ -39,22 +39,10 @@ FILES: Final = ("user", "mnt")
 RIGHTS: Final = ("SYS_CHROOT", "SETUID", "SETGID", "KILL")
 """What this takes of capabilities besides the warden's others."""
 
-_MOST_GROUPS: Final = 340
-"""Lines of a gid_map (user_namespaces(7))."""
-_PAGE: Final = 4096
-
 _MS_REC_PRIVATE: Final = 0x4000 | 1 << 18
 _MNT_DETACH: Final = 2
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_NAME: Final = 15
-
-_SETTINGS: Final = {
-    "kernel/apparmor_restrict_unprivileged_userns": ("1", "0"),  # Ubuntu since 23.10
-    "kernel/unprivileged_userns_clone": ("0", "1"),  # Debian's kernels of before 2021
-    "user/max_user_namespaces": ("0", "more"),
-    "user/max_mnt_namespaces": ("0", "more"),
-}
-"""Setting of a machine -> the value with which it has no user namespaces for users, and what helps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +51,6 @@ class Owner:
 
     uid: int
     gid: int
-    groups: tuple[int, ...] = ()
-
-    def gid_map(self) -> str:
-        """The groups that have a name in the namespace: as many of the user's as the kernel takes."""
-        lines, text = 0, ""
-        for gid in dict.fromkeys((self.gid, *self.groups)):
-            line = f"{gid} {gid} 1\n"
-            if lines == _MOST_GROUPS or len(text) + len(line) >= _PAGE:
-                break
-            lines, text = lines + 1, text + line
-        return text
 
 
 def leave_for(cell: Path) -> None:
@@ -153,14 +130,14 @@ def _close(files: Sequence[int]) -> None:
 
 
 def _write_maps(child: int, owner: Owner) -> None:
-    """Who has which number in the namespace: the user his own, and nobody else any.
+    """Who has which number in the namespace: the user his own and his first group, and nobody else any.
 
-    From outside, as only so several groups have theirs. Nobody in there can leave a group (`setgroups`): files may be
+    The other groups are his all the same, and have no name in there. Nobody can leave one (`setgroups`): files may be
     for everybody but a group.
     """
     process = Path(f"/proc/{child}")
     (process / "setgroups").write_text("deny")
-    (process / "gid_map").write_text(owner.gid_map())
+    (process / "gid_map").write_text(f"{owner.gid} {owner.gid} 1\n")
     (process / "uid_map").write_text(f"{owner.uid} {owner.uid} 1\n")
 
 
@@ -180,18 +157,6 @@ def _make_as_user(theirs: socket.socket, cell: Path, owner: Owner) -> NoReturn:
             theirs.recv(1)  # until the other end is closed: the maps are written by this process's number
     finally:
         os._exit(0)
-
-
-def why_not(sys: Path = Path("/proc/sys")) -> str:
-    """A setting of the machine that keeps users from having user namespaces, for people; empty if there is none."""
-    for name, (value, wanted) in _SETTINGS.items():
-        try:
-            found = (sys / name).read_text(encoding="ascii").strip()
-        except OSError:
-            continue
-        if found == value:
-            return f"; the machine has {name.replace('/', '.')} = {value}, it takes {wanted}"
-    return ""
 
 
 def answer_later(connection: int, cell: Path, owner: Owner, log: Callable[[str], None]) -> None:
@@ -217,7 +182,7 @@ def _answer(connection: int, cell: Path, owner: Owner, log: Callable[[str], None
         try:
             files = make(cell, owner)
         except OSError as error:
-            told = f"{error.strerror or error}{why_not()}"
+            told = str(error.strerror or error)
             log(f"no namespaces for user {owner.uid}: {told}")
             asked.send(told.encode(), socket.MSG_DONTWAIT)
         else:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from images.common.boundary import keep_only
-from images.common.files import remove_tree
 from images.common.mountinfo import restrict
 from images.common.process import CannotGoOnError
 from images.common.slurm_node import NodeConf
@@ -30,8 +29,10 @@ LEAST_SHARE: Final = 0.9
 """Of the size that the stack file says: file systems keep some of a disk for themselves."""
 
 _MEBIBYTE: Final = 2**20
+_REMOVE: Final = ("rm", "-rf", "--one-file-system", "--")
+"""It follows no link, and its complaints are in the log."""
+
 _OF_THE_FILE_SYSTEM: Final = "lost+found"
-_REMOVES: Final = ("DAC_OVERRIDE", "FOWNER")
 
 
 def prepare(
@@ -41,7 +42,7 @@ def prepare(
     *,
     directory: Path = TMP,
     size: Callable[[Path], int] | None = None,
-    in_background: Callable[[Path, Callable[[str], None]], None] | None = None,
+    remove: Callable[[Sequence[Path]], object] | None = None,
 ) -> NodeConf:
     """Empty it. Returns the node's description with the size that it really has (`TmpDisk=`, MiB).
 
@@ -61,9 +62,9 @@ def prepare(
             )
             + ", or write a smaller size"
         )
-    left = _set_aside(directory, log)
-    if left is not None:
-        (in_background or _remove_in_background)(left, log)
+    if left := _set_aside(directory, log):
+        log("removing what earlier jobs have left in the scratch")
+        (remove or _begin_to_remove)(left)
     return replace(conf, disk_mib=min(says, has))
 
 
@@ -83,9 +84,7 @@ def forbid_programs_of_others(kind: str, directory: Path = TMP) -> None:
 def give_back(kind: str, log: Callable[[str], None], directory: Path = TMP) -> None:
     """Leave nothing on the machine. For a pod that ends, when its last job has."""
     if kind == OF_THE_MACHINE:
-        left = _set_aside(directory, log)
-        if left is not None:
-            _remove_now(left, log)
+        subprocess.run([*_REMOVE, *map(str, _set_aside(directory, log))], stdin=subprocess.DEVNULL, check=False)
 
 
 def _mebibytes(directory: Path) -> int:
@@ -93,49 +92,25 @@ def _mebibytes(directory: Path) -> int:
     return found.f_blocks * found.f_frsize // _MEBIBYTE
 
 
-def _set_aside(directory: Path, log: Callable[[str], None]) -> Path | None:
-    """Move all that is there into one directory of root's, at once however much it is; None where nothing is left.
+def _set_aside(directory: Path, log: Callable[[str], None]) -> list[Path]:
+    """Take all that is there out of the way at once, however much it is and however full the disk; where it is then.
 
-    No link is followed: users have made what is there. Without room for another directory it is removed on the spot.
+    No link is followed: users have made what is there.
     """
-    names = [path.name for path in directory.iterdir() if path.name != _OF_THE_FILE_SYSTEM]
-    if not names:
-        return None
-    aside = directory / f".left-{secrets.token_hex(8)}"
-    try:
-        aside.mkdir(mode=0o700)
-    except OSError as error:
-        log(f"{directory}: {error.strerror}; removing what earlier jobs have left first")
-        for name in names:
-            _remove_now(directory / name, log)
-        return None
-    for name in names:
+    left, token = [], secrets.token_hex(8)
+    for number, path in enumerate(path for path in list(directory.iterdir()) if path.name != _OF_THE_FILE_SYSTEM):
+        aside = directory / f".left-{token}-{number}"
         try:
-            (directory / name).rename(aside / name)
+            path.rename(aside)
         except OSError as error:
             # An epilog removes it just now, or the container runtime has mounted something there.
             if error.errno not in {errno.ENOENT, errno.EBUSY}:
                 log(f"cannot remove what earlier jobs have left in the scratch: {error}")
-    return aside
+        else:
+            left.append(aside)
+    return left
 
 
-def _remove_now(path: Path, log: Callable[[str], None]) -> None:
-    try:
-        remove_tree(path)
-    except OSError as error:
-        log(f"cannot remove what earlier jobs have left in the scratch: {error}")
-
-
-def _remove_in_background(directory: Path, log: Callable[[str], None]) -> None:
-    """In a process of its own with no more rights than that takes: a million files must not keep the node away."""
-    if os.fork() != 0:
-        return
-    try:
-        os.setsid()
-        keep_only(*_REMOVES)
-        remove_tree(directory)
-        log("removed what earlier jobs have left in the scratch")
-    except BaseException as error:  # noqa: BLE001  (this process must not go on as the daemon's start)
-        log(f"cannot remove what earlier jobs have left in the scratch: {type(error).__name__}: {error}")
-    finally:
-        os._exit(0)
+def _begin_to_remove(left: Sequence[Path]) -> None:
+    """In a process of its own: a million files must not keep the node away."""
+    subprocess.Popen([*_REMOVE, *map(str, left)], stdin=subprocess.DEVNULL, start_new_session=True)

@@ -171,7 +171,7 @@ def prepare_jail(jail: Path, conf: NodeConf, log: Callable[[str], None]) -> None
     """Everything of the pod that jobs need inside the jail. Raises CannotGoOnError."""
     wait_for_jail(jail, log)
     volumes = user_volumes(os.environ.get("MOUNTS", ""))
-    bind_into_jail(jail, (*WORKER_BINDS, *hidden(), *sssd_binds(jail, log), *volumes), log)
+    bind_into_jail(jail, (*WORKER_BINDS, *hidden(), *sssd_binds(), *volumes), log)
     # Jobs bring AMD's libraries along: they go with any driver, and no runtime brings them.
     if not bind_driver(jail, run, log) and conf.gpus and "GPU_VENDOR" not in os.environ:
         log(

@@ -9,7 +9,7 @@ outside of the jail and for root alone: slurmstepd connects before it goes in (i
     end JOB             takes the cell away, and ends what the job has left in its cgroup; `later` while a step of it
                         is still there, for which `end JOB now` does not wait (images/health/native/around.c)
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
-    namespaces JOB UID GID GIDS  two descriptors, for namespaces of the user's own around the job's cell, where the pool
+    namespaces JOB UID GID  two descriptors, for namespaces of the user's own around the job's cell, where the pool
                         allows that (images/worker/namespaces.py)
 
 Who has been given a cell may only bring programs for its own job: slurmstepd keeps its connection in the jail.
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import resource
 import selectors
 import socket
@@ -34,7 +33,6 @@ from typing import Final, NoReturn
 from images.common.boundary import keep_only
 from images.common.mountinfo import libc
 from images.common.process import CannotGoOnError
-from images.common.steps import user_of
 from images.worker import namespaces
 from images.worker.cells import Cells
 from images.worker.devices import DevicePrograms
@@ -44,16 +42,6 @@ SCOPE: Final = "system.slice/*_slurmstepd.scope"
 has ended that."""
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
-
-IDLE_SECONDS: Final = 24 * 3600.0
-"""A cell without a step for so long is taken away. The epilog says when a job has ended; this is for sites with an
-epilog of their own. Of a job that is still there, what it has in /dev/shm goes with it."""
-
-_STEP: Final = re.compile(rb"slurmstepd: \[(\d+)\.")
-"""How slurmstepd names itself: `slurmstepd: [17.batch]`. If root in the jail does so, that only keeps a cell longer."""
-
-_TITLE: Final = 64
-"""Bytes of a title that are read: a process may have any part of its memory shown as its title, of any size."""
 
 Namespaces = Callable[[int, Path, namespaces.Owner], None]
 """Makes them around a cell, and answers on that connection by itself, later."""
@@ -73,13 +61,6 @@ _PR_SET_NAME: Final = 15
 
 PAUSE: Final = 0.1
 """Seconds between two tries to start a process."""
-
-
-def _has_processes(group: Path) -> bool:
-    """Whether a process is in a cgroup, or in one below it."""
-    with contextlib.suppress(OSError):
-        return "populated 1" in (group / "cgroup.events").read_text(encoding="ascii")
-    return False
 
 
 def _end_cgroup(group: Path) -> bool:
@@ -111,30 +92,21 @@ class Warden:
         cells: Cells,
         log: Callable[[str], None],
         *,
-        now: Callable[[], float] = time.monotonic,
         cgroups_of: Callable[[int], Path | None] | None = None,
-        running: Callable[[], set[str]] | None = None,
         make_namespaces: Namespaces | None = None,
         cgroups: Path = CGROUPS,
     ) -> None:
-        """`running`: the jobs that have a step. Those of before this warden have no connection to it.
-
-        `make_namespaces`: None where the pool allows none.
-        """
+        """`make_namespaces`: None where the pool allows none."""
         self._cells = cells
         self._log = log
-        self._now = now
         self._cgroups_of = cgroups_of or job_cgroups
-        self._running = running or jobs_with_steps
         self._make_namespaces = make_namespaces
         self._programs = DevicePrograms()
         self._cgroups = cgroups
         self._steps: dict[int, Step] = {}
         """By the number of the connection's descriptor."""
-        self._used: dict[str, float] = dict.fromkeys(cells.jobs(), now())
-        """When a cell had a step last."""
-        self._found = frozenset(self._used)
-        """The jobs of before this warden."""
+        self._before = set(cells.jobs())
+        """Jobs of before this warden, whose steps have no connection to it."""
 
     def answer(self, connection: int, pid: int, message: bytes, files: Sequence[int] = ()) -> str:
         """What to answer; never raises for what is asked. Empty: somebody else does. `pid`: who asks."""
@@ -150,9 +122,7 @@ class Warden:
 
     def closed(self, connection: int) -> None:
         """A step has ended, or whoever asked."""
-        step = self._steps.pop(connection, None)
-        if step is not None:
-            self._used[step.job] = self._now()
+        self._steps.pop(connection, None)
 
     def _do(self, connection: int, pid: int, what: str, job: str = "", *more: str) -> str:
         if connection in self._steps:
@@ -161,46 +131,38 @@ class Warden:
             raise ValueError(f"{job!r} is no job's number")
         match what, more:
             case "cell", (uid, gid, mib):
-                self._tidy()
                 path = self._cells.enter(job, int(uid), int(gid), int(mib))
-                self._used[job] = self._now()
                 self._steps[connection] = Step(job=job, cgroups=self._cgroups_of(pid))
                 return f"ok {path}"
             case "end", () | ("now",):
                 return "ok" if self._end(job, waits=not more) else "ok later"
-            case "namespaces", (uid, gid, groups):
-                self._start_namespaces(connection, job, [int(text) for text in (uid, gid, *groups.split(","))])
+            case "namespaces", (uid, gid):
+                self._start_namespaces(connection, job, int(uid), int(gid))
                 return ""
         raise ValueError("no such request")
 
-    def _start_namespaces(self, connection: int, job: str, numbers: Sequence[int]) -> None:
-        """`numbers`: user, group, and all groups."""
+    def _start_namespaces(self, connection: int, job: str, uid: int, gid: int) -> None:
         if self._make_namespaces is None:
             raise ValueError("this pool allows no user namespaces (containers: true in the stack file)")
         if job not in self._cells:
             raise ValueError(f"job {job} has no cell")
         # In namespaces of root's own, root in the jail would have all rights over them.
-        if numbers[0] < 1 or min(numbers) < 0:
+        if uid < 1 or gid < 0:
             raise ValueError("namespaces are for users, not for root")
-        owner = namespaces.Owner(uid=numbers[0], gid=numbers[1], groups=tuple(numbers[2:]))
-        self._make_namespaces(connection, self._cells.path(job), owner)
+        self._make_namespaces(connection, self._cells.path(job), namespaces.Owner(uid=uid, gid=gid))
 
     def _end(self, job: str, *, waits: bool) -> bool:
         """Whether all has gone, or nobody waits for it.
 
-        Slurm's epilog may begin while slurmstepd still removes files of its own, which it reaches by the cell.
+        Slurm's epilog may begin while slurmstepd still removes files of its own, which it reaches by the cell. Of a job
+        of before this warden nobody knows: who asks waits as long as it does, and then says `now`.
         """
-        here = {step.job for step in self._steps.values()} | (self._running() if job in self._found else set())
-        if waits and job in here:
+        is_here = any(step.job == job for step in self._steps.values())
+        if waits and (is_here or job in self._before):
             return False
         self._cells.leave(job)
-        self._used.pop(job, None)
-        if waits and self._cells.is_freeing(job):
-            return False
-        left = [] if job in here else list(self._cgroups.glob(f"{SCOPE}/job_{job}"))
-        # The external step asks for no cell, and removes its cgroup itself.
-        if waits and any(map(_has_processes, left)) and job in self._running():
-            return False
+        self._before.discard(job)
+        left = [] if is_here else list(self._cgroups.glob(f"{SCOPE}/job_{job}"))
         gone = [_end_cgroup(group) for group in left]
         self._programs.forget_gone(self._cgroups)
         return all(gone) or not waits
@@ -213,25 +175,6 @@ class Warden:
         if self._programs.are_many():
             self._programs.forget_gone(self._cgroups)
 
-    def _tidy(self) -> None:
-        """Take away cells whose end nobody has told. What fails is tried again: who asks is another job."""
-        old = [job for job, used in self._used.items() if self._now() >= used + IDLE_SECONDS]
-        if not old:
-            return
-        busy = {step.job for step in self._steps.values()} | self._running()
-        for job in old:
-            if job in busy:
-                self._used[job] = self._now()
-                continue
-            self._log(f"the cell of job {job} had no step for a day, and goes")
-            self._used[job] = self._now()
-            try:
-                self._cells.leave(job)
-            except OSError as error:
-                self._log(f"the cell of job {job} stays: {error}")
-            else:
-                del self._used[job]
-
 
 def job_cgroups(pid: int, proc: Path = Path("/proc"), mount: Path = CGROUPS) -> Path | None:
     """The cgroup of the job of a slurmstepd, which is in `.../JOB/STEP/slurm`; None where Slurm has made none."""
@@ -240,18 +183,6 @@ def job_cgroups(pid: int, proc: Path = Path("/proc"), mount: Path = CGROUPS) -> 
     if not place.startswith("0::/") or way.name != "slurm" or not str(way).startswith("system.slice/"):
         return None
     return mount / way.parent.parent
-
-
-def jobs_with_steps(proc: Path = Path("/proc")) -> set[str]:
-    """The jobs of which a slurmstepd runs."""
-    found = set()
-    for path in proc.glob("[0-9]*/cmdline"):
-        if user_of(int(path.parent.name), proc) != 0:
-            continue
-        with contextlib.suppress(OSError), path.open("rb", buffering=0) as file:  # it has just ended
-            match = _STEP.match(file.read(_TITLE))
-            found |= {match[1].decode()} if match else set()
-    return found
 
 
 def serve(listening: socket.socket, warden: Warden) -> NoReturn:
@@ -322,10 +253,7 @@ def start(
 def _keep_serving(
     listening: socket.socket, make_cells: Callable[[], Cells], log: Callable[[str], None], *, containers: bool
 ) -> NoReturn:
-    """One warden after the other, should one end: who asks meanwhile waits, as the socket stays.
-
-    Where this process has ended, the last one goes on; where both have, slurmd ends (images/common/native/watch.c).
-    """
+    """One warden after the other, should one end: who asks meanwhile waits, as the socket stays."""
     try:
         os.setsid()
         libc().prctl(_PR_SET_NAME, b"warden")
@@ -337,7 +265,11 @@ def _keep_serving(
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each step, and for each program
         while True:
-            child = _fork(log)
+            try:
+                child = os.fork()
+            except OSError:  # jobs may have so many processes that the pod or the machine has no more
+                time.sleep(PAUSE)
+                continue
             if child == 0:
                 serve(listening, Warden(make_cells(), log, make_namespaces=make_namespaces if containers else None))
             _, status = os.waitpid(child, 0)
@@ -347,16 +279,3 @@ def _keep_serving(
         log(f"the warden cannot work: {type(error).__name__}: {error}")
     finally:
         os._exit(1)
-
-
-def _fork(log: Callable[[str], None]) -> int:
-    """As os.fork, as soon as there are processes: jobs may have so many that the pod or the machine has no more."""
-    told = False
-    while True:
-        try:
-            return os.fork()
-        except OSError:
-            if not told:
-                log("there are no more processes, and so no warden: trying again")
-            told = True
-            time.sleep(PAUSE)

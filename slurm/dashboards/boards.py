@@ -11,16 +11,14 @@ Kind = Literal["line", "stack", "number", "state", "table"]
 """line and stack: over time, side by side or on each other. number: the latest. state: 1 and 0 as words. table: the
 latest, a row a series."""
 
-Needs = Literal["accounting", "gpus", "dcgm", "machines", "infiniband", "kube_state", "cgroups"]
+Needs = Literal["accounting", "gpus", "dcgm", "kube_state", "cgroups"]
 """What a cluster must have, or its Prometheus must read, or else a panel is empty."""
 
 NEEDS: Final[dict[Needs, str]] = {
     "accounting": "Only with accounting.",
     "gpus": "Only with GPUs.",
     "dcgm": "From NVIDIA's DCGM exporter, which this Prometheus has to read, too.",
-    "machines": "From node exporters: of monitoring.nodes, or those that this Prometheus reads besides.",
     "kube_state": "From kube-state-metrics: of monitoring.kube_state, or one that this Prometheus reads besides.",
-    "infiniband": "From node exporters, on machines with InfiniBand.",
     "cgroups": "From workers whose machines have version 2 of cgroups.",
 }
 """The same in words, for who looks at the panel."""
@@ -84,10 +82,6 @@ class Board:
             yield from panels
 
 
-MACHINE_INFO: Final = "slurmstack_machine_info"
-"""Beside the figures of a node exporter of ours: `machine`, the name of the Kubernetes node."""
-
-
 def _number(
     title: str, expression: str, kind: Kind = "number", unit: str = "short", needs: Needs | None = None
 ) -> Panel:
@@ -113,17 +107,6 @@ def _table(title: str, expression: str, explained: str, *, needs: Needs | None =
 def _by_pool(figure: str) -> str:
     """The name of a node is that of its pool, and a number."""
     return f'sum by (pool) (label_replace({figure}, "pool", "$1", "node", "(.+)-[0-9]+"))'
-
-
-def _machine(title: str, expression: str, unit: str, needs: Needs = "machines") -> Panel:
-    """By the name of the machine, where a node exporter of ours says it; else by what Prometheus calls the exporter."""
-    named = f"({expression}) * on (instance) group_left (machine) {MACHINE_INFO}"
-    return _plot(title, f"{named} or on (instance) ({expression})", "{{machine}} {{instance}}", unit, needs=needs)
-
-
-def _moved(sent: str, received: str) -> str:
-    """Bytes a second of all devices of a machine, both ways."""
-    return " + ".join(f"sum by (instance) (rate({figure}[{RATE}]))" for figure in (sent, received))
 
 
 _CONTROLLERS: Final = (
@@ -159,10 +142,6 @@ _QUEUE: Final = (
     _plot(
         "Running by account", "topk(10, slurm_account_jobs_running)", "{{account}}",
         explained="The ten with most. Empty with PrivateData, and without a job.",
-    ),
-    _plot(
-        "Stuck although idle nodes fit", "slurmstack_queue_stuck_jobs", "{{partition}}",
-        explained="Runbook: SlurmQueueStuck.",
     ),
     _plot(
         "Most restarts of a job", "slurmstack_job_requeues_max", "{{partition}}",
@@ -232,7 +211,7 @@ _NODES: Final = (
     _table(
         "Drained",
         'slurmstack_node_drained{node=~"$node"} == 1',
-        "reason_kind and by: who drained it, and for what kind of reason. Empty if none is.",
+        "reason_kind: for what kind of reason; `sinfo -R` has it in full. Empty if none is.",
     ),
     _plot(
         "CPUs in use", 'slurm_node_cpus_alloc{node=~"$node"} / slurm_node_cpus{node=~"$node"}', "{{node}}",
@@ -270,21 +249,6 @@ _HEALTH: Final = (
     ),
 )  # fmt: skip
 
-_MACHINES: Final = (
-    _machine(
-        "CPU in use", f'1 - avg by (instance) (rate(node_cpu_seconds_total{{mode="idle"}}[{RATE}]))', "percentunit"
-    ),
-    _machine("Memory in use", "1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes", "percentunit"),
-    _machine("Load", "node_load5", "short"),
-    _machine("Disks: read and written", _moved("node_disk_read_bytes_total", "node_disk_written_bytes_total"), "Bps"),
-    _machine(
-        "InfiniBand: sent and received",
-        _moved("node_infiniband_port_data_transmitted_bytes_total", "node_infiniband_port_data_received_bytes_total"),
-        "Bps",
-        "infiniband",
-    ),
-)
-
 _GPU = "{{Hostname}} {{gpu}}"
 
 _GPUS: Final = (
@@ -300,7 +264,6 @@ NODES: Final = Board(
     rows={
         "Nodes": _NODES,
         "Health checks": _HEALTH,
-        "Machines": _MACHINES,
         "GPUs": _GPUS,
     },
 )
@@ -342,8 +305,3 @@ BOARDS: Final = (CLUSTER, NODES, JOBS)
 def figures() -> set[str]:
     """What the dashboards ask for."""
     return {name for board in BOARDS for panel in board.panels() for query in panel.queries for name in query.figures}
-
-
-def machine_figures() -> tuple[str, ...]:
-    """What the dashboards ask node exporters for; nothing else is kept of them."""
-    return tuple(sorted(name for name in figures() if name.startswith("node_") or name == MACHINE_INFO))

@@ -11,7 +11,7 @@ from tests.e2e.harness import slurmstack, wait_until
 MONITORING = {
     "rest": {"enabled": True},
     "dashboard": {"enabled": True},
-    "monitoring": {"install": True, "nodes": True, "kube_state": True, "storage": "1Gi"},
+    "monitoring": {"install": True, "kube_state": True, "storage": "1Gi"},
 }
 
 

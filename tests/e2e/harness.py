@@ -23,7 +23,7 @@ from cli.access.login import ssh_arguments, ssh_program
 from cli.access.reach import host_public_key, login_address
 from cli.change.diff import KINDS
 from cli.change.owner import KEPT
-from cli.change.rollout import await_workers
+from cli.change.rollout import unready
 from cli.engine import pulumi as engines
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, cluster_labels, connect
@@ -32,7 +32,7 @@ from cli.logs.lines import in_order
 from cli.stack import open_stack
 from config import load_config
 from slurm.local_cluster import local_directory
-from slurm.names import GENERATED, SSH_PORT
+from slurm.names import GENERATED, POOL_LABEL, SSH_PORT
 from tests import command
 from tests.e2e.shell import Shell
 from tests.nodes import LIMIT_S, SHOW, is_idle, node_states, run_now
@@ -343,7 +343,8 @@ class SlurmOnKubernetes:
 
         A worker of the old template may look idle until its turn comes.
         """
-        await_workers(self.kubectl, self.namespace, timeout=300, tell=lambda _: None)
+        pools = ("statefulset", "-n", self.namespace, "-l", POOL_LABEL)
+        wait_until(lambda: not unready(self.kubectl.items(*pools)), "all workers are ready and new", timeout=300)
         self.await_idle(*names)
 
     def pods(self) -> dict[str, dict[str, Any]]:

@@ -141,7 +141,7 @@ def test_a_pool_without_a_machine_pauses_and_runs_the_job_when_there_is_one(elas
         "the pool pauses",
     )
     assert elastic.job_state(job) == "PENDING"
-    assert first(elastic)["cause"].startswith("pool far pauses: 1 times in a row no machine came for its nodes")
+    assert first(elastic)["cause"].startswith("pool far lacks nodes: no capacity, 1 in vain")
     wait_until(lambda: not workers(elastic, "far"), "pods for which there is no machine go")
     elastic.kubectl.run("label", "node", "node-0", f"{LABEL}=yes", "--overwrite")
     try:

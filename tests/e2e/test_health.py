@@ -49,11 +49,6 @@ def _machine(slurm: SlurmOnKubernetes, pod: str) -> str:
     return str(slurm.pods()[pod]["spec"].get("nodeName", ""))
 
 
-def _events(slurm: SlurmOnKubernetes, pod: str) -> set[str]:
-    found = slurm.kubectl.items("events", "-n", slurm.namespace, f"--field-selector=involvedObject.name={pod}")
-    return {event["reason"] for event in found}
-
-
 @pytest.fixture(scope="module")
 def healthy(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
     """The cluster with a shorter interval, jobs that are moved 5 s after their machine is wanted free, and broken
@@ -139,8 +134,6 @@ def test_a_lost_gpu_drains_its_node_alone_and_jobs_go_on_elsewhere(healthy: Slur
         slurm.await_job(job)
         assert slurm.ssh("srun hostname").strip() == "default-1"
         wait_until(lambda: _released_for(slurm, machine) == "health/gpu-presence", f"{machine} is cordoned")
-        events = {"SlurmNodeDrained", "SlurmJobsRequeued", "SlurmMachineReleased"}
-        wait_until(lambda: events <= _events(slurm, "default-0"), "events about the pod")
         gpus.hang("default-0", hangs=True)
         wait_until(
             lambda: _table(slurm)["default-0"]["results"]["gpu-presence"]["status"] == "not checked",
@@ -149,7 +142,10 @@ def test_a_lost_gpu_drains_its_node_alone_and_jobs_go_on_elsewhere(healthy: Slur
         assert _reason(slurm, "default-0"), "not knowing lifts nothing"
         gpus.hang("default-0", hangs=False)
         gpus.set("default-0", there=True)
-        _await_reason(slurm, "default-0", r"^health/kubernetes .* is released for health/gpu-presence")
+        wait_until(
+            lambda: _table(slurm)["default-0"]["results"]["gpu-presence"]["status"] == "ok", "the GPU is found again"
+        )  # fmt: skip
+        assert _reason(slurm, "default-0"), "its machine is cordoned"
         slurm.kubectl.run("uncordon", machine)  # by whoever has mended it
         _await_reason(slurm, "default-0", "")
         wait_until(lambda: _released_for(slurm, machine) is None, f"the fault of {machine} is forgotten")
@@ -159,8 +155,8 @@ def test_a_lost_gpu_drains_its_node_alone_and_jobs_go_on_elsewhere(healthy: Slur
 
 def test_nodes_are_measured_by_jobs_that_users_never_wait_for(healthy: SlurmOnKubernetes) -> None:
     slurm = healthy
-    tests = {"enabled": True, "run": ["cpu-speed", "filesystem-throughput"], "max_under_test": "100%"}
-    tests |= {"platforms": {"default": "this"}, "expected": {"this": {"cpu-speed": {"events": 1}}}}
+    tests = {"enabled": True, "run": ["cpu-speed", "filesystem-throughput"]}
+    tests |= {"expected": {"default": {"cpu-speed": {"events": 1}}}}
     before = slurm.sections["health"]
     slurm.change("health", {**before, "tests": tests})
 

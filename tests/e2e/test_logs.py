@@ -111,4 +111,4 @@ def test_no_secret_of_the_namespace_is_in_the_bundle(two_nodes: SlurmOnKubernete
         assert name in files
     assert "Not read:\nnothing" in files["MANIFEST.txt"].decode()
     again = slurmstack("support-bundle", "-o", str(archive), "--config", str(slurm.file), check=False)
-    assert (again.returncode, "is there already" in again.stderr) == (2, True)
+    assert (again.returncode, "File exists" in again.stderr) == (2, True)

@@ -29,7 +29,7 @@ def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> I
         "cluster": {"namespace": "e2e-monitoring"},
         "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [make_key(directory / "key")]}},
         "rest": {"enabled": True},
-        "monitoring": {"install": True, "nodes": True, "kube_state": True, "dashboards": True, "storage": "1Gi"},
+        "monitoring": {"install": True, "kube_state": True, "dashboards": True, "storage": "1Gi"},
     }
     slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=directory, sections=sections)
     try:
@@ -62,12 +62,6 @@ def test_the_exporter_tells_of_slurm_its_jobs_and_the_certificate(slurm: SlurmOn
     wait_until(lambda: set(wanted) <= set(figures().splitlines()), f"all of {wanted}")
 
 
-def addresses(slurm: SlurmOnKubernetes, component: str) -> list[str]:
-    """Of a component's pods."""
-    pods = slurm.kubectl.items("pods", "-n", slurm.namespace, "-l", f"app.kubernetes.io/component={component}")
-    return [pod["status"].get("podIP", "") for pod in pods]
-
-
 ASK = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=10).read().decode())"
 
 
@@ -88,8 +82,6 @@ def told(slurm: SlurmOnKubernetes) -> set[str]:
 
 
 def test_prometheus_reads_all_that_there_is_and_has_figures_of_slurm(slurm: SlurmOnKubernetes) -> None:
-    machines = len(slurm.kubectl.items("nodes"))
-
     def wanted() -> set[tuple[str, str]]:
         return {
             ("prometheus", "localhost:9090"),
@@ -97,7 +89,6 @@ def test_prometheus_reads_all_that_there_is_and_has_figures_of_slurm(slurm: Slur
             ("slurmstack-jobs", "default-0:9306"),
             ("slurmstack-jobs", "default-1:9306"),
             ("slurmstack-kubernetes", "kube-state:8080"),
-            *(("slurmstack-machines", f"{address}:9100") for address in addresses(slurm, "node-exporter")),
         }
 
     def read() -> bool:
@@ -105,9 +96,9 @@ def test_prometheus_reads_all_that_there_is_and_has_figures_of_slurm(slurm: Slur
         up = {(found["labels"]["job"], found["labels"]["instance"]) for found in targets if found["health"] == "up"}
         idle = ask(slurm, "query", query="slurm_nodes_idle")["result"]
         idle_is_known = [found["value"][1] for found in idle] == ["2"]
-        return up == wanted() and len(targets) == len(up) == 5 + machines and idle_is_known
+        return up == wanted() and len(targets) == len(up) == 5 and idle_is_known
 
-    wait_until(read, "all targets are read, one on each machine, and two nodes are idle")
+    wait_until(read, "all targets are read, and two nodes are idle")
     (alertmanager,) = ask(slurm, "alertmanagers")["activeAlertmanagers"]
     assert alertmanager["url"] == "http://localhost:9093/api/v2/alerts"
 

@@ -71,7 +71,7 @@ SCRATCH_SHOWN = {
     "host_path": SHOWN["scratch"],
     "storage_class": "tests/graph/test_workers.py",  # the local cluster has no storage class
 }
-"""What a scratch says -> the test that shows it; the rest of it: tests/slurm/test_scratch.py."""
+"""What a scratch says -> the test that shows it; the rest of it: tests/programs/images/test_scratch.py."""
 
 GPUS_SHOWN = {
     "count": "test_each_pool_offers_what_its_resources_say",

@@ -69,15 +69,6 @@ class FakeEngine:
         """Let `pulumi up` go on until Ctrl-C, and then take a while to end."""
         (self.directory / "endless").touch()
 
-    def opens(self, sections: Mapping[str, Any], *secret: str) -> None:
-        """Let Pulumi's configuration, with all its environments, be these sections; it does not show secret ones."""
-        values: dict[str, Any] = {
-            f"slurmstack:{name}": {"value": json.dumps(value), "objectValue": value, "secret": False}
-            for name, value in sections.items()
-        }
-        values |= {f"slurmstack:{name}": {"secret": True} for name in secret}
-        (self.directory / "config.json").write_text(json.dumps(values), encoding="utf-8")
-
     def runs(self, objects: Sequence[Mapping[str, Any]], queue: str) -> None:
         """Let the cluster have these objects, and Slurm this answer to whoever asks for the queue."""
         (self.directory / "objects.json").write_text(json.dumps(objects), encoding="utf-8")

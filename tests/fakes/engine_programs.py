@@ -107,8 +107,6 @@ def _pulumi(arguments: list[str], place: str) -> int:
             return _pulumi_stack("refresh", place)
         case ["stack", "output", name, *_]:
             return _output(name, place)
-        case ["config", *rest] if {"--json", "--open"} <= set(rest) and "--show-secrets" not in rest:
-            sys.stdout.write(_read(f"{place}/config.json"))
         case ["preview", *rest] if "--json" in rest:
             sys.stdout.write(_read(f"{place}/preview.json"))
             return int(_read(f"{place}/preview.code"))

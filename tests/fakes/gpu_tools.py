@@ -2,14 +2,13 @@
 
 What they say lies in the directory that FAKE_GPUS names (/run/fake-gpus if nothing does), to be changed while they
 are in use: `gpus.csv` (all fields, with names in the first line), `kernel.log`. With
-a file `hang` there nvidia-smi never ends, with `crash` it is killed. Needs no more than Python's standard library, so
+a file `hang` there nvidia-smi never ends. Needs no more than Python's standard library, so
 that it runs in images.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -42,13 +41,9 @@ def nvidia_smi(arguments: list[str]) -> int:
     """The calls that the checks make."""
     while (SAYS / "hang").exists():
         time.sleep(1)
-    if (SAYS / "crash").exists():
-        os.kill(os.getpid(), signal.SIGSEGV)
     first = arguments[0] if arguments else ""
     if first.startswith("--query-gpu="):
         return _query(first.partition("=")[2].split(","))
-    if first.startswith("--query-compute-apps="):
-        return 0
     print("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n")
     return 2
 

@@ -6,7 +6,6 @@ import json
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -62,15 +61,6 @@ def printed(nodes: Sequence[Record]) -> str:
     return json.dumps({"nodes": entries})
 
 
-def pod(name: str, phase: str = "Running", *, ready: bool = True, leaving: bool = False) -> dict[str, Any]:
-    """A worker's pod as Kubernetes has it."""
-    return {
-        "metadata": {"name": name, **({"deletionTimestamp": "2026-11-18T11:00:00Z"} if leaving else {})},
-        "spec": {"nodeName": "m1"},
-        "status": {"phase": phase, "containerStatuses": [{"ready": ready, "restartCount": 0}]},
-    }
-
-
 _BEFORE = [
     "/usr/bin/setpriv", "--inh-caps=-all", "--bounding-set=-sys_admin", "/usr/libexec/slurmstack/health",
 ]  # fmt: skip
@@ -84,7 +74,6 @@ class FakeCluster(PlayedKubectl):
     nodes: Sequence[Record] = ()
     controller: Answer | None = None
     """What the controller answers instead of its nodes."""
-    pods: Sequence[dict[str, Any]] = ()
     namespace: Answer = field(default_factory=lambda: answer("namespace/slurm\n"))
     worker: Answer = field(default_factory=answer)
     asked: list[tuple[str, ...]] = field(default_factory=list)
@@ -96,9 +85,6 @@ class FakeCluster(PlayedKubectl):
             case ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld", "--", "sh", "-c", script):
                 assert script == "date +%s && scontrol show nodes --json"
                 return self.controller or answer(f"{NOW:.0f}\n{printed(self.nodes)}")
-            case ("get", "--ignore-not-found", "pod", "-n", "slurm", "-l", selector, "-o", "json"):
-                assert selector == "app.kubernetes.io/component=worker"
-                return answer(json.dumps({"items": list(self.pods)}))
             case ("get", "pod", "-n", "slurm", "-l", "slurmstack/active=yes", *_):
                 return answer()  # there is one controller
             case ("get", "--ignore-not-found", "namespace", "slurm", "-o", "name"):

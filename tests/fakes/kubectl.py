@@ -86,6 +86,7 @@ class FakeCluster(PlayedKubectl):
             self.applied.append(arguments)
             given = json.loads(stdin or '{"items": []}')
             self.documents.append(given.get("items", [given]))
+            found = self.documents[-1] if "--dry-run=server" in arguments else []
         elif arguments[0] == "get" and stdin is not None:
             wanted = {(item["kind"], item["metadata"]["name"]) for item in json.loads(stdin)["items"]}
             found = [item for item in self.items_there if (item["kind"], item["metadata"]["name"]) in wanted]

@@ -55,8 +55,6 @@ class FakeKubernetes:
         """Of the last change."""
         self.forgotten = 0
         """Changes up to this version are not remembered: who watches from before is told so."""
-        self.expired_watches = 0
-        """How many of the next watches are told that their version is forgotten, whatever it is."""
         self.page = 500
         """Most objects in one answer to a list."""
         self.token = ""
@@ -222,8 +220,7 @@ class FakeKubernetes:
         """Events for as long as the watch lasts; nothing from time to time."""
         with self.changed:
             mine, seen = self._watches_of, int(question.query.get("resourceVersion") or 0)
-            forgotten = self.expired_watches > 0 or seen < self.forgotten
-            self.expired_watches = max(0, self.expired_watches - 1)
+            forgotten = seen < self.forgotten
         if forgotten:
             message = f"too old resource version: {seen} ({self.version})"
             yield {"type": "ERROR", "object": Refused(410, "Expired", message).status()}

@@ -9,8 +9,8 @@ import nebius.api.nebius.compute.v1 as compute
 import nebius.api.nebius.iam.v2 as iam2
 import nebius.api.nebius.mk8s.v1 as mk8s
 import nebius.api.nebius.quotas.v1 as quotas
-import nebius.api.nebius.vpc.v1 as vpc
 from grpc import StatusCode
+from nebius.api.nebius.capacity.v1 import ResourceAdvice as Advice
 from nebius.api.nebius.common.v1 import ResourceMetadata
 
 from tests.fakes.nebius import Fails, Reply, pages
@@ -77,112 +77,29 @@ def quota_reply(changes: dict[str, tuple[int, int]] | None = None) -> Reply:
     return lambda request: (of_tenant if request.parent_id == TENANT else of_project)(request)
 
 
-def advice(
-    *,
-    machines: int = 4,
-    fabric: str = "fabric-6",
-    platform: str = H100,
-    preset: str = EIGHT,
-    region: str = REGION,
-    fresh: bool = True,
-) -> capacity.ResourceAdvice:
-    """So many machines can be had on demand, and none reserved."""
+def advice(*, machines: int = 4, reserved: int = 0, fabric: str = "fabric-6", region: str = REGION) -> Advice:
+    """So many machines can be had on demand and of reservations, and one that is preemptible."""
     availability = capacity.ResourceAdviceStatus__Availability
-    state = capacity.ResourceAdviceStatus__Availability__DataState
-    data = state.DATA_STATE_FRESH if fresh else state.DATA_STATE_STALE
-    return capacity.ResourceAdvice(
+    return Advice(
         spec=capacity.ResourceAdviceSpec(
             region=region,
             fabric=fabric,
             compute_instance=capacity.ComputeInstanceDetails(
-                platform=platform, preset=capacity.ComputeInstanceDetails__Preset(name=preset)
+                platform=H100, preset=capacity.ComputeInstanceDetails__Preset(name=EIGHT)
             ),
         ),
         status=capacity.ResourceAdviceStatus(
-            reserved=availability(available=0, data_state=data),
-            on_demand=availability(available=machines, data_state=data),
-            preemptible=availability(available=1, data_state=data),
+            reserved=availability(available=reserved),
+            on_demand=availability(available=machines),
+            preemptible=availability(available=1),
         ),
     )
 
 
-def advices(*items: capacity.ResourceAdvice) -> Reply:
+def advices(*items: Advice) -> Reply:
     """Advice, in pages of two. The real service refuses a project here."""
     listed = pages(capacity.ListResourceAdviceResponse, list(items), 2)
     return lambda request: listed(request) if request.parent_id == TENANT else FORBIDDEN
-
-
-def block(
-    *, free: int, fabric: str = "fabric-6", platform: str = H100, region: str = REGION, active: bool = True
-) -> capacity.CapacityBlockGroup:
-    """A reservation with so many free GPUs, and eight in use."""
-    state = capacity.CapacityBlockGroupStatus__State
-    return capacity.CapacityBlockGroup(
-        metadata=ResourceMetadata(id="capacityblockgroup-e00a"),
-        status=capacity.CapacityBlockGroupStatus(
-            region=region,
-            resource_affinity=capacity.ResourceAffinity(
-                compute_v1=capacity.ResourceAffinityComputeV1(fabric=fabric, platform=platform)
-            ),
-            state=state.STATE_ACTIVE if active else state.STATE_INACTIVE,
-            current_limit=free + 8,
-            usage=8,
-        ),
-    )
-
-
-def blocks(*items: capacity.CapacityBlockGroup) -> Reply:
-    """Reservations of the tenant."""
-    return pages(capacity.ListCapacityBlockGroupsResponse, list(items), 50)
-
-
-def platform(name: str, **presets: tuple[int, int, int]) -> compute.Platform:
-    """A platform with presets of so many vCPUs, GiB and GPUs; those with eight GPUs can be in a GPU cluster."""
-    return compute.Platform(
-        metadata=ResourceMetadata(name=name),
-        spec=compute.PlatformSpec(
-            presets=[
-                compute.Preset(
-                    name=preset.replace("_", "-"),
-                    resources=compute.PresetResources(vcpu_count=vcpus, memory_gibibytes=memory, gpu_count=gpus),
-                    allow_gpu_clustering=gpus == 8,
-                )
-                for preset, (vcpus, memory, gpus) in presets.items()
-            ]
-        ),
-        status=compute.PlatformStatus(allowed_for_preemptibles=name == H100),
-    )
-
-
-CPU = platform("cpu-d3", **{"8vcpu-32gb": (8, 32, 0), "16vcpu-64gb": (16, 64, 0)})
-GPU = platform(H100, **{EIGHT: (128, 1600, 8), "1gpu-16vcpu-200gb": (16, 200, 1)})
-
-
-def platforms(*items: compute.Platform) -> Reply:
-    """Platforms of the project."""
-    return pages(compute.ListPlatformsResponse, list(items), 1)
-
-
-def subnet(*cidrs: str) -> Reply:
-    """A subnet with these private ranges."""
-    pools = [vpc.SubnetStatusPool(cidrs=list(cidrs))]
-    return vpc.Subnet(metadata=ResourceMetadata(id=SUBNET), status=vpc.SubnetStatus(ipv4_private_pools=pools))
-
-
-def allocations(*cidrs: str) -> Reply:
-    """Private ranges that are taken, and a public address."""
-    private = [
-        vpc.Allocation(
-            spec=vpc.AllocationSpec(ipv4_private=vpc.IPv4PrivateAllocationSpec(subnet_id=SUBNET)),
-            status=vpc.AllocationStatus(details=vpc.AllocationDetails(allocated_cidr=cidr)),
-        )
-        for cidr in cidrs
-    ]
-    public = vpc.Allocation(
-        spec=vpc.AllocationSpec(ipv4_public=vpc.IPv4PublicAllocationSpec(subnet_id=SUBNET)),
-        status=vpc.AllocationStatus(details=vpc.AllocationDetails(allocated_cidr="203.0.113.7/32")),
-    )
-    return pages(vpc.ListAllocationsResponse, [*private, public], 2)
 
 
 def filesystem(name: str, size_gib: int = 2048) -> compute.Filesystem:
@@ -211,13 +128,10 @@ def group(name: str, preset: str, kind: str, machines: int) -> mk8s.NodeGroup:
     )
 
 
-def project(*, region: str = REGION, state: str = "ACTIVE") -> Reply:
+def project(*, region: str = REGION) -> Reply:
     """The project."""
-    return iam2.Project(
-        metadata=ResourceMetadata(id=PROJECT, parent_id=TENANT, name="research"),
-        spec=iam2.ProjectSpec(region=region),
-        status=iam2.ProjectStatus(project_state=iam2.ProjectStatus__ProjectState[state]),
-    )
+    metadata = ResourceMetadata(id=PROJECT, parent_id=TENANT, name="research")
+    return iam2.Project(metadata=metadata, spec=iam2.ProjectSpec(region=region))
 
 
 def good() -> dict[str, Reply]:
@@ -225,11 +139,7 @@ def good() -> dict[str, Reply]:
     return {
         "ProjectService/Get": project(),
         "ClusterService/GetByName": NOT_FOUND,
-        "PlatformService/List": platforms(CPU, GPU),
-        "SubnetService/Get": subnet("10.0.0.0/13"),
-        "AllocationService/ListBySubnet": allocations("10.0.0.1/32"),
         "QuotaAllowanceService/List": quota_reply(),
-        "CapacityBlockGroupService/List": blocks(),
         "ResourceAdviceService/List": advices(
             advice(), advice(fabric="fabric-2", machines=0), advice(region="eu-west1")
         ),

@@ -18,7 +18,7 @@ FLAGS = "flags=MAINT,IGNORE_JOBS"
 class Job:
     number: int
     name: str
-    nodes: list[str]
+    node: str
     began: int
     spec: dict[str, Any]
     state: str = "RUNNING"
@@ -40,14 +40,11 @@ class FakeCluster(FakeSlurmctld):
         self.measure = measure
         self.reservations: dict[str, tuple[str, str]] = {}
         """Name -> node and comment."""
-        self.on_command: Callable[[str], None] = lambda _command: None
-        """Called before each one."""
         self.users_wait: list[str] = []
         """For what their jobs wait in the partition `main`."""
         self.jobs: list[Job] = []
         self.denied: frozenset[str] = frozenset()
         """Programs that fail."""
-        self.most_at_once = 0
         ours: dict[str, Callable[[Sequence[str]], Result]] = {
             "scontrol show reservation": self._show_reservations,
             "squeue --me --states=all": self._show_jobs,
@@ -80,10 +77,6 @@ class FakeCluster(FakeSlurmctld):
     def extras(self) -> dict[str, str]:
         return {name: node.extra for name, node in self.nodes.items() if node.extra}
 
-    def is_open(self, name: str) -> bool:
-        """Whether users' jobs could start on it."""
-        return name not in self.drained | self._reserved
-
     @property
     def _reserved(self) -> set[str]:
         return {node for node, _ in self.reservations.values()}
@@ -91,14 +84,13 @@ class FakeCluster(FakeSlurmctld):
     def __call__(self, argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | None = None) -> Result:
         assert env is None or "SLURM_JOB_ID" not in env
         command = " ".join(argv)
-        assert command.startswith(tuple(self.runner.answers))
-        self.on_command(command)
+        assert command.startswith(tuple(self.runner.answers)), command
         if argv[0] in self.denied or " ".join(argv[:2]) in self.denied:
             return Result(code=1, stderr="Access denied")
         return self.runner(argv, timeout=timeout, env=env)
 
     def _record(self, name: str, node: FakeNode) -> dict[str, Any]:
-        busy = any(name in job.nodes for job in self.running())
+        busy = any(name == job.node for job in self.running())
         marks = {"MAINTENANCE"} if name in self._reserved else set()
         return {
             **super()._record(name, node),
@@ -129,26 +121,25 @@ class FakeCluster(FakeSlurmctld):
             "name": job.name,
             "job_state": [job.state],
             "submit_time": number(job.began),
-            "start_time": number(job.began),
+            "end_time": number(job.ended),
             "comment": job.comment,
         }
 
     def _sbatch(self, argv: Sequence[str]) -> Result:
         options = dict(option.split("=", 1) for option in argv if option.startswith("--") and "=" in option)
-        nodes = options["--nodelist"].split(",")
-        assert not any(set(nodes) & set(job.nodes) for job in self.running())
-        assert not set(nodes) & self.drained
+        node = options["--nodelist"]
+        assert not any(node == job.node for job in self.running())
+        assert node not in self.drained
         reserved = self.reservations.get(options.get("--reservation", ""), ("", ""))[0]
-        assert all((name == reserved) if name in self._reserved else not reserved for name in nodes)
+        assert node == reserved if node in self._reserved else not reserved
         job = Job(
             number=len(self.jobs) + 1,
             name=options["--job-name"],
-            nodes=nodes,
+            node=node,
             began=self.now,
             spec=json.loads(argv[-1]),
         )
         self.jobs.append(job)
-        self.most_at_once = max(self.most_at_once, sum(len(job.nodes) for job in self.running()))
         return Result(code=0, stdout=f"{job.number}\n")
 
     def _scancel(self, argv: Sequence[str]) -> Result:
@@ -166,8 +157,8 @@ class FakeCluster(FakeSlurmctld):
 
     def _release(self, argv: Sequence[str]) -> Result:
         name = argv[2].removeprefix("reservationname=")
-        node, _ = self.reservations[name]
-        if any(node in job.nodes for job in self.running()):
-            return Result(code=1, stderr="Requested reservation is in use")
+        node, _ = self.reservations.get(name, ("", ""))
+        if not node or any(node == job.node for job in self.running()):
+            return Result(code=1, stderr="Requested reservation is invalid, or in use")
         del self.reservations[name]
         return Result(code=0)

@@ -62,7 +62,6 @@ def slurm_conf(sections: dict[str, Any]) -> str:
 _COLUMNS = {
     "user": "UserName", "partition": "Partition", "state": "State", "nodes": "NodeList", "left": "TimeLeft",
     "limit": "TimeLimit", "count": "NumNodes", "cpus": "MinCpus", "memory": "MinMemory", "constraint": "Feature",
-    "wanted": "ReqNodes",
 }  # fmt: skip
 
 

@@ -100,8 +100,7 @@ class FakeSlurm:
         assert env is None or "SLURM_CONF" in env
         words = list(argv)
         if words[0] == "sacct":
-            (between,) = (word.partition("=")[2] for word in words if word.startswith("--delimiter="))
-            return Result(code=0, stdout="".join(f"{between.join(job)}\n" for job in self.jobs))
+            return Result(code=0, stdout="".join(f"{'|'.join(job)}\n" for job in self.jobs))
         if words[:3] == ["scontrol", "show", "reservation"]:
             return Result(code=0, stdout=self.reservations)
         if "list" in words:
@@ -115,10 +114,6 @@ class FakeSlurm:
         except RefusedBySlurmError as error:
             return Result(code=1, stderr=str(error))
         return Result(code=0)
-
-    def state(self) -> Any:
-        """Everything, for comparison."""
-        return deepcopy((self.qos, self.accounts, self.associations, self.users))
 
     # ---------------------------------------------------------------- list
 

@@ -8,10 +8,8 @@ from collections.abc import Iterable, Mapping
 RUNNING = {
     "JobArrayID": "7", "JobID": "7", "UserName": "alice", "Account": "default", "Partition": "main",
     "State": "RUNNING", "Reason": "None", "NodeList": "cpu-3", "TimeLeft": "UNLIMITED", "TimeLimit": "UNLIMITED",
-    "NumNodes": "1", "MinCpus": "1", "MinMemory": "500M", "Feature": "(null)", "ReqNodes": "", "EligibleTime": "N/A",
-    "SubmitTime": "N/A", "StartTime": "N/A", "EndTime": "N/A", "Dependency": "(null)", "RestartCnt": "0",
-    "QOS": "normal", "Reservation": "(null)", "Licenses": "(null)", "ReasonList": "", "tres-per-node": "N/A",
-    "tres-per-job": "N/A", "tres-per-task": "N/A",
+    "NumNodes": "1", "MinCpus": "1", "ReqNodes": "", "EligibleTime": "N/A", "SubmitTime": "N/A", "StartTime": "N/A",
+    "EndTime": "N/A", "RestartCnt": "0", "QOS": "normal", "ReasonList": "",
 }  # fmt: skip
 """Columns of a job as squeue of 24.11 and 26.05 prints them."""
 

@@ -5,23 +5,19 @@ from __future__ import annotations
 import os
 import sys
 
-BUILD = {"--file": 1, "--target": 1, "--tag": 1, "--build-arg": 1, "--platform": 1, "--no-cache": 0, "--pull": 0}
+BUILD = {"--file": 1, "--target": 1, "--tag": 1, "--build-arg": 1, "--no-cache": 0, "--pull": 0}
 DOCKER: dict[str, dict[str, int]] = {
     "images": {"--quiet": 0},
     "build": BUILD,
     "push": {},
     "tag": {},
-    "save": {"--output": 1},
 }
 PUSH = {"--digestfile": 1, "--tls-verify=": 0}
 
 SYNTAX: dict[str, dict[str, dict[str, int]]] = {
     "docker": DOCKER,
-    "nerdctl": DOCKER,
     "podman": {**DOCKER, "push": PUSH},
     "buildah": {"images": {"--quiet": 0}, "build": BUILD, "push": PUSH, "tag": {}},
-    "kind": {"load image-archive": {"--name": 1}},
-    "k3s": {"ctr images import": {}},
 }
 """Program -> command -> option -> number of values. An option that ends in `=` has its value in the same word."""
 
@@ -37,8 +33,6 @@ def main(program: str, arguments: list[str], directory: str) -> int:
     """Be one of the programs."""
     with open(f"{directory}/calls", "a", encoding="utf-8") as calls:
         calls.write(f"{[program, *arguments]!r}\n")
-    if program == "kubectl":
-        return _kubectl(arguments)
     command, options, operands = _parse(program, arguments)
     if os.path.exists(f"{directory}/{program}.fail"):
         with open(f"{directory}/{program}.fail", encoding="utf-8") as file:
@@ -73,39 +67,19 @@ def _act(program: str, command: str, options: dict[str, str], operands: list[str
     match command:
         case "build":
             sys.stdout.write("STEP 2/9: RUN apt-get update\nSuccessfully built\n")
-        case "push" if len(operands) > 1:
-            _write(operands[1].removeprefix("docker-archive:").split(":")[0], operands[0])
         case "push":
             _push(program, options, operands[0])
-        case "save":
-            _write(options["--output"], operands[0])
-        case "load image-archive" | "ctr images import":
-            return 0 if os.path.isfile(operands[-1]) else 1
     return 0
 
 
 def _push(program: str, options: dict[str, str], reference: str) -> None:
-    """The words are docker's and nerdctl's own."""
+    """The words are docker's own."""
     repository, _, tag = reference.rpartition(":")
     if program == "docker":
         sys.stdout.write(f"The push refers to repository [{repository}]\n5f70bf18a086: Pushed\n")
         sys.stdout.write(f"{tag}: digest: {digest_of(reference)} size: 1234\n")
-    elif program == "nerdctl":
-        kind = "application/vnd.docker.distribution.manifest.v2+json"
-        message = f"pushing as a reduced-platform image ({kind}, {digest_of(reference)})"
-        sys.stderr.write(f'time="2026-11-29T00:00:00Z" level=info msg="{message}"\n')
-        sys.stdout.write(f"config-{digest_of('config')}: done |++++++++++++++++|\n")
     else:
         _write(options["--digestfile"], digest_of(reference))
-
-
-def _kubectl(arguments: list[str]) -> int:
-    words = " ".join(arguments)
-    if "get-contexts" in words:
-        sys.stdout.write(os.environ["FAKE_CONTEXT"] + "\n")
-    elif "version" in words:
-        sys.stdout.write(f'{{"serverVersion": {{"gitVersion": "{os.environ["FAKE_VERSION"]}"}}}}')
-    return 0
 
 
 def _write(file: str, text: str) -> None:

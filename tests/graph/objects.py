@@ -105,7 +105,7 @@ def differing(before: Recording, after: Recording) -> set[str]:
 
 def everything() -> dict[str, Any]:
     """A stack with every component that runs pods."""
-    monitoring = {"install": True, "nodes": True, "kube_state": True, "kube_state_image": "h.example/kube-state:1"}
+    monitoring = {"install": True, "kube_state": True, "kube_state_image": "h.example/kube-state:1"}
     otlp = {"endpoint": "https://loki.example.com/otlp", "image": "h.example/contrib:1", "headers": {"Token": "loki"}}
     return changed(
         stacks.existing_full(),

@@ -24,19 +24,6 @@ def own() -> Recording:
     return recorded()
 
 
-def test_the_records_are_protected_as_the_queue_is(own: Recording) -> None:
-    protects = {item.name: item.protect for item in own if item.type.endswith(":PersistentVolumeClaim")}
-    assert protects["slurm-database-data"] is protects["slurm-controller-state"] is True
-
-
-def test_mariadb_knows_its_limit_and_has_time_to_end(own: Recording) -> None:
-    spec = pod(own, DATABASE)
-    (container,) = spec["containers"]
-    assert container["resources"]["limits"]["memory"] == "512Mi"
-    assert environment(container)["MEMORY_LIMIT"] == str(512 * 2**20)
-    assert spec["terminationGracePeriodSeconds"] >= 60
-
-
 def test_an_external_database_leaves_no_object_of_ours_for_one() -> None:
     external = recorded(accounting={"database": {"external": EXTERNAL}})
     for kind in ("StatefulSet", "Service", "PersistentVolumeClaim"):
@@ -47,13 +34,6 @@ def test_an_external_database_leaves_no_object_of_ours_for_one() -> None:
     assert secrets["database-password"]["items"] == [{"key": "secret", "path": "password"}]
     assert secrets["database-ca"]["items"] == [{"key": "pem", "path": "ca.crt"}]
     assert mounts(spec["containers"][0], "database-client").keys() == {"/secrets/database-client"}
-
-
-def test_another_slurmdbd_conf_is_another_pod_and_no_password_is_in_it(own: Recording) -> None:
-    other = recorded(accounting={"settings": {"DebugLevel": "debug"}})
-    first, second = (volumes(pod(one, SLURMDBD))["slurmdbd-conf"]["configMap"]["name"] for one in (own, other))
-    assert first != second
-    assert "StoragePass=" not in objects(own, "ConfigMap")[first]["data"]["slurmdbd.conf"]
 
 
 def test_no_probe_ends_a_slurmdbd_that_converts_the_records_of_years(own: Recording) -> None:

@@ -10,7 +10,7 @@ from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks
 from tests.graph import objects
-from tests.graph.objects import COMPONENT, changed, containers, environment, named, pod, recorded, volumes
+from tests.graph.objects import COMPONENT, containers, environment, pod, recorded
 from tests.graph.reachability import network
 
 FULL = stacks.existing_full()
@@ -46,37 +46,10 @@ def test_a_backup_runs_on_the_machine_of_slurmctld_whose_volume_no_other_may_hav
     assert "affinity" not in pod(saved, RESTORE), "slurmctld is away then"
 
 
-def test_a_backup_can_write_nothing_that_it_saves(saved: Recording) -> None:
-    saving = containers(pod(saved, BACKUP))
-    assert mounts(saving["backup-state"])["/stage/volume"]
-    assert mounts(saving["backup-jail"])["/jail"]
-    assert all(read_only for path, read_only in mounts(saving["backup-state"]).items() if path.startswith("/secrets"))
-
-
 @pytest.mark.parametrize(("name", "container"), [(BACKUP, "backup-jail"), (RESTORE, "restore-jail")])
 def test_who_reads_what_users_write_has_no_key_in_its_files(saved: Recording, name: str, container: str) -> None:
     """A user may swap a directory for a link while it is read, and have whatever the link leads to saved as his own."""
     assert mounts(containers(pod(saved, name))[container]).keys() <= {"/jail", "/handover", "/cache"}
-
-
-def test_only_the_container_that_needs_it_sees_a_volume(saved: Recording) -> None:
-    seen = {
-        name: {*mounts(container)} & {"/jail", "/stage/volume", "/secrets/database"}
-        for cron_job in (BACKUP, BACKUPS, RESTORE)
-        for name, container in containers(pod(saved, cron_job)).items()
-    }
-    assert seen == {
-        "backup-state": {"/stage/volume"}, "backup-database": {"/secrets/database"}, "backup-jail": {"/jail"},
-        "backups": set(), "restore-choose": set(), "restore-look": {"/stage/volume"},
-        "restore-database": {"/secrets/database"}, "restore-state": {"/stage/volume"},
-        "restore-jail": {"/jail"}, "users": {"/jail"},
-    }  # fmt: skip
-
-
-def test_accounts_in_a_restored_jail_are_those_of_the_stack_file(saved: Recording) -> None:
-    spec = pod(saved, RESTORE)
-    assert list(containers(spec))[-2:] == ["restore-jail", "users"]
-    assert volumes(spec)["users"] == volumes(pod(saved, "slurm-users-job"))["users"]
 
 
 def test_machines_of_the_controller_have_the_jail_for_it_and_it_looks_whether_they_do() -> None:
@@ -91,13 +64,6 @@ def test_machines_of_the_controller_have_the_jail_for_it_and_it_looks_whether_th
 
     assert "jail" in tags(recording)
     assert "jail" not in tags(recorded(stacks.nebius()))
-
-
-def test_without_accounting_there_is_no_database_to_save() -> None:
-    recording = recorded({**changed(FULL, accounting={"enabled": False}), "rest": {"enabled": False}})
-    assert len(named(recording, "slurm-backup-")) == 3
-    for name in (BACKUP, BACKUPS, RESTORE):
-        assert not [one for one in containers(pod(recording, name)) if one.endswith("-database")]
 
 
 @pytest.mark.parametrize(("endpoint", "port"), [("https://s3.example.com", 443), ("http://s3.example.com:9000", 9000)])

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from cli.program.manifests import manifests
 from cli.program.values import reveal
 from tests import stacks
-from tests.graph.objects import COMPONENT, ELASTIC, changed, inputs, objects, recorded, templates
+from tests.graph.objects import ELASTIC, changed, objects, recorded, templates
 
 
 def sections(**more: Any) -> dict[str, Any]:
@@ -27,10 +26,6 @@ def test_login_nodes_leave_one_after_the_other_and_a_single_one_when_it_is_to(si
     assert "rest" not in single
 
 
-def test_the_login_service_sends_nobody_to_one_that_leaves() -> None:
-    assert "publishNotReadyAddresses" not in inputs(recorded(sections()), "slurm-login-service")["spec"]
-
-
 def test_no_budget_keeps_a_machine_from_being_drained_for_ever() -> None:
     """One over pods that exist once, or over those of a PodTemplate, which has no scale, would never allow anything."""
     recording = recorded(sections())
@@ -42,26 +37,6 @@ def test_no_budget_keeps_a_machine_from_being_drained_for_ever() -> None:
         (owner,) = [item for item in recording if item.name in covered]
         assert owner.type.rpartition(":")[2] in {"StatefulSet", "Deployment"}
         assert reveal(owner.inputs)["spec"]["replicas"] > 1
-
-
-FIRST = {"controller", "slurmdbd", "database", "login", "elastic"}
-
-
-def test_slurm_s_daemons_and_login_nodes_get_room_before_workers_and_end_no_pod_for_it() -> None:
-    recording = recorded(sections())
-    (made,) = [item for item in manifests(recording) if item.kind == "PriorityClass"]
-    assert made.name == "slurm-control", "two stacks in one Kubernetes have two"
-    assert made.cluster_scoped
-    assert made.document["metadata"]["labels"]["app.kubernetes.io/instance"] == "slurm", "destroy finds it by it"
-    assert made.document["value"] > 0
-    assert made.document["preemptionPolicy"] == "Never"
-    assert not made.document.get("globalDefault")
-    classes = {
-        pod["metadata"]["labels"][COMPONENT]: pod["spec"].get("priorityClassName")
-        for pod in templates(recording).values()
-    }
-    assert {name for name, of_it in classes.items() if of_it == "slurm-control"} == FIRST
-    assert {classes[name] for name in classes.keys() - FIRST} == {None}
 
 
 def test_pods_have_the_priority_class_of_the_stack_or_of_their_pool() -> None:

@@ -53,20 +53,6 @@ def test_the_program_reads_of_the_template_what_the_stack_file_says() -> None:
     assert (SETTINGS, SUBDOMAIN, PORT) == (ELASTIC_SETTINGS, NODES_SERVICE, ELASTIC_PORT)
 
 
-def test_slurm_powers_its_nodes_by_our_programs_and_no_others() -> None:
-    elastic = recorded(ELASTIC, idle_timeout="10m", resume_timeout="15m")
-    lines = slurm_conf(elastic)
-    assert "SuspendTime=315360000" in lines
-    assert "SuspendExcNodes=gpu-[0-63]:1" in lines
-    hidden = "PartitionName=elastic-gpu Nodes=gpu Hidden=YES State=INACTIVE SuspendTime=600 ResumeTimeout=900"
-    assert hidden in lines
-    (parameters,) = [line for line in lines if line.startswith("SlurmctldParameters=")]
-    assert {"power_save_interval=0", "power_save_min_interval=0"} <= set(parameters.partition("=")[2].split(","))
-    assert inputs(elastic, "slurm-configuration-files")["data"]["elastic.pools"] == "gpu\n"
-    fixed = slurm_conf(recorded(2))
-    assert not [line for line in fixed if line.startswith(("Resume", "Suspend", "PrologSlurmctld")) or "power_" in line]
-
-
 def rights(recording: Recording) -> dict[str, list[str]]:
     rules = objects(recording, "Role")["elastic"]["rules"]
     assert not [rule for rule in rules if rule.get("resourceNames")]
@@ -88,13 +74,6 @@ def test_who_may_make_pods_is_in_a_pod_of_its_own_and_may_nothing_else() -> None
     assert makers == ["elastic"]
     (subject,) = objects(elastic, "RoleBinding")["elastic"]["subjects"]
     assert subject["name"] == pod(elastic, "slurm-elastic-pods")["serviceAccountName"]
-
-
-def test_without_elastic_pools_the_program_may_end_pods_and_make_none_and_nobody_asks_it() -> None:
-    alone = recorded(3)
-    assert rights(alone) == {"pods": ["list", "watch", "delete"], "statefulsets": ["list", "watch"]}
-    assert environment(pod(alone, "slurm-elastic-pods")["containers"][0])["POOLS"] == "none"
-    assert "elastic" not in objects(alone, "Service")
 
 
 def changed_kinds(before: Any, after: Any) -> set[str]:

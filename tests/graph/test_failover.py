@@ -37,15 +37,6 @@ def controller(recording: Recording) -> dict[str, Any]:
     return dict(inputs(recording, PODS)["spec"])
 
 
-def test_two_are_on_different_machines_and_one_of_them_may_be_evicted(both: Recording) -> None:
-    spec = controller(both)
-    (term,) = spec["template"]["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert term["topologyKey"] == "kubernetes.io/hostname"
-    assert term["labelSelector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
-    assert spec["replicas"] == 2
-    assert objects(both, "PodDisruptionBudget")["controller"]["spec"]["maxUnavailable"] == 1
-
-
 def test_the_second_one_may_be_added_to_a_cluster_that_runs(one: Recording, both: Recording) -> None:
     """Neither the claim nor what Kubernetes never changes in a StatefulSet is another one."""
     assert objects(one, "PersistentVolumeClaim") == objects(both, "PersistentVolumeClaim")

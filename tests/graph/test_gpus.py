@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from images.common.gpu_jobs import SHOWN
-from tests import stacks
-from tests.graph.objects import environment, inputs, mounts, recorded
+from tests.graph.objects import environment, mounts, recorded
 from tests.graph.objects import pod as pod_of
 
 AMD = {"count": 8, "vendor": "amd", "type": "mi300x"}
@@ -56,13 +55,3 @@ def test_only_where_it_is_asked_for_exporters_of_the_machine_are_shown_the_jobs(
     assert volume["hostPath"] == {"path": str(SHOWN), "type": "DirectoryOrCreate"}
     assert mounts(spec["containers"][0], volume["name"]).keys() == {str(SHOWN)}
     assert not [one for one in pod(8)["volumes"] if "hostPath" in one]
-
-
-@pytest.mark.parametrize(
-    ("gpus", "strategy"), [({"mig": {"1g.10gb": 56}}, {"strategy": "mixed"}), ({"shard": 8}, None)]
-)
-def test_nvidia_s_operator_offers_parts_by_their_profiles(gpus: Any, strategy: Any) -> None:
-    pool = {"worker_nodes__default__resources": {"gpus": gpus}, "worker_nodes__default__confinement": "required"}
-    recording = recorded(stacks.nebius_minimum(), cloud__gpu_stack="operators", **pool)
-    (operator,) = [item.name for item in recording if item.name.endswith("-gpu-operator")]
-    assert inputs(recording, operator)["values"].get("mig") == strategy

@@ -5,23 +5,19 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import re
 import secrets
 from typing import Any
-from unittest import mock
 
 import kubernetes_validate
 import pytest
 
 from cli.change.diff import KINDS
-from cli.chaos.run import CONTAINERS
 from cli.program.recording import GeneratedValues, Recording, Registration, record
-from cli.program.values import Secret, printable, reveal
-from components.cluster import SlurmCluster
+from cli.program.values import printable, reveal
 from config import ConfigError, load_config
 from config.base import parse_bytes
 from tests import stacks
-from tests.graph.objects import COMPONENT, KUBERNETES, containers, everything, mounts, recorded, templates, volumes
+from tests.graph.objects import KUBERNETES, containers, everything, recorded, templates, volumes
 
 OUTSIDE = (
     "kubernetes:core/v1:Namespace",
@@ -31,12 +27,6 @@ OUTSIDE = (
     "kubernetes:scheduling.k8s.io/v1:PriorityClass",
 )
 """Objects of the cluster that are in no namespace."""
-AT_THE_TOP = {
-    "pulumi:providers:kubernetes",
-    "pulumi:providers:nebius",
-    "slurmstack:index:NebiusCloud",
-    "slurmstack:index:SlurmCluster",
-}
 NO_BUILT_IN = ("kubernetes:helm.sh/", "kubernetes:mellanox.com/")
 """Charts and their objects, which Kubernetes' own schema does not know."""
 
@@ -76,32 +66,6 @@ def test_what_the_stack_file_says_of_sizes_is_in_the_pods() -> None:
     assert pods["slurm-login-pods"]["containers"][0]["resources"]["limits"]["memory"] == "5Gi"
 
 
-def test_every_urn_is_unique(recording: Recording) -> None:
-    urns = [item.urn for item in recording]
-    assert len(urns) == len(set(urns))
-
-
-def test_every_resource_but_the_provider_belongs_to_a_component(recording: Recording) -> None:
-    known = recording.by_urn()
-    for item in recording:
-        if item.type in AT_THE_TOP:
-            assert "pulumi:pulumi:Stack" in item.parent
-        else:
-            assert not known[item.parent].custom, f"{item.name} has the parent {item.parent}"
-
-
-def test_every_component_registers_its_outputs_exactly_once(recording: Recording) -> None:
-    components = [item.urn for item in recording if item.type.startswith("slurmstack:index:")]
-    assert sorted(components) == sorted(recording.finished)
-
-
-def test_every_kubernetes_object_uses_the_one_explicit_provider(recording: Recording) -> None:
-    (provider,) = recording.of_type("pulumi:providers:kubernetes")
-    assert provider.inputs["clusterIdentifier"], "without it a changed kubeconfig would replace every object"
-    ours = [item for item in recording if item.type.startswith("kubernetes:")]
-    assert {item.provider.rsplit("::", 1)[0] for item in ours} == {provider.urn}
-
-
 def test_everything_in_the_namespace_goes_away_with_it_but_what_has_to_go_before(recording: Recording) -> None:
     """Workers leave with slurmctld's help, and slurmctld needs its Secrets, its account and its Service until then."""
     (namespace,) = recording.of_type("kubernetes:core/v1:Namespace")
@@ -112,14 +76,6 @@ def test_everything_in_the_namespace_goes_away_with_it_but_what_has_to_go_before
         else:
             assert item.deleted_with == ("" if item.type in OUTSIDE else namespace.urn), item.name
     assert before == {"worker", "controller"}
-
-
-def test_a_pool_goes_at_once_unless_its_machines_go_with_it(recording: Recording) -> None:
-    machines = recording.of_type("nebius:index/mk8sV1NodeGroup:Mk8sV1NodeGroup")
-    for item in recording.of_type("kubernetes:apps/v1:StatefulSet"):
-        metadata = reveal(item.inputs)["metadata"]
-        at_once = metadata.get("annotations", {}).get("pulumi.com/deletionPropagationPolicy") == "background"
-        assert at_once is (metadata["labels"]["app.kubernetes.io/component"] == "worker" and not machines), item.name
 
 
 def _seconds(duration: str) -> float:
@@ -172,29 +128,6 @@ def test_a_look_at_the_namespace_finds_every_kind_that_a_stack_has_in_it(recordi
     assert {"statefulset", "configmap"} <= inside <= set(KINDS)
 
 
-def test_everything_in_the_namespace_depends_on_it(recording: Recording) -> None:
-    (namespace,) = recording.of_type("kubernetes:core/v1:Namespace")
-    for item in _objects(recording):
-        if item.type not in OUTSIDE:
-            assert namespace.urn in item.dependencies, item.name
-            assert reveal(item.inputs)["metadata"]["namespace"] == reveal(namespace.inputs)["metadata"]["name"]
-
-
-def test_dependencies_name_registered_resources_and_have_no_cycle(recording: Recording) -> None:
-    known = recording.by_urn()
-    done: set[str] = set()
-
-    def visit(urn: str, path: tuple[str, ...]) -> None:
-        assert urn not in path, f"cycle: {path}"
-        if urn not in done:
-            for dependency in known[urn].dependencies:
-                visit(dependency, (*path, urn))
-            done.add(urn)
-
-    for urn in known:
-        visit(urn, ())
-
-
 class _Traceable(GeneratedValues):
     """Random values that can be looked for."""
 
@@ -226,20 +159,6 @@ def test_no_secret_value_is_anywhere_but_in_a_secret(stack: str) -> None:
         assert json.dumps(value)[1:-1] not in printed + clear
 
 
-def test_data_of_a_secret_is_marked_secret(recording: Recording) -> None:
-    found = recording.of_type("kubernetes:core/v1:Secret")
-    assert {"munge-key", "jwt-key", "ssh-host-keys", "database-password"} <= {
-        item.inputs["metadata"]["name"] for item in found
-    }
-    for item in found:
-        data: Any = item.inputs.get("data") or item.inputs.get("stringData")
-        assert isinstance(data, Secret) or all(isinstance(value, Secret) for value in data.values())
-
-
-def test_the_host_key_is_exported_in_its_public_half_only(recording: Recording) -> None:
-    assert recording.outputs["ssh_host_key"].startswith("ssh-ed25519 ")
-
-
 def test_everything_that_a_pod_refers_to_exists(recording: Recording) -> None:
     objects = _all_objects(recording)
     names = {(item.type.rsplit(":", 1)[1], reveal(item.inputs)["metadata"]["name"]) for item in objects}
@@ -260,61 +179,6 @@ def test_everything_that_a_pod_refers_to_exists(recording: Recording) -> None:
             assert ("ServiceAccount", spec["serviceAccountName"]) in names, owner
 
 
-def test_every_mount_has_its_volume(recording: Recording) -> None:
-    for owner, spec in _pod_specs(recording):
-        for name, container in containers(spec).items():
-            mounted = {mount["name"] for mount in mounts(container).values()}
-            assert mounted <= volumes(spec).keys(), f"{owner}/{name}"
-
-
-def test_selectors_match_the_pods_that_they_are_meant_for(recording: Recording) -> None:
-    pods = []
-    for item in _objects(recording):
-        spec = reveal(item.inputs).get("spec", {})
-        if "template" in spec:
-            labels = spec["template"]["metadata"]["labels"]
-            pods.append((item.name, labels))
-            selector = spec.get("selector", {}).get("matchLabels", {})
-            assert selector.items() <= labels.items(), item.name
-    for item in recording.of_type("kubernetes:core/v1:Service"):
-        selector = {
-            key: value for key, value in reveal(item.inputs)["spec"]["selector"].items() if "pod-name" not in key
-        }
-        assert any(selector.items() <= labels.items() for _, labels in pods), item.name
-
-
-def test_services_lead_to_ports_that_a_container_declares(recording: Recording) -> None:
-    for item in recording.of_type("kubernetes:core/v1:Service"):
-        spec = reveal(item.inputs)["spec"]
-        selector = {key: value for key, value in spec["selector"].items() if "pod-name" not in key}
-        declared = {
-            port["containerPort"]
-            for kind in ("StatefulSet", "Deployment", "DaemonSet")
-            for other in recording.of_type(f"kubernetes:apps/v1:{kind}")
-            if selector.items() <= reveal(other.inputs)["spec"]["template"]["metadata"]["labels"].items()
-            for container in reveal(other.inputs)["spec"]["template"]["spec"]["containers"]
-            for port in container.get("ports", [])
-        }
-        assert {port["targetPort"] for port in spec.get("ports", [])} <= declared, item.name
-
-
-def test_objects_that_are_named_after_their_content_are_deleted_before_they_are_replaced(recording: Recording) -> None:
-    named = [item for item in _objects(recording) if re.search("-[0-9a-f]{8}$", item.inputs["metadata"]["name"])]
-    assert {item.type.rsplit(":", 1)[1] for item in named} == {"Job", "ConfigMap"}
-    for item in named:
-        assert item.deleted_first or item.name == "slurm-logs-config", item.urn
-
-
-def test_names_are_valid_and_fit(recording: Recording) -> None:
-    for item in _all_objects(recording):
-        metadata = reveal(item.inputs)["metadata"]
-        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", metadata["name"]), item.name
-        assert len(metadata["name"]) <= 63
-        for value in metadata["labels"].values():
-            assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", value)
-            assert len(value) <= 63
-
-
 def test_no_pool_can_take_the_name_of_something_else() -> None:
     """A stack with all that there is, and with a pool of each name in it that `validate` lets a pool have."""
     sections = everything()
@@ -327,7 +191,7 @@ def test_no_pool_can_take_the_name_of_something_else() -> None:
         with contextlib.suppress(ConfigError):
             load_config(stacks.with_change(sections, f"worker_nodes.{name}", pools["cpu"]))
             pools[name] = pools["cpu"]
-    assert pools.keys() >= {"log-shipper", "node-exporter", "exporter"}
+    assert pools.keys() >= {"log-shipper", "exporter"}
     found = names(sections)
     assert sorted(set(found)) == sorted(found)
 
@@ -337,22 +201,11 @@ def test_every_object_is_valid_against_the_schema_of_kubernetes(recording: Recor
         kubernetes_validate.validate(reveal(item.inputs), KUBERNETES, strict=True)
 
 
-def test_the_validator_rejects_a_misspelt_field(recording: Recording) -> None:
-    document = json.loads(json.dumps(reveal(_objects(recording)[0].inputs)))
-    document["metadata"]["lables"] = {}
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(document, KUBERNETES, strict=True)
-
-
 @pytest.mark.parametrize(("protect", "expected"), [(None, True), (True, True), (False, False)])
 def test_what_holds_data_is_protected_unless_the_stack_says_otherwise(protect: bool | None, expected: bool) -> None:
     recording = record({**stacks.existing(), "protect": protect}, stack="prod")
     protected = {item.type.rsplit(":", 1)[1] for item in recording if item.protect}
     assert protected == ({"Namespace", "PersistentVolumeClaim", "RandomBytes"} if expected else set())
-
-
-def test_the_local_development_stack_is_not_protected() -> None:
-    assert not any(item.protect for item in record(stacks.dev(), stack="dev"))
 
 
 def test_the_number_of_resources_depends_on_pools_and_not_on_nodes() -> None:
@@ -363,27 +216,3 @@ def test_the_number_of_resources_depends_on_pools_and_not_on_nodes() -> None:
     assert count(1, 500) == one
     assert ten - one == 9 * (two - one)
     assert two - one == 2, "a component and a StatefulSet"
-
-
-def test_the_cluster_registers_what_the_stack_exports_of_it() -> None:
-    with mock.patch.object(SlurmCluster, "register_outputs") as registered:
-        exported = record(stacks.existing_full(), stack="prod").outputs
-    assert set(registered.call_args.args[0]) == set(exported) == {
-        "namespace", "login_service", "ssh_host_key", "rest", "rest_ca",
-    }  # fmt: skip
-
-
-def test_each_main_process_is_in_the_container_in_which_chaos_looks_for_it() -> None:
-    found: dict[str, set[str]] = {}
-    for template in templates(recorded(everything())).values():
-        names = (one["name"] for one in template["spec"]["containers"])
-        found.setdefault(template["metadata"]["labels"][COMPONENT], set()).update(names)
-    assert {part: name for part, name in CONTAINERS.items() if name not in found.get(part, set())} == {}
-
-
-def test_slurmctld_gets_another_release_after_slurmdbd(recording: Recording) -> None:
-    """Slurm wants slurmdbd no older: the engine goes by what depends on what."""
-    sets = {item.name: item for item in recording.of_type("kubernetes:apps/v1:StatefulSet")}
-    slurmdbd = sets.get("slurm-accounting-pods")
-    assert slurmdbd is not None
-    assert slurmdbd.urn in sets["slurm-controller-pods"].dependencies

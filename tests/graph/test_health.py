@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from cli.program.recording import Recording
-from slurm.rights import INTO_JAIL
-from tests import stacks
 from tests.graph import objects
-from tests.graph.objects import COMPONENT, containers, differing, inputs, mounts, named, pod, templates, volumes
+from tests.graph.objects import containers, differing, inputs, named, pod, volumes
 
 PODS = "slurm-health-pods"
 
@@ -27,7 +24,7 @@ def rights(recording: Recording) -> dict[str, list[str]]:
     return {kind: rule["verbs"] for rule in rules for kind in rule["resources"]}
 
 
-WATCHES = {"pods": ["list", "watch"], "events": ["create"], "nodes": ["list", "watch"]}
+WATCHES = {"pods": ["list", "watch"], "nodes": ["list", "watch"]}
 CHANGES_NODES = {**WATCHES, "nodes": ["list", "watch", "get", "patch"]}
 
 
@@ -37,8 +34,8 @@ CHANGES_NODES = {**WATCHES, "nodes": ["list", "watch", "get", "patch"]}
         ({}, WATCHES),
         ({"release": "cordon"}, CHANGES_NODES),
         (
-            {"release": "evict", "release_condition": "HardwareIssuesSuspected"},
-            {**CHANGES_NODES, "nodes/status": ["patch"], "pods/eviction": ["create"]},
+            {"release": "cordon", "release_condition": "HardwareIssuesSuspected"},
+            {**CHANGES_NODES, "nodes/status": ["patch"]},
         ),
         ({"follow": False}, {}),
     ],
@@ -52,22 +49,6 @@ def test_the_watcher_has_the_rights_that_following_and_releasing_machines_take(
         (subject,) = inputs(recording, binding)["subjects"]
         assert subject == {"kind": "ServiceAccount", "name": "health-watch", "namespace": "slurm"}
     assert any("projected" in volume for volume in pod(recording, PODS)["volumes"]) is bool(expected)
-
-
-def test_there_is_never_more_than_one_watcher_beside_the_controller_and_not_on_a_lost_machine() -> None:
-    recording = recorded()
-    spec = inputs(recording, PODS)["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
-    watcher = spec["template"]["spec"]
-    assert {(each["key"], each.get("tolerationSeconds")) for each in watcher["tolerations"]} >= {
-        ("node.kubernetes.io/unreachable", 5),
-        ("node.kubernetes.io/not-ready", 5),
-    }
-    (wish,) = watcher["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
-    assert wish["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
-    wanted = wish["podAffinityTerm"]["labelSelector"]["matchLabels"].items()
-    chosen = [one["metadata"]["labels"] for one in templates(recording).values()]
-    assert [labels[COMPONENT] for labels in chosen if wanted <= labels.items()] == ["controller"]
 
 
 @pytest.mark.parametrize(
@@ -86,37 +67,9 @@ def test_a_change_of_what_follows_restarts_the_watcher_alone_and_one_of_threshol
     assert differing(recorded(), recorded(**health)) == changed
 
 
-def test_workers_have_the_settings_and_those_with_gpus_may_read_the_kernel_s_log() -> None:
-    recording = recorded()
-    for pool, more in (("gpu", {"SYSLOG"}), ("cpu", set())):
-        spec = pod(recording, f"slurm-pool-{pool}-pods")
-        assert volumes(spec)["health"]["configMap"] == {"name": "health-settings"}
-        slurmd = containers(spec)["slurmd"]
-        assert mounts(slurmd)["/config/health"] == {"name": "health", "mountPath": "/config/health", "readOnly": True}
-        assert {*slurmd["securityContext"]["capabilities"]["add"]} - {*INTO_JAIL} == more
-
-
-@pytest.mark.parametrize(
-    ("sections", "pools"), [(stacks.nebius(), {"default": {"infiniband": True}}), (stacks.existing(), {})]
-)
-def test_pools_with_rdma_devices_should_have_infiniband(sections: dict[str, Any], pools: dict[str, Any]) -> None:
-    settings = inputs(objects.recorded(sections), "slurm-health-settings")["data"]["settings.json"]
-    assert json.loads(settings)["pools"] == pools
-
-
 def test_turned_off_there_is_nothing_of_it() -> None:
     recording = recorded(enabled=False)
     assert not named(recording, "slurm-health")
     spec = pod(recording, "slurm-pool-gpu-pods")
     assert "health" not in volumes(spec)
     assert "SYSLOG" not in containers(spec)["slurmd"]["securityContext"]["capabilities"]["add"]
-
-
-def test_tests_of_nodes_run_beside_the_watcher_and_start_anew_with_their_settings() -> None:
-    without, with_tests, fewer = (
-        containers(pod(recorded(tests=tests), PODS))
-        for tests in ({}, {"enabled": True}, {"enabled": True, "max_under_test": 1})
-    )
-    assert without.keys() == {"munged", "health-watch"}
-    assert mounts(with_tests["health-tests"])["/config/health"]["readOnly"]
-    assert fewer["health-tests"]["env"] != with_tests["health-tests"]["env"]

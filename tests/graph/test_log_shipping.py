@@ -12,7 +12,7 @@ import pytest
 from cli.program.recording import Recording
 from tests import stacks
 from tests.graph import objects
-from tests.graph.objects import environment, inputs, mounts, named, templates
+from tests.graph.objects import inputs
 from tests.graph.objects import pod as pod_of
 from tests.graph.reachability import network
 
@@ -38,30 +38,6 @@ def config() -> dict[str, Any]:
     return found
 
 
-def test_by_default_there_is_none() -> None:
-    assert not named(objects.recorded(stacks.existing_full()), "slurm-logs")
-
-
-def test_it_reads_the_machine_s_logs_of_pods_and_is_wherever_a_pod_may_be() -> None:
-    spec = pod()
-    (container,) = spec["containers"]
-    machine = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
-    assert machine == {"logs": "/var/log/pods"}
-    assert [mount["readOnly"] for mount in mounts(container, "logs").values()] == [True]
-    assert "ports" not in container
-    assert spec["tolerations"] == [{"operator": "Exists"}]
-    assert "nodeSelector" not in spec
-
-
-def test_contents_of_headers_are_known_to_their_secrets_alone(config: dict[str, Any]) -> None:
-    exporter = config["exporters"]["otlphttp"]
-    assert exporter["endpoint"] == OTLP["endpoint"]
-    assert exporter["headers"] == {"Authorization": "${env:HEADER_0}", "X-Scope-OrgID": "${env:HEADER_1}"}
-    env = environment(pod()["containers"][0])
-    secrets = [env[f"HEADER_{number}"]["secretKeyRef"] for number in range(2)]
-    assert secrets == [{"name": "loki-token", "key": "value"}, {"name": "loki-tenant", "key": "value"}]
-
-
 def test_it_reads_the_namespace_s_pods_but_not_itself(config: dict[str, Any]) -> None:
     receiver = config["receivers"]["filelog"]
     places = {
@@ -77,12 +53,6 @@ def test_it_reads_the_namespace_s_pods_but_not_itself(config: dict[str, Any]) ->
         return any(path.match(pattern) for pattern in receiver[key])
 
     assert {place: is_in(place, "include") and not is_in(place, "exclude") for place in places} == places
-
-
-def test_no_other_pod_has_a_container_of_its_name() -> None:
-    specs = [template["spec"] for template in templates(recorded()).values()]
-    names = [name for spec in specs for name in objects.containers(spec)]
-    assert names.count(pod()["containers"][0]["name"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -103,13 +73,6 @@ def test_a_line_s_program_level_and_job_are_told_where_it_has_them(
         match = re.search(operator["regex"], text) if "regex" in operator else None
         found |= match.groupdict() if match else {}
     assert found == known
-
-
-def test_another_configuration_gives_new_pods() -> None:
-    one, other = recorded(), recorded(endpoint="https://other.example.com/otlp")
-    assert (
-        inputs(one, "slurm-logs-config")["metadata"]["name"] != inputs(other, "slurm-logs-config")["metadata"]["name"]
-    )
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,8 @@ from tests.graph.objects import (
     differing,
     environment,
     inputs,
-    mounts,
-    named,
     pod,
     recorded,
-    template,
-    volumes,
 )
 
 PODS = "slurm-exporter-pods"
@@ -39,27 +35,13 @@ def test_figures_restart_nothing_but_workers_which_wait_for_their_jobs() -> None
     }  # fmt: skip
 
 
-def test_the_exporter_has_no_right_and_no_key_and_says_where_its_figures_are() -> None:
-    recording = recorded(sections())
-    assert not [name for name in named(recording, "exporter") if "role" in name]
-    spec = pod(recording, PODS)
-    assert {mount["name"] for mount in mounts(containers(spec)["exporter"]).values()} == {"munge", "config", "rest-tls"}
-    assert [item["key"] for item in volumes(spec)["rest-tls"]["secret"]["items"]] == ["tls.crt"]
-    assert template(recording, PODS)["metadata"]["annotations"] == {
-        "prometheus.io/scrape": "true", "prometheus.io/port": "9341", "prometheus.io/path": "/metrics",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("version", "settings", "by_slurmctld", "uid", "people"),
     [
         ("24.11", {}, False, 953, "yes"),
         ("24.11", {"PrivateData": ["jobs", "users"]}, False, 64030, "no"),
         ("26.05", {}, True, 953, "yes"),
-        ("26.05", {"PrivateData": "none"}, True, 953, "yes"),
         ("26.05", {"PrivateData": "jobs"}, False, 64030, "no"),
-        ("26.05", {"PrivateData": "jobs", "MetricsParameters": "ignore_private_data"}, True, 64030, "yes"),
-        ("26.05", {"MetricsAuthUsers": "alice"}, False, 64030, "no"),
     ],
 )
 def test_slurms_own_figures_come_from_exactly_one_place_and_those_of_people_from_the_exporter(

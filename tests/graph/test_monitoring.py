@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from cli.program.recording import Recording
-from slurm.local_cluster import KUBE_STATE_IMAGE
 from slurm.network import METADATA as METADATA_RANGES
 from tests import stacks
-from tests.graph.objects import changed, containers, inputs, mounts, named, objects, pod, recorded, volumes
+from tests.graph.objects import changed, containers, inputs, named, objects, pod, recorded, volumes
 from tests.graph.reachability import Network, network
 
 METADATA = [cidr.partition("/")[0] for cidr in METADATA_RANGES]
@@ -33,34 +32,6 @@ def installed() -> Recording:
 
 def command(recording: Recording) -> list[str]:
     return list(containers(pod(recording, PODS))["prometheus"]["command"])
-
-
-@pytest.mark.parametrize("monitoring", [{}, {"enabled": True}])
-def test_a_stack_without_it_has_no_part_of_it_and_the_figures_alone_make_none(monitoring: dict[str, Any]) -> None:
-    assert not named(recorded(stacks.existing_full(), monitoring=monitoring), "slurm-monitoring")
-
-
-def test_it_is_one_pod_two_services_a_claim_and_its_files_and_has_no_right(installed: Recording) -> None:
-    made = sorted(
-        (item.type.rpartition(":")[2], item.name.removeprefix("slurm-monitoring-"))
-        for item in installed
-        if "slurm-monitoring" in item.name and item.type.startswith("kubernetes:")
-    )
-    assert made == [
-        ("ConfigMap", "files"), ("ConfigMap", "targets"), ("PersistentVolumeClaim", "data"),
-        ("Service", "alertmanager"), ("Service", "prometheus"), ("StatefulSet", "pods"),
-    ]  # fmt: skip
-    assert "serviceAccountName" not in pod(installed, PODS)
-    protects = {item.name: item.protect for item in installed if item.type.endswith(":PersistentVolumeClaim")}
-    assert protects["slurm-monitoring-data"] is protects["slurm-database-data"] is True
-
-
-def test_size_class_and_age_are_those_of_the_stack_file_and_one_who_asks_much_does_not_take_all_memory() -> None:
-    found = recorded(sections(storage="50Gi", storage_class="fast", retention=90))
-    claim = inputs(found, "slurm-monitoring-data")["spec"]
-    assert (claim["resources"]["requests"], claim["storageClassName"]) == ({"storage": "50Gi"}, "fast")
-    bounds = {"--query.max-samples=10000000", "--query.max-concurrency=8", "--query.timeout=30s"}
-    assert {"--storage.tsdb.retention.time=90d", *bounds} <= set(command(found))
 
 
 def test_another_configuration_is_another_pod_and_more_workers_are_not(installed: Recording) -> None:
@@ -100,15 +71,14 @@ def reached(given: dict[str, Any]) -> Network:
 
 
 def test_prometheus_reaches_what_it_reads_and_users_do_not_reach_it() -> None:
-    own = changed(sections(nodes=True, **KUBE_STATE), network_policies__egress=[])
+    own = changed(sections(**KUBE_STATE), network_policies__egress=[])
     found = reached(own)
-    for exporter, port in (("exporter", 9341), ("worker", 9306), ("node-exporter", 9100), ("kube-state", 8080)):
+    for exporter, port in (("exporter", 9341), ("worker", 9306), ("kube-state", 8080)):
         assert found.allows("prometheus", exporter, port)
         if exporter not in {"worker", "exporter"}:
             assert not any(found.allows(one, exporter, port) for one in ("worker", "login", "rest", "exporter"))
     assert not found.allows("prometheus", "controller", 6817)
     assert not any(found.allows(user, "prometheus", port) for user in ("worker", "login") for port in (9090, 9093))
-    assert not found.allows("node-exporter", "prometheus", 9090)
     assert not found.allows("kube-state", "slurmdbd", 6819)
     assert not found.allows("prometheus", "203.0.113.7", 443)
     assert reached(changed(own, slurm__version="26.05")).allows("prometheus", "controller", 6817)
@@ -125,61 +95,6 @@ def test_kube_state_reaches_the_api_server_wherever_that_is() -> None:
 
 
 # kube-state-metrics
-
-
-def test_it_lists_pods_claims_and_what_makes_pods_in_its_namespace_and_nothing_else() -> None:
-    recording = recorded(sections(**KUBE_STATE))
-    rules = inputs(recording, "slurm-kube-state-role")["rules"]
-    allowed = {(group, kind) for rule in rules for group in rule["apiGroups"] for kind in rule["resources"]}
-    assert allowed == {
-        ("", "pods"), ("", "persistentvolumeclaims"), ("apps", "statefulsets"), ("apps", "deployments"),
-        ("apps", "daemonsets"), ("batch", "cronjobs"),
-    }  # fmt: skip
-    assert {verb for rule in rules for verb in rule["verbs"]} == {"list", "watch"}
-    assert not [item.name for item in recording if "ClusterRole" in item.kind and "kube-state" in item.name]
-    (container,) = pod(recording, "slurm-kube-state-pods")["containers"]
-    assert container["image"] == KUBE_STATE["kube_state_image"]
-    given = dict(argument.removeprefix("--").split("=") for argument in container["args"])
-    assert given["namespaces"] == "slurm"
-    assert set(given["resources"].split(",")) == {kind for _, kind in allowed}
-    assert "kube_pod_container_status_restarts_total" in given["metric-allowlist"].split(",")
-
-
-def test_on_the_local_cluster_its_image_is_the_one_that_is_built_there() -> None:
-    spec = pod(recorded(stacks.dev(), monitoring={"install": True, "kube_state": True}), "slurm-kube-state-pods")
-    assert [container["image"] for container in spec["containers"]] == [KUBE_STATE_IMAGE]
-
-
-# The node exporter
-
-
-def test_it_sees_the_machine_s_figures_and_nothing_else_of_it() -> None:
-    spec = pod(recorded(sections(nodes=True)), "slurm-node-exporter-pods")
-    (container,) = spec["containers"]
-    machine = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
-    assert machine == {"proc": "/proc", "sys": "/sys"}
-    assert all(mount["readOnly"] for mount in mounts(container).values() if mount["name"] in machine)
-
-
-def test_in_a_cluster_with_user_namespaces_it_has_none_as_no_ids_are_mapped_in_proc() -> None:
-    recording = recorded(sections(nodes=True), cluster__user_namespaces=True)
-    assert "hostUsers" not in pod(recording, "slurm-node-exporter-pods")
-    assert pod(recording, "slurm-exporter-pods")["hostUsers"] is False
-
-
-def test_it_goes_where_workers_may_go() -> None:
-    everywhere = pod(recorded(sections(nodes=True)), "slurm-node-exporter-pods")
-    assert "affinity" not in everywhere, "the pool `cpu` may be on any machine"
-    assert {toleration["key"] for toleration in everywhere["tolerations"]} == {"nvidia.com/gpu"}
-    pools = {name: pool for name, pool in stacks.existing()["worker_nodes"].items() if name != "plain"}
-    pools["cpu"]["node_selector"] = {"pool": "cpu", "zone": "a"}
-    chosen = pod(recorded(sections(nodes=True), worker_nodes=pools), "slurm-node-exporter-pods")
-    required = chosen["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    terms = [
-        {wanted["key"]: wanted["values"] for wanted in term["matchExpressions"]}
-        for term in required["nodeSelectorTerms"]
-    ]
-    assert terms == [{"pool": ["cpu"], "zone": ["a"]}, {"pool": ["gpu"]}]
 
 
 # A Prometheus that is there already
@@ -201,7 +116,7 @@ def test_its_objects_carry_the_labels_that_it_selects_by_and_nothing_runs_for_it
     for document in found:
         assert document["metadata"]["labels"]["release"] == "kube-prometheus-stack"
         assert document["metadata"]["labels"]["app.kubernetes.io/instance"] == "slurm"
-    assert not named(recording, "slurm-monitoring") + named(recording, "node-exporter")
+    assert not named(recording, "slurm-monitoring")
     newer = operators_objects(operated("26.05"))
     assert {document["metadata"]["name"] for document in newer} == {"exporter", "workers", "slurm", "controller"}
 

@@ -9,23 +9,16 @@ from typing import Any
 import pytest
 
 from cli.program.recording import Recording, Registration
-from cli.program.values import Unknown, printable
+from cli.program.values import Unknown
 from components.clouds.nebius.immutable import (
-    ACCESS_KEY,
-    ACCESS_PERMIT,
     ALLOCATION,
-    BUCKET,
     CLUSTER,
     FILESYSTEM,
-    GPU_CLUSTER,
-    NETWORK,
     NODE_GROUP,
-    SERVICE_ACCOUNT,
-    SUBNET,
 )
 from tests import stacks
 from tests.graph import nebius_api
-from tests.graph.nebius_recordings import STACKS, groups, minimum, one
+from tests.graph.nebius_recordings import STACKS, minimum, one
 from tests.recordings import record
 
 # The resources
@@ -33,22 +26,6 @@ from tests.recordings import record
 
 def test_the_api_takes_every_resource(made: Recording) -> None:
     assert nebius_api.check(made) == {}
-
-
-def _nulls(value: Any, path: str) -> list[str]:
-    if value is None:
-        return [path]
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [found for key, item in items for found in _nulls(item, f"{path}.{key}")]
-
-
-@pytest.mark.parametrize(
-    ("path", "value"), [("cloud.kubernetes", {}), ("worker_nodes.default.reservation", {"policy": "STRICT"})]
-)
-def test_what_nobody_chose_is_left_out(path: str, value: Any) -> None:
-    """A null is another input than none: clusters that are there would get a change that nobody made."""
-    recording = minimum(path, value)
-    assert [null for item in recording for null in _nulls(printable(item.inputs), item.name)] == []
 
 
 def test_a_wrong_resource_in_a_recording_is_named(made: Recording) -> None:
@@ -68,16 +45,6 @@ def test_with_nothing_known_yet_the_program_registers_the_same_resources(stack: 
     assert provider.inputs["clusterIdentifier"] == one(known, provider.type, "kubernetes").inputs["clusterIdentifier"]
 
 
-def test_every_resource_is_made_with_the_one_provider_and_is_called_as_in_pulumi(made: Recording) -> None:
-    (provider,) = made.of_type("pulumi:providers:nebius")
-    (cloud,) = made.of_type("slurmstack:index:NebiusCloud")
-    for item in made:
-        if item.type.startswith("nebius:"):
-            assert item.provider.rsplit("::", 1)[0] == provider.urn
-            assert item.parent == cloud.urn
-            assert item.type == BUCKET or item.inputs["name"] == item.name
-
-
 def test_the_number_of_resources_depends_on_pools_and_hundreds_of_nodes() -> None:
     def count(pools: int, size: int) -> int:
         sections = stacks.nebius_minimum()
@@ -93,7 +60,7 @@ def test_the_number_of_resources_depends_on_pools_and_hundreds_of_nodes() -> Non
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({}, {CLUSTER, FILESYSTEM, BUCKET}),
+        ({}, {CLUSTER, FILESYSTEM}),
         ({"protect": False}, set()),
         ({"cloud": {**stacks.nebius_full()["cloud"], "allow_replacement": True}}, set()),
     ],
@@ -101,42 +68,6 @@ def test_the_number_of_resources_depends_on_pools_and_hundreds_of_nodes() -> Non
 def test_what_holds_data_is_protected_unless_the_stack_says_otherwise(change: dict[str, Any], expected: Any) -> None:
     recording = record({**stacks.nebius_full(), **change}, stack="test")
     assert {item.type for item in recording if item.protect and item.type.startswith("nebius:")} == expected
-
-
-def test_a_file_system_that_the_cloud_keeps_is_only_forgotten(full: Recording) -> None:
-    kept = {item.name: (item.inputs["forbidDeletion"], item.retained) for item in full.of_type(FILESYSTEM)}
-    assert kept == {"full-controller-state": (True, True), "full-mount-data": (False, False)}
-
-
-def test_what_is_there_is_used_by_its_id_and_not_made(full: Recording) -> None:
-    attached = {
-        item["mountTag"]: item["existingFilesystem"]["id"]
-        for item in groups(full)["full-cpu-0"]["template"]["filesystems"]
-    }
-    assert attached == {
-        "jail": "computefilesystem-e00there",
-        "mount-data": "full-mount-data-id",
-        "mount-models": "computefilesystem-e00models",
-    }
-    assert not record(stacks.nebius_minimum(), stack="test").of_type(NETWORK)
-    assert one(full, CLUSTER, "full").inputs["controlPlane"]["subnetId"] == one(full, SUBNET, "full-subnet").id
-
-
-def test_pools_of_one_fabric_share_a_gpu_cluster(full: Recording) -> None:
-    ids = {name: group["template"].get("gpuCluster", {}).get("id") for name, group in groups(full).items()}
-    (made,) = full.of_type(GPU_CLUSTER)
-    assert made.inputs["infinibandFabric"] == "us-central1-a"
-    assert {ids["full-big-0"], ids["full-big-2"], ids["full-spot-0"]} == {made.id}
-    assert ids["full-reserved-0"] == "computegpucluster-e00there"
-    assert ids["full-cpu-0"] is ids["full-system"] is None
-
-
-def test_the_cluster_is_as_the_stack_file_says(full: Recording) -> None:
-    inputs = one(full, CLUSTER, "full").inputs
-    plane = inputs["controlPlane"]
-    assert (plane["version"], plane["etcdClusterSize"], plane["auditLogs"]) == ("1.36", 1, {})
-    assert plane["endpoints"] == {"publicEndpoint": {"allowedCidrs": ["203.0.113.0/24"]}}
-    assert inputs["kubeNetwork"] == {"serviceCidrs": ["10.96.0.0/16"]}
 
 
 def test_a_private_cluster_has_no_public_endpoint_and_is_reached_by_the_private_one() -> None:
@@ -181,48 +112,4 @@ def test_kubectl_asks_for_a_token_each_time_and_none_is_kept(credentials: str, c
     assert cluster["cluster"]["server"] == "https://public.invalid"
 
 
-def test_objects_are_made_when_there_are_machines_and_removed_while_there_are(made: Recording) -> None:
-    (provider,) = made.of_type("pulumi:providers:kubernetes")
-    named = {urn.rsplit("-", 1)[1] for urn in provider.dependencies if NODE_GROUP in urn}
-    assert named == {"system", "controller", "login"}
-    for item in made.of_type("kubernetes:apps/v1:StatefulSet"):
-        if "-pool-" in item.name:
-            pool = item.name.split("-pool-")[1].removesuffix("-pods")
-            own = {urn for urn in item.dependencies if NODE_GROUP in urn}
-            assert {urn.rsplit("::", 1)[1].rsplit("-", 1)[0].split("-", 1)[1] for urn in own} == {pool}
-
-
 # Access
-
-
-def test_service_accounts_may_do_one_thing_to_one_resource(full: Recording) -> None:
-    permits = {item.name: (item.inputs["role"], item.inputs["resourceId"]) for item in full.of_type(ACCESS_PERMIT)}
-    assert permits == {
-        "full-nodes": ("viewer", "registry-e00registry"),
-        "full-backups": ("storage.object-editor", "full-backups-id"),
-    }
-    for item in full.of_type(ACCESS_PERMIT):
-        assert any("IamV1Group::" in urn for urn in item.sources["parentId"]), "a permit belongs to its group"
-    assert {group["template"]["serviceAccountId"] for group in groups(full).values()} == {"full-nodes-id"}
-
-
-def test_machines_have_no_account_where_images_come_from_elsewhere() -> None:
-    recording = record(stacks.nebius(), stack="test")
-    assert not recording.of_type(SERVICE_ACCOUNT)
-    assert all("serviceAccountId" not in group["template"] for group in groups(recording).values())
-
-
-def test_the_backups_key_never_comes_into_the_state(full: Recording) -> None:
-    (key,) = full.of_type(ACCESS_KEY)
-    assert key.inputs["secretDeliveryMode"] == "MYSTERY_BOX"
-    (bucket,) = full.of_type(BUCKET)
-    assert bucket.inputs["name"] == "full-backups-e00example"
-    assert bucket.inputs["versioningPolicy"] == "ENABLED"
-    outputs = printable(full.outputs)
-    assert {name: outputs[name] for name in outputs if name.startswith("backups_")} == {
-        "backups_bucket": "full-backups-e00example",
-        "backups_endpoint": "storage.invalid",
-        "backups_key_id": "key-id",
-        "backups_secret": "secret-id",
-    }
-    assert not record(stacks.nebius_minimum(), stack="test").of_type(BUCKET)

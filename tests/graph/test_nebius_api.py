@@ -2,148 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from cli.program.values import UNKNOWN
 from components.clouds.nebius import immutable
-from components.clouds.nebius.immutable import CLUSTER, FILESYSTEM, IMMUTABLE, NODE_GROUP, SUBNET
+from components.clouds.nebius.immutable import IMMUTABLE
 from tests.graph import nebius_api
-
-GOOD: dict[str, dict[str, Any]] = {
-    CLUSTER: {
-        "name": "slurm",
-        "parentId": "project-e00example",
-        "controlPlane": {
-            "subnetId": "vpcsubnet-e00example",
-            "version": "1.36",
-            "etcdClusterSize": 3,
-            "endpoints": {"publicEndpoint": {"allowedCidrs": ["203.0.113.0/24"]}},
-        },
-        "kubeNetwork": {"serviceCidrs": ["10.96.0.0/16"]},
-    },
-    NODE_GROUP: {
-        "name": "slurm-default-0",
-        "parentId": "mk8scluster-e00example",
-        "version": "1.36-nebius-node.75",
-        "autoscaling": {"minNodeCount": 1, "maxNodeCount": 100},
-        "strategy": {"maxSurge": {"count": 0}, "maxUnavailable": {"percent": 25}, "drainTimeout": "600s"},
-        "template": {
-            "metadata": {"labels": {"slurmstack/role": "worker"}},
-            "resources": {"platform": "gpu-h100-sxm", "preset": "8gpu-128vcpu-1600gb"},
-            "bootDisk": {"sizeGibibytes": 128, "type": "NETWORK_SSD"},
-            "taints": [{"key": "nvidia.com/gpu", "value": "8", "effect": "NO_SCHEDULE"}],
-            "networkInterfaces": [{"subnetId": "vpcsubnet-e00example"}],
-            "maxPods": 32,
-            "gpuCluster": {"id": "computegpucluster-e00example"},
-        },
-    },
-    FILESYSTEM: {"name": "slurm-jail", "parentId": "project-e00example", "type": "NETWORK_SSD", "sizeGibibytes": 20},
-    SUBNET: {"name": "slurm-subnet", "parentId": "project-e00example", "networkId": "vpcnetwork-e00example"},
-}
-"""Inputs that the service takes."""
-
-NETWORK_TAINT = {"key": "a", "value": "b", "effect": "NO_SCHEDULE"}
-
-
-def _with(type_: str, path: str, value: Any) -> dict[str, Any]:
-    inputs = copy.deepcopy(GOOD[type_])
-    *parents, last = path.split(".")
-    at: Any = inputs
-    for part in parents:
-        at = at[int(part)] if part.isdigit() else at.setdefault(part, {})
-    if value is None:
-        del at[last]
-    else:
-        at[last] = value
-    return inputs
-
-
-@pytest.mark.parametrize("type_", GOOD)
-def test_what_the_service_takes_passes(type_: str) -> None:
-    assert nebius_api.violations(type_, GOOD[type_], {}) == []
-
-
-@pytest.mark.parametrize(
-    ("type_", "path", "value", "expected"),
-    [
-        pytest.param(CLUSTER, "controlPlane.etcdSize", 3, 'no field named "etcdSize"', id="unknown field"),
-        pytest.param(NODE_GROUP, "template.maxPods", "many", "many", id="type"),
-        pytest.param(FILESYSTEM, "type", "NETWORK_TAPE", "NETWORK_TAPE", id="enum"),
-        pytest.param(FILESYSTEM, "type", None, "spec.type: is required", id="required enum"),
-        pytest.param(SUBNET, "networkId", None, "spec.network_id: is required", id="required text"),
-        pytest.param(
-            NODE_GROUP, "template.resources", None, "spec.template.resources: is required", id="required part"
-        ),
-        pytest.param(NODE_GROUP, "fixedNodeCount", 2, "oneof", id="two of a oneof"),
-        pytest.param(FILESYSTEM, "sizeBytes", 2**30, "oneof", id="two sizes"),
-        pytest.param(FILESYSTEM, "sizeGibibytes", None, "is required", id="none of a oneof"),
-        pytest.param(NODE_GROUP, "autoscaling.maxNodeCount", 101, "lte 100", id="too many"),
-        pytest.param(NODE_GROUP, "template.maxPods", 7, "gte 8", id="too few"),
-        pytest.param(NODE_GROUP, "template.bootDisk.sizeGibibytes", 63, "gte 64", id="small disk"),
-        pytest.param(NODE_GROUP, "strategy.maxUnavailable.percent", 101, "lte 100", id="percent"),
-        pytest.param(CLUSTER, "controlPlane.etcdClusterSize", 2, "breaks in", id="one of some numbers"),
-        pytest.param(NODE_GROUP, "version", "1.36-nebius-node.0", "breaks pattern", id="pattern"),
-        pytest.param(NODE_GROUP, "template.taints.0.value", "", "value: is required", id="empty taint"),
-        pytest.param(NODE_GROUP, "template.taints", [NETWORK_TAINT] * 101, "max_items 100", id="many taints"),
-        pytest.param(
-            NODE_GROUP, "template.networkInterfaces", [{"subnetId": "vpcsubnet-a"}] * 2, "max_items 1", id="interfaces"
-        ),
-        pytest.param(
-            NODE_GROUP,
-            "template.metadata.labels",
-            {f"label-{number}": "x" for number in range(101)},
-            "max_pairs 100",
-            id="many labels",
-        ),
-        pytest.param(CLUSTER, "name", "a" * 64, "1 to 63 characters", id="long name"),
-        pytest.param(CLUSTER, "name", "a.b", "1 to 63 characters", id="name with a dot"),
-        pytest.param(NODE_GROUP, "autoscaling.minNodeCount", 101, "less or equal", id="bounds in disorder"),
-        pytest.param(
-            CLUSTER,
-            "controlPlane.endpoints.publicEndpoint.allowedCidrs",
-            ["203.0.113.1/24"],
-            "must be a valid IPv4 CIDR",
-            id="host bits",
-        ),
-        pytest.param(CLUSTER, "kubeNetwork.serviceCidrs", ["10.0.0.0/8"], "/12", id="wide range"),
-        pytest.param(
-            NODE_GROUP,
-            "template.nvlink",
-            {"nvlInstanceGroupId": "computenvlinstancegroup-a"},
-            "autoscaling cannot be used",
-            id="rule of a whole message",
-        ),
-        pytest.param(
-            NODE_GROUP, "template.gpuCluster.id", "vpcsubnet-a", "no id of computegpucluster", id="another thing's id"
-        ),
-        pytest.param(NODE_GROUP, "parentId", "project-e00example", "no id of mk8scluster", id="another parent"),
-    ],
-)
-def test_what_the_service_refuses_is_found(type_: str, path: str, value: Any, expected: str) -> None:
-    assert expected in "\n".join(nebius_api.violations(type_, _with(type_, path, value), {}))
-
-
-def test_a_stand_in_for_an_id_is_judged_by_what_it_stands_for() -> None:
-    inputs = _with(NODE_GROUP, "parentId", "slurm-id")
-    assert nebius_api.violations(NODE_GROUP, inputs, {"slurm-id": {"mk8scluster"}}) == []
-    (fault,) = nebius_api.violations(NODE_GROUP, inputs, {"slurm-id": {"vpcsubnet"}})
-    assert "no id of mk8scluster" in fault
-
-
-def test_a_value_that_is_not_known_yet_is_not_taken_for_a_wrong_one() -> None:
-    inputs = _with(NODE_GROUP, "template.maxPods", UNKNOWN)
-    assert nebius_api.violations(NODE_GROUP, inputs, {}) == []
-
-
-def test_a_rule_that_the_checker_does_not_know_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nebius_api, "_LIMITS", {})
-    with pytest.raises(NotImplementedError, match="a limit"):
-        nebius_api.violations(NODE_GROUP, GOOD[NODE_GROUP], {})
-
 
 # The table of what can never change
 

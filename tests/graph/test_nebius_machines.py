@@ -6,56 +6,14 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 
 from cli.program.recording import Recording
 from cli.program.values import reveal
-from components.clouds.nebius.node_groups import mount_unit
 from tests import stacks
 from tests.graph import nebius_api
 from tests.graph.nebius_recordings import groups, minimum, one
 from tests.recordings import record
 from tests.stacks import with_change
-
-
-def test_a_large_pool_has_a_group_for_each_hundred_machines(full: Recording) -> None:
-    assert sorted(groups(full)) == [
-        "full-big-0",
-        "full-big-1",
-        "full-big-2",
-        "full-controller",
-        "full-cpu-0",
-        "full-login",
-        "full-reserved-0",
-        "full-spot-0",
-        "full-system",
-    ]
-
-
-def test_what_the_service_might_choose_otherwise_tomorrow_is_stated(made: Recording) -> None:
-    for name, group in groups(made).items():
-        assert {"maxSurge", "maxUnavailable", "drainTimeout"} == set(group["strategy"]), name
-        assert {"bootDisk", "maxPods", "os", "networkInterfaces", "resources"} <= set(group["template"]), name
-        assert group["version"].startswith("1.36")
-        assert "fixedNodeCount" not in group
-
-
-def test_a_pool_s_own_wishes_reach_its_machines_and_no_others(full: Recording) -> None:
-    made = groups(full)
-    spot, reserved, big = (made[f"full-{name}-0"]["template"] for name in ("spot", "reserved", "big"))
-    assert spot["preemptible"] == {}
-    assert "preemptible" not in reserved
-    assert reserved["reservationPolicy"] == {"policy": "STRICT", "reservationIds": ["capacityblockgroup-e00example"]}
-    assert spot["localDisks"] == {"passthroughGroup": {"requested": True}, "config": {"kubeletEphemeral": True}}
-    assert reserved["localDisks"]["config"] == {"none": True}
-    assert "localDisks" not in big
-    assert spot["metadata"]["labels"]["team"] == "vision"
-    assert {"key": "team", "value": "vision", "effect": "NO_SCHEDULE"} in spot["taints"]
-    assert made["full-spot-0"]["strategy"] == {
-        "maxUnavailable": {"percent": 25},
-        "maxSurge": {"count": 1},
-        "drainTimeout": "3600s",
-    }
 
 
 def test_an_update_waits_for_jobs_as_long_as_the_pool_says() -> None:
@@ -100,26 +58,6 @@ def test_the_node_groups_of_an_elastic_pool_follow_it_from_nothing_to_its_max(
         assert "fixedNodeCount" not in group
 
 
-def test_pods_of_an_elastic_pool_go_to_its_machines_and_no_others() -> None:
-    recording = record(_elastic({"min": 1, "max": 64}), stack="test")
-    inputs = {item.name: reveal(item.inputs) for item in recording}
-    worker = inputs["slurm-pool-default-template"]["template"]["spec"]
-    assert {name for name, group in groups(recording).items() if _fits(worker, group)} == {"slurm-default-0"}
-    (asked,) = [one["resources"]["requests"] for one in worker["containers"] if one["name"] == "slurmd"]
-    assert (asked["nvidia.com/gpu"], asked["rdma/ib"]) == ("8", "1")
-
-
-def test_machines_with_a_bad_gpu_are_not_taken_from_the_jobs_on_the_others(made: Recording) -> None:
-    for name, group in groups(made).items():
-        conditions = {
-            (item["type"], item["status"]): item for item in group.get("autoRepair", {}).get("conditions", [])
-        }
-        workers = group["template"]["metadata"]["labels"]["slurmstack/role"] == "worker"
-        assert bool(conditions) == workers, name
-        assert not workers or conditions["NebiusGPUError", "TRUE"]["disabled"]
-        assert not workers or conditions["HardwareIssuesSuspected", "TRUE"]["timeout"] == "1s"
-
-
 def _fits(pod: dict[str, Any], group: dict[str, Any]) -> bool:
     """Whether Kubernetes may put a pod on a machine of a group."""
     template = group["template"]
@@ -161,33 +99,6 @@ def _is_claim(volume: dict[str, Any]) -> bool:
     return "persistentVolumeClaim" in volume
 
 
-def test_machines_mount_what_is_attached_to_them_before_the_kubelet_starts(made: Recording) -> None:
-    for name, group in groups(made).items():
-        template = group["template"]
-        tags = [item["mountTag"] for item in template.get("filesystems", [])]
-        data = yaml.safe_load(template.get("cloudInitUserData", "{}"))
-        files = {item["path"]: item["content"] for item in data.get("write_files", [])}
-        assert set(files) == {f"/etc/systemd/system/{mount_unit(tag)}" for tag in tags}, name
-        for tag in tags:
-            content = files[f"/etc/systemd/system/{mount_unit(tag)}"]
-            assert f"What={tag}\nWhere=/mnt/slurmstack/{tag}\nType=virtiofs\n" in content
-            assert "Before=kubelet.service" in content
-        assert not tags or data["runcmd"][-1] == ["systemctl", "enable", "--now", *map(mount_unit, tags)]
-
-
-def test_the_name_of_a_mount_s_unit_is_the_one_that_systemd_wants() -> None:
-    assert mount_unit("mount-my-data") == r"mnt-slurmstack-mount\x2dmy\x2ddata.mount"
-
-
-def test_administrators_get_into_machines_only_with_their_keys(full: Recording) -> None:
-    data = yaml.safe_load(groups(full)["full-system"]["template"]["cloudInitUserData"])
-    assert [user["ssh_authorized_keys"] for user in data["users"]] == [[stacks.ALICE_KEY]]
-    none = groups(record(stacks.nebius_minimum(), stack="test"))
-    assert all(
-        "users" not in yaml.safe_load(group["template"].get("cloudInitUserData", "{}")) for group in none.values()
-    )
-
-
 # GPUs and InfiniBand
 
 
@@ -213,19 +124,3 @@ def _limits(recording: Recording, name: str) -> dict[str, str]:
     ]
     limits: dict[str, str] = container["resources"]["limits"]
     return limits
-
-
-def test_operators_come_at_fixed_versions_in_place_of_preinstalled_drivers(full: Recording) -> None:
-    assert all("gpuSettings" not in group["template"] for group in groups(full).values())
-    releases = {item.inputs["chart"]: item.inputs["version"] for item in full.of_type("kubernetes:helm.sh/v3:Release")}
-    assert releases == {"gpu-operator": "v26.3.3", "network-operator": "26.4.1"}
-    (policy,) = [item for item in full if item.type.endswith(":NicClusterPolicy")]
-    plugin = policy.inputs["spec"]["rdmaSharedDevicePlugin"]
-    assert json.loads(plugin["config"])["configList"][0]["resourceName"] == "ib"
-    assert not full.of_type("kubernetes:apps/v1:DaemonSet")
-
-
-def test_a_cluster_without_gpus_installs_nothing_for_them() -> None:
-    cpu = {"size": 1, "platform": "cpu-d3", "preset": "16vcpu-64gb"}
-    recording = record({**stacks.nebius_minimum(), "worker_nodes": {"cpu": cpu}}, stack="test")
-    assert not [item for item in recording if "GpuStack" in item.type]

@@ -16,7 +16,7 @@ CALLED: Final = {
     NODES: "login nodes and workers", "controller": "slurmctld", "slurmdbd": "slurmdbd", "database": "the database",
     "health-watch": "health-watch", "policy": "the policy's Job", "rest": "REST API", "exporter": "the exporter",
     "configuration": "the Jobs that wait for the configuration", "prometheus": "Prometheus",
-    "node-exporter": "node exporters", "kube-state": "kube-state-metrics", "log-shipper": "log shipper",
+    "kube-state": "kube-state-metrics", "log-shipper": "log shipper",
     "jail": "the Job that fills the jail", "users": "the Job that makes users",
     "images": "the Job that tries images", "backup": "backups", "elastic": "`elastic`",
 }  # fmt: skip

@@ -154,15 +154,3 @@ def test_the_rest_api_is_open_to_whom_the_stack_names(rest: dict[str, Any], outs
 def test_there_is_no_policy_for_what_a_stack_does_not_have() -> None:
     names = objects(recorded(accounting__enabled=False), "NetworkPolicy").keys()
     assert names == {"configuration", "controller", "default-deny", "elastic", "health-watch", "login", "slurm-nodes"}
-
-
-def test_ssh_is_open_to_the_world_and_slurmctld_asks_for_nodes_where_there_are_elastic_pools() -> None:
-    for size in (2, {"max": 2}):
-        found = stack(worker_nodes__gpu__size=size)
-        assert found.allows("203.0.113.7", "login", 22)
-        assert not found.allows("203.0.113.7", "login", 8819)
-        assert not found.allows("elastic", "login", 8819)
-        assert not found.allows("elastic", "worker", 8819)
-        assert found.allows("elastic", "controller", 6817)
-        assert found.allows("controller", "elastic", 8818) == (size != 2)
-        assert found.allows("elastic", "10.0.0.1", 6443)

@@ -10,23 +10,18 @@ import pytest
 from cli.program.recording import Recording, record
 from components.clouds.base import Placement
 from components.clouds.existing import ExistingCluster
-from components.workers import placement_of
-from config.nebius.cloud import Role
-from config.sections.machines import Taint
-from config.sections.workers import Resources, Toleration, WorkerPool
+from config.sections.cloud import Role
+from config.sections.workers import Toleration, WorkerPool
 from slurm.rights import INTO_JAIL, WITHOUT_JAIL
 from tests import stacks
 from tests.graph.objects import (
     COMPONENT,
     changed,
     containers,
-    environment,
     everything,
     inputs,
-    mounts,
     pod,
     templates,
-    volumes,
 )
 from tests.recordings import record as recorded
 
@@ -95,13 +90,6 @@ def test_a_pool_s_own_selector_and_tolerations_come_first(cloud: Cloud) -> None:
     ]
 
 
-def test_a_pool_s_taints_are_tolerated_once() -> None:
-    taint = Taint(key="team", value="a", effect="NoExecute")
-    toleration = Toleration(key="team", value="a", effect="NoExecute")
-    pool = WorkerPool(size=1, resources=Resources(cpus=2, memory="4Gi"), taints=(taint,))
-    assert placement_of(pool, Placement(tolerations=(toleration,))).tolerations == (toleration,)
-
-
 @pytest.mark.parametrize(("security", "usual"), [("confined", INTO_JAIL), ("baseline", WITHOUT_JAIL)])
 def test_devices_come_with_the_permission_to_raise_the_limit_of_locked_memory_and_nothing_more(
     cloud: Cloud, security: str, usual: tuple[str, ...]
@@ -133,35 +121,3 @@ def test_no_autoscaler_takes_the_machine_of_jobs_sessions_and_slurm_s_service(se
         stays = component in {"worker", "login", "controller", "slurmdbd", "database"} or name in jobs
         noted = made["metadata"].get("annotations") or {}
         assert {key: noted.get(key) for key in SAFE} == (SAFE if stays else dict.fromkeys(SAFE)), name
-
-
-def test_on_a_cluster_that_is_there_pods_go_where_the_stack_file_says_and_carry_nothing_else() -> None:
-    # The watcher's are about the controller's machine, and both say how long they stay on a lost one.
-    stays = {"slurm-health-pods": {"affinity", "tolerations"}, "slurm-elastic-pods": {"tolerations"}}
-    for name, made in templates(recorded(stacks.dev(), stack="dev")).items():
-        spec = made["spec"]
-        assert not {"nodeSelector", *({"affinity", "tolerations"} - stays.get(name, set()))} & spec.keys(), name
-        assert spec.get("affinity", {}).keys() <= {"podAffinity"}, name
-        assert (made["metadata"].get("annotations") or {}).keys() <= SAFE.keys(), name
-        told = {variable for container in spec["containers"] for variable in environment(container)}
-        assert not {"MOUNTS", "EXPECT_FILESYSTEM", "NVIDIA_DRIVER_CAPABILITIES"} & told, name
-
-
-def test_a_pool_without_the_jail_has_the_users_whom_slurmctld_knows_and_no_more_of_its_configuration() -> None:
-    recording = recorded(stacks.existing(), stack="prod")
-    found = volumes(pod(recording, "slurm-pool-plain-pods"))
-    items = [{"key": name, "path": name} for name in ("passwd", "group")]
-    assert found["users"]["configMap"] == {"name": "slurm-config", "items": items}
-    users = {"name": "users", "mountPath": "/var/lib/extrausers", "readOnly": True}
-    assert mounts(slurmd(recording, "plain"))["/var/lib/extrausers"] == users
-    assert "jail" not in found
-    assert "/var/lib/extrausers" not in mounts(slurmd(recording, "cpu"))
-    assert inputs(recording, "slurm-configuration-files")["data"]["passwd"].startswith("alice:x:10001:")
-
-
-def test_images_are_taken_by_digest_where_one_is_given() -> None:
-    digest = f"sha256:{'7' * 64}"
-    recording = recorded(changed(images__digests={"worker": digest}), stack="prod")
-    assert slurmd(recording, "cpu")["image"] == f"registry.example/slurmstack/worker@{digest}"
-    (populate,) = pod(recording, "slurm-jail-populate")["containers"]
-    assert populate["image"].startswith("registry.example/slurmstack/jail:24.11-")

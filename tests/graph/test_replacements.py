@@ -10,7 +10,7 @@ import pytest
 
 from cli.change.change import counts_of
 from cli.change.effects import refused
-from cli.engine.plan import EnginePlan, against_state, removal
+from cli.engine.plan import EnginePlan, against_state
 from config.sections.services import ImageRole
 from tests import stacks
 from tests.graph.state import compare_files, stack_of, state_of
@@ -30,12 +30,6 @@ WAYS = pytest.mark.parametrize("compared", [compare_files, compare_state])
 def test_the_same_stack_is_no_change_though_state_keeps_its_secrets_to_itself(compared: Any, tmp_path: Path) -> None:
     found = compared(tmp_path, stacks.existing(), stacks.existing())
     assert not found.changes
-    assert not found.effects
-
-
-def test_scaling_costs_nobody_anything(tmp_path: Path) -> None:
-    found = compare_files(tmp_path, stacks.existing(), with_change(stacks.existing(), "worker_nodes.cpu.size", 40))
-    assert counts_of(found.changes) == {"update": 1}
     assert not found.effects
 
 
@@ -119,11 +113,3 @@ def test_a_stack_that_was_never_applied_is_all_new(tmp_path: Path) -> None:
     found = against_state(stack_of(tmp_path, stacks.existing()), {"version": 3, "deployment": None})
     assert set(counts_of(found.changes)) == {"create"}
     assert not found.effects
-
-
-def test_destroying_tells_what_is_lost(tmp_path: Path) -> None:
-    sections = {**stacks.existing(), "protect": False}
-    found = removal(stack_of(tmp_path, sections), state_of(record(sections, stack="test")))
-    assert set(counts_of(found.changes)) == {"delete"}
-    assert "all users' files and the software in the jail are lost" in {effect.cost for effect in found.effects}
-    assert not refused(found.effects)

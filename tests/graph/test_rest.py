@@ -11,10 +11,8 @@ import pytest
 from cryptography import x509
 
 from cli.program.recording import Recording
-from tests import stacks
 from tests.graph import objects
-from tests.graph.objects import COMPONENT, containers, differing, environment, inputs, mounts, named, pod, volumes
-from tests.graph.reachability import network
+from tests.graph.objects import containers, differing, environment, inputs, mounts, named, pod, volumes
 
 PODS = "slurm-rest-pods"
 
@@ -22,12 +20,6 @@ PODS = "slurm-rest-pods"
 def recorded(*, dashboard: bool = False, monitoring: dict[str, Any] | None = None, **rest: Any) -> Recording:
     asked = {"dashboard": {"enabled": dashboard}, "monitoring": monitoring or {}}
     return objects.recorded(rest={"enabled": True, **rest}, **asked)
-
-
-def test_there_is_none_by_default() -> None:
-    recording = objects.recorded()
-    assert not [item.name for item in recording if "rest" in item.name and item.type.startswith("kubernetes:")]
-    assert not {"rest", "rest_ca"} & recording.outputs.keys()
 
 
 @pytest.mark.parametrize(
@@ -55,21 +47,6 @@ def test_it_has_the_address_that_the_stack_file_gives_it(rest: dict[str, Any], s
     assert port.get("nodePort") == rest.get("node_port")
 
 
-def test_no_key_of_slurm_is_in_its_pods() -> None:
-    spec = pod(recorded(), PODS)
-    assert [volume["secret"]["secretName"] for volume in spec["volumes"] if "secret" in volume] == ["rest-tls"]
-    assert spec["securityContext"]["runAsNonRoot"] is True
-
-
-def test_a_pod_leaves_only_after_the_next_one_answers_through_tls() -> None:
-    spec = inputs(recorded(dashboard=True), PODS)["spec"]
-    assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
-    found = containers(spec["template"]["spec"])
-    assert found["proxy"]["readinessProbe"]["httpGet"] == {"scheme": "HTTPS", "port": 6820, "path": "/healthz"}
-    for sidecar in ("slurmrestd", "dashboard"):
-        assert found[sidecar]["restartPolicy"] == "Always", "it ends after nginx, whose last requests it answers"
-
-
 def test_the_certificate_of_our_own_is_for_the_names_inside_and_those_of_the_stack_file() -> None:
     recording = recorded(tls={"names": ["api.example.com", "192.0.2.7"]})
     certificate = x509.load_pem_x509_certificate(inputs(recording, "slurm-rest-tls")["stringData"]["tls.crt"].encode())
@@ -90,16 +67,6 @@ def test_a_secret_of_ones_own_is_used_as_it_is() -> None:
     assert "rest_ca" not in recording.outputs
 
 
-def test_cert_manager_is_asked_for_a_certificate() -> None:
-    recording = recorded(tls={"issuer": {"name": "letsencrypt"}, "names": ["api.example.com", "192.0.2.7"]})
-    spec = inputs(recording, "slurm-rest-certificate")["spec"]
-    assert spec["issuerRef"] == {"name": "letsencrypt", "kind": "ClusterIssuer", "group": "cert-manager.io"}
-    assert spec["secretName"] == "rest-tls"
-    assert ("api.example.com" in spec["dnsNames"], "192.0.2.7" in spec["dnsNames"]) == (True, False)
-    assert spec["ipAddresses"] == ["192.0.2.7"]
-    assert "rest_ca" not in recording.outputs
-
-
 def test_turning_it_on_changes_nothing_that_slurm_reads() -> None:
     without, with_it = (inputs(one, "slurm-configuration-files")["data"] for one in (objects.recorded(), recorded()))
     assert without == with_it
@@ -117,20 +84,7 @@ def test_the_page_brings_no_object_of_its_own_and_changes_no_other() -> None:
         assert ("DASHBOARD" in environment(containers(pod(recording, PODS))["proxy"])) is wanted
 
 
-def test_it_knows_no_secret_and_the_prometheus_of_the_namespace_where_there_is_one() -> None:
+def test_it_knows_no_secret() -> None:
     page = containers(pod(recorded(dashboard=True), PODS))["dashboard"]
     assert {found["name"] for found in mounts(page).values()} == {"config", "run"}
     assert "env" not in page
-    plots = containers(pod(recorded(dashboard=True, monitoring={"install": True}), PODS))["dashboard"]
-    assert environment(plots) == {"PROMETHEUS": "http://prometheus:9090"}
-
-
-@pytest.mark.parametrize("dashboard", [True, False])
-def test_it_reaches_prometheus_through_the_network_policies_and_nobody_does_without_it(dashboard: bool) -> None:
-    found = network(objects.recorded(
-        stacks.existing_full(), dashboard={"enabled": dashboard}, monitoring={"install": True}
-    )).policies  # fmt: skip
-    (rest,) = [spec for spec in found if spec["podSelector"].get("matchLabels", {}).get(COMPONENT) == "rest"]
-    towards = [rule["to"] for rule in rest["egress"] if {"port": 9090, "protocol": "TCP"} in rule["ports"]]
-    peers = [peer["podSelector"]["matchLabels"][COMPONENT] for to in towards for peer in to]
-    assert peers == (["prometheus"] if dashboard else [])

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import kubernetes_validate
 import pytest
 
-from cli.program.manifests import manifests
 from cli.program.recording import Recording
-from cli.program.values import reveal
 from tests import stacks
 from tests.graph.diff import Diff
-from tests.graph.objects import KUBERNETES, changed, inputs, objects, recorded
+from tests.graph.objects import changed, inputs, objects, recorded
 
 
 def with_tree(**more: Any) -> dict[str, Any]:
@@ -49,21 +46,3 @@ def test_the_controller_s_own_account_may_only_read_nodes_and_pods(tree: Recordi
         (subject,) = binding["subjects"]
         assert subject == {"kind": "ServiceAccount", "name": "controller", "namespace": "slurm"}
         assert binding["roleRef"]["kind"] == {"role": "Role", "cluster-role": "ClusterRole"}[part]
-
-
-def test_two_clusters_in_one_kubernetes_do_not_share_a_cluster_role() -> None:
-    names = [objects(recorded(with_tree(cluster__namespace=one)), "ClusterRole") for one in ("one", "two")]
-    assert {*names[0], *names[1]} == {"one-topology", "two-topology", "one-health-watch", "two-health-watch"}
-
-
-def test_what_is_in_no_namespace_is_not_left_behind_with_it(tree: Recording) -> None:
-    """Pulumi would skip deleting what is `deleted_with` the namespace, and Kubernetes does not delete these with it."""
-    for item in tree:
-        if "rbac" in item.type and "topology" in item.name:
-            assert bool(item.deleted_with) is ("Cluster" not in item.type), item.name
-            assert ("namespace" in reveal(item.inputs)["metadata"]) is ("Cluster" not in item.type)
-    found = [manifest for manifest in manifests(tree) if "topology" in manifest.name]
-    assert len(found) == 4
-    for manifest in found:
-        kubernetes_validate.validate(manifest.document, KUBERNETES, strict=True)
-        assert manifest.cluster_scoped is manifest.kind.startswith("Cluster")

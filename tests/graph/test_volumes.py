@@ -83,11 +83,6 @@ def test_a_mount_is_a_claim_at_the_path_where_each_pod_for_users_looks_and_touch
     }  # fmt: skip
 
 
-def test_the_order_of_mounts_in_the_stack_file_changes_nothing() -> None:
-    reordered = recorded(mounts=dict(reversed(MOUNTS.items())))
-    assert not differing(recorded(with_mounts()), reordered)
-
-
 @pytest.mark.usefixtures("filesystems")
 def test_a_file_system_of_the_cloud_grows_without_a_change_of_its_claim() -> None:
     small, large = (record(with_mounts(mounts__models__size=size), stack="prod") for size in ("2Ti", "3Ti"))
@@ -128,17 +123,6 @@ def homes(request: pytest.FixtureRequest) -> Recording:
     return recorded(with_homes(**request.param))
 
 
-@pytest.mark.parametrize("claim", ["slurm-jail-homes", "slurm-mount-data-claim"])
-def test_homes_and_mounts_are_protected_claims_that_many_pods_may_write(claim: str) -> None:
-    recording = recorded(with_homes(), mounts=MOUNTS)
-    assert inputs(recording, claim)["spec"] == {
-        "accessModes": ["ReadWriteMany"],
-        "storageClassName": "shared",
-        "resources": {"requests": {"storage": "2Ti"}},
-    }
-    assert all(item.protect for item in recording if item.name == claim)
-
-
 @pytest.mark.parametrize("name", FOR_USERS)
 def test_pods_for_users_have_them_beside_the_jail_and_show_them_as_home(homes: Recording, name: str) -> None:
     container = main(homes, name)
@@ -148,14 +132,6 @@ def test_pods_for_users_have_them_beside_the_jail_and_show_them_as_home(homes: R
     assert [item for item in shown(homes, name) if item["path"] == "/home"] == [{"source": HERE, "path": "/home"}]
     assert environment(container)[HOMES_ENV] == HERE
     assert HOMES not in json.dumps(pod(homes, "slurm-pool-plain-pods")), "a pool without the jail has none"
-
-
-def test_what_makes_homes_has_them_and_what_fills_roots_only_knows_of_them(homes: Recording) -> None:
-    populate, users = (main(homes, name) for name in FILLS)
-    assert mounts(users, HOMES).keys() == {HERE}
-    assert not mounts(populate, HOMES)
-    assert [*volumes(pod(homes, FILLS[0]))] == ["jail"], "nor does `slurmstack jail`, by its likes"
-    assert environment(users)[HOMES_ENV] == environment(populate)[HOMES_ENV] == HERE
 
 
 def test_backups_read_homes_with_the_jail_and_restores_write_them(homes: Recording) -> None:
@@ -182,12 +158,6 @@ def test_homes_are_neither_added_to_a_cluster_nor_taken_from_one_by_a_change(tmp
     assert "slurm-jail-homes" not in {*diff.changed, *diff.replaced}
 
 
-def test_their_size_is_told_by_its_key_and_may_grow(tmp_path: Path) -> None:
-    (small,) = refusals(tmp_path, with_homes(), changed(with_homes(), jail__homes__size="1Ti"))
-    assert small.startswith("jail.homes.size: 1Ti is less than the 2Ti that it has")
-    assert not refusals(tmp_path, with_homes(), changed(with_homes(), jail__homes__size="3Ti"))
-
-
 @pytest.mark.parametrize(("was", "fits"), [(True, True), (False, False), (None, True)])
 def test_data_that_destroy_has_kept_is_taken_up_with_homes_where_they_are(was: bool | None, fits: bool) -> None:
     told = {"cluster_name": "slurm", "slurm": "24.11", "root": ""} | ({} if was is None else {"homes": was})
@@ -200,17 +170,6 @@ def test_data_that_destroy_has_kept_is_taken_up_with_homes_where_they_are(was: b
         Refused, match=r"the data that `destroy` has kept. jail.homes: homes of this cluster are in the"
     ):
         refuse_other_kept({"metadata": kept}, config)
-
-
-def test_on_the_local_cluster_homes_and_mounts_are_directories() -> None:
-    sections = changed(stacks.dev(), jail__homes={"size": "1Gi"}, mounts={"data": {"path": "/data", "size": "1Gi"}})
-    recording = recorded(sections)
-    for claim in (HOMES, "mount-data"):
-        volume = inputs(recording, f"slurm-{claim}")["spec"]
-        assert volume["hostPath"]["path"].endswith(f"/volumes/slurm/{claim}")
-        assert volume["claimRef"] == {"namespace": "slurm", "name": claim}
-    claim_of_it = inputs(recording, "slurm-mount-data-claim")["spec"]
-    assert (claim_of_it["volumeName"], claim_of_it["storageClassName"]) == ("slurm-mount-data", "")
 
 
 def test_on_nebius_homes_are_a_file_system_of_the_machines_that_need_it() -> None:
@@ -255,14 +214,6 @@ def test_pods_for_users_lead_into_the_root_and_share_homes(blue: Recording) -> N
         ]
     with_both = main(recorded(with_homes(root="blue")), "slurm-login-pods")
     assert of_jail(with_both) == {"/jail": INSIDE, "/shared/srv": "srv"}, "homes are not the jail's"
-
-
-def test_what_fills_roots_and_writes_accounts_to_all_of_them_has_the_whole_volume(blue: Recording) -> None:
-    for name in FILLS:
-        assert of_jail(main(blue, name)) == {"/jail": ""}
-        assert environment(main(blue, name))[JAIL_ROOT] == "blue"
-    told = environment(main(blue, "slurm-jail-populate"))
-    assert (told["SLURM_RELEASE"], told["CARRY"], told["CARRY_FROM"]) == ("24.11", '["/opt", "/usr/local"]', "green")
 
 
 def test_a_mount_at_a_shared_path_wins() -> None:

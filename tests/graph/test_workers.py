@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -95,13 +94,8 @@ def test_of_a_machine_s_directory_each_pod_sees_its_own_part_alone() -> None:
     ("before", "after"),
     [
         (None, CLAIM),
-        (None, DIRECTORY),
-        (CLAIM, None),
         (DIRECTORY, None),
         (CLAIM, DIRECTORY),
-        (CLAIM, CLAIM | {"size": "1Ti"}),
-        (CLAIM, CLAIM | {"storage_class": "other"}),
-        (DIRECTORY, DIRECTORY | {"host_path": "/mnt/other"}),
     ],
 )
 def test_any_change_of_it_gives_the_pool_new_pods_and_replaces_nothing(
@@ -111,20 +105,3 @@ def test_any_change_of_it_gives_the_pool_new_pods_and_replaces_nothing(
     (change,) = compare(of_recording(with_scratch(before)), of_recording(with_scratch(after)))
     assert (change.action, change.name) == ("update", "cpu")
     assert {path.path.partition("spec.template.spec.")[1] for path in change.properties} == {"spec.template.spec."}
-
-
-def test_the_kinds_of_volumes_have_names_of_their_own() -> None:
-    """Where one took the other's place under its name, server-side apply could leave a volume of two kinds."""
-    kinds = (None, CLAIM, DIRECTORY)
-    assert len({at_tmp(pod(with_scratch(one), "slurm-pool-cpu-pods"))[1]["name"] for one in kinds}) == 3
-
-
-@pytest.mark.parametrize("scratch", [CLAIM, DIRECTORY])
-def test_slurm_is_told_and_what_remains_on_the_machine_s_disk_stays_bounded(scratch: dict[str, Any]) -> None:
-    after, before = with_scratch(scratch), with_scratch(None)
-    spec, usual = (pod(one, "slurm-pool-cpu-pods") for one in (after, before))
-    assert json.loads(environment(spec["containers"][0])["NODE_CONF"])["disk_mib"] == 2 * 2**20
-    assert "tmp" not in volumes(spec)
-    assert spec["containers"][0]["resources"] == usual["containers"][0]["resources"]
-    for other in ("slurm-pool-gpu-pods", "slurm-pool-plain-pods"):
-        assert pod(after, other) == pod(before, other)

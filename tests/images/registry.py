@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import platform
 import shlex
@@ -11,23 +10,16 @@ import shutil
 import socket
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 from local import paths, tools
-from local.buildah import Buildah
 from local.report import PlainReport
 
 USER, PASSWORD = "pusher", "secret"
 _HTPASSWD = f"{USER}:$2b$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a\n"
 """bcrypt of the password; the registry takes no other hash."""
-
-_MANIFESTS = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 
 
 def fetch(package: str) -> tools.Tools:
@@ -84,33 +76,6 @@ class Registry:
             self._process.terminate()
             self._process.wait(timeout=10)
 
-    def manifest(self, repository: str, reference: str) -> tuple[str, bytes]:
-        """The digest that the registry names for a tag or digest, and the manifest itself."""
-        with self._open(f"/v2/{repository}/manifests/{reference}", Accept=_MANIFESTS) as answer:
-            return str(answer.headers["Docker-Content-Digest"]), answer.read()
-
-    def has_blob(self, repository: str, digest: str) -> bool:
-        """Whether the content of a layer or configuration is there, and is what its name says."""
-        with self._open(f"/v2/{repository}/blobs/{digest}") as answer:
-            return f"sha256:{hashlib.file_digest(answer, 'sha256').hexdigest()}" == digest
-
-    def tags(self, repository: str) -> list[str]:
-        """All tags of a repository."""
-        try:
-            with self._open(f"/v2/{repository}/tags/list") as answer:
-                return list(json.load(answer)["tags"])
-        except urllib.error.HTTPError as error:
-            if error.code == 404:
-                return []
-            raise
-
-    def _open(self, path: str, **headers: str) -> AbstractContextManager[Any]:
-        request = urllib.request.Request(f"http://{self.address}{path}", headers=headers)
-        if self.with_password:
-            request.add_header("Authorization", f"Basic {basic_auth(PASSWORD)}")
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        return cast("AbstractContextManager[Any]", opener.open(request, timeout=30))
-
     def _await(self) -> None:
         deadline = time.monotonic() + 20
         while True:
@@ -145,13 +110,6 @@ exec "$@"
 """
 """A /var/lib of the tool's own, with the programs' cache in it. The machine's gets no directory `containers`, which
 another image build there would remove under a tool that has something mounted on it."""
-
-
-def install_buildah(bin_directory: Path, store: Path) -> None:
-    """Put the local cluster's buildah on a PATH, with an image store of its own."""
-    buildah = Buildah(tools=tools.ensure_tools(PlainReport()), directory=store)
-    buildah.prepare()
-    _write_wrapper(bin_directory / "buildah", store, buildah.tools.path("buildah"), buildah.environment())
 
 
 def install_podman(bin_directory: Path, store: Path) -> None:

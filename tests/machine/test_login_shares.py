@@ -12,21 +12,14 @@ import pytest
 
 from tests.machine.kubelet import Container
 from tests.machine.slurm_machine import JAIL, SlurmMachine
-from tests.slurm.login import private_key, public_line
+from tests.slurm.login import OPTIONS, private_key, public_line
 from tests.slurm.pod import wait_until
 
 USERS = {"alice": 10001, "bob": 10002}
 NODE_MIB = 640
 FOR_USERS = NODE_MIB * 2**20 * 3 // 4
 SHARE_MIB = 300
-SSH = "ssh -i /root/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes -o LogLevel=ERROR"
-
-WHO = """
-for process in $(pgrep sshd-session); do
-  awk '/^Max data size/ {print $4}' /proc/$process/limits
-  sed "s,.*/,," /proc/$process/cgroup
-done"""
-"""What bounds each process that serves a connection."""
+SSH = f"ssh {OPTIONS}"
 
 
 @pytest.fixture(scope="module")
@@ -97,36 +90,6 @@ def test_who_takes_too_much_memory_loses_own_processes_alone(slurm: SlurmMachine
     assert int(killed[1]) == 2
     slurm.machine.run(f"rm {JAIL}/home/bob/stay")
     wait_until(lambda: slurm.machine.run(f"cat {JAIL}/home/bob/said").stdout == "unharmed\n", slurm.logs, 60)
-
-
-def test_a_file_that_sshd_reads_for_a_user_costs_that_user_s_login_alone(slurm: SlurmMachine) -> None:
-    """Sshd reads a line of any length as root, before it knows who asks. Twelve at once want more than all may have."""
-    keys = "/home/alice/.ssh"
-    endless = f"mkdir -m 700 {keys}; truncate -s 3G {keys}/authorized_keys; chmod 600 {keys}/authorized_keys"
-    in_jail(slurm, f"{endless}; chown -R alice {keys}; touch /home/bob/stay")
-    slurm.machine.put(f"{JAIL}/root/other", private_key(), mode=0o600)
-    background = "nohup sh -c 'while [ -e stay ]; do sleep 1; done; echo unharmed > said' >/dev/null 2>&1 &"
-    assert ssh(slurm, "bob", f"rm -f said; {background}").returncode == 0
-
-    stranger = SSH.replace("/root/key", "/root/other")
-    all_at_once = f"for i in $(seq 12); do {stranger} alice@127.0.0.1 true & done 2>&1; wait"
-    in_jail(slurm, all_at_once)
-
-    most = int(login(slurm).read("connections/memory.peak"))
-    assert most <= int(login(slurm).read("connections/memory.max")) == NODE_MIB * 2**20 * 3 // 16
-    assert most > 16 * 2**20, "they were elsewhere"
-    assert login(slurm).exit_status is None, slurm.logs()
-    assert ssh(slurm, "bob", "echo in").stdout == "in\n", slurm.logs()
-    in_jail(slurm, f"rm /home/bob/stay {keys}/authorized_keys")
-    wait_until(lambda: slurm.machine.run(f"cat {JAIL}/home/bob/said").stdout == "unharmed\n", slurm.logs, 60)
-
-
-def test_a_session_has_what_its_connection_had_not(slurm: SlurmMachine) -> None:
-    hold = f"exec 3<>/dev/tcp/127.0.0.1/22; read -r banner <&3; {WHO}"
-    done = login(slurm).look(["chroot", "/jail", "bash", "-c", hold])
-    assert done.stdout.split() == [str(32 * 2**20), "connections"], done.stderr
-
-    assert ssh(slurm, "alice", "ulimit -Sd; ulimit -Hd").stdout.split() == ["unlimited", "unlimited"]
 
 
 def test_nobody_leaves_the_own_cgroup(slurm: SlurmMachine) -> None:

@@ -12,7 +12,7 @@ from shlex import quote
 
 import pytest
 
-from images.common.slurm_runs import Run, parse_runs, runs_named
+from images.common.slurm_runs import FIELDS, Run, parse_runs, sacct
 from tests.machine.conftest import one_version
 from tests.machine.slurm_machine import SlurmMachine
 from tests.slurm.pod import wait_until
@@ -40,34 +40,6 @@ def as_alice(slurm: SlurmMachine, command: str) -> str:
     return done.stdout
 
 
-def test_sacct_says_what_memory_and_time_a_job_has_used_and_that_it_was_over(slurm: SlurmMachine) -> None:
-    """Slurm goes by the process that ends its own step: of a script that goes on, only the step was over."""
-    use = "python3 -c 'x = bytearray(150 * 2**20); [i * i for i in range(10**6)]'"
-
-    def submit(mem: int, script: str) -> str:
-        return as_alice(slurm, f"sbatch --parsable -n1 --mem={mem} --chdir=/home/alice --wrap {quote(script)}").strip()
-
-    job, over, step = submit(300, f"srun {use}"), submit(100, f"exec {use}"), submit(100, f"srun {use}; true")
-
-    def records() -> list[list[str]]:
-        fields = "JobID,State,MaxRSS,TotalCPU"
-        printed = slurm.run(f"sacct --noheader --parsable2 --units=M --jobs={job},{over},{step} --format={fields}")
-        return [line.split("|") for line in printed.stdout.splitlines()]
-
-    def ended() -> bool:
-        return {one[0] for one in records()} >= {f"{job}.0", over, f"{step}.0"} and all(
-            state not in {"RUNNING", "PENDING"} for _, state, *_ in records()
-        )
-
-    wait_until(ended, lambda: f"{records()}{slurm.logs()}", 180)
-    found = {one[0]: one[1:] for one in records()}
-    assert found[f"{job}.0"][0] == "COMPLETED"
-    assert 150 <= float(found[f"{job}.0"][1].rstrip("M")) < 300, found
-    assert found[f"{job}.0"][2] > "00:00.000", found
-    assert found[over][0] == found[f"{step}.0"][0] == "OUT_OF_MEMORY", str(found)
-    assert found[step][0] == "COMPLETED", str(found)
-
-
 def test_efficiency_tells_what_a_confined_job_has_used(slurm: SlurmMachine) -> None:
     """Counted by the job's cgroup (jobacct_gather/cgroup), unlike in tests/slurm/test_usage.py."""
     assert "jobacct_gather/cgroup" in slurm.worker().look("cat /run/slurmstack/node/slurm.conf").stdout
@@ -78,7 +50,8 @@ def test_efficiency_tells_what_a_confined_job_has_used(slurm: SlurmMachine) -> N
     jobs = [as_alice(slurm, f"{asks} --wrap {quote(f'python3 -c {quote(one)}')}").strip() for one in (burn, file)]
 
     def found() -> list[Run]:
-        return parse_runs(slurm.run(" ".join(runs_named(jobs))).stdout.splitlines())
+        asked = [*sacct(FIELDS), "--allusers", f"--jobs={','.join(jobs)}"]
+        return parse_runs(slurm.run(" ".join(asked)).stdout.splitlines())
 
     wait_until(lambda: all(job.end and job.steps for job in found()), lambda: f"{found()}{slurm.logs()}", 180)
     busy, filed = found()

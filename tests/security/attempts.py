@@ -47,8 +47,6 @@ class Attempt:
     """Whether alice does it as root, by sudo."""
     in_kubernetes: bool = False
     """Whether it needs what only Kubernetes has around the pods."""
-    alone: bool = False
-    """Whether nothing else of alice's can run beside it."""
 
 
 def python(*lines: str) -> str:
@@ -123,8 +121,7 @@ _CONNECT: Final = _NONE_OF.replace(
 _ONE_DENIED: Final = f"{ABSENT}.*(?:{DENIED})"
 
 CELLS: Final = tuple(
-    Attempt(name=f"{'root: ' if sudo else ''}{name}", command=command, refusal=refusal, sudo=sudo, where=("job",))
-    for sudo in (False, True)
+    Attempt(name=f"root: {name}", command=command, refusal=refusal, sudo=True, where=("job",))
     for name, command, refusal in (
         ("see somebody's file in /tmp", "ls /tmp/of-bob", ABSENT),
         ("see somebody's shared memory", "ls /dev/shm/of-bob", ABSENT),
@@ -152,7 +149,10 @@ CELLS: Final = tuple(
         ("have the old root back", syscall("syscall(155, b'/', b'/')"), DENIED),
     )
 )  # fmt: skip
-"""Each job is in a cell of its own, and the warden that makes these is for slurmd alone."""
+"""Each job is in a cell of its own, and the warden that makes these is for slurmd alone.
+
+What root may not, nobody else may: here and below it is tried by sudo alone.
+"""
 
 KEYS: Final = (
     Attempt(name="read munge's key", command="cat /etc/munge/munge.key", refusal=f"{DENIED}|{ABSENT}"),
@@ -185,9 +185,6 @@ KEYS: Final = (
 )
 
 PROCESSES: Final = (
-    Attempt(name="look out of the jail", command="ls /proc/1/root/", refusal=DENIED),
-    Attempt(name="go where PID 1 is", command="cd /proc/1/cwd", refusal=DENIED),
-    Attempt(name="read the pod's environment", command="cat /proc/1/environ", refusal=DENIED),
     Attempt(name="read the environment of somebody's process", command="cat /proc/$BOB_PID/environ", refusal=DENIED),
     Attempt(name="read somebody's memory", command="head -c1 /proc/$BOB_PID/mem", refusal=DENIED),
     Attempt(
@@ -241,12 +238,7 @@ JOBS: Final = (
 )
 
 ESCAPES: Final = (
-    Attempt(name="chroot", command=CHROOT_ESCAPE, refusal=DENIED),
-    Attempt(name="mount", command="mount -t tmpfs none /mnt", refusal=MOUNT_REFUSED),
-    Attempt(name="make a device", command="mknod /tmp/vda b 254 0", refusal=DENIED),
     Attempt(name="be root in a user namespace", command="unshare --user --map-root-user id", refusal=DENIED),
-    Attempt(name="enter the pod's mounts", command="nsenter --target 1 --mount true", refusal=DENIED),
-    Attempt(name="say what a crash starts", command=CORE_PATTERN, refusal=f"{DENIED}|{READ_ONLY}"),
     Attempt(
         name="load a program into the kernel",
         command=syscall("syscall(321, 5, 0, 0)"),
@@ -361,33 +353,5 @@ MPI: Final = tuple(
 )  # fmt: skip
 """With PMIx, which the local cluster's version of Slurm has."""
 
-FLOODS: Final = (
-    Attempt(
-        name="take all process numbers of a login node",
-        command=python(
-            "held, pause = os.pipe()",
-            "def more():",
-            "    if os.fork() == 0:",
-            "        os.close(pause)",
-            "        os._exit(len(os.read(held, 1)))",  # until the first of them ends
-            "for number in range(6000):",
-            "    more()",
-        ),
-        refusal="Resource temporarily unavailable",
-        where=("login",),
-        in_kubernetes=True,
-        alone=True,
-    ),
-    Attempt(
-        name="fill the queue with one command",
-        command="sbatch --array=0-100000 --wrap true 2>&1",
-        refusal="Invalid job array specification",
-    ),
-    Attempt(
-        name="have a script that slurmctld keeps in memory",
-        command="head -c 8M /dev/zero | tr '\\0' '#' > big && sed -i '1i#!/bin/sh' big && sbatch big 2>&1",
-        refusal="too (big|large|long)",
-    ),
-)
 
-ATTEMPTS: Final = (*FILES, *CELLS, *KEYS, *PROCESSES, *JOBS, *ESCAPES, *PORTS, *MPI, *FLOODS, *ROOT, *ROOT_IN_JOB)
+ATTEMPTS: Final = (*FILES, *CELLS, *KEYS, *PROCESSES, *JOBS, *ESCAPES, *PORTS, *MPI, *ROOT, *ROOT_IN_JOB)

@@ -32,7 +32,6 @@ def table() -> str:
     sections = with_change(sections, "worker_nodes.burst", burst)
     monitoring = {
         "install": True,
-        "nodes": True,
         "kube_state": True,
         "kube_state_image": "registry.example.com/kube-state-metrics:v2.15.0",
         "alertmanager_secret": "pager",

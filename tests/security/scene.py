@@ -72,9 +72,7 @@ def attack_script(attempts: Sequence[Attempt], bob_job: str) -> str:
         f"cat > attempt-{number} <<'END-OF-ATTEMPT'\n{attempt.command}\nEND-OF-ATTEMPT"
         for number, attempt in enumerate(attempts)
     ]
-    each = {number: f"{number} {'sudo' if attempt.sudo else 'alice'}" for number, attempt in enumerate(attempts)}
-    numbers = "\n".join(each[number] for number, attempt in enumerate(attempts) if not attempt.alone)
-    alone = [f"bash run-one {each[number]}" for number, attempt in enumerate(attempts) if attempt.alone]
+    numbers = "\n".join(f"{number} {'sudo' if one.sudo else 'alice'}" for number, one in enumerate(attempts))
     run_one = _RUN_ONE.replace("SECONDS", str(SECONDS_EACH)).strip()
     return "\n".join(
         (
@@ -84,7 +82,6 @@ def attack_script(attempts: Sequence[Attempt], bob_job: str) -> str:
             *files,
             f"cat > run-one <<'END-OF-RUN'\n{run_one}\nEND-OF-RUN",
             f"xargs -P {SIDE_BY_SIDE} -L 1 bash run-one <<'END-OF-NUMBERS'\n{numbers}\nEND-OF-NUMBERS",
-            *alone,
             "cat said-*; cd /; rm -rf $directory",
         )
     )

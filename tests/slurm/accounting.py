@@ -44,10 +44,10 @@ def slurmdbd_binds(sandbox: SlurmSandbox, **settings: str) -> dict[Path, str]:
     return {directory: "/config/slurmdbd", sandbox.config_directory: "/config/slurm"}
 
 
-def start_database(sandbox: SlurmSandbox, *, wait: bool = True, role: str = "database") -> Pod:
+def start_database(sandbox: SlurmSandbox, *, wait: bool = True) -> Pod:
     """A pod `database` with MariaDB. Its volume outlives it: a second call serves the same data."""
     volume = _directory(sandbox, "database-volume")
-    pod = sandbox.add_pod("database", role, {volume: "/var/lib/mysql", **password_binds(sandbox)}, munged=False)
+    pod = sandbox.add_pod("database", "database", {volume: "/var/lib/mysql", **password_binds(sandbox)}, munged=False)
     pod.start_program("mariadbd", {"MEMORY_LIMIT": str(MEMORY_LIMIT)})
     if wait:
         wait_for_database(pod)

@@ -17,10 +17,10 @@ from images.jail.populate import IN_PROGRESS, STATE
 from local.errors import LocalError
 from local.images import ensure_images
 from local.report import PlainReport
+from tests.rootfs import rootfs
 from tests.shared import made_once
 from tests.slurm.accounting import AccountingSandbox, make_database
 from tests.slurm.minimal import accounting_config, minimal_config
-from tests.slurm.pod import PREBUILT, lower
 from tests.slurm.sandbox import SlurmSandbox, populate_jail
 
 Made = TypeVar("Made", bound=SlurmSandbox)
@@ -30,8 +30,6 @@ def require_images(version: str) -> None:
     """Build the images of a version, or skip or fail the test that needs them."""
     if os.geteuid() != 0:
         pytest.skip("real daemons in namespaces need root")
-    if PREBUILT:
-        return
     try:
         ensure_images(PlainReport(), version)
     except LocalError as error:
@@ -60,15 +58,13 @@ class ClusterFactory:
         config: Mapping[str, str] | None = None,
         extra: str = "",
         jail: bool | Path = False,
-        jail_mib: int | None = None,
         **more: Any,
     ) -> SlurmSandbox:
         """A running cluster.
 
         `kind`: `AccountingSandbox` with MariaDB and slurmdbd. `config`: all files of the ConfigMap; by default the
         least that this kind needs, with `extra` in slurm.conf. `jail`: True for a populated one, which is then the
-        cluster's `jail`; `jail_mib`: how much can be
-        written to it. What else there is goes to the sandbox: `workers` (2), `node_conf`, ...
+        cluster's `jail`. What else there is goes to the sandbox: `workers` (2), `node_conf`, ...
         """
         require_images(version)
         if version != self._version:
@@ -79,26 +75,23 @@ class ClusterFactory:
             least = accounting_config
             more["database"] = made_once(self._temporary, f"database-{version}", partial(make_database, version))
         if jail is True:
-            jail = self._populated(version, jail_mib)
+            jail = self._populated(version)
         wanted = least(version, extra) if config is None else config
         return self._stack.enter_context(kind(version, config=wanted, jail=jail or None, **more))
 
-    def _populated(self, version: str, mib: int | None) -> Path:
+    def _populated(self, version: str) -> Path:
         """A jail on top of what its image and populate have brought."""
         work = self._temporary.mktemp(f"jail-{version}")
         self._stack.callback(shutil.rmtree, work, ignore_errors=True)
-        if mib is not None:
-            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(work)], check=True)
-            self._stack.callback(subprocess.run, ["umount", "--lazy", str(work)], check=True)
         made = made_once(self._temporary, f"populated-{version}", partial(_populate, version))
-        return self._stack.enter_context(_overlay(work, f"{made / 'upper'}:{lower('jail', version, work)}"))
+        return self._stack.enter_context(_overlay(work, f"{made / 'upper'}:{rootfs('jail', version)}"))
 
 
 def _populate(version: str, work: Path) -> None:
     """Leave in `upper` what populate, which goes on where it stopped, writes besides the image's 30,000 files."""
     (work / "upper" / STATE).mkdir(parents=True)
     (work / "upper" / IN_PROGRESS).touch()
-    with _overlay(work, lower("jail", version, work)) as jail:
+    with _overlay(work, str(rootfs("jail", version))) as jail:
         populate_jail(version, jail)
 
 

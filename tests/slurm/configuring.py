@@ -13,14 +13,8 @@ from tests.slurm.sandbox import SlurmSandbox
 
 def status(cluster: SlurmSandbox) -> dict[str, Any]:
     """The agent's answer."""
-    done = cluster.run(
-        [
-            "python3",
-            "-c",
-            "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8817/config').read().decode())",
-        ]
-    )
-    answer: dict[str, Any] = json.loads(done.stdout)
+    ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8817/config').read().decode())"
+    answer: dict[str, Any] = json.loads(cluster.run(["python3", "-c", ask]).stdout)
     return answer
 
 
@@ -33,8 +27,14 @@ def change(cluster: SlurmSandbox, files: dict[str, str]) -> dict[str, Any]:
         found = status(cluster)
         return found["active"] == wanted or (found["rejected"] or {}).get("hash") == wanted
 
-    wait_until(decided, f"a decision about {wanted}: {cluster.controller.log('config-agent')}")
+    wait_until(decided, lambda: f"a decision about {wanted}: {cluster.controller.log('config-agent')}")
     return status(cluster)
+
+
+def activate(cluster: SlurmSandbox, files: dict[str, str]) -> None:
+    """Put a configuration in force, as `up` does."""
+    found = change(cluster, files)
+    assert found["active"] == config_hash(files), f"{found}\n{cluster.logs()}"
 
 
 def edited(files: dict[str, str], line: str) -> dict[str, str]:

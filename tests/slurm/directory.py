@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import subprocess
 import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
-
 from local.report import PlainReport
 from local.tools import Requirement, Tools, ensure_tools
+from slurm.certificates import server_certificate
+from tests.slurm.minimal import SEED
 from tests.slurm.pod import HANG_SECONDS, Pod, wait_until
 
 REQUIREMENTS = (Requirement(packages=("slapd",), programs=("slapd", "slapadd")),)
@@ -59,6 +54,7 @@ class Directory:
     entries: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._tls = server_certificate(SEED, "directory", [self.host])
         self.entries = [
             f"dn: {BASE}\nobjectClass: organization\nobjectClass: dcObject\no: example\ndc: example\n",
             f"dn: ou=people,{BASE}\nobjectClass: organizationalUnit\nou: people\n",
@@ -85,7 +81,8 @@ class Directory:
         """Listen on the pod's network; the program itself is the host's."""
         tools = ensure_tools(PlainReport(), REQUIREMENTS)
         (self.work / "data").mkdir(parents=True)
-        self._write_certificate()
+        (self.work / "cert.pem").write_text(self._tls.certificate)
+        (self.work / "key.pem").write_text(self._tls.private_key)
         config = self.work / "slapd.conf"
         config.write_text(
             CONFIG.format(
@@ -119,26 +116,6 @@ class Directory:
             command, env=tools.env(os.environ), input=given, capture_output=True, text=True, check=False
         )
 
-    def _write_certificate(self) -> None:
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.host)])
-        now = dt.datetime.now(dt.UTC)
-        names = x509.SubjectAlternativeName([x509.DNSName(self.host)])
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - dt.timedelta(hours=1))
-            .not_valid_after(now + dt.timedelta(days=1))
-            .add_extension(names, critical=False)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .sign(key, hashes.SHA256())
-        )
-        (self.work / "cert.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
-        (self.work / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-
     def secret(self) -> dict[str, bytes]:
         """What the Secret of `slurmstack:sssd` has for this directory, as docs/users.md shows it."""
         config = f"""\
@@ -162,5 +139,5 @@ class Directory:
             """
         return {
             "sssd.conf": textwrap.dedent(config).encode(),
-            "ca.crt": (self.work / "cert.pem").read_bytes(),
+            "ca.crt": self._tls.authority.encode(),
         }

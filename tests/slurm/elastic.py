@@ -10,9 +10,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from config.cluster import ClusterConfig
+from config.rules.nodes import HIDDEN
 from images.common.elastic.view import SETTINGS, TEMPLATE, pool_of
 from slurm.conf import slurm_conf
-from slurm.elastic import HIDDEN, POOLS_FILE
+from slurm.elastic import POOLS_FILE
 from tests.slurm.kubernetes import ENVIRONMENT, NAMESPACE, PODS, KubernetesSandbox
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import Pod, wait_until

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import signal
-import ssl
 import subprocess
 import threading
 import time
@@ -18,7 +17,7 @@ from typing import Any
 
 from images.controller.lease import ACTIVE, PODS
 from tests.fakes.kubernetes import FakeKubernetes
-from tests.slurm.kubernetes import CONFIG_MAPS, NAMESPACE, PORT, SERVICE_ACCOUNT, listen_in, write_certificate
+from tests.slurm.kubernetes import CONFIG_MAPS, NAMESPACE, PORT, give_account, start_api
 from tests.slurm.kubernetes import PODS as PODS_PATH
 from tests.slurm.pod import HANG_SECONDS, Pod, wait_until
 from tests.slurm.sandbox import NETWORK, SlurmSandbox
@@ -47,21 +46,14 @@ class FailoverSandbox(SlurmSandbox):
     def start_controller(self, *, daemons: bool = True) -> Pod:
         del daemons
         client = self.add_pod(CLIENT, "login")
-        address = self._address(CLIENT)
-        certificate = self.work / "api.pem"
-        self._authority = write_certificate(certificate, address)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate)
-        self.api = FakeKubernetes(tls=context, listener=listen_in(client, address))
-        self.api.token = "token"
+        self.api, self._authority = start_api(self.work, client, self._address(CLIENT))
         files = {path.name: path.read_text() for path in self.config_directory.iterdir()}
         self.api.put(CONFIG_MAPS, "slurm-config", data=files)
         self._moving.start()
         for name in PODS:
             self.start_one(name)
         client.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
-        answers = "is UP"
-        wait_until(lambda: answers in self.run("scontrol ping").stdout, self.logs)
+        wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, self.logs)
         return self.active
 
     def start_one(self, name: str) -> Pod:
@@ -77,10 +69,7 @@ class FailoverSandbox(SlurmSandbox):
                 spool: "/var/spool", self.jwt_secret: "/secrets/jwt",
             },
         )  # fmt: skip
-        account = pod.root / SERVICE_ACCOUNT
-        account.mkdir(parents=True)
-        (account / "ca.crt").write_bytes(self._authority)
-        (account / "token").write_text("token\n")
+        give_account(pod, self._authority)
         pod.start_program("config-agent", self._env(name))
         self.start_supervisor(pod)
         return pod

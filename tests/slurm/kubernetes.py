@@ -7,19 +7,13 @@ import socket
 import ssl
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
-
 from images.common.kubernetes import WORKER_PODS
+from slurm.certificates import server_certificate
 from tests.fakes.kubernetes import FakeKubernetes
+from tests.slurm.minimal import SEED
 from tests.slurm.pod import Pod
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -48,15 +42,8 @@ class KubernetesSandbox(SlurmSandbox):
 
     def start_controller(self, *, daemons: bool = True) -> Pod:
         pod = super().start_controller(daemons=False)
-        account = pod.root / SERVICE_ACCOUNT
-        account.mkdir(parents=True)
-        certificate = self.work / "api.pem"
-        (account / "ca.crt").write_bytes(write_certificate(certificate))
-        (account / "token").write_text("token\n")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate)
-        self.api = FakeKubernetes(tls=context, listener=listen_in(pod))
-        self.api.token = "token"
+        self.api, authority = start_api(self.work, pod)
+        give_account(pod, authority)
         for (collection, name), content in self._wanted.items():
             self.api.put(collection, name, **content)
         if daemons:
@@ -66,10 +53,10 @@ class KubernetesSandbox(SlurmSandbox):
     def start_agent(self, pod: Pod) -> None:
         pod.start_program("config-agent", ENVIRONMENT)
 
-    def start_worker(self, name: str, *, role: str = "worker", on: str = "") -> Pod:
+    def start_worker(self, name: str, *, on: str = "") -> Pod:
         """A worker pod on a Kubernetes node; by default the node of the same number."""
         self.place(name, on or f"node-{name.rpartition('-')[2]}")
-        return super().start_worker(name, role=role)
+        return super().start_worker(name)
 
     def set_config(self, files: Mapping[str, str]) -> None:
         super().set_config(files)
@@ -84,11 +71,6 @@ class KubernetesSandbox(SlurmSandbox):
         """Replace the labels of a Kubernetes node."""
         self._put(NODES, node, metadata={"labels": labels})
 
-    def api_down(self, *, down: bool) -> None:
-        """Let the API answer nothing."""
-        assert self.api is not None
-        self.api.down = down
-
     def _put(self, collection: str, name: str, **content: Any) -> None:
         self._wanted[(collection, name)] = content
         if self.api is not None:
@@ -100,7 +82,7 @@ class KubernetesSandbox(SlurmSandbox):
         super().__exit__(*arguments)
 
 
-def listen_in(pod: Pod, address: str = "127.0.0.1") -> socket.socket:
+def listen_in(pod: Pod, address: str) -> socket.socket:
     """A socket that listens in a pod's network; it stays there, whoever has it."""
 
     def listen() -> socket.socket:
@@ -112,28 +94,20 @@ def listen_in(pod: Pod, address: str = "127.0.0.1") -> socket.socket:
         return one_thread.submit(listen).result()
 
 
-def write_certificate(path: Path, address: str = "127.0.0.1") -> bytes:
-    """Write a key and a certificate of an address that signs itself; the certificate."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.KeyUsage(
-                digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False,
-                key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
-                decipher_only=False,
-            ),
-            critical=True,
-        )
-        .sign(key, hashes.SHA256())
-    )  # fmt: skip
-    public = made.public_bytes(Encoding.PEM)
-    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + public)
-    return public
+def start_api(work: Path, pod: Pod, address: str = "127.0.0.1") -> tuple[FakeKubernetes, str]:
+    """A Kubernetes API in a pod's network, and the certificate of who has signed its own."""
+    made = server_certificate(SEED, "kubernetes", [address])
+    (work / "api.pem").write_text(made.private_key + made.certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(work / "api.pem")
+    api = FakeKubernetes(tls=context, listener=listen_in(pod, address))
+    api.token = "token"
+    return api, made.authority
+
+
+def give_account(pod: Pod, authority: str) -> None:
+    """What kubelet mounts for a ServiceAccount."""
+    account = pod.root / SERVICE_ACCOUNT
+    account.mkdir(parents=True)
+    (account / "ca.crt").write_text(authority)
+    (account / "token").write_text("token\n")

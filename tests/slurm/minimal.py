@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from config import load_config
 from config.cluster import ClusterConfig
+from slurm.certificates import SEED_BYTES
 from slurm.conf import effective_settings, render, settings_of
 
 TOKENS = ("AuthAltTypes", "AuthAltParameters")
 """Keys of slurm.conf about tokens."""
+
+SEED = base64.b64encode(bytes(range(SEED_BYTES))).decode()
+"""Of the keys of TLS servers."""
+
+IN_JAIL = {"plugstack.conf": "required /usr/lib/slurmstack/jail.so root=/jail\n"}
+"""The file that takes steps into the jail."""
 
 LONG_LINES = "# Slurm takes the length of gres.conf for that of the longest line, of a worker's own ones, too.\n"
 """For a gres.conf of a test, which would be shorter than they are (images/common/native/guarded.c)."""
@@ -41,6 +50,20 @@ LEFT_OUT = (
     "mpi.conf",  # as MpiDefault
 )
 """Files of the product that only some tests have."""
+
+
+def identity(users: Mapping[str, int], home: str = "/home/{}") -> dict[str, str]:
+    """`passwd` and `group` with these users, each with a group of the same number."""
+    passwd = [f"{name}:x:{uid}:{uid}::{home.format(name)}:/bin/bash\n" for name, uid in users.items()]
+    return {"passwd": "".join(passwd), "group": "".join(f"{name}:x:{uid}:\n" for name, uid in users.items())}
+
+
+def add_accounts(known: Mapping[str, str], *roots: Path) -> None:
+    """Add what `identity` gives to these root file systems."""
+    for name, text in known.items():
+        for root in roots:
+            with (root / "etc" / name).open("a") as file:
+                file.write(text)
 
 
 def lines_of(stack: ClusterConfig, *keys: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -13,10 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from components import exporter, rest
-from images.common.install import install_programs, take_users
 from slurm.rights import CAPABILITIES, INTO_JAIL, TEMPORARY, WITHOUT_JAIL
-from tests.rootfs import rootfs
-from tests.stacks import ROOT
 
 LIBEXEC = "/usr/libexec/slurmstack"
 
@@ -57,38 +53,7 @@ exec chroot . setpriv --bounding-set="$RIGHTS" \
 """
 
 
-PREBUILT = os.environ.get("SLURMSTACK_SANDBOX_IMAGES", "")
-"""For work on images/: a directory with <version>/rootfs-<role>/ of an earlier build. The programs are laid over
-it, so that a changed one needs no build of the images. Unset, as in continuous integration: the images."""
-
-
-MORE_FOLDERS = {
-    "controller": ("health/watch", "health/node_tests", "elastic"),
-    "worker": ("health",),
-    "rest": ("dashboard",),
-    "database": ("backup",),
-}
-"""Role -> what images/Containerfile installs in it besides its own folder and `common`."""
-
-LIBRARIES = {"exporter": ("health", "controller"), "database": ("accounting",)}
-"""Role -> folders of which it only imports something."""
-
-
-def lower(role: str, version: str, work: Path) -> str:
-    """The lower directories of a pod's root file system, topmost first, as overlayfs wants them."""
-    if not PREBUILT:
-        return str(rootfs(role, version))
-    programs = work / "programs"
-    folders = ("common", *MORE_FOLDERS.get(role, ()), role)
-    for folder in dict.fromkeys(folder.partition("/")[0] for folder in (*folders, *LIBRARIES.get(role, ()))):
-        shutil.copytree(ROOT / "images" / folder, programs / "usr/lib/slurmstack/images" / folder)
-    for folder in folders:
-        install_programs(folder, programs)
-    (programs / "etc").mkdir()
-    shutil.copy(f"{PREBUILT}/{version}/rootfs-{role}/etc/nsswitch.conf", programs / "etc/nsswitch.conf")
-    take_users(role, programs)
-    return f"{programs}:{PREBUILT}/{version}/rootfs-{role}"
-
+_NAMESPACES = ("--mount", "--pid", "--uts", "--ipc", "--net")
 
 HANG_SECONDS = 180.0
 """Limit of every wait: far beyond what anything takes on a busy machine. It ends what hangs, and measures nothing."""
@@ -191,18 +156,7 @@ class Pod:
             "EMPTY": " ".join(EMPTY_DIRECTORIES.get(self.role, ("run/munge", "run/munged"))),
             "BINDS": " ".join(f"{source}:{target.lstrip('/')}" for source, target in self.binds.items()),
         }
-        unshare = [
-            "unshare",
-            "--mount",
-            "--pid",
-            "--uts",
-            "--ipc",
-            "--net",
-            "--fork",
-            "--kill-child",
-            "--propagation",
-            "private",
-        ]
+        unshare = ["unshare", *_NAMESPACES, "--fork", "--kill-child", "--propagation", "private"]
         log = (self.work / "pod.log").open("wb")
         self.holder = subprocess.Popen(
             [*unshare, "sh", "-c", POD_INIT], env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL
@@ -230,27 +184,10 @@ class Pod:
 
     def command(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
         """`argv` as a process of this pod."""
-        clean = [
-            "env",
-            "-i",
-            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "HOME=/root",
-            "LC_ALL=C.UTF-8",
-        ]
-        clean += [f"{key}={value}" for key, value in (env or {}).items()]
-        return [
-            "nsenter",
-            f"--target={self.pid}",
-            "--mount",
-            "--pid",
-            "--uts",
-            "--ipc",
-            "--net",
-            "--root",
-            "--wdns=/",
-            *clean,
-            *argv,
-        ]
+        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        variables = {"PATH": path, "HOME": "/root", "LC_ALL": "C.UTF-8"}
+        clean = ["env", "-i", *(f"{key}={value}" for key, value in [*variables.items(), *(env or {}).items()])]
+        return ["nsenter", f"--target={self.pid}", *_NAMESPACES, "--root", "--wdns=/", *clean, *argv]
 
     def run(
         self,
@@ -274,15 +211,9 @@ class Pod:
         self, program: str, env: Mapping[str, str] | None = None, *arguments: str, container: str | None = None
     ) -> subprocess.Popen[bytes]:
         """Start one of the image's programs; its output is in `log(program)`. `container`: if its name is another."""
+        command = [*_container_of(container or program, env or {}), f"{LIBEXEC}/{program}", *arguments]
         with (self.work / f"{program}.log").open("ab") as log:
-            process = subprocess.Popen(
-                self.command(
-                    [*_container_of(container or program, env or {}), f"{LIBEXEC}/{program}", *arguments], env
-                ),
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-            )
+            process = subprocess.Popen(self.command(command, env), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         self.processes.append(process)
         return process
 

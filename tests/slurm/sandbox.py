@@ -19,7 +19,8 @@ from typing import Self
 from images.common import terms
 from tests.fakes.node_conf import document
 from tests.nodes import SHOW, in_state, node_states, run_now
-from tests.slurm.pod import HANG_SECONDS, LIBEXEC, Pod, lower, wait_until
+from tests.rootfs import rootfs
+from tests.slurm.pod import HANG_SECONDS, LIBEXEC, Pod, wait_until
 
 NETWORK = "10.231"
 BRIDGE_ADDRESS = "02:00:0a:e7:00:01"
@@ -122,15 +123,14 @@ class SlurmSandbox:
         """config-agent in the controller's pod."""
         pod.start_program("config-agent")
 
-    def start_worker(self, name: str, *, role: str = "worker") -> Pod:
+    def start_worker(self, name: str) -> Pod:
         """A worker pod: munged and slurmd."""
-        return self.start_worker_on(name, role=role)
+        return self.start_worker_on(name)
 
     def start_worker_on(
         self,
         name: str,
         *,
-        role: str = "worker",
         binds: Mapping[Path, str] | None = None,
         env: Mapping[str, str] | None = None,
         before: Callable[[Pod], None] = lambda _: None,
@@ -141,7 +141,7 @@ class SlurmSandbox:
             own["JAIL"] = "/jail"
         own |= env or {}
         own["NODE_CONF"] = document(own["NODE_CONF"])
-        pod = self.add_pod(name, role, {**({self._jail: "/jail"} if self._jail else {}), **(binds or {})}, env=own)
+        pod = self.add_pod(name, "worker", {**({self._jail: "/jail"} if self._jail else {}), **(binds or {})}, env=own)
         before(pod)
         pod.start_program("slurmd", own)
         return pod
@@ -158,7 +158,7 @@ class SlurmSandbox:
         """A pod in which munged runs, and nothing else yet."""
         work = self.work / f"pod-{name}"
         pod = Pod(
-            name=name, role=role, lower=lower(role, self.version, work), work=work,
+            name=name, role=role, lower=str(rootfs(role, self.version)), work=work,
             binds={self._secret: "/secrets/munge", **(binds or {})}, env=env or {},
         )  # fmt: skip
         self.pods[name] = pod
@@ -168,7 +168,7 @@ class SlurmSandbox:
         self._connect(pod)
         self._write_hosts()
         if munged:
-            pod.start_program("munged", {"FOR_JAIL": "yes"} if role in {"worker", "login"} else {})
+            pod.start_program("munged")
         return pod
 
     def remove_pod(self, name: str) -> None:
@@ -256,12 +256,21 @@ class SlurmSandbox:
             lambda: f"{count} idle nodes: {self.run(SHOW).stdout}\n{self.logs()}",
         )
 
-    def wait_for_save(self, text: str, file: str = "job_state") -> None:
-        """Wait until a text is in what slurmctld has written of its jobs, or nodes, which it does up to 5 s late."""
+    def job(self, number: str) -> dict[str, str]:
+        """What slurmctld has of a job."""
+        words = self.run(f"scontrol show job {number} --oneliner").stdout.split()
+        return dict(word.split("=", 1) for word in words if "=" in word)
+
+    def wait_for_job(self, number: str, wanted: str, key: str = "JobState") -> None:
+        """Wait until slurmctld has this of a job."""
+        wait_until(lambda: self.job(number).get(key) == wanted, lambda: f"{wanted}: {self.job(number)}\n{self.logs()}")
+
+    def wait_for_save(self, text: str) -> None:
+        """Wait until a text is in what slurmctld has written of its jobs, which it does up to 5 s late."""
 
         def is_saved() -> bool:
             with contextlib.suppress(FileNotFoundError):  # for a moment there is none
-                return text.encode() in ((terms.current(self.state) or self.state) / file).read_bytes()
+                return text.encode() in ((terms.current(self.state) or self.state) / "job_state").read_bytes()
             return False
 
         wait_until(is_saved, self.logs)
@@ -269,12 +278,6 @@ class SlurmSandbox:
     def wait_for_start(self, job: str) -> None:
         """Wait until a job that was requeued runs, but not for the two minutes that Slurm would have it wait."""
         run_now(lambda command: self.run(command).stdout, job)
-
-    def waits(self, program: str) -> str:
-        """What each thread of a program on the controller waits for, and how busy the machine is: for a failed test."""
-        threads = f"for t in /proc/$(pgrep --oldest --exact {program})/task/*; do cat $t/comm $t/wchan $t/syscall; done"
-        state = self.controller.run(f"{threads}; head /proc/loadavg /proc/pressure/*")
-        return f"--- {program} waits\n{state.stdout}{state.stderr}"
 
     def logs(self) -> str:
         """All programs' output, for the message of a failed test."""
@@ -292,7 +295,7 @@ def populate_jail(version: str, directory: Path) -> str:
     directory.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="slurm-populate-"))
     pod = Pod(
-        name="populate", role="jail", lower=lower("jail", version, work), work=work / "pod",
+        name="populate", role="jail", lower=str(rootfs("jail", version)), work=work / "pod",
         binds={directory: "/jail"},
     )  # fmt: skip
     try:

@@ -7,14 +7,8 @@ from tests.slurm.sandbox import SlurmSandbox
 LABELS_FILE = {"topology.labels": "example/core\nexample/leaf\n"}
 TREE = "TopologyPlugin=topology/tree\nTopologyParam=SwitchAsNodeRank\nEnforcePartLimits=ALL"
 
-
-def leaf(name: str) -> dict[str, str]:
-    """Labels of a Kubernetes node below a leaf switch."""
-    return {"example/core": "core", "example/leaf": name}
-
-
-NODES = {"node-0": leaf("a"), "node-1": leaf("b"), "node-2": leaf("a"), "node-3": leaf("b"), "node-4": {}}
-"""Kubernetes nodes: the even ones below `a`, the last one below none."""
+NODES = {f"node-{number}": {"example/core": "core", "example/leaf": "ab"[number % 2]} for number in range(4)}
+"""Kubernetes nodes: the even ones below `a`."""
 
 
 def leaves_of(cluster: SlurmSandbox) -> dict[str, str]:

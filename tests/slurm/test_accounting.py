@@ -7,7 +7,6 @@ import subprocess
 
 import pytest
 
-from images.controller.agent import SURVIVAL_QUESTIONS
 from images.controller.configuration import config_hash
 from tests.slurm.accounting import (
     AccountingSandbox,
@@ -59,34 +58,6 @@ def wait_for_records(cluster: SlurmSandbox, ids: set[int]) -> None:
     wait_until(lambda: not missing(), lambda: f"records of all jobs: {missing()}\n{cluster.logs()}")
 
 
-HUNGRY = """
-import os, time
-held = bytearray(60 * 2**20)
-while not os.path.exists("/tmp/seen"):
-    time.sleep(0.1)
-"""
-
-
-def test_sacct_knows_what_memory_a_user_s_job_has_had(cluster: AccountingSandbox) -> None:
-    """slurmstepd looks at processes of the user, of whom it may read less than of its own."""
-    there = cluster.pods["default-0"].root / "tmp"
-    (there / "hungry.py").write_text(HUNGRY)
-    become = "cd /; setpriv --reuid=65534 --regid=65534 --clear-groups"
-    batch = "sbatch --parsable --output=/dev/null --acctg-freq=1 -J hungry --wrap 'srun python3 /tmp/hungry.py'"
-    job = cluster.run(f"{become} {batch}").stdout.strip()
-    now = f"sstat --jobs={job}.0 --noheader --parsable2 --noconvert --format=MaxRSS"
-    wait_until(lambda: int(cluster.run(now).stdout.strip() or 0) >= 60 * 2**20, cluster.logs)
-    (there / "seen").touch()
-    ask = "sacct --name=hungry --noheader --parsable2 --noconvert --format=JobID,MaxRSS"
-
-    def recorded() -> list[int]:
-        steps = [line.split("|") for line in cluster.run(ask).stdout.splitlines()]
-        return [int(size) for job, size in steps if job.endswith(".0") and size]
-
-    wait_until(lambda: bool(recorded()), lambda: f"{cluster.run(ask).stdout}{cluster.logs()}")
-    assert recorded()[0] >= 60 * 2**20
-
-
 @pytest.mark.in_gate
 def test_jobs_go_on_without_slurmdbd_and_all_are_recorded_when_it_is_back(cluster: AccountingSandbox) -> None:
     before = submit(cluster, BURST // 2)
@@ -113,41 +84,6 @@ def test_slurmctld_starts_without_slurmdbd_and_keeps_what_is_not_recorded_yet(cl
     wait_for_records(cluster, ids | more)
 
 
-def test_a_configuration_is_taken_while_slurmdbd_is_away(cluster: AccountingSandbox, slurm_version: str) -> None:
-    kill(cluster.pods["slurmdbd-0"], "slurmdbd")
-    cluster.set_config(accounting_config(slurm_version, "SchedulerParameters=bf_interval=17\n"))
-    wait_until(lambda: "bf_interval=17" in cluster.run("scontrol show config").stdout, cluster.logs)
-    ids = submit(cluster, 3)
-    cluster.pods["slurmdbd-0"].start_program("slurmdbd")
-    wait_for_records(cluster, ids)
-
-
-def test_a_configuration_is_taken_while_slurmdbd_hangs(cluster: AccountingSandbox, slurm_version: str) -> None:
-    """As while its database starts again: slurmctld asks it when it reads its files, and answers nobody meanwhile."""
-    slurmdbd = cluster.pods["slurmdbd-0"]
-    assert slurmdbd.run(["pkill", "-STOP", "--exact", "slurmdbd"]).returncode == 0
-    wanted = accounting_config(slurm_version, "SchedulerParameters=bf_interval=19\n")
-    cluster.set_config(wanted)
-    asked: set[str] = set()
-
-    def has_asked_in_vain() -> bool:
-        """The agent has asked as often as a dead slurmctld would be asked; each question takes 5 s."""
-        asked.update(cluster.run("pgrep -f '^scontrol ping'").stdout.split())
-        return len(asked) > SURVIVAL_QUESTIONS
-
-    wait_until(has_asked_in_vain, cluster.logs)
-    for process in slurmdbd.processes:  # nsenter, which has stopped with it
-        process.send_signal(signal.SIGCONT)
-    assert slurmdbd.run(["pkill", "-CONT", "--exact", "slurmdbd"]).returncode == 0
-    active = f"configuration {config_hash(wanted)} is active"
-    said = cluster.controller.log
-    wait_until(
-        lambda: active in said("config-agent"),
-        lambda: f"{cluster.waits('slurmctld')}\n{cluster.logs()}",
-    )
-    wait_for_records(cluster, submit(cluster, 3))
-
-
 def test_a_configuration_is_taken_while_the_machine_of_slurmdbd_is_gone(
     cluster: AccountingSandbox, slurm_version: str
 ) -> None:
@@ -163,27 +99,19 @@ def test_a_configuration_is_taken_while_the_machine_of_slurmdbd_is_gone(
     wait_for_records(cluster, ids | submit(cluster, 3))
 
 
-@pytest.mark.parametrize("slurmdbd_first", [True, False])
 def test_accounting_can_be_turned_on_in_a_cluster_that_ran_without_it(
-    own_cluster: ClusterFactory, slurm_version: str, slurmdbd_first: bool
+    own_cluster: ClusterFactory, slurm_version: str
 ) -> None:
     """Its own id must go: slurmctld ended with "CLUSTER ID MISMATCH", and was never registered without slurmdbd."""
     sandbox = own_cluster(slurm_version, workers=1)
     submit(sandbox)
     wait_for_end(sandbox)
     start_database(sandbox)
-    wanted = accounting_config(slurm_version)
-    if slurmdbd_first:
-        start_accounting(sandbox, wait=False)
-        slurmdbd = sandbox.pods["slurmdbd-0"]
-        wait_until(lambda: "started" in slurmdbd.log("slurmdbd"), lambda: slurmdbd.log("slurmdbd"))
-        sandbox.set_config(wanted)
-    else:
-        sandbox.set_config(wanted)
-        agent = sandbox.controller
-        wait_until(lambda: "waiting for slurmdbd" in agent.log("config-agent"), lambda: agent.log("config-agent"))
-        assert submit(sandbox), "the old configuration is in force meanwhile"
-        start_accounting(sandbox, wait=False)
+    sandbox.set_config(accounting_config(slurm_version))
+    agent = sandbox.controller
+    wait_until(lambda: "waiting for slurmdbd" in agent.log("config-agent"), lambda: agent.log("config-agent"))
+    assert submit(sandbox), "the old configuration is in force meanwhile"
+    start_accounting(sandbox, wait=False)
     wait_for_registration(sandbox)
     wait_for_records(sandbox, submit(sandbox))
 

@@ -132,7 +132,6 @@ def test_what_was_saved_under_load_comes_back_in_an_empty_cluster(
     wait_until((worker.root / "tmp/kept").exists, lambda: second.logs() + second.run(shown).stdout)
     compare_jail(tmp_path / "empty", files)
     numbers_given_since_a_backup_are_not_given_again(second, backups)
-    jobs_of_the_queue_keep_their_records(second, backups)
 
 
 def saved_by_slurmctld() -> None:
@@ -154,10 +153,10 @@ def a_rehearsal_would_find_it_as_it_was(
     )
     answered = {int(line) for line in sandbox.run(f"{asked} --jobs={newest}").stdout.split()}
     outcome = Outcome(backup=saved, version="v")
-    judge(outcome, told, Shown(jobs=jobs, partitions={}, answered=answered))
+    judge(outcome, told, Shown(jobs=jobs, answered=answered))
     assert outcome.ok, outcome.problems
     lost = {job: shown for job, shown in jobs.items() if job != held}
-    judge(outcome, told, Shown(jobs=lost, partitions={}, answered=answered))
+    judge(outcome, told, Shown(jobs=lost, answered=answered))
     assert outcome.problems == [f"state: slurmctld has lost jobs of the queue: {held}"]
 
 
@@ -222,28 +221,6 @@ def numbers_given_since_a_backup_are_not_given_again(sandbox: AccountingSandbox,
     backups.restore("database", AT=saved)
     start_daemons(sandbox)
     assert associated("later") > since
-
-
-def jobs_of_the_queue_keep_their_records(sandbox: AccountingSandbox, backups: BackupPod) -> None:
-    """Where the database alone is put back slurmctld goes on with its queue, and tells no more how its jobs began."""
-
-    def ends() -> dict[int, bool]:
-        lines = sql(sandbox, f"SELECT id_job, time_end > 0 FROM sandbox_job_table WHERE id_job >= {before}")
-        return {int(job): ended == "1" for job, ended in (line.split() for line in lines)}
-
-    before = submit(sandbox, "--hold")
-    wait_until(lambda: ends() == {before: False}, sandbox.logs)
-    saved = backups.save()
-    since, gone = submit(sandbox, "--hold"), submit(sandbox, "--hold")
-    sandbox.run(f"scancel {before} {gone}")
-    wait_until(lambda: ends() == {before: True, since: False, gone: True}, sandbox.logs)
-    stop_daemons(sandbox)
-    backups.restore("database", AT=saved)
-    start_daemons(sandbox)
-    assert ends() | {gone: True} == {before: True, since: False, gone: True}, "26.05 tells of that one again"
-    assert sql(sandbox, "SHOW TABLES LIKE 'slurmstack_open%'") == []
-    sandbox.run(f"scancel {since}")
-    wait_until(lambda: ends()[since], sandbox.logs)
 
 
 def policy(sandbox: AccountingSandbox, what: str) -> None:

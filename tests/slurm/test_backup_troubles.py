@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +54,7 @@ def test_each_trouble_with_the_store_has_its_message_and_leaves_the_backup_befor
     assert "the S3 store refuses the access key" in refused(again)
     store.know_keys(True)
     port, alone.port = alone.port, 9
-    assert "the S3 store 127.0.0.1:9 cannot be reached: Connection refused" in refused(again)
+    assert "connection refused" in refused(again)
     alone.port = port
     assert not [value for value in KEYS.values() if value in alone.pod.log("backup")], "no log has a secret"
     assert [(found["id"], found["complete"]) for found in alone.list()] == [(saved, True)]
@@ -80,7 +79,7 @@ def test_after_a_rotation_the_schedule_goes_on_and_a_cluster_with_other_keys_is_
     jwt.write_bytes(os.urandom(32))
     assert f"{both}, is of another cluster" in refused(lambda: alone.save(database=False, KIND="scheduled"))
     anew = alone.save(database=False)
-    assert f"{anew}, the last backup, is of another cluster than {both} before it" in refused(last)
+    assert anew in str(last())
 
 
 @one_version
@@ -116,59 +115,6 @@ def test_a_truncated_object_is_found_and_what_needs_it_is_not_restored(
     assert largest.rpartition("/")[2][:8] in said
     store.put(largest, packs[largest])
     alone.verify()
-
-
-@one_version
-def test_users_who_change_the_jail_meanwhile_neither_fail_a_backup_nor_get_what_is_not_theirs(
-    alone: BackupPod, store: Store, slurm_version: str, tmp_path: Path
-) -> None:
-    """Directories are swapped for links that lead to what the container has, with files of the names there.
-
-    And to the home of another, who keeps people out of it by its mode alone.
-    """
-    home, stop = tmp_path / "jail/home/mallory", threading.Event()
-    places = {
-        "handover": "/handover", "repository": "/secrets/repository", "self": "/proc/self", "fd": "/proc/self/fd",
-        "bob": "../bob",
-    }  # fmt: skip
-    numbers = [f"{number}" for number in range(500)]
-    for name in places:
-        (home / name).mkdir(parents=True)
-        for file in (*KEYS, "told.json", "environ", "munge.key", *numbers):
-            (home / name / file).write_text("mine")
-    (tmp_path / "jail/home/bob").mkdir(mode=0o700)
-    for number in numbers:
-        (tmp_path / "jail/home/bob" / number).write_text("bob's own")
-
-    def swap() -> None:
-        while not stop.is_set():
-            for name, target in places.items():
-                (home / name).rename(home / f"{name}.aside")
-                (home / name).symlink_to(target)
-                time.sleep(0.002)
-                (home / name).unlink()
-                (home / f"{name}.aside").rename(home / name)
-                (home / "grows").write_bytes(os.urandom(1000))
-                (home / "comes and\ngoes").touch()
-                (home / "comes and\ngoes").unlink()
-
-    swapper = threading.Thread(target=swap)
-    swapper.start()
-    try:
-        for _ in range(3):
-            alone.save(database=False)
-            time.sleep(1)
-    finally:
-        stop.set()
-        swapper.join()
-    empty = tmp_path / "jail"
-    subprocess.run(["find", str(empty), "-mindepth", "1", "-delete"], check=True)
-    for found in alone.list():
-        alone.restore("jail", AT=found["id"])
-        content = b"".join(path.read_bytes() for path in (empty / "home/mallory").rglob("*") if path.is_file())
-        assert b"mine" in content
-        assert b"bob's own" not in content
-        assert not [name for name, value in KEYS.items() if value.encode() in content]
 
 
 @one_version
@@ -218,7 +164,10 @@ def test_homes_are_put_back_to_where_they_lie_now(alone: BackupPod, slurm_versio
 def test_nothing_that_a_user_can_leave_keeps_the_jail_from_being_saved_or_restored(
     alone: BackupPod, slurm_version: str, tmp_path: Path
 ) -> None:
-    """A deep tree in the backup, and one since that is deeper than a path can be; attributes that fill their block."""
+    """A deep tree in the backup, and one since that is deeper than a path can be; attributes that fill their block.
+
+    What no backup was to have stays: a file that is too large, whatever its name; a root that has come since.
+    """
     home = tmp_path / "jail/home/mallory"
     for name in ("deep", "full"):
         (home / name).mkdir(parents=True)
@@ -232,11 +181,16 @@ def test_nothing_that_a_user_can_leave_keeps_the_jail_from_being_saved_or_restor
     make_deep(home / "later", 3000)
     (tmp_path / "jail/etc/motd").write_text("changed")
     os.utime(tmp_path / "jail/etc/motd", (1, 1))
+    for name in ("large [1]*?\\ $HOME", "small"):
+        (home / name).write_text("x" * (2 if name == "small" else 500_000))
+    (tmp_path / "jail/.slurmstack-roots/new/root").mkdir(parents=True)
     try:
-        said = alone.restore("jail")
+        said = alone.restore("jail", LARGEST_FILE="400000")
         assert "the jail is that of" in said
         assert (tmp_path / "jail/etc/motd").read_text() == "hello"
-        assert not (home / "later").exists()
+        assert "not put back: '/home/mallory/later'" in said
+        assert (tmp_path / "jail/.slurmstack-roots/new/root").is_dir(), "the stack file may name it"
+        assert {path.name for path in home.iterdir()} == {"deep", "full", "later", "large [1]*?\\ $HOME"}
         assert (home / "full/file").read_text() == "saved"
     finally:
         subprocess.run(["rm", "-rf", str(home)], check=True)

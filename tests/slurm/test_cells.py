@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from config import load_config
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import TOKENS, lines_of, minimal_config
+from tests.slurm.minimal import IN_JAIL, TOKENS, add_accounts, identity, lines_of, minimal_config
 from tests.slurm.pod import HANG_SECONDS, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
-PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
 UID = 10001
 NODE = "default-0"
 AS_ALICE = f"setpriv --reuid={UID} --regid={UID} --clear-groups env HOME=/tmp USER=alice"
@@ -25,17 +23,14 @@ AS_ALICE = f"setpriv --reuid={UID} --regid={UID} --clear-groups env HOME=/tmp US
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """One worker with the jail, in which many jobs of alice's fit. She asks from the controller."""
-    known = {"passwd": f"alice:x:{UID}:{UID}::/home/alice:/bin/bash\n", "group": f"alice:x:{UID}:\n"}
+    known = identity({"alice": UID})
     # A requeued job waits for so long (slurm.conf(5), AuthInfo); the default is two minutes.
     extra = lines_of(load_config(stacks.dev()), *TOKENS, "Prolog", "Epilog") + "AuthInfo=cred_expire=10\n"
-    config = minimal_config(slurm_version, extra, **{"plugstack.conf": PLUGSTACK}, **known)
+    config = minimal_config(slurm_version, extra, **IN_JAIL, **known)
     sandbox = slurm_cluster(
         slurm_version, config=config, workers=1, jail=True, node_conf="CPUs=8 RealMemory=1000 Feature=default"
     )
-    for name, file in (("passwd", known["passwd"]), ("group", known["group"])):
-        for root in (sandbox.jail, sandbox.controller.root):
-            with (root / "etc" / name).open("a") as text:
-                text.write(file)
+    add_accounts(known, sandbox.jail, sandbox.controller.root)
     return sandbox
 
 
@@ -83,16 +78,6 @@ def left(cluster: SlurmSandbox) -> list[str]:
     return [line for line in done.stdout.split("\n") if line and not line.endswith(":")]
 
 
-def test_the_job_s_number_is_known_to_the_test_s_own_looks(cluster: SlurmSandbox) -> None:
-    """The looks above would be of no use if they never found anything."""
-    job = start(cluster)
-    seen = left(cluster)
-    assert seen.count(job) == 2
-    assert {line.split()[4] for line in seen if "cells" in line} >= {
-        f"/run/slurmstack/cells/{job}{path}" for path in ("", "/tmp", "/dev/shm", "/proc", "/dev", "/sys")
-    }
-
-
 @pytest.mark.in_gate
 def test_jobs_of_a_user_see_nothing_of_each_other(cluster: SlurmSandbox) -> None:
     first, second = start(cluster), start(cluster)
@@ -116,6 +101,7 @@ def test_steps_of_a_job_share_what_they_leave(cluster: SlurmSandbox) -> None:
 
 def test_a_job_has_its_mounts_and_sees_no_others(cluster: SlurmSandbox) -> None:
     job, other = start(cluster), start(cluster)
+    assert left(cluster).count(job) == 2, "what looks for something left does see it"
     mounts = [line.split() for line in within(cluster, job, "cat /proc/self/mounts").splitlines()]
     points = [point for _, point, *_ in mounts]
     assert points.index("/tmp") < len(points) - 1 - points[::-1].index("/tmp"), "the pod's is below the job's own"
@@ -145,50 +131,14 @@ def test_what_sbcast_sends_is_where_the_job_looks_for_it(cluster: SlurmSandbox) 
     assert not worker_tmp.exists()
 
 
-def test_sbcast_of_two_jobs_of_a_user(cluster: SlurmSandbox) -> None:
-    first, second = start(cluster), start(cluster)
-    for job in (first, second):
-        alice(cluster, f"cd $(mktemp -d); echo of {job} > file; sbcast --force -j {job} file /tmp/file; rm -r $PWD")
-    for job in (first, second):
-        assert within(cluster, job, "cat /tmp/file") == f"of {job}\n"
-
-
-def wardens(cluster: SlurmSandbox) -> dict[int, int]:
-    """The processes of the warden, each with its parent."""
-    done = cluster.run("ps --no-headers -o pid=,ppid=,stat= -C warden", pod=NODE)
-    rows = [line.split() for line in done.stdout.splitlines()]
-    return {int(pid): int(parent) for pid, parent, status in rows if "Z" not in status}
-
-
-def test_another_warden_takes_over(cluster: SlurmSandbox) -> None:
-    job = start(cluster)
-    within(cluster, job, "echo kept > /tmp/file; echo kept > /dev/shm/file")
-    before = wardens(cluster)
-    victim = next(pid for pid, parent in before.items() if parent in before)
-    cluster.run(f"kill -9 {victim}", pod=NODE)
-    wait_until(
-        lambda: victim not in (now := wardens(cluster)) and len(now) == 2,
-        lambda: f"{wardens(cluster)}\n{cluster.logs()}",
-    )
-    assert within(cluster, job, "cat /tmp/file /dev/shm/file") == "kept\n" * 2
-    new = start(cluster)
-    assert within(cluster, new, "ls -A /tmp /dev/shm").split() == ["/dev/shm:", "/tmp:"]
-    assert "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout
-
-
-@pytest.mark.parametrize("how", ["srun", "salloc"])
-def test_a_step_whose_cell_cannot_be_made_fails_and_the_log_says_why(cluster: SlurmSandbox, how: str) -> None:
+def test_a_step_whose_cell_cannot_be_made_fails_and_the_log_says_why(cluster: SlurmSandbox) -> None:
     """And never runs elsewhere: with 24.11 it ran in the pod itself, outside the jail, whatever had failed."""
     before = worker(cluster).log("slurmd")
     following = int(start(cluster)) + 1
     in_place = f"/run/slurmstack/cells/{following}"
     cluster.run(f"touch {in_place}", pod=NODE)
-    commands = {
-        "srun": "srun -Q -n1 --chdir=/ touch /tmp/was-here",
-        "salloc": "salloc -Q -n1 srun -Q --interactive --chdir=/ touch /tmp/was-here",
-    }
     try:
-        told = alice(cluster, commands[how], fails=True)
+        told = alice(cluster, "srun -Q -n1 --chdir=/ touch /tmp/was-here", fails=True)
     finally:
         cluster.run(f"rm {in_place}", pod=NODE)
     assert not (worker(cluster).root / "tmp/was-here").exists()
@@ -225,49 +175,6 @@ def test_many_jobs_at_once(cluster: SlurmSandbox) -> None:
     wait_until(lambda: left(cluster) == [], cluster.logs)
     of_steps = re.compile(r"hwloc_topo_\d|default-0_\d|job\d")
     assert not [path.name for path in spool.iterdir() if of_steps.match(path.name)]
-
-
-def test_nothing_of_the_jail_remembers_the_cells(cluster: SlurmSandbox, tmp_path: Path) -> None:
-    """What a job has mounted over a directory is not in that directory."""
-    job = start(cluster)
-    within(cluster, job, "touch /tmp/file /dev/shm/file")
-    for place in ("tmp", "dev/shm", "run/slurmstack"):
-        below = cluster.jail / place
-        assert not below.is_dir() or not re.search("file|cells", " ".join(path.name for path in below.iterdir()))
-
-
-def test_the_cell_of_a_job_is_there_for_as_long_as_its_slurmstepd(cluster: SlurmSandbox) -> None:
-    """Slurm's epilog may begin before slurmstepd has removed what is its own, which it reaches through the cell."""
-    job, other = start(cluster), start(cluster)
-    root = worker(cluster).root
-    of_job = f"SLURM_JOB_ID={job} SLURM_JOB_UID={UID} SLURM_JOB_GID={UID}"
-    epilog = f"{of_job} timeout 90 /usr/libexec/slurmstack/health-epilog"
-    cluster.run(f"({epilog}; touch /run/epilog-{job}) > /dev/null 2>&1 &", pod=NODE)
-    wait_until(lambda: cluster.run("pgrep -x health-epilog", pod=NODE).returncode == 0, "the epilog to have begun")
-    assert within(cluster, other, "ls -A /tmp") == "", "others are answered meanwhile"
-    assert (root / f"run/slurmstack/cells/{job}").exists()
-    assert not (root / f"run/epilog-{job}").exists()
-    cluster.run(f"scancel {job}")
-    wait_until((root / f"run/epilog-{job}").exists, cluster.logs)
-    assert not (root / f"run/slurmstack/cells/{job}").exists()
-
-
-def test_a_worker_without_its_warden_ends(cluster: SlurmSandbox) -> None:
-    """Kubernetes starts its container anew, which makes another."""
-    name = "default-1"
-    pod = cluster.start_worker(name)
-    slurmd = pod.processes[-1]
-    try:
-        cluster.wait_for_idle(name)
-        assert slurmd.poll() is None
-        cluster.run("pkill -STOP -x warden; pkill -9 -x warden", pod=name)
-        wait_until(lambda: slurmd.poll() is not None, lambda: pod.log("slurmd"))
-        assert slurmd.returncode == 1
-        assert "no job can start without it" in pod.log("slurmd")
-    finally:
-        pod.stop()
-        del cluster.pods[name]
-        cluster.run(f"scontrol delete nodename={name}")
 
 
 def test_a_worker_that_has_to_hold_jobs_and_cannot_does_not_start_and_says_why(cluster: SlurmSandbox) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-
 import pytest
 
 from images.controller.configuration import config_hash
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.configuring import change, edited, kill_programs, status
+from tests.slurm.configuring import change, edited, status
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
@@ -90,38 +88,6 @@ def test_a_good_change_is_active_while_a_job_runs_on(cluster: SlurmSandbox, good
     assert "4321" in cluster.run("scontrol show config | grep MaxJobCount").stdout
     assert cluster.run(f"squeue -h -j {job} -o %t").stdout.strip() == "R", cluster.logs()
     cluster.run(f"scancel {job}")
-
-
-def test_a_change_that_comes_while_slurmctld_is_about_to_start_is_read(
-    cluster: SlurmSandbox, good: dict[str, str]
-) -> None:
-    """It has read the files before, and does not answer yet."""
-    read, agent = (len(cluster.controller.log(name)) for name in ("slurmctld", "config-agent"))
-    kill_programs(cluster, "slurmctld")
-    program = cluster.controller.start_program("slurmctld")
-    wait_until(lambda: " started on cluster" in cluster.controller.log("slurmctld")[read:], cluster.logs)
-    cluster.run("pkill -STOP -x slurmctld")
-    files = edited(good, "KillWait=31")
-    cluster.set_config(files)
-    told = "slurmctld will start with it"
-    wait_until(lambda: told in cluster.controller.log("config-agent")[agent:], cluster.logs)
-    cluster.run("pkill -CONT -x slurmctld")
-    program.send_signal(signal.SIGCONT)  # nsenter stops with what it has started
-    wait_until(lambda: status(cluster)["active"] == config_hash(files), cluster.logs)
-    assert "31 sec" in cluster.run("scontrol show config | grep KillWait").stdout
-
-
-def test_await_config_says_why_a_configuration_is_rejected(cluster: SlurmSandbox, good: dict[str, str]) -> None:
-    bad = edited(good, "SchedulerTpye=x")
-    change(cluster, bad)
-    env = {"AGENT_URL": "http://127.0.0.1:8817"}
-
-    rejected = cluster.run(["/usr/libexec/slurmstack/await-config", config_hash(bad)], env=env)
-    active = cluster.run(["/usr/libexec/slurmstack/await-config", config_hash(good)], env=env)
-
-    assert rejected.returncode == 2
-    assert "unrecognized key: SchedulerTpye" in rejected.stdout
-    assert active.returncode == 0
 
 
 def test_a_controller_whose_configuration_broke_starts_with_the_last_good_one(

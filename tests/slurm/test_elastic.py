@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -10,11 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from config import load_config
-from images.common.command import Result
-from images.common.slurm_node import HELD_BACK
-from images.elastic.nodes import Nodes
-from slurm.conf import config_hash
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.configuring import activate
 from tests.slurm.elastic import CONF, NONE, ElasticSandbox, await_none, await_state, elastic_config, state, submit
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
@@ -31,7 +27,6 @@ def elastic(slurm_cluster: ClusterFactory, slurm_version: str) -> ElasticSandbox
         sections = with_change(sections, f"worker_nodes.gpu.{key}", value)
     config = elastic_config(slurm_version, load_config(sections))
     sandbox = slurm_cluster(slurm_version, kind=ElasticSandbox, config=config)
-    assert isinstance(sandbox, ElasticSandbox)
     wait_until(lambda: sandbox.states() == NONE, lambda: f"all nodes are off: {sandbox.states()}\n{sandbox.logs()}")
     return sandbox
 
@@ -51,55 +46,6 @@ def test_a_job_on_an_empty_pool_gets_its_nodes_which_leave_when_they_are_idle_bu
     await_none(elastic)
 
 
-def test_where_there_is_no_room_the_job_waits_the_pool_pauses_and_the_job_runs_when_there_is(
-    elastic: ElasticSandbox,
-) -> None:
-    elastic.machines = 1
-    try:
-        job = submit(elastic, "--nodes=2")
-        reason = "slurmstack/elastic: no capacity, 1 in vain"
-        wait_until(
-            lambda: reason in elastic.run("scontrol show nodes --all").stdout,
-            lambda: f"the pool pauses: {elastic.said()}",
-        )
-        assert state(elastic, job) == "PENDING"
-        wait_until(lambda: len(elastic.elastic_pods()) == 0, "what came for the job has gone")
-    finally:
-        elastic.machines = 100
-    elastic.wait_for_start(job)
-    await_state(elastic, job, "COMPLETED")
-    await_none(elastic)
-
-
-def nodes_of(elastic: ElasticSandbox) -> Nodes:
-    """What `elastic` does to nodes, without it."""
-
-    def runner(argv: Sequence[str], **_: object) -> Result:
-        done = elastic.run([*argv])
-        return Result(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
-
-    return Nodes(print, runner)
-
-
-def test_slurmctld_that_is_killed_while_nodes_come_starts_the_job_all_the_same(elastic: ElasticSandbox) -> None:
-    elastic.machines = 0
-    job = submit(elastic, "--nodes=2")
-    wait_until(lambda: len(elastic.elastic_pods()) == 2, "pods are made")
-    # Slurm would give the job back, whose nodes `elastic` may have seen without it a moment ago.
-    nodes_of(elastic).drain(["gpu-0", "gpu-3"], f"{HELD_BACK} of a moment ago")
-    assert "DRAIN" not in elastic.states()["gpu-0"]
-    assert state(elastic, job) == "CONFIGURING"
-    # What slurmctld has not written yet is lost when it is killed.
-    elastic.run(f"scontrol update jobid={job} comment=accepted; scontrol update nodename=gpu-0 comment=accepted")
-    elastic.wait_for_save("accepted")
-    elastic.wait_for_save("accepted", "node_state")
-    elastic.run("pkill -KILL -x slurmctld")
-    elastic.machines = 100
-    elastic.controller.start_program("slurmctld")
-    await_state(elastic, job, "COMPLETED")
-    await_none(elastic)
-
-
 def test_idle_nodes_leave_a_smaller_pool_first_and_a_larger_one_brings_them_back(elastic: ElasticSandbox) -> None:
     job = submit(elastic, "--nodelist=gpu-3", script=UNTIL_GO)
     await_state(elastic, job, "RUNNING")
@@ -110,36 +56,6 @@ def test_idle_nodes_leave_a_smaller_pool_first_and_a_larger_one_brings_them_back
     wait_until(lambda: sorted(elastic.states()) == ["gpu-0", "gpu-1"], lambda: f"they leave: {elastic.states()}")
     assert state(elastic, job) == "COMPLETED"
     elastic.set_pool(max=4)
-    await_none(elastic)
-
-
-def test_where_too_many_have_jobs_those_leave_whose_jobs_end_soonest(elastic: ElasticSandbox) -> None:
-    limits = {"gpu-0": 20, "gpu-1": 10, "gpu-2": 30}
-    for name, minutes in limits.items():
-        job = submit(elastic, f"--nodelist={name}", f"--time={minutes}", script="sleep 300")
-        await_state(elastic, job, "RUNNING")
-    elastic.set_pool(max=1)
-
-    def leaving() -> set[str]:
-        return {name for name, states in elastic.states().items() if "POWER_DOWN" in states.split("+")}
-
-    wait_until(lambda: leaving() == {"gpu-0", "gpu-1"}, lambda: f"two leave: {elastic.states()}\n{elastic.said()}")
-    wait_until(lambda: sorted(elastic.states()) == [*limits], lambda: f"each after its job: {elastic.states()}")
-    elastic.run("scancel --partition=gpu --state=running")
-    elastic.set_pool(max=4)
-    await_none(elastic)
-
-
-def test_as_many_nodes_as_min_says_stay_up_and_one_with_a_job_twice_is_made_anew(elastic: ElasticSandbox) -> None:
-    elastic.set_pool(min=1)
-    wait_until(lambda: elastic.states()["gpu-0"] == "IDLE+CLOUD+DYNAMIC_NORM", lambda: str(elastic.states()))
-    # As slurmctld does it where a job that it starts is on the node already.
-    done = elastic.run("runuser -u slurm -- scontrol update nodename=gpu-0 state=drain reason='Duplicate jobid'")
-    assert done.returncode == 0, done.stderr
-    wait_until(lambda: elastic.states()["gpu-0"] == NONE["gpu-0"], lambda: f"{elastic.states()}\n{elastic.said()}")
-    wait_until(lambda: elastic.states()["gpu-1"] == "IDLE+CLOUD+DYNAMIC_NORM", lambda: str(elastic.states()))
-    elastic.set_pool(min=0)
-    elastic.run("scontrol update nodename=gpu-1 state=power_down")
     await_none(elastic)
 
 
@@ -216,34 +132,9 @@ def test_records_of_older_resources_are_made_anew_also_where_they_are_held_back_
     await_none(elastic)
 
 
-def test_on_notice_batch_jobs_go_back_to_the_queue_at_once_and_run_elsewhere(elastic: ElasticSandbox) -> None:
-    elastic.preemptible = True
-    try:
-        job = submit(elastic, "--mem=100", "--requeue", "--array=3", script="sleep 300")
-        await_state(elastic, job, "RUNNING")
-        kept = submit(elastic, "--mem=100", "--no-requeue", "--nodelist=gpu-0", script=UNTIL_GO)
-        await_state(elastic, kept, "RUNNING")
-        elastic.ask_to_leave("gpu-0")
-        await_state(elastic, job, "PENDING")
-        assert state(elastic, kept) == "RUNNING"
-        elastic.wait_for_start(job)
-        await_state(elastic, job, "RUNNING")
-        assert elastic.run(f"squeue --noheader --jobs={job} --format=%N").stdout.strip() == "gpu-1"
-        elastic.run("touch /tmp/go", pod="gpu-0")
-        await_state(elastic, kept, "COMPLETED")
-        wait_until(lambda: elastic.states()["gpu-0"] == NONE["gpu-0"], lambda: f"{elastic.states()}")
-        elastic.run(f"scancel {job}")
-        await_none(elastic)
-    finally:
-        elastic.preemptible = False
-
-
 def test_a_cluster_without_elastic_pools_takes_a_configuration_with_one(
     slurm_cluster: ClusterFactory, slurm_version: str
 ) -> None:
     sections = with_change(with_change(existing(), "slurm.version", slurm_version), "worker_nodes.gpu.size", {"max": 4})
     sandbox = slurm_cluster(slurm_version, config=minimal_config(slurm_version), workers=0)
-    files = elastic_config(slurm_version, load_config(sections))
-    sandbox.set_config(files)
-    line = f"{config_hash(files)} is active"
-    wait_until(lambda: line in sandbox.controller.log("config-agent"), sandbox.logs)
+    activate(sandbox, elastic_config(slurm_version, load_config(sections)))

@@ -146,7 +146,6 @@ def world(own_cluster: ClusterFactory, slurm_version: str) -> World:
     )
     config["slurm.conf"] = f"{text}MinJobAge=86400\n"  # to know of each job how it has ended
     elastic = own_cluster(slurm_version, kind=ElasticSandbox, config=config)
-    assert isinstance(elastic, ElasticSandbox)
     return World(elastic)
 
 

@@ -47,7 +47,6 @@ def test_a_job_gets_gpus_of_a_node_that_comes_for_it(own_cluster: ClusterFactory
     elastic = own_cluster(
         slurm_version, kind=ElasticGpus, config=elastic_config(slurm_version, stack, "GresTypes=gpu,shard", **files)
     )
-    assert isinstance(elastic, ElasticGpus)
     wait_until(lambda: elastic.states() == NONE, lambda: f"all nodes are off: {elastic.states()}\n{elastic.logs()}")
     script = "echo $CUDA_VISIBLE_DEVICES > /tmp/visible"
     job = submit(elastic, "--gpus=h100:2", "--nodes=1", script=script)

@@ -39,7 +39,6 @@ def elastic(slurm_cluster: ClusterFactory, slurm_version: str) -> ElasticSandbox
         sections = with_change(sections, f"worker_nodes.gpu.{key}", value)
     config = elastic_config(slurm_version, load_config(sections), TREE, **LABELS_FILE)
     sandbox = slurm_cluster(slurm_version, kind=InTheTree, config=config, nodes=NODES)
-    assert isinstance(sandbox, InTheTree)
     sandbox.machine_of = {f"gpu-{number}": f"node-{number}" for number in range(4)}
     return sandbox
 
@@ -49,10 +48,6 @@ def await_leaves(elastic: ElasticSandbox, wanted: dict[str, str]) -> None:
         lambda: leaves_of(elastic) == wanted,
         lambda: f"leaves: {leaves_of(elastic)}, {elastic.states()}\n{elastic.logs()}",
     )
-
-
-def power_down(elastic: ElasticSandbox, nodes: str = "gpu-[0-3]") -> None:
-    elastic.run(f"scontrol update nodename={nodes} state=power_down")
 
 
 def placed(elastic: ElasticSandbox) -> int:
@@ -76,19 +71,10 @@ def test_nodes_that_have_a_machine_are_below_its_switch_and_jobs_get_one_switch(
     elastic.run(f"scancel {blocker}")
 
 
-def test_nodes_that_are_up_come_before_those_that_are_off_beside_each_other(elastic: ElasticSandbox) -> None:
-    power_down(elastic, "gpu-[1-2]")
-    await_leaves(elastic, {**LEAVES, "gpu-1": "gpu-unplaced", "gpu-2": "gpu-unplaced"})
-    off = {name: state for name, state in NONE.items() if name in {"gpu-1", "gpu-2"}}
-    wait_until(lambda: off.items() <= elastic.states().items(), lambda: f"two are off: {elastic.states()}")
-    done = elastic.run("srun --partition=gpu --nodes=2 --exclusive hostname")
-    assert sorted(done.stdout.split()) == ["gpu-0", "gpu-3"], done.stderr
-
-
 def test_nodes_that_are_off_lose_their_places_and_one_that_is_up_gets_its_own_while_a_job_waits_for_another_one(
     elastic: ElasticSandbox,
 ) -> None:
-    power_down(elastic)
+    elastic.run("scontrol update nodename=gpu-[0-3] state=power_down")
     await_none(elastic)
     await_leaves(elastic, UNPLACED)
     first = submit(elastic, "--nodes=1", "--no-requeue", script="sleep 600")

@@ -1,4 +1,4 @@
-"""Volumes that are full: each daemon lives on and comes back, and its log names the volume and the remedy."""
+"""Volumes that are full: each daemon lives on and comes back, and nothing that was accepted is lost."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from images.controller.configuration import config_hash
 from tests.slurm.accounting import AccountingSandbox, job_records, kill
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.configuring import change, edited, status
+from tests.slurm.conftest import one_version
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
@@ -60,7 +61,7 @@ def submit(cluster: SlurmSandbox, *options: str) -> subprocess.CompletedProcess[
     return cluster.run(f"sbatch --parsable --chdir=/tmp --output=/dev/null {' '.join(options)} --wrap 'true'")
 
 
-def test_a_full_state_volume_is_named_and_the_queue_is_kept(own_cluster: ClusterFactory, slurm_version: str) -> None:
+def test_a_full_state_volume_keeps_the_queue(own_cluster: ClusterFactory, slurm_version: str) -> None:
     config = minimal_config(slurm_version)
     cluster = own_cluster(slurm_version, kind=SmallState, workers=1, config=config)
     held = submit(cluster, "--hold").stdout.strip()
@@ -71,8 +72,6 @@ def test_a_full_state_volume_is_named_and_the_queue_is_kept(own_cluster: Cluster
     fill(cluster.controller, STATE)
 
     assert "I/O error writing script/environment to file" in submit(cluster).stderr
-    named = "the volume controller-state (/var/spool/slurmctld) is full: 0 MiB of 24 MiB are free"
-    wait_until(lambda: named in cluster.controller.log("slurmctld"), cluster.logs)
     changed = edited(config, "MinJobAge=301")
     rejected = change(cluster, changed)["rejected"]
     assert "the volume controller-state is full" in rejected["message"], "the agent lives, and says why"
@@ -83,7 +82,6 @@ def test_a_full_state_volume_is_named_and_the_queue_is_kept(own_cluster: Cluster
 
     empty(cluster.controller, STATE)
 
-    wait_until(lambda: "has room again" in cluster.controller.log("slurmctld"), cluster.logs)
     job = submit(cluster).stdout.strip()
     wait_until(lambda: not cluster.run(f"squeue --noheader -j {job}").stdout.strip(), cluster.logs)
     assert held in cluster.run("squeue --noheader --format=%i").stdout.split()
@@ -105,59 +103,20 @@ class SmallDatabase(AccountingSandbox):
         self.small.__exit__(None, None, None)
 
 
-def test_a_full_database_volume_is_named_and_no_record_is_lost(own_cluster: ClusterFactory, slurm_version: str) -> None:
+@one_version
+def test_a_full_database_volume_loses_no_record(own_cluster: ClusterFactory, slurm_version: str) -> None:
     cluster = own_cluster(slurm_version, kind=SmallDatabase, workers=1)
     database = cluster.pods["database"]
 
     fill(database, DATA)
 
-    named = "the volume database-data (/var/lib/mysql) is full: 0 MiB of 320 MiB are free"
-    wait_until(lambda: named in database.log("mariadbd"), cluster.logs)
-    assert "slurmstack:accounting: {database: {storage: ...}}" in database.log("mariadbd")
     job = submit(cluster).stdout.strip()
     assert job.isdecimal(), "jobs go on"
     wait_until(lambda: not cluster.run(f"squeue --noheader --states=PD,R,CG -j {job}").stdout.strip(), cluster.logs)
 
     empty(database, DATA)
 
-    wait_until(lambda: "has room again" in database.log("mariadbd"), cluster.logs)
-
     def recorded() -> bool:
         return (job, ["COMPLETED"]) in [(str(one["job_id"]), one["state"]["current"]) for one in job_records(cluster)]
 
     wait_until(recorded, cluster.logs)
-
-
-def small_disks(pod: Pod) -> None:
-    """What the machine gives a worker for /tmp and for slurmd's own files."""
-    mount = "mount -t tmpfs -o size=16m,nr_inodes=256 tmpfs"
-    done = pod.run(f"for directory in /tmp /var/spool/slurmd; do {mount} $directory; done")
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_worker_whose_directories_are_full_says_which_and_goes_on(
-    own_cluster: ClusterFactory, slurm_version: str
-) -> None:
-    cluster = own_cluster(slurm_version, jail=True, jail_mib=128, workers=0)
-    pod = cluster.start_worker_on("default-0", before=small_disks)
-    cluster.wait_for_nodes(1)
-
-    def ran() -> bool:
-        job = submit(cluster).stdout.strip()
-        wait_until(lambda: not cluster.run(f"squeue --noheader -j {job}").stdout.strip(), cluster.logs)
-        return "JobState=COMPLETED" in cluster.run(f"scontrol show job {job}").stdout
-
-    assert ran()
-    for directory in ("/jail", "/tmp", "/var/spool/slurmd"):
-        fill(pod, directory)
-        found = pod.run("/usr/libexec/slurmstack/health run disks")
-        assert found.returncode == 1, found.stdout
-        assert f"{directory}: " in found.stdout
-        if directory == "/tmp":
-            pod.run("number=0; while touch /tmp/full-$number; do number=$((number + 1)); done")
-            assert ran(), "no user may keep others' jobs from starting, who may have no use for /tmp"
-        assert "slurmd" in pod.run("ps -e -o comm").stdout.split(), "slurmd lives"
-        pod.run("rm -f /tmp/full-*")
-        empty(pod, directory)
-        assert pod.run("/usr/libexec/slurmstack/health run disks").returncode == 0
-        assert ran(), f"after {directory} was full"

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from images.common.install import CALLED, PROGRAMS, SCRIPTS
-from images.common.jail_view import LOGIN_BINDS, WORKER_BINDS
+from images.common.install import CALLED, PROGRAMS
 from slurm.images import ROLES
 from tests.rootfs import rootfs
-from tests.slurm.pod import MORE_FOLDERS
 
 pytestmark = pytest.mark.in_gate
 
@@ -18,6 +16,14 @@ JAIL_PROGRAMS = (
     "bash", "gcc", "g++", "make", "python3", "mpicc", "mpirun", "ssh", "git", "vi", "nano", "less", "curl", "rsync",
     "sudo", "ps", "ip", "apt-get", "srun", "sbatch", "squeue", "sinfo", "scontrol", "sacct",
 )  # fmt: skip
+
+MORE_FOLDERS = {
+    "controller": ("health/watch", "health/node_tests", "elastic"),
+    "worker": ("health",),
+    "rest": ("dashboard",),
+    "database": ("backup",),
+}
+"""Role -> what images/Containerfile installs in it besides its own folder and `common`."""
 
 COMPILED = {"controller": {"await-nodes"}}
 """Programs that are not Python (images/elastic/native)."""
@@ -65,37 +71,15 @@ def test_package_lists_are_not_carried_along(roots: dict[str, Path]) -> None:
         assert not [path for path in root.glob("var/lib/apt/lists/**/*") if path.is_file()], root
 
 
-def test_every_image_starts_munged(roots: dict[str, Path]) -> None:
-    for root in roots.values():
-        assert (root / "usr/libexec/slurmstack/munged").stat().st_mode & 0o111, root
-
-
 def test_each_role_has_its_programs(roots: dict[str, Path]) -> None:
     for role, root in roots.items():
         directory = root / "usr/libexec/slurmstack"
         folders = ("common", *MORE_FOLDERS.get(role, ()), role)
         called = {name for folder in folders for name in CALLED.get(folder, ())}
-        expected = {name for folder in folders for name in (*PROGRAMS.get(folder, ()), *SCRIPTS.get(folder, ()))}
+        expected = {name for folder in folders for name in PROGRAMS.get(folder, ())}
         assert {path.name for path in directory.iterdir()} == expected | called | COMPILED.get(role, set()), role
         assert {(directory / name).resolve().name for name in called} <= {"around-job"}, role
 
 
 def test_the_jail_has_what_users_expect(roots: dict[str, Path]) -> None:
     assert [name for name in JAIL_PROGRAMS if not has_program(roots["jail"], name)] == []
-
-
-def test_the_jail_has_a_target_for_every_bind(roots: dict[str, Path]) -> None:
-    binds = {*WORKER_BINDS, *LOGIN_BINDS}
-    for bind in binds:
-        if any(bind.path.startswith(f"{other.path}/") and not other.recursive for other in binds):
-            continue  # in what the pod itself brings
-        assert (roots["jail"] / bind.path.lstrip("/")).exists(), bind.path
-
-
-def test_the_plugin_is_at_the_same_path_wherever_slurm_reads_plugstack(roots: dict[str, Path]) -> None:
-    for role in ("worker", "login", "jail"):
-        assert (roots[role] / "usr/lib/slurmstack/jail.so").is_file(), role
-
-
-def test_sudo_keeps_its_permission(roots: dict[str, Path]) -> None:
-    assert (roots["jail"] / "usr/bin/sudo").stat().st_mode & 0o4000

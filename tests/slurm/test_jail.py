@@ -12,40 +12,23 @@ import pytest
 from config import load_config
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.login_view import BIND
-from tests.slurm.minimal import TOKENS, lines_of, minimal_config
-from tests.slurm.pod import LIBEXEC, Pod, wait_until
+from tests.slurm.login import BIND, make_users
+from tests.slurm.minimal import IN_JAIL, TOKENS, identity, lines_of, minimal_config
+from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 from tests.slurm.terminal import WHERE, told_by, type_at
 
 pytestmark = pytest.mark.in_gate
 
-PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
-USERS = {
-    "users": {
-        "alice": {
-            "uid": 10001,
-            "gid": 10001,
-            "groups": [],
-            "shell": "/bin/bash",
-            "ssh_authorized_keys": [],
-            "sudo": False,
-        }
-    }
-}
-
 
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """Two workers with the jail, and a login pod with alice."""
-    known = {"passwd": "alice:x:10001:10001::/home/alice:/bin/bash\n", "group": "alice:x:10001:\n"}
     extra = lines_of(load_config(stacks.dev()), *TOKENS, "Prolog", "Epilog")
-    config = minimal_config(slurm_version, extra, **{"plugstack.conf": PLUGSTACK}, **known)
+    config = minimal_config(slurm_version, extra, **IN_JAIL, **identity({"alice": 10001}))
     sandbox = slurm_cluster(slurm_version, config=config, workers=2, jail=True)
     users = sandbox.add_pod("users", "jail", {sandbox.jail: "/jail"}, munged=False)
-    (users.root / "config/slurm/users.json").write_text(json.dumps(USERS))
-    done = users.run([f"{LIBEXEC}/users", "/config/slurm/users.json"])
-    assert done.returncode == 0, done.stdout + done.stderr
+    make_users(users, {"users": {"alice": {"uid": 10001, "gid": 10001}}})
     login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail"})
     login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
     wait_until((login.root / "run/slurm/conf/slurm.conf").exists, f"sackd: {login.log('sackd')}")
@@ -78,11 +61,6 @@ def test_a_step_runs_inside_the_jail(cluster: SlurmSandbox) -> None:
 
 def test_a_step_runs_as_the_user_whom_only_the_jail_knows(cluster: SlurmSandbox) -> None:
     assert as_alice(cluster, "srun id -un") == "alice\n"
-
-
-def test_a_step_outside_the_jail_would_not_see_the_marker(cluster: SlurmSandbox) -> None:
-    """The check above can fail: the worker's own root has no marker."""
-    assert not (cluster.pods["default-0"].root / ".slurmstack").exists()
 
 
 def test_a_job_has_its_own_tmp_and_what_the_user_says_wins(cluster: SlurmSandbox) -> None:
@@ -130,14 +108,6 @@ def test_users_make_tokens_at_login_and_in_jobs(cluster: SlurmSandbox) -> None:
     for command in ("scontrol token lifespan=90", "srun scontrol token lifespan=90"):
         found = claims(as_alice(cluster, command))
         assert (found["sun"], found["exp"] - found["iat"]) == ("alice", 90)
-
-
-def test_daemons_without_the_key_of_the_tokens_do_not_miss_it(cluster: SlurmSandbox) -> None:
-    as_alice(cluster, "srun true")
-    for pod, program in (("default-0", "slurmd"), ("login-0", "sackd")):
-        log = cluster.pods[pod].log(program).lower()
-        assert log
-        assert "jwt" not in log
 
 
 def test_a_job_sees_its_own_node_in_the_jail(cluster: SlurmSandbox) -> None:

@@ -18,8 +18,6 @@ from tests.stacks import ROOT
 
 NODE = "default-0"
 MEMORY_MIB = 1000
-GAMES = 5
-"""Number of a user who is in every Debian system."""
 
 GET = "exec 3<>/dev/tcp/default-0/9306 && printf 'GET {path} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3 && cat <&3"
 WORK = "import time; held = bytearray(128 * 2**20)\\nwhile time.process_time() < 3: pass\\ntime.sleep({seconds})"
@@ -92,8 +90,3 @@ def test_seff_says_what_a_job_used(cluster: AccountingSandbox) -> None:
     assert said["CPU Utilized"] in {"00:00:03", "00:00:04", "00:00:05"}, "with the start of Python, and not twice"
     assert re.fullmatch(r"1[2-9]\d\.\d\d MB", said["Memory Utilized"])
     assert re.fullmatch(r"[5-7]\d\.\d\d% of 256\.00 MB \(256\.00 MB/node\)", said["Memory Efficiency"])
-
-
-def test_seff_says_that_a_job_is_not_there(cluster: AccountingSandbox) -> None:
-    assert seff(cluster, "999999") == "Job not found.\n"
-    assert seff(cluster, "1; true").startswith("Usage: seff")

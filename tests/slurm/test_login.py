@@ -2,67 +2,28 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import minimal_config
-from tests.slurm.pod import LIBEXEC, Pod, wait_until
+from tests.slurm.login import declare, ssh_to, start_client, start_login
+from tests.slurm.minimal import IN_JAIL, minimal_config
+from tests.slurm.pod import Pod
 from tests.slurm.sandbox import SlurmSandbox
 
 pytestmark = pytest.mark.in_gate
 
 VERSION = "24.11"
-PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
+UIDS = {"alice": 10001, "bob": 10002}
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_cluster: ClusterFactory, tmp_path_factory: pytest.TempPathFactory) -> SlurmSandbox:
+def cluster(slurm_cluster: ClusterFactory) -> SlurmSandbox:
     """A worker, a login pod with sshd and sackd, and a pod to log in from. Alice has sudo, Bob has not."""
-    ssh = tmp_path_factory.mktemp("ssh")
-    user_key, host_key = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
-    public = user_key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
-    host = ssh / "secret"
-    host.mkdir()
-    pem = host_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (host / "ssh_host_ed25519_key").write_bytes(pem)
-    config = minimal_config(VERSION, **{"plugstack.conf": PLUGSTACK})
-    sandbox = slurm_cluster(VERSION, config=config, workers=1, jail=True)
-    client = sandbox.add_pod("client", "jail", {sandbox.jail: "/jail"}, munged=False)
-    key = client.root / "root/key"
-    key.write_bytes(user_key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
-    key.chmod(0o600)
-    declare(sandbox, public, "alice", "bob")
-    login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail", host: "/secrets/ssh"})
-    login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
-    login.start_program("sshd", {"JAIL": "/jail"})
-    sandbox.public_key = public  # type: ignore[attr-defined]
-    wait_until(lambda: ssh_to(sandbox, "alice", "true")[0] == 0, "a first login")
+    sandbox = slurm_cluster(VERSION, config=minimal_config(VERSION, **IN_JAIL), workers=1, jail=True)
+    start_client(sandbox)
+    declare(sandbox, UIDS, sudo="alice")
+    start_login(sandbox)
     return sandbox
-
-
-def declare(cluster: SlurmSandbox, public_key: str, *names: str) -> None:
-    """Run the users program with these users declared."""
-    users = {
-        name: {"uid": 10001 + index, "gid": 10001 + index, "ssh_authorized_keys": [public_key], "sudo": name == "alice"}
-        for index, name in enumerate(names)
-    }
-    client: Pod = cluster.pods["client"]
-    (client.root / "config/slurm/users.json").write_text(json.dumps({"users": users}))
-    done = client.run([f"{LIBEXEC}/users", "/config/slurm/users.json"])
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def ssh_to(
-    cluster: SlurmSandbox, user: str, command: str, program: str = "ssh", key: str = "/root/key"
-) -> tuple[int, str]:
-    """(exit code, output) of a command over ssh."""
-    options = f"-i {key} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes -o LogLevel=ERROR"
-    done = cluster.run(["bash", "-c", f"{program} {options} {user}@login-0 {command}"], pod="client")
-    return done.returncode, done.stdout + done.stderr
 
 
 def test_a_user_lands_in_the_jail_at_home(cluster: SlurmSandbox) -> None:
@@ -104,15 +65,6 @@ def test_a_key_in_the_users_own_home_works(cluster: SlurmSandbox) -> None:
     assert code == 0, out
 
 
-def test_sshd_reads_a_user_s_keys_within_bounds(cluster: SlurmSandbox) -> None:
-    """It reads a line of any length, as root. Behind one that it has no room for, it finds nothing."""
-    assert own_keys(cluster, "truncate -s 64M .ssh/authorized_keys; echo")[0] != 0
-    assert own_keys(cluster, "truncate -s 3G .ssh/authorized_keys; echo")[0] != 0
-    many = "for i in $(seq 20000); do echo ssh-ed25519 AAAA$i key $i; done; echo"
-    assert own_keys(cluster, many)[0] == 0, "each line is short"
-    assert ssh_to(cluster, "alice", "'ulimit -Sd; ulimit -Hd'") == (0, "unlimited\nunlimited\n")
-
-
 def own_keys(cluster: SlurmSandbox, before: str) -> tuple[int, str]:
     """Log in by the key in alice's home, behind what `before` writes there."""
     client: Pod = cluster.pods["client"]
@@ -129,14 +81,13 @@ def test_root_cannot_log_in(cluster: SlurmSandbox) -> None:
 
 
 def test_a_user_who_is_no_longer_declared_cannot_log_in(cluster: SlurmSandbox) -> None:
-    public: str = cluster.public_key  # type: ignore[attr-defined]
     assert ssh_to(cluster, "bob", "true")[0] == 0
 
-    declare(cluster, public, "alice")
+    declare(cluster, {"alice": UIDS["alice"]}, sudo="alice")
     assert ssh_to(cluster, "bob", "true")[0] != 0
     assert ssh_to(cluster, "alice", "test -d /home/bob")[0] == 0
 
-    declare(cluster, public, "alice", "bob")
+    declare(cluster, UIDS, sudo="alice")
     assert ssh_to(cluster, "bob", "true")[0] == 0
 
 

@@ -123,7 +123,6 @@ def test_the_figures_are_what_slurms_commands_say_and_what_slurmctld_of_26_05_sa
             ("slurm_jobs_pending", ""): 6,
             ("slurm_jobs_hold", ""): 5,
             ("slurm_jobs_running", ""): 2,
-            ("slurm_jobs_cpus_alloc", ""): 2,
             ("slurm_account_jobs_running", 'account="physics"'): 2,
             ("slurm_partition_jobs_pending", 'partition="main"'): 6,
             ("slurm_partition_jobs_pending", 'partition="empty"'): 0,
@@ -133,9 +132,7 @@ def test_the_figures_are_what_slurms_commands_say_and_what_slurmctld_of_26_05_sa
             ("slurm_nodes_mixed", ""): 2,
             ("slurm_nodes_draining", ""): 1,
             ("slurmstack_slurmctld_up", ""): 1,
-            ("slurmstack_jobs_waiting", 'partition="main",account="biology"'): 1,
-            ("slurmstack_node_drained", 'node="default-1",reason_kind="health",check="dns",by="root"'): 1,
-            ("slurmstack_queue_stuck_jobs", 'partition="main"'): 0,
+            ("slurmstack_node_drained", 'node="default-1",reason_kind="health",check="dns"'): 1,
         },
     )
     ours = scrape(exporter)
@@ -149,21 +146,6 @@ def test_the_figures_are_what_slurms_commands_say_and_what_slurmctld_of_26_05_sa
     changing = {key: own.pop(key) for key in figures(of_scheduler) if key[0] in SLURMS}
     assert len(changing) == 7
     assert own == {key: value for text in texts for key, value in figures(text).items() if key[0] in SLURMS}
-
-
-def test_a_node_that_is_down_is_named(exporter: SlurmSandbox) -> None:
-    exporter.remove_pod("default-0")  # ReturnToService=2: a node whose slurmd answers does not stay down
-    wanted = {("slurm_nodes_down", ""): 1, ("slurmstack_node_down", 'node="default-0"'): 1}
-
-    def is_down() -> bool:
-        # Again each time: an answer of before, which slurmctld counts up to a second later, ends it too.
-        exporter.run("scontrol update nodename=default-0 state=down reason=fan")
-        found = figures(scrape(exporter))
-        return all(found.get(key) == value for key, value in wanted.items())
-
-    wait_until(is_down, "the node is down")
-    exporter.start_worker("default-0")
-    wait_for(exporter, {("slurm_nodes_down", ""): 0})
 
 
 def test_each_panel_that_shows_slurm_has_data_with_the_figures_of_either_version(
@@ -210,23 +192,19 @@ def test_whatever_users_call_their_accounts_figures_can_be_read(
     exporter.run("scancel --user=games")
 
 
-@pytest.mark.parametrize("away", ["slurmctld", "munged"])
-def test_without_slurmctld_it_is_down_and_without_the_exporter_s_own_munged_nobody_knows(
-    exporter: SlurmSandbox, away: str
-) -> None:
+def test_without_slurmctld_it_is_down(exporter: SlurmSandbox) -> None:
     up = ("slurmstack_slurmctld_up", "")
     wait_for(exporter, {up: 1})
-    pod = exporter.controller if away == "slurmctld" else exporter.pods["exporter"]
-    kill(pod, away)
+    kill(exporter.controller, "slurmctld")
     try:
         found = wait_for(
             exporter, {("slurmstack_exporter_up", f'source="{name}"'): 0 for name in ("scheduler", "jobs")}
         )
-        assert found.get(up) == (0 if away == "slurmctld" else None)
-        assert [name for name, _ in found if name.startswith(("slurm_", "slurmstack_jobs"))] == []
+        assert found[up] == 0
+        assert [name for name, _ in found if name.startswith(("slurm_", "slurmstack_job"))] == []
         assert found["slurmstack_exporter_up", 'source="configuration"'] == 1
     finally:
-        pod.start_program(away)
+        exporter.controller.start_program("slurmctld")
     wait_for(exporter, {up: 1, ("slurmstack_exporter_up", 'source="jobs"'): 1})
 
 
@@ -235,17 +213,14 @@ def test_a_refused_configuration_is_told_and_private_data_are_seen_by_slurms_use
 ) -> None:
     submit(exporter, "games", "-n1")
     wait_for(exporter, {("slurmstack_configuration_refused", ""): 0, ("slurm_jobs_running", ""): 1})
-    before = figures(scrape(exporter))["slurmstack_configuration_applied_timestamp_seconds", ""]
     exporter.set_config(config_of(slurm_version, "SchedulerType=sched/nothing\n"))
     found = wait_for(exporter, {("slurmstack_configuration_refused", ""): 1})
-    assert found["slurmstack_configuration_applied_timestamp_seconds", ""] == before
     assert found["slurmstack_volume_free_bytes", 'volume="state"'] > 0
     exporter.set_config(config_of(slurm_version, "PrivateData=jobs,nodes\n"))
-    found = wait_for(exporter, {("slurmstack_configuration_refused", ""): 0, ("slurm_jobs_running", ""): 0})
-    assert found["slurmstack_configuration_applied_timestamp_seconds", ""] > before
+    wait_for(exporter, {("slurmstack_configuration_refused", ""): 0, ("slurm_jobs_running", ""): 0})
     if slurm_version == "26.05":
         assert scrape(exporter, "http://controller-0:6817/metrics/jobs") == ""
     kill(exporter.pods["exporter"], "exporter")
     exporter.pods["exporter"].start_program("exporter", {**ENV, "RUN_AS": str(SLURM_UID), "BY_PERSON": "no"})
-    found = wait_for(exporter, {("slurm_jobs_running", ""): 1, ("slurm_nodes", ""): 2})
+    found = wait_for(exporter, {("slurm_jobs_running", ""): 1, ("slurm_nodes_mixed", ""): 1})
     assert [name for name, labels in found if "account" in labels or "username" in labels] == []

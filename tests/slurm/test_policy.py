@@ -1,4 +1,4 @@
-"""The policy program with real slurmdbd and slurmctld: from nothing, every kind of change, and back when refused."""
+"""The policy program with real slurmdbd and slurmctld: from nothing, every kind of change, and on after a refusal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.fakes.sacctmgr import FakeSlurm
 from tests.policies import documents, matches
 from tests.slurm.accounting import AccountingSandbox, sacctmgr
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import accounting_config
+from tests.slurm.minimal import accounting_config, add_accounts, identity
 from tests.slurm.pod import HANG_SECONDS, LIBEXEC, wait_until
 
 EXAMPLES = 3
@@ -91,13 +91,11 @@ def document(sections: dict[str, Any], **more: Any) -> str:
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> AccountingSandbox:
     """A cluster with accounting, one worker and three people."""
-    passwd = "".join(f"{name}:x:{uid}:{uid}::/tmp:/bin/sh\n" for name, uid in PEOPLE.items())
-    group = "".join(f"{name}:x:{uid}:\n" for name, uid in PEOPLE.items())
+    known = identity(PEOPLE, "/tmp")
     extra = "AccountingStorageTRES=gres/gpu\nGresTypes=gpu\nAccountingStorageEnforce=associations,limits,qos\n"
-    config = accounting_config(slurm_version, extra, passwd=passwd, group=group)
+    config = accounting_config(slurm_version, extra, **known)
     sandbox = slurm_cluster(slurm_version, config=config, workers=1, kind=AccountingSandbox)
-    with (sandbox.pods["default-0"].root / "etc/passwd").open("a") as file:
-        file.write(passwd)
+    add_accounts(known, sandbox.pods["default-0"].root)
     return sandbox
 
 
@@ -156,9 +154,9 @@ def listed(slurm: Slurm) -> list[list[list[str]]]:
     return [sorted([text.lower() for text in row] for row in table) for table in tables]
 
 
-def association(cluster: AccountingSandbox, account: str, user: str = "") -> list[str]:
+def association(cluster: AccountingSandbox, account: str) -> list[str]:
     columns = "format=share,grptres,maxjobs,maxwall,qos,defaultqos,parentname"
-    return sacctmgr(cluster, f"list assoc wopl where account={account} user={user} {columns}").stdout.strip().split("|")
+    return sacctmgr(cluster, f"list assoc wopl where account={account} user= {columns}").stdout.strip().split("|")
 
 
 @pytest.mark.in_gate
@@ -169,7 +167,7 @@ def test_a_policy_is_made_from_nothing_and_the_second_time_nothing_changes(clust
 
     changes = [line for line in did if not line.endswith("commands done")]  # which a slow machine gets to see
     assert json.loads(planned.stdout)["changes"] == changes[:-1]
-    assert "+ account vision (parent ml, organization ml, fairshare 3, qos high,normal, default qos high)" in did
+    assert "+ account vision" in did
     expected = ["10", "cpu=100,gres/gpu=4,mem=1025M", "", "1-00:00:00", "high,normal", "normal", "root"]
     assert association(cluster, "ml") == expected
     assert "alice|vision|Operator" in sacctmgr(cluster, "list user").stdout
@@ -185,7 +183,7 @@ def test_every_kind_of_change_is_made_and_taken_back(cluster: AccountingSandbox)
 
     did = apply(cluster, document(SECOND))
 
-    assert "- user bob (accounts physics)" in did
+    assert "- user bob" in did
     assert "- qos high" in did
     assert association(cluster, "ml") == ["11", "cpu=90", "0", "", "", "", "root"]
     assert association(cluster, "vision")[4:] == ["low,normal", "", "physics"]
@@ -195,33 +193,8 @@ def test_every_kind_of_change_is_made_and_taken_back(cluster: AccountingSandbox)
     assert everything(cluster) == before
 
 
-def test_what_was_made_by_hand_is_told_and_only_pruned_if_asked(cluster: AccountingSandbox) -> None:
-    apply(cluster, document(FIRST))
-    for made in ("account handmade", "qos byhand", "user bob account=handmade", "user zoe account=ml"):
-        assert sacctmgr(cluster, f"add {made}").returncode == 0
-    sacctmgr(cluster, "modify account where name=ml set fairshare=99")
-
-    did = apply(cluster, document(FIRST))
-
-    assert "~ account ml: fairshare 99 => 10" in did
-    for kept in ("account handmade", "qos byhand", "user bob in handmade", "user zoe in ml"):
-        assert f"! {kept} was made by hand: kept (accounting.prune: true removes it)" in did
-    assert "zoe|" in sacctmgr(cluster, "list assoc where user=zoe format=user,account").stdout
-
-    did = apply(cluster, document(FIRST, accounting={"prune": True}))
-
-    assert [line for line in did if line.startswith("- ")] == [
-        "- user zoe (accounts ml)",
-        "- user bob in handmade",
-        "- account handmade",
-        "- qos byhand",
-    ]
-    assert "handmade" not in everything(cluster)
-    assert "root|root|Administrator" in sacctmgr(cluster, "list user").stdout
-
-
 @pytest.mark.in_gate
-def test_a_refused_step_brings_the_policy_before_back(cluster: AccountingSandbox) -> None:
+def test_after_a_refused_step_any_policy_can_be_applied(cluster: AccountingSandbox) -> None:
     apply(cluster, document(FIRST))
     before = everything(cluster)
     wanted = json.loads(document(SECOND))
@@ -231,7 +204,7 @@ def test_a_refused_step_brings_the_policy_before_back(cluster: AccountingSandbox
 
     assert done.returncode == 2
     assert "no TRES known by type gres/nosuch" in done.stdout
-    assert "policy: the policy before is in force again" in done.stdout
+    apply(cluster, document(FIRST))
     assert everything(cluster) == before
 
 
@@ -290,7 +263,7 @@ def test_reservations_are_made_moved_and_removed(cluster: AccountingSandbox) -> 
         return document(FIRST, reservations={"maint": maintenance, "course": course})
 
     did = apply(cluster, reserved())
-    assert [line.split(" (")[0] for line in did if "reservation" in line] == [
+    assert [line for line in did if "reservation" in line] == [
         "+ reservation course",
         "+ reservation maint",
     ]
@@ -322,16 +295,6 @@ def test_a_reservation_that_began_before_it_was_declared_is_made_for_the_rest(cl
 
     assert f"EndTime={ends:%Y-%m-%dT%H:%M:%S}" in cluster.run("scontrol show reservation course --oneliner").stdout
     assert apply(cluster, wanted) == ["nothing to change"]
-
-
-def test_an_unreachable_slurmdbd_is_named(cluster: AccountingSandbox) -> None:
-    names = {**environment(load_config(stacks.dev())), "CLUSTER_NAME": "sandbox", "ACCOUNTING": "slurmdbd-0:6888"}
-
-    done = cluster.pods["slurmdbd-0"].run([f"{LIBEXEC}/policy", "--plan", "-"], stdin=document(FIRST), env=names)
-
-    assert done.returncode == 2
-    assert "slurmdbd and slurmctld cannot be used after 5 s; nothing was changed" in done.stderr
-    assert "Connection refused" in done.stderr
 
 
 def turned(document: dict[str, Any]) -> dict[str, Any]:

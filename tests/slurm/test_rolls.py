@@ -19,7 +19,6 @@ ALL_IDLE = {f"cpu-{number}": "IDLE+DYNAMIC_NORM" for number in range(4)}
 def rolling(slurm_cluster: ClusterFactory, slurm_version: str) -> RollingSandbox:
     config = minimal_config(slurm_version, "NodeSet=cpu Feature=cpu\nPartitionName=cpu Nodes=cpu")
     sandbox = slurm_cluster(slurm_version, kind=RollingSandbox, config=config)
-    assert isinstance(sandbox, RollingSandbox)
     await_states(sandbox, ALL_IDLE)
     return sandbox
 

@@ -1,6 +1,12 @@
-"""Slurm's switch tree with real daemons: from labels of Kubernetes nodes to where jobs run."""
+"""Slurm's switch tree with real daemons: it follows pods that come, and stays where who asks for it is away.
+
+From labels of Kubernetes nodes to where jobs run: tests/e2e/test_topology.py.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -13,7 +19,7 @@ from tests.slurm.switches import LABELS_FILE, NODES, TREE, leaves_of
 
 pytestmark = pytest.mark.soak
 
-FOUR = [f"default-{number}" for number in range(4)]
+FOUR = {f"default-{number}": f"core.{'ab'[number % 2]}" for number in range(4)}
 
 
 @pytest.fixture(scope="module")
@@ -27,72 +33,34 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> KubernetesSand
 def four(cluster: KubernetesSandbox) -> KubernetesSandbox:
     """No jobs, and the first four nodes idle in their places. There may be more nodes, from other tests."""
     cluster.run("scancel --state=pending; scancel --state=running")
-    for name, labels in NODES.items():
-        cluster.label(name, **labels)
-    await_leaves(cluster, {number: "core.a" if number % 2 == 0 else "core.b" for number in range(4)})
+    await_leaves(cluster, FOUR)
     cluster.wait_for_idle(*FOUR)
     return cluster
 
 
-def leaves(cluster: KubernetesSandbox) -> dict[int, str]:
-    """Leaf switch of each node, by the node's number."""
-    return {int(name.removeprefix("default-")): leaf for name, leaf in leaves_of(cluster).items()}
-
-
-def await_leaves(cluster: KubernetesSandbox, wanted: dict[int, str]) -> None:
+def await_leaves(cluster: KubernetesSandbox, wanted: dict[str, str]) -> None:
     """Wait until these nodes are shown below these switches."""
+    wait_until(
+        lambda: wanted.items() <= leaves_of(cluster).items(),
+        lambda: f"leaves {wanted}; there are {leaves_of(cluster)}\n{cluster.logs()}",
+    )
+
+
+@contextmanager
+def without_api(cluster: KubernetesSandbox) -> Iterator[None]:
+    """It answers nothing."""
+    assert cluster.api is not None
+    cluster.api.down = True
     try:
-        wait_until(lambda: wanted.items() <= leaves(cluster).items(), f"leaves {wanted}")
-    except AssertionError as error:
-        raise AssertionError(f"{error}; there are {leaves(cluster)}\n{cluster.logs()}") from None
-
-
-def state(cluster: KubernetesSandbox, job: str) -> str:
-    """`RUNNING`, `COMPLETED`, ..."""
-    shown = cluster.run(f"scontrol show job {job}").stdout
-    return next(word.partition("=")[2] for word in shown.split() if word.startswith("JobState="))
-
-
-def submit(cluster: KubernetesSandbox, command: str, *options: str) -> str:
-    """Id of a new batch job."""
-    done = cluster.run(f"sbatch --parsable -o /dev/null {' '.join(options)} --wrap '{command}'")
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def reloads(cluster: KubernetesSandbox) -> int:
-    """How often slurmctld has read a tree."""
-    return cluster.controller.log("config-agent").count("is in force")
-
-
-def test_a_job_of_two_nodes_gets_one_switch(four: KubernetesSandbox) -> None:
-    """The nodes in the order of their names would be of two switches."""
-    submit(four, "sleep 60", "-w", "default-0", "--exclusive")
-    wait_until(lambda: four.run("squeue -h -o %t").stdout.strip() == "R", "the job to run")
-
-    plain = four.run("srun -N2 hostname")
-    asked = four.run("srun -N2 --switches=1 hostname")
-
-    assert sorted(plain.stdout.split()) == ["default-1", "default-3"], four.logs()
-    assert sorted(asked.stdout.split()) == ["default-1", "default-3"]
-
-
-def test_jobs_may_span_switches_where_one_is_not_enough(four: KubernetesSandbox) -> None:
-    assert len(four.run("srun -N4 hostname").stdout.split()) == 4
-
-
-def test_a_node_without_labels_runs_jobs_from_a_switch_of_its_own(four: KubernetesSandbox) -> None:
-    four.start_worker("default-4")
-
-    await_leaves(four, {4: "unknown"})
-    four.wait_for_idle("default-4")
-    assert four.run("srun -N2 -w default-[3-4] hostname").returncode == 0
+        yield
+    finally:
+        cluster.api.down = False
 
 
 def test_a_queued_job_gets_nodes_that_come_later_and_is_never_put_aside(four: KubernetesSandbox) -> None:
     """Slurm puts a job aside for good when it tries to use a node that is in no switch."""
-    nodes = len(leaves(four))
-    job = submit(four, "true", f"-N{nodes}", "--hold")
+    nodes = len(leaves_of(four))
+    job = four.run(f"sbatch --parsable -o /dev/null -N{nodes} --hold --wrap true").stdout.strip()
     four.run("scontrol update nodename=default-3 state=down reason=test; scontrol delete nodename=default-3")
     four.remove_pod("default-3")
     four.run(f"scontrol release {job}")
@@ -101,84 +69,28 @@ def test_a_queued_job_gets_nodes_that_come_later_and_is_never_put_aside(four: Ku
     four.start_worker("default-5", on="node-0")
     four.start_worker("default-3")
 
-    wait_until(lambda: state(four, job) == "COMPLETED", f"the job: {four.run('squeue').stdout}")
+    four.wait_for_job(job, "COMPLETED")
     # The job needs no more nodes than there were, so it may be done before the other of the two is in the tree.
-    wait_until(lambda: leaves(four).get(5) == "core.a", f"default-5 under core.a: {leaves(four)}")
-
-
-def test_many_nodes_that_come_together_cost_one_or_two_reconfigurations(four: KubernetesSandbox) -> None:
-    before = reloads(four)
-    numbers = range(10, 15)
-    for number in numbers:
-        four.start_worker(f"default-{number}", on=f"node-{number % 4}")
-
-    four.wait_for_idle(*(f"default-{number}" for number in numbers))
-
-    assert 1 <= reloads(four) - before <= 2, four.controller.log("config-agent")
+    await_leaves(four, {"default-5": "core.a"})
 
 
 def test_without_the_api_the_tree_stays_and_new_nodes_still_take_jobs(four: KubernetesSandbox) -> None:
-    four.api_down(down=True)
-    try:
-        four.place("default-6", "node-0")
+    with without_api(four):
         four.start_worker("default-6", on="node-0")
         four.wait_for_idle("default-6")
-        assert {6: "unknown", 0: "core.a", 1: "core.b"}.items() <= leaves(four).items()
+        assert {**FOUR, "default-6": "unknown"}.items() <= leaves_of(four).items()
         assert four.run("srun -w default-6 hostname").stdout.strip() == "default-6"
-    finally:
-        four.api_down(down=False)
-    await_leaves(four, {6: "core.a"})
-
-
-def test_an_administrators_drain_of_a_new_node_is_not_lifted(four: KubernetesSandbox) -> None:
-    four.api_down(down=True)  # so that it gets its place after the drain
-    try:
-        four.place("default-7", "node-0")
-        four.start_worker("default-7", on="node-0")
-        four.wait_for_idle("default-7")
-        drain = "scontrol update nodename=default-7 state=drain reason='bad memory'"
-        wait_until(lambda: four.run(drain).returncode == 0, four.logs)  # not while slurmctld reads its files
-    finally:
-        four.api_down(down=False)
-
-    await_leaves(four, {7: "core.a"})
-
-    assert "Reason=bad memory" in four.run("scontrol show node default-7").stdout
-    four.run("scontrol update nodename=default-7 state=resume")
-
-
-def test_a_tree_is_turned_on_and_off_under_a_running_job(own_cluster: ClusterFactory, slurm_version: str) -> None:
-    plain = minimal_config(slurm_version, "EnforcePartLimits=ALL")
-    cluster = own_cluster(slurm_version, kind=KubernetesSandbox, config=plain, workers=2, nodes=NODES)
-    job = submit(cluster, "srun sleep 600", "-N2")
-    # Not only in slurmctld's list: a job whose start is under way when slurmctld starts anew is queued again.
-    steps = "squeue --noheader --steps --format=%i"
-    wait_until(lambda: f"{job}.0" in cluster.run(steps).stdout.split(), "the job's step to run")
-
-    cluster.set_config(minimal_config(slurm_version, TREE, **LABELS_FILE))
-
-    await_leaves(cluster, {0: "core.a", 1: "core.b"})
-    assert state(cluster, job) == "RUNNING"
-    assert cluster.run("srun -N2 hostname").returncode == 0
-
-    cluster.set_config(plain)
-
-    wait_until(lambda: not leaves(cluster), "no tree")
-    assert state(cluster, job) == "RUNNING"
-    assert cluster.run("srun -N2 hostname").returncode == 0
+    await_leaves(four, {"default-6": "core.a"})
 
 
 def test_a_controller_that_restarts_has_the_tree_at_once(four: KubernetesSandbox) -> None:
-    tree = leaves(four)
+    tree = leaves_of(four)
     kill_programs(four, "slurmctld", "config-agent")
     wait_until(lambda: "is UP" not in four.run("scontrol ping").stdout, "slurmctld to be gone")
-    four.api_down(down=True)
-    try:
+    with without_api(four):
         four.controller.start_program("config-agent", ENVIRONMENT)
         four.controller.start_program("slurmctld")
         wait_until(lambda: "is UP" in four.run("scontrol ping").stdout, four.logs)
-        assert leaves(four) == tree
+        assert leaves_of(four) == tree
         four.wait_for_idle(*FOUR)
         assert four.run("srun -N4 hostname").returncode == 0
-    finally:
-        four.api_down(down=False)

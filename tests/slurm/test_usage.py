@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from cli.commands.efficiency import read_named
 from cli.efficiency.report import summarize as efficiency_of
-from cli.errors import Failure
 from cli.usage.query import ask_sacct, read_runs
 from cli.usage.report import Usage, summarize
-from images.common.slurm_runs import Run, parse_runs, runs_between
+from images.common.slurm_runs import FIELDS, Run, sacct
 from tests.slurm.accounting import AccountingSandbox, kill, sacctmgr, wait_for_accounting
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import accounting_config
@@ -128,20 +126,18 @@ def database(sandbox: AccountingSandbox, sql: str) -> str:
     return done.stdout
 
 
-def report(sandbox: AccountingSandbox, start: datetime, end: datetime, **arguments: Any) -> Usage:
+def report(sandbox: AccountingSandbox, start: datetime, end: datetime) -> Usage:
     """The command's own way from slurmdbd to hours."""
     kubectl: Any = Controller(sandbox)
-    runs = read_runs(kubectl, "slurm", start, end)
-    return summarize(runs, start=start, end=end, by=("account", "user"), **arguments)
+    return summarize(read_runs(kubectl, "slurm", start, end), start=start, end=end, by=("account", "user"))
 
 
-def seconds(usage: Usage, start: datetime | None = None) -> dict[tuple[str, ...], int]:
-    """Seconds by account, user and resource; of one interval, or of all."""
+def seconds(usage: Usage) -> dict[tuple[str, ...], int]:
+    """Seconds by account, user and resource."""
     found: dict[tuple[str, ...], int] = {}
     for row in usage.rows:
-        if start in {None, row.start}:
-            found[*row.group, "cpu"] = round(row.cpu_hours * 3600)
-            found[*row.group, "gres/gpu"] = round(row.gpu_hours * 3600)
+        found[*row.group, "cpu"] = round(row.cpu_hours * 3600)
+        found[*row.group, "gres/gpu"] = round(row.gpu_hours * 3600)
     return {key: value for key, value in found.items() if value}
 
 
@@ -170,38 +166,11 @@ def test_the_hours_are_those_of_sreport(past: AccountingSandbox) -> None:
     assert seconds(report(past, start, end)) == expected
 
 
-def test_the_hours_of_each_day_are_those_of_sreport(past: AccountingSandbox) -> None:
-    days = [MIDNIGHT - timedelta(days=1), MIDNIGHT]
-    usage = report(past, days[0], TODAY, step="day")
-    for day in days:
-        expected = sreport(past, day, day + timedelta(days=1))
-        assert ("physics", "games", "cpu") in expected
-        assert seconds(usage, day) == expected
-
-
-def test_a_part_of_a_day_counts_only_that_part(past: AccountingSandbox) -> None:
-    start, end = MIDNIGHT, MIDNIGHT + timedelta(hours=1)
-    found = seconds(report(past, start, end))
-    assert found == sreport(past, start, end)
-    assert found["physics", "games", "cpu"] == 7200
-    assert found["physics", "backup", "cpu"] == 1800
-
-
 def runs_of(sandbox: AccountingSandbox, job: str) -> list[Run]:
     """Runs of a job that was submitted a moment ago."""
     kubectl: Any = Controller(sandbox)
     now = datetime.now(UTC)
     return [run for run in read_runs(kubectl, "slurm", now - timedelta(minutes=10), now) if run.job == job]
-
-
-def test_a_running_job_counts_up_to_now(past: AccountingSandbox) -> None:
-    job = submit(past, "games", "physics", "--ntasks=2 --gpus=1", "sleep 600")
-    wait_until(lambda: bool(runs_of(past, job)), lambda: f"no run of job {job}: {past.logs()}")
-    (run,) = runs_of(past, job)
-    assert (run.user, run.account, run.cpus, run.gpus) == ("games", "physics", 2, 1)
-    assert run.ended <= datetime.now(UTC)
-    wait_until(lambda: runs_of(past, job)[0].seconds > run.seconds, "the job's hours to grow")
-    past.run(f"scancel {job}")
 
 
 def test_every_run_of_a_requeued_job_counts(past: AccountingSandbox) -> None:
@@ -215,17 +184,23 @@ def test_every_run_of_a_requeued_job_counts(past: AccountingSandbox) -> None:
     past.run(f"scancel {job}")
 
 
-def ended(sandbox: AccountingSandbox, job: str) -> list[Run]:
-    """The records of a job, or of all tasks of an array, once it has ended and all of it is in the database."""
+def recorded(sandbox: AccountingSandbox, job: str) -> list[Run]:
+    """The records of a job, or of all tasks of an array, with their steps."""
     kubectl: Any = Controller(sandbox)
+    return ask_sacct(kubectl, "slurm", [*sacct(FIELDS), "--allusers", f"--jobs={job}"])
+
+
+def ended(sandbox: AccountingSandbox, job: str) -> list[Run]:
+    """The same once it has ended and all of it is in the database."""
     left = f"squeue --noheader --jobs={job}"
     wait_until(lambda: not sandbox.run(left).stdout, lambda: f"{sandbox.run(left).stdout}{sandbox.logs()}")
 
-    def recorded() -> bool:
-        return all(one.end is not None and one.steps for one in read_named(kubectl, "slurm", [job]))
+    def whole() -> bool:
+        runs = recorded(sandbox, job)
+        return bool(runs) and all(one.end is not None and one.steps for one in runs)
 
-    wait_until(recorded, lambda: f"the records of job {job}: {read_named(kubectl, 'slurm', [job])}")
-    return read_named(kubectl, "slurm", [job])
+    wait_until(whole, lambda: f"the records of job {job}: {recorded(sandbox, job)}")
+    return recorded(sandbox, job)
 
 
 def work(seconds: int) -> str:
@@ -251,58 +226,3 @@ def test_a_job_that_uses_one_of_two_cpus_is_half_efficient_and_its_memory_is_wha
     assert percent is not None
     assert percent == pytest.approx(100 * job.cpu_seconds / (2 * job.seconds))
     assert percent < 60  # one CPU is never more than half of two, but seconds are whole
-
-
-def test_cpu_time_is_known_without_a_look_at_a_job_and_memory_is_not(past: AccountingSandbox) -> None:
-    (job,) = ended(past, submit(past, "games", "physics", "--ntasks=1", work(3)))
-    assert job.cpu_seconds is not None
-    assert 3 <= job.cpu_seconds < 6
-    assert job.memory_used is None
-
-
-def test_nothing_is_known_of_a_job_that_was_killed_before_the_first_look(past: AccountingSandbox) -> None:
-    number = submit(past, "games", "physics", "--ntasks=1", "sleep 600")
-    wait_until(lambda: "RUNNING" in past.run(f"squeue -h -o %T -j {number}").stdout, "the job to start")
-    wait_until(lambda: bool(runs_of(past, number)), lambda: f"no run of job {number}: {past.logs()}")
-    kubectl: Any = Controller(past)
-    (running,) = read_named(kubectl, "slurm", [number])
-    assert (running.end, running.cpu_seconds, running.memory_used) == (None, None, None)
-    past.run(f"scancel {number}")
-    (job,) = ended(past, number)
-    assert job.state.startswith("CANCELLED")
-    assert (job.cpu_seconds, job.memory_used) == (None, None)
-
-
-def test_each_task_of_an_array_is_a_job_of_its_own(past: AccountingSandbox) -> None:
-    array = submit(past, "games", "physics", "--ntasks=1 --array=3,5", "true")
-    assert sorted(job.job for job in ended(past, array)) == [f"{array}_3", f"{array}_5"]
-    assert [job.job for job in ended(past, f"{array}_5")] == [f"{array}_5"]
-
-
-def test_a_user_without_an_account_may_call_it_as_he_likes_and_spoils_no_report(past: AccountingSandbox) -> None:
-    number = submit(past, "news", r"$'a|b\n9|root'", "--ntasks=1", "sleep 1")
-    (job,) = ended(past, number)
-    (run,) = runs_of(past, number)
-    assert (job.account, run.account, run.user, run.cpus) == ("a|b\n9|root", "a|b\n9|root", "news", 1)
-
-
-def test_what_jobs_asked_for_are_the_hours_of_usage(past: AccountingSandbox) -> None:
-    kubectl: Any = Controller(past)
-    start, end = MIDNIGHT - timedelta(hours=1), MIDNIGHT + timedelta(hours=1)  # runs cross both
-    jobs = ask_sacct(kubectl, "slurm", runs_between(start, end, whole=True), parse_runs)
-    found = efficiency_of(jobs, start=start, end=end, now=datetime.now(UTC), by=("account", "user"))
-    asked = {row.group: (round(row.cpu_asked, 6), round(row.gpu_asked, 6)) for row in found.rows}
-    hours = {row.group: (round(row.cpu_hours, 6), round(row.gpu_hours, 6)) for row in report(past, start, end).rows}
-    assert asked == hours
-    assert asked["physics", "games"] == (4.0, 2.0)
-
-
-def test_sacct_says_why_when_slurmdbd_is_away(past: AccountingSandbox) -> None:
-    pod = past.pods["slurmdbd-0"]
-    kill(pod, "slurmdbd")
-    kubectl: Any = Controller(past)
-    with pytest.raises(Failure, match=r"sacct could not read the records: sacct: error: .*Connection refused"):
-        read_runs(kubectl, "slurm", MIDNIGHT, TODAY)
-    pod.start_program("slurmdbd")
-    wait_for_accounting(past)
-    assert read_runs(kubectl, "slurm", MIDNIGHT, TODAY)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from config import load_config
-from images.controller.configuration import config_hash
 from slurm.users import identity_files
 from tests import stacks
 from tests.slurm.accounting import AccountingSandbox, sacctmgr
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.configuring import activate
 from tests.slurm.minimal import accounting_config
-from tests.slurm.pod import LIBEXEC, wait_until
+from tests.slurm.pod import wait_until
 
 UIDS = {"alice": 23101, "bob": 23102, "carol": 23103}
 ENFORCED = "AccountingStorageEnforce=associations\n"
@@ -35,11 +35,7 @@ def configuration(version: str, *names: str) -> dict[str, str]:
 
 def declare(cluster: AccountingSandbox, *names: str) -> None:
     """Publish these users, and wait as `up` does until the configuration is active."""
-    files = configuration(cluster.version, *names)
-    cluster.set_config(files)
-    env = {"AGENT_URL": "http://127.0.0.1:8817"}
-    active = cluster.run([f"{LIBEXEC}/await-config", config_hash(files)], env=env)
-    assert active.returncode == 0, active.stdout + cluster.logs()
+    activate(cluster, configuration(cluster.version, *names))
 
 
 def submit(cluster: AccountingSandbox, name: str) -> str:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from config import load_config
-from images.controller.configuration import config_hash
 from slurm.users import accounts, group_numbers, identity_files
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import minimal_config
-from tests.slurm.pod import LIBEXEC, wait_until
+from tests.slurm.configuring import activate
+from tests.slurm.login import make_users
+from tests.slurm.minimal import IN_JAIL, minimal_config
+from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 pytestmark = pytest.mark.in_gate
 
-PLUGSTACK = "required /usr/lib/slurmstack/jail.so root=/jail\n"
 TEAM = "PartitionName=team Nodes=default State=UP AllowGroups=ml"
 FIRST: dict[str, Any] = {
     "users": {"alice": {"uid": 23001, "groups": ["ml"]}, "bob": {"uid": 23002}},
@@ -38,32 +36,19 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     return sandbox
 
 
-@pytest.fixture
-def jail(cluster: SlurmSandbox) -> Path:
-    """The jail as the shared volume has it."""
-    return cluster.jail
-
-
 def configuration(version: str, sections: dict[str, Any], extra: str = "") -> dict[str, str]:
     """The files of the ConfigMap with these users and groups."""
     files = identity_files(load_config({**stacks.dev(), **sections}))
     enforced = f"EnforcePartLimits=ALL\n{extra}"
-    return minimal_config(version, enforced, **{"plugstack.conf": PLUGSTACK}, **files)
+    return minimal_config(version, enforced, **IN_JAIL, **files)
 
 
 def declare(cluster: SlurmSandbox, sections: dict[str, Any], extra: str = "") -> None:
     """What `up` does: the job that changes the jail, and the configuration, until it is active."""
     config = load_config({**stacks.dev(), **sections})
     document = {"users": accounts(config.users, extra_keys=()), "groups": group_numbers(config.groups)}
-    pod = cluster.pods["users"]
-    (pod.root / "config/slurm/users.json").write_text(json.dumps(document))
-    done = pod.run([f"{LIBEXEC}/users", "/config/slurm/users.json"])
-    assert done.returncode == 0, done.stdout + done.stderr
-    files = configuration(cluster.version, sections, extra)
-    cluster.set_config(files)
-    env = {"AGENT_URL": "http://127.0.0.1:8817"}
-    active = cluster.run([f"{LIBEXEC}/await-config", config_hash(files)], env=env)
-    assert active.returncode == 0, active.stdout + cluster.logs()
+    make_users(cluster.pods["users"], document)
+    activate(cluster, configuration(cluster.version, sections, extra))
 
 
 def user_id(cluster: SlurmSandbox, pod: str, name: str) -> str:

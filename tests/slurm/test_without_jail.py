@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from config import load_config
-from slurm.conf import config_hash, render
+from slurm.conf import render
 from slurm.sizing import node_conf
 from slurm.users import EXTRAUSERS
 from tests import stacks
 from tests.security.attempts import OF_USERS
 from tests.security.walk import SCRIPT, left_open, walked
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.pod import LIBEXEC, wait_until
+from tests.slurm.configuring import activate
+from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
-from tests.slurm.terminal import WHERE, told_by, type_at
 
 POOL = {"size": 1, "resources": {"cpus": 2, "memory": "1Gi"}, "security": "baseline"}
 USERS: dict[str, Any] = {"alice": {"uid": 23001, "groups": ["ml"]}, "bob": {"uid": 23002}}
@@ -82,27 +82,9 @@ def alice(cluster: SlurmSandbox, command: str) -> str:
     return out
 
 
-def declare(cluster: SlurmSandbox, users: dict[str, Any]) -> None:
-    """What `up` does, until slurmctld has it."""
-    changed = files(cluster.version, users)
-    cluster.set_config(changed)
-    done = cluster.run([f"{LIBEXEC}/await-config", config_hash(changed)], env={"AGENT_URL": "http://127.0.0.1:8817"})
-    assert done.returncode == 0, done.stdout + cluster.logs()
-
-
 def submit(cluster: SlurmSandbox, script: str, *options: str) -> str:
     """Submit a batch job of alice; its id."""
     return alice(cluster, f"sbatch --parsable {' '.join(options)} --wrap '{script}'").strip()
-
-
-def job_field(cluster: SlurmSandbox, job: str, key: str) -> str:
-    """A field of a job as slurmctld has it."""
-    words = cluster.run(f"scontrol show job {job}").stdout.split()
-    return next(word.partition("=")[2] for word in words if word.startswith(f"{key}="))
-
-
-def await_state(cluster: SlurmSandbox, job: str, state: str) -> None:
-    wait_until(lambda: job_field(cluster, job, "JobState") == state, cluster.logs)
 
 
 def test_a_job_without_its_home_works_in_tmp_and_says_so(cluster: SlurmSandbox) -> None:
@@ -111,26 +93,17 @@ def test_a_job_without_its_home_works_in_tmp_and_says_so(cluster: SlurmSandbox) 
     assert "couldn't chdir to `/home/alice'" in errors
 
 
-def test_the_shell_of_salloc_is_a_step_on_the_worker(cluster: SlurmSandbox) -> None:
-    user = ["setpriv", "--reuid=23001", "--regid=23001", "--clear-groups", "salloc", "-Q", "--chdir=/tmp"]
-    shown = type_at(
-        cluster.controller, user, WHERE, "exit",
-        env={"HOME": "/home/alice", "USER": "alice", "SHELL": "/bin/bash", **cluster.controller.slurm_env},
-    )  # fmt: skip
-    told = told_by(shown)
-    assert (told["node"], told["user"], bool(told["step"])) == ("plain-0", "alice", True), shown
-
-
 def test_a_batch_job_writes_its_output_to_a_shared_volume(cluster: SlurmSandbox, shared: Path) -> None:
     job = submit(cluster, "srun id; pwd", "--chdir=/shared")
-    await_state(cluster, job, "COMPLETED")
+    cluster.wait_for_job(job, "COMPLETED")
     assert (shared / f"slurm-{job}.out").read_text() == f"{ALICE}\n/shared\n"
 
 
 def test_a_batch_job_whose_output_cannot_be_written_fails_once(cluster: SlurmSandbox) -> None:
     job = submit(cluster, "true", "--requeue")
-    await_state(cluster, job, "FAILED")
-    assert (job_field(cluster, job, "ExitCode"), job_field(cluster, job, "Restarts")) == ("0:53", "0")
+    cluster.wait_for_job(job, "FAILED")
+    found = cluster.job(job)
+    assert (found["ExitCode"], found["Restarts"]) == ("0:53", "0")
     cluster.wait_for_idle("plain-0")
 
 
@@ -141,23 +114,18 @@ def test_nobody_deletes_the_files_of_others_and_a_job_s_own_go_with_it(cluster: 
     wait_until(lambda: not (cluster.pods["plain-0"].root / path.lstrip("/")).exists(), cluster.logs)
 
 
-def test_the_worker_says_how_it_is(cluster: SlurmSandbox) -> None:
-    assert cluster.run([f"{LIBEXEC}/health-periodic"], pod="plain-0").returncode == 0
-    wait_until(lambda: "Comment=health" in cluster.run("scontrol show node plain-0").stdout, cluster.logs)
-
-
 def test_users_come_and_go_without_a_restart_and_running_jobs_go_on(cluster: SlurmSandbox, shared: Path) -> None:
     wait = "touch /shared/runs; until test -e /shared/go; do sleep 0.1; done"
     job = submit(cluster, wait, "--output=/shared/%j.out")
     wait_until((shared / "runs").exists, cluster.logs)
 
-    declare(cluster, {"bob": USERS["bob"], "carol": {"uid": 23003}})
+    activate(cluster, files(cluster.version, {"bob": USERS["bob"], "carol": {"uid": 23003}}))
 
     assert as_user(cluster, "bob", 23003, "srun -Q id -un")[:2] == (0, "carol\n")
     assert as_user(cluster, "alice", 23001, "srun -Q id -un")[0] != 0
-    assert job_field(cluster, job, "JobState") == "RUNNING"
+    assert cluster.job(job)["JobState"] == "RUNNING"
     (shared / "go").touch()
-    await_state(cluster, job, "COMPLETED")
+    cluster.wait_for_job(job, "COMPLETED")
 
 
 def test_nothing_in_the_pod_is_open_to_others(cluster: SlurmSandbox) -> None:
@@ -169,5 +137,5 @@ def test_nothing_in_the_pod_is_open_to_others(cluster: SlurmSandbox) -> None:
 
 
 def test_jobs_can_become_no_more_than_in_a_jail(cluster: SlurmSandbox) -> None:
-    declare(cluster, USERS)
+    activate(cluster, files(cluster.version, USERS))
     assert OF_USERS in alice(cluster, "srun -Q grep CapBnd /proc/self/status")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import IMPATIENT
 from tests.slurm.pod import LIBEXEC, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -107,26 +106,17 @@ def test_an_administrators_drain_survives_the_pod(cluster: SlurmSandbox, worker:
     assert "DRAIN" in found["state"]
 
 
-def test_a_pod_that_takes_the_name_again_lifts_our_own_drain(cluster: SlurmSandbox, worker: str) -> None:
-    """The pod before it was killed after it had drained its node."""
-    cluster.run(["scontrol", "update", f"nodename={worker}", "state=drain", f"reason={OUR_REASON}"])
-    cluster.remove_pod(worker)
+def test_a_pod_that_takes_the_name_again_lifts_what_the_one_before_has_set(cluster: SlurmSandbox, worker: str) -> None:
+    """It was killed after it had drained its node, or between setting itself down and deleting its record."""
+    for found in (("drain",), ("drain", "down")):
+        for state in found:
+            cluster.run(["scontrol", "update", f"nodename={worker}", f"state={state}", f"reason={OUR_REASON}"])
+        cluster.remove_pod(worker)
 
-    cluster.start_worker(worker)
+        cluster.start_worker(worker)
 
-    wait_until(lambda: states(cluster, worker) == {"IDLE", "DYNAMIC_NORM"}, cluster.logs)
+        wait_until(lambda: states(cluster, worker) == {"IDLE", "DYNAMIC_NORM"}, cluster.logs)
     assert cluster.run(f"srun -w {worker} hostname").stdout.strip() == worker
-
-
-def test_a_pod_that_takes_the_name_again_lifts_our_own_down(cluster: SlurmSandbox, worker: str) -> None:
-    """The pod before it was killed between setting itself down and deleting its record."""
-    cluster.run(["scontrol", "update", f"nodename={worker}", "state=drain", f"reason={OUR_REASON}"])
-    cluster.run(["scontrol", "update", f"nodename={worker}", "state=down", f"reason={OUR_REASON}"])
-    cluster.remove_pod(worker)
-
-    cluster.start_worker(worker)
-
-    wait_until(lambda: states(cluster, worker) == {"IDLE", "DYNAMIC_NORM"}, cluster.logs)
 
 
 def test_a_pod_that_takes_the_name_again_keeps_an_administrators_drain(cluster: SlurmSandbox, worker: str) -> None:
@@ -138,14 +128,3 @@ def test_a_pod_that_takes_the_name_again_keeps_an_administrators_drain(cluster: 
     wait_until(lambda: "stays" in cluster.pods[worker].log("slurmd"), cluster.logs)
     wait_until(lambda: "DRAIN" in states(cluster, worker), "still drained")
     assert (record(cluster, worker) or {})["reason"] == "bad memory"
-
-
-def test_leaving_without_a_controller_and_without_jobs_ends_on_its_own(
-    own_cluster: ClusterFactory, cluster: SlurmSandbox, slurm_version: str
-) -> None:
-    other = own_cluster(slurm_version, workers=1, extra=IMPATIENT)
-    other.run("pkill -KILL slurmctld")
-
-    done = other.run([f"{LIBEXEC}/leave"], pod="default-0")
-
-    assert done.returncode == 0

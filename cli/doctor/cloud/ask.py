@@ -13,12 +13,11 @@ from nebius.api.nebius.compute import v1 as compute
 from nebius.api.nebius.iam import v2 as iam
 from nebius.api.nebius.mk8s import v1 as mk8s
 from nebius.api.nebius.quotas import v1 as quotas
-from nebius.api.nebius.vpc import v1 as vpc
 from nebius.base.error import SDKError
 from nebius.sdk import SDK
 
 from cli.access.nebius_sdk import AUTH_OPTIONS
-from config.nebius.cloud import NebiusCloud
+from config.sections.cloud import NebiusCloud
 
 PAGE_SIZE = 200
 """Items of one page: the most that all lists allow."""
@@ -49,18 +48,10 @@ class Answers:
     """All of the project."""
     gpu_clusters: Answer[tuple[compute.GpuCluster, ...]]
     """All of the project."""
-    platforms: Answer[tuple[compute.Platform, ...]]
-    """Kinds of machines in the project's region."""
     tenant_quotas: Answer[tuple[quotas.QuotaAllowance, ...]]
     project_quotas: Answer[tuple[quotas.QuotaAllowance, ...]]
-    blocks: Answer[tuple[capacity.CapacityBlockGroup, ...]]
-    """Reserved capacity of the tenant."""
     advice: Answer[tuple[capacity.ResourceAdvice, ...]]
     """What the tenant could have now, by region, fabric and preset."""
-    subnet: Answer[vpc.Subnet] | None = None
-    """None: the stack names none."""
-    taken: Answer[tuple[vpc.Allocation, ...]] = ()
-    """Addresses of the subnet that are taken, public ones too."""
 
 
 def listed(answer: Answer[tuple[T, ...]]) -> tuple[T, ...]:
@@ -71,7 +62,7 @@ def listed(answer: Answer[tuple[T, ...]]) -> tuple[T, ...]:
 async def ask(sdk: SDK, cloud: NebiusCloud, cluster: str, *, seconds: float) -> Answer[Answers]:
     """Everything about a stack that comes in time. Without its project, whose tenant is asked too, nothing is asked."""
     questions = _Questions(sdk, seconds)
-    project_id, subnet_id = cloud.project_id, cloud.subnet_id
+    project_id = cloud.project_id
     project = await questions.one(iam.ProjectServiceClient(sdk).get, iam.GetProjectRequest(id=project_id))
     if isinstance(project, Unanswered):
         return project
@@ -82,16 +73,10 @@ async def ask(sdk: SDK, cloud: NebiusCloud, cluster: str, *, seconds: float) -> 
         ("project_quotas", quotas.QuotaAllowanceServiceClient, quotas.ListQuotaAllowancesRequest, project_id),
         ("filesystems", compute.FilesystemServiceClient, compute.ListFilesystemsRequest, project_id),
         ("gpu_clusters", compute.GpuClusterServiceClient, compute.ListGpuClustersRequest, project_id),
-        ("platforms", compute.PlatformServiceClient, compute.ListPlatformsRequest, project_id),
-        ("blocks", capacity.CapacityBlockGroupServiceClient, capacity.ListCapacityBlockGroupsRequest, tenant_id),
         # The service gives no advice about a project.
         ("advice", capacity.ResourceAdviceServiceClient, capacity.ListResourceAdviceRequest, tenant_id),
     ):
         asked[name] = questions.every(client(sdk).list, request(parent_id=parent_id))
-    if subnet_id is not None:
-        asked["subnet"] = questions.one(vpc.SubnetServiceClient(sdk).get, vpc.GetSubnetRequest(id=subnet_id))
-        taken = vpc.ListAllocationsBySubnetRequest(subnet_id=subnet_id)
-        asked["taken"] = questions.every(vpc.AllocationServiceClient(sdk).list_by_subnet, taken)
     return Answers(project=project, **dict(zip(asked, await asyncio.gather(*asked.values()), strict=True)))
 
 
@@ -147,11 +132,4 @@ def _unanswered(error: Exception) -> Unanswered:
     status = getattr(error, "status", None)
     code = str(getattr(getattr(status, "code", None), "name", ""))
     said = " ".join(str(getattr(status, "message", None) or error).split()).rstrip(".") or type(error).__name__
-    words = {
-        "UNAVAILABLE": "the service cannot be reached",
-        "UNAUTHENTICATED": "the credentials were refused",
-        "PERMISSION_DENIED": "these credentials may not ask that",
-        "UNIMPLEMENTED": "the service does not know this question",
-        "NOT_FOUND": "there is no such thing",
-    }
-    return Unanswered(reason=f"{words.get(code, code or 'it failed')} ({said})", missing=code == "NOT_FOUND")
+    return Unanswered(reason=f"{code or 'it failed'} ({said})", missing=code == "NOT_FOUND")

@@ -1,8 +1,7 @@
-"""Reads a running cluster into facts: three calls to Kubernetes and one to Slurm, at the same time. Changes nothing."""
+"""Reads a running cluster into facts: two calls to Kubernetes and one to Slurm, at the same time. Changes nothing."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,28 +15,23 @@ from cli.change.owner import is_stopped, note_of
 from cli.doctor.cluster.facts import Claim, Container, Facts, Lease, Machine, Owner, Pod, Pool
 from cli.doctor.cluster.slurm import SECONDS, ask_slurm
 from cli.errors import Failure
-from cli.kubectl.client import OWNERS, Kubectl, is_true
+from cli.kubectl.client import Kubectl, is_true
 from cli.kubectl.pods import LEAVING, pod_of
 from cli.status.read import read_objects
 from config.cluster import ClusterConfig
 from slurm.conf import config_hash, render
 from slurm.names import CONTROLLER
 
-_ASKED: tuple[tuple[dict[str, str], tuple[str, ...]], ...] = (
-    ({"pods": "Pod", "nodes": "Node"}, ()),
-    (
-        {
-            "statefulsets": "StatefulSet",
-            "deployments": "Deployment",
-            "jobs": "Job",
-            "persistentvolumeclaims": "PersistentVolumeClaim",
-            "leases": "Lease",
-        },
-        (OWNERS,),
-    ),
-    ({"events": "Event"}, ("--field-selector=type=Warning",)),
-)
-"""What each call of kubectl asks for. Owners of fields are long, so they are asked for where they matter."""
+_KINDS = {
+    "pods": "Pod",
+    "nodes": "Node",
+    "statefulsets": "StatefulSet",
+    "deployments": "Deployment",
+    "jobs": "Job",
+    "persistentvolumeclaims": "PersistentVolumeClaim",
+    "leases": "Lease",
+}
+"""What Kubernetes is asked for, besides events."""
 
 _PARTS = {
     **dict.fromkeys(("statefulsets", "deployments", "jobs"), "workloads"),
@@ -46,9 +40,6 @@ _PARTS = {
     "leases": "lease",
 }
 """Kinds whose part of the facts is called otherwise."""
-
-_BY_HAND = re.compile(r"kubectl(?!-client-side-apply|-rollout|-annotate|-label)")
-"""Managers of fields that were set by hand, but by what an ordinary apply or restart leaves."""
 
 Object = Mapping[str, Any]
 Warnings = Mapping[str, tuple[str, ...]]
@@ -65,7 +56,8 @@ def collect(
     namespace, here = config.cluster.namespace, time.time()
     with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
         asked = [
-            pool.submit(read_objects, kubectl, namespace, kinds, *options, seconds=SECONDS) for kinds, options in _ASKED
+            pool.submit(read_objects, kubectl, namespace, kinds, *options, seconds=SECONDS)
+            for kinds, *options in ((_KINDS,), ({"events": "Event"}, "--field-selector=type=Warning"))
         ]
         slurm = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled, job=job)
         pulumi = pool.submit(ask_pulumi)
@@ -89,11 +81,7 @@ def collect(
         namespace=namespace,
         reached_by=kubectl.shown,
         now=now,
-        pools={
-            name: Pool(size=pool.most, gpus=pool.resources.gpus.count, elastic=pool.is_elastic)
-            for name, pool in config.worker_nodes.items()
-        },
-        partition_pools={name: partition.pools for name, partition in config.partitions.items()},
+        pools={name: Pool(size=pool.most, elastic=pool.is_elastic) for name, pool in config.worker_nodes.items()},
         wanted_configuration=wanted,
         unread=unread,
         unfinished=tuple(unfinished),
@@ -171,7 +159,6 @@ def _pod(item: Object, warnings: Warnings) -> Pod:
         unschedulable="" if placed else scheduled[0].get("message") or scheduled[0].get("reason") or "no machine",
         leaving=shown.phase == LEAVING,
         killed_at=_at(metadata.get("deletionTimestamp")),
-        kept_by=tuple(metadata.get("finalizers", [])),
         created_at=_at(metadata.get("creationTimestamp")),
         placed_at=_at(scheduled[0].get("lastTransitionTime")) if scheduled and placed else 0.0,
         ready_at=_at(ready[0].get("lastTransitionTime")) if ready else 0.0,
@@ -220,15 +207,7 @@ def _owner(item: Object, warnings: Warnings) -> Owner:
         failed=failed[0] if failed else "",
         is_done=kind == "Job" and is_true(item, "Complete"),
         warnings=warnings.get(item["metadata"].get("uid", ""), ()),
-        by_hand=next(filter(None, map(_by_hand, item["metadata"].get("managedFields", []))), ""),
     )
-
-
-def _by_hand(entry: Object) -> str:
-    """Who has set fields of a specification with kubectl, not by an apply; empty for any other owner of fields."""
-    manager = entry.get("manager", "")
-    spec = entry.get("operation") == "Update" and "f:spec" in entry.get("fieldsV1", {})
-    return f"{manager} at {entry.get('time', 'an unknown time')}" if spec and _BY_HAND.match(manager) else ""
 
 
 def _claim(item: Object, warnings: Warnings) -> Claim:

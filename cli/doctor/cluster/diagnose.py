@@ -9,11 +9,11 @@ from types import ModuleType
 
 from cli.doctor.cluster.facts import Facts
 from cli.doctor.cluster.findings import Finding, Severity
-from cli.doctor.cluster.rules import configuration, jail, jobs, nodes, pods
+from cli.doctor.cluster.rules import configuration, jobs, nodes, pods
 
 _RANK: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 
-_THEMES = (pods, jail, nodes, configuration, jobs)
+_THEMES = (pods, nodes, configuration, jobs)
 """What is nearer to the machines comes first: of two that are equally bad it is more often the cause."""
 
 

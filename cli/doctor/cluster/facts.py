@@ -49,8 +49,6 @@ class Pod:
     leaving: bool = False
     killed_at: float = 0.0
     """When a pod that leaves is ended at the latest, in seconds since 1970."""
-    kept_by: tuple[str, ...] = ()
-    """Its finalizers: Kubernetes keeps its record until whoever set them has taken them away."""
     created_at: float = 0.0
     placed_at: float = 0.0
     """Since when it has a machine; 0 if it has none."""
@@ -78,8 +76,6 @@ class Owner:
     """Of a Job that has failed: why."""
     is_done: bool = False
     warnings: tuple[str, ...] = ()
-    by_hand: str = ""
-    """Who has changed its specification with kubectl, and when; empty if nobody has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +127,6 @@ class Pool:
 
     size: int
     """Nodes at most."""
-    gpus: int = 0
     elastic: bool = False
 
 
@@ -156,8 +151,6 @@ class Facts:
     now: float
     """By the clock of the controller or of this machine, whichever is behind, in seconds since 1970."""
     pools: Mapping[str, Pool] = field(default_factory=dict)
-    partition_pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Partition of the stack file -> its pools."""
     wanted_configuration: str = ""
     """Hash of the configuration that the stack file makes."""
     unread: Mapping[str, str] = field(default_factory=dict)
@@ -177,19 +170,11 @@ class Facts:
     """Why slurmctld does not answer, in its own words; empty if it does, or was not asked."""
     nodes: tuple[SlurmNode, ...] = ()
     jobs: tuple[Job, ...] = ()
-    completing: tuple[Job, ...] = ()
-    """Those that have ended, and whose nodes are not free yet."""
-    licenses: Mapping[str, int] | None = None
-    """Name -> how many there are; None if nobody knows."""
     partitions: Mapping[str, str] = field(default_factory=dict)
     """Name -> state of those that do not take and start jobs, as `scontrol` says."""
     configuration: Mapping[str, Any] = field(default_factory=dict)
     """The configuration agent's state."""
     slurmdbd_answers: bool | None = None
-    records_waiting: int = 0
-    """For the database, in slurmctld."""
-    threads: int = 0
-    """Of slurmctld, that answer somebody just now."""
     job: Mapping[str, Any] | None = None
     """The one that was asked about by its number, as `scontrol show job --json` has it."""
     past: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 Kind = Literal["turn", "limit", "held", "never", "unknown"]
@@ -24,14 +25,14 @@ class Meaning:
     """A command, or a sentence; `{id}`, `{partition}`, `{account}`, `{qos}`, `{user}` are those of the job."""
 
 
-_PER_JOB = "squeue -j {id} -O JobArrayID,tres-per-node,NumCPUs,NumNodes,MinMemory,TimeLimit"
 _SHOW = "scontrol show job {id} | cat -v"
 """A job's name, its comment and its account are any text: `cat -v` makes visible what would move the cursor."""
 _START = "squeue --start -j {id} --format='%i %S %r'"
-_QOS = "sacctmgr show qos {qos} format=Name,MaxTRESPU,MaxJobsPU,MaxTRES,MaxWall,GrpTRES,GrpJobs"
-_ASSOC = "sacctmgr show assoc account={account} format=Account,User,GrpTRES,GrpJobs,MaxTRES,MaxJobs,MaxWall"
-_CANCEL = "scancel {id}"
-_LIMITS = "raise it in slurmstack:accounts or slurmstack:qos and `slurmstack up`; as it is: "
+_LIMITS = (
+    "raise it in slurmstack:accounts or slurmstack:qos and `slurmstack up`; as it is: "
+    "sacctmgr show qos {qos} format=Name,MaxTRESPU,MaxJobsPU,MaxTRES,MaxWall,GrpTRES,GrpJobs; "
+    "sacctmgr show assoc account={account} format=Account,User,GrpTRES,GrpJobs,MaxTRES,MaxJobs,MaxWall"
+)
 
 _TABLE: tuple[tuple[str, Kind, str, str], ...] = (
     # it waits for its turn
@@ -46,63 +47,34 @@ _TABLE: tuple[tuple[str, Kind, str, str], ...] = (
     (r"Reservation\b", "turn", "waits for its reservation to begin, or for room in it", "scontrol show reservation"),
     (r"Cleaning|Prolog|NodeWait|WaitingForScheduling|SchedDefer|None|$", "turn", "has just come, or is about to start",
         "wait some seconds"),
-    (r"FedJobLock|Reconfig", "turn", "slurmctld is busy for a moment", "wait some seconds"),
-    (r"BurstBuffer\w*", "turn", "waits for its burst buffer", _SHOW),
-    # nodes are not there
-    (r"Nodes required for job are DOWN, DRAINED.*", "turn",
-        "the nodes that it needs are down, drained or kept for partitions of higher priority",
-        "slurmstack doctor; " + _SHOW),
-    (r"ReqNodeNotAvail.*[Rr]eserved for maintenance.*", "turn", "would run into a maintenance reservation",
-        "scontrol show reservation; a shorter time limit may fit before it: scontrol update jobid={id} timelimit=..."),
-    (r"ReqNodeNotAvail.*", "turn", "nodes that it needs are down, drained, reserved or busy",
-        "slurmstack doctor; scontrol show reservation"),
-    (r"NodeDown|BootFail\w*", "turn", "a node that it was to run on is down", "slurmstack doctor"),
-    # held
+    (r"Nodes required for job are DOWN.*|ReqNodeNotAvail.*|NodeDown|BootFail\w*", "turn",
+        "nodes that it needs are down, drained, reserved or busy", "slurmstack doctor; scontrol show reservation"),
+    # somebody has to let it go
     (r"JobHeldUser", "held", "its user holds it", "scontrol release {id}"),
     (r"JobHeldAdmin", "held", "an administrator holds it, or its priority is 0", "scontrol release {id}"),
-    (r"launch failed requeued held.*|.*requeued held.*|JobLaunchFailure", "held",
-        "could not be started, and Slurm holds it so that it does not try for ever",
-        "look at the node (`slurmstack health`), then: scontrol release {id}"),
-    (r"job requeued in (held|special exit) state", "held", "somebody has ended it and put it back into the queue, held",
-        "scontrol release {id}"),
-    (r"JobHoldMaxRequeue|MaxRequeue", "held", "was requeued too often, and is held", "scontrol release {id}"),
-    (r"DeadLine", "never", "can no longer end before its deadline", _CANCEL),
-    (r"ReservationDeleted", "never", "its reservation was deleted",
-        "scontrol update jobid={id} reservation=; scontrol release {id}"),
+    (r".*requeued.* held.*|job requeued in .* state|JobLaunchFailure|JobHoldMaxRequeue|MaxRequeue", "held",
+        "could not be started, or was requeued by somebody or too often, and is held",
+        "slurmstack logs --job {id} shows why, then: scontrol release {id}"),
     # it can never start as it is
     (r"DependencyNeverSatisfied", "never", "the job that it depends on has not ended as it demands",
         "scancel {id}, or without the dependency: scontrol update jobid={id} dependency="),
-    (r"BadConstraints", "never", "asks for what no node has (features, memory, CPUs, GPUs)",
+    (r"BadConstraints|DeadLine|ReservationDeleted", "never",
+        "asks for what there is not (features, memory, CPUs, GPUs, a reservation, time before its deadline)",
         "correct it (scontrol update jobid={id} ...), then: scontrol release {id}"),
-    (r"PartitionDown|PartitionInactive|PartitionDrain", "never", "its partition takes or starts no jobs",
-        "scontrol update jobid={id} partition=ANOTHER; scontrol show partition {partition}"),
-    (r"PartitionConfig", "never", "asks for what its partition does not allow, or has no nodes for",
+    (r"Partition\w+", "never", "its partition takes no such job, or none",
         "scontrol show partition {partition}; scontrol update jobid={id} partition=ANOTHER"),
-    (r"PartitionTimeLimit", "never", "its time limit is longer than its partition allows",
-        "scontrol update jobid={id} timelimit=..., or raise partitions.{partition}.max_time and `slurmstack up`"),
-    (r"PartitionNodeLimit", "never", "asks for more nodes, or fewer, than its partition allows or has",
-        "scontrol update jobid={id} numnodes=..."),
-    (r"MaxMemPerLimit", "never", "asks for more memory than its partition or any node has",
-        "scontrol update jobid={id} minmemorynode=..., in MiB"),
-    (r"InvalidAccount|AccountNotAllowed|AssociationJobLimit", "never",
-        "its account does not exist, or may not run there",
-        "sacctmgr show assoc user={user}; scontrol update jobid={id} account=..."),
-    (r"InvalidQOS|QOSNotAllowed|QOSJobLimit", "never", "its QOS does not exist, or may not run there",
-        "sacctmgr show assoc user={user} format=User,Account,QOS; scontrol update jobid={id} qos=..."),
-    (r"(QOS|Assoc)Max\w*(PerJob|PerNode|MinutesPerJob|WallDurationPerJob)\w*", "never",
-        "asks for more than one job may have by its account or QOS", _LIMITS + _PER_JOB),
-    (r"QOSMin\w*", "never", "asks for less than its QOS demands", _PER_JOB),
-    (r"QOSUsageThreshold|QOSTimeLimit|AssociationTimeLimit", "limit", "its account or QOS has used up its time", _QOS),
+    (r"InvalidAccount|AccountNotAllowed|InvalidQOS|QOSNotAllowed", "never",
+        "its account or QOS does not exist, or may not run there",
+        "sacctmgr show assoc user={user} format=User,Account,QOS; scontrol update jobid={id} account=... qos=..."),
+    (r"(QOS|Assoc)Max\w*(PerJob|PerNode|MinutesPerJob|WallDurationPerJob)\w*|QOSMin\w*|MaxMemPerLimit", "never",
+        "asks for more, or less, than one job may have by its partition, account or QOS", _LIMITS),
     # limits that others free
-    (r"QOSGrp\w*", "limit", "all jobs of its QOS together have reached a limit", _LIMITS + _QOS),
-    (r"QOSMax\w*", "limit", "its user or account has reached a limit of its QOS", _LIMITS + _QOS),
-    (r"AssocGrp\w*", "limit", "its account and those below have reached a limit together", _LIMITS + _ASSOC),
-    (r"Max\w*PerAccount", "limit", "its account has reached a limit of its QOS", _LIMITS + _QOS),
-    (r"AssocMax\w*|Assoc\w*Limit", "limit", "its user has reached a limit in this account", _LIMITS + _ASSOC),
-    (r"AccountingPolicy", "limit", "a limit of its account or QOS is reached", _ASSOC),
+    (r"QOS\w*|Assoc\w*|Max\w*PerAccount|AccountingPolicy", "limit",
+        "its user, account or QOS has reached a limit", _LIMITS),
 )  # fmt: skip
 
 
+@cache
 def meaning(reason: str, detail: str = "") -> Meaning:
     """What a reason means. `detail`: as squeue writes it in full; it tells more where nodes are not available."""
     for text in (detail, reason):

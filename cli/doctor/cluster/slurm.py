@@ -24,9 +24,7 @@ _EACH = 2
 """Seconds for one question."""
 
 JOBS = JobList(
-    "id", "user", "account", "qos", "reservation", "partitions", "state", "reason", "detail", "dependency", "node_list",
-    "left", "limit", "min_nodes", "min_cpus", "min_memory", "constraint", "gpus_per_node", "gpus_per_task", "gpus",
-    "licenses", "restarts", "start", "end",
+    "id", "user", "account", "qos", "partitions", "state", "reason", "detail", "node_list", "left", "start",
 )  # fmt: skip
 
 FIRST = {
@@ -41,18 +39,15 @@ so it is asked itself."""
 _THEN = {
     "nodes": "scontrol show nodes --json",
     "queue": JOBS.shell,
-    "licenses": "scontrol show licenses --oneliner",
     "partitions": "scontrol show partitions --oneliner",
-    "statistics": "sdiag",
 }
 """What is asked where slurmctld has answered at all: else each would wait in vain."""
 
 _PAST = "sacct --noheader --parsable2 -X --format=State,ExitCode,NodeList,Start,End,Reason --jobs="
 
-_LICENSE = re.compile(r"LicenseName=(\S+)\s+Total=(\d+)")
 _PARTITION = re.compile(r"^PartitionName=(\S+).*? State=(\S+)", re.MULTILINE)
 
-_PARTS = {"queue": "jobs", "statistics": "load", "past": "accounting"}
+_PARTS = {"queue": "jobs", "past": "accounting"}
 """Question -> the part of the facts that is missing without an answer, where that is called otherwise."""
 
 _ASKED_OF_ONE = ("job", "past")
@@ -116,12 +111,10 @@ def _parsers(now: float) -> dict[str, Callable[[str], dict[str, Any]]]:
     return {
         "configuration": lambda text: {"configuration": dict(json.loads(text))},
         "nodes": lambda text: {"nodes": _nodes(text, now)},
-        "queue": _queue,
-        "licenses": lambda text: {"licenses": {name: int(total) for name, total in _LICENSE.findall(text)}},
+        "queue": lambda text: {"jobs": tuple(job for job in JOBS.read(text) if job.state != ENDED)},
         "partitions": lambda text: {
             "partitions": {name: state for name, state in _PARTITION.findall(text) if state != "UP"}
         },
-        "statistics": _statistics,
         "job": lambda text: {"job": next(iter(entries_in(text, "jobs")), None)},
         "past": lambda text: {"past": tuple(text.splitlines()[-1].split("|")) if text else ()},
     }
@@ -130,19 +123,3 @@ def _parsers(now: float) -> dict[str, Callable[[str], dict[str, Any]]]:
 def _nodes(text: str, now: float) -> tuple[SlurmNode, ...]:
     nodes = [replace(node, now=now) for node in node_records(text, SlurmNode)]
     return tuple(sorted(nodes, key=lambda node: in_order(node.name)))
-
-
-def _queue(text: str) -> dict[str, Any]:
-    found = tuple(JOBS.read(text))
-    return {
-        "jobs": tuple(job for job in found if job.state != ENDED),
-        "completing": tuple(job for job in found if job.state == ENDED),
-    }
-
-
-def _statistics(text: str) -> dict[str, Any]:
-    def number(label: str) -> int:
-        found = re.search(rf"^{label}:\s*(\d+)", text, re.MULTILINE)
-        return int(found[1]) if found else 0
-
-    return {"records_waiting": number("DBD Agent queue size"), "threads": number("Server thread count")}

@@ -10,14 +10,13 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import CloudResources, Placement, StaticVolumeArgs, host_volume, kubernetes_provider
 from components.clouds.nebius import resources
-from components.clouds.nebius.access import create_backups, create_node_account
-from components.clouds.nebius.gpu_stack import GpuStack, GpuStackArgs
+from components.clouds.nebius.gpu_stack import RDMA_RESOURCE, GpuStack, GpuStackArgs
 from components.clouds.nebius.node_groups import NodeGroupsArgs, create_role_groups, create_worker_groups
 from components.clouds.nebius.placement import role_placement, worker_placement
 from config.cluster import ClusterConfig
-from config.nebius.cloud import NebiusCloud as CloudConfig
-from config.nebius.cloud import Role
 from config.nebius.needs import filesystems_of
+from config.sections.cloud import NebiusCloud as CloudConfig
+from config.sections.cloud import Role
 from config.sections.workers import WorkerPool
 
 
@@ -56,13 +55,10 @@ class NebiusCloud(pulumi.ComponentResource, CloudResources):
         self.provider = self._create_kubernetes_provider()
         self._create_gpu_stack()
         self.login_annotations = self._create_login_address()
-        if cloud.backups.enabled:
-            self.exports |= create_backups(self._scope, cloud.backups)
         self.register_outputs({**self.exports})
 
     def _create_filesystems(self) -> Mapping[str, pulumi.Input[str]]:
-        # Where a storage class is named, claims are served by it and the cloud's own file system is not needed.
-        wanted = [item for item in filesystems_of(self._config) if item.storage_class is None]
+        wanted = filesystems_of(self._config)
         made = resources.create_filesystems(self._scope, wanted, allow_replacement=self._cloud.allow_replacement)
         self.exports |= {f"filesystem_{tag.replace('-', '_')}": id_ for tag, id_ in made.items()}
         return made
@@ -70,7 +66,7 @@ class NebiusCloud(pulumi.ComponentResource, CloudResources):
     def _create_node_groups(self) -> Mapping[str, list[pulumi.Resource]]:
         """Groups by worker pool; those of our own roles under an empty name."""
         pools = self._config.worker_nodes
-        account = create_node_account(self._scope, self._config.images.registry)
+        account = resources.create_node_account(self._scope, self._config.images.registry)
         args = NodeGroupsArgs(
             cloud=self._cloud,
             cluster_id=self._cluster.id,
@@ -99,13 +95,7 @@ class NebiusCloud(pulumi.ComponentResource, CloudResources):
         pools = self._config.worker_nodes.values()
         if not any(pool.resources.gpus.count for pool in pools):
             return
-        args = GpuStackArgs(
-            prefix=self._scope.prefix,
-            install=self._cloud.gpu_stack,
-            rdma=any(pool.gpu_cluster is not None for pool in pools),
-            rdma_resource=self._cloud.rdma_resource,
-            mig=any(pool.resources.gpus.mig for pool in pools),
-        )
+        args = GpuStackArgs(prefix=self._scope.prefix, rdma=any(pool.gpu_cluster is not None for pool in pools))
         # It keeps nothing outside the cluster, so it need not be taken down before it.
         opts = pulumi.ResourceOptions(parent=self, provider=self.provider, deleted_with=self._cluster)
         GpuStack(self._scope.name("gpu-stack"), args, opts=opts)
@@ -136,5 +126,4 @@ class NebiusCloud(pulumi.ComponentResource, CloudResources):
 
     def worker_placement(self, pool_name: str, pool: WorkerPool) -> Placement:
         """On the machines of the pool, with InfiniBand devices where these have them."""
-        devices = {self._cloud.rdma_resource: "1"}
-        return worker_placement(pool_name, pool, devices, machines=self._groups[pool_name])
+        return worker_placement(pool_name, pool, {RDMA_RESOURCE: "1"}, machines=self._groups[pool_name])

@@ -11,17 +11,17 @@ import pulumi_nebius as nebius
 import yaml
 
 from components.clouds.nebius.placement import (
-    drivers_preset,
+    Taint,
     role_labels,
-    role_taints,
+    role_taint,
     worker_labels,
-    worker_taints,
+    worker_taint,
 )
 from components.clouds.nebius.resources import OF_CONTROLLER, OF_JAIL, CloudScope, mount_path
-from config.base import gibibytes, parse_bytes
-from config.nebius.cloud import NebiusCloud, Role, SystemNodes
+from config.base import gibibytes
 from config.nebius.needs import ROLE_MAX_PODS
-from config.sections.machines import Autoscaling, CountOrPercent, Machines, UpdateStrategy
+from config.sections.cloud import NebiusCloud
+from config.sections.machines import MAX_GROUP_SIZE, CountOrPercent, Machines
 from config.sections.workers import WorkerPool
 
 ROLE_DRAIN_S = 600
@@ -33,7 +33,11 @@ GRACE_S = 60
 OPERATING_SYSTEM = "ubuntu24.04"
 """The one that the service has for all platforms, Kubernetes versions and drivers of the table in config/nebius/."""
 
-_EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
+DRIVERS = "cuda13.0"
+"""Preinstalled GPU drivers, which go with each version of Kubernetes that the service has (November 2026)."""
+
+BLOCK_BYTES = 4096
+"""Of boot disks."""
 
 UNREACHABLE = "600s"
 """The kubelet has not answered for so long. Slurm gives a node up after 2 minutes (SlurmdTimeout) and has requeued its
@@ -69,7 +73,17 @@ def create_role_groups(scope: CloudScope, args: NodeGroupsArgs) -> list[nebius.M
     of_controller = (*OF_CONTROLLER, *(OF_JAIL if args.saves_jail else []))
     mounted = {"system": OF_JAIL, "controller": of_controller, "login": _of_users(args)}
     return [
-        _create(scope, args, scope.name(role), _role_machines(role, nodes), _only(args, mounted[role]))
+        _create(
+            scope,
+            args,
+            scope.name(role),
+            Machines(platform=nodes.platform, preset=nodes.preset, boot_disk=nodes.boot_disk, max_pods=ROLE_MAX_PODS),
+            [tag for tag in mounted[role] if tag in args.filesystems],
+            bounds=(nodes.min_size, nodes.max_size),
+            drain_seconds=ROLE_DRAIN_S,
+            labels=role_labels(role),
+            taint=role_taint(role),
+        )
         for role, nodes in args.cloud.roles.items()
     ]
 
@@ -83,16 +97,19 @@ def create_worker_groups(
     whatever other pools come or go. Each follows the worker pods by itself, so that a change of the size only adds or
     removes groups at the end, and mostly none.
     """
-    machines = _worker_machines(args.cloud, pool_name, pool)
-    gpu_cluster = args.gpu_clusters.get(pool_name)
     return [
         _create(
             scope,
             args,
             scope.name(f"{pool_name}-{number}"),
-            machines,
+            pool,
             _of_users(args),
-            gpu_cluster=gpu_cluster,
+            bounds=(pool.kept_in_group, MAX_GROUP_SIZE),
+            drain_seconds=pool.drain_timeout + GRACE_S,
+            labels=worker_labels(pool_name, pool),
+            taint=worker_taint(pool),
+            gpu_cluster=args.gpu_clusters.get(pool_name),
+            drivers=DRIVERS if pool.resources.gpus.count else None,
             auto_repair=worker_repair(),
         )
         for number in range(pool.node_groups)
@@ -103,38 +120,6 @@ def _of_users(args: NodeGroupsArgs) -> list[str]:
     return [tag for tag in args.filesystems if tag not in OF_CONTROLLER]
 
 
-def _only(args: NodeGroupsArgs, tags: Sequence[str]) -> list[str]:
-    return [tag for tag in tags if tag in args.filesystems]
-
-
-def _role_machines(role: Role, nodes: SystemNodes) -> Machines:
-    """As a pool would ask for them."""
-    return Machines(
-        platform=nodes.platform,
-        preset=nodes.preset,
-        boot_disk=nodes.boot_disk,
-        max_pods=ROLE_MAX_PODS,
-        labels=role_labels(role),
-        taints=role_taints(role),
-        autoscaling=Autoscaling(min_size=nodes.min_size, max_size=nodes.max_size),
-        update_strategy=UpdateStrategy(drain_timeout=ROLE_DRAIN_S),
-    )
-
-
-def _worker_machines(cloud: NebiusCloud, pool_name: str, pool: WorkerPool) -> Machines:
-    """The pool with what follows from it, and from the cloud."""
-    drain = pool.update_strategy.drain_timeout or pool.drain_timeout + GRACE_S
-    more = {
-        "labels": worker_labels(pool_name, pool),
-        "taints": worker_taints(pool),
-        "drivers_preset": drivers_preset(cloud, pool),
-        "autoscaling": pool.autoscaling.model_copy(update={"min_size": pool.kept_in_group}),
-        # The service's own defaults change.
-        "update_strategy": pool.update_strategy.model_copy(update={"drain_timeout": drain}),
-    }
-    return pool.model_copy(update=more)
-
-
 def _create(
     scope: CloudScope,
     args: NodeGroupsArgs,
@@ -142,86 +127,76 @@ def _create(
     machines: Machines,
     tags: Sequence[str],
     *,
+    bounds: tuple[int, int],
+    drain_seconds: int,
+    labels: Mapping[str, str],
+    taint: Taint | None,
     gpu_cluster: pulumi.Input[str] | None = None,
+    drivers: str | None = None,
     auto_repair: nebius.Mk8sV1NodeGroupAutoRepairArgs | None = None,
 ) -> nebius.Mk8sV1NodeGroup:
-    """`tags`: file systems that the machines mount. `auto_repair`: None for the service's own rules."""
-    kubernetes = args.cloud.kubernetes
-    strategy, bounds = machines.update_strategy, machines.autoscaling
+    """`tags`: file systems that the machines mount. `bounds`: machines at least and at most.
+
+    What the service would choose itself is said, too: its defaults change with time. `auto_repair`: None for its own
+    rules. A change of the template replaces the machines one after the other, but for labels and taints, which reach
+    only machines that are made later.
+    """
+    template = _template(machines, args, tags)
+    template["metadata"] = {"labels": dict(labels)}
+    if taint is not None:
+        template["taints"] = [{"key": taint[0], "value": taint[1], "effect": "NO_SCHEDULE"}]
+    if gpu_cluster is not None:
+        template["gpu_cluster"] = {"id": gpu_cluster}
+    if drivers is not None:
+        template["gpu_settings"] = {"drivers_preset": drivers}
     return nebius.Mk8sV1NodeGroup(
         name,
         name=name,
         parent_id=args.cluster_id,
-        version=kubernetes.node_version or kubernetes.version,
-        autoscaling={"min_node_count": bounds.min_size, "max_node_count": bounds.max_size},
+        version=args.cloud.kubernetes.version,
+        autoscaling={"min_node_count": bounds[0], "max_node_count": bounds[1]},
         strategy=nebius.Mk8sV1NodeGroupStrategyArgs(
-            max_unavailable=nebius.Mk8sV1NodeGroupStrategyMaxUnavailableArgs(**_amount(strategy.max_unavailable)),
-            max_surge=nebius.Mk8sV1NodeGroupStrategyMaxSurgeArgs(**_amount(strategy.max_surge)),
-            drain_timeout=f"{strategy.drain_timeout}s",
+            max_unavailable=_amount(machines.update_strategy.max_unavailable),
+            # More than none needs quota for them, or the update hangs.
+            max_surge=nebius.Mk8sV1NodeGroupStrategyMaxSurgeArgs(count=0),
+            drain_timeout=f"{drain_seconds}s",
         ),
         auto_repair=auto_repair,
-        template=node_template(
-            machines,
-            subnet_id=args.subnet_id,
-            service_account_id=args.service_account_id,
-            gpu_cluster=gpu_cluster,
-            filesystems={tag: args.filesystems[tag] for tag in tags},
-            user_data=cloud_init(tags, args.cloud.ssh_keys),
-        ),
+        template=template,
         labels=scope.labels,
         opts=scope.options,
     )
 
 
-def _amount(amount: CountOrPercent) -> dict[str, int]:
+def _amount(amount: CountOrPercent) -> nebius.Mk8sV1NodeGroupStrategyMaxUnavailableArgs:
     """A number or a percentage, as the service has it."""
-    return {"count": amount} if isinstance(amount, int) else {"percent": int(amount.removesuffix("%"))}
+    if isinstance(amount, int):
+        return nebius.Mk8sV1NodeGroupStrategyMaxUnavailableArgs(count=amount)
+    return nebius.Mk8sV1NodeGroupStrategyMaxUnavailableArgs(percent=int(amount.removesuffix("%")))
 
 
-def node_template(
-    machines: Machines,
-    *,
-    subnet_id: pulumi.Input[str],
-    service_account_id: pulumi.Input[str] | None,
-    gpu_cluster: pulumi.Input[str] | None,
-    filesystems: Mapping[str, pulumi.Input[str]],
-    user_data: str | None,
-) -> nebius.Mk8sV1NodeGroupTemplateArgsDict:
-    """The template. `filesystems`: ids of those that the machines mount, by tag.
-
-    A change of it replaces the machines one after the other, but for labels and taints, which reach only machines that
-    are made later.
-    """
+def _template(machines: Machines, args: NodeGroupsArgs, tags: Sequence[str]) -> nebius.Mk8sV1NodeGroupTemplateArgsDict:
     disk, reservation, local_disks = machines.boot_disk, machines.reservation, machines.local_disks
     template: nebius.Mk8sV1NodeGroupTemplateArgsDict = {
-        "metadata": {"labels": dict(machines.labels)},
         "resources": {"platform": str(machines.platform), "preset": str(machines.preset)},
         "boot_disk": {
             "type": disk.type,
             "size_gibibytes": gibibytes(disk.size),
-            "block_size_bytes": parse_bytes(disk.block_size),
+            "block_size_bytes": BLOCK_BYTES,
         },
         "os": OPERATING_SYSTEM,
         "max_pods": machines.max_pods,
-        "network_interfaces": [{"subnet_id": subnet_id}],
+        "network_interfaces": [{"subnet_id": args.subnet_id}],
     }
-    if machines.taints:
-        template["taints"] = [
-            {"key": taint.key, "value": taint.value, "effect": _EFFECTS[taint.effect]} for taint in machines.taints
-        ]
-    if filesystems:
+    if tags:
         template["filesystems"] = [
-            {"attach_mode": "READ_WRITE", "mount_tag": tag, "existing_filesystem": {"id": id_}}
-            for tag, id_ in filesystems.items()
+            {"attach_mode": "READ_WRITE", "mount_tag": tag, "existing_filesystem": {"id": args.filesystems[tag]}}
+            for tag in tags
         ]
-    if user_data is not None:
+    if (user_data := cloud_init(tags, args.cloud.ssh_keys)) is not None:
         template["cloud_init_user_data"] = user_data
-    if service_account_id is not None:
-        template["service_account_id"] = service_account_id
-    if gpu_cluster is not None:
-        template["gpu_cluster"] = {"id": gpu_cluster}
-    if machines.drivers_preset:
-        template["gpu_settings"] = {"drivers_preset": machines.drivers_preset}
+    if args.service_account_id is not None:
+        template["service_account_id"] = args.service_account_id
     if machines.preemptible:
         template["preemptible"] = {}  # empty, but there: the service takes the mere presence for "on"
     if reservation is not None:

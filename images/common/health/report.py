@@ -7,7 +7,7 @@ A comment that an administrator had set stays, after ` || `. What is not underst
 it are then unknown, which changes nothing anywhere.
 
 The reason of a drain that the watcher sets is `health/<check> [<class>]: <message>`. Whoever else drains for a check
-and wants the watcher to lift it when the check is well again writes the same: the prolog, a test that runs as a job.
+and wants the watcher to lift it when the check is well again writes the same.
 """
 
 from __future__ import annotations
@@ -22,15 +22,12 @@ from typing import Final
 from images.common.health.contract import FaultClass, Result, Status
 
 SKEW_SECONDS: Final = 5.0
-"""How far the clock of a node may be from slurmctld's before its times are not compared with slurmctld's."""
+"""How far the clock of a node may be from slurmctld's."""
 
 STALE_SECONDS: Final = 660.0
 """A node with something to complain of reports every 5 minutes. After two of those and a minute nobody knows."""
 WELL_STALE_SECONDS: Final = 4020.0
 """The same for one that is well, which reports every 27 to 33 minutes (periodic.py)."""
-
-NEW_MACHINE: Final = "new-machine"
-"""The check that keeps a node drained until the tests of nodes have measured it (`node_tests/plan.py`)."""
 
 MESSAGE_LENGTH: Final = 240
 """Characters of one check's message in the line. The whole message is in the pod's log."""
@@ -129,16 +126,16 @@ def _results(part: str) -> Iterator[tuple[str, Result]]:
 
 
 def gists(results: Mapping[str, Result]) -> dict[str, str]:
-    """What the results say, apart from figures that move (`91 % used`, `92 % used`). A change of it is told at once."""
-    return {name: _gist(result) for name, result in results.items()}
+    """Status and fault. A change of it is told at once; of a message, which may have figures that move, in time."""
+    return {name: f"{result.status.value}|{result.fault or ''}" for name, result in results.items()}
 
 
 def changes(old: Mapping[str, str], results: Mapping[str, Result]) -> list[str]:
     """What the log says about results: a line for each that is not what it was. `old`: the gists of the last ones."""
     lines = []
-    for name in sorted(results):
+    for name, gist in sorted(gists(results).items()):
         before, after = old.get(name), results[name]
-        if before == _gist(after):
+        if before == gist:
             continue
         if after.status is not Status.OK:
             lines.append(line_of(name, after))
@@ -147,20 +144,7 @@ def changes(old: Mapping[str, str], results: Mapping[str, Result]) -> list[str]:
     return lines
 
 
-def _gist(result: Result) -> str:
-    message = re.sub(r"\d+(?:\.\d+)?", "0", one_line(result.message)) if result.message else ""
-    return f"{result.status.value}|{result.fault or ''}|{message}"
-
-
 # ---------------------------------------------------------------- the reason of a drain
-
-
-@dataclass(frozen=True, kw_only=True)
-class Own:
-    """What a reason of ours says."""
-
-    check: str
-    fault: FaultClass
 
 
 def reason_for(check: str, result: Result) -> str:
@@ -176,24 +160,13 @@ def lifted(reason: str) -> str:
     Such a drain must not look like ours.
     """
     own = parse(reason)
-    return f"lifted: health/{own.check}" if own else "lifted"
+    return f"lifted: health/{own}" if own else "lifted"
 
 
-def to_be_measured(reason: str) -> str:
-    """What takes the place of a reason when all is well again, and the node may be another machine than before."""
-    own = parse(reason)
-    return as_new_machine(f"measured before jobs start here; {own.check if own else 'what it was drained for'} is well")
-
-
-def as_new_machine(message: str) -> str:
-    """The reason of a node that is to be measured."""
-    return reason_for(NEW_MACHINE, Result(status=Status.FAIL, fault="node", message=message))
-
-
-def parse(reason: str) -> Own | None:
-    """What a reason says if it is one of ours; None for any other, which means: leave the node alone."""
+def parse(reason: str) -> str | None:
+    """The check of a reason that is one of ours; None for any other, which means: leave the node alone."""
     match = re.match(_REASON, reason)
-    return None if match is None else Own(check=match["name"], fault=FAULTS.get(match["fault"], "node"))
+    return None if match is None else match["name"]
 
 
 def gravity(fault: FaultClass | None) -> int:
@@ -211,8 +184,6 @@ class Finding:
     result: Result
     at: float
     """When it looked, in seconds since 1970, by its own clock."""
-    arrived: float | None = None
-    """When the watcher saw this come, by slurmctld's clock; None: it was there when the watcher started."""
     declared: bool = False
     """Somebody wants the node free of jobs and said so. No limit holds that back, unless it is a condition that says so
     (`unwanted_since`): programs set these, and may set them on all machines at once."""
@@ -223,16 +194,11 @@ class Finding:
     none does."""
 
     def is_fresh(self, now: float) -> bool:
-        """Whether it says something about now. A node whose clock is wrong is believed by when its report came."""
-        own = self.at if self.at <= now + SKEW_SECONDS else float("-inf")
-        limit = WELL_STALE_SECONDS if self.result.status is Status.OK else STALE_SECONDS
-        return now - max(own, float("-inf") if self.arrived is None else self.arrived) <= limit
+        """Whether it says something about now."""
+        return now - self.at <= (WELL_STALE_SECONDS if self.result.status is Status.OK else STALE_SECONDS)
 
     def clears(self, drained_at: float | None, now: float) -> bool:
-        """Whether it says that jobs can run, having looked after the drain: a warning would not have drained either.
-
-        `arrived` says nothing about that: what comes after a drain may have been found before it.
-        """
+        """Whether it says that jobs can run, having looked after the drain: a warning would not have drained either."""
         if drained_at is None or self.result.status not in {Status.OK, Status.WARN} or not self.is_fresh(now):
             return False
         return drained_at + SKEW_SECONDS < self.at <= now + SKEW_SECONDS

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from images.common.command import Result, Runner, run
-from images.common.health.report import Own, parse
+from images.common.health.report import parse
 from images.common.slurm_node import UNKNOWN_NODE
-from images.common.slurm_records import NodeRecord, NotUnderstoodError, fields_of, node_records
+from images.common.slurm_records import NodeRecord, NotUnderstoodError, node_records
 from images.common.wait import Clock, Reminder
 
 LIST_TIMEOUT_SECONDS: Final = 20.0
@@ -22,11 +22,8 @@ ASK_SECONDS: Final = 5.0
 """For a node's question about itself: a prolog waits for the answer."""
 SHARE: Final = 5.0
 """A look that takes long, with thousands of nodes, is followed by a pause of this many times its length."""
-TEST_RESERVATION: Final = "health-test-"
-"""With the node's name: what keeps a node for the tests alone (`node_tests/plan.py`)."""
 RUNNING: Final = "running,suspended,configuring,stopped"
-ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
-"""States of jobs that have a node, those that are ending included."""
+"""States of jobs that have a node, those that are ending not included."""
 
 _DOWN: Final = frozenset({"DOWN", "ERROR"})
 _CLOSED: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"})
@@ -69,8 +66,8 @@ class Record(NodeRecord):
         return bool(self.states & _DOWN)
 
     @property
-    def own(self) -> Own | None:
-        """What the reason says, if the watcher, or a check, has closed the node. A reason may outlive its drain."""
+    def own(self) -> str | None:
+        """The check for which the watcher has closed the node. A reason may outlive its drain."""
         return parse(self.reason) if self.is_closed and not self.states & {"FAIL", "FAILING"} else None
 
     @property
@@ -97,15 +94,6 @@ class Record(NodeRecord):
     def is_quiet(self) -> bool:
         """Whether no job is on it, not even one that is ending."""
         return not self.has_jobs and "COMPLETING" not in self.states
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reservation:
-    """As Slurm shows it."""
-
-    name: str
-    nodes: str
-    comment: str
 
 
 def parse_nodes(text: str) -> list[Record]:
@@ -151,31 +139,14 @@ class Slurm:
         """Lift a drain, and nothing else: a node that is down stays down."""
         return self.update(name, state="undrain", reason=reason)
 
-    def jobs_of(self, name: str, *, states: str = ON_NODE) -> list[str]:
-        """Numbers of the jobs that have the node. Raises SlurmError."""
-        argv = ["squeue", "--noheader", f"--states={states}", f"--nodelist={name}", "--format=%A"]
+    def jobs_of(self, name: str) -> list[str]:
+        """Numbers of the jobs that run on the node. Raises SlurmError."""
+        argv = ["squeue", "--noheader", f"--states={RUNNING}", f"--nodelist={name}", "--format=%A"]
         return [line.strip() for line in self._ask(argv, self.timeout).splitlines() if line.strip()]
 
     def requeue(self, job: str) -> Result:
         """Have a job start again, elsewhere. Slurm refuses for interactive ones and those with `--no-requeue`."""
         return self._do("scontrol", "requeue", "incomplete", job)
-
-    def reservations(self) -> list[Reservation]:
-        """All of them. Raises SlurmError.
-
-        Not as JSON, which leaves the comment out (24.11 and 26.05).
-        """
-        found = []
-        for line in self._ask(["scontrol", "show", "reservation", "--oneliner"], LIST_TIMEOUT_SECONDS).splitlines():
-            if line.startswith("ReservationName="):
-                values = fields_of(line, last="Comment")
-                name, nodes = values["ReservationName"], values.get("Nodes", "")
-                found.append(Reservation(name=name, nodes=nodes, comment=values["Comment"].strip()))
-        return found
-
-    def delete_reservation(self, name: str) -> Result:
-        """Slurm refuses while a job that is in it waits or runs."""
-        return self._do("scontrol", "delete", f"reservationname={name}")
 
     def _ask(self, argv: Sequence[str], timeout: float) -> str:
         result = self.runner(list(argv), timeout=timeout)

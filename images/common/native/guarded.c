@@ -7,8 +7,7 @@
  * fchmod, fchown: for `sbcast --force` slurmd opens a file as the user, and then gives it, as root, to the user: /dev/null
  *   and any file of others that the user may write.
  * sched_setaffinity: slurmstepd, which lacks CAP_SYS_NICE, binds tasks to their cores when they are their user's already.
- * chmod: anybody may connect to a step's socket, and slurmstepd has a thread for each connection.
- * chdir, chroot, connect, mkdir, open, rmdir: paths.c. clone, execle, mount: startfiles.c.
+ * chdir, chroot, mkdir, open, rmdir: paths.c. clone, execle, mount: startfiles.c.
  * setenv: PMIx in slurmstepd, which is root, would write its messages into a file of a known name in the jail's /tmp,
  *   where a symbolic link may lie.
  * fopen: of the cluster's configuration slurmd reads what its own node adds to it, too: which plugins hold jobs to what
@@ -64,15 +63,6 @@ int fchown(int fd, uid_t uid, gid_t gid)
 	if (asked && syscall(SYS_fchmod, fd, asked_mode) != 0)
 		return -1;
 	return (int)syscall(SYS_fchown, fd, uid, gid);
-}
-
-int chmod(const char *path, mode_t mode)
-{
-	struct stat status;
-
-	if (mode == 0777 && lstat(path, &status) == 0 && S_ISSOCK(status.st_mode))
-		mode = 0700;
-	return (int)syscall(SYS_fchmodat, AT_FDCWD, path, mode);
 }
 
 /* In the name of whom the process belongs to: only this thread becomes that user, for that one call. */

@@ -1,7 +1,7 @@
 /*
  * paths.c - a part of guarded.so: the paths that slurmd and slurmstepd go for a user, and those to the cgroups.
  *
- * chdir, connect, mkdir, open, as a user: slurmd and slurmstepd have descriptors of what is outside of the jail, which a
+ * chdir, open, as a user: slurmd and slurmstepd have descriptors of what is outside of the jail, which a
  *   process may always reach by /proc/self/fd: `sbatch --chdir=/proc/self/fd/15/../../..` led out of the jail, and so did
  *   `sbcast`. No path of a user's goes by such a link (RESOLVE_NO_MAGICLINKS).
  * open, as a user, in slurmd: what `sbcast` writes into memory (/dev/shm) is slurmd's own memory to the kernel, and would
@@ -11,21 +11,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
-#include <sys/vfs.h>
 #include <unistd.h>
-
-enum { TMP_WITHOUT_ROOM = 16 * 1024 * 1024 /* as images/worker/cells.py makes it */ };
 
 #define CGROUPS "/sys/fs/cgroup/"
 
@@ -77,37 +69,10 @@ int chdir(const char *path)
 	return result;
 }
 
-static int make_for_user(const char *path, mode_t mode)
-{
-	char parent[4096];
-	const char *name = path + strlen(path);
-	int fd, result;
-
-	while (name > path && name[-1] == '/')
-		name--;
-	while (name > path && name[-1] != '/')
-		name--;
-	if ((size_t)(name - path) >= sizeof(parent)) {
-		errno = ENAMETOOLONG;
-		return -1;
-	}
-	memcpy(parent, path, (size_t)(name - path));
-	parent[name - path] = '\0';
-	fd = open_for_user(name > path ? parent : ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
-	if (fd < 0)
-		return -1;
-	result = (int)syscall(SYS_mkdirat, fd, name, mode);
-	close_quietly(fd);
-	return result;
-}
-
 int mkdir(const char *path, mode_t mode)
 {
-	int base;
+	int base = geteuid() == 0 ? base_of(&path) : AT_FDCWD;
 
-	if (geteuid() != 0)
-		return make_for_user(path, mode);
-	base = base_of(&path);
 	return (int)syscall(SYS_mkdirat, base, path, mode);
 }
 
@@ -118,35 +83,14 @@ int rmdir(const char *path)
 	return (int)syscall(SYS_unlinkat, base, path, AT_REMOVEDIR);
 }
 
-int connect(int fd, const struct sockaddr *address, socklen_t length)
-{
-	struct sockaddr_un through = { .sun_family = AF_UNIX };
-	char path[sizeof(through.sun_path) + 1] = "";
-	int at, result;
-
-	if (geteuid() == 0 || address->sa_family != AF_UNIX || length <= offsetof(struct sockaddr_un, sun_path) + 1
-	    || ((const struct sockaddr_un *)address)->sun_path[0] == '\0' || length > sizeof(through))
-		return (int)syscall(SYS_connect, fd, address, length);
-	memcpy(path, ((const struct sockaddr_un *)address)->sun_path, length - offsetof(struct sockaddr_un, sun_path));
-	at = open_for_user(path, O_PATH | O_CLOEXEC, 0);
-	if (at < 0)
-		return -1;
-	snprintf(through.sun_path, sizeof(through.sun_path), "/proc/self/fd/%d", at);
-	result = (int)syscall(SYS_connect, fd, &through, sizeof(through));
-	close_quietly(at);
-	return result;
-}
-
-/* Whether it is a file that would lie in slurmd's own memory: in /dev/shm, or in what a job has for /tmp without room. */
+/* Whether it is a file of /dev/shm, and so would lie in slurmd's own memory. */
 static int fills_slurmd(int fd, int flags)
 {
-	struct statfs system;
 	struct stat file, memory;
 
 	return (flags & O_ACCMODE) != O_RDONLY && strcmp(program_invocation_short_name, "slurmd") == 0
-	       && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC
-	       && ((stat("/dev/shm", &memory) == 0 && memory.st_dev == file.st_dev)
-		   || (uint64_t)system.f_blocks * (uint64_t)system.f_bsize <= TMP_WITHOUT_ROOM);
+	       && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && stat("/dev/shm", &memory) == 0
+	       && memory.st_dev == file.st_dev;
 }
 
 static int open_file_of_user(const char *path, int flags, mode_t mode)

@@ -16,7 +16,7 @@ enum { WARDEN_LONGEST = 4096 };
 int warden_connect(void);
 
 /*
- * Asks, and waits for the answer at most a minute. Returns 0 with what was asked for, which may be nothing, or -1 with
+ * Asks, and waits for the answer at most five minutes. Returns 0 with what was asked for, which may be nothing, or -1 with
  * errno and, where the warden refuses, its reason.
  */
 int warden_ask(int connection, const char *request, char answer[WARDEN_LONGEST]);

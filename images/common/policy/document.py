@@ -214,14 +214,11 @@ class Policy:
 
 
 def load(text: str) -> Policy:
-    """Read a document. Raises ValueError if it is none."""
-    try:
-        document = json.loads(text)
-        if document["version"] != VERSION:
-            raise ValueError(f"the policy has format {document['version']}; this program reads {VERSION}")
-        return Policy(wanted=_wanted(document), prune=bool(document["prune"]))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"the policy document is not complete: {error!r}") from error
+    """Read a document. Raises ValueError if it is one of another version of the stack."""
+    document = json.loads(text)
+    if document["version"] != VERSION:
+        raise ValueError(f"the policy has format {document['version']}; this program reads {VERSION}")
+    return Policy(wanted=_wanted(document), prune=bool(document["prune"]))
 
 
 def _wanted(document: Mapping[str, Any]) -> State:

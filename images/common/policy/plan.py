@@ -10,9 +10,7 @@ from typing import Any, Final, Literal
 
 from images.common.policy import reservation
 from images.common.policy.document import (
-    ASSOCIATION,
     DEFAULT_QOS,
-    QOS,
     ROOT,
     TAG,
     Attributes,
@@ -20,7 +18,6 @@ from images.common.policy.document import (
     ObjectKind,
     State,
     is_declared,
-    unset,
     untouched_default_qos,
 )
 
@@ -50,24 +47,21 @@ class Change:
 
     @property
     def line(self) -> str:
-        """For people, as `+ account ml (parent root, fairshare 10)` or `~ user alice in ml: fairshare 1 => 3`.
+        """For people, as `+ account ml` or `~ user alice in ml: fairshare 1 => 3`.
 
         Empty for a change that others already tell of.
         """
         name = f"{self.action} {_subject(self.kind, self.key)}"
-        if self.action == "-":
-            return f"{name} (accounts {', '.join(self.old['accounts'])})" if self.kind == "user" else name
-        if self.action == "+":
-            if self.kind == "user" and self.new["admin_level"] == "none":
-                return ""  # its associations tell
-            told = [
-                f"{_label(item)} {_value(item, value)}"
-                for item, value in self.new.items()
-                if _says_more(self.kind, self.key, item, value)
-            ]
-            return f"{name} ({', '.join(told)})" if told else name
-        values = ((item, _value(item, self.old.get(item)), _value(item, value)) for item, value in self.new.items())
-        told = [f"{_label(item)} {old} => {new}" for item, old, new in values if item != "comment" and old != new]
+        if self.action == "+" and self.kind == "user":
+            level = self.new.get("admin_level", "none")
+            return "" if level == "none" else f"{name}: admin level {level}"  # its associations tell the rest
+        if self.action != "~":
+            return name
+        told = []
+        for item, value in self.new.items():
+            old, new = _value(item, self.old.get(item)), _value(item, value)
+            if item != "comment" and old != new:
+                told.append(f"{item.replace('_', ' ')} {old} => {new}")
         return f"{name}: {', '.join(told) or 'made by hand before, kept by the stack file from now on'}"
 
 
@@ -87,19 +81,15 @@ class Plan:
         return [line for change in self.changes if (line := change.line)]
 
 
-def plan(
-    present: State, wanted: State, *, prune: bool, now: float, jobs: Iterable[Job] = (), exact: bool = False
-) -> Plan:
+def plan(present: State, wanted: State, *, prune: bool, now: float, jobs: Iterable[Job] = ()) -> Plan:
     """Compare two states.
 
     What is there and not wanted goes if a stack file had made it, or with `prune`; what was made by hand stays else,
-    and so does for now what any of `jobs` uses. `exact`: all of it goes, to come back to a state that was before.
+    and so does for now what any of `jobs` uses.
     """
-    notes: list[str] = []
-    if not exact:
-        present, wanted, notes = _without_ended(present, wanted, now)
-        wanted, lines = _with_kept(present, _with_default_qos(present, wanted), jobs, prune=prune)
-        notes += lines
+    present, wanted, notes = _without_ended(present, wanted, now)
+    wanted, lines = _with_kept(present, _with_default_qos(present, wanted), jobs, prune=prune)
+    notes += lines
     here = present.reservations
     settled = {
         key: reservation.settled(here[key], values, now) if key in here else values
@@ -175,11 +165,7 @@ def _with_handmade(present: State, wanted: State) -> tuple[State, list[str]]:
         for kind, keys in by_hand
         for key in sorted(keys)
     ]
-    lines += [
-        f"! account {name} is not in the stack file any more, but has things made by hand below: kept"
-        for (name,) in sorted(above - accounts.keys())
-    ]
-    return state, lines
+    return state, lines + [_busy_line("account", key, ()) for key in sorted(above - accounts.keys())]
 
 
 def _with_busy(present: State, wanted: State, jobs: Iterable[Job]) -> tuple[State, list[str]]:
@@ -253,9 +239,7 @@ def _changes(present: State, wanted: State) -> Iterator[Change]:
         for key in reversed(order) if kind == "account" else order:
             leaves_with_user = kind == "association" and (key[0],) not in wanted.users
             if key not in wanted.of(kind) and not leaves_with_user:
-                accounts = tuple(sorted(account for name, account, _ in present.associations if name == key[0]))
-                old = {**present.of(kind)[key], "accounts": accounts}
-                yield Change(action="-", kind=kind, key=key, old=old, new={})
+                yield Change(action="-", kind=kind, key=key, old=present.of(kind)[key], new={})
 
 
 def _order(kind: ObjectKind, state: State) -> list[Key]:
@@ -285,12 +269,11 @@ _JOBS: Final = 5
 def _busy_line(kind: ObjectKind, key: Key, jobs: Sequence[str]) -> str:
     """For something that left the stack file while jobs use it."""
     if not jobs:
-        return f"! {_subject(kind, key)} left the stack file, but something below it is kept: kept as well"
-    told = f"job{'' if len(jobs) == 1 else 's'} {', '.join(jobs[:_JOBS])}"
-    more = f" and {len(jobs) - _JOBS} more" if len(jobs) > _JOBS else ""
+        return f"! {_subject(kind, key)} left the stack file, but something below it is kept, and so is it"
+    told = ", ".join(jobs[:_JOBS]) + (", ..." if len(jobs) > _JOBS else "")
     closed = ", without new jobs" if kind == "association" else ""
     return (
-        f"! {_subject(kind, key)} left the stack file, but jobs wait or run with it ({told}{more}): "
+        f"! {_subject(kind, key)} left the stack file, but jobs wait or run with it (job {told}): "
         f"kept{closed}; the first `up` after their end removes it"
     )
 
@@ -300,24 +283,6 @@ def _subject(kind: ObjectKind, key: Key) -> str:
         return f"{kind} {key[0]}"
     user, account, partition = key
     return f"user {user} in {account}" + (f", partition {partition}" if partition else "")
-
-
-def _says_more(kind: ObjectKind, key: Key, item: str, value: Any) -> bool:
-    """Whether a value of something new is worth telling: not if it is what everybody has."""
-    if item == "comment" or value is None or value in ((), {}):
-        return False
-    if item in {"description", "organization"}:
-        return str(value).removesuffix(TAG) != key[0]
-    if item in {"maintenance", "ignore_jobs"}:
-        return bool(value)
-    if item == "fairshare":
-        return kind == "account" or value != 1
-    blank = unset(QOS if kind == "qos" else ASSOCIATION)
-    return item not in blank or blank[item] != value
-
-
-def _label(item: str) -> str:
-    return item.replace("_", " ")
 
 
 def _value(item: str, value: Any) -> str:

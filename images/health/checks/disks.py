@@ -18,12 +18,8 @@ SECONDS: Final = 3.0
 
 WARN_PERCENT: Final = 90.0
 FAIL_PERCENT: Final = 95.0
-"""Of the space that users may have, as `df` counts. kubelet ends pods from 90 % on (its default
+"""Of the space that users may have, as `df` counts, and of inodes. kubelet ends pods from 90 % on (its default
 `nodefs.available<10%`) and removes unused images from 85 % on, so less than 90 % is nothing to speak of."""
-
-WARN_INODES_PERCENT: Final = 90.0
-FAIL_INODES_PERCENT: Final = 95.0
-"""kubelet's own limit is 95 % (`nodefs.inodesFree<5%`)."""
 
 ENOUGH_GIB: Final = 200.0
 """So much free space is enough however large the file system is: 5 % of 100 TiB are 5 TiB."""
@@ -47,17 +43,15 @@ def judge(path: Path, figures: os.statvfs_result, thresholds: Thresholds) -> Res
         return not_checked(f"{path}: the file system tells no size")
     share = used / (used + figures.f_bavail)  # as `df` counts: what is kept for root counts as neither used nor free
     values, found = {f'disk_used_ratio{{path="{path}"}}': share}, []
+    warning = thresholds.get(NAME, "warn_percent", WARN_PERCENT)
+    failure = thresholds.get(NAME, "fail_percent", FAIL_PERCENT)
     if figures.f_bavail * figures.f_frsize < thresholds.get(NAME, "enough_gib", ENOUGH_GIB) * _GIB:
-        warning = thresholds.get(NAME, "warn_percent", WARN_PERCENT)
-        failure = thresholds.get(NAME, "fail_percent", FAIL_PERCENT)
         found.append(_against(f"{path}: {{:.0f}} % of the space used", share, warning, failure))
     # Where a file system has no fixed number of inodes (btrfs, some network file systems) these make no sense.
     taken, free = figures.f_files - figures.f_ffree, min(figures.f_favail, figures.f_ffree)
     if 0 <= figures.f_ffree <= figures.f_files and taken + free:
         share = taken / (taken + free)
         values[f'disk_inodes_used_ratio{{path="{path}"}}'] = share
-        warning = thresholds.get(NAME, "warn_inodes_percent", WARN_INODES_PERCENT)
-        failure = thresholds.get(NAME, "fail_inodes_percent", FAIL_INODES_PERCENT)
         found.append(_against(f"{path}: {{:.0f}} % of the inodes used", share, warning, failure))
     return worst([*found, ok(**values)])
 

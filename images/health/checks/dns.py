@@ -1,4 +1,4 @@
-"""dns: slurmctld's name leads somewhere, and the node's own name leads here.
+"""dns: slurmctld's name and the node's own lead somewhere.
 
 Through the C library, as Slurm does it, with /etc/hosts and search domains.
 """
@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from images.common.command import Runner
-from images.common.health.contract import Check, Node, Result, Status, Thresholds
+from images.common.health.contract import Check, Node, Result, Thresholds
 from images.health.state import lasts
 from images.health.verdict import fail, not_checked, ok, warn, worst
 
@@ -30,28 +30,18 @@ PERSISTS_SECONDS: Final = 60.0
 CONFIGURATION: Final = "run/slurm/conf/slurm.conf"
 """Below the root: where slurmd keeps what it fetched."""
 
+_SILENT: Final = "no name server answers"
+
 _RESOLVER: Final = "timeout:1 attempts:2"
 """For resolv.conf(5)'s RES_OPTIONS: the defaults wait for 20 s and more on servers that are away."""
 
 _HOST: Final = re.compile(r"(?im)^[ \t]*SlurmctldHost[ \t]*=[ \t]*([^\s(#]+)(?:\(([^)\s]+)\))?")
 
 
-def resolve(name: str) -> list[str]:
-    """Addresses of a name. Raises OSError (socket.gaierror)."""
+def resolve(name: str) -> None:
+    """Ask for the addresses of a name. Raises OSError (socket.gaierror)."""
     os.environ.setdefault("RES_OPTIONS", _RESOLVER)  # read when this process asks for the first time
-    answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
-
-
-def is_ours(address: str) -> bool:
-    """Whether this pod has an address. Asked of the kernel: nobody can bind to another's."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as trial:
-        try:
-            trial.bind((address.partition("%")[0], 0))
-        except OSError:
-            return False
-    return True
+    socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
 
 
 def controllers(configuration: str) -> list[str]:
@@ -59,50 +49,36 @@ def controllers(configuration: str) -> list[str]:
     return list(dict.fromkeys(match[2] or match[1] for match in _HOST.finditer(configuration)))
 
 
-def _look_up(name: str, thresholds: Thresholds) -> tuple[Result, list[str]]:
-    """One name: what there is to say, and its addresses."""
+def _look_up(name: str) -> Result:
     started = time.monotonic()
     try:
-        addresses = resolve(name)
+        resolve(name)
     except socket.gaierror as error:
         if error.errno in {socket.EAI_NONAME, socket.EAI_NODATA}:
-            return fail("node", f"{name} is not known"), []
+            return fail("node", f"{name} is not known")
         if error.errno == socket.EAI_AGAIN:
-            return warn("node", f"{name}: no name server answers"), []
-        return not_checked(f"{name}: {error.strerror}"), []
+            return warn("node", f"{name}: {_SILENT}")
+        return not_checked(f"{name}: {error.strerror}")
     took = time.monotonic() - started
-    values = {f'dns_seconds{{name="{name}"}}': took}
-    if took >= thresholds.get(NAME, "warn_seconds", WARN_SECONDS):
-        return warn("node", f"{name} took {took:.1f} s", values), addresses
-    return ok(**values), addresses
+    return warn("node", f"{name} took {took:.1f} s") if took >= WARN_SECONDS else ok()
 
 
-def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
+def run(node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
     """Look up all of them. What no server answers for a minute is a failure."""
-    own, addresses = _look_up(node.name, thresholds)
-    if addresses and not any(is_ours(address) for address in addresses):
-        message = f"{node.name}, this node's own name, leads to {addresses[0]}, which is not an address of this pod"
-        own = fail("node", message, own.values)
-    found = [own]
     try:
         text = (node.root / CONFIGURATION).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        found.append(not_checked(f"cannot read slurmctld's name in /{CONFIGURATION}: {error.strerror}"))
-    else:
-        names = controllers(text)
-        found += [_look_up(name, thresholds)[0] for name in names]
-        if not names:
-            found.append(not_checked(f"/{CONFIGURATION} names no SlurmctldHost"))
-    is_silent = any(result.status is Status.WARN and not result.values for result in found)
-    lasted = lasts(node, NAME, now=is_silent)
-    if lasted >= thresholds.get(NAME, "persists_seconds", PERSISTS_SECONDS) and is_silent:
+        return not_checked(f"cannot read slurmctld's name in /{CONFIGURATION}: {error.strerror}")
+    found = [_look_up(name) for name in (node.name, *controllers(text))]
+    lasted = lasts(node, NAME, now=any(result.message.endswith(_SILENT) for result in found))
+    if lasted >= PERSISTS_SECONDS:
         found.append(fail("node", f"no answer for {lasted:.0f} s now"))
     return worst(found)
 
 
 CHECK: Final = Check(
     name=NAME,
-    summary="slurmctld's name resolves, and the node's own name leads to it",
+    summary="slurmctld's name and the node's own resolve",
     run=run,
     seconds=SECONDS,
 )

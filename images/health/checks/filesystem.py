@@ -1,6 +1,6 @@
-"""filesystem: how long the jail takes to write, sync, rename and list.
+"""filesystem: how long the jail takes to write, sync and remove.
 
-In a directory of its own, `.slurmstack/health/NODE` in the jail, one file of 4 KiB for a moment.
+A file of 4 KiB for a moment, `.slurmstack/health/probe-NODE` in the jail.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from images.health.verdict import fail, not_checked, ok, warn
 NAME: Final = "filesystem"
 
 SECONDS: Final = 9.0
-"""Time limit: all four operations may fail slowly within it."""
+"""Time limit: all operations may fail slowly within it."""
 
 WARN_SECONDS: Final = 0.5
 FAIL_SECONDS: Final = 2.0
@@ -46,61 +46,41 @@ _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
-def probe_directory(jail: Path, node: str) -> Iterator[int]:
-    """A descriptor of `.slurmstack/health/NODE` in the jail, which is made where it is missing.
+def probe_directory(jail: Path) -> Iterator[int]:
+    """A descriptor of `.slurmstack/health` in the jail, which is made where it is missing. Raises OSError.
 
-    Step by step and never through a symbolic link, as this is root at work where users write. One directory per node,
-    so that a thousand nodes do not wait for one another. Raises OSError.
+    Step by step and never through a symbolic link, as this is root at work where users write.
     """
-    directory = os.open(jail / PARENT, _FLAGS)
+    parent = os.open(jail / PARENT, _FLAGS)
     try:
-        for name in (DIRECTORY, node):
-            inner = _enter(directory, name)
-            os.close(directory)
-            directory = inner
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(DIRECTORY, 0o700, dir_fd=parent)
+        directory = os.open(DIRECTORY, _FLAGS, dir_fd=parent)
+    finally:
+        os.close(parent)
+    try:
         yield directory
     finally:
         os.close(directory)
 
 
-def _enter(directory: int, name: str) -> int:
-    try:
-        return os.open(name, _FLAGS, dir_fd=directory)
-    except FileNotFoundError:
-        with contextlib.suppress(FileExistsError):  # another node's check was faster
-            os.mkdir(name, 0o700, dir_fd=directory)
-        return os.open(name, _FLAGS, dir_fd=directory)
-
-
-def _measure(directory: int) -> dict[str, float]:
+def _measure(directory: int, name: str) -> dict[str, float]:
     """Seconds that each operation took in an open directory. Raises OSError.
 
-    The same names each time: what a run that was ended in between has left is overwritten and removed by the next.
+    The same name each time: what a run that was ended in between has left is overwritten and removed by the next.
     """
-    took = {}
-
-    @contextlib.contextmanager
-    def timed(operation: str) -> Iterator[None]:
-        start = time.monotonic()
-        yield
-        took[operation] = time.monotonic() - start
-
-    file = os.open("new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    start = time.monotonic()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(name, flags, 0o600, dir_fd=directory)
     try:
-        with timed("write"):
-            os.write(file, b"\0" * SIZE)
-        with timed("sync"):
-            os.fsync(file)
+        os.write(file, b"\0" * SIZE)
+        written = time.monotonic()
+        os.fsync(file)
     finally:
         os.close(file)
-    with timed("rename"):
-        os.rename("new", "done", src_dir_fd=directory, dst_dir_fd=directory)
-    with timed("list"):
-        names = os.listdir(directory)
-    if "done" not in names:
-        raise OSError(errno.EIO, "a file is not in the list of its directory right after it was renamed")
-    os.unlink("done", dir_fd=directory)
-    return took
+    synced = time.monotonic()
+    os.unlink(name, dir_fd=directory)
+    return {"write": written - start, "sync": synced - written, "remove": time.monotonic() - synced}
 
 
 def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
@@ -108,20 +88,20 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
     if node.jail is None:
         return ok()
     try:
-        with probe_directory(node.jail, node.name) as directory:
-            took = _measure(directory)
+        with probe_directory(node.jail) as directory:
+            took = _measure(directory, f"probe-{node.name}")
     except OSError as error:
         reason = f"{node.jail}: {error.strerror or error}"
         return fail("node", reason) if error.errno in BROKEN else not_checked(reason)
     failure = thresholds.get(NAME, "fail_seconds", FAIL_SECONDS)
-    least = min(thresholds.get(NAME, "warn_seconds", WARN_SECONDS), failure)
+    least = min(WARN_SECONDS, failure)
     values = {f'filesystem_seconds{{operation="{name}"}}': seconds for name, seconds in took.items()}
     is_slow = max(took.values()) >= failure
     lasted = lasts(node, NAME, now=is_slow)
     slow = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in took.items() if seconds >= least)
     if not slow:
         return ok(**values)
-    failed = is_slow and lasted >= thresholds.get(NAME, "persists_seconds", PERSISTS_SECONDS)
+    failed = is_slow and lasted >= PERSISTS_SECONDS
     message = f"slow: {slow}, {failure:g} s allowed" + (f", for {lasted:.0f} s now" if lasted else "")
     return (fail if failed else warn)("node", message, values)
 
@@ -130,7 +110,7 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
 # touch the jail, as the first touch is what waits; JailSlow (slurm/alerts.py) looks at how long this check takes.
 CHECK: Final = Check(
     name=NAME,
-    summary="how long the jail takes to write, sync, rename and list",
+    summary="how long the jail takes to write, sync and remove",
     run=run,
     seconds=SECONDS,
 )

@@ -1,17 +1,16 @@
 """gpu-presence: all GPUs are there, and the driver does not ask to reset one. Other checks of GPUs use its answers.
 
-The names of fields are those of `nvidia-smi --help-query-gpu` (driver R580). An older driver refuses the whole question
-for one name that it does not know, and says which; that name is then left out.
+The names of fields are those of `nvidia-smi --help-query-gpu` (driver R580). A driver before R570 refuses the whole
+question for the one name that it does not know, and is asked again without it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from images.common.command import NO_PROGRAM, NOT_STARTED, TIMED_OUT, Runner
+from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
 from images.common.command import Result as Answer
 from images.common.health.contract import Check, Node, Result, Thresholds
 from images.health.state import recall, remember
@@ -25,36 +24,26 @@ SECONDS: Final = 8.0
 """For one call. Without persistence mode the driver initializes every GPU for it, about one second each."""
 
 CHECK_SECONDS: Final = 12.0
-"""For the check, which asks twice where a driver is new to it."""
+"""For the check, which may ask twice."""
 
-FIELDS: Final = ("index", "uuid", "pci.bus_id", "gpu_recovery_action", "name")
 _ACTION: Final = "gpu_recovery_action"
-"""The one field that older drivers do not know."""
+_FIELDS: Final = f"index,pci.bus_id,name,{_ACTION}"
 
-_KNOWN: Final = "nvidia-fields"
 _ADDRESSES: Final = "nvidia-gpus"
-"""Names of what is remembered: the fields that the driver knows, and the GPUs' addresses on the bus."""
+"""Name of what is remembered: the GPUs' addresses on the bus."""
 
-# Texts and not compiled patterns, as are those of the other modules here: a program that runs twice a minute, and
-# mostly on healthy GPUs, would compile them for nothing.
-_UNKNOWN_FIELD: Final = rf'Field "{_ACTION}" is not a valid field to query'
+# Texts and not compiled patterns: a program that runs twice a minute, and mostly on healthy GPUs, would compile them
+# for nothing.
 _NO_HANDLE: Final = r"(?i)Unable to determine the device handle for GPU.*|.*GPU is lost.*"
 _NO_DRIVER: Final = r"(?i)couldn't communicate with the NVIDIA driver|Driver/library version mismatch|Driver Not Loaded"
-_INDEX: Final = r"[0-9]{1,4}"
 _PLACE: Final = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]"
 _NO_DEVICES: Final = "No devices were found"
-_EXIT_NO_DRIVER: Final = 9
-_EXIT_LOST: Final = 15
-"""Exit codes that nvidia-smi(1) documents: "NVIDIA driver is not loaded", "The GPU has fallen off the bus or has
-otherwise become inaccessible"."""
-
-_NOTHING: Final = frozenset({"n/a", "not supported", "not available", ""})
-"""What a GPU or driver says of a field that it does not have."""
 
 LOST: Final = frozenset({"gpu is lost", "gpu requires reset"})
 """What stands in the fields of a GPU that nobody can use any more."""
 
-_CALM: Final = "none"
+_CALM: Final = frozenset({"none", "n/a", "not supported", "not available", ""})
+"""A driver that asks for nothing, or does not tell."""
 _GRAVE: Final = ("reset", "reboot", "flr")
 """Words of the recovery actions after which nobody can use the GPU: "GPU Reset", "Node Reboot", "Drain and Reset" of
 nvidia-smi; "PF FLR" and "OS Reboot" are other drivers' words. The remaining one, "Drain P2P", is about links only."""
@@ -74,7 +63,7 @@ class Gpu:
     lost: str = ""
     """What it says in place of its values, if nobody can use it."""
     action: str = ""
-    """What the driver says has to be done before it works again; empty if it does not tell."""
+    """What the driver says has to be done before it works again."""
 
 
 def addresses(node: Node) -> dict[str, int]:
@@ -84,71 +73,51 @@ def addresses(node: Node) -> dict[str, int]:
 
 def read(node: Node, runner: Runner) -> tuple[list[Gpu], list[str]]:
     """The GPUs, and what nvidia-smi says of those that it could not open. Raises UnknownError."""
-    fields = recall(node, _KNOWN).get("fields", FIELDS)
-    answer = _ask(runner, fields)
-    if answer.code != 0 and _ACTION in fields and re.search(_UNKNOWN_FIELD, answer.stdout + answer.stderr):
-        fields = [name for name in FIELDS if name != _ACTION]
-        remember(node, _KNOWN, {"fields": fields})  # before anything takes long
-        answer = _ask(runner, fields)
-    gpus, lost = _understand(answer, fields)
-    remember(node, _ADDRESSES, {gpu.address: gpu.index for gpu in gpus})
-    return gpus, lost
-
-
-def _ask(runner: Runner, fields: Sequence[str]) -> Answer:
-    answer = runner([TOOL, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"], timeout=SECONDS)
-    if answer.code == TIMED_OUT:
-        raise UnknownError(f"{TOOL} did not end in {SECONDS:g} s")
-    if answer.code == NO_PROGRAM:
-        raise UnknownError(f"there is no {TOOL}")
-    if answer.code == NOT_STARTED:
-        raise UnknownError(answer.message)
-    return answer
-
-
-def _understand(answer: Answer, fields: Sequence[str]) -> tuple[list[Gpu], list[str]]:
+    answer = _ask(runner, _FIELDS)
+    if answer.code != 0 and f'Field "{_ACTION}" is not a valid field to query' in answer.stdout + answer.stderr:
+        answer = _ask(runner, _FIELDS.removesuffix(f",{_ACTION}"))
     gpus: list[Gpu] = []
     lost = [line.strip() for line in answer.stderr.splitlines() if re.match(_NO_HANDLE, line.strip())]
     odd = []
     for line in map(str.strip, answer.stdout.splitlines()):
-        if (gpu := _gpu(line, fields)) is not None:
+        if (gpu := _gpu(line)) is not None:
             gpus.append(gpu)
         elif re.match(_NO_HANDLE, line):
             lost.append(line)
         elif line and _NO_DEVICES not in line:
             odd.append(line)
-    if not gpus and (answer.code == _EXIT_NO_DRIVER or re.search(_NO_DRIVER, answer.stdout + answer.stderr)):
+    if not gpus and re.search(_NO_DRIVER, answer.stdout + answer.stderr):
         raise NoDriverError(answer.message)
-    if len({gpu.index for gpu in gpus}) < len(gpus):
-        odd.append("one GPU twice")
-    if answer.code == _EXIT_LOST and not lost:
-        lost, odd = [answer.message], []
     if odd:
         raise UnknownError(f"{TOOL} says something unexpected: {odd[0][:80]}")
     if (answer.code != 0 or not gpus) and not lost and not has_none(answer):
         raise UnknownError(f"{TOOL} ended with {answer.code}: {answer.message[:120]}")
+    remember(node, _ADDRESSES, {gpu.address: gpu.index for gpu in gpus})
     return gpus, lost
 
 
-def _gpu(line: str, fields: Sequence[str]) -> Gpu | None:
+def _ask(runner: Runner, fields: str) -> Answer:
+    answer = runner([TOOL, f"--query-gpu={fields}", "--format=csv,noheader,nounits"], timeout=SECONDS)
+    if answer.code == TIMED_OUT:
+        raise UnknownError(f"{TOOL} did not end in {SECONDS:g} s")
+    if answer.code == NO_PROGRAM:
+        raise UnknownError(f"there is no {TOOL}")
+    return answer
+
+
+def _gpu(line: str) -> Gpu | None:
     """None for a line that describes no GPU. One that cannot tell its place may only say that it is lost."""
-    values = [_bare(value) for value in line.split(",", maxsplit=len(fields) - 1)]
-    named = dict(zip(fields, values, strict=False))
-    place = named.get("pci.bus_id", "")
-    is_place = re.fullmatch(_PLACE, place) is not None or place.lower() in LOST
-    if len(values) != len(fields) or not re.fullmatch(_INDEX, values[0]) or not is_place:
+    values = [value.strip().removeprefix("[").removesuffix("]").strip() for value in line.split(",")]
+    if len(values) not in {3, 4} or not re.fullmatch("[0-9]{1,4}", values[0]):
         return None
-    action = named.get(_ACTION, "")
+    if re.fullmatch(_PLACE, values[1]) is None and values[1].lower() not in LOST:
+        return None
     return Gpu(
         index=int(values[0]),
-        address=kernel_address(place),
+        address=kernel_address(values[1]),
         lost=next((value for value in values if value.lower() in LOST), ""),
-        action="" if action.lower() in _NOTHING else action,
+        action=values[3] if len(values) > 3 else "",
     )
-
-
-def _bare(value: str) -> str:
-    return value.strip().removeprefix("[").removesuffix("]").strip()
 
 
 def kernel_address(bus_id: str) -> str:
@@ -170,10 +139,9 @@ def has_none(answer: Answer) -> bool:
 def _judge(gpu: Gpu) -> Result:
     if gpu.lost:
         return fail("hardware", f"GPU {gpu.index}: {gpu.lost}")
-    action = gpu.action.lower()
-    if action in {"", _CALM}:
+    if gpu.action.lower() in _CALM:
         return ok()
-    is_grave = any(word in action for word in _GRAVE)
+    is_grave = any(word in gpu.action.lower() for word in _GRAVE)
     return (fail if is_grave else warn)("hardware", f"GPU {gpu.index}: the driver asks for: {gpu.action[:40]}")
 
 
@@ -186,13 +154,10 @@ def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
     except NoDriverError as error:
         return fail("node", f"the NVIDIA driver does not work: {str(error)[:160]}")
     found = [_judge(gpu) for gpu in gpus]
-    why = "; ".join(text[:120] for text in lost)
-    if len(gpus) < node.gpus:
+    if len(gpus) < node.gpus or lost:
+        why = "; ".join(text[:120] for text in lost)
         found.append(fail("hardware", f"{len(gpus)} of {node.gpus} GPUs are there" + (f": {why}" if why else "")))
-    elif lost:
-        found.append(warn("hardware", f"more GPUs than the stack file names, but: {why}"))
-    usable = sum(not gpu.lost for gpu in gpus)
-    return worst([*found, ok(gpus_usable=float(usable), gpus_expected=float(node.gpus))])
+    return worst(found)
 
 
 # Not before a job: with all fields nvidia-smi takes longer than a prolog should.

@@ -2,25 +2,21 @@
 
 A fault of the hardware holds until one of these: the machine restarts (its log is empty then), the driver says that
 nothing is left to recover (Xid 154 to "None", after a reset), or an administrator who has reset the GPU empties the log
-with `dmesg --clear`. It also holds when newer lines have pushed it out of the log, for which the check remembers it; a
-pod that restarts forgets that. xid_table.json says how each is judged. Forms of the lines, with the log's own prefix of
-priority and time before them:
+with `dmesg --clear`. xid_table.json says how each is judged. Forms of the lines, with the log's own prefix of priority
+and time before them:
 
     NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
     NVRM: Xid (PCI:0000:25:00 GPU-I:05): 94, ...                        one instance of a divided GPU (MIG)
     NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 ...)
     NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)
-    nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 48 LTSSM Fault Up
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -28,7 +24,6 @@ from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
 from images.common.files import lines_in
 from images.common.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
 from images.health.checks.gpu_presence import addresses, kernel_address
-from images.health.state import recall, remember
 from images.health.verdict import UnknownError, not_checked, worst
 
 NAME: Final = "gpu-xid"
@@ -36,47 +31,34 @@ NAME: Final = "gpu-xid"
 SECONDS: Final = 4.0
 """For reading the log, which is at most some megabytes of memory."""
 
-TELL_SECONDS: Final = 600.0
-"""For how long an application's error is told: its user learns why a job ended."""
-
 WARN_SECONDS: Final = 86400.0
-"""For how long other errors are told that need no reset."""
+"""For how long errors are told that need no reset."""
 
-_LONG: Final = 65_536
-"""Characters: half of the smallest buffer that kernels of distributions have (CONFIG_LOG_BUF_SHIFT=17)."""
-
-_SEEN: Final = "gpus-seen"
 _DRIVER: Final = "proc/driver/nvidia/version"
 
-Judgement = Literal["fail", "warn", "user", "ignore"]
+Judgement = Literal["fail", "warn", "ignore"]
 
 _TABLE: Final = Path(__file__).with_name("xid_table.json")
 
-_PREFIX: Final = r"(?:<\d+>)?(?:\[\s*(?P<seconds>\d+\.\d+)\]\s*)?"
-_STAMP: Final = re.compile(r"(?:<\d+>)?\[\s*\d+\.\d{6}\]")
 _XID: Final = (
-    _PREFIX + r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})[^)]*\): (?P<number>\d+)"
+    r"(?:<\d+>)?(?:\[\s*(?P<seconds>\d+\.\d+)\]\s*)?"
+    r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})[^)]*\): (?P<number>\d+)"
     r"(?:, (?P<text>.*))?"
-)
-_ABOUT_XID: Final = _PREFIX + r"NVRM: Xid \((?:PCI:)?[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}[:.].*"
-"""Whatever the driver says of an Xid. Longer than a process' name may be: with that the kernel begins lines, too."""
-_SWITCH: Final = (
-    _PREFIX + r"nvidia-(?P<switch>nvswitch\d+): SXid \([^)]*\): (?P<number>\d+), (?P<severity>Fatal|Non-fatal), .*"
 )
 _RECOVERY: Final = r"GPU recovery action changed from 0x\w+ \([^)]*\) to 0x\w+ \(([^)]*)\)"
 _FATAL: Final = r"\bFatal\s+XC"
 _NO_ACTION: Final = "none"
-_RECOVERY_CHANGED: Final = "154"
+_RECOVERY_CHANGED: Final = 154
 _P2P: Final = "drain p2p"
 """The only recovery action that leaves the GPU usable (for programs that do without its links)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One Xid of one GPU (or an SXid of one NVSwitch)."""
+    """One Xid of one GPU."""
 
     bus: str
-    """PCI address as the kernel writes it, `0000:3b:00`; the name of an NVSwitch, `nvswitch0`."""
+    """PCI address as the kernel writes it, `0000:3b:00`."""
     number: int
     judgement: Judgement
     meaning: str
@@ -86,67 +68,41 @@ class Event:
     settles: bool = False
     """Whether this one says that earlier ones of the same GPU are settled."""
 
-    @property
-    def is_of_switch(self) -> bool:
-        """Whether it is an SXid."""
-        return self.bus.startswith("nvswitch")
 
-    @property
-    def name(self) -> str:
-        """`Xid 79`, or `SXid 20034`."""
-        return f"{'SXid' if self.is_of_switch else 'Xid'} {self.number}"
-
-
-def events_in(lines: Iterable[str]) -> tuple[list[Event], list[tuple[float | None, str]]]:
-    """All Xids in lines of the kernel's log, oldest first; and with their times lines about Xids of unknown form."""
-    events, odd = [], []
+def events_in(lines: Iterable[str]) -> list[Event]:
+    """All Xids in lines of the kernel's log, oldest first, without what a later word of the driver has settled."""
+    events: list[Event] = []
     table: dict[str, Any] = {}
-    for line in _records(lines):
-        if "Xid (" not in line:
-            continue
-        match = re.fullmatch(_XID, line) or re.fullmatch(_SWITCH, line) or re.fullmatch(_ABOUT_XID, line)
+    for line in lines:
+        match = re.fullmatch(_XID, line) if "Xid (" in line else None
         if match is None:
             continue
-        said = match.groupdict()
-        seconds = None if said["seconds"] is None else float(said["seconds"])
-        if "number" in said:
-            table = table or json.loads(_TABLE.read_text(encoding="utf-8"))
-            bus = said["switch"] if "switch" in said else kernel_address(said["bus"])
-            events.append(Event(bus=bus, number=int(said["number"]), seconds=seconds, **_judged(said, table)))
-        else:
-            odd.append((seconds, line))
-    return events, odd
+        table = table or json.loads(_TABLE.read_text(encoding="utf-8"))
+        event = Event(
+            bus=kernel_address(match["bus"]),
+            number=int(match["number"]),
+            seconds=None if match["seconds"] is None else float(match["seconds"]),
+            **_judged(match["number"], match["text"] or "", table),
+        )
+        if event.settles:
+            events = [each for each in events if each.bus != event.bus]
+        elif event.number == _RECOVERY_CHANGED:  # only the last one of each GPU
+            events = [each for each in events if (each.bus, each.number) != (event.bus, event.number)]
+        events.append(event)
+    return events
 
 
-def _records(lines: Iterable[str]) -> Iterator[str]:
-    """The first line of each record.
-
-    A record may have text of a user's in it, with line breaks: the name of a file that a program ended in. The kernel
-    then writes priority and time, in microseconds, before each of its lines. The driver's own have one line.
-    """
-    last = ""
-    for line in lines:
-        match = _STAMP.match(line)
-        if match is None or match[0] != last:
-            yield line
-        last = match[0] if match else ""
-
-
-def _judged(said: Mapping[str, str], table: Mapping[str, Any]) -> dict[str, Any]:
+def _judged(number: str, text: str, table: Mapping[str, Any]) -> dict[str, Any]:
     """Judgement and meaning of an Xid, and whose fault it is."""
-    if "switch" in said:
-        is_fatal = said["severity"] == "Fatal"
-        return {"judgement": "fail" if is_fatal else "warn", "meaning": f"{'fatal ' * is_fatal}error of an NVSwitch"}
-    entry, text = table["xids"].get(said["number"]), said["text"] or ""
+    entry = table["xids"].get(number)
     if entry is None:
         return {"judgement": "warn", "meaning": "not in the table of known Xids"}
-    if said["number"] == _RECOVERY_CHANGED:
+    if int(number) == _RECOVERY_CHANGED:
         return _recovery(text)
     judgement = entry.get("judgement") or table["by_action"].get(entry["action"], "warn")
     if judgement == "by severity":
         judgement = "fail" if re.search(_FATAL, text) else "warn"
-    fault = "user" if judgement == "user" else entry.get("fault", "hardware")
-    return {"judgement": judgement, "meaning": entry["meaning"], "fault": fault}
+    return {"judgement": judgement, "meaning": entry["meaning"], "fault": entry.get("fault", "hardware")}
 
 
 def _recovery(text: str) -> dict[str, Any]:
@@ -160,20 +116,7 @@ def _recovery(text: str) -> dict[str, Any]:
     return {"judgement": "warn" if action.lower() == _P2P else "fail", "meaning": f"the driver asks for: {action[:40]}"}
 
 
-def _unsettled(events: Iterable[Event]) -> list[Event]:
-    """Without what a later word of the driver has settled, and only the last recovery action of each GPU."""
-    left: list[Event] = []
-    for event in events:
-        if event.settles:
-            left = [each for each in left if each.bus != event.bus]
-            continue
-        if event.number == int(_RECOVERY_CHANGED):
-            left = [each for each in left if (each.bus, each.number) != (event.bus, event.number)]
-        left.append(event)
-    return left
-
-
-def _read_log(runner: Runner) -> str:
+def _read_log(runner: Runner) -> list[str]:
     """The kernel's log since it was last emptied, in the form of syslog(2). Raises UnknownError with the reason."""
     answer = runner(["dmesg", "--raw"], timeout=SECONDS)
     if answer.code == TIMED_OUT:
@@ -185,53 +128,7 @@ def _read_log(runner: Runner) -> str:
     lines = [line for line in lines_in(answer.stdout) if line.strip()]
     if lines and not any(line.startswith("<") for line in lines):
         raise UnknownError(f"dmesg says something unexpected: {lines[0][:80]}")
-    return answer.stdout
-
-
-def _with_remembered(node: Node, log: str, lines: list[str], found: list[Event]) -> list[Event]:
-    """What is in the log, and before it the faults that were in it once, unless somebody has emptied it.
-
-    A log that has lost its oldest lines still ends in what was its last line at the run before; one that was emptied
-    does not have that line any more. Nor has one that users have filled since, by programs that crash: that is long.
-    """
-    boot, before = _this_boot(node), recall(node, NAME)
-    earlier: list[Event] = []
-    if before.get("boot") == boot and (before["last"] in lines or len(log) >= _LONG):
-        present = {(event.bus, event.number, event.seconds) for event in found}
-        known = [Event(**kept, judgement="fail") for kept in before["failing"]]
-        earlier = [event for event in known if (event.bus, event.number, event.seconds) not in present]
-    events = _unsettled([*earlier, *found])
-    failing = {
-        (event.bus, event.number): {key: vars(event)[key] for key in ("bus", "number", "meaning", "seconds")}
-        for event in events
-        if event.judgement == "fail"
-    }
-    remember(node, NAME, {"boot": boot, "last": lines[-1] if lines else "", "failing": list(failing.values())})
-    return events
-
-
-def _this_boot(node: Node) -> str:
-    """The kernel's name for the time since the machine started; empty if it tells none."""
-    try:
-        return (node.root / "proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        return ""
-
-
-def _of_this_node(node: Node, event: Event, gpus: Mapping[str, int]) -> Event:
-    """An event as it is, or as a word and no fault of this node: the kernel's log is of all pods' GPUs.
-
-    Only where as many GPUs have been seen in this boot as the node should have: a lost one is not seen any more.
-    """
-    boot, kept = _this_boot(node), recall(node, _SEEN)
-    before = kept["gpus"] if kept.get("boot") == boot else []
-    seen = {*gpus, *before}
-    if seen != set(before):
-        remember(node, _SEEN, {"boot": boot, "gpus": sorted(seen)})
-    is_known = event.bus in seen or event.is_of_switch or not 0 < node.gpus <= len(seen)
-    if is_known or event.judgement == "ignore":
-        return event
-    return replace(event, judgement="warn", meaning=f"{event.meaning} (a GPU that is not this node's)")
+    return lines
 
 
 def _judge(events: list[Event], gpus: Mapping[str, int]) -> Result:
@@ -239,7 +136,7 @@ def _judge(events: list[Event], gpus: Mapping[str, int]) -> Result:
     groups: dict[tuple[Status, FaultClass, str], set[str]] = {}
     for event in events:
         status = Status.FAIL if event.judgement == "fail" else Status.WARN
-        groups.setdefault((status, event.fault, f"{event.name}, {event.meaning}"), set()).add(event.bus)
+        groups.setdefault((status, event.fault, f"Xid {event.number}, {event.meaning}"), set()).add(event.bus)
     found = []
     for (status, fault, message), buses in groups.items():
         numbers = sorted(gpus[bus] for bus in buses if bus in gpus)
@@ -249,33 +146,23 @@ def _judge(events: list[Event], gpus: Mapping[str, int]) -> Result:
     return worst(found)
 
 
-def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
+def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
     """Read the log and judge what the driver wrote."""
-    log = _read_log(runner)
-    gpus = addresses(node)
-    if not gpus and "NVRM:" not in log and not (node.root / _DRIVER).exists():
+    lines, gpus = _read_log(runner), addresses(node)
+    if not gpus and not any("NVRM:" in line for line in lines) and not (node.root / _DRIVER).exists():
         return not_checked("nothing here shows an NVIDIA driver, and only that one writes Xids")
-    lines = lines_in(log)
-    events, odd = events_in(lines)
-    events = [_of_this_node(node, event, gpus) for event in _with_remembered(node, log, lines, events)]
-    counts = Counter(event.number for event in events)
     uptime = _uptime(node)
-    seconds = {
-        "user": thresholds.get(NAME, "tell_seconds", TELL_SECONDS),
-        "warn": thresholds.get(NAME, "warn_seconds", WARN_SECONDS),
-        "fail": math.inf,
-    }
+    # The log is of all GPUs of the machine, those of other pods too; of a lost one nobody knows the address.
+    knows_all = 0 < node.gpus <= len(gpus)
 
-    def is_told(judgement: str, at: float | None) -> bool:
+    def is_told(event: Event) -> bool:
         """Whether it is still worth a word. What has no time, or a time that makes no sense, is."""
-        return judgement != "ignore" and (at is None or uptime is None or uptime - at <= seconds[judgement])
+        if event.judgement == "ignore" or (knows_all and event.bus not in gpus):
+            return False
+        is_old = event.seconds is not None and uptime is not None and uptime - event.seconds > WARN_SECONDS
+        return event.judgement == "fail" or not is_old
 
-    found = [_judge([event for event in events if is_told(event.judgement, event.seconds)], gpus)]
-    # Lines that say something of an Xid, and nobody knows what: for as long as other errors are told.
-    told = [line for at, line in odd if is_told("warn", at)]
-    if told:
-        found.append(not_checked(f"{len(told)} lines about Xids are not understood: {told[-1][:120]}"))
-    return replace(worst(found), values={f'gpu_xids{{number="{number}"}}': float(n) for number, n in counts.items()})
+    return _judge([event for event in events_in(lines) if is_told(event)], gpus)
 
 
 def _uptime(node: Node) -> float | None:

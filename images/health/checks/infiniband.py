@@ -1,55 +1,24 @@
-"""infiniband: state, rate and errors of the InfiniBand ports, read from /sys/class/infiniband without any program.
+"""infiniband: state and rate of the InfiniBand ports, read from /sys/class/infiniband without any program.
 
-The files are those of the kernel's Documentation/ABI/stable/sysfs-class-infiniband.
+The files are those of the kernel's Documentation/ABI/stable/sysfs-class-infiniband. Counters of errors are a node
+exporter's.
 """
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from images.common.command import Runner
 from images.common.health.contract import Check, Node, Result, Thresholds
-from images.health.state import recall, remember
-from images.health.verdict import UnknownError, fail, not_checked, ok, warn, worst
+from images.health.verdict import fail, not_checked, ok, worst
 
 NAME: Final = "infiniband"
 
 _CLASS: Final = "sys/class/infiniband"
 
-COUNTERS: Final = (
-    "symbol_error",
-    "link_error_recovery",
-    "link_downed",
-    "port_rcv_errors",
-    "local_link_integrity_errors",
-    "excessive_buffer_overrun_errors",
-)
-"""Errors of the link itself. What a busy fabric does as well (`port_xmit_discards`, `port_xmit_wait`) is no fault of
-the node. Some cards stop counting at 255 or 65535 until somebody sets the counter back: nothing rises any more then."""
-
-_DOWNED: Final = "link_downed"
-
-WARN_ERRORS: Final = 10.0
-"""New errors of one kind in an hour: the threshold in the example of ibqueryerrors(8) of infiniband-diags."""
-
-WARN_DOWNS: Final = 1.0
-FAIL_DOWNS: Final = 3.0
-"""How often the link went down in an hour. Each time ends the communication of a job (NCCL gives up)."""
-
-QUIET_SECONDS: Final = 600.0
-"""A link that has not gone down for so long is a warning: the node was drained for it, and jobs may try it again."""
-_HOUR: Final = 3600.0
-_SAMPLE_SECONDS: Final = 300.0
-"""How old the last kept figures of counters are when new ones are kept: 12 an hour."""
-
-_STATE: Final = r"(\d): (.+)"
-_RATE: Final = r"(\d{1,9}(?:\.\d+)?) Gb/sec(?: \(.*\))?"
-_COUNT: Final = r"(\d{1,20})"
 _ACTIVE: Final = "4"
 _LINK_UP: Final = "5"
 """Logical and physical states, from the kernel's ib_port_state and ib_port_phys_state."""
@@ -70,39 +39,27 @@ class Port:
     has_link: bool
     """A link without a subnet manager stays in INIT or ARMED: the cable and the port are fine."""
     gigabits: float
-    counters: Mapping[str, int]
-    """Those that the kernel offers for this port; a virtual function may have none."""
 
 
-def _read(path: Path, pattern: str = "(.*)") -> re.Match[str]:
-    """What stands in a file. Raises UnknownError."""
-    try:
-        text = path.read_text(encoding="ascii").strip()
-    except OSError as error:
-        raise UnknownError(f"{path.name}: {error.strerror}") from None
-    except ValueError:
-        raise UnknownError(f"{path.name} is not text") from None
-    match = re.fullmatch(pattern, text)
-    if match is None:
-        raise UnknownError(f"{path.name} is {text[:40]!r}")
-    return match
+def _read(path: Path) -> str:
+    return path.read_text(encoding="ascii").strip()
 
 
 def _read_port(device: Path, port: Path) -> Port | None:
-    """One port; None if it is not InfiniBand (Ethernet). Raises UnknownError."""
-    if _read(port / "link_layer", "Ethernet|InfiniBand")[0] == "Ethernet":
+    """One port; None if it is not InfiniBand (Ethernet). Raises OSError, ValueError."""
+    if _read(port / "link_layer") == "Ethernet":
         return None
-    state, physical = _read(port / "state", _STATE), _read(port / "phys_state", _STATE)
-    files = {name: port / "counters" / name for name in COUNTERS}
+    (logical, logical_name), (physical, physical_name) = (
+        _read(port / name).split(": ", maxsplit=1) for name in ("state", "phys_state")
+    )
     kind = next((device / name for name in ("board_id", "hca_type") if (device / name).exists()), None)
     return Port(
         name=device.name if port.name == "1" else f"{device.name}/{port.name}",
-        kind=_read(kind)[0] if kind else "",
-        states=f"{state[2]}, {physical[2]}",
-        is_active=state[1] == _ACTIVE,
-        has_link=physical[1] == _LINK_UP,
-        gigabits=float(_read(port / "rate", _RATE)[1]),
-        counters={name: int(_read(path, _COUNT)[1]) for name, path in files.items() if path.exists()},
+        kind=_read(kind) if kind else "",
+        states=f"{logical_name}, {physical_name}",
+        is_active=logical == _ACTIVE,
+        has_link=physical == _LINK_UP,
+        gigabits=float(_read(port / "rate").split()[0]),
     )
 
 
@@ -113,14 +70,13 @@ def _judge_states(ports: Sequence[Port], wanted: int) -> Result:
         if not port.is_active:
             down.setdefault(port.states, []).append(port.name)
     active = sum(port.is_active for port in ports)
-    values = {"infiniband_ports_active": float(active)}
     if active >= wanted if wanted > 0 else not down:
-        return ok(**values)
+        return ok()
     texts = [f"{', '.join(names)}: {states}" for states, names in down.items()]
     if wanted > 0:
         texts.insert(0, f"{active} of {wanted} ports are active")
     linked = down and all(port.has_link for port in ports if not port.is_active)
-    return fail("node" if linked else "hardware", "; ".join(texts), values)
+    return fail("node" if linked else "hardware", "; ".join(texts))
 
 
 def _judge_rates(ports: Sequence[Port], wanted: float) -> list[Result]:
@@ -133,81 +89,33 @@ def _judge_rates(ports: Sequence[Port], wanted: float) -> list[Result]:
     return [fail("hardware", f"{port.name}: {port.gigabits:g} of {best[port.kind]:g} Gbit/s") for port in slow]
 
 
-def _judge_errors(port: Port, samples: Sequence[Any], now: float, thresholds: Thresholds) -> Result:
-    """What the counters of a port rose by in the last hour, or since the first of `samples`: time and counters.
-
-    Only what rises still fails; counters that began with the driver say nothing about now.
-    """
-    quiet = [counters for when, counters in samples if now - when >= QUIET_SECONDS]
-    hour = {name: count - samples[0][1].get(name, count) for name, count in port.counters.items()}
-    allowed = thresholds.get(NAME, "errors_per_hour", WARN_ERRORS)
-    texts = [f"{count} {name}" for name, count in hour.items() if name != _DOWNED and count > allowed]
-    downs, say = hour.get(_DOWNED, 0), warn
-    if downs >= thresholds.get(NAME, "warn_downs_per_hour", WARN_DOWNS):
-        texts.insert(0, f"the link went down {downs} times")
-        now_at = port.counters.get(_DOWNED, 0)
-        goes_on = now_at > (quiet[-1] if quiet else samples[0][1]).get(_DOWNED, now_at)
-        if goes_on and downs >= thresholds.get(NAME, "fail_downs_per_hour", FAIL_DOWNS):
-            say = fail
-    values = {
-        f'infiniband_errors{{port="{port.name}",kind="{name}"}}': float(count) for name, count in port.counters.items()
-    }
-    return say("hardware", f"{port.name}: {', '.join(texts)} in the last hour", values) if texts else ok(**values)
-
-
-def _all_errors(node: Node, ports: Sequence[Port], thresholds: Thresholds) -> list[Result]:
-    now = time.time()
-    before = recall(node, NAME)
-    found, kept = [], {}
-    for port in ports:
-        samples = [each for each in before.get(port.name, []) if 0 <= now - each[0] <= _HOUR]
-        if any(port.counters.get(name, 0) < count for _, figures in samples for name, count in figures.items()):
-            samples = []  # set back to 0, by hand or by a new start of the driver
-        if not samples or now - samples[-1][0] >= _SAMPLE_SECONDS:
-            samples.append([now, port.counters])
-        found.append(_judge_errors(port, samples, now, thresholds))
-        kept[port.name] = samples
-    if kept != before:
-        remember(node, NAME, kept)
-    return found
-
-
-def _absent(node: Node, seen: str) -> Result:
-    if not node.infiniband:
-        return not_checked("the stack file names no InfiniBand for this node")
-    return fail("hardware", f"no InfiniBand: {seen}")
-
-
 def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
     """Look at all ports. What cannot be read of one hides no other."""
-    if not (node.root / "sys/class").is_dir():
-        return not_checked("the kernel shows no devices (/sys/class)")
     try:
         devices = sorted((node.root / _CLASS).iterdir())
     except FileNotFoundError:
-        return _absent(node, "its drivers are not loaded")
+        return fail("hardware", "no InfiniBand: its drivers are not loaded")
     ports: list[Port] = []
     found: list[Result] = []
     for device in devices:
         for directory in sorted((device / "ports").glob("*")):
             try:
                 port = _read_port(device, directory)
-            except UnknownError as error:
+            except (OSError, ValueError) as error:
                 found.append(not_checked(f"{device.name}/{directory.name}: {error}"))
             else:
                 ports += [port] if port is not None else []
     if not ports and not found:
-        return not_checked("the devices have Ethernet ports only") if devices else _absent(node, "there is no device")
+        return fail("hardware", f"no InfiniBand: {'the devices have Ethernet ports only' if devices else 'no device'}")
     if ports:
         found.append(_judge_states(ports, int(thresholds.get(NAME, "ports", 0.0))))
         found += _judge_rates(ports, thresholds.get(NAME, "gigabits", 0.0))
-        found += _all_errors(node, ports, thresholds)
     return worst(found)
 
 
 CHECK: Final = Check(
     name=NAME,
-    summary="state, rate and errors of the InfiniBand ports",
+    summary="state and rate of the InfiniBand ports",
     run=run,
     hardware="infiniband",
 )

@@ -148,7 +148,7 @@ static int comes_later(const char *job, const char *when)
 	answered = warden_ask(connection, request, answer);
 	reason = errno;
 	close(connection);
-	/* It has ended meanwhile, and another takes its place: else what lies in the job's /dev/shm would stay for a day. */
+	/* It has ended meanwhile, and another takes its place: else what lies in the job's /dev/shm would stay. */
 	if (answered != 0 && (reason == ECONNRESET || reason == EPIPE))
 		return *when == '\0';
 	return answered == 0 && strcmp(answer, "later") == 0;

@@ -4,17 +4,16 @@ What is expected of a platform are figures with their sources (`expected.json`),
 
     {"8x NVIDIA H200": {"nccl-node": {"busbw": {"min": 420, "unit": "GB/s", "source": "..."}}}}
 
-A platform is a number of GPUs of a model, as `nvidia-smi` names it, or what the site calls the nodes of a pool. Where
-nothing is known nothing is expected, and the figure is only told. The published minimum that is lowest is taken, as a
-node is drained for it: a site that knows its machines sets a higher one. What is not understood is `not checked`, never
-a fault.
+A platform is a number of GPUs of a model, as `nvidia-smi` names it, or a pool of the site's. Where nothing is known
+nothing is expected, and the figure is only told. The published minimum that is lowest is taken, as a node is drained
+for it: a site that knows its machines sets a higher one. What is not understood is `not checked`, never a fault.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,8 +22,6 @@ from images.common.health.contract import FaultClass, Result, Status
 from images.health.verdict import UnknownError, fail, not_checked
 
 DATA: Final = Path(__file__).with_name("expected.json")
-INFINIBAND: Final = " with InfiniBand"
-"""Behind the name of a platform: what two of its nodes reach over InfiniBand."""
 DAY_SECONDS: Final = 86_400.0
 NO_PROGRAM: Final = 127
 _NUMBER: Final = r"(\d+(?:\.\d+)?)"
@@ -52,8 +49,7 @@ class NodeTest:
     name: str
     """Short, in small letters, digits and `-`: it is in job names and drain reasons."""
     command: tuple[str, ...]
-    """It runs once, on the first of the job's nodes. `{gpus}` of each node, `{nccl_tests}` and `{mpi}` of the settings;
-    on the node, `{cpus}` of the job and `{scratch}`, a directory that is gone after the test."""
+    """`{gpus}` of the node; `{cpus}` of the job and `{scratch}`, a directory that is gone after the test."""
     keep: str
     """Finds what matters in each line, as what comes back from the node has to be short: of a line that matches its
     groups are kept, divided by blanks, or the whole match (`on_node.py`)."""
@@ -66,16 +62,14 @@ class NodeTest:
     """The tool judges by itself: nothing has to be expected of its figures, which are counts."""
     gpus: int = 0
     """GPUs that a node must have."""
-    nodes: int = 1
-    """1 or 2."""
+    infiniband: bool = False
+    """Whether its pool must have InfiniBand."""
     minutes: int = 2
     """Time limit of the job."""
     interval: float = DAY_SECONDS
     """Seconds from one run on a node to the next."""
     fault: FaultClass = "hardware"
     """Whose fault a figure is that is too low."""
-    default: bool = True
-    """Whether it runs where the site says nothing."""
 
 
 _SYSBENCH_SIZES: Final = ("--threads={cpus}", "--time=20")
@@ -121,32 +115,20 @@ _NCCL_FIGURES: Final = {
     "busbw": Figure(unit="GB/s", pattern=rf"^Out of bounds values ?: .*\nAvg bus bandwidth ?: {_NUMBER}$")
 }
 _NCCL_FAULTS: Final = r"^Out of bounds values ?: (?!0 OK).*"
-_NCCL_NODE: Final = NodeTest(
-    name="nccl-node",
-    command=("{nccl_tests}", *_NCCL_SIZES, "-g", "{gpus}"),
-    keep=_NCCL_KEEP,
-    figures=_NCCL_FIGURES,
-    faults=_NCCL_FAULTS,
-    gpus=2,
-    minutes=3,
-)
-_NCCL_PAIR: Final = NodeTest(
-    name="nccl-pair",
-    command=(
-        # With a tree NCCL may get beyond what the network does (NVIDIA/nccl-tests, issue 196).
-        *("env", "NCCL_ALGO=Ring", "srun", "--mpi={mpi}", "--nodes=2"),
-        # One process for each GPU. `--overlap`: the batch script's own step has the resources too. No bindings: NCCL's
-        # threads must not share one core.
-        *("--ntasks-per-node={gpus}", "--gpus-per-node={gpus}", "--overlap", "--cpu-bind=none"),
-        *("{nccl_tests}", *_NCCL_SIZES, "-g", "1"),
-    ),
-    keep=_NCCL_KEEP,
-    figures=_NCCL_FIGURES,
-    faults=_NCCL_FAULTS,
-    gpus=1,
-    nodes=2,
-    minutes=4,
-)
+
+
+def _nccl(name: str, *environment: str, infiniband: bool = False) -> NodeTest:
+    return NodeTest(
+        name=name,
+        command=("env", *environment, "all_reduce_perf", *_NCCL_SIZES, "-g", "{gpus}"),
+        keep=_NCCL_KEEP,
+        figures=_NCCL_FIGURES,
+        faults=_NCCL_FAULTS,
+        gpus=2,
+        infiniband=infiniband,
+        minutes=4,
+    )
+
 
 _INSTALLATION: Final = (
     "Denylist|Blacklist|NVML Library|CUDA|Permissions and OS|Persistence Mode|Environment Variables|Graphics Processes|"
@@ -155,7 +137,7 @@ _INSTALLATION: Final = (
 """Rows of dcgmi that look at the software, by how their names begin."""
 
 
-def _dcgm(level: int, *, minutes: int, days: int, default: bool = True) -> NodeTest:
+def _dcgm(level: int, *, minutes: int, days: int) -> NodeTest:
     """A level of `dcgmi diag`. The table for people is read, as its JSON is too long for what a node can send back.
 
     DCGM 3 and 4 differ in the rows and agree on the words: `| PCIe | Fail - GPU: 3 |`, or `| | GPU3: Fail |` below one.
@@ -171,16 +153,17 @@ def _dcgm(level: int, *, minutes: int, days: int, default: bool = True) -> NodeT
         gpus=1,
         minutes=minutes,
         interval=days * DAY_SECONDS,
-        default=default,
     )
 
 
 TESTS: Final[Mapping[str, NodeTest]] = {
     test.name: test
     for test in (
-        *(_CPU, _MEMORY, _FILESYSTEM, _NCCL_NODE, _NCCL_PAIR),
+        *(_CPU, _MEMORY, _FILESYSTEM, _nccl("nccl-node")),
+        # All goes out by one port and in by another: a slow one is this node's, and no second node has to be asked.
+        _nccl("nccl-infiniband", "NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_ALGO=Ring", infiniband=True),
         # Seconds, some two minutes, and up to half an hour (NVIDIA, "DCGM Diagnostics").
-        *(_dcgm(1, minutes=2, days=1), _dcgm(2, minutes=9, days=7), _dcgm(3, minutes=46, days=30, default=False)),
+        *(_dcgm(1, minutes=2, days=1), _dcgm(2, minutes=9, days=7), _dcgm(3, minutes=46, days=30)),
     )
 }
 """All there are, by name."""
@@ -227,20 +210,10 @@ def load(own: Expected) -> Expected:
     return minima
 
 
-def minima_of(expected: Expected, platforms: Iterable[str], test: str) -> dict[str, float]:
-    """The minima of a test's figures, each from the first of the platforms for which it is known."""
-    found: dict[str, float] = {}
-    for platform in platforms:
-        found = {**expected.get(platform, {}).get(test, {}), **found}
-    return found
-
-
-def judge(
-    test: NodeTest, comment: str, state: str, expected: Expected, *, platforms: Sequence[str], infiniband: bool
-) -> Result:
+def judge(test: NodeTest, comment: str, state: str, expected: Expected, pools: Iterable[str]) -> Result:
     """The result of one run, from the Comment that the batch script has given to its job (`on_node.py`).
 
-    `state`: how the job ended. `platforms`: what the site calls the nodes, which counts before what the node has told.
+    `state`: how the job ended. `pools`: of the node, which count before the platform that the node has told.
     """
     try:
         said = json.loads(comment)
@@ -255,10 +228,8 @@ def judge(
         return fail(test.fault, ", ".join([*faults, _told(test, figures)]))
     if code != 0 or said.get("cut"):
         return not_checked(f"ended with code {code}{', too long' if said.get('cut') else ''}: {_told(test, figures)}")
-    names = [name for name in (*platforms, str(said.get("platform", ""))) if name]
-    if infiniband and test.nodes > 1:
-        names = [f"{name}{INFINIBAND}" for name in names]
-    minima = minima_of(expected, names, test.name)
+    names = [name for name in (*pools, str(said.get("platform", ""))) if name]
+    minima = next((expected[name][test.name] for name in names if test.name in expected.get(name, {})), {})
     slow = {name: least for name, least in minima.items() if figures[name] < least}
     if minima or test.judges:
         told = _told(test, figures, slow)

@@ -20,14 +20,11 @@ from images.common.health.contract import Result, Status
 from images.common.health.report import FAULTS, line_of, moment, stamp
 
 KEY: Final = "health_tests"
-SINCE: Final = "health_tests_since"
-"""Runs that began before this time count no more: all tests are to run again."""
 NOTE: Final = "note"
 _PART: Final = " | "
 _LINE: Final = re.compile(
     r"(?P<at>\S+) (?P<status>ok|warn|fail|not checked) (?P<name>[a-z0-9][a-z0-9-]*)"
-    # What versions before this one knew of the partners of a pair is passed over.
-    r"(?: \[(?P<fault>user|node|hardware)\])?(?: \(failed with [^()]*\))?:(?: (?P<message>.*))?"
+    r"(?: \[(?P<fault>user|node|hardware)\])?:(?: (?P<message>.*))?"
 )
 
 
@@ -36,7 +33,7 @@ class Record:
     """What a test has found on a node the last time."""
 
     at: int
-    """When the run began, in seconds since 1970, by slurmctld's clock."""
+    """When the run ended, in seconds since 1970, by slurmctld's clock."""
     result: Result
 
 
@@ -56,20 +53,10 @@ def decode(extra: str) -> dict[str, Record]:
     return records
 
 
-def since(extra: str) -> int:
-    """From when on results count; 0: all do."""
-    return moment(str(_object(extra).get(SINCE, ""))) or 0
-
-
 def encode(records: Mapping[str, Record], extra: str) -> str:
     """The Extra with these results in place of the ones that it had."""
     lines = (f"{stamp(record.at)} {line_of(name, record.result)}" for name, record in sorted(records.items()))
     return json.dumps({**_object(extra), KEY: _PART.join(lines)})
-
-
-def forgotten(extra: str, now: float) -> str:
-    """The Extra without results, and none from before now comes back."""
-    return encode({}, json.dumps({**_object(extra), SINCE: stamp(now)}))
 
 
 def _object(extra: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Slurm as the tests see it: nodes with their last results, tests that wait, run or have ended, and users who wait.
 
-Nothing is remembered but in Slurm. A test's job is called `health-<test>:<node>,<node>`; slurmctld keeps it for a while
-after its end (MinJobAge, 300 s), with the Comment in which it has told how it went. If nobody has read that by then,
-the test is due as before.
+Nothing is remembered but in Slurm. A test's job is called `health-<test>:<node>`; slurmctld keeps it for a while after
+its end (MinJobAge, 300 s), with the Comment in which it has told how it went. If nobody has read that by then, the test
+is due as before.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.common.command import Result
-from images.common.health.slurm import LIST_TIMEOUT_SECONDS, TEST_RESERVATION, Record, Slurm, SlurmError
+from images.common.health.slurm import LIST_TIMEOUT_SECONDS, Record, Slurm, SlurmError
 from images.common.slurm_records import NotUnderstoodError, entries_in, number_of, text_of, words_of
-from images.health.node_tests.plan import NodeView, Settings, Submit, TestJob
-from images.health.node_tests.results import decode, since
+from images.health.node_tests.catalog import NodeTest
+from images.health.node_tests.plan import NodeView, Settings, TestJob
+from images.health.node_tests.results import decode
 
 SCRIPT: Final = Path(__file__).with_name("on_node.py")
+RESERVATION: Final = "health-test-"
+"""With the node's name: what keeps a node for the tests alone, by which images/common/policy/reservation.py knows it
+too, and by the comment."""
 LOWEST: Final = 2_147_483_645
 """The most that `--nice` takes (sbatch(1))."""
-_OURS: Final = "re-test of "
-"""How the comments of our reservations begin, by which images/common/policy/reservation.py knows them too."""
 
-_NAME: Final = re.compile(r"health-(?P<test>[a-z0-9][a-z0-9-]*):(?P<nodes>[^,:\s]+(?:,[^,:\s]+)*)")
-_ENDED: Final = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"})
+_NAME: Final = re.compile(r"health-(?P<test>[a-z0-9][a-z0-9-]*):(?P<node>[^,:\s]+)")
+_ENDED: Final = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
 _STOPPED: Final = frozenset({"CANCELLED", "PREEMPTED", "REVOKED"})
 """Ended from outside: as if it had not been."""
 _IN_THE_WAY: Final = ("None", "Resources", "Priority")
@@ -45,18 +47,12 @@ class TestSlurm(Slurm):
 
     def nodes(self) -> Sequence[NodeView]:
         """All nodes. Raises SlurmError."""
-        return [self._view(record) for record in super().nodes()]
+        return [_view(record) for record in super().nodes()]
 
     def node(self, name: str) -> NodeView | None:
         """One node as it is now; None if there is none any more. Raises SlurmError."""
         record = super().node(name)
-        return None if record is None else self._view(record)
-
-    def _view(self, record: Record) -> NodeView:
-        named = sorted(record.features & (self.settings.infiniband | set(self.settings.platforms)))
-        features = frozenset(named[:1]) or record.features
-        counts_from = max(record.started_at, since(record.extra))
-        return NodeView(**{**vars(record), "features": features}, records=decode(record.extra), since=counts_from)
+        return None if record is None else _view(record)
 
     def jobs(self) -> list[TestJob]:
         """Tests that wait or run, or have ended. Raises SlurmError."""
@@ -73,31 +69,28 @@ class TestSlurm(Slurm):
         waiting = (row for row in rows if row[1:2] and row[1].strip("() ") in _IN_THE_WAY and row[-1] != "slurm")
         return {partition for row in waiting for partition in row[0].split(",")}
 
-    def submit(self, wish: Submit, *, reservation: str = "") -> Result:
+    def submit(self, test: NodeTest, node: NodeView, *, reservation: str = "") -> Result:
         """Start a test. Its standard output is the number of the job."""
-        test, gpus, settings = wish.test, wish.nodes[0].gpus, self.settings
         # `{cpus}` and `{scratch}` are filled in on the node.
-        values = {"gpus": gpus, "nccl_tests": settings.nccl_tests, "mpi": settings.mpi}
-        values |= {name: f"{{{name}}}" for name in ("cpus", "scratch")}
+        values = {"gpus": node.gpus, **{name: f"{{{name}}}" for name in ("cpus", "scratch")}}
         argv = [word.format_map(values) for word in test.command]
         options = {
-            "job-name": f"health-{test.name}:{','.join(wish.names)}",
-            "partition": settings.partition or wish.nodes[0].partitions[0],
-            "nodelist": ",".join(wish.names),
-            "nodes": str(len(wish.nodes)),
+            "job-name": f"health-{test.name}:{node.name}",
+            "partition": node.partitions[0],
+            "nodelist": node.name,
+            "nodes": "1",
             "time": str(test.minutes),
             "nice": str(LOWEST),
             "mem": "0",
             "chdir": "/",
             "output": "/dev/null",
             "error": "/dev/null",
-            "account": settings.account,
-            "qos": settings.qos,
-            "gpus-per-node": str(gpus or ""),
+            "account": self.settings.account,
+            "gpus-per-node": str(node.gpus or ""),
             "reservation": reservation,
         }
         given = [f"--{name}={value}" for name, value in options.items() if value]
-        spec = json.dumps({"argv": argv, "keep": test.keep, "directory": settings.directory})
+        spec = json.dumps({"argv": argv, "keep": test.keep, "directory": self.settings.directory})
         command = ["sbatch", "--parsable", "--exclusive", "--no-requeue", *given, str(SCRIPT), spec]
         # Jobs get the environment of sbatch: the pod's own is none of theirs.
         environment = {name: os.environ[name] for name in ("PATH", "SLURM_CONF") if name in os.environ}
@@ -107,35 +100,40 @@ class TestSlurm(Slurm):
         """End tests now."""
         return self._do("scancel", *(str(job.number) for job in jobs))
 
-    def held(self) -> set[str]:
-        """Nodes that are kept for the tests alone, or were by an earlier version. Raises SlurmError."""
-        return {
-            found.nodes
-            for found in self.reservations()
-            if found.name == f"{TEST_RESERVATION}{found.nodes}" and found.comment.startswith(_OURS)
-        }
-
     def hold(self, node: str) -> Result:
         """Keep a node for the tests alone. MAINT: nodes of other reservations too."""
-        what = [f"reservationname={TEST_RESERVATION}{node}", f"nodes={node}", "users=slurm", "starttime=now"]
-        flags = ["duration=UNLIMITED", "flags=MAINT,IGNORE_JOBS", f"comment={_OURS}{node}"]
+        what = [f"reservationname={RESERVATION}{node}", f"nodes={node}", "users=slurm", "starttime=now"]
+        flags = ["duration=UNLIMITED", "flags=MAINT,IGNORE_JOBS", f"comment=re-test of {node}"]
         return self._do("scontrol", "create", "reservation", *what, *flags)
+
+    def held(self) -> list[str]:
+        """Nodes that are kept for the tests. Raises SlurmError."""
+        text = self._ask(["scontrol", "show", "reservation", "--oneliner"], LIST_TIMEOUT_SECONDS)
+        return re.findall(rf"(?m)^ReservationName={RESERVATION}(\S+)", text)
+
+    def release(self, node: str) -> Result:
+        """Give it back. Slurm refuses while a job that is in the reservation waits or runs."""
+        return self._do("scontrol", "delete", f"reservationname={RESERVATION}{node}")
+
+
+def _view(record: Record) -> NodeView:
+    return NodeView(**vars(record), records=decode(record.extra))
 
 
 def _job(job: Mapping[str, Any]) -> TestJob | None:
     """A test; None for what is no test, or was stopped."""
     match = _NAME.fullmatch(str(job.get("name", "")))
     states = {state.upper() for state in words_of(job.get("job_state"), ",")}
-    number, began = job.get("job_id"), number_of(job.get("start_time"))
-    if match is None or not isinstance(number, int) or states & _STOPPED or (states & _ENDED and not began):
+    number = job.get("job_id")
+    if match is None or not isinstance(number, int) or states & _STOPPED:
         return None
     return TestJob(
         number=number,
         test=match["test"],
-        nodes=tuple(match["nodes"].split(",")),
+        node=match["node"],
         submitted_at=number_of(job.get("submit_time")) or 0.0,
         waits="PENDING" in states,
         ended=min(states & _ENDED, default=""),
-        began=int(began or 0),
+        ended_at=int(number_of(job.get("end_time")) or 0),
         comment=text_of(job.get("comment")),
     )

@@ -5,7 +5,6 @@ The rules, of which each keeps a wrong check from hurting the cluster:
 - Only a failure that is fresh drains. What is old, unknown or `not checked` changes nothing, in either direction.
 - A drain is lifted only if its reason is ours, and only by the same check, well again, looked at after the drain.
 - A node that anybody else has drained, or set down, is left alone, and so is its reason.
-- Where nodes are measured by tests, one that may be another machine now is measured before it takes jobs.
 - A check that fails again and again has to be well for a while first.
 - At most `max_drained` nodes are drained by checks at a time, of each pool and of all, and never the last node that
   takes jobs.
@@ -21,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from images.common.health.contract import Status
-from images.common.health.report import NEW_MACHINE, Finding, Own, gravity, lifted, parse, reason_for, to_be_measured
+from images.common.health.report import Finding, gravity, lifted, reason_for
 from images.common.health.slurm import Record
 
 KUBERNETES: Final = "kubernetes"
@@ -31,8 +30,6 @@ LEAST_NODES: Final = 3
 """Fewer nodes with the same fault are no sign of anything; the limit holds for them."""
 LARGE_PART: Final = 3
 """One of so many nodes of a pool."""
-RECENT_SECONDS: Final = 600.0
-"""A node that has been drained for longer is not a part of what happens now, and is not resumed for it."""
 
 HOLD_SECONDS: Final = 300.0
 AGAIN_SECONDS: Final = 3600.0
@@ -41,7 +38,7 @@ AGAIN_SECONDS: Final = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """How many nodes may be drained for checks, or under test, at a time: a number of nodes, or a part of all."""
+    """How many nodes may be drained for checks at a time: a number of nodes, or a part of all."""
 
     number: int
     """Nodes, or per cent of them."""
@@ -68,13 +65,6 @@ class NodeView(Record):
     """A node as Slurm has it on record, and what is known about its health."""
 
     findings: Mapping[str, Finding] = field(default_factory=dict)
-    measured_at: float | None = None
-    """When a test of nodes last ran there; None: none is on record."""
-
-    @property
-    def is_unmeasured(self) -> bool:
-        """Whether no test of nodes has run on what may be another machine than before."""
-        return self.measured_at is None or self.measured_at < self.started_at
 
     @property
     def takes_jobs(self) -> bool:
@@ -86,25 +76,19 @@ class NodeView(Record):
         """A person wants it free of jobs, and said so."""
         return any(finding.declared and finding.unwanted_since is None for finding in self.findings.values())
 
-    def is_recently_drained(self, now: float) -> bool:
-        """Whether its drain is a part of what happens now."""
-        return self.reason_at is not None and now - self.reason_at < RECENT_SECONDS
-
 
 @dataclass(frozen=True, kw_only=True)
 class CommonFault:
     """A check that fails on a large part of a pool: a file system that hangs, a driver that was rolled out.
 
-    Drains do not help against it, and take away the nodes that would work again with the cause gone. So nothing is
-    drained for it, and what was drained in its first minutes is resumed: the reports of a pool come within an interval,
-    not at once.
+    Drains do not help against it, and take away the nodes that would work again with the cause gone.
     """
 
     pool: str
     check: str
     failing: int
     of: int
-    """Nodes of the pool that have looked, those aside that have been drained for it for long."""
+    """Nodes of the pool that have looked."""
     message: str
     """Of one of them."""
 
@@ -128,10 +112,9 @@ def common_faults(
     for node in nodes:
         if node.is_asleep:
             continue
-        long_drained_for = node.own.check if node.own is not None and not node.is_recently_drained(now) else None
         for check, finding in node.findings.items():
             known = finding.result.status is not Status.NOT_CHECKED and counts_here(finding, now)
-            if not known or check in report_only or check == long_drained_for:
+            if not known or check in report_only:
                 continue
             looked[node.pool, check] += 1
             if finding.result.status is Status.FAIL:
@@ -148,8 +131,6 @@ class Kind(enum.Enum):
 
     RESUME = "resume"
     """Lift the drain."""
-    REASON = "reason"
-    """Keep it drained for something else."""
     DRAIN = "drain"
     """Let no new job start; running ones go on."""
     DOWN = "down"
@@ -180,9 +161,6 @@ class Policy:
     end."""
     frees_broken: bool = False
     """A machine with a hardware fault is wanted free too: it is to be released for replacement."""
-    measures_new: bool = False
-    """Tests of nodes run: what was drained for its machine, and may be another one now, is measured before it takes
-    jobs. Those tests lift the drain then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,9 +169,7 @@ class Decision:
 
     actions: tuple[Action, ...] = ()
     held: tuple[Action, ...] = ()
-    """What waits because the limit is reached."""
-    last: tuple[Action, ...] = ()
-    """What waits because no other node takes jobs."""
+    """What waits because the limit is reached, or no other node takes jobs."""
     common: tuple[CommonFault, ...] = ()
     """For what nothing is drained, as many nodes of a pool have it."""
 
@@ -208,21 +184,20 @@ def decide(nodes: Iterable[NodeView], policy: Policy, now: float, unsettled: fro
     round_ = _Round(policy=policy, now=now, common=common, unsettled=unsettled)
     wishes = [action for node in nodes if (action := round_.wish(node)) is not None]
     closing = sorted((action for action in wishes if action.kind in _CLOSING), key=_urgency)
-    granted, held, last = _within_limit(closing, nodes, policy)
+    granted, held = _within_limit(closing, nodes, policy)
     order = list(Kind)
     actions = sorted(
         [*(action for action in wishes if action.kind not in _CLOSING), *granted],
         key=lambda action: (order.index(action.kind), action.node.name),
     )
     faults = tuple(common[key] for key in sorted(common))
-    return Decision(actions=tuple(actions), held=tuple(held), last=tuple(last), common=faults)
+    return Decision(actions=tuple(actions), held=tuple(held), common=faults)
 
 
-def _urgency(action: Action) -> tuple[bool, bool, int, str]:
+def _urgency(action: Action) -> tuple[bool, bool, bool, str]:
     """The order in which the room under the limit is given away, for all to be able to tell."""
-    own = parse(action.reason)
-    gravest_first = -gravity(own.fault if own else None)
-    return action.kind is not Kind.DOWN, not action.node.is_declared, gravest_first, action.node.name
+    is_broken = "[hardware]" in action.reason.partition(":")[0]
+    return action.kind is not Kind.DOWN, not action.node.is_declared, not is_broken, action.node.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,56 +225,33 @@ class _Round:
         }
         own = node.own
         if own is not None:
-            if not failing and own.check in every and node.is_recently_drained(self.now):
-                return Action(kind=Kind.RESUME, node=node, reason=f"{lifted(node.reason)}: many nodes have it")
             # What the node is drained for keeps it drained, however many have it by now.
-            return self._about_own(
-                node, own, failing | {own.check: every[own.check]} if own.check in every else failing
-            )
+            return self._about_own(node, own, failing | {own: every[own]} if own in every else failing)
         if not failing or node.is_closed or node.is_asleep:
             return None
         check = _gravest(failing)
         kind = Kind.DOWN if failing[check].lost else Kind.DRAIN
         return Action(kind=kind, node=node, reason=reason_for(check, failing[check].result))
 
-    def _about_own(self, node: NodeView, own: Own, failing: Mapping[str, Finding]) -> Action | None:
-        """What should be done about a node that is closed for a check."""
+    def _about_own(self, node: NodeView, own: str, failing: Mapping[str, Finding]) -> Action | None:
+        """What should be done about a node that is closed for a check: it stays so while any check fails."""
         policy = self.policy
-        worst = _gravest(failing) if failing else None
-        finding = node.findings.get(own.check)
-        # The site has said so since.
-        unwanted = own.check in policy.report_only or (own.check == NEW_MACHINE and not policy.measures_new)
+        if failing:
+            worst = failing[_gravest(failing)]
+            # Without jobs there is nothing to save, and the reason says what has to be well before jobs start again.
+            if worst.lost and not (node.is_down or node.is_asleep or node.is_quiet):
+                return Action(kind=Kind.DOWN, node=node, reason=reason_for(_gravest(failing), worst.result))
+            is_broken = any(finding.result.fault == "hardware" for finding in failing.values())
+            is_unwanted = KUBERNETES in failing or (policy.frees_broken and is_broken)
+            since, limit = self.now - (node.reason_at or self.now), policy.requeue_after
+            if is_unwanted and limit is not None and since >= limit and node.has_jobs:
+                return Action(kind=Kind.REQUEUE, node=node, reason=node.reason)
+            return None
+        finding = node.findings.get(own)
         settled = node.name not in self.unsettled and finding is not None and finding.clears(node.reason_at, self.now)
-        cleared = unwanted or settled
-        broken = policy.frees_broken and own.fault == "hardware"
-        if worst is None:
-            return _well(node, own, measures=policy.measures_new and not unwanted) if cleared else None
-        found = failing[worst]
-        graver = gravity(found.result.fault) > gravity(own.fault)
-        # Without jobs there is nothing to save, and the reason says what has to be well before jobs start there again.
-        if found.lost and not (node.is_down or node.is_asleep or node.is_quiet):
-            return Action(kind=Kind.DOWN, node=node, reason=reason_for(worst, found.result))
-        if worst == own.check:
-            changes = graver
-        else:
-            # With a deadline for its jobs, the reason has to say since when that runs.
-            counts = found.declared and policy.requeue_after is not None and not broken
-            changes = cleared or counts or own.check == NEW_MACHINE or (graver and own.check != KUBERNETES)
-        if changes:
-            return Action(kind=Kind.REASON, node=node, reason=reason_for(worst, found.result))
-        overdue = policy.requeue_after is not None and self.now - (node.reason_at or self.now) >= policy.requeue_after
-        if (own.check == KUBERNETES or broken) and own.check in failing and overdue and node.has_jobs:
-            return Action(kind=Kind.REQUEUE, node=node, reason=node.reason)
+        if settled or own in policy.report_only:  # the latter: the site has said so since
+            return Action(kind=Kind.RESUME, node=node, reason=lifted(node.reason))
         return None
-
-
-def _well(node: NodeView, own: Own, *, measures: bool) -> Action:
-    """What should be done about a node of ours that is well again. `measures`: it may have to be measured first."""
-    # It was drained for its machine, and may be another one now.
-    new = node.is_unmeasured and (own.check == KUBERNETES or own.fault == "hardware")
-    if measures and new:
-        return Action(kind=Kind.REASON, node=node, reason=to_be_measured(node.reason))
-    return Action(kind=Kind.RESUME, node=node, reason=lifted(node.reason))
 
 
 def _gravest(failing: Mapping[str, Finding]) -> str:
@@ -312,10 +264,8 @@ def _gravest(failing: Mapping[str, Finding]) -> str:
     return min(failing, key=key)
 
 
-def _within_limit(
-    closing: list[Action], nodes: list[NodeView], policy: Policy
-) -> tuple[list[Action], list[Action], list[Action]]:
-    """What may be closed now, what has to wait for the limit, and what because it is the last node that takes jobs.
+def _within_limit(closing: list[Action], nodes: list[NodeView], policy: Policy) -> tuple[list[Action], list[Action]]:
+    """What may be closed now, and what has to wait.
 
     Nodes that will be resumed in this round still count: that may fail, and the next round is two seconds away. Nodes
     that somebody wants free do not: while machines are upgraded one after the other, a broken GPU is still drained for.
@@ -330,29 +280,24 @@ def _within_limit(
     usable = sum(1 for node in nodes if node.takes_jobs)
     granted: list[Action] = []
     held: list[Action] = []
-    last: list[Action] = []
     for action in closing:
         node, is_down = action.node, action.kind is Kind.DOWN
         is_new = node.own is None and not node.is_declared
-        concerned = (rooms[None], rooms[node.pool])
-        has_place = True
-        for room in concerned:
+        # Of one that is set down the jobs are lost already; whether it is the last node does not matter to them.
+        has_place = is_down or node.is_declared or usable - node.takes_jobs >= 1
+        for room in (rooms[None], rooms[node.pool]):
             limit = policy.max_drained.of(room["present"])
             needs_place = is_new if is_down else not node.is_declared
             has_place &= (room["drained"] < limit or not needs_place) and (room["down"] < limit or not is_down)
-        # Of one that is set down the jobs are lost already; whether it is the last node does not matter to them.
-        matters = not is_down and not node.is_declared
         if not has_place:
             held.append(action)
-        elif matters and usable - node.takes_jobs < 1:
-            last.append(action)
-        else:
-            granted.append(action)
-            usable -= node.takes_jobs
-            for room in concerned:
-                room["drained"] += is_new
-                room["down"] += is_down
-    return granted, held, last
+            continue
+        granted.append(action)
+        usable -= node.takes_jobs
+        for room in (rooms[None], rooms[node.pool]):
+            room["drained"] += is_new
+            room["down"] += is_down
+    return granted, held
 
 
 class Flapping:
@@ -371,15 +316,15 @@ class Flapping:
         """The drain of this node is lifted now."""
         self._lifted = {key: at for key, at in self._lifted.items() if now - at < AGAIN_SECONDS}
         if view.own is not None:
-            self._lifted[view.name, view.own.check] = now
+            self._lifted[view.name, view.own] = now
 
     def holds(self, view: NodeView, now: float) -> bool:
         """Whether the drain of this node has to stand for a while longer."""
-        if view.own is None or view.own.check == KUBERNETES or view.reason_at is None:
+        if view.own is None or view.own == KUBERNETES or view.reason_at is None:
             return False
-        finding = view.findings.get(view.own.check)
+        finding = view.findings.get(view.own)
         if finding is not None and finding.result.status is Status.WARN and now - view.started_at < HOLD_SECONDS:
             return True
-        lifted = self._lifted.get((view.name, view.own.check))
+        lifted = self._lifted.get((view.name, view.own))
         again = lifted is not None and view.reason_at - lifted < AGAIN_SECONDS
         return again and now - view.reason_at < HOLD_SECONDS

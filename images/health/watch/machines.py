@@ -8,13 +8,13 @@ a connection, several times in a row. While the API server does not answer, all 
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import Final
 
 from images.common.health.report import Finding
@@ -29,15 +29,13 @@ OWN_WORDS: Final = "slurmstack: "
 """So begins the message of each condition that the watcher sets to have a machine replaced."""
 
 TRIES: Final = 3
-"""Connections that fail in a row before slurmd counts as silent: 4 s after Kubernetes has lost the machine, which takes
-Kubernetes 40 to 50 s by itself."""
+"""Connections that fail in a row before slurmd counts as silent: for 4 s a round waits, after Kubernetes has lost the
+machine, which takes Kubernetes 40 to 50 s by itself."""
 CONNECT_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.5
 """Between two tries."""
-MISSING_ROUNDS: Final = 3
-"""Pods and Nodes are followed apart: a pod may be heard of before the new machine that it is on."""
 _AT_ONCE: Final = 32
-"""Machines that are tried at a time; the others wait for their turn."""
+"""Machines that are tried at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,19 +65,6 @@ class Machine:
         return self.ready in {"True", "False"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where a worker's pod is."""
-
-    node: str
-    """Kubernetes node; empty while it has none."""
-    uid: str = ""
-    started: float | None = None
-    """When kubelet took the pod, in seconds since 1970: what was found before was found on another machine."""
-    leaving: bool = False
-    """It is being deleted."""
-
-
 def machine_of(node: Object) -> Machine:
     """What matters of a Node object."""
     conditions = {item["type"]: item for item in node.get("status", {}).get("conditions", [])}
@@ -101,14 +86,9 @@ def seconds_of(text: str | None) -> float | None:
     return datetime.fromisoformat(text).timestamp() if text else None
 
 
-def place_of(pod: Object) -> Place:
-    """What matters of a Pod object."""
-    return Place(
-        node=pod["spec"].get("nodeName", ""),
-        uid=pod["metadata"]["uid"],
-        started=seconds_of(pod.get("status", {}).get("startTime")),
-        leaving="deletionTimestamp" in pod["metadata"],
-    )
+def place_of(pod: Object) -> str:
+    """The Node on which a Pod is; empty while it has none."""
+    return str(pod["spec"].get("nodeName", ""))
 
 
 def judge(name: str, machine: Machine | None, now: float, *, silent: bool, drain_conditions: frozenset[str]) -> Finding:
@@ -131,118 +111,72 @@ def judge(name: str, machine: Machine | None, now: float, *, silent: bool, drain
         return replace(_fail(message, now), declared=True, unwanted_since=machine.since.get(kind, 0.0))
     if machine.ready != "True":
         return _fail(f"machine {name} is not ready: {machine.why}", now)
-    return Finding(result=ok(), at=now, arrived=now)
+    return Finding(result=ok(), at=now)
 
 
 def _fail(message: str, now: float) -> Finding:
-    return Finding(result=fail("node", message.rstrip(": ")), at=now, arrived=now)
-
-
-def takes_connection(address: str, port: int) -> bool:
-    """Whether slurmd listens."""
-    try:
-        with socket.create_connection((address, port), timeout=CONNECT_SECONDS):
-            return True
-    except (OSError, ValueError):  # ValueError: what is no name of a host
-        return False
+    return Finding(result=fail("node", message.rstrip(": ")), at=now)
 
 
 def answers(address: str, port: int) -> bool:
     """Whether slurmd takes a connection in one of some tries."""
-    for attempt in range(TRIES):
-        if attempt:
-            time.sleep(PAUSE_SECONDS)
-        if takes_connection(address, port):
+    for _ in range(TRIES):
+        with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=CONNECT_SECONDS):
             return True
+        time.sleep(PAUSE_SECONDS)
     return False
-
-
-@dataclass(kw_only=True)
-class _Worker:
-    """A Slurm node: where it is, or was before it lost its pod, and what is known of that machine."""
-
-    place: Place
-    missing: int = 0
-    """Rounds in a row in which Kubernetes had no such Node."""
-    silent: bool = False
-    """slurmd did not answer the last tries."""
-    trying: Future[bool] | None = None
 
 
 @dataclass(kw_only=True)
 class Machines:
     """Findings about the machines, by name of the Slurm node."""
 
-    pods: Follower[Place]
+    pods: Follower[str]
+    """Where each worker's pod is."""
     nodes: Follower[Machine]
     drain_conditions: frozenset[str] = frozenset()
     probe: Callable[[str, int], bool] = answers
-    """May take seconds: it runs in threads of `pool`, and no round waits for it."""
-    pool: Executor = field(
-        default_factory=partial(ThreadPoolExecutor, max_workers=_AT_ONCE, thread_name_prefix="probe")
-    )
-    _workers: dict[str, _Worker] = field(default_factory=dict)
+    _places: dict[str, str] = field(default_factory=dict)
+    """Where each Slurm node is, or was before it lost its pod."""
 
     @property
     def synced(self) -> bool:
         """Whether the API server has told all, and still answers."""
         return self.pods.synced and self.nodes.synced
 
-    def machine_name(self, name: str) -> str:
-        """Kubernetes' name of the machine that a Slurm node is on, or was; empty if nobody knows."""
-        return self._workers[name].place.node if name in self._workers else ""
-
     def findings(self, records: Sequence[Record], now: float) -> dict[str, Finding]:
         """Look at the machine of each node."""
         if not self.synced:
-            self._workers = {name: _Worker(place=worker.place) for name, worker in self._workers.items()}
             unknown = Finding(result=not_checked("the Kubernetes API does not answer"), at=now)
             return {record.name: unknown for record in records}
-        self._follow_pods(records)
+        self._places |= {name: place for name, place in self.pods.values().items() if place}
         machines = self.nodes.values()
-        self._listen(records, machines)
-        return {record.name: self._finding(self._workers.get(record.name), machines, now) for record in records}
-
-    def _follow_pods(self, records: Sequence[Record]) -> None:
-        """A node without a pod, or whose pod has no machine yet, keeps the place that it had."""
-        pods, before, self._workers = self.pods.values(), self._workers, {}
-        for name in (record.name for record in records):
-            place, worker = pods.get(name), before.get(name)
-            if place is not None and place.node:
-                if worker is None or worker.place.node != place.node:
-                    worker = _Worker(place=place)  # what is known of the machine that it was on counts no more
-                worker.place = place
-            if worker is not None:
-                self._workers[name] = worker
-
-    def _listen(self, records: Sequence[Record], machines: Mapping[str, Machine]) -> None:
-        """Try slurmd where Kubernetes does not hear of the machine, again and again, and take what that brought."""
-        idle = []
+        silent = self._silent(records, machines)
+        found = {}
         for record in records:
-            worker = self._workers.get(record.name)
-            if worker is None:
-                continue
-            machine = machines.get(worker.place.node)
-            worker.missing = worker.missing + 1 if machine is None else 0
-            if machine is not None and machine.is_heard:
-                worker.silent, worker.trying = False, None
-                continue
-            if worker.trying is not None and worker.trying.done():
-                worker.silent, worker.trying = not worker.trying.result(), None
-            if worker.trying is None:
-                idle.append((worker, record))
-        room = _AT_ONCE - sum(worker.trying is not None for worker in self._workers.values())
-        # Those that are known to be silent are tried last: what matters is who else is.
-        for worker, record in sorted(idle, key=lambda one: (one[0].silent, one[1].name))[: max(room, 0)]:
-            worker.trying = self.pool.submit(self.probe, record.address, record.port)
+            name = self._places.get(record.name)
+            if name is None:
+                found[record.name] = Finding(result=not_checked("its pod is not known"), at=now)
+            else:
+                is_silent = record.name in silent
+                found[record.name] = judge(
+                    name, machines.get(name), now, silent=is_silent, drain_conditions=self.drain_conditions
+                )
+        return found
 
-    def _finding(self, worker: _Worker | None, machines: Mapping[str, Machine], now: float) -> Finding:
-        if worker is None:
-            return Finding(result=not_checked("its pod is not known"), at=now)
-        name = worker.place.node
-        if 0 < worker.missing < MISSING_ROUNDS:
-            return Finding(result=not_checked(f"machine {name} is not known"), at=now)
-        return judge(name, machines.get(name), now, silent=worker.silent, drain_conditions=self.drain_conditions)
+    def _silent(self, records: Sequence[Record], machines: Mapping[str, Machine]) -> set[str]:
+        """Nodes whose slurmd does not answer, of those that Kubernetes does not hear of and Slurm has not set down."""
+
+        def is_asked(record: Record) -> bool:
+            machine = machines.get(self._places.get(record.name, ""))
+            return record.name in self._places and not record.is_down and (machine is None or not machine.is_heard)
+
+        asked = [record for record in records if is_asked(record)]
+        if not asked:
+            return set()
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            heard = pool.map(lambda record: self.probe(record.address, record.port), asked)
+            return {record.name for record, answered in zip(asked, heard, strict=True) if not answered}
 
 
 def follow_machines(kube: Kube, drain_conditions: frozenset[str], log: Callable[[str], None]) -> Machines:

@@ -24,7 +24,8 @@ WINDOW_SECONDS = 80
 READ = """
 import urllib.request
 text = urllib.request.urlopen("http://127.0.0.1:9341/metrics", timeout=60).read().decode()
-print(*(line.split(" ")[1] for line in text.splitlines() if line.startswith(("slurm_jobs_pending ", "slurm_nodes "))))
+wanted = ("slurm_jobs_pending ", "slurm_nodes_idle ")
+print(*(line.split(" ")[1] for line in text.splitlines() if line.startswith(wanted)))
 """
 
 

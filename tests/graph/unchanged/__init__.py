@@ -18,11 +18,13 @@ from cli.program.manifests import file_name, manifests, to_yaml
 from cli.program.recording import record
 from cli.program.values import printable
 from tests import stacks
+from tests.graph.objects import everything
 
 DIRECTORY = Path(__file__).parent
 STACKS: dict[str, Callable[[], dict[str, Any]]] = {
     "dev": stacks.dev,
     "existing": stacks.existing_full,
+    "everything": everything,
     "nebius": stacks.nebius,
     "nebius-full": stacks.nebius_full,
 }

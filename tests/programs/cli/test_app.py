@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -41,14 +40,6 @@ def test_help_loads_nothing_that_is_slow() -> None:
     assert not set(SLOW) & set(done.stderr.split())
 
 
-def test_the_version_is_that_of_the_package() -> None:
-    told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.entry", "--version"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"{told}\n"
-
-
 @pytest.mark.parametrize("words", [["status", "--help"], ["login", "--help"], ["health", "--help"]])
 def test_commands_that_only_look_need_no_pulumi(words: list[str]) -> None:
     script = (
@@ -65,23 +56,6 @@ def test_without_a_command_the_list_is_the_answer_and_no_empty_error() -> None:
     assert done.returncode == 2
     assert "Commands" in done.stdout + done.stderr
     assert "error:" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("redirection", "status", "said"),
-    [
-        (">/dev/full", 1, "error: the output cannot be written: No space left on device\n"),
-        (">&-", 0, ""),
-        ("2>&-", 0, ""),
-        ("<&- >&- 2>&-", 0, ""),
-        (">/dev/full 2>&1", 1, ""),
-    ],
-)
-@pytest.mark.parametrize("what", ["--version", "--help"])
-def test_an_output_that_takes_nothing_gets_one_line(what: str, redirection: str, status: int, said: str) -> None:
-    line = f"exec {sys.executable} -m cli.entry {what} {redirection}"
-    done = subprocess.run(["sh", "-c", line], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (status, said)
 
 
 def test_a_letter_that_the_terminal_does_not_have_ends_nothing(tmp_path: Path) -> None:

@@ -16,29 +16,6 @@ CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 SYS_ADMIN = 21
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has something to give up")
-def test_a_start_gives_up_for_good_what_set_the_pod_up_and_nothing_else() -> None:
-    told = "[int(line.split()[1], 16) for line in open('/proc/self/status') if line.startswith('Cap')]"
-    program = f"""
-import os, subprocess, sys
-sys.path.insert(0, sys.argv[1])
-from images.common.boundary import give_up_set_up
-print({told}, flush=True)
-give_up_set_up()
-give_up_set_up()  # a second time changes nothing
-print({told}, flush=True)
-os.execv(sys.executable, [sys.executable, "-c", "print({told})"])
-"""
-    done = subprocess.run([sys.executable, "-c", program, str(ROOT)], check=True, stdout=subprocess.PIPE, text=True)
-    before, after, started = (
-        dict(zip(CAPABILITIES, json.loads(line), strict=True)) for line in done.stdout.splitlines()
-    )
-    assert before["CapPrm"] >> SYS_ADMIN & 1
-    for name in CAPABILITIES:
-        assert after[name] == before[name] & ~(1 << SYS_ADMIN), name
-    assert started["CapPrm"] == after["CapPrm"], "what it starts does not get it back"
-
-
 def test_a_daemon_does_not_ignore_what_python_ignores() -> None:
     """Jobs inherit what slurmd ignores."""
     become = "from images.common.process import become; become(['grep', 'SigIgn', '/proc/self/status'], print)"

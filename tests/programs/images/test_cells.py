@@ -16,33 +16,18 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import os
 from pathlib import Path
-from images.worker.cells import Cells, Mounts
+from images.worker.cells import Cells
 work = Path(sys.argv[2])
 cells = Cells(work / "jail", 2**21, cells=work / "cells", jobs=work / "jobs")
 cell = cells.enter("17", 0, 0, -1)
-shm = lambda: os.statvfs(cell / "dev/shm")
-assert shm().f_blocks * shm().f_frsize == 2**20
-(cell / "dev/shm/of-sbcast").touch()
-assert cells.enter("17", 0, 0, 1000) == cell
-assert (cell / "dev/shm/of-sbcast").exists()
+shm = os.statvfs(cell / "dev/shm")
 mounted = lambda: open("/proc/self/mountinfo").read().count(str(work / "cells"))
 (cell / "tmp/of-job").touch()
 assert (work / "jobs/17/of-job").exists()
 assert not list((work / "jail/tmp").iterdir())
 assert (cell / "proc/self").exists()
-assert shm().f_blocks * shm().f_frsize == 2**21
-assert shm().f_files == 1024
-try:
-    for number in range(2000):
-        (cell / "dev/shm" / str(number)).touch()
-except OSError as error:
-    assert error.errno == 28 and number > 1000, (error, number)
-else:
-    raise AssertionError("empty files are counted by nobody")
+assert shm.f_blocks * shm.f_frsize == 2**21
 assert (cell / "dev/shm").stat().st_mode & 0o7777 == 0o1777
-memory = os.open(cell / "dev/shm", os.O_RDONLY)
-assert Mounts().used(memory) >= 1024 * number, "who frees a million empty files takes seconds, too"
-os.close(memory)
 assert mounted() == 4, mounted()
 again = Cells(work / "jail", 2**21, cells=work / "cells", jobs=work / "jobs")
 assert "17" in again
@@ -61,29 +46,3 @@ def test_with_real_mounts(tmp_path: Path) -> None:
          REAL, str(ROOT), str(tmp_path), sys.executable],
         check=True,
     )  # fmt: skip
-
-
-WITHOUT_RIGHT = """
-import os, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from images.worker.cells import Cells
-at = Path(sys.argv[2])
-cells = Cells(at, 4096, cells=at / "cells", jobs=at / "jobs")
-try:
-    cells.enter("17", os.getuid(), os.getgid())
-except OSError as error:
-    print(error)
-print(list((at / "cells").iterdir()))
-"""
-
-
-def test_what_it_takes_is_said(tmp_path: Path) -> None:
-    """Whoever lacks the right gets the kernel's reason, and nothing is left."""
-    without = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-all"] if os.geteuid() == 0 else []
-    done = subprocess.run(
-        [*without, sys.executable, "-c", WITHOUT_RIGHT, str(ROOT), str(tmp_path)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert "not permitted" in done.stdout
-    assert done.stdout.endswith("\n[]\n")

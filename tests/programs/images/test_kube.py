@@ -68,23 +68,10 @@ def test_an_error_of_the_server_tells_its_message(api: FakeKubernetes, kube: Kub
         kube.list_all(CONFIG_MAPS)
 
 
-def test_no_server_is_a_kube_error(tmp_path: Path) -> None:
-    with pytest.raises(KubeError):
-        Kube(host="127.0.0.1", port=9, namespace="ns", tls=False, service_account=tmp_path).list_pods()
-
-
-def test_outside_of_a_pod_there_is_no_api() -> None:
-    assert Kube.in_cluster("ns", {}) is None
-    found = Kube.in_cluster("ns", {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"})
-    assert found is not None
-    assert (found.host, found.port, found.tls) == ("10.0.0.1", 6443, True)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
         pytest.param({}, id="as usual"),
-        pytest.param({"expired_watches": 2}, id="the version is forgotten, and all is read again"),
         # It has come far since the change, and remembers only the last part.
         pytest.param({"version": 900, "forgotten": 800}, id="one that has not changed for long"),
     ],

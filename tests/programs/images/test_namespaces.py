@@ -11,49 +11,13 @@ import pytest
 
 from images.common.mountinfo import expect_done, libc
 from images.worker import namespaces
-from images.worker.namespaces import FILES, Owner, make, why_not
-
-
-def test_as_many_groups_have_a_name_as_the_kernel_takes() -> None:
-    few, many = (
-        Owner(uid=1, gid=2, groups=tuple(range(1000))),
-        Owner(uid=1, gid=2, groups=tuple(range(10**9, 10**9 + 999))),
-    )
-    assert few.gid_map().count("\n") == 340
-    assert few.gid_map().startswith("2 2 1\n0 0 1\n1 1 1\n3 3 1\n")
-    assert len(many.gid_map()) < 4096
-    assert many.gid_map().endswith(" 1\n")
-
-
-@pytest.mark.parametrize(
-    ("setting", "value", "told"),
-    [
-        (
-            "kernel/apparmor_restrict_unprivileged_userns",
-            "1",
-            "kernel.apparmor_restrict_unprivileged_userns = 1, it takes 0",
-        ),
-        ("kernel/apparmor_restrict_unprivileged_userns", "0", ""),
-        ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone = 0, it takes 1"),
-        ("user/max_user_namespaces", "0", "user.max_user_namespaces = 0, it takes more"),
-        ("user/max_user_namespaces", "100", ""),
-    ],
-)
-def test_a_setting_of_the_machine_that_is_in_the_way_is_named(
-    tmp_path: Path, setting: str, value: str, told: str
-) -> None:
-    assert why_not(tmp_path) == ""
-    path = tmp_path / setting
-    path.parent.mkdir()
-    path.write_text(f"{value}\n")
-    assert why_not(tmp_path) == (f"; the machine has {told}" if told else "")
-
+from images.worker.namespaces import Owner, make
 
 PRIVATE = namespaces._MS_REC_PRIVATE
 
 RECURSIVE_BIND = 0x5000
 
-OWNER = Owner(uid=10001, gid=10002, groups=(10002, 20, 4294967295))
+OWNER = Owner(uid=10001, gid=10002)
 
 
 @pytest.fixture
@@ -68,19 +32,6 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def children() -> str:
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text()
-
-
-def test_the_pod_is_left_before_the_process_is_the_user_s(notes: Path) -> None:
-    before = children()
-
-    files = make(Path("/cell"), OWNER)
-
-    assert notes.read_text().splitlines() == ["leave_for", "become", "own_namespaces"]
-    kinds = [str(Path(f"/proc/self/fd/{file}").readlink()) for file in files]
-    assert [kind.partition(":")[0] for kind in kinds] == list(FILES)
-    for file in files:
-        os.close(file)
-    assert children() == before
 
 
 def test_nothing_of_the_warden_s_is_open_in_the_user_s_process(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,15 +68,6 @@ def test_a_process_that_does_not_make_them_is_the_last_and_not_waited_for_long(
     assert children() == before, "and is ended"
 
 
-@pytest.mark.usefixtures("notes")
-def test_maps_that_cannot_be_written_leave_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(namespaces, "_write_maps", lambda *_: expect_done(-1, "write"))
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-    with pytest.raises(OSError, match="cannot write"):
-        make(Path("/cell"), OWNER)
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
-
-
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes CAP_SYS_ADMIN")
 
 
@@ -146,24 +88,6 @@ def apart(tmp_path: Path, work: Callable[[], None]) -> bool:
         finally:
             os._exit(status)
     return os.waitpid(child, 0)[1] == 0
-
-
-@needs_root
-def test_the_kernel_gives_a_user_namespaces_of_his_own(tmp_path: Path) -> None:
-    def work() -> None:
-        files = make(tmp_path, Owner(uid=10001, gid=10002))
-        os.setresgid(10002, 10002, 10002)
-        os.setresuid(10001, 10001, 10001)
-        for file, kind in zip(files, (namespaces.NEW_USER, namespaces.NEW_MOUNTS), strict=True):
-            expect_done(libc().setns(file, kind), "enter")
-        mounted = Path("/proc/self/mountinfo").read_text().splitlines()
-        assert {line.split()[4] for line in mounted} >= {"/", "/proc"}
-        assert os.listdir("/") == ["proc"]  # noqa: PTH208
-        assert Path("/proc/self/uid_map").read_text().split() == ["10001", "10001", "1"]
-        assert Path("/proc/self/setgroups").read_text() == "deny\n"
-        expect_done(libc().unshare(namespaces.NEW_USER), "make another")
-
-    assert apart(tmp_path, work)
 
 
 @needs_root

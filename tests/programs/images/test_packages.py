@@ -112,17 +112,3 @@ def test_an_archive_that_does_not_answer_is_not_taken_for_one_without_the_packag
     with pytest.raises(subprocess.CalledProcessError) as error:
         packages.install(["bc"], cuda=False, run=debian.run, root=debian.root)
     assert error.value.cmd[:2] == ["apt-get", "update"]
-
-
-@needs_apt
-def test_a_driver_in_the_library_cache_fails_the_build(debian: PlayedDebian) -> None:
-    gcc = shutil.which("gcc")
-    if gcc is None:
-        pytest.skip("a library for ldconfig to read needs a compiler")
-    # As a package of somebody's own may put it, where no pattern of ours looks.
-    library = debian.root / "usr/lib/libcuda.so.550.1"
-    library.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([gcc, "-shared", "-x", "c", "/dev/null", "-Wl,-soname,libcuda.so.1", "-o", library], check=True)
-
-    with pytest.raises(packages.RefusedError, match=r"libraries of a driver: /usr/lib/libcuda\.so\.1"):
-        packages.install([], cuda=True, run=debian.run, root=debian.root)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,8 +14,8 @@ import pytest
 from images.common.wait import Clock
 from images.controller import supervisor as module
 from images.controller.check import Verdict, check
-from images.controller.supervisor import ENDED, UNANSWERED, Daemon, Trouble, answers
-from tests.fakes.commands import FakeClock
+from images.controller.lease import UNANSWERED
+from images.controller.supervisor import Daemon, answers
 from tests.programs.waiting import HANGS, wait_until
 
 FILES = {"slurm.conf": "ClusterName=a\n"}
@@ -63,31 +60,6 @@ def test_one_that_hangs_is_given_up_with_its_last_line(tmp_path: Path) -> None:
     assert verdict.complaints == ("error: slurmctld is not up after 0.5 s; its last line: thinking",)
 
 
-def test_a_helper_that_lives_on_holds_nobody_up(tmp_path: Path) -> None:
-    helper = tmp_path / "helper"
-    fake = program(tmp_path, f"setsid bash -c 'echo $$ > {helper}; sleep 600' & echo thinking; sleep 600")
-    try:
-        verdict = check(FILES, program=fake, user=ME, timeout=0.5)
-    finally:
-        os.killpg(int(helper.read_text()), signal.SIGKILL)  # it still lives, or this would fail
-
-    assert verdict.complaints == ("error: slurmctld is not up after 0.5 s; its last line: thinking",)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="a process namespace needs root")
-def test_a_slurmctld_that_hangs_at_its_end_is_killed(tmp_path: Path) -> None:
-    """In a process namespace like a container's, with a slurmctld that does not hear SIGTERM."""
-    (tmp_path / "slurmctld").symlink_to(str(shutil.which("sleep")))
-    hangs = f"trap '' TERM; echo; exec {tmp_path}/slurmctld 60"
-    init = (
-        "import subprocess, sys; from images.controller import leave; leave.KILL_SECONDS = 1\n"
-        f"slurmctld = subprocess.Popen(['/bin/sh', '-c', {hangs!r}], stdout=subprocess.PIPE)\n"
-        "slurmctld.stdout.readline(); leave.end_from_now_on(); slurmctld.terminate(); sys.exit(-slurmctld.wait())"
-    )
-    command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-c", init]
-    assert subprocess.run(command, check=False, timeout=30).returncode == signal.SIGKILL
-
-
 @pytest.fixture
 def daemon() -> Iterator[Daemon]:
     """One that runs."""
@@ -95,37 +67,31 @@ def daemon() -> Iterator[Daemon]:
     made.keep_up()
     yield made
     made.end(signal.SIGKILL)
-    assert made.trouble is None
+    assert not made.hangs
 
 
-def stay_silent(daemon: Daemon, *, munged: bool = True) -> Trouble | None:
-    """What is said when it has answered as few questions as it may."""
+def stay_silent(daemon: Daemon) -> bool:
+    """Whether it hangs when it has answered as few questions as it may."""
     for _ in range(UNANSWERED):
-        assert daemon.trouble is None
-        daemon.note(answered=False, munged=munged)
-    return daemon.trouble
+        assert not daemon.hangs
+        daemon.note(answered=False)
+    return daemon.hangs
 
 
-def test_one_that_waits_for_a_munged_that_is_away_is_in_trouble(daemon: Daemon) -> None:
-    assert stay_silent(daemon, munged=False) is Trouble.MUNGE
-    daemon.note(answered=False)
-    assert daemon.trouble is None
-
-
-def test_one_that_has_answered_and_no_longer_does_is_in_trouble(daemon: Daemon) -> None:
-    assert stay_silent(daemon) is None, "it reads its state"
+def test_one_that_has_answered_and_no_longer_does_hangs(daemon: Daemon) -> None:
+    assert not stay_silent(daemon), "it reads its state"
     daemon.note(answered=True)
-    assert stay_silent(daemon) is Trouble.HANGS
+    assert stay_silent(daemon)
 
 
 def test_one_that_starts_again_in_the_same_turn_may_read_its_state_for_long(daemon: Daemon) -> None:
     daemon.note(answered=True)
-    assert stay_silent(daemon) is Trouble.HANGS
+    assert stay_silent(daemon)
     os.kill(daemon._pid, signal.SIGKILL)
     wait_until(lambda: not daemon.reap())
     daemon._not_before = 0
     daemon.keep_up()
-    assert stay_silent(daemon) is None
+    assert not stay_silent(daemon)
 
 
 def test_a_daemon_that_hangs_in_the_kernel_is_not_waited_for_and_no_second_one_is_started(
@@ -144,17 +110,6 @@ def test_a_daemon_that_hangs_in_the_kernel_is_not_waited_for_and_no_second_one_i
     assert daemon._pid == pid
     daemon.end(signal.SIGKILL)
     assert daemon._pid == 0
-
-
-def test_a_daemon_that_ends_is_started_again_and_ever_more_slowly() -> None:
-    clock, ends = FakeClock(), list[float]()
-    daemon = Daemon(("/bin/false",), lambda _: ends.append(clock.now()), clock)
-    while len(ends) < 5:
-        daemon.keep_up()
-        wait_until(lambda: not daemon.reap())
-        clock.sleep(0.05)
-    pauses = [after - before for before, after in pairwise(ends)]
-    assert pauses == pytest.approx([0.25, 0.5, 1, 2], abs=0.1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -182,21 +137,6 @@ def test_a_daemon_that_hangs_is_killed_at_last(tmp_path: Path) -> None:
     assert daemon.reap()
     daemon.end(signal.SIGTERM, seconds=0.5)
     assert not daemon.reap()
-
-
-def test_one_that_ends_before_it_answers_is_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLOWEST_RESTART", 0.05)
-    daemon = Daemon(("/bin/false",), quiet, Clock())
-
-    def is_in_trouble() -> bool:
-        daemon.keep_up()
-        return daemon.trouble is not None
-
-    wait_until(is_in_trouble)
-    assert daemon.trouble is Trouble.ENDS
-    assert daemon._ended == ENDED
-    daemon.note(answered=True)
-    assert daemon.trouble is None
 
 
 @pytest.mark.parametrize(("script", "expected"), [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -75,13 +74,8 @@ def test_the_first_node_imports_and_the_second_is_linked(setup: Any, archive: Pa
     imagestore.furnish(setup, NAMES, [archive])
     assert imports == ["node-0", "containerd-node-0 ended 30"]
     assert inode("node-0", BLOB) == inode("node-1", BLOB)
-
-
-def test_what_containerd_writes_into_is_never_shared(setup: Any, archive: Path, imports: list[str]) -> None:
-    fresh(*NAMES)
-    imagestore.furnish(setup, NAMES, [archive])
     kept = (imagestore.seed_of(setup, [archive]) / "containerd" / DATABASE).stat().st_ino
-    assert len({inode("node-0", DATABASE), inode("node-1", DATABASE), kept}) == 3
+    assert len({inode("node-0", DATABASE), inode("node-1", DATABASE), kept}) == 3, "containerd writes into it"
 
 
 def test_a_later_cluster_imports_nothing(setup: Any, archive: Path, imports: list[str]) -> None:
@@ -93,67 +87,12 @@ def test_a_later_cluster_imports_nothing(setup: Any, archive: Path, imports: lis
     assert imports == []
 
 
-def test_other_images_are_another_seed(setup: Any, archive: Path, imports: list[str], tmp_path: Path) -> None:
-    fresh(*NAMES)
-    imagestore.furnish(setup, ["node-0"], [archive])
-    archive.write_text("another layer")
-    imagestore.furnish(setup, ["node-1"], [archive])
-    assert "node-1" in imports
-    assert len(list((paths.cache() / "containerd").iterdir())) == 2
-
-
 def test_a_node_that_has_run_imports_what_it_lacks(setup: Any, archive: Path, imports: list[str]) -> None:
     fresh(*NAMES)
     imagestore.furnish(setup, ["node-0"], [archive])
     (paths.node("node-1") / "containerd" / "of a container").touch()
     imagestore.furnish(setup, NAMES, [archive])
     assert imports[-1] == "node-1"
-
-
-def damage(seed: Path, how: str) -> None:
-    match how:
-        case "a blob is gone":
-            (seed / "containerd" / BLOB).unlink()
-        case "a blob is cut short":
-            whole = seed / "containerd" / BLOB
-            whole.unlink()  # the node that has it too keeps it
-            whole.write_text("")
-        case "the markers are gone":
-            shutil.rmtree(seed / "images")
-            (seed / "sizes.json").unlink()
-
-
-@pytest.mark.parametrize("how", ["a blob is gone", "a blob is cut short", "the markers are gone"])
-def test_a_damaged_seed_is_made_anew(setup: Any, archive: Path, imports: list[str], how: str) -> None:
-    fresh(*NAMES)
-    imagestore.furnish(setup, ["node-0"], [archive])
-    damage(imagestore.seed_of(setup, [archive]), how)
-    imports.clear()
-    imagestore.furnish(setup, ["node-1"], [archive])
-    fresh("node-2")
-    imagestore.furnish(setup, ["node-2"], [archive])
-    assert [node for node in imports if node.startswith("node")] == ["node-1"]
-    assert (paths.node("node-2") / "containerd" / BLOB).read_text() == "layer"
-
-
-@pytest.mark.parametrize("what", ["a file", "a dangling link", "a dangling link in it"])
-def test_something_odd_in_the_cache_keeps_no_node_from_its_images(
-    setup: Any, archive: Path, imports: list[str], what: str
-) -> None:
-    place = paths.cache() / "containerd"
-    match what:
-        case "a file":
-            place.parent.mkdir(parents=True)
-            place.touch()
-        case "a dangling link":
-            place.parent.mkdir(parents=True)
-            place.symlink_to("nowhere")
-        case _:
-            place.mkdir(parents=True)
-            (place / "odd").symlink_to("nowhere")
-    fresh(*NAMES)
-    imagestore.furnish(setup, NAMES, [archive])
-    assert all((paths.node(name) / "containerd" / BLOB).exists() for name in NAMES)
 
 
 def test_what_a_killed_containerd_has_left_is_not_kept(

@@ -10,7 +10,7 @@ import pytest
 
 from images.exporter.names import OURS, SLURMS
 from images.worker.job_metrics import SERIES, text
-from slurm.dashboards.boards import BOARDS, JOBS, MACHINE_INFO
+from slurm.dashboards.boards import BOARDS, JOBS
 from tests import panels
 from tests.stacks import ROOT
 from tests.unit.slurm.pages import MODES, asked, config
@@ -58,20 +58,14 @@ def is_of_checks(name: str) -> bool:
     return bare != name and any(f"'{bare}{{{{" in text or f'"{bare}"' in text for text in texts)
 
 
-def test_each_figure_that_is_asked_for_is_given_by_somebody(node_exporter: str) -> None:
-    """What a node exporter gives of any machine is seen where it runs (tests/programs/graph/test_node_exporter.py)."""
-    machines = Path(node_exporter).read_bytes()
+def test_each_figure_that_is_asked_for_is_given_by_somebody() -> None:
     for board in BOARDS:
         for panel in board.panels():
             for name in {name for query in panel.queries for name in query.figures}:
-                if name.startswith("node_infiniband_"):
-                    known = panel.needs == "infiniband" and name.removeprefix("node_infiniband_").encode() in machines
-                elif name.startswith("node_"):
-                    known = panel.needs == "machines"
-                elif name.startswith("kube_"):
+                if name.startswith("kube_"):
                     known = panel.needs == "kube_state"  # each has data in tests/e2e/test_rest.py
                 elif name.startswith("DCGM_"):
                     known = panel.needs == "dcgm" and name in DCGM
                 else:
-                    known = name in given_by_us() or is_of_checks(name) or name == MACHINE_INFO
+                    known = name in given_by_us() or is_of_checks(name)
                 assert known, f"{board.name}: {panel.title}: {name}"

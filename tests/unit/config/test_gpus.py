@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from functools import cache
 from typing import Any
 
 import pytest
 
 from config import load_config
-from config.sections.machines import Gpus, has_room
+from config.sections.machines import Gpus
 from slurm.conf import render, tracked_resources
 from slurm.sizing import extended_resources, node_conf
 from tests import stacks
@@ -62,55 +60,12 @@ def test_parts_of_gpus_are_asked_for_by_their_profiles() -> None:
     )
 
 
-def test_room_is_what_nvidia_s_places_for_parts_leave() -> None:
-    """Against all ways to divide one or two GPUs of eight parts of memory."""
-    places = {1: (1, range(7)), 2: (2, (0, 2, 4)), 3: (4, (0, 4)), 4: (4, (0,)), 7: (8, (0,))}
-
-    @cache
-    def divisions(held: frozenset[int] = frozenset(), cores: int = 7) -> set[tuple[int, ...]]:
-        found: set[tuple[int, ...]] = {()}
-        for size, (memory, starts) in places.items():
-            for start in starts:
-                taken = frozenset(range(start, start + memory))
-                if size <= cores and not taken & held:
-                    found |= {tuple(sorted((size, *rest))) for rest in divisions(held | taken, cores - size)}
-        return found
-
-    one = divisions()
-    two = {tuple(sorted((*left, *right))) for left in one for right in one}
-    for count, possible in ((1, one), (2, two)):
-        for counts in itertools.product(range(15), range(8), range(5), range(3), range(3)):
-            sizes = dict(zip((1, 2, 3, 4, 7), counts, strict=True))
-            asked = tuple(size for size, number in sizes.items() for _ in range(number))
-            assert has_room(sizes, count) == (asked in possible), (count, sizes)
-
-
 def test_shares_are_known_to_slurm_only_where_there_are_some() -> None:
     with_shares, without = load_config(with_gpus({"count": 8, "shard": 32})), load_config(stacks.existing())
     assert "\nGresTypes=gpu,shard\n" in render(with_shares)["slurm.conf"]
     assert "\nGresTypes=gpu\n" in render(without)["slurm.conf"]
     assert tracked_resources(with_shares) == ["gres/gpu", "gres/shard"]
     assert tracked_resources(without) == ["gres/gpu"]
-
-
-@pytest.mark.parametrize("gpus", [{"count": 8, "vendor": "amd"}, 8])
-def test_what_gpus_there_are_changes_nothing_for_workers_that_leave_and_nodes_that_come(gpus: Any) -> None:
-    after = render(load_config(stacks.dev()))["gres.conf"]
-    assert all(line.startswith("#") for line in after.splitlines() if line)
-    assert render(load_config(with_gpus(gpus)))["gres.conf"] == after
-
-
-@pytest.mark.parametrize(
-    ("gpus", "resource"),
-    [
-        ({"count": 8, "type": "h100", "shard": 8}, "gres/shard"),
-        ({"count": 8, "type": "h100"}, "gres/gpu:h100"),
-        (8, "gres/gpu:h200"),
-    ],
-)
-def test_limits_may_name_what_there_is(gpus: Any, resource: str) -> None:
-    config = load_config({**with_gpus(gpus), "accounts": {"a": {"grp_tres": {resource: 1}}}})
-    assert resource in tracked_resources(config)
 
 
 def test_the_preset_counts_the_gpus_that_a_map_does_not() -> None:

@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from config import load_config
-from config.sections.windows import Window, days_of
 from config.sections.workers import WorkerPool
 from slurm.sizing import node_conf
 from tests.stacks import dev, existing, with_change
@@ -31,11 +30,6 @@ def test_a_range_and_a_number_say_how_many_nodes_there_are() -> None:
     assert (fixed.is_elastic, fixed.least, fixed.most) == (False, 2, 2)
 
 
-@pytest.mark.parametrize(("size", "preemptible"), [({"max": 8}, True), ({"max": 8}, False), (2, True)])
-def test_preemptible_nodes_of_elastic_pools_give_their_jobs_back(size: Any, preemptible: bool) -> None:
-    assert pool(size, preemptible=preemptible).gives_back == (preemptible and size != 2)
-
-
 def test_as_people_write_them_windows_need_no_quotes() -> None:
     written = yaml.safe_load("[{days: mon-fri, hours: 08:00-19:00, min: 4}, {days: sat sun, max: 2}]")
     first, second = windows(written, timezone="Europe/Berlin").windows
@@ -43,28 +37,9 @@ def test_as_people_write_them_windows_need_no_quotes() -> None:
     assert (second.name, second.min, second.max) == ("sat sun 00:00-24:00", None, 2)
 
 
-@pytest.mark.parametrize(
-    ("written", "days"),
-    [("mon-fri", [0, 1, 2, 3, 4]), ("sat-mon", [0, 5, 6]), ("wed mon fri-sat", [0, 2, 4, 5]), ("sun-sun", [6])],
-)
-def test_days_go_over_the_end_of_the_week(written: str, days: list[int]) -> None:
-    assert [*days_of(written)] == days
-
-
-def test_a_window_that_ends_when_another_begins_is_beside_it() -> None:
-    windows([{"hours": "22:00-06:00", "max": 2}, {"hours": "06:00-22:00", "min": 3}])
-
-
 def test_nodes_that_are_there_in_any_case_are_those_of_the_hour_with_the_fewest() -> None:
     warm = windows([{"days": "mon-fri", "hours": "08:00-19:00", "min": 4}, {"days": "sat sun", "min": 0}])
-    assert {kept: minutes / 60 for kept, minutes in warm.kept.items()} == {4: 55, 0: 48, 1: 65}
     assert (warm.least, warm.most) == (0, 8)
-    assert {kept: minutes / 60 for kept, minutes in windows([{"min": 2}]).kept.items()} == {2: 168}
-
-
-def test_minutes_of_a_night() -> None:
-    night = Window(days="sun", hours="23:30-00:30", min=1)
-    assert night.minutes == {*range(7 * 1440 - 30, 7 * 1440), *range(30)}
 
 
 @pytest.mark.parametrize("where", [{"storage_class": "fast"}, {"host_path": "/mnt/nvme"}])

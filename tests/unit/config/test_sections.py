@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from config import load_config, load_stack_file
 from config.schema import stack_file_schema
 from slurm.conf import effective_settings, render
 from tests import stacks
 from tests.stacks import ROOT, with_change
-from tests.unit.config.messages import complaints, document, with_sections
-
-
-def test_what_nobody_asks_for_is_not_there() -> None:
-    config = load_config(stacks.existing())
-    assert (config.backup, config.logs.otlp, config.sssd) == (None, None, None)
-    assert (config.login.size, config.rolling.max_unavailable) == (2, "10%")
+from tests.unit.config.messages import document, with_sections
 
 
 def test_an_unquoted_slurm_version_is_understood() -> None:
     assert load_config(with_change(stacks.dev(), "slurm.version", 26.05)).slurm.version == "26.05"
-
-
-def test_each_cluster_has_a_repository_of_its_own() -> None:
-    least = {"endpoint": "https://storage.example.com", "bucket": "site-backups", "credentials_secret": "backup"}
-    for more, folder in (({}, "slurm"), ({"prefix": "a/b"}, "a/b")):
-        backup = load_config(with_change(stacks.existing(), "backup", {**least, **more})).backup
-        assert backup
-        assert backup.repository("slurm") == f"https://storage.example.com/site-backups/{folder}"
-
-
-def test_a_schedule_has_single_blanks() -> None:
-    sections = with_change(stacks.existing_full(), "backup.schedule", "0  3 * *  0")
-    backup = load_config(sections).backup
-    assert backup
-    assert backup.schedule == "0 3 * * 0"
 
 
 @pytest.mark.parametrize(
@@ -81,48 +58,13 @@ def test_a_group_with_a_blank_is_one_group() -> None:
     assert 'AllowGroups="domain users,hpc"' in render(load_config(sections))["slurm.conf"]
 
 
-def test_the_accounts_of_a_user_are_names_or_a_map_and_a_budget_may_be_larger_than_32_bits() -> None:
-    year = 10_000 * 365 * 24 * 60
-    users = {
-        "alice": {"uid": 10001, "accounts": {"physics": {"fairshare": 2}, "industry": {}}},
-        "bob": {"uid": 10002, "accounts": ["physics"]},
-    }
-    config = load_config(
-        with_sections(accounts={"physics": {"grp_tres_mins": {"cpu": year}}, "industry": {}}, users=users)
-    )
-    assert config.accounts["physics"].grp_tres_mins == {"cpu": year}
-    assert list(config.users["alice"].accounts) == ["physics", "industry"]
-    assert config.users["bob"].accounts["physics"].fairshare == 1
-
-
-PATHS = st.lists(st.sampled_from(["data", "data2", "home", "x"]), min_size=1, max_size=3).map("/".join)
-
-
-@given(st.lists(PATHS.map("/{}".format), min_size=1, max_size=4))
-def test_mounts_are_accepted_exactly_if_no_path_is_in_another(paths: list[str]) -> None:
-    mounts = {f"m{number}": {"path": path} for number, path in enumerate(paths)}
-    sections = with_change(stacks.existing(), "mounts", mounts)
-    parsed = [PurePosixPath(path) for path in paths]
-    if any(one is not two and one.is_relative_to(two) for one in parsed for two in parsed):
-        assert all(line.startswith("mounts.m") for line in complaints(sections))
-    else:
-        assert len(load_config(sections).mounts) == len(paths)
-
-
 @pytest.mark.parametrize(
     ("section", "value"),
     [
-        ("accounts", {"Physics": {}}),
-        ("accounts", {"physics": {"max_wall": "1 day"}}),
         ("accounts", {"physics": {"fairshare": "parents"}}),
         ("accounts", {"physics": {"grp_tres": {"gpu": 1}}}),
-        ("qos", {"a b": {}}),
-        ("users", {"Alice": {"uid": 10001}}),
         ("users", {"alice": {"uid": 10001, "accounts": ["A B"]}}),
         ("partitions", {"1st": {"pools": ["cpu"]}}),
-        ("reservations", {"r": {"start": "tomorrow"}}),
-        ("accounting", {"retention": {"jobs": "3years"}}),
-        ("sssd", {"secret": "SSSD"}),
         ("health", {"max_drained": "105%"}),
     ],
 )

@@ -3,79 +3,19 @@
 from __future__ import annotations
 
 import json
-import types
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any
 
 import pulumi.runtime
 import pytest
-from pydantic import BaseModel
 
 from components.stack import stack_config
 from config import ConfigError, load_stack_file
 from config.cluster import ClusterConfig
 from config.load import read_sections
-from config.nebius.cloud import NebiusCloud
 from tests import stacks
 from tests.stacks import with_change
 from tests.unit.config.messages import complaints
-
-WRONG: dict[type, tuple[Any, ...]] = {bool: ("off", "true", 1, 0), int: ("4", True, 4.0)}
-"""What Python or YAML might take for a value of a type."""
-
-
-def fields(annotation: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], type]]:
-    """Place and type of every value below an annotation that is a number or a switch and nothing else."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        yield from fields(arguments[0], path)
-    elif origin in (Union, types.UnionType):
-        kinds = [argument for argument in arguments if argument is not type(None)]
-        if len(kinds) == 1:
-            yield from fields(kinds[0], path)
-    elif origin is dict:
-        yield from fields(arguments[1], (*path, "team"))
-    elif origin is tuple:
-        yield from fields(arguments[0], (*path, 0))
-    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        for name, field in annotation.model_fields.items():
-            yield from fields(field.annotation, (*path, name))
-    elif annotation in WRONG:
-        yield path, annotation
-
-
-def all_fields() -> dict[str, tuple[tuple[str | int, ...], type]]:
-    sections = {name: field.annotation for name, field in ClusterConfig.model_fields.items()}
-    found = [item for name, annotation in sections.items() for item in fields(annotation, (name,))]
-    found += fields(NebiusCloud, ("cloud",))
-    return {".".join(map(str, path)): (path, kind) for path, kind in found}
-
-
-def written(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
-    """Sections with nothing but this value at its place, and the kind of cloud that has the most keys."""
-    for part in reversed(path):
-        value = {part: value} if isinstance(part, str) else [value]
-    cloud = {**value.pop("cloud", {}), "kind": "nebius"}
-    return {**value, "cloud": cloud}
-
-
-def shown(value: Any) -> str:
-    """As YAML has it."""
-    return repr(value) if isinstance(value, str) else json.dumps(value)
-
-
-def test_a_switch_is_true_or_false_and_a_number_is_a_number_wherever_it_is_written() -> None:
-    found = all_fields()
-    assert {"protect", "licenses.team", "worker_nodes.team.drain_timeout", "cloud.quotas.gpus.team"} <= {*found}
-    taken = [
-        (where, value)
-        for where, (path, kind) in found.items()
-        for value in WRONG[kind]
-        if not any(line.startswith(f"{where}: {shown(value)} ") for line in complaints(written(path, value)))
-    ]
-    assert taken == []
-
 
 STACK = """\
 config:

@@ -75,12 +75,3 @@ def test_what_slurmstack_has_can_be_looked_up(feature: str) -> None:
     names = re.findall(r"`([^`]+)`", cell)
     assert bool(names) != (cell == "no"), "a yes or a part names its command or key, a no names none"
     assert [name for name in names if not _is_there(name)] == []
-
-
-def test_nobody_is_left_out_of_a_row() -> None:
-    tables = [
-        line.count("|")
-        for line in (ROOT / "docs/comparison.md").read_text(encoding="utf-8").splitlines()
-        if line.startswith("|")
-    ]
-    assert set(tables) == {6}

@@ -25,5 +25,5 @@ def test_its_examples_would_be_new() -> None:
     assert "kill_wait" not in settings
     assert 'NAME: Final = "entropy"' in TEXT
     assert "entropy" not in find_checks()
-    assert '"no license": (' in TEXT
-    assert "no license" not in SITUATIONS
+    assert '"no partition": (' in TEXT
+    assert "no partition" not in SITUATIONS

@@ -38,7 +38,3 @@ def test_a_figure_is_that_of_its_run(
     what, *told, commit = row
     found = kept[commit, nodes, what]
     assert told == [tables.median(found), found.spread, found.told_goal]
-
-
-def test_there_are_figures() -> None:
-    assert len(figures()) >= 30

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from config import reference
 from config.schema import stack_file_schema
 
@@ -21,9 +19,3 @@ def test_each_key_of_the_schema_is_there() -> None:
     assert sections == {f"slurmstack:{name}" for names in reference.PAGES.values() for name in names.split()}
     there = set(re.findall(r"- `(\w+)", "".join(reference.pages().values())))
     assert {key for shape in schema["$defs"].values() for key in shape["properties"]} <= there
-
-
-@pytest.mark.parametrize(("key", "kind"), [("resources", "existing"), ("cpus", "existing"), ("preset", "nebius")])
-def test_what_one_kind_of_cloud_requires_is_marked(key: str, kind: str) -> None:
-    lines = [line for line in reference.pages()["nodes.md"].splitlines() if line.strip().startswith(f"- `{key}`")]
-    assert any(f"Required with the kind `{kind}`." in line for line in lines)

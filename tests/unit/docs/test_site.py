@@ -4,23 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from tests import site
 from tests.documents import DOCS, INDEX
-
-
-def test_navigation_is_that_of_the_index_with_folders_below_their_names() -> None:
-    config: dict[str, Any] = {}
-    site.on_config(config)
-    first, *groups = config["nav"]
-    assert first == "index.md"
-    assert [name for group in groups for name in group] == ["First steps", "How to", "Reference", "Background"]
-    assert {
-        "Stack file": ["stack-file/README.md", *(f"stack-file/{name}.md" for name in ("jobs", "nodes", "services"))]
-    } in (groups[2]["Reference"])
 
 
 @pytest.mark.parametrize(

@@ -35,14 +35,8 @@ class FakeSlurmctld(Slurmctld):
         """For how many seconds it waits for slurmdbd when it reads its files."""
         self.answers_at = 0.0
         self.queue: str | None = ""
-        self.asked = 0
-        """How often for the queue."""
         self.forgets: Files | None = None
         """Files whose limits are too small for what it holds."""
-
-    @property
-    def reconfigured(self) -> int:
-        return len(self.read)
 
     def is_up(self) -> bool:
         return self.up and self.clock.now() >= self.answers_at
@@ -75,7 +69,6 @@ class FakeSlurmctld(Slurmctld):
         return "too small" if files == self.forgets else None
 
     def queue_text(self) -> str | None:
-        self.asked += 1
         return self.queue if self.up else None
 
 

@@ -18,8 +18,6 @@ class FakeCellMounts(Mounts):
     def __init__(self) -> None:
         self.mounted: dict[str, str] = {}
         """What is mounted where."""
-        self.filled = 0
-        """Bytes in each /dev/shm."""
         self.fails: str = ""
         """The kind of mount that does not work."""
 
@@ -38,16 +36,6 @@ class FakeCellMounts(Mounts):
 
     def memory(self, target: int, size: int) -> None:
         self._note("memory", target, f"{size} bytes")
-
-    def size(self, target: int) -> int:
-        return int(self.mounted[str(Path(f"/proc/self/fd/{target}").readlink())].removesuffix(" bytes"))
-
-    def used(self, target: int) -> int:
-        del target
-        return self.filled
-
-    def resize(self, target: int, size: int) -> None:
-        self._note("resize", target, f"{size} bytes")
 
     def remove(self, point: Path) -> None:
         if str(point) not in self.mounted:
@@ -86,25 +74,17 @@ class Kept:
     directory: Path
     mounts: FakeCellMounts = field(default_factory=FakeCellMounts)
     log: list[str] = field(default_factory=list)
-    time: float = 1000.0
     cgroups: Path | None = None
-    running: set[str] = field(default_factory=set)
     asked: list[int] = field(default_factory=list)
     containers: bool = True
     made: list[tuple[int, Path, Owner]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.start()
-
-    def start(self) -> None:
-        """A warden, which may take the place of another."""
         self.cells = cells_in(self.directory, self.mounts)
         self.warden = Warden(
             self.cells,
             self.log.append,
-            now=lambda: self.time,
             cgroups_of=self._cgroups_of,
-            running=lambda: self.running,
             cgroups=self.directory / "cgroups",
             make_namespaces=(lambda *asked: self.made.append(asked)) if self.containers else None,
         )

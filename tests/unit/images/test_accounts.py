@@ -57,25 +57,6 @@ def test_members_that_somebody_added_to_other_groups_stay(accounts: Accounts) ->
     assert members(after(accounts, first, Declared(users={"alice": alice()})), "docker") == "visitor"
 
 
-def test_a_group_that_left_the_stack_file_stays_without_our_members(accounts: Accounts) -> None:
-    declared = Declared(users={"alice": alice("ml")}, groups={"ml": ML})
-    before = after(accounts, declared)
-    before.group.put(["ml", "x", "20001", "alice,visitor"])
-    before.gshadow.put(["ml", "!", "", "alice,visitor"])
-
-    result = apply(before, Declared(users={"alice": alice()}), declared, today=20000)
-
-    assert result.group.find("ml") == ["ml", "x", "20001", "visitor"]
-    assert members(result, "ml") == "visitor"
-
-
-def test_a_declared_group_can_be_a_user_s_first_one(accounts: Accounts) -> None:
-    result = after(accounts, Declared(users={"alice": alice(gid=20001)}, groups={"ml": ML}))
-
-    assert (result.passwd.find("alice") or [])[3] == "20001"
-    assert result.group.find("alice") is None
-
-
 CONFLICTS = {
     "group video: was not made by slurmstack and has gid 44 in the jail, not 20001": Declared(groups={"video": ML}),
     "group ml: gid 1500 belongs to docker in the jail": Declared(groups={"ml": Group(gid=1500)}),
@@ -91,11 +72,3 @@ def test_a_conflict_is_named_before_any_change(accounts: Accounts) -> None:
             apply(accounts, declared, NOTHING, today=20000)
         assert message in str(error.value)
         assert [table.text() for table in vars(accounts).values()] == before
-
-
-def test_a_changed_gid_is_refused_because_files_carry_the_old_one(accounts: Accounts) -> None:
-    first = Declared(groups={"ml": ML})
-    made = after(accounts, first)
-
-    with pytest.raises(AccountError, match="group ml: has gid 20001 in the jail, not 20009; files carry that number"):
-        apply(made, Declared(groups={"ml": Group(gid=20009)}), first, today=20000)

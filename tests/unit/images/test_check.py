@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from images.controller.check import Verdict, check, clean, complaints_in, scratch_files
+from images.controller.check import clean, complaints_in, scratch_files
 from tests.unit.images.paths import DATA
 
 DIRECTORY = "/var/scratch"
@@ -43,13 +43,6 @@ def test_exactly_the_lines_that_matter_are_kept(version: str, case: str) -> None
     assert all(line.startswith(("error: ", "fatal: ")) for line in found)
 
 
-def test_time_stamps_and_the_scratch_directory_are_not_shown() -> None:
-    old = 'slurmctld: error: Parse error in file /tmp/x/slurm.conf line 3: "y"'
-    new = '[2026-11-21T11:18:28.442] error: Parse error in file /tmp/x/slurm.conf line 3: "y"'
-
-    assert clean(old, "/tmp/x") == clean(new, "/tmp/x") == 'error: Parse error in file slurm.conf line 3: "y"'
-
-
 UNKNOWN_GROUP = "error: _get_group_members: Could not find configured group "
 
 
@@ -67,26 +60,6 @@ UNKNOWN_GROUP = "error: _get_group_members: Could not find configured group "
 )
 def test_what_is_only_the_trial_s_is_no_complaint_and_others_are_told_once(said: str, complaint: str) -> None:
     assert complaints_in([said] * 2, frozenset({"ml", "vision"})) == ((complaint,) if complaint else ())
-
-
-@pytest.mark.parametrize(
-    ("starts", "complaints", "known", "rejection"),
-    [
-        (True, (), (), None),
-        (True, ("error: old", "error: new"), ("error: old",), "error: new"),
-        (True, ("error: old", "error: new"), ("error: old", "error: new"), None),
-        (False, ("error: old",), ("error: old",), "error: old"),
-        (False, (), (), "slurmctld does not start with it and does not say why"),
-    ],
-)
-def test_only_new_complaints_reject_a_configuration_that_starts(
-    *, starts: bool, complaints: tuple[str, ...], known: tuple[str, ...], rejection: str | None
-) -> None:
-    assert Verdict(starts=starts, complaints=complaints).rejection(known) == rejection
-
-
-def test_no_slurm_conf_is_said_plainly() -> None:
-    assert check({"cgroup.conf": ""}).rejection() == "error: there is no slurm.conf in the configuration"
 
 
 # ---------------------------------------------------------------- what it gets

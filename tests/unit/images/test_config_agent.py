@@ -17,7 +17,7 @@ from images.controller.configuration import Files
 from images.controller.slurmctld import Slurmctld
 from tests.fakes.commands import Answer, FakeClock, FakeRunner
 from tests.unit.images.agents import World
-from tests.unit.images.leaving_files import BOTH, GPU, ONE
+from tests.unit.images.leaving_files import BOTH, ONE
 
 GONE = ["DOWN", "DYNAMIC_NORM", "NOT_RESPONDING"]
 
@@ -66,29 +66,25 @@ def test_only_what_is_gone_for_good_is_removed() -> None:
 class Api:
     def __init__(self, *, broken: bool = False) -> None:
         self.broken = broken
-        self.asked = 0
 
     def list_pods(self) -> list[Object]:
-        self.asked += 1
         if self.broken:
             raise KubeError("no answer")
         return []
 
     def list_stateful_sets(self) -> list[Object]:
-        self.asked += 1
         return [pool("default", 1)]
 
 
 class Records:
     """A reaper, and a slurmctld with these node records and these nodes that pending jobs ask for."""
 
-    def __init__(self, text: str | None, api: Api | None = None, refuses: str = "") -> None:
-        self.refuses = refuses
+    def __init__(self, text: str, api: Api | None = None) -> None:
         self.wanted: str | None = ""
         self.deleted: list[str] = []
         self.log: list[str] = []
         answers: dict[str, Answer] = {
-            "scontrol show nodes": Result(code=1) if text is None else Result(code=0, stdout=text),
+            "scontrol show nodes": Result(code=0, stdout=text),
             "scontrol delete": self.delete,
             "squeue": lambda _: Result(code=1) if self.wanted is None else Result(code=0, stdout=self.wanted),
         }
@@ -97,7 +93,7 @@ class Records:
 
     def delete(self, argv: Sequence[str]) -> Result:
         self.deleted.append(argv[-1].removeprefix("nodename="))
-        return Result(code=1, stderr=self.refuses) if self.refuses else Result(code=0)
+        return Result(code=0)
 
 
 def test_a_dead_record_is_removed_and_told_but_not_where_the_api_does_not_answer() -> None:
@@ -110,13 +106,6 @@ def test_a_dead_record_is_removed_and_told_but_not_where_the_api_does_not_answer
     removed.reaper.round()
     assert "default-3" in removed.log[0]
     assert removed.deleted == ["default-3"]
-
-
-@pytest.mark.parametrize("text", [nodes(default_0=["IDLE", "DYNAMIC_NORM"]), None], ids=["all well", "no answer"])
-def test_the_api_server_is_not_asked_where_no_record_may_be_removed(text: str | None) -> None:
-    api = Api()
-    Records(text, api).reaper.round()
-    assert api.asked == 0
 
 
 def test_a_record_that_a_pending_job_asks_for_stays_until_it_no_longer_does() -> None:
@@ -136,14 +125,6 @@ def test_a_record_that_a_pending_job_asks_for_stays_until_it_no_longer_does() ->
     records.wanted = ""
     records.reaper.round()
     assert "default-3" in records.deleted
-
-
-def test_a_refusal_is_told_once() -> None:
-    records = Records(nodes(default_3=GONE), refuses="in a reservation")
-    records.reaper.round()
-    records.reaper.round()
-    assert len(records.log) == 1
-    assert "in a reservation" in records.log[0]
 
 
 # ---------------------------------------------------------------- partitions
@@ -190,17 +171,6 @@ def test_a_job_that_ran_when_a_partition_left_may_have_named_it_and_keeps_it(con
     assert controller.files == ONE
 
 
-def test_the_queue_is_asked_only_while_a_partition_leaves_and_not_all_the_time(controller: Controller) -> None:
-    controller.later()
-    assert controller.slurmctld.asked == 0
-
-    controller.slurmctld.queue = "7 R gpu\n"
-    controller.agent.take(ONE)
-    controller.keeper.round()
-    controller.keeper.round()
-    assert controller.slurmctld.asked == 1
-
-
 def test_a_slurmctld_that_does_not_answer_keeps_its_partitions(controller: Controller) -> None:
     controller.agent.take(ONE)
     controller.slurmctld.queue = None
@@ -208,27 +178,3 @@ def test_a_slurmctld_that_does_not_answer_keeps_its_partitions(controller: Contr
     controller.later()
 
     assert leaving_partitions(controller.files) == ("gpu",)
-
-
-def test_what_left_while_the_controller_was_down_is_kept_at_its_start(controller: Controller) -> None:
-    controller.ready.unlink()
-    controller.slurmctld.up = False
-    controller.restart_agent()
-
-    controller.agent.take(ONE)
-
-    assert leaving_partitions(controller.files) == ("gpu",)
-
-
-def test_a_partition_that_leaves_soon_after_another_is_looked_at_at_once(controller: Controller) -> None:
-    three = {"slurm.conf": BOTH["slurm.conf"] + "PartitionName=old Nodes=a State=UP\n"}
-    controller.slurmctld.queue = "7 PD gpu\n"
-    controller.agent.take(three)
-    controller.agent.take({"slurm.conf": three["slurm.conf"].replace(GPU, "")})
-    controller.keeper.round()
-
-    controller.agent.take(ONE)
-    controller.keeper.round()
-
-    assert leaving_partitions(controller.files) == ("gpu",)
-    assert controller.log[-1] == "no job is left of old: taken out of slurm.conf"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import urllib.error
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,6 @@ from tests.fakes.commands import FakeClock
 
 def version(number: int) -> dict[str, str]:
     return {"slurm.conf": f"MaxJobCount={number}\n", "cgroup.conf": ""}
-
-
-def test_the_files_can_be_read_by_slurms_user(tmp_path: Path) -> None:
-    old = os.umask(0o077)
-    try:
-        Store(tmp_path / "store").publish(version(1))
-    finally:
-        os.umask(old)
-
-    for path in [tmp_path / "store", *(tmp_path / "store").rglob("*")]:
-        assert path.stat().st_mode & 0o004, path
 
 
 def test_old_versions_are_dropped_but_never_the_one_before(tmp_path: Path) -> None:
@@ -63,23 +51,6 @@ def test_kubelets_own_entries_of_a_mounted_config_map_are_not_files(tmp_path: Pa
     assert (mounted(), named()) == (conf.config_hash({"slurm.conf": "ä"}), "0123456789abcdef")
 
 
-def answers(*values: dict[str, Any] | Exception) -> Any:
-    iterator = iter(values)
-
-    def fetch() -> dict[str, Any]:
-        value = next(iterator)
-        if isinstance(value, Exception):
-            raise value
-        return value
-
-    return fetch
-
-
-def wait(*values: dict[str, Any] | Exception) -> tuple[int, list[str]]:
-    log: list[str] = []
-    return await_config(lambda: "h", answers(*values), log.append, FakeClock()), log
-
-
 def test_a_mounted_configuration_that_changes_meanwhile_is_the_one_that_counts() -> None:
     mounted = iter(["first", "first", "second"])
     status = {"active": "second", "pending": None, "rejected": None}
@@ -87,15 +58,7 @@ def test_a_mounted_configuration_that_changes_meanwhile_is_the_one_that_counts()
 
 
 def test_the_rejection_of_another_configuration_is_none_of_ours() -> None:
-    code, _ = wait({"active": "old", "rejected": {"hash": "x", "message": "m"}}, {"active": "h", "rejected": None})
-
-    assert code == 0
-
-
-def test_a_controller_that_is_not_there_yet_is_waited_for() -> None:
-    code, log = wait(
-        urllib.error.URLError("refused"), TimeoutError("slow"), ValueError("half an answer"), {"active": "h"}
+    answers: Iterator[dict[str, Any]] = iter(
+        [{"active": "old", "rejected": {"hash": "x", "message": "m"}}, {"active": "h", "rejected": None}]
     )
-
-    assert code == 0
-    assert "waiting for the controller" in log[0]
+    assert await_config(lambda: "h", lambda: next(answers), lambda _: None, FakeClock()) == 0

@@ -8,7 +8,6 @@ import pytest
 
 from images.common.cgroups import CannotConfineError, Subtree
 from images.common.command import Result, Runner
-from images.common.process import CannotGoOnError
 from images.worker.confine import Confinement, Topology, described, find, read_topology, write_slurm_conf
 from tests.fakes import node_conf
 from tests.fakes.commands import FakeRunner
@@ -64,25 +63,6 @@ def test_jobs_are_held_to_what_the_machine_lets_the_pod_divide(
     assert (tmp_path / "cgroup.conf").read_text().splitlines() == [line for line in ALL if line not in lacks]
 
 
-@pytest.mark.parametrize(
-    ("conf", "more", "reason"),
-    [
-        (NODE_CONF, {"take": refused}, "version 1 of cgroups"),
-        (f"{NODE_CONF} Gres=gpu:2", {"why_no_devices": lambda: "no programs"}, "no programs"),
-        (NODE_CONF, {"own_cpus": False}, "its CPUs are not the pod's own"),
-    ],
-)
-def test_where_it_is_required_a_worker_that_cannot_does_not_start(
-    tmp_path: Path, conf: str, more: dict[str, object], reason: str
-) -> None:
-    with pytest.raises(CannotGoOnError, match=f"confinement: required`: .*{reason}"):
-        found(tmp_path, "required", conf, **more)
-
-
-def test_where_it_is_off_nothing_is_touched(tmp_path: Path) -> None:
-    assert not found(tmp_path, "off", take=refused).confined
-
-
 def lines(tmp_path: Path, *, confined: bool, own_cpus: bool) -> list[str]:
     write_slurm_conf(confined=confined, own_cpus=own_cpus, in_jail=False, directory=tmp_path, root=tmp_path)
     return (tmp_path / "slurm.conf").read_text().splitlines()
@@ -120,27 +100,11 @@ def test_cpus_are_ordered_by_sockets_cores_and_threads(tmp_path: Path) -> None:
     assert read_topology(machine(tmp_path, *places)) == TWO_SOCKETS
 
 
-def test_unequal_cores_are_not_described(tmp_path: Path) -> None:
-    """Efficiency cores have one thread, the others two: Slurm has no words for that."""
-    assert read_topology(machine(tmp_path, (0, [0, 1]), (0, [0, 1]), (0, [2]))) is None
-    assert described(conf(CONF.format(2)), None, frozenset({0, 1})).text == CONF.format(2)
-
-
-def test_a_worker_that_has_the_machine_has_its_topology() -> None:
-    told = described(conf(CONF.format(8)), TWO_SOCKETS, frozenset(range(8))).text
-
-    assert told == "CPUs=8 Sockets=2 CoresPerSocket=2 ThreadsPerCore=2 RealMemory=1000 Feature=default"
-
-
 def test_what_kubernetes_gave_to_other_pods_is_kept_from_jobs() -> None:
     """With kubelet's static policy: the pod has the second core of each socket, CPUs 2, 6, 3 and 7."""
     told = described(conf(CONF.format(4)), TWO_SOCKETS, frozenset({2, 6, 3, 7})).text
 
     assert "CPUs=8 Sockets=2 CoresPerSocket=2 ThreadsPerCore=2 CpuSpecList=0-1,4-5 " in told
-
-
-def test_a_worker_smaller_than_its_machine_has_the_first_cores() -> None:
-    assert "CpuSpecList=6-7 " in described(conf(CONF.format(6)), TWO_SOCKETS, frozenset(range(8))).text
 
 
 @pytest.mark.parametrize(

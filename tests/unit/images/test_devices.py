@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from images.worker import devices
 from images.worker.devices import ALLOW_ALL, BadProgramError, DevicePrograms, check
@@ -19,7 +17,6 @@ Device = tuple[str, int | None, int | None, bool]
 
 SIZE = 8
 """Bytes of an instruction."""
-START_LINES = 6
 
 ANY = {"a": None, "b": 1, "c": 2}
 """BPF_DEVCG_DEV_BLOCK and BPF_DEVCG_DEV_CHAR of linux/bpf.h."""
@@ -65,42 +62,6 @@ def slurms(found: Sequence[Device], last: bool) -> bytes:
     return program + answer(last)
 
 
-NUMBERS = st.one_of(st.none(), st.integers(0, 2**32 - 3))
-DEVICES = st.tuples(st.sampled_from("abc"), NUMBERS, NUMBERS, st.booleans()).filter(
-    lambda device: device[:3] != ("a", None, None)  # Slurm says that this is an error
-)
-PROGRAMS = st.builds(slurms, st.lists(DEVICES, max_size=20), st.booleans())
-
-
-@given(program=PROGRAMS)
-def test_every_program_of_slurms_is_taken(program: bytes) -> None:
-    check(program)
-
-
-@given(program=PROGRAMS, data=st.data())
-def test_one_bit_more_or_less_leaves_a_program_that_only_compares_and_answers(
-    program: bytes, data: st.DataObject
-) -> None:
-    """What is taken of such programs is safe by what each instruction is, told here once more in other words."""
-    at, bit = data.draw(st.integers(0, len(program) - 1)), data.draw(st.integers(0, 7))
-    changed = bytearray(program)
-    changed[at] ^= 1 << bit
-    try:
-        check(bytes(changed))
-    except BadProgramError:
-        return
-    assert changed[: len(START)] == START
-    count = len(changed) // SIZE
-    for number in range(START_LINES, count):
-        code, registers, offset, value = struct.unpack_from("<BBhi", changed, number * SIZE)
-        if code == 0x55:
-            assert registers in {2, 4, 5}
-            assert number < number + 1 + offset < count
-        else:
-            assert (registers, offset) == (0, 0)
-            assert (code, value) in {(0xB7, 0), (0xB7, 1), (0x95, 0)}
-
-
 ONE = slurms([("c", 195, 0, True)], last=False)
 
 
@@ -126,7 +87,10 @@ BAD = {
 }
 
 
-def test_what_slurm_does_not_write_is_refused() -> None:
+def test_what_slurm_writes_is_taken_and_nothing_else() -> None:
+    for last in (True, False):
+        check(slurms([("c", 195, 0, True), ("b", None, 7, False), ("a", 1, None, True)], last))
+        check(slurms([], last))
     for program in BAD.values():
         with pytest.raises(BadProgramError):
             check(program)
@@ -195,19 +159,6 @@ def test_a_cgroup_has_one_program_the_last_that_was_brought(kernel: Kernel, job:
     assert kernel.open() == 1
 
 
-@pytest.mark.parametrize("place", ["..", "../job_2"])
-def test_nobody_decides_for_another_job_or_for_all(kernel: Kernel, job: Path, place: str) -> None:
-    with pytest.raises(PermissionError, match="not a cgroup of"):
-        put(DevicePrograms(), job / place, job, ONE)
-    assert not kernel.loaded
-
-
-def test_a_bad_program_is_not_loaded(kernel: Kernel, job: Path) -> None:
-    with pytest.raises(BadProgramError):
-        put(DevicePrograms(), job, job, ALLOW_ALL)
-    assert not kernel.loaded
-
-
 def test_programs_of_jobs_that_are_gone_are_let_go(kernel: Kernel, job: Path) -> None:
     programs = DevicePrograms()
     put(programs, job / "step_0", job, ONE)
@@ -219,13 +170,3 @@ def test_programs_of_jobs_that_are_gone_are_let_go(kernel: Kernel, job: Path) ->
     (job / "step_0").mkdir()  # the kernel may give it the same number
     put(programs, job / "step_0", job, ONE)
     assert kernel.attached[-1][1] is None
-
-
-def test_why_no_program_can_be_loaded_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(program: bytes) -> int:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(devices, "load", refuse)
-    assert devices.why_not() == "the kernel loads no device programs: Operation not permitted"
-    monkeypatch.setattr(devices, "load", lambda _: os.open("/dev/null", os.O_RDONLY))
-    assert devices.why_not() == ""

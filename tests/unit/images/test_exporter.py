@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from images.common.command import Result
+from images.common.slurm_jobs import Job
 from images.common.slurm_node import ROLLS
-from images.common.slurm_records import node_of
-from images.dashboard.plots import _USE
-from images.exporter.figures import GROUPS, OTHERS, put_drained, put_stuck
+from images.common.slurm_records import NodeRecord, node_of
+from images.exporter.figures import put_drained
 from images.exporter.names import OURS, SLURMS, Figures
 from images.exporter.program import OLD_SECONDS, Rounds
-from images.exporter.sources import COLUMNS, NAME_LENGTH, Job, Node, Sources, jobs_of
 from slurm.alerts import ALERTS
 from slurm.dashboards.boards import BOARDS, Query
 from slurm.prometheus import LONGEST_VALUE
 from tests.stacks import ROOT
 
 
-def test_what_alerts_dashboards_and_the_web_page_ask_for_is_given_and_nothing_else_of_slurms() -> None:
+def test_what_alerts_and_dashboards_ask_for_is_given_and_nothing_else_of_slurms() -> None:
     expressions = [
         *(alert.expression for alert in ALERTS),
         *(query.expression for board in BOARDS for panel in board.panels() for query in panel.queries),
         *(variable.partition(",")[0] for board in BOARDS for variable in board.variables.values()),
-        *(query for queries in _USE.values() for query in queries.values()),
     ]
     asked = {name for expression in expressions for name in Query(expression).figures}
     assert {name for name in asked if name.startswith("slurm_")} == set(SLURMS)
@@ -46,51 +41,25 @@ def test_each_name_is_in_the_documentation() -> None:
     assert {name.removeprefix("slurmstack_") for name in OURS} <= written
 
 
-USUAL = {
-    "JobID": "7", "State": "PENDING", "Reason": "Resources", "Partition": "main", "Account": "physics",
-    "NumCPUs": "1", "MinCpus": "1", "NumNodes": "1", "EligibleTime": "N/A", "RestartCnt": "0", "tres-alloc": "",
-    "ReqNodes": "", "ExcNodes": "", "Feature": "", "ClusterFeature": "", "Reservation": "", "Licenses": "",
-    "Dependency": "", "tres-per-job": "N/A", "tres-per-node": "N/A", "tres-per-socket": "N/A", "tres-per-task": "N/A",
-    "cpus-per-tres": "N/A", "mem-per-tres": "N/A", "Contiguous": "0", "ReqSwitch": "0", "MinTmpDisk": "0",
-    "SCT": "*:*:*", "NTPerCore": "N/A", "NTPerSocket": "N/A", "Network": "", "MCSLabel": "", "BurstBuffer": "",
-    "CoreSpec": "N/A", "HetJobID": "N/A",
-}  # fmt: skip
-"""Columns of a job of `sbatch -n1`, with 24.11 and 26.05."""
-
-
-def row(**changes: str) -> dict[str, str]:
-    """A job that waits."""
-    assert tuple(USUAL) == COLUMNS
-    assert changes.keys() <= USUAL.keys()
-    return {**USUAL, **changes}
-
-
-def test_what_squeue_shows_is_read_as_slurmctld_has_it() -> None:
-    """One of several partitions, the state besides a flag, and nothing for what is no number."""
-    shown = row(Partition="main,big", State="CONFIGURING", NumNodes="3-5", EligibleTime="N/A", RestartCnt="N/A")
-    (job,) = jobs_of([shown])
-    assert (job.partition, job.base_state, job.min_nodes, job.eligible, job.restarts) == ("main", "RUNNING", 3, None, 0)
-
-
 NOW = 1_800_000_000.0
 
 
-def read_node(entry: dict[str, Any]) -> Node:
-    found = node_of(entry, Node)
+def read_node(entry: dict[str, Any]) -> NodeRecord:
+    found = node_of(entry, NodeRecord)
     assert found
     return found
 
 
-def jobs(*changes: dict[str, str]) -> list[Job]:
-    """Jobs that wait since 100 s, unless they are said to be otherwise."""
-    since = {"EligibleTime": f"{NOW - 100:.0f}"}
-    return jobs_of(row(**{"JobID": str(number), **since, **fields}) for number, fields in enumerate(changes))
+def job(**changes: Any) -> Job:
+    """One that waits since 100 s."""
+    usual: dict[str, Any] = {
+        "id": "7", "state": "PENDING", "reason": "Resources", "partitions": ("main", "big"), "account": "physics",
+        "eligible": NOW - 100,
+    }  # fmt: skip
+    return Job(**{**usual, **changes})
 
 
-IDLE = {"name": "n", "state": ["IDLE"], "partitions": ["main"], "cpus": 4, "effective_cpus": 4, "real_memory": 1000}
-
-
-def drained(reason: str, by: str = "root", name: str = "n", *states: str) -> Node:
+def drained(reason: str, by: str = "root", name: str = "n", *states: str) -> NodeRecord:
     return read_node({"name": name, "state": ["DRAIN", *states], "reason": reason, "reason_set_by_user": by})
 
 
@@ -110,10 +79,15 @@ SCHEDULER = (
 ANSWERS: dict[str, Any] = {
     "munge": None,
     "scheduler": dict.fromkeys(SCHEDULER, 7),
-    "jobs": jobs({}, {"State": "RUNNING"}),
-    "nodes": [read_node(IDLE), drained("broken", "alice"), read_node({"name": "lost", "state": ["DOWN"]}), *ELASTIC],
+    "jobs": [job(), job(state="RUNNING")],
+    "nodes": [
+        read_node({"name": "n", "state": ["IDLE"]}),
+        drained("broken", "alice"),
+        read_node({"name": "lost", "state": ["DOWN"]}),
+        *ELASTIC,
+    ],
     "partitions": ["main"],
-    "configuration": {"refused": False, "pending": True, "published": NOW, "free_bytes": 1, "size_bytes": 2},
+    "configuration": {"refused": False, "free_bytes": 1, "size_bytes": 2},
     "slurmdbd": None,
     "certificates": {"rest": NOW},
 }
@@ -151,23 +125,24 @@ def test_a_round_gives_each_name_with_its_help() -> None:
     assert {f"# HELP {name} {told}" for name, told in {**SLURMS, **OURS}.items()} <= set(lines)
 
 
-def test_whoever_makes_up_accounts_is_among_the_others_and_nobody_is_left_out() -> None:
-    made_up = [{"Account": f"{number:04}" + "\N{EURO SIGN}" * 1020} for number in range(3 * GROUPS)]
-    waiting = [*made_up, {}, {}]
-    all_jobs = jobs(*waiting, *({**job, "State": "RUNNING"} for job in waiting))
-    text = text_of({"jobs": all_jobs})
-    for figure, labels in (("slurm_account_jobs_running", ""), ("slurmstack_jobs_waiting", 'partition="main",')):
-        found = dict(re.findall(rf'^{figure}{{{labels}account="(.*)"}} (\d+)$', text, re.MULTILINE))
-        assert len(found) == GROUPS + 1
-        assert sum(map(int, found.values())) == 3 * GROUPS + 2
-        assert (found["physics"], found[OTHERS]) == ("2", str(2 * GROUPS + 1))
-        assert NAME_LENGTH - 3 < max(len(name.encode()) for name in found) <= NAME_LENGTH <= LONGEST_VALUE
-    assert sorted(text_of({"jobs": all_jobs[::-1]}).splitlines()) == sorted(text.splitlines())
+def test_an_account_that_a_user_has_made_up_is_no_longer_than_prometheus_takes() -> None:
+    made_up = "\N{EURO SIGN}" * 1024
+    text = text_of({"jobs": [job(account=made_up), job(account=made_up, state="RUNNING")]})
+    found = re.findall(r'account="(.*)"', text)
+    assert len(found) == 2
+    assert max(len(name.encode()) for name in found) <= LONGEST_VALUE
+
+
+def test_each_task_of_an_array_that_waits_counts_and_who_is_held_waits_for_nobody() -> None:
+    jobs = [job(id="7_[1-4,9]"), job(reason="JobHeldUser"), job(eligible=NOW - 300), job(eligible=NOW + 60)]
+    lines = text_of({"jobs": jobs}).splitlines()
+    wait = 'slurmstack_job_wait_seconds_max{partition="main",account="physics"} 300'
+    assert {"slurm_jobs_pending 8", "slurm_jobs_hold 1", wait} <= set(lines)
 
 
 def test_with_private_data_no_figure_names_a_user_or_an_account() -> None:
     text = text_of({}, by_person=False)
-    assert {"slurm_jobs_running 1", 'slurmstack_jobs_waiting{partition="main"} 1'} <= set(text.splitlines())
+    assert {"slurm_jobs_running 1", 'slurmstack_job_wait_seconds_max{partition="main"} 100'} <= set(text.splitlines())
     assert not re.search(r"physics|alice|account=", text)
 
 
@@ -196,26 +171,6 @@ def test_what_cannot_be_read_or_understood_takes_away_no_figure_of_another_sourc
     assert (len(logged), logged[-1]) == (2, f"{source}: can be read again")
 
 
-FITS: list[dict[str, str]] = [{}, {"tres-per-task": "cpu=2"}]
-WAITS_FOR_ELSE: list[dict[str, str]] = [
-    {"Reason": "Dependency"}, {"EligibleTime": f"{NOW - 5:.0f}"}, {"tres-alloc": "cpu=5"}, {"MinCpus": "5"},
-    {"tres-alloc": "cpu=1,mem=2G"}, {"tres-alloc": "cpu=1,gres/gpu=1"}, {"tres-per-task": "cpu=2,gres/gpu:1"},
-    {"NumNodes": "2"}, {"Feature": "h100"}, {"ExcNodes": "n-[2-4]"}, {"Contiguous": "1"}, {"ReqSwitch": "1"},
-    {"SCT": "2:*:*"}, {"HetJobID": "7"},
-]  # fmt: skip
-TAKES_NONE: list[dict[str, Any]] = [{"state": ["IDLE", "DRAIN"]}, {"state": ["IDLE", "PLANNED"]}]
-TAKES_NONE += [{"state": ["MIXED"]}, {"partitions": ["other"]}]
-
-
-def test_a_job_is_stuck_that_waits_its_turn_while_a_node_that_fits_is_idle() -> None:
-    cases: list[tuple[dict[str, str], dict[str, Any], int]] = [(job, {}, 3) for job in FITS]
-    cases += [*((job, {}, 0) for job in WAITS_FOR_ELSE), *(({}, node, 0) for node in TAKES_NONE)]
-    for job, node, stuck in cases:
-        figures = Figures()
-        put_stuck(figures, ["main"], jobs(*[{**job, "JobID": "7"}] * 3), [read_node({**IDLE, **node})], NOW)
-        assert f'slurmstack_queue_stuck_jobs{{partition="main"}} {stuck}\n' in figures.text(), (job, node)
-
-
 @pytest.mark.parametrize(
     ("reason", "by", "kind"),
     [
@@ -227,10 +182,10 @@ def test_a_job_is_stuck_that_waits_its_turn_while_a_node_that_fits_is_idle() -> 
         (ROLLS, "root", ""),  # a node that gets a new pod is nothing to mend
     ],
 )
-def test_it_is_told_who_drained_a_node_and_for_what(reason: str, by: str, kind: str) -> None:
+def test_it_is_told_for_what_a_node_is_drained(reason: str, by: str, kind: str) -> None:
     figures = Figures()
-    put_drained(figures, [drained(reason, by)], by_person=True)
-    told = f'slurmstack_node_drained{{node="n",reason_kind="{kind}",by="{by}"}} 1'
+    put_drained(figures, [drained(reason, by)])
+    told = f'slurmstack_node_drained{{node="n",reason_kind="{kind}"}} 1'
     assert figures.text().splitlines()[2:] == ([told] if kind else [])
 
 
@@ -239,16 +194,10 @@ def test_nodes_of_elastic_pools_are_targets_while_they_are_up_and_no_alarm_while
     rounds = rounds_of(answers)
     rounds.round()
     shown = set(rounds.text().splitlines())
-    assert {f"slurmstack_elastic_pool_{name} 1" for name in ('paused{pool="far"}', 'set_aside{pool="gpu"}')} <= shown
-    assert 'slurmstack_elastic_pool_set_aside{pool="far"} 0' in shown
+    assert [line for line in shown if line.startswith("slurmstack_elastic")] == [
+        'slurmstack_elastic_pool_set_aside{pool="gpu"} 1'
+    ]
     assert not [line for line in shown if line.startswith(("slurmstack_node_drained{", "slurmstack_node_down{"))]
     answers["scheduler"] = ValueError("slurmctld does not answer")
     rounds.round()
     assert rounds.elastic == ["gpu-0"]
-
-
-def test_partitions_that_carry_times_of_elastic_pools_have_no_figures(tmp_path: Path) -> None:
-    (tmp_path / "elastic.pools").write_text("gpu\n")
-    answer = json.dumps({"partitions": [{"name": name} for name in ("main", "elastic-gpu", "elastic-of-a-user")]})
-    sources = Sources(runner=lambda *_, **__: Result(code=0, stdout=answer), mounted=tmp_path)
-    assert sources.partitions() == ["main", "elastic-of-a-user"]

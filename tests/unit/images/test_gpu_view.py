@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common.command import Result
-from images.common.gpu_view import bind_driver, find_driver
-from images.common.jail_view import JailViewError
-from tests.fakes.commands import FakeRunner
+from images.common.gpu_view import find_driver
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
@@ -47,10 +44,6 @@ def test_what_the_runtime_has_mounted_is_found_and_nothing_of_the_image(pod: Pat
     assert driver.sockets == ["/run/nvidia-persistenced"]
 
 
-def test_a_library_that_was_copied_and_not_mounted_is_found_by_its_name(pod: Path) -> None:
-    assert set(find_driver(["/"], pod).libraries) == {"libcuda.so.570.1", "libnvidia-ml.so.570.1"}
-
-
 def test_a_driver_that_is_mounted_as_one_directory_is_found(tmp_path: Path) -> None:
     for name in ("lib64/libcuda.so.570.1", "lib64/libnvidia-ml.so.570.1", "bin/nvidia-smi"):
         (tmp_path / "usr/local/nvidia" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -60,26 +53,3 @@ def test_a_driver_that_is_mounted_as_one_directory_is_found(tmp_path: Path) -> N
 
     assert set(driver.libraries) == {"libcuda.so.570.1", "libnvidia-ml.so.570.1"}
     assert set(driver.programs) == {"nvidia-smi"}
-
-
-def test_a_machine_without_gpus_gets_nothing(tmp_path: Path) -> None:
-    (tmp_path / LIBRARIES).mkdir(parents=True)
-    (tmp_path / LIBRARIES / "libc.so.6").touch()
-    (tmp_path / "mountinfo").write_text("1 0 0:1 / / rw - overlay overlay rw\n2 1 0:1 / /etc/hosts rw - ext4 x rw\n")
-    runner, jail = FakeRunner(), tmp_path / "jail"
-    jail.mkdir()
-
-    assert not bind_driver(jail, runner, print, root=tmp_path, mountinfo=tmp_path / "mountinfo")
-    assert runner.commands == []
-    assert list(jail.iterdir()) == []
-
-
-def test_nothing_is_written_where_the_file_system_in_memory_could_not_be_mounted(pod: Path, tmp_path: Path) -> None:
-    (tmp_path / "mountinfo").write_text("1 0 0:1 / / rw - overlay overlay rw\n")
-    runner = FakeRunner({"mount -t tmpfs": Result(code=32, stderr="permission denied")})
-    (tmp_path / "volume").mkdir()
-
-    with pytest.raises(JailViewError, match="CAP_SYS_ADMIN"):
-        bind_driver(tmp_path / "volume", runner, print, root=pod, mountinfo=tmp_path / "mountinfo")
-
-    assert [path for path in (tmp_path / "volume").rglob("*") if not path.is_dir()] == []

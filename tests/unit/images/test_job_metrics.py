@@ -40,19 +40,12 @@ def test_a_job_s_cgroup_is_told_as_the_cgroup_exporter_tells_it(tmp_path: Path) 
     lines = [line for line in text(read(tmp_path)).splitlines() if not line.startswith("#")]
     labels = '{jobid="17",step="",task=""}'
     assert lines == [
-        f"cgroup_cpu_user_seconds{labels} 3",
-        f"cgroup_cpu_system_seconds{labels} 0.5",
         f"cgroup_cpu_total_seconds{labels} 3.5",
         f"cgroup_cpus{labels} 3",
         f"cgroup_memory_rss_bytes{labels} 134217728",
-        f"cgroup_memory_cache_bytes{labels} 4096",
         f"cgroup_memory_shmem_bytes{labels} 1024",
-        f"cgroup_memory_used_bytes{labels} 134300000",
         f"cgroup_memory_total_bytes{labels} 536870912",
         f"cgroup_memory_fail_count{labels} 2",
-        f"cgroup_memsw_used_bytes{labels} 0",
-        f"cgroup_memsw_total_bytes{labels} 0",
-        f"cgroup_memsw_fail_count{labels} 0",
         'cgroup_uid{jobid="17"} 1000',
     ]
 

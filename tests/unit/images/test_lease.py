@@ -9,11 +9,10 @@ import pytest
 
 from images.common.kubernetes import Kube, KubeError
 from images.common.wait import Clock
-from images.controller.lease import ACTIVE, SECONDS, Lease, lead_to
+from images.controller.lease import SECONDS, Lease
 from tests.fakes.kubernetes import FakeKubernetes
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/slurm/leases"
-PODS = "/api/v1/namespaces/slurm/pods"
 
 
 class Hands(Clock):
@@ -79,19 +78,6 @@ def test_of_two_that_see_it_run_out_one_gets_it(api: FakeKubernetes, kube: Kube)
     assert spec(api)["holderIdentity"] == "c"
 
 
-def test_what_is_released_while_a_renewal_is_under_way_is_released(api: FakeKubernetes, kube: Kube) -> None:
-    one = Lease(kube, "a")
-    one.acquire(1)
-
-    def renewed() -> None:
-        api.before_change = lambda: None
-        assert one.renew(1)
-
-    api.before_change = renewed
-    one.release(1)
-    assert spec(api)["holderIdentity"] == ""
-
-
 def test_after_an_api_server_that_was_away_it_is_watched_anew(api: FakeKubernetes, kube: Kube) -> None:
     clock = Hands()
     one, other = Lease(kube, "a"), Lease(kube, "b", clock)
@@ -105,12 +91,3 @@ def test_after_an_api_server_that_was_away_it_is_watched_anew(api: FakeKubernete
     assert other.acquire(1) is None, "nobody could renew it"
     clock.time += SECONDS
     assert other.acquire(1) == 2
-
-
-def test_the_service_leads_to_one_pod_and_no_longer_to_the_other(api: FakeKubernetes, kube: Kube) -> None:
-    for name in ("controller-0", "controller-1"):
-        api.put(PODS, name, metadata={"labels": {"app": "x"}})
-    for me, other in (("controller-0", "controller-1"), ("controller-1", "controller-0")):
-        lead_to(kube, me)
-        labels = {name: pod["metadata"]["labels"] for name, pod in api.collections[PODS].items()}
-        assert labels == {me: {"app": "x", ACTIVE: "yes"}, other: {"app": "x"}}

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from images.common.command import TIMED_OUT, Result
+from images.common.command import Result
 from images.common.slurm_node import ControllerUnreachableError, Node
-from images.worker.leave import LOST, Ending, Leaving
+from images.worker.leave import PATIENCE_SECONDS, Ending, Leaving
 from tests.fakes.commands import FakeClock, FakeRunner
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 
@@ -59,22 +59,6 @@ def test_an_administrator_who_drains_while_the_jobs_end_is_heard() -> None:
     assert "w-0" in slurm.nodes
 
 
-def test_a_node_that_is_resumed_meanwhile_is_drained_again() -> None:
-    (slurm, node), clock = slurm_with(jobs=1), FakeClock()
-
-    def resume() -> None:
-        if 5 < clock.time < 6:
-            node.states, node.reason = {"IDLE"}, ""
-        if clock.time > 20:
-            node.jobs = ()
-
-    clock.on_sleep = resume
-    ending, _ = leave(slurm, clock=clock)
-
-    assert ending is Ending.DELETED
-    assert sum("state=drain" in command for command in slurm.runner.commands) >= 2
-
-
 def test_a_refused_deletion_is_told_and_ends() -> None:
     slurm, _ = slurm_with()
     slurm.refuses = {"delete w-0": "Requested operation is presently disabled: node is in a reservation"}
@@ -83,14 +67,6 @@ def test_a_refused_deletion_is_told_and_ends() -> None:
 
     assert ending is Ending.REFUSED
     assert any("in a reservation" in line for line in log)
-
-
-def test_a_controller_that_comes_back_in_time_deletes_the_record() -> None:
-    (slurm, _), clock = slurm_with(), FakeClock()
-    slurm.away = True
-    clock.on_sleep = lambda: setattr(slurm, "away", clock.time < 5)
-
-    assert leave(slurm, clock=clock)[0] is Ending.DELETED
 
 
 def test_without_a_controller_it_waits_for_local_steps_and_then_deletes_the_record() -> None:
@@ -102,6 +78,16 @@ def test_without_a_controller_it_waits_for_local_steps_and_then_deletes_the_reco
 
     assert ending is Ending.DELETED
     assert any("3 job steps" in line for line in log)
+
+
+def test_without_a_controller_and_without_steps_it_ends_on_its_own_after_half_a_minute() -> None:
+    (slurm, _), clock = slurm_with(), FakeClock()
+    slurm.away = True
+
+    ending, _ = leave(slurm, clock=clock)
+
+    assert ending is Ending.ALONE
+    assert PATIENCE_SECONDS <= clock.time < PATIENCE_SECONDS + 5
 
 
 @pytest.mark.parametrize("code", [124, 1])
@@ -126,7 +112,7 @@ def test_where_slurm_no_longer_saves_power_it_leaves_as_any_node() -> None:
     assert slurm.nodes == {}
 
 
-def test_a_job_that_cannot_start_again_runs_on_and_its_user_is_told_once() -> None:
+def test_a_job_that_cannot_start_again_runs_on_and_is_asked_once() -> None:
     slurm, node = slurm_with(states=set(ELASTIC))
     node.jobs, slurm.refuses = ("1", "2"), {"2": "Requested operation is presently disabled"}
     clock = FakeClock()
@@ -142,43 +128,7 @@ def test_a_job_that_cannot_start_again_runs_on_and_its_user_is_told_once() -> No
     assert ending is Ending.ENDED_BY_SLURM
     assert slurm.requeued == ["1"]
     assert [command for command in slurm.changes() if "requeue" in command] == ["scontrol requeue incomplete 1,2"]
-    assert [command for command in slurm.changes() if "notify" in command] == [f"scontrol notify 2 {LOST}"]
     assert "not all of them: Requested operation is presently disabled" in log
-
-
-def test_a_request_that_was_not_answered_in_time_is_made_again_and_nobody_is_told_otherwise() -> None:
-    slurm, node = slurm_with(states=set(ELASTIC))
-    node.jobs = tuple(str(number) for number in range(100, 130))
-    answers, clock = [TIMED_OUT, TIMED_OUT], FakeClock()
-    usual = slurm.runner.answers["scontrol requeue"]
-    assert callable(usual)
-    slurm.runner.answers["scontrol requeue"] = lambda argv: Result(code=answers.pop()) if answers else usual(argv)
-    clock.on_sleep = lambda: node.states.add("POWERING_DOWN") if not node.jobs else None
-
-    ending, _ = leave(slurm, clock=clock, preemptible=True)
-
-    assert ending is Ending.ENDED_BY_SLURM
-    assert sorted(slurm.requeued) == [str(number) for number in range(100, 130)]
-    asked = [command.split()[3].split(",") for command in slurm.changes() if "requeue" in command]
-    assert [len(jobs) for jobs in asked] == [20, 20, 20, 10]
-    assert not [command for command in slurm.changes() if "notify" in command]
-
-
-def test_where_slurmctld_is_too_slow_to_power_down_jobs_go_back_all_the_same_and_nothing_is_drained() -> None:
-    """A hundred machines are taken back together."""
-    slurm, node = slurm_with(states=set(ELASTIC), jobs=1)
-    answers, clock = [TIMED_OUT, TIMED_OUT], FakeClock()
-    usual = slurm.runner.answers["scontrol update"]
-    assert callable(usual)
-    slurm.runner.answers["scontrol update"] = lambda argv: Result(code=answers.pop()) if answers else usual(argv)
-    clock.on_sleep = lambda: node.states.add("POWERING_DOWN") if "POWER_DOWN" in node.states else None
-
-    leave(slurm, clock=clock, preemptible=True)
-
-    assert slurm.requeued == ["0"]
-    asked = [command.split()[0:4] for command in slurm.changes()]
-    assert [words[1] for words in asked[:2]] == ["update", "requeue"]
-    assert not [words for words in asked if "state=drain" in words]
 
 
 def test_a_pod_that_was_made_in_vain_takes_no_job_from_who_gets_its_node_next() -> None:
@@ -195,11 +145,3 @@ def test_a_pod_that_was_made_in_vain_takes_no_job_from_who_gets_its_node_next() 
     leave(slurm, clock=clock, preemptible=True)
 
     assert slurm.requeued == []
-
-
-def test_on_notice_jobs_of_a_node_that_somebody_has_drained_go_back_too_and_its_drain_stays() -> None:
-    slurm, node = slurm_with(states={*ELASTIC, "DRAIN"}, reason="bad fan", jobs=1)
-
-    ending, _ = leave(slurm, preemptible=True)
-
-    assert (ending, slurm.requeued, node.reason) == (Ending.KEPT, ["0"], "bad fan")

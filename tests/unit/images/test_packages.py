@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from images.jail import packages
-
-
-def test_nothing_is_asked_of_apt_where_nothing_is_wanted(tmp_path: Path) -> None:
-    packages.install([], cuda=False, run=lambda _: pytest.fail("it was"), root=tmp_path)
-
 
 DEB822 = """\
 Types: deb
@@ -35,26 +26,3 @@ def test_components_are_added_to_debian_s_own_sources_only_and_once() -> None:
     lines = "# deb x trixie main\ndeb [trusted=yes] http://a trixie-security main non-free\ndeb http://b stable main\n"
     wanted = lines.replace("main non-free", "main non-free contrib")
     assert packages.with_components(lines, "trixie") == wanted
-
-
-def test_what_a_worker_shows_from_its_machine_is_no_library_of_the_jail() -> None:
-    cache = """\
-5 libs found in cache `/etc/ld.so.cache'
-\tlibnvidia-ml.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libnvidia-ml.so.1
-\tlibcuda.so.1 (libc6,x86-64, hwcap: "x86-64-v2") => /lib/x86_64-linux-gnu/glibc-hwcaps/x86-64-v2/libcuda.so.1
-\tlibcuda.so.1 (libc6,x86-64) => /run/slurmstack/gpu/lib/libcuda.so.1
-\tlibcudart.so.12 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcudart.so.12
-\tlibnvidia-container.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libnvidia-container.so.1
-"""
-    assert packages.driver_libraries(cache) == ["/lib/x86_64-linux-gnu/libnvidia-ml.so.1"]
-
-
-def test_the_reason_is_one_line_and_the_status_says_that_it_failed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise packages.RefusedError("no package vom")
-
-    monkeypatch.setattr(packages, "install", refuse)
-    assert packages.main(["vom"]) == 1
-    assert capsys.readouterr().err == "slurmstack: no package vom\n"

@@ -37,12 +37,9 @@ NONE = Result(code=0, stdout='{"nodes": []}')
     ("seen", "seconds", "mark"),
     [
         pytest.param([record("ALLOCATED", "CLOUD", "POWERING_UP")], 0.0, "of the record", id="waited for"),
-        pytest.param([record("POWERED_DOWN")] * 3 + [record("POWERING_UP")], 0.3, "of the record", id="not yet"),
-        pytest.param([SILENCE, record("POWERING_UP")], 0.1, "of the record", id="no answer"),
         pytest.param([SILENCE] * 300 + [record("POWERED_DOWN")] * 90 + [record("POWERING_UP")], 39.0, "of the record",
                      id="slurmctld is away for half a minute"),
         pytest.param([NONE], 0.0, "of the pod", id="no record"),
-        pytest.param([record("POWERING_UP", extra="what others wrote")], 0.0, "", id="a record without a mark"),
         pytest.param([record("IDLE", "CLOUD", "POWERED_DOWN")] * 200, 10.0, "of the record", id="never"),
     ],
 )  # fmt: skip

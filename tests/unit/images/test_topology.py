@@ -18,13 +18,11 @@ from images.controller.slurmctld import Slurmctld
 from images.controller.topology import (
     LABELS_FILE,
     LONGEST_NAME,
-    LONGEST_SETTLE_SECONDS,
     REMOVAL_SECONDS,
     SPACING_SECONDS,
     Path,
     Places,
     TopologyKeeper,
-    path_of,
     render,
     switch_name,
 )
@@ -56,18 +54,6 @@ def test_nodes_hang_below_their_switches_and_one_root_joins_all() -> None:
         "SwitchName=core Switches=core.a,core.b",
         "SwitchName=root Switches=core,unknown",
     ]
-
-
-def test_a_label_that_is_missing_alone_is_one_unknown_switch_on_the_way() -> None:
-    assert path_of({"x": "core", "z": "leaf"}, ["x", "y", "z"]) == ("core", "unknown", "leaf")
-    assert path_of({"other": "1"}, ["x", "y"]) == ()
-    assert path_of({"x": "", "y": ""}, ["x", "y"]) == ()
-
-
-def test_a_switch_keeps_its_name_when_others_come_and_go() -> None:
-    alone = tree(render({"n-0": A}))[0]
-    among = tree(render({"n-0": A, "n-1": B, "n-2": ("else", "a")}))[0]
-    assert alone.items() <= among.items()
 
 
 @pytest.mark.parametrize("path", [("root",), ("unknown",), ("a.b", "c"), ("x" * 63, "y" * 63)])
@@ -163,7 +149,6 @@ class World:
         self.undrained: list[str] = []
         self.left: list[str] = []
         """To `elastic`."""
-        self.refused: set[str] = set()
         runner = FakeRunner({"scontrol show nodes": self.show, "scontrol update": self.update})
         self.keeper = TopologyKeeper(
             locations=lambda: self.places, slurmctld=Slurmctld(runner=runner, clock=self.clock),
@@ -181,8 +166,6 @@ class World:
 
     def update(self, argv: Sequence[str]) -> Result:
         names, change = expand(argv[2].removeprefix("nodename=")), argv[3]
-        if self.refused & set(names):
-            return Result(code=1, stderr="Invalid node name specified")
         undrains = change == "state=undrain"
         assert undrains or change == f"reason={PLACED}"
         (self.undrained if undrains else self.left).extend(names)
@@ -211,24 +194,6 @@ def world() -> World:
     return World()
 
 
-def test_a_stream_of_nodes_that_never_ends_does_not_keep_the_first_waiting(world: World) -> None:
-    for number in range(int(LONGEST_SETTLE_SECONDS) + 2):
-        world.register(f"n-{number}")
-        world.run(1)
-    assert "n-0" in world.undrained
-
-
-def test_a_record_that_was_made_again_is_read_although_the_file_is_the_same(world: World) -> None:
-    world.register("n-0")
-    world.run(5)
-    world.run(20)
-    world.register("n-0")
-    world.run(5)
-    assert len(world.reloads) == 2
-    assert world.reloads[0] == world.reloads[1]
-    assert world.undrained == ["n-0", "n-0"]
-
-
 def test_a_node_that_has_left_goes_with_the_next_change_or_after_a_while(world: World) -> None:
     world.register("n-0", "n-1")
     world.run(20)
@@ -237,13 +202,6 @@ def test_a_node_that_has_left_goes_with_the_next_change_or_after_a_while(world: 
     assert len(world.reloads) == 1
     world.run(5)
     assert tree(world.reloads[-1])[0] == {"core.a": ["n-0"]}
-
-
-def test_a_node_that_has_left_meanwhile_does_not_keep_the_others(world: World) -> None:
-    world.register("n-0", "n-1")
-    world.refused = {"n-1"}
-    world.run(5)
-    assert world.undrained == ["n-0"]
 
 
 def test_a_tree_that_slurm_does_not_take_lifts_no_drain_and_is_tried_again(world: World) -> None:
@@ -255,16 +213,6 @@ def test_a_tree_that_slurm_does_not_take_lifts_no_drain_and_is_tried_again(world
     assert 2 <= len(world.reloads) <= 4
     world.accepts = True
     world.run(SPACING_SECONDS + 5)
-    assert world.undrained == ["n-0"]
-
-
-def test_without_a_tree_nothing_is_read_and_who_waited_for_another_agent_is_let_go(world: World) -> None:
-    """Nodes of an elastic pool wait while they are off, and the tree was turned off meanwhile."""
-    world.files = {"slurm.conf": "x"}
-    world.register("n-0")
-    world.nodes["n-1"] = "bad"
-    world.run(20)
-    assert not world.reloads
     assert world.undrained == ["n-0"]
 
 

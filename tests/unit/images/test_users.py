@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from images.jail.accounts import AccountError, Declared, Table, User
-from images.jail.users import account_lock, apply_users, numbers_of, read_declared
+from images.jail.users import account_lock, apply_users, read_declared
 
 KEY = "ssh-ed25519 AAAA alice@laptop"
 
@@ -18,8 +18,7 @@ KEY = "ssh-ed25519 AAAA alice@laptop"
 @pytest.fixture
 def jail(tmp_path: Path) -> Path:
     etc = tmp_path / "etc"
-    (etc / "skel").mkdir(parents=True)
-    (etc / "skel/.bashrc").write_text("# skeleton\n")
+    etc.mkdir()
     (tmp_path / ".slurmstack").mkdir()
     (etc / "passwd").write_text(
         "root:x:0:0:root:/root:/bin/bash\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
@@ -27,16 +26,7 @@ def jail(tmp_path: Path) -> Path:
     (etc / "shadow").write_text("root:*:20000:0:99999:7:::\nslurm:!:20000::::::\n")
     (etc / "group").write_text("root:x:0:\nvideo:x:44:\nslurm:x:64030:\n")
     (etc / "gshadow").write_text("root:*::\nvideo:*::\nslurm:!::\n")
-    make_program(tmp_path, "usr/bin/bash")
-    (tmp_path / "bin").symlink_to("usr/bin")
     return tmp_path
-
-
-def make_program(jail: Path, path: str) -> None:
-    program = jail / path
-    program.parent.mkdir(parents=True, exist_ok=True)
-    program.write_text("#!\n")
-    program.chmod(0o755)
 
 
 def user(**changes: Any) -> User:
@@ -53,18 +43,6 @@ def apply(jail: Path, **users: User) -> list[str]:
 
 def line(jail: Path, name: str, key: str) -> list[str] | None:
     return Table.parse((jail / "etc" / name).read_text()).find(key)
-
-
-def test_a_second_run_changes_nothing(jail: Path) -> None:
-    declared = user(groups=("video",), sudo=True)
-    apply(jail, alice=declared)
-    before = {path: path.read_bytes() for path in jail.rglob("*") if path.is_file()}
-    (jail / "home/alice/work").write_text("x")
-
-    apply(jail, alice=declared)
-
-    assert {path: path.read_bytes() for path in before} == before
-    assert (jail / "home/alice/work").exists()
 
 
 def test_a_link_that_root_in_the_jail_put_in_the_locks_place_is_not_followed(jail: Path, tmp_path: Path) -> None:
@@ -108,15 +86,6 @@ def test_a_user_who_is_no_longer_declared_is_locked_and_keeps_the_home(jail: Pat
     assert (line(jail, "passwd", "alice") or [])[6] == "/bin/bash"
 
 
-def test_users_whom_somebody_made_by_hand_are_left_alone(jail: Path) -> None:
-    with (jail / "etc/passwd").open("a") as file:
-        file.write("visitor:x:1234:1234::/home/visitor:/bin/bash\n")
-    apply(jail, alice=user())
-    apply(jail)
-
-    assert (line(jail, "passwd", "visitor") or [])[6] == "/bin/bash"
-
-
 def test_a_password_that_a_user_set_for_sudo_stays(jail: Path) -> None:
     apply(jail, alice=user())
     text = (jail / "etc/shadow").read_text().replace("alice:*:", "alice:$y$hash:")
@@ -126,34 +95,6 @@ def test_a_password_that_a_user_set_for_sudo_stays(jail: Path) -> None:
 
     assert (line(jail, "shadow", "alice") or [])[1] == "$y$hash"
     assert (line(jail, "passwd", "alice") or [])[6] == "/bin/sh"
-
-
-def test_a_shell_that_is_not_in_the_jail_is_told_with_who_has_it_and_stops_nothing(jail: Path) -> None:
-    zsh = {"gid": os.getgid() or 10001, "shell": "/bin/zsh"}
-    log = apply(jail, alice=user(shell="/bin/zsh"), bob=user(uid=20002, **zsh), eve=user(uid=20003, shell="/bin/bash"))
-
-    (told,) = [entry for entry in log if "shell" in entry]
-    assert told.startswith("the shell /bin/zsh is not in the jail: alice, bob cannot log in until it is installed")
-    assert (line(jail, "passwd", "alice") or [])[6] == "/bin/zsh"
-
-    make_program(jail, "usr/bin/zsh")
-    assert not [entry for entry in apply(jail, alice=user(shell="/bin/zsh")) if "shell" in entry]
-
-
-def test_a_shell_s_links_are_followed_as_inside_the_jail(jail: Path) -> None:
-    make_program(jail, "usr/bin/ksh93")
-    (jail / "etc/alternatives").mkdir()
-    (jail / "etc/alternatives/ksh").symlink_to("/usr/bin/ksh93")
-    for target, is_there in (
-        ("/etc/alternatives/ksh", True),  # as Debian has it: from the root of the jail, not of this container
-        ("../../../../etc/alternatives/ksh", True),
-        ("ksh", False),
-        ("/etc/passwd", False),
-    ):
-        (jail / "usr/bin/ksh").unlink(missing_ok=True)
-        (jail / "usr/bin/ksh").symlink_to(target)
-        log = apply(jail, alice=user(shell="/bin/ksh"))
-        assert any("the shell /bin/ksh is not in the jail: alice" in entry for entry in log) != is_there, target
 
 
 @pytest.mark.parametrize(
@@ -179,13 +120,6 @@ def test_a_changed_uid_is_refused_because_files_carry_the_old_one(jail: Path) ->
         apply(jail, alice=user(uid=20002))
 
 
-def test_all_conflicts_are_told_at_once(jail: Path) -> None:
-    with pytest.raises(AccountError) as error:
-        apply(jail, a=User(uid=64030, gid=2), slurm=User(uid=2000, gid=64030))
-
-    assert len(str(error.value).splitlines()) == 3
-
-
 def test_a_broken_file_is_a_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "users.json"
     for text in (
@@ -197,31 +131,12 @@ def test_a_broken_file_is_a_clear_error(tmp_path: Path) -> None:
             read_declared(path)
 
 
-@pytest.mark.parametrize("place", [".slurmstack/users.json", "etc/passwd", "etc/group", "etc/shadow"])
-def test_no_pipe_link_or_endless_file_of_root_in_the_jail_holds_this_up(jail: Path, place: str) -> None:
+@pytest.mark.parametrize("place", [".slurmstack/users.json", "etc/passwd"])
+def test_a_link_of_root_in_the_jail_leads_to_no_other_file(jail: Path, place: str) -> None:
     path, elsewhere = jail / place, jail / "elsewhere"
     path.unlink(missing_ok=True)
     elsewhere.write_text("{}")
 
-    os.mkfifo(path)
-    with pytest.raises(AccountError, match=f"{path.name}.* it is no file"):
-        apply(jail, alice=user())
-    path.unlink()
     path.symlink_to(elsewhere)
     with pytest.raises(AccountError, match=f"{path.name}.* symbolic links"):
         apply(jail, alice=user())
-    path.unlink()
-    path.touch()
-    os.truncate(path, 2**40)
-    with pytest.raises(AccountError, match=f"{path.name}.* more than"):
-        apply(jail, alice=user())
-
-
-def test_whatever_root_in_the_jail_writes_into_the_record_is_a_clear_error(jail: Path) -> None:
-    for text in (
-        "[" * 100_000, "1" * 5000, '{"users": {"alice": {"uid": [], "gid": 1}}}', '{"groups": {"ml": {"gid": "x"}}}',
-        '{"users": {"alice": {"uid": 1e99, "gid": 1}}}', '{"users": {"alice": {"uid": 1, "gid": 1, "groups": [{}]}}}',
-    ):  # fmt: skip
-        (jail / ".slurmstack/users.json").write_text(text)
-        with pytest.raises(AccountError, match=r"users\.json"):
-            numbers_of(jail)

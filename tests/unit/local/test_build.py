@@ -7,7 +7,6 @@ import pytest
 
 from local import build, paths, versions
 from local.errors import LocalError
-from local.report import PlainReport
 from slurm.local_cluster import KUBE_STATE_IMAGE
 
 
@@ -19,14 +18,6 @@ def test_the_pinned_versions_are_those_of_the_go_modules() -> None:
     kube_state = (build.KUBE_STATE.source / "go.mod").read_text()
     assert f"require k8s.io/kube-state-metrics/v2 {versions.KUBE_STATE}\n" in kube_state
     assert KUBE_STATE_IMAGE.endswith(f":{versions.KUBE_STATE}")
-
-
-def test_every_staging_module_is_replaced_by_the_version_that_belongs_to_kubernetes() -> None:
-    text = (paths.SOURCES / "kubernetes/go.mod").read_text()
-    staging = "v0." + versions.KUBERNETES.split(".", 1)[1]
-    replaced = re.findall(r"^\t(\S+) => (\S+) (\S+)$", text, re.MULTILINE)
-    assert len(replaced) == 31
-    assert all(name == target and version == staging for name, target, version in replaced)
 
 
 def test_the_oldest_accepted_go_can_build_every_module() -> None:
@@ -46,34 +37,8 @@ def test_a_changed_source_or_flag_or_machine_is_built_anew(tmp_path: Path) -> No
     assert build.module_key(tmp_path, ["-X a=1"], "x86_64") != first
 
 
-def test_notes_beside_the_sources_do_not_cause_a_build(tmp_path: Path) -> None:
-    (tmp_path / "main.go").write_text("package main")
-    first = build.module_key(tmp_path, [], "x86_64")
-    (tmp_path / "README.md").write_text("words")
-    assert build.module_key(tmp_path, [], "x86_64") == first
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [("go version go1.26.8 linux/amd64", (1, 26)), ("go version go1.25rc1 linux/arm64", (1, 25)), ("", None)],
-)
-def test_the_version_of_go_is_read(text: str, version: tuple[int, int] | None) -> None:
-    assert build.parse_go_version(text) == version
-
-
 def test_without_go_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda *_args, **_kwargs: None)
     with pytest.raises(LocalError) as caught:
         build.find_go()
     assert "install Go 1.24 or newer" in str(caught.value)
-
-
-def test_a_failed_build_quotes_the_complaint_and_not_the_package_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
-    tail = ["k8s.io/api", "k8s.io/klog/v2", "# k8s.io/klog/v2", "./klog.go:3: undefined: nothing"]
-    monkeypatch.setattr(build, "follow", lambda *_, **__: (1, tail))
-    monkeypatch.setattr(build, "find_go", lambda: "go")
-    with pytest.raises(LocalError, match=r"kubernetes failed: # k8s\.io/klog/v2; \./klog\.go:3: undefined: nothing"):
-        build.ensure_module(build.MODULES[0], PlainReport())

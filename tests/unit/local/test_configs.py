@@ -17,12 +17,6 @@ def test_only_host_names_that_mean_something_in_a_pod_are_handed_on() -> None:
     assert configs.host_names(hosts) == [("10.0.0.9", ["mirror", "mirror.lan"])]
 
 
-def test_without_a_name_server_outside_the_cluster_names_still_work() -> None:
-    corefile = configs.corefile_text([])
-    assert "kubernetes cluster.local" in corefile
-    assert "forward" not in corefile
-
-
 def test_a_changed_name_server_restarts_coredns() -> None:
     def annotation(upstream: str) -> str:
         deployment = configs.system_objects(addresses.from_environment({}), [upstream])[4]

@@ -88,18 +88,6 @@ def test_proxies_and_certificates_are_carried_into_the_build_only(apt: dict[str,
     assert "proxy.example" not in debian.sources_list("forky", found)
 
 
-def test_a_plain_machine_mounts_nothing_into_the_build(tmp_path: Path) -> None:
-    assert debian.write_build_settings(debian.AptSettings(mirror="http://m.example"), tmp_path / "x") == []
-    assert not (tmp_path / "x").exists()
-
-
-def test_another_suite_or_mirror_is_another_base() -> None:
-    one, other = debian.AptSettings(mirror="http://a.example"), debian.AptSettings(mirror="http://b.example")
-
-    assert len({debian.base_key("trixie", one), debian.base_key("forky", one), debian.base_key("trixie", other)}) == 3
-    assert debian.base_key("trixie", one) == debian.base_key("trixie", one)
-
-
 UPDATES = "http://near.example/debian-security"
 
 
@@ -123,9 +111,3 @@ def test_an_image_is_not_silently_made_without_security_updates(monkeypatch: pyt
         debian.sources_list("trixie", debian.AptSettings(mirror="http://m.example/debian", security_mirror=UPDATES))
 
     assert debian.SECURITY_VARIABLE in error.value.hint
-
-
-def test_no_registrys_address_is_in_the_sources() -> None:
-    for name in ("debian.py", "images.py", "buildah.py"):
-        text = (Path(debian.__file__).parent / name).read_text()
-        assert "://" not in text.replace('("http://", "https://")', ""), name

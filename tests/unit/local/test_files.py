@@ -31,15 +31,6 @@ def test_a_file_is_for_its_owner_and_what_it_had_stays_until_it_is_written(
     assert names(target.parent) == ["file"]
 
 
-def test_a_directory_is_there_when_it_is_whole(tmp_path: Path) -> None:
-    with whole_directory(tmp_path / "cache" / "key") as work:
-        (work / "file").touch()
-        assert not (tmp_path / "cache" / "key").exists()
-
-    assert names(tmp_path / "cache") == ["key"]
-    assert names(tmp_path / "cache" / "key") == ["file"]
-
-
 def test_nothing_is_left_of_a_directory_that_could_not_be_made(tmp_path: Path) -> None:
     def interrupted() -> None:
         with whole_directory(tmp_path / "key") as work:

@@ -1,10 +1,8 @@
-"""Builds are named by their inputs, a second one has nothing to do, and what is in an image is written down."""
+"""Builds are named by their inputs, and a second one has nothing to do."""
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import subprocess
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from local import debian, images, sbom
-from local.buildah import Buildah, parse_version
+from local import debian, images
+from local.buildah import Buildah
 from local.errors import LocalError
 from local.report import PlainReport
 from local.tools import Tools
@@ -52,20 +50,6 @@ def test_a_second_run_builds_nothing(report: PlainReport, monkeypatch: pytest.Mo
 
     assert first == second
     assert len(built) == 1
-
-
-def test_changed_sources_are_built_again_beside_the_old_ones(
-    report: PlainReport, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built = build_writes_an_archive(monkeypatch)
-    first = images.ensure_images(report)
-    monkeypatch.setattr(images, "image_tag", lambda version: f"{version}-changed")
-
-    second = images.ensure_images(report)
-
-    assert built == [first.tag, "24.11-changed"]
-    assert first.archive.exists()
-    assert second.archive != first.archive
 
 
 def test_something_besides_in_the_jail_is_another_build_with_another_jail(
@@ -108,23 +92,6 @@ def test_the_store_keeps_all_roles_of_a_build_whose_jail_has_something_besides()
     assert images._is_old("localhost/slurmstack/worker:24.11-ab", kept, "trixie", "base")
 
 
-def test_an_unknown_version_names_the_known_ones(report: PlainReport) -> None:
-    with pytest.raises(LocalError) as error:
-        images.ensure_images(report, "23.02")
-
-    assert "24.11" in error.value.hint
-
-
-def test_a_full_disk_is_told_before_anything_is_built(report: PlainReport, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Usage:
-        free = 1_000_000_000
-
-    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage)
-
-    with pytest.raises(LocalError, match=r"needs 4 GB; 1\.0 GB are free"):
-        images.ensure_images(report)
-
-
 def test_a_failed_build_leaves_no_archive_and_nothing_beside_it(
     report: PlainReport, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -132,7 +99,7 @@ def test_a_failed_build_leaves_no_archive_and_nothing_beside_it(
         raise LocalError("the disk is full")
 
     def build(_report: PlainReport, _store: object, found: images.ImageSet) -> None:
-        images._pack(report, SimpleNamespace(read_image=fail), found)  # type: ignore[arg-type]
+        images._pack(report, SimpleNamespace(save=fail), found)  # type: ignore[arg-type]
 
     monkeypatch.setattr(images, "_build", build)
 
@@ -142,63 +109,12 @@ def test_a_failed_build_leaves_no_archive_and_nothing_beside_it(
     assert not list((tmp_path / "cache/images").iterdir())
 
 
-STATUS = """\
-Package: libssl3
-Status: install ok installed
-Source: openssl (3.5.1-1)
-Architecture: amd64
-Version: 1:3.5.1-1+deb13u1
-Description: a library
- with: something that looks like a field
-
-Package: nano
-Status: deinstall ok config-files
-Architecture: amd64
-Version: 8.4-1
-"""
-
-
-@pytest.fixture
-def bill(tmp_path: Path) -> dict[str, dict[str, object]]:
-    """Components of an image by name."""
-    for path, text in {"var/lib/dpkg/status": STATUS, "usr/lib/slurmstack/jail.so": "code"}.items():
-        (tmp_path / "image" / path).parent.mkdir(parents=True)
-        (tmp_path / "image" / path).write_text(text)
-    target = tmp_path / "bill.json"
-    sbom.write(tmp_path / "image", target, name="localhost/slurmstack/worker:24.11-abc", suite="trixie")
-    document = json.loads(target.read_text())
-    assert document["metadata"]["component"]["version"] == "24.11-abc"
-    return {component["name"]: component for component in document["components"]}
-
-
-def test_a_package_is_named_as_scanners_look_it_up(bill: dict[str, dict[str, object]]) -> None:
-    assert bill["libssl3"]["purl"] == "pkg:deb/debian/libssl3@1%3A3.5.1-1%2Bdeb13u1?arch=amd64&distro=trixie"
-    assert bill["libssl3"]["properties"] == [{"name": "debian:source", "value": "openssl"}]
-
-
-def test_a_package_that_was_removed_is_not_in_it(bill: dict[str, dict[str, object]]) -> None:
-    assert set(bill) == {"debian", "libssl3", "/usr/lib/slurmstack/jail.so"}
-
-
-def test_our_programs_are_in_it_by_their_content(bill: dict[str, dict[str, object]]) -> None:
-    digest = hashlib.sha256(b"code").hexdigest()
-    assert bill["/usr/lib/slurmstack/jail.so"]["hashes"] == [{"alg": "SHA-256", "content": digest}]
-
-
 def prepared(directory: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> Buildah:
     buildah = Buildah(tools=Tools(tree=None), directory=directory)
     printed = subprocess.CompletedProcess([], 0, f"buildah version {version} (image-spec 1.1.0)", "")
     monkeypatch.setattr(Buildah, "_run", lambda *_arguments, **_options: printed)
     buildah.prepare()
     return buildah
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [("buildah version 1.28.2 (image-spec 1.0.2)", (1, 28)), ("buildah version 1.39.3", (1, 39)), ("", (0, 0))],
-)
-def test_it_reads_the_release(text: str, version: tuple[int, int]) -> None:
-    assert parse_version(text) == version
 
 
 def test_newer_releases_find_the_network_program_that_they_never_run(

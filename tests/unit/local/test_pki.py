@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from local import addresses, paths, pki
 
@@ -34,11 +33,3 @@ def test_an_interrupted_run_leaves_nothing_that_looks_finished(tmp_path: Path, m
     assert not paths.pki().exists()
     pki.ensure(RANGES, 2)
     assert (paths.pki() / "admin.kubeconfig").exists()
-
-
-def test_the_administrators_context_has_the_documented_name(made: Path) -> None:
-    pki.publish_admin_kubeconfig()
-    document = yaml.safe_load(paths.kubeconfig().read_text())
-    assert document["current-context"] == "slurmstack-local"
-    assert document["clusters"][0]["cluster"]["server"] == RANGES.api_url
-    assert made.exists()

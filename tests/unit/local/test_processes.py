@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -49,22 +48,8 @@ def test_a_zombie_has_ended_when_the_last_of_its_threads_has() -> None:
     assert cgroups.start_ticks(_stat("Z", threads=2)) == 22
 
 
-def test_a_half_written_record_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
-    record = tmp_path / "cluster" / "run" / "etcd.json"
-    record.parent.mkdir(parents=True)
-    record.write_text('{"pid": 1')
-    assert processes.record_of("etcd") is None
-    assert not processes.is_running("etcd")
-
-
 def test_down_in_another_directory_cannot_reach_this_clusters_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", "/srv/one")
     first = cgroups.root_name()
     monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", "/srv/two")
     assert cgroups.root_name() != first
-
-
-def test_the_default_directory_has_the_plain_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SLURMSTACK_LOCAL_DIR", raising=False)
-    assert cgroups.node_cgroup("node-0") == "/slurmstack/node-0"

@@ -22,19 +22,6 @@ def test_a_failed_step_says_so_and_lets_the_error_through() -> None:
     assert stream.getvalue().startswith("failed: Build it")
 
 
-def test_progress_in_a_log_is_not_printed_at_every_call() -> None:
-    stream = io.StringIO()
-    with report.PlainReport(stream).step("Build it") as step:
-        for done in range(1000):
-            step.progress(done, 1000)
-    assert len(stream.getvalue().splitlines()) == 1
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0.42, "0.4 s"), (12.3, "12 s"), (185, "3 min 05 s")])
-def test_durations_are_written_as_people_say_them(seconds: float, text: str) -> None:
-    assert report.duration_text(seconds) == text
-
-
 def test_work_goes_on_where_nobody_can_be_told_of_it() -> None:
     class Full(io.StringIO):
         def flush(self) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from local import cluster, mounts, paths, teardown
-from local.errors import LocalError
+from local import mounts, paths, teardown
 
 
 @pytest.fixture(autouse=True)
@@ -36,15 +35,6 @@ def test_cut_short_between_cluster_and_volumes_both_go(directory: Path) -> None:
 def test_without_a_removal_under_way_nothing_is_deleted(directory: Path) -> None:
     assert teardown.finish_removal() == []
     assert (paths.volumes() / "slurm" / "file").exists()
-
-
-def test_files_of_a_cluster_without_its_record_are_not_built_upon(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("tools.ensure_tools", "shell.use", "network.check"):
-        monkeypatch.setattr(f"local.cluster.{name}", lambda *_: type("Found", (), {"env": dict})())
-    with pytest.raises(LocalError, match="remains of a cluster"):
-        cluster._prepare(None, lambda: pytest.fail("nothing is built"))  # type: ignore[arg-type]
 
 
 MOUNTINFO = r"""22 27 0:21 / /proc rw,relatime - proc proc rw

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from local import tools
-from local.errors import LocalError
 from local.report import PlainReport
 
 SIMULATION = """NOTE: This is only a simulation!
@@ -43,17 +42,6 @@ def test_a_package_without_a_candidate_does_not_count_as_known() -> None:
     assert tools.parse_candidates(POLICY) == {"etcd-server", "wget"}
 
 
-def test_the_tree_is_named_by_suite_machine_and_packages() -> None:
-    first, second = tools.REQUIREMENTS[:1], tools.REQUIREMENTS[:2]
-    keys = {
-        tools.tools_key(first, "debian 12", "x86_64"),
-        tools.tools_key(second, "debian 12", "x86_64"),
-        tools.tools_key(first, "debian 13", "x86_64"),
-        tools.tools_key(first, "debian 12", "aarch64"),
-    }
-    assert len(keys) == 4
-
-
 def test_programs_of_the_tree_go_before_those_of_the_host(tmp_path: Path) -> None:
     (tmp_path / "usr/bin").mkdir(parents=True)
     (tmp_path / "usr/lib/x86_64-linux-gnu").mkdir(parents=True)
@@ -64,15 +52,6 @@ def test_programs_of_the_tree_go_before_those_of_the_host(tmp_path: Path) -> Non
     assert found.path("etcd") == str(program)
     assert found.env({"PATH": "/bin"})["LD_LIBRARY_PATH"] == str(tmp_path / "usr/lib/x86_64-linux-gnu")
     assert found.env({"PATH": "/bin"})["PATH"].startswith(str(tmp_path / "usr/bin"))
-
-
-def test_where_the_host_has_everything_its_environment_stays_as_it_is() -> None:
-    assert "LD_LIBRARY_PATH" not in tools.Tools(None).env({"PATH": "/bin"})
-
-
-def test_a_program_that_is_nowhere_is_named() -> None:
-    with pytest.raises(LocalError, match="no-such-program"):
-        tools.Tools(None).path("no-such-program")
 
 
 def test_a_pattern_that_the_host_has_no_file_for_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,9 @@ import pytest
 from config import load_config
 from images.common.policy.document import load
 from slurm import conf
-from slurm.conf import config_hash, render, settings_of, tracked_resources
-from slurm.policy import policy, policy_document
-from slurm.users import accounts, identity_files
+from slurm.conf import settings_of, tracked_resources
+from slurm.policy import policy
 from tests import stacks
-from tests.stacks import ALICE_KEY, with_change
 
 USERS = {"bob": {"uid": 10002}, "alice": {"uid": 10001}}
 
@@ -92,24 +90,6 @@ def test_a_reservation_has_a_start_and_a_length_and_somebody() -> None:
     assert (found["maint"]["duration"], found["maint"]["users"]) == (7200, ["root"])
 
 
-def test_the_same_stack_file_in_another_order_gives_the_same_bytes() -> None:
-    accounts = {"ml": {"fairshare": 3}, "bio": {"parent": "ml"}}
-    texts = {
-        policy_document(
-            load_config(
-                {
-                    **stacks.dev(),
-                    "users": dict(sorted(USERS.items(), reverse=turned)),
-                    "accounts": dict(sorted(accounts.items(), reverse=turned)),
-                }
-            )
-        )
-        for turned in (False, True)
-    }
-
-    assert len(texts) == 1
-
-
 @pytest.mark.parametrize("prune", [True, False])
 def test_the_program_reads_what_is_made_here(prune: bool) -> None:
     sections = {
@@ -156,14 +136,6 @@ def slurm_conf(sections: dict[str, Any]) -> dict[str, str]:
     return conf.effective_settings(load_config(sections))
 
 
-def test_records_go_to_the_cluster_s_own_database_and_no_password_is_in_the_file() -> None:
-    found = slurmdbd_conf({})
-    assert (found["DbdHost"], found["StorageHost"], found["StorageUser"]) == ("slurmdbd-0", "database", "slurm")
-    assert "StoragePass" not in found
-    assert found["PurgeJobAfter"] == "24months"
-    assert "PurgeUsageAfter" not in found, "summed usage is kept for ever"
-
-
 def test_an_age_of_null_is_for_ever_and_a_setting_wins() -> None:
     found = slurmdbd_conf({"retention": {"jobs": None, "steps": "90days"}, "settings": {"debuglevel": "debug"}})
     assert "PurgeJobAfter" not in found
@@ -189,55 +161,6 @@ def test_an_external_server_may_have_tls(tls: dict[str, Any] | None, parameters:
     assert found.get("StorageParameters") == parameters
 
 
-def test_slurm_conf_names_slurmdbd_and_counts_gpus() -> None:
-    found = slurm_conf(stacks.existing())
-    assert found["AccountingStorageType"] == "accounting_storage/slurmdbd"
-    assert found["AccountingStorageHost"] == "slurmdbd-0"
-    assert found["AccountingStorageTRES"] == "gres/gpu"
-    assert slurm_conf(stacks.dev())["AccountingStorageTRES"] == "gres/gpu", "a first GPU pool changes no array"
-
-
 def test_nothing_of_accounting_is_left_where_it_is_off() -> None:
     found = slurm_conf(stacks.existing() | {"accounting": {"enabled": False}})
     assert not [key for key in found if key.startswith(("AccountingStorage", "Priority", "MaxDBDMsgs"))]
-
-
-def test_jobs_need_an_account_once_there_are_any_unless_enforce_says_otherwise() -> None:
-    assert "AccountingStorageEnforce" not in slurm_conf(stacks.existing())
-    sections = stacks.existing() | {"accounts": {"physics": {}}}
-    assert slurm_conf(sections)["AccountingStorageEnforce"] == "associations,limits,qos,safe"
-    assert "AccountingStorageEnforce" not in slurm_conf(with_change(sections, "accounting.enforce", []))
-
-
-KEY = ALICE_KEY.split()[1]
-
-
-def identities(users: dict[str, Any], groups: dict[str, Any] | None = None) -> dict[str, str]:
-    return identity_files(load_config({**stacks.dev(), "users": users, "groups": groups or {}}))
-
-
-def test_a_user_whose_first_group_is_declared_has_no_other() -> None:
-    assert identities({"alice": {"uid": 10001, "gid": 20001}}, {"ml": {"gid": 20001}})["group"] == "ml:x:20001:\n"
-
-
-def test_the_order_in_the_stack_file_changes_nothing() -> None:
-    one, two = {"a": {"uid": 10001}, "b": {"uid": 10002}}, {"b": {"uid": 10002}, "a": {"uid": 10001}}
-
-    assert identities(one) == identities(two)
-
-
-def test_no_key_is_in_slurm_s_configuration() -> None:
-    config = load_config({**stacks.dev(), "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [ALICE_KEY]}}})
-
-    assert not any(KEY in content for content in render(config).values())
-    assert KEY in str(accounts(config.users, extra_keys=()))
-
-
-def test_a_changed_key_does_not_change_slurm_s_configuration_and_a_new_user_does() -> None:
-    with_key = {"alice": {"uid": 10001, "ssh_authorized_keys": [ALICE_KEY]}}
-    hashes = [
-        config_hash(render(load_config({**stacks.dev(), "users": users})))
-        for users in ({"alice": {"uid": 10001}}, with_key, {**with_key, "bob": {"uid": 10002}})
-    ]
-
-    assert hashes[0] == hashes[1] != hashes[2]

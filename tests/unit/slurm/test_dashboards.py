@@ -9,13 +9,8 @@ import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from slurm.dashboards.boards import BOARDS, NEEDS, Query
+from slurm.dashboards.boards import BOARDS, NEEDS
 from tests.unit.slurm.pages import MODES, asked, config, pages
-
-
-def test_the_figures_of_a_query_are_found_in_it() -> None:
-    query = Query('sum by (a) (rate(b_total{c="d e"}[5m])) / on (f) group_left (g) (h > 0.1) or label_replace(i, "j")')
-    assert query.figures == {"b_total", "h", "i"}
 
 
 def test_what_only_gpus_give_is_marked_so() -> None:
@@ -30,22 +25,6 @@ def test_grafana_s_own_types_read_each_page_and_write_the_same(mode: str) -> Non
     for page in pages(config(mode)).values():
         again = json.loads(JSONEncoder().encode(Dashboard.from_json(page)))
         assert again == page
-
-
-def test_panels_have_numbers_a_place_of_their_own_and_the_page_s_prometheus() -> None:
-    for page in pages(config()).values():
-        panels = page["panels"]
-        assert len({panel["id"] for panel in panels}) == len(panels)
-        taken = {
-            (x, y)
-            for at in (panel["gridPos"] for panel in panels)
-            for x in range(at["x"], at["x"] + at["w"])
-            for y in range(at["y"], at["y"] + at["h"])
-        }
-        assert len(taken) == sum(panel["gridPos"]["w"] * panel["gridPos"]["h"] for panel in panels)
-        assert max(x for x, _ in taken) < 24
-        targets = [target for panel in panels for target in panel.get("targets", ())]
-        assert {target["datasource"]["uid"] for target in targets} == {"${datasource}"}
 
 
 def test_what_may_be_empty_says_why() -> None:

@@ -19,14 +19,11 @@ from images.health.periodic import metrics
 from images.health.runner import Outcome
 from images.health.verdict import ok
 from slurm.alerts import ALERTS, RUNBOOKS, rules_file
-from slurm.dashboards.boards import BOARDS
-from slurm.monitoring import PATHS, of_cluster
 from slurm.prometheus import (
     exporter_monitor,
     jobs_monitor,
     keeps,
     prometheus_files,
-    rules,
     slurmctld_monitor,
     targets_file,
 )
@@ -63,68 +60,16 @@ def test_workers_of_elastic_pools_are_found_where_they_are_up_alone() -> None:
     assert "http_sd_configs" not in jobs(config())["slurmstack-jobs"]
 
 
-def test_slurmctld_is_read_where_it_gives_figures_and_each_path_is_a_series_of_its_own() -> None:
-    assert set(jobs(config())) == {"prometheus", "slurmstack-exporter", "slurmstack-jobs"}
-    groups = jobs(config("26.05"))["slurmctld"]["static_configs"]
-    assert tuple(group["labels"]["__metrics_path__"] for group in groups) == PATHS
-    assert len({group["labels"]["instance"] for group in groups}) == len(PATHS)
-    # Users choose what is in there, and slurmctld writes it as it is; the exporter has these.
-    assert "/metrics/jobs-users-accts" not in PATHS
-
-
 def test_each_target_but_prometheus_itself_is_watched_by_an_alert() -> None:
     (alert,) = (alert for alert in ALERTS if alert.name == "SlurmTargetDown")
     (pattern,) = re.findall(r'job=~"(.*?)"', alert.expression)
-    given = jobs(config("26.05", nodes=True, **KUBE_STATE))
+    given = jobs(config("26.05", **KUBE_STATE))
     assert {name for name in given if re.fullmatch(pattern, name)} == given.keys() - {"prometheus"}
 
 
-def test_prometheus_3_is_told_the_format_that_slurmctld_does_not_name_and_2_is_not() -> None:
-    assert jobs(config("26.05"))["slurmctld"]["fallback_scrape_protocol"] == "PrometheusText0.0.4"
-    assert "fallback_scrape_protocol" not in prometheus_files(config())["prometheus.yml"]
-
-
-def test_of_a_node_exporter_nothing_is_kept_that_no_dashboard_shows() -> None:
-    assert "slurmstack-machines" not in jobs(config())
-    job = jobs(config(nodes=True))["slurmstack-machines"]
-    assert job["dns_sd_configs"] == [{"names": ["node-exporter"], "type": "A", "port": 9100}]
-    (kept,) = job["metric_relabel_configs"]
-    assert (kept["source_labels"], kept["action"]) == (["__name__", "mode"], "keep")
-    # Prometheus joins values by ";", and the whole has to match.
-    for given in ("slurmstack_machine_info;", "node_load5;", "node_cpu_seconds_total;idle"):
-        assert re.fullmatch(kept["regex"], given), given
-    for given in ("node_cpu_seconds_total;user", "node_cpu_guest_seconds_total;user", "node_load15;"):
-        assert not re.fullmatch(kept["regex"], given), given
-    queries = [query for board in BOARDS for panel in board.panels() for query in panel.queries]
-    of_cpus = [query.expression for query in queries if "node_cpu_seconds_total" in query.figures]
-    assert of_cpus
-    assert all('mode="idle"' in expression for expression in of_cpus)
-
-
 def test_no_target_may_fill_prometheus() -> None:
-    for job in jobs(config("26.05", nodes=True)).values():
+    for job in jobs(config("26.05")).values():
         assert (job["sample_limit"], job["body_size_limit"], job["label_value_length_limit"]) == (200_000, "64MB", 300)
-
-
-@pytest.mark.parametrize(
-    ("given", "page"),
-    [
-        ("https://git.example.com/blob/main/docs/runbooks.md", "https://git.example.com/blob/main/docs/runbooks.md"),
-        ("https://wiki.example.com/Runbooks", "https://wiki.example.com/Runbooks"),
-        ("https://docs.example.com/runbooks.html", "https://docs.example.com/runbooks.html"),
-        # Written when each alert had a page of its own in a directory.
-        ("https://git.example.com/blob/main/docs/runbooks", "https://git.example.com/blob/main/docs/runbooks.md"),
-        ("https://git.example.com/blob/main/docs/runbooks/", "https://git.example.com/blob/main/docs/runbooks.md"),
-    ],
-)
-def test_rules_say_where_people_find_the_runbooks(given: str, page: str) -> None:
-    rules = json.loads(prometheus_files(config(runbooks=given))["rules.yml"])
-    urls = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules["groups"][0]["rules"]}
-    assert urls["JailSlow"] == f"{page}#jailslow"
-
-
-def test_without_the_address_of_the_page_rules_have_none() -> None:
-    assert "runbook_url" not in prometheus_files(config())["rules.yml"]
 
 
 def test_figures_leave_before_the_volume_is_full() -> None:
@@ -141,15 +86,6 @@ def operated(**changes: Any) -> ClusterConfig:
     return load_config(sections)
 
 
-def test_each_alert_says_whose_it_is_and_where_its_runbook_is() -> None:
-    url = "https://git.example.com/runbooks.md"
-    given = operated(slurm__cluster_name="tiger", monitoring__existing__namespace="m", monitoring__runbooks=url)
-    (group,) = rules(given)["groups"]
-    for rule in group["rules"]:
-        assert (rule["labels"]["cluster"], rule["labels"]["namespace"]) == ("tiger", "slurm")
-        assert rule["annotations"]["runbook_url"] == f"{url}#{rule['alert'].lower()}"
-
-
 def labelled(endpoint: dict[str, Any]) -> dict[str, str]:
     return {item["targetLabel"]: item["replacement"] for item in endpoint["relabelings"]}
 
@@ -163,12 +99,6 @@ def test_targets_have_the_labels_that_jobstats_asks_for() -> None:
     assert labelled(exporter) == {"cluster": "tiger", "job": "slurmstack-exporter"}
 
 
-def test_each_path_of_slurmctld_is_a_series_of_its_own() -> None:
-    endpoints = slurmctld_monitor(operated(slurm__version="26.05"), LABELS)["endpoints"]
-    assert tuple(endpoint["path"] for endpoint in endpoints) == PATHS
-    assert len({labelled(endpoint)["instance"] for endpoint in endpoints}) == len(PATHS)
-
-
 @pytest.mark.parametrize("version", ["24.11", "26.05"])
 def test_targets_have_the_names_by_which_alerts_know_those_of_the_cluster_s_own_prometheus(version: str) -> None:
     given = operated(slurm__version=version)
@@ -178,13 +108,6 @@ def test_targets_have_the_names_by_which_alerts_know_those_of_the_cluster_s_own_
     own = operated(slurm__version=version, monitoring={"install": True})
     read = json.loads(prometheus_files(own)["prometheus.yml"])["scrape_configs"]
     assert {labelled(one)["job"] for one in endpoints} == {job["job_name"] for job in read} - {"prometheus"}
-
-
-def test_whether_targets_are_read_is_asked_of_this_cluster_alone() -> None:
-    assert of_cluster('up{job=~"slurm.+"} == 0', operated()) == 'up{namespace="slurm",job=~"slurm.+"} == 0'
-    assert of_cluster("absent(slurm_nodes) or slurm_jobs{} > 0", operated()) == (
-        'absent(slurm_nodes{namespace="slurm"}) or slurm_jobs{namespace="slurm",} > 0'
-    )
 
 
 ROOT = Path(__file__).resolve().parents[3]

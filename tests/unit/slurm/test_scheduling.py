@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from config import load_config
-from config.base import parse_bytes
 from config.sections.machines import GpuCluster
 from slurm.conf import LABELS_FILE, TREE, effective_settings, partition_lines, render
 from slurm.sizing import node_conf
@@ -31,82 +30,10 @@ def with_partition(**options: Any) -> dict[str, Any]:
     return {**partitions, "main": {**partitions["main"], **options}}
 
 
-def test_priority_is_made_from_the_stack_file() -> None:
-    weights = {"fairshare": 7, "qos": 6, "age": 5, "tres": {"cpu": 4, "gres/gpu": 3}}
-    found = settings(priority={"weights": weights, "decay_half_life": "1-0"})
-    assert found["PriorityType"] == "priority/multifactor"
-    assert (found["PriorityWeightFairshare"], found["PriorityWeightQOS"], found["PriorityWeightAge"]) == ("7", "6", "5")
-    assert found["PriorityWeightTRES"] == "cpu=4,gres/gpu=3"
-    assert found["PriorityDecayHalfLife"] == "1-0"
-    assert "PriorityFlags" not in found, "Fair Tree is Slurm's default"
-    assert "PriorityWeightTRES" not in settings()
-
-
 def test_a_user_s_own_setting_wins_over_each_section() -> None:
-    own = {"priorityweightqos": 1, "JobRequeue": 0}
-    found = settings(slurm={"settings": own}, preemption={"type": "partition"}, priority={"max_age": "9-0"})
-    assert (found["PriorityWeightQOS"], found["JobRequeue"]) == ("1", "0")
-    assert found["PriorityMaxAge"] == "9-0"
-
-
-RANKS = {"low": {}, "high": {"preempt": ["low"]}}
-
-
-@pytest.mark.parametrize("mode", ["requeue", "cancel"])
-@pytest.mark.parametrize(
-    ("kind", "plugin", "sections"),
-    [("qos", "preempt/qos", {"qos": RANKS}), ("partition", "preempt/partition_prio", {})],
-)
-def test_jobs_give_way_by_qos_or_by_partition(kind: str, plugin: str, sections: dict[str, Any], mode: str) -> None:
-    sections = {**sections, "preemption": {"type": kind, "mode": mode, "exempt_time": "10"}}
-    found = settings(**sections)
-    assert found["PreemptType"] == plugin
-    assert found["PreemptMode"] == mode.upper()
-    assert found["PreemptExemptTime"] == "10"
-    assert found["JobRequeue"] == "1"
-    assert partition("OverSubscribe", **sections) == {"main": "", "gpu": ""}
-
-
-def test_suspended_jobs_are_woken_again_and_their_partitions_allow_it() -> None:
-    preemption = {"type": "partition", "mode": "suspend"}
-    assert settings(preemption=preemption)["PreemptMode"] == "SUSPEND,GANG"
-    assert partition("OverSubscribe", preemption=preemption) == {"main": "FORCE:1", "gpu": "FORCE:1"}
-    partitions = with_partition(preempt_mode="requeue")
-    assert partition("PreemptMode", preemption=preemption, partitions=partitions) == {"main": "REQUEUE", "gpu": ""}
-    assert partition("OverSubscribe", preemption=preemption, partitions=partitions) == {"main": "", "gpu": "FORCE:1"}
-
-
-def test_a_partition_s_own_settings_win() -> None:
-    partitions = with_partition(settings={"oversubscribe": "NO"})
-    sections = {"partitions": partitions, "preemption": {"type": "partition", "mode": "suspend"}}
-    assert partition("OverSubscribe", **sections) == {"main": "NO", "gpu": "FORCE:1"}
-
-
-def test_licenses_are_counted_and_planned_for() -> None:
-    found = settings(licenses={"matlab": 4, "fluent": 30})
-    assert found["Licenses"] == "matlab:4,fluent:30"
-    assert "bf_licenses" in found["SchedulerParameters"].split(",")
-    assert "Licenses" not in settings()
-    assert "bf_licenses" not in settings()["SchedulerParameters"]
-
-
-def test_a_partition_says_who_may_use_it() -> None:
-    sections = {
-        "groups": {"physics": {"gid": 2000}, "biology": {"gid": 2001}},
-        "accounts": {"ml": {}, "web": {}},
-        "qos": {"high": {}, "low": {}},
-    }
-    options = {
-        "allow_groups": ["physics", "biology"], "allow_accounts": ["ml", "web"], "deny_qos": ["low"],
-        "qos": "high", "priority_tier": 5, "priority_job_factor": 0,
-    }  # fmt: skip
-    (line, _) = partition_lines(load_config(stacks.existing() | sections | {"partitions": with_partition(**options)}))
-    assert str(line).endswith(
-        " AllowAccounts=ml,web AllowGroups=physics,biology DenyQos=low QOS=high PriorityTier=5 PriorityJobFactor=0"
-    )
-    sections["partitions"] = with_partition(deny_accounts=["ml"], allow_qos=["high"])
-    (line, _) = partition_lines(load_config(stacks.existing() | sections))
-    assert str(line).endswith(" DenyAccounts=ml AllowQos=high")
+    own = {"priorityweightqos": 1, "JobRequeue": 0, "Licenses": "ansys:2"}
+    found = settings(slurm={"settings": own}, preemption={"type": "partition"}, licenses={"ansys": 3})
+    assert (found["PriorityWeightQOS"], found["JobRequeue"], found["Licenses"]) == ("1", "0", "ansys:2")
 
 
 def test_the_common_default_time_is_for_partitions_without_one() -> None:
@@ -148,12 +75,6 @@ def test_the_script_knows_which_partitions_have_gpus() -> None:
     assert '["both"] = {some = true, every = false}' in text
     assert '["whole"] = {some = true, every = false}' in text
     assert 'DEFAULT_PARTITION = "gpu"' in text
-
-
-def test_the_default_partition_may_be_named_by_a_setting() -> None:
-    partitions = {"a": {"pools": ["cpu"]}, "b": {"pools": ["gpu"], "settings": {"default": True}}}
-    assert 'DEFAULT_PARTITION = "b"' in script(partitions=partitions)
-    assert 'DEFAULT_PARTITION = ""' in script(partitions={"a": {"pools": ["cpu"]}, "b": {"pools": ["gpu"]}})
 
 
 def pools_apart() -> dict[str, Any]:
@@ -206,16 +127,6 @@ def test_a_node_holds_a_job_of_one_cpu_on_each_of_its_cpus(example: str) -> None
         assert all(share * config.worker_nodes[pool].resources.cpus <= memory[pool] for pool in line.node_sets)
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_the_most_that_a_job_can_ask_for_is_what_the_largest_node_has(example: str) -> None:
-    sections = EXAMPLES[example]
-    config, memory = load_config(sections), real_memory(sections)
-    assert int(effective_settings(config)["MaxMemPerNode"]) == max(memory.values())
-    assert not [line for line in partition_lines(config) if line.option("MaxMemPerNode")]
-    for name, pool in config.worker_nodes.items():
-        assert memory[name] * 2**20 <= parse_bytes(pool.resources.memory) - 128 * 2**20
-
-
 def test_a_partition_whose_pools_have_more_for_a_cpu_says_so() -> None:
     memory = real_memory(pools_apart())
     assert defaults(pools_apart()) == {
@@ -240,12 +151,6 @@ def test_what_the_stack_file_says_of_it_stands_alone(key: str) -> None:
 
 def _files(sections: dict[str, Any]) -> dict[str, str]:
     return render(load_config(sections))
-
-
-def test_without_a_fabric_slurms_files_say_nothing_of_topology() -> None:
-    files = _files(stacks.existing())
-    assert LABELS_FILE not in files
-    assert "topology" not in "".join(files.values()).lower()
 
 
 def test_a_tree_that_is_asked_for_names_its_labels_for_the_agent() -> None:

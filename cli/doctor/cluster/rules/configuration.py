@@ -1,18 +1,15 @@
-"""Slurm's configuration, whether the cluster is what the stack file wants, and slurmdbd with its database."""
+"""Slurm's configuration, what an `up` has left undone, the jail while it is filled, and slurmdbd with its database."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from cli.change.lock import LEASE
-from cli.doctor.cluster.facts import Facts
+from cli.doctor.cluster.facts import Facts, Owner
 from cli.doctor.cluster.findings import Finding
 from cli.kubectl.client import SILENT_SLURMDBD
-from slurm.elastic import HIDDEN
+from config.rules.nodes import HIDDEN
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST, BACKUP, DATABASE
-
-_BEHIND = 200
-"""Records that wait in slurmctld for slurmdbd; some always do for a moment."""
 
 
 def find(facts: Facts) -> Iterator[Finding]:
@@ -69,28 +66,45 @@ def _configuration(facts: Facts) -> Iterator[Finding]:
 
 
 def _jobs(facts: Facts) -> Iterator[Finding]:
-    """Kubernetes Jobs of an `up` that have failed."""
+    """Kubernetes Jobs of an `up` that have failed, and the one that fills the jail until it is done."""
     for owner in facts.owners:
-        if owner.kind != "Job" or not owner.failed or owner.component in {"jail", "users"}:
-            continue
-        then = "then `slurmstack up`"
-        after: tuple[str, ...] = ("configuration",)
-        if owner.component == BACKUP:
-            cause, then, after = f"a backup, or a look at backups, has failed: {owner.name}", "docs/restore.md", ()
-        elif owner.component == "policy":
-            cause = "accounts, QOS and limits of the stack file were not written to the database"
-            after = ("configuration", "accounting")
-        else:
-            cause = f"a step of the last `up` has failed: {owner.name}"
-        yield Finding(
-            about=f"job {owner.name}",
-            severity="error",
-            cause=cause,
-            evidence=(owner.failed,),
-            mend=f"{facts.kubectl(f'logs job/{owner.name} --all-containers --tail 5')}; {then}",
-            after=after,
-            weight=2,
-        )
+        if owner.kind == "Job" and owner.component == "jail" and not owner.is_done:
+            yield _populating(facts, owner)
+        elif owner.kind == "Job" and owner.failed:
+            cause, then = f"a step of the last `up` has failed: {owner.name}", "then `slurmstack up`"
+            if owner.component == BACKUP:
+                cause, then = f"a backup, or a look at backups, has failed: {owner.name}", "docs/restore.md"
+            yield Finding(
+                about=f"job {owner.name}",
+                severity="error",
+                cause=cause,
+                evidence=(owner.failed,),
+                mend=f"{facts.kubectl(f'logs job/{owner.name} --all-containers --tail 5')}; {then}",
+                after=() if owner.component == BACKUP else ("jail", "configuration", "accounting"),
+                weight=2,
+            )
+
+
+def _populating(facts: Facts, owner: Owner) -> Finding:
+    """Login and worker nodes wait until the jail is whole."""
+    pods = [pod for pod in facts.pods if pod.owner == owner.name]
+    items = [item for pod in pods for item in pod.containers]
+    ill = [owner.failed, *(pod.unschedulable for pod in pods)]
+    ill += [f"{item.waiting} {item.message}" for item in items if item.waiting not in {"", "ContainerCreating"}]
+    ill = [*filter(None, ill), *(f"it ended with exit status {item.code}" for item in items if item.code)]
+    logs = facts.kubectl(f"logs job/{owner.name} --tail 5")
+    correct = "; correct what it says (a volume that is too small: jail.size), then `slurmstack up`"
+    return Finding(
+        about="jail",
+        severity="error" if ill else "note",
+        cause="the jail could not be populated"
+        if ill
+        else "the jail is being populated; login and worker nodes wait until it is whole",
+        evidence=tuple(ill[:2]),
+        mend=logs + (correct if ill else ""),
+        after=("claim jail",),
+        weight=15,
+    )
 
 
 def _apply(facts: Facts) -> Iterator[Finding]:
@@ -125,60 +139,26 @@ def _apply(facts: Facts) -> Iterator[Finding]:
 
 def _drift(facts: Facts) -> Iterator[Finding]:
     told = {owner.name: owner.wanted for owner in facts.owners if owner.kind == "StatefulSet"}
-    workers = {pod.owner for pod in facts.pods if pod.component == "worker"}
-    if facts.knows("workloads"):
-        for name, pool in facts.pools.items():
-            if not pool.elastic and told.get(name, 0) != pool.size:
-                has = f"{told[name]} nodes" if name in told else "nothing of it"
-                yield Finding(
-                    about=f"pool {name}",
-                    severity="warning",
-                    cause=f"pool {name} is not as in the stack file: it wants {pool.size} nodes, the cluster has {has}",
-                    evidence=tuple(owner.by_hand for owner in facts.owners if owner.name == name and owner.by_hand),
-                    mend="slurmstack preview, then `slurmstack up`",
-                    after=("apply",),
-                    weight=abs(told.get(name, 0) - pool.size),
-                )
-        for name in sorted(workers & told.keys() - facts.pools.keys()):
+    for name, pool in facts.pools.items() if facts.knows("workloads") else ():
+        if not pool.elastic and told.get(name, 0) != pool.size:
+            has = f"{told[name]} nodes" if name in told else "nothing of it"
             yield Finding(
                 about=f"pool {name}",
                 severity="warning",
-                cause=f"the cluster has a pool {name} that is not in the stack file",
+                cause=f"pool {name} is not as in the stack file: it wants {pool.size} nodes, the cluster has {has}",
                 mend="slurmstack preview, then `slurmstack up`",
                 after=("apply",),
-            )
-    for owner in facts.owners:
-        if owner.by_hand:
-            yield Finding(
-                about=f"hand {owner.name}",
-                severity="warning",
-                cause=f"{owner.kind} {owner.name} was changed by hand",
-                evidence=(owner.by_hand,),
-                mend="slurmstack preview shows what; `slurmstack up` undoes it",
-                after=(f"pool {owner.name}",),
+                weight=abs(told.get(name, 0) - pool.size),
             )
 
 
 def _accounting(facts: Facts) -> Iterator[Finding]:
     if facts.slurmdbd_answers is False:
-        waiting = f"{facts.records_waiting} records wait in slurmctld, and arrive when it is back"
         yield Finding(
             about="accounting",
             severity="error",
             cause=f"{SILENT_SLURMDBD}: sacct, sacctmgr and limits by account do not work; jobs go on",
-            evidence=(waiting,) if facts.records_waiting else (),
             mend=facts.kubectl(f"logs {ACCOUNTING_HOST} -c {ACCOUNTING} --tail 20"),
             after=(f"pod {ACCOUNTING_HOST}", f"owner {ACCOUNTING}", f"pod {DATABASE}-0", "slurmctld"),
             weight=5,
-        )
-    elif facts.records_waiting >= _BEHIND:
-        yield Finding(
-            about="accounting",
-            severity="warning",
-            cause=f"the database is behind: {facts.records_waiting} records of jobs wait in slurmctld",
-            evidence=("slurmctld keeps 1,000,000 of them (MaxDBDMsgs, as we set it), then it drops some",),
-            mend=facts.kubectl(f"logs {ACCOUNTING_HOST} -c {ACCOUNTING} --tail 20")
-            + f"; {facts.kubectl(f'logs {DATABASE}-0 --tail 20')}",
-            after=(f"pod {DATABASE}-0",),
-            weight=2,
         )

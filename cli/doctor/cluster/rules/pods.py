@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from cli.doctor.cluster.facts import Container, Facts, Owner, Pod
 from cli.doctor.cluster.findings import Finding, Severity
-from slurm.names import CONTROLLER, CONTROLLER_HOST, LOG_SHIPPER, WORKER
+from slurm.names import CONTROLLER, CONTROLLER_HOST, WORKER
 
 RECENT = 900
 """Seconds for which a restart is told."""
@@ -18,47 +17,8 @@ OFTEN = 3
 SLOW = 180
 """Seconds that a pod may take to get ready before that is told; workers and login nodes wait for the jail."""
 
-_TAINTED = "kubectl describe nodes shows it; "
-_UNTAINT = "kubectl taint nodes MACHINE KEY-"
-_TOLERATE = "add it to worker_nodes.{pool}.tolerations and `slurmstack up`, or: "
-_LABELS = "kubectl get nodes --show-labels"
-
-_UNPLACED = (
-    (r"[Uu]nbound immediate PersistentVolumeClaims|volume node affinity conflict|persistentvolumeclaim .* not found",
-        "its volume is not there, or elsewhere", "", ""),
-    (r"Insufficient ([\w./-]*\w)", "no machine has enough {0} left",
-        "add machines, free some, or lower worker_nodes.{pool}.resources in the stack file; then `slurmstack up`",
-        "add machines, or free some"),
-    (r"Too many pods", "every machine that fits has as many pods as it may",
-        "add machines to the Kubernetes cluster", ""),
-    # Kubernetes' own, which say that a machine is ill: to tolerate one, or to take it away, would mend nothing.
-    (r"untolerated taint(?:\(s\))? ?\{node\.kubernetes\.io/([\w-]+)",
-        "machines that may fit are {0}, as Kubernetes says",
-        "kubectl get nodes, then kubectl describe node MACHINE; mend or replace it", ""),
-    (r"untolerated taint(?:\(s\))? ?(\{[^}]*\})",
-        "the machines have the taint {0}, which the pod does not tolerate",
-        _TOLERATE + _UNTAINT, _UNTAINT),
-    (r"untolerated taint",  # as Kubernetes says it from 1.34 on
-        "the machines have a taint that the pod does not tolerate",
-        _TAINTED + _TOLERATE + _UNTAINT, _TAINTED + _UNTAINT),
-    # Before what the others lack: a cordoned machine is not even asked whether it has the labels.
-    (r"were unschedulable", "the machines that may fit are cordoned", "kubectl uncordon MACHINE", ""),
-    (r"didn't match Pod's node affinity/selector", "no machine has the labels that it asks for",
-        _LABELS + ", then correct worker_nodes.{pool}.node_selector and `slurmstack up`", _LABELS),
-)  # fmt: skip
-"""What the scheduler writes, the most telling first: where most machines are tainted, those that are not lack room.
-
-The cause, what mends it, and what does for other pods than workers (empty: the same), of which no section of the stack
-file says where they run.
-"""
-
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"}
-_OF_THE_SITE = {
-    **dict.fromkeys(_IMAGE, "it is pulled as it is named: correct logs.otlp.image, then `slurmstack up`"),
-    **dict.fromkeys(_CONFIG, "make the Secrets that logs.otlp.headers names, each with the key `value`"),
-}
-"""Of the log shipper, whose image and Secrets are none of ours."""
 
 _PUSH = (
     "on the local cluster `slurmstack up` builds and loads it; elsewhere `slurmstack images push --pin`, then "
@@ -80,9 +40,7 @@ def find(facts: Facts) -> Iterator[Finding]:
     for owner in facts.owners:
         yield from _not_made(facts, owner)
     for pod in facts.pods:
-        # rules.jail has that one.
-        ended = pod.is_done and not pod.leaving  # one that leaves is in the way of the next one while it is there
-        if pod.component != "jail" and not ended:
+        if pod.component != "jail" and not pod.is_done:  # rules.configuration has that one
             yield from _pod(facts, pod)
 
 
@@ -96,8 +54,7 @@ def _machines(facts: Facts) -> Iterator[Finding]:
                 severity="error" if on else "warning",
                 cause=f"the Kubernetes machine {machine.name} {ill}",
                 evidence=(machine.message, f"its pods: {', '.join(on) or 'none of ours'}"),
-                mend=f"kubectl describe node {machine.name}; restart or replace the machine"
-                + ("; on the local cluster `slurmstack local up`" if machine.name.startswith("node-") else ""),
+                mend=f"kubectl describe node {machine.name}; replace it (local: `slurmstack local up`)",
                 weight=len(on),
             )
 
@@ -117,7 +74,7 @@ def _claims(facts: Facts) -> Iterator[Finding]:
 
 
 def _not_made(facts: Facts, owner: Owner) -> Iterator[Finding]:
-    """Pods that Kubernetes refuses to make."""
+    """Pods that Kubernetes does not make."""
     if not facts.knows("pods"):
         return
     if owner.kind == "Job":
@@ -130,20 +87,13 @@ def _not_made(facts: Facts, owner: Owner) -> Iterator[Finding]:
     said = next((text for text in owner.warnings if text.startswith("FailedCreate")), "")
     if not missing or (owner.failed and not said):
         return
-    quota = "exceeded quota" in said
-    if quota:
-        cause = f"a quota of the namespace does not let Kubernetes make {', '.join(missing[:4])}"
-    elif said:
-        cause = f"Kubernetes refuses to make {', '.join(missing[:4])} of {owner.kind} {owner.name}"
-    else:
-        cause = f"{', '.join(missing[:4])} of {owner.kind} {owner.name} is not there"
-    look = facts.kubectl(f"describe {owner.kind.lower()} {owner.name}")
+    why = "Kubernetes refuses to make it" if said else "is not there"
     yield Finding(
         about=f"pod {missing[0]}" if missing[0] != "its pod" else f"owner {owner.name}",
         severity="error",
-        cause=cause,
+        cause=f"{', '.join(missing[:4])} of {owner.kind} {owner.name}: {why}",
         evidence=(said,) if said else (),
-        mend=f"{facts.kubectl('describe resourcequota')}; raise it, or lower the pool's size" if quota else look,
+        mend=facts.kubectl(f"describe {owner.kind.lower()} {owner.name}"),
         after=("apply", *(f"pod {pod.name}" for pod in facts.pods if pod.owner == owner.name)),
         weight=len(missing) * (10 if owner.name == CONTROLLER else 1),
     )
@@ -156,16 +106,18 @@ def _pod(facts: Facts, pod: Pod) -> Iterator[Finding]:
     severity: Severity = "error"
     after: tuple[str, ...] = (f"machine {pod.machine}",)
     if pod.unschedulable and not pod.machine:
-        what, mend = _unplaced(facts, pod)
         # It is what machines are added for. Slurm gives a node up where none comes.
         awaited = pod.component == WORKER and pod.owner in facts.pools and facts.pools[pod.owner].elastic
         severity = "note" if awaited else "error"
-        cause, evidence = f" {'waits for a machine' if awaited else 'cannot be placed'}: {what}", pod.unschedulable
-        after = tuple(f"claim {claim.name}" for claim in facts.claims) if "volume" in what else ()
-    elif pod.phase == "Failed" and pod.why == "Evicted":
+        said = pod.unschedulable.partition(" preemption:")[0].rstrip(".")
+        cause, evidence = f" {'waits for a machine' if awaited else 'cannot be placed'}: {said}", ""
+        of = f"worker_nodes.{pod.owner}" if pod.component == WORKER and pod.owner else "the stack file"
+        mend = f"add machines, or free some; or correct resources, tolerations or node_selector of {of}"
+        after = tuple(f"claim {claim.name}" for claim in facts.claims) if "volume" in said.lower() else ()
+    elif pod.phase == "Failed":
         severity = "error" if pod.component == WORKER else "warning"
-        cause, evidence = " was evicted: its machine ran out of memory or disk", pod.message
-        mend = f"kubectl describe node {pod.machine}"
+        cause, evidence = f" has failed: {pod.why}", pod.message
+        mend = facts.kubectl(f"describe pod {pod.name}")
     elif found := _not_well(facts, pod):
         severity = "warning" if pod.ready else "error"
         cause, evidence, mend = found
@@ -184,29 +136,14 @@ def _pod(facts: Facts, pod: Pod) -> Iterator[Finding]:
     )
 
 
-def _unplaced(facts: Facts, pod: Pod) -> tuple[str, str]:
-    for pattern, cause, mend, elsewhere in _UNPLACED:
-        if found := re.search(pattern, pod.unschedulable):
-            what = next((group for group in found.groups() if group), "of those machines")
-            fitting = mend if pod.component == WORKER else elsewhere or mend
-            return cause.format(what), fitting.replace("{pool}", pod.owner or "POOL") or facts.kubectl("get pvc,events")
-    return "no machine suits it", facts.kubectl(f"describe pod {pod.name}")
-
-
 def _not_well(facts: Facts, pod: Pod) -> tuple[str, str, str] | None:
     """What ails a pod that has a machine, in whose words, and what mends it; None if nothing does."""
     if ill := next(filter(None, (_container(facts, pod, item) for item in pod.containers)), None):
         return ill
-    if pod.ready:
-        return None
-    volume = next((text for text in pod.warnings if re.match("FailedMount|FailedAttachVolume", text)), "")
-    started = any(item.ended or not item.waiting for item in pod.containers)
-    if volume and not started:
-        return " waits for a volume that cannot be mounted", volume, facts.kubectl(f"describe pod {pod.name}")
     age = facts.now - (pod.placed_at or pod.created_at)  # a machine that is made for it takes minutes
-    if age > SLOW and pod.owner_kind != "Job":
-        logs = f"{facts.kubectl(f'logs {pod.name}')} --all-containers --tail 20"
-        return f" is not ready after {age / 60:.0f} min", next(iter(pod.warnings), ""), logs
+    if not pod.ready and age > SLOW and pod.owner_kind != "Job":
+        logs = f"{facts.kubectl(f'describe pod {pod.name}')}; {facts.kubectl(f'logs {pod.name}')} --all-containers"
+        return f" is not ready after {age / 60:.0f} min", next(iter(pod.warnings), ""), f"{logs} --tail 20"
     return None
 
 
@@ -219,20 +156,16 @@ def _container(facts: Facts, pod: Pod, item: Container) -> tuple[str, str, str] 
         else:
             cause = f"{who} cannot be started ({item.waiting}), a Secret or ConfigMap may be missing"
             mend = "`slurmstack preview`, then `slurmstack up` puts back what is missing"
-        if pod.component == LOG_SHIPPER:
-            mend = _OF_THE_SITE[item.waiting]
-        elif pod.owner_kind == "StatefulSet" and pod.component != WORKER:
+        if pod.owner_kind == "StatefulSet" and pod.component != WORKER:
             # They are made in order: before one is ready Kubernetes makes no other in its place, whatever is applied.
             mend += f", and then {facts.kubectl(f'delete pod {pod.name}')}"
         return cause, item.message, mend
     if item.waiting and "OOMKilled" in (item.ended, item.waiting):
         mend = "give it more memory in the stack file, then `slurmstack up`"
         return f"{who} was killed for memory", item.message, mend
-    if item.waiting == "CrashLoopBackOff":
-        ended = f"exit status {item.code}" if item.ended else "no exit status"
-        return f"{who} ends again and again ({ended}, {item.restarts} restarts)", item.message, f"{logs} -p"
     recent = 0 < facts.now - item.ended_at < RECENT
-    if item.code and recent and item.restarts >= (1 if pod.component == CONTROLLER else OFTEN):
+    often = recent and item.restarts >= (1 if pod.component == CONTROLLER else OFTEN)
+    if item.waiting == "CrashLoopBackOff" or (item.code and often):
         ended = f"the last with exit status {item.code} ({item.ended})"
         return f"{who} restarts: {item.restarts} times, {ended}", item.message, f"{logs} --previous"
     return None
@@ -252,15 +185,7 @@ def _leaving(facts: Facts, pod: Pod) -> Iterator[Finding]:
             mend=f"wait, or end them: {facts.slurm('scancel ' + ' '.join(job.id for job in jobs[:8]))}",
             after=(f"machine {pod.machine}",),
         )
-    elif left < -60 and pod.kept_by and pod.phase in {"Succeeded", "Failed"}:
-        yield Finding(
-            about=f"pod {pod.name}",
-            severity="error",
-            cause=f"pod {pod.name} has ended {-left / 60:.0f} min ago and is kept by the finalizer {pod.kept_by[0]}",
-            evidence=(f"finalizers: {', '.join(pod.kept_by)}; no other pod of this name can be made meanwhile",),
-            mend=f"whoever set it takes it away; if that is gone for good: {facts.kubectl(f'edit pod {pod.name}')}",
-        )
-    elif left < -60 and not pod.is_done:
+    elif left < -60:
         yield Finding(
             about=f"pod {pod.name}",
             severity="error",

@@ -8,24 +8,15 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import nebius.api.nebius.iam.v1 as iam
 import pytest
-import yaml
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from grpc import StatusCode
 
-from cli.commands.kube_token import exec_credential
 from tests.fakes.nebius import Fails, Reply, serve
 from tests.stacks import ROOT
-
-
-def test_the_expiry_is_written_in_utc_as_kubernetes_wants_it() -> None:
-    expires = datetime.fromisoformat("2026-11-21T12:00:00.5+02:00")
-    assert exec_credential("x", expires)["status"]["expirationTimestamp"] == "2026-11-21T10:00:00Z"
-
 
 EXCHANGE = "TokenExchangeService/Exchange"
 
@@ -64,13 +55,6 @@ def credentials_file(home: Path) -> Path:
     return path
 
 
-def profile(home: Path, **settings: Any) -> None:
-    """The one profile of the vendor's command."""
-    file = home / ".nebius" / "config.yaml"
-    file.parent.mkdir()
-    file.write_text(yaml.safe_dump({"default": "work", "profiles": {"work": settings}}), encoding="utf-8")
-
-
 def exchanged(token: str, seconds: int) -> Reply:
     return iam.CreateTokenResponse(access_token=token, token_type="Bearer", expires_in=seconds)
 
@@ -86,14 +70,6 @@ def test_the_token_of_the_environment_is_printed_as_kubectl_reads_it(tmp_path: P
     assert done.stderr == ""
 
 
-def test_the_answer_has_the_version_that_the_client_asks_for(tmp_path: Path) -> None:
-    asked = json.dumps({"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential", "spec": {}})
-    done = kube_token(tmp_path, NEBIUS_IAM_TOKEN="secret-1", KUBERNETES_EXEC_INFO=asked)
-    assert json.loads(done.stdout)["apiVersion"] == "client.authentication.k8s.io/v1beta1"
-    odd = kube_token(tmp_path, NEBIUS_IAM_TOKEN="secret-1", KUBERNETES_EXEC_INFO="{")
-    assert json.loads(odd.stdout)["apiVersion"] == "client.authentication.k8s.io/v1"
-
-
 def test_a_service_accounts_file_is_exchanged_for_a_token_that_expires(tmp_path: Path) -> None:
     file = credentials_file(tmp_path)
     with serve({EXCHANGE: exchanged("secret-2", 3600)}) as server:
@@ -104,16 +80,6 @@ def test_a_service_accounts_file_is_exchanged_for_a_token_that_expires(tmp_path:
     assert timedelta(minutes=50) < left <= timedelta(hours=1)
     assert done.stderr == ""
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["credentials.json"], "nothing is kept on disk"
-
-
-def test_the_profile_of_the_vendors_command_is_used(tmp_path: Path) -> None:
-    settings = {"auth-type": "service account", "service-account-id": "serviceaccount-e00a"}
-    profile(tmp_path, **settings, **{"public-key-id": "publickey-e00a", "private-key": private_key()})
-    with serve({EXCHANGE: exchanged("secret-3", 60)}) as server:
-        done = kube_token(tmp_path, SLURMSTACK_NEBIUS_SERVER=server.address)
-    assert json.loads(done.stdout)["status"]["token"] == "secret-3"
-    (request,) = [message for name, message in server.asked if name == EXCHANGE]
-    assert request.subject_token, "the account's own signed statement"
 
 
 def test_a_refused_account_says_so_and_prints_no_token(tmp_path: Path) -> None:
@@ -131,21 +97,12 @@ def test_a_refused_account_says_so_and_prints_no_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "arguments", "said"),
-    [
-        ({}, [], "set NEBIUS_IAM_TOKEN"),
-        ({}, ["--credentials", "broken.json"], "error: "),
-        ({}, ["--credentials", "absent.json"], "error: "),
-        ({"auth-type": "magic"}, [], "Unsupported auth-type magic"),
-        ({"auth-type": "federation"}, ["--profile", "other"], "Profile other not found"),
-    ],
+    ("arguments", "said"), [([], "set NEBIUS_IAM_TOKEN"), (["--credentials", "broken.json"], "error: ")]
 )
 def test_what_is_wrong_with_credentials_is_said_without_a_traceback(
-    tmp_path: Path, settings: dict[str, str], arguments: list[str], said: str
+    tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     (tmp_path / "broken.json").write_text("{", encoding="utf-8")
-    if settings:
-        profile(tmp_path, **settings)
     done = kube_token(tmp_path, *(str(tmp_path / word) if word.endswith(".json") else word for word in arguments))
     assert (done.returncode, done.stdout) == (1, "")
     assert said in done.stderr

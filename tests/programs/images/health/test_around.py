@@ -90,7 +90,7 @@ def test_a_directory_of_jobs_that_is_somebody_s_is_not_entered(around: Around, t
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["17"]
 
 
-@pytest.mark.parametrize("job", ["", "../17", "1" * 16, "-1"])
+@pytest.mark.parametrize("job", ["../17", "-1"])
 def test_what_is_no_number_of_a_job_names_no_directory(around: Around, job: str) -> None:
     around.run("prolog", job)
     around.run("epilog", job)

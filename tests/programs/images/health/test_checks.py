@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from images.common.command import run
-from images.common.files import lines_in
 from images.common.health.contract import Result, Status
-from images.health.checks import gpu_presence, gpu_xid
+from images.health.checks import gpu_presence, gpu_xid, munge
 from images.health.runner import run_checks
 from tests.fakes import gpu_tools
+from tests.unit.images.health.tables import words
 from tests.unit.images.health.worker import DATA, DEFAULTS, gpu_node
 
 ROOT = Path(__file__).parents[4]
@@ -86,23 +86,19 @@ def test_a_machine_that_breaks_is_told_by_the_right_check_and_heals(machine: Mac
     assert failing(machine.look()) == {}
 
 
-@pytest.mark.parametrize(
-    "forged",
-    [
-        "NVRM: Xid (PCI:0000:3b:00): 79, x",
-        "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, x",
-        "NVRM: Xid (PCI:0000:3b:00.0) something unknown",
-        "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x1 (a) to 0x0 (None)",
-    ],
-)
-def test_what_a_user_writes_into_the_kernel_s_log_by_a_file_s_name_is_no_xid(forged: str) -> None:
-    """A program of that name ends by a signal: by syslog(2) each line of the record has its time before it."""
-    stamp = "<6>[ 4711.123456] "
-    for ends_a_line_for_python in "\r\f\x1c\x85\u2028":
-        whole = f"{stamp}a{ends_a_line_for_python}{forged}[4242]: segfault at 0 ip 0 sp 0 error 4 in a\n"
-        read = run(["printf", "%s", whole]).stdout
-        assert gpu_xid.events_in(lines_in(read)) == ([], [])
-    record = [f"{stamp}a[4242]: segfault at 0 ip 0 sp 0 error 4 in a", f"{stamp}{forged}", f"{stamp}[55d0+1000]"]
-    real = "<4>[ 4711.123457] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off."
-    assert [event.number for event in gpu_xid.events_in([*record, real])[0]] == [79]
-    assert gpu_xid.events_in(record) == ([], [])
+def test_a_credential_goes_from_one_program_to_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With small programs in place of munge's."""
+
+    def play(name: str, script: str) -> None:
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+
+    def found() -> str:
+        return words(munge.CHECK.run(gpu_node(tmp_path), run, DEFAULTS))
+
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    play("munge", 'echo "MUNGE:$1"')
+    play("unmunge", 'read line && test "$line" = MUNGE:--no-input && echo "STATUS: 0"')
+    assert found() == "ok"
+    play("munge", "echo munge: Error: away >&2; exit 6")
+    assert found() == "fail [node]: munged of this pod: away"

@@ -1,59 +1,136 @@
-"""Named roots in the jail's volume, hidden from the first one by real mounts."""
+"""Named roots in the jail's volume: filled beside the others, once; hidden from the first."""
 
 from __future__ import annotations
 
-import os
+import json
 from pathlib import Path
 
 import pytest
 
+from images.backup import settings
 from images.common import jail_roots
-from tests.programs.images.mounts import run_apart
-from tests.unit.images.jail_roots.roots import fill
-
-REAL = """
-import os, subprocess, sys
-from pathlib import Path
-from images.common import jail_roots
-from images.common.jail_view import Bind, bind_into_jail
-jail, work = Path(sys.argv[1]), Path(sys.argv[2])
-jail_roots.NOTHING = work / "nothing"
-bind_into_jail(jail, jail_roots.hidden(), print)
-root = jail / jail_roots.ROOTS
-print("seen:", os.listdir(root))
-for tried in (lambda: root.rename(jail / "moved"), root.rmdir, (root / "x").touch, lambda: (root / "blue").stat()):
-    try:
-        tried()
-        print("done")
-    except OSError as error:
-        print(error.strerror)
-"""
+from images.common.jail_view import JailViewError
+from images.common.process import RefusedError
+from images.jail.populate import IN_PROGRESS, MARKER, REFUSED
+from tests.programs.images.jail_roots.roots import fill
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
-def test_root_in_the_first_root_can_neither_see_move_nor_write_the_others(
-    source: Path, volume: Path, tmp_path: Path
-) -> None:
-    fill(source, volume, "")
-    fill(source, volume, "blue")
-    done = run_apart(REAL, volume, tmp_path)
-    assert done.stdout.splitlines()[1:] == [
-        "seen: []", "Device or resource busy", "Device or resource busy", "Read-only file system",
-        "No such file or directory",
-    ], done.stdout + done.stderr  # fmt: skip
-    assert jail_roots.whole(volume) == ["", "blue"]
-
-
-def test_kubelet_may_have_made_the_directories_first(source: Path, volume: Path) -> None:
-    for path in (".slurmstack-roots/blue/root", "home", "srv"):
-        (volume / path).mkdir(parents=True)
-    for path in (".slurmstack-roots", ".slurmstack-roots/blue", ".slurmstack-roots/blue/root", "home"):
-        (volume / path).chmod(0o777)
+def test_a_root_is_filled_beside_the_first_one_which_stays_as_it_is(source: Path, volume: Path) -> None:
+    assert fill(source, volume, "") == 0
+    (volume / "usr/bin/tool").write_text("changed")
 
     assert fill(source, volume, "blue") == 0
 
-    modes = [
-        (volume / path).stat().st_mode & 0o7777
-        for path in (".slurmstack-roots", ".slurmstack-roots/blue", ".slurmstack-roots/blue/root", "home")
-    ]
-    assert modes == [0o700, 0o700, 0o755, 0o755]
+    root = jail_roots.root_of(volume, "blue")
+    assert (root / "usr/bin/tool").read_text() == "tool"
+    assert (volume / "usr/bin/tool").read_text() == "changed"
+    assert jail_roots.whole(volume) == ["", "blue"]
+    assert (root / MARKER).is_file()
+    assert root.stat().st_mode & 0o7777 == 0o755, "sshd insists"
+    for path in (root.parent, root.parent.parent):
+        assert path.stat().st_mode & 0o7777 == 0o700, path
+
+
+def test_a_root_of_another_release_is_not_taken(source: Path, volume: Path) -> None:
+    fill(source, volume, "blue")
+    with pytest.raises(RefusedError, match=r"'blue' was filled with Slurm 24.11, and slurm.version is 26.05"):
+        fill(source, volume, "blue", version="26.05-abc", release="26.05")
+
+
+def test_an_interrupted_run_is_gone_on_with_and_no_pod_takes_it_for_whole(
+    source: Path, volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("images.jail.populate.write_manifest", killed)
+        with pytest.raises(Killed):
+            fill(source, volume, "blue")
+    root = jail_roots.root_of(volume, "blue")
+    assert not (root / MARKER).exists()
+    assert jail_roots.whole(volume) == []
+
+    assert fill(source, volume, "blue") == 0
+    assert not (root / IN_PROGRESS).exists()
+
+
+@pytest.mark.parametrize("is_noted", [True, False], ids=["filled", "filled-by-an-earlier-version"])
+def test_root_in_the_first_root_cannot_have_it_filled_again(source: Path, volume: Path, *, is_noted: bool) -> None:
+    fill(source, volume, "")
+    if not is_noted:
+        (jail_roots.directory_of(volume, "") / "filled.json").unlink()
+        fill(source, volume, "")
+    fill(source, volume, "blue")
+    other = jail_roots.root_of(volume, "blue")
+    (other / "etc/shadow").write_text("accounts of another root")
+    (volume / MARKER).unlink()
+    (volume / IN_PROGRESS).touch()
+    (volume / "etc").rename(volume / "old")
+    (volume / "etc").symlink_to(other / "etc")
+
+    assert fill(source, volume, "") == 0
+
+    assert (other / "etc/shadow").read_text() == "accounts of another root"
+    assert (volume / MARKER).is_file()
+    assert not (volume / IN_PROGRESS).exists()
+
+
+@pytest.mark.parametrize("name", ["", "blue"])
+def test_no_marker_is_written_or_removed_through_a_link(source: Path, volume: Path, name: str) -> None:
+    for root in (name, "green"):
+        fill(source, volume, root)
+    state, there = jail_roots.root_of(volume, name) / ".slurmstack", jail_roots.root_of(volume, "green") / "etc"
+    (there / "populating").touch()
+    state.rename(state.with_name("old"))
+    state.symlink_to(there)
+
+    with pytest.raises(JailViewError, match="symbolic link"):
+        fill(source, volume, name)
+
+    assert (there / "populating").exists()
+    assert not (there / "populated").exists()
+
+
+def test_a_link_in_the_place_of_the_roots_is_not_followed(source: Path, volume: Path) -> None:
+    fill(source, volume, "")
+    roots = volume / jail_roots.ROOTS
+    roots.rename(volume / "home/roots")
+    roots.symlink_to("home/roots")
+
+    with pytest.raises(JailViewError, match="symbolic link"):
+        fill(source, volume, "blue")
+    assert not (volume / "home/roots/blue").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "null", '{"version": {}}', "\xff", '{"version": "24.11-a\\u001b[2J", "left_out": 1e999}'],
+)  # fmt: skip
+def test_whatever_is_in_a_marker_a_root_is_listed(volume: Path, text: str) -> None:
+    (volume / ".slurmstack").mkdir()
+    (volume / MARKER).write_text(text, encoding="latin-1")
+
+    known = jail_roots.filled(volume, "")
+
+    assert known is not None
+    assert known.version.isprintable()
+    assert known.left_out == 0
+
+
+def test_backups_leave_the_same_out_of_each_root(monkeypatch: pytest.MonkeyPatch, source: Path, volume: Path) -> None:
+    fill(source, volume, "blue")
+    monkeypatch.setattr(settings, "JAIL", volume)
+    left = settings.in_jail(json.dumps(["/scratch"]))
+    assert f"--exclude={volume}/scratch" in left
+    assert f"--exclude={volume}/.slurmstack-roots/*/root/scratch" in left
+
+
+def test_a_name_that_leads_elsewhere_fills_nothing(source: Path, volume: Path) -> None:
+    for name in ("../x", ".first", "a/b", "-"):
+        with pytest.raises(RefusedError):
+            fill(source, volume, name)
+    assert list(volume.iterdir()) == []
+    assert RefusedError.status == REFUSED

@@ -36,37 +36,25 @@ class Cluster:
         self.jobs: list[dict[str, Any]] = []
         self.running: list[str] = []
         """Names of Jobs of others that have not ended."""
-        self.earlier = ""
-        """The Job of an earlier restore."""
-        self.away: list[BaseException] = []
-        """What comes of the next looks for Jobs that run, where it is no answer."""
         self.silent = 0
         """Questions about a Job that the API server will not answer."""
-        self.kept = ""
-        """What Kubernetes complains about, of a pod that does not start."""
 
-    def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:  # noqa: PLR0911  one for each kind
+    def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
         if kind == "pod":
             if "-l" in arguments and arguments[-1].startswith("job-name="):
                 return [self._pod()]
             return []
         if kind == "event":
-            return [{"message": self.kept, "involvedObject": {"name": self.jobs[-1]["metadata"]["name"]}}]
+            return []
         if kind == "job" and "-l" in arguments:
-            if self.said and self.away:
-                raise self.away.pop()
             return [{"metadata": {"name": name}} for name in self.running]
-        if kind == "job" and arguments[0] == "restore" and not self.jobs:
-            return [{"metadata": {"uid": self.earlier}}] if self.earlier else []
         if kind == "job":
             self.silent -= 1
             if self.silent >= 0:
                 raise Failure("the API server is away")
-            if self.kept:
-                return [{"status": {}}]
             bad = any(self.ends.get(name.replace("-", "_")) for name in self._containers())
             status = {"conditions": [{"type": "Failed" if bad else "Complete", "status": "True"}]}
-            return [{"metadata": {"uid": f"job {len(self.jobs)}"}, "spec": self.jobs[-1]["spec"], "status": status}]
+            return [{"metadata": {}, "spec": self.jobs[-1]["spec"], "status": status}]
         kinds = kind.split(",")
         found = [item for item in self.objects if item["kind"].lower() in kinds]
         return [item for item in found if arguments[0] == "-n" or item["metadata"]["name"] == arguments[0]]
@@ -77,9 +65,6 @@ class Cluster:
 
     def _pod(self) -> dict[str, Any]:
         statuses: list[dict[str, Any]] = []
-        if self.kept:
-            waiting = {"waiting": {"reason": "ContainerCreating"}}
-            return {"metadata": {"name": "pod"}, "status": {"containerStatuses": [{"name": "x", "state": waiting}]}}
         for name in self._containers():
             code = self.ends.get(name.replace("-", "_"), 0)
             ended = {"exitCode": code, "message": f"{name}: begins\n{name}: error: the store is away"}

@@ -163,7 +163,7 @@ def some_order(cluster: Shaken, chance: random.Random) -> list[str]:
             said += f": {error!r} ({hint})"
         told.append(f"{said}; half {cluster.half}, {note_of(cluster.objects)}")
         cluster.calm()
-        if hint == "nothing was touched" and cluster.stopped() and not cluster.is_left():
+        if hint.startswith("nothing was touched") and cluster.stopped() and not cluster.is_left():
             cluster.wrong.append("nothing was touched, it says, and something is stopped")
     return told
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from cli.app import app
@@ -71,7 +69,7 @@ def test_it_has_what_helps_and_lists_it(monkeypatch: pytest.MonkeyPatch, archive
     assert result.exit_code == 0, result.output
     found = files(archive)
     for name in (
-        "versions/slurmstack.txt", "versions/kubernetes.json", "stack.yaml", "events.txt", "status.json",
+        "kubernetes/version.json", "stack.yaml", "events.txt", "status.json", "doctor.json",
         "kubernetes/pods.json", "kubernetes/configmaps.json", "kubernetes/secrets.json", "slurm/config.txt",
         "kubernetes/daemonsets.json", "slurm/sacct.txt", "slurm/sdiag.txt", "logs/a-0/slurmd.log",
         "logs/controller-0/slurmctld.log", "logs/controller-0/slurmctld.previous.log",
@@ -80,16 +78,11 @@ def test_it_has_what_helps_and_lists_it(monkeypatch: pytest.MonkeyPatch, archive
         assert f"\n{name} " in found["MANIFEST.txt"]
     assert "fatal: no room" in found["logs/controller-0/slurmctld.previous.log"]
     assert yaml.safe_load(found["stack.yaml"])["config"]["slurmstack:worker_nodes"] == dev()["worker_nodes"]
-    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
-
-
-def test_of_secrets_only_names_and_lengths_are_written(monkeypatch: pytest.MonkeyPatch, archive: Path) -> None:
-    bundle(monkeypatch, cluster(), "--output", str(archive))
-    told = {item["name"]: item["keys"] for item in json.loads(files(archive)["kubernetes/secrets.json"])}
-    assert told == {
-        "database-password": [{"key": "password", "bytes": len(KEY)}],
-        "munge-key": [{"key": "munge.key", "bytes": 128}],
+    assert json.loads(found["kubernetes/secrets.json"]) == {
+        "database-password": ["password"],
+        "munge-key": ["munge.key"],
     }
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
 
 
 def everywhere(text: str, tmp_path: Path) -> tuple[FakeCluster, Path]:
@@ -120,27 +113,19 @@ def everywhere(text: str, tmp_path: Path) -> tuple[FakeCluster, Path]:
     return there, file
 
 
-LINE = st.text(
-    st.characters(min_codepoint=33, max_codepoint=0x17F, exclude_categories=["Cc", "Cf", "Zs"]),
-    min_size=10,
-    max_size=50,
+@pytest.mark.parametrize(
+    "text",
+    ["k3y-0f-the-database!", 'with "quotes" \\ in it', "of several\nlong lines\nin a key", "cGFzc3dvcmQtaW4tYjY0"],
 )
-
-
-@settings(max_examples=25, deadline=None)
-@given(text=st.lists(LINE, min_size=1, max_size=3).map("\n".join), encoded=st.booleans())
-def test_no_file_has_a_planted_secret(tmp_path_factory: pytest.TempPathFactory, text: str, *, encoded: bool) -> None:
-    if encoded:
-        text = base64.b64encode(text.encode()).decode()
-    directory = tmp_path_factory.mktemp("planted")
-    there, file = everywhere(text, directory)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        result = bundle(monkeypatch, there, "--config", str(file), "-o", str(directory / "x.tar.gz"))
+def test_no_file_has_a_planted_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
+    there, file = everywhere(text, tmp_path)
+    archive = tmp_path / "x.tar.gz"
+    result = bundle(monkeypatch, there, "--config", str(file), "-o", str(archive))
     assert result.exit_code == 0, result.output
-    found = files(directory / "x.tar.gz")
-    forms = {base64.b64encode(text.encode()).decode(), *(line.strip() for line in text.splitlines())}
+    found = files(archive)
+    forms = {base64.b64encode(text.encode()).decode(), *text.splitlines()}
     forms |= {json.dumps(form)[1:-1] for form in forms}
-    leaks = [(name, form) for name, content in found.items() for form in forms if len(form) >= 10 and form in content]
+    leaks = [(name, form) for name, content in found.items() for form in forms if form in content]
     assert leaks == []
     marked = {name for name, content in found.items() if "<removed: secret planted/value>" in content}
     assert {"kubernetes/pods.json", "events.txt", "slurm/sacct.txt", "logs/a-0/slurmd.log", "stack.yaml"} <= marked
@@ -165,23 +150,7 @@ def test_where_secrets_cannot_be_read_it_warns(monkeypatch: pytest.MonkeyPatch, 
     result = bundle(monkeypatch, cluster(refused=frozenset({"secrets"}), logs=log), "-o", str(archive))
     assert result.exit_code == 0
     assert "WARNING: the Secrets could not be read" in result.stdout
-    assert "values of the namespace's Secrets" not in result.stdout
     assert files(archive)["logs/a-0/slurmd.log"] == "2026-11-25T16:00:00Z password=<removed>\n"
-
-
-def test_an_answer_that_nobody_understands_is_listed_too(monkeypatch: pytest.MonkeyPatch, archive: Path) -> None:
-    odd = cluster(objects={"events": [{"metadata": {"creationTimestamp": "2026-11-25T16:00:00Z"}}]})
-    assert bundle(monkeypatch, odd, "-o", str(archive)).exit_code == 0
-    assert "not understood: KeyError" in files(archive)["MANIFEST.txt"]
-
-
-def test_where_nothing_can_be_read_it_fails_and_leaves_no_file(monkeypatch: pytest.MonkeyPatch, archive: Path) -> None:
-    monkeypatch.setattr(FakeCluster, "_answer", lambda *_: ("", "Error from server (Forbidden): no"))
-    result = bundle(monkeypatch, cluster(), "-o", str(archive))
-    assert isinstance(result.exception, Failure)
-    assert result.exception.code == 1
-    assert "nothing of namespace slurm could be read" in result.exception.message
-    assert not archive.exists()
 
 
 def test_a_directory_that_is_not_there_is_said_before_the_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

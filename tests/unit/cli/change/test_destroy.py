@@ -117,26 +117,18 @@ def test_before_pulumi_destroys_only_what_runs_is_ended_and_no_data_is_touched(k
     assert kubectl.deleted[-1] == "(looked for pods)"
 
 
-@pytest.mark.parametrize("answers", [True, False])
-def test_all_jobs_are_cancelled_those_that_wait_first_unless_slurmctld_does_not_answer_which_is_said(
-    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, answers: bool
-) -> None:
-    asked: dict[str, float] = {}
+def test_all_jobs_are_cancelled_those_that_wait_first(kubectl: Leaving, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
 
     def answer(_: Leaving, _namespace: str, *command: str, seconds: float) -> subprocess.CompletedProcess[str]:
-        asked[" ".join(command)] = seconds
-        return subprocess.CompletedProcess(command, 0 if answers else 124, "", f"no answer within {seconds:g} s")
+        del seconds
+        asked.append(" ".join(command))
+        return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(destroy, "in_controller", answer)
     destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, what="pods")
-    assert "-l slurmstack/pool" in kubectl.deleted[0], "the rest goes on"
     cancelled = [command for command in asked if command.startswith("scancel")]
-    if answers:
-        assert cancelled == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
-        return
-    assert (cancelled, sum(asked.values())) == ([], 10)
-    told = capsys.readouterr()
-    assert "no job was cancelled, for slurmctld does not answer (no answer within 10 s)" in told.out + told.err
+    assert cancelled == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
 
 
 def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_unasked(
@@ -150,9 +142,8 @@ def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_u
 
 
 @pytest.mark.parametrize("left", ["the job runs", "stopped"])
-@pytest.mark.parametrize("when", ["at once", "while another command had the lock"])
 def test_a_restore_that_is_not_finished_is_not_forgotten_with_what_it_has_stopped(
-    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: str, when: str
+    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: str
 ) -> None:
     stopped = thing("StatefulSet", "slurmdbd", spec={"replicas": 0})
     stopped["metadata"]["annotations"] = {"slurmstack/replicas-before-restore": "1"}
@@ -164,11 +155,8 @@ def test_a_restore_that_is_not_finished_is_not_forgotten_with_what_it_has_stoppe
         kubectl.items_there.extend(begun)
         yield
 
-    if when == "at once":
-        kubectl.items_there.extend(begun)
-    for kill_jobs in (False, True):
-        with pytest.raises(Failure, match=r"a restore (runs|of the cluster .* was not finished)"):
-            called(monkeypatch, kubectl, stack_file(tmp_path, stacks.dev()), lock=held, kill_jobs=kill_jobs)
+    with pytest.raises(Failure, match=r"a restore (runs|of the cluster .* was not finished)"):
+        called(monkeypatch, kubectl, stack_file(tmp_path, stacks.dev()), lock=held, kill_jobs=True)
     assert not kubectl.deleted
 
 
@@ -263,13 +251,9 @@ def test_claims_volumes_and_keys_stay_labelled_and_what_others_have_put_there_an
     )
 
 
-@pytest.mark.parametrize("homes", [True, False])
-def test_it_is_noted_where_homes_are_and_no_release_of_what_a_restore_has_left_stopped(
-    whole: Cluster, homes: bool
-) -> None:
+def test_it_is_noted_where_homes_are_and_no_release_of_what_a_restore_has_left_stopped(whole: Cluster) -> None:
     login = controller("24.11")
-    claims = ["jail", *["homes"] * homes]
-    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
+    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("jail", "homes")]
     login["spec"]["template"]["spec"]["volumes"] = [{"name": "tmp", "emptyDir": {}}, *volumes]
     login["metadata"] = {**login["metadata"], "name": LOGIN}
     (there,) = [item for item in whole.items_there if item["metadata"]["name"] == CONTROLLER]
@@ -277,7 +261,7 @@ def test_it_is_noted_where_homes_are_and_no_release_of_what_a_restore_has_left_s
     there["spec"]["replicas"] = 0
     whole.items_there.append(login)
     take_down(whole)
-    assert f'"homes": {str(homes).lower()}' in whole.told[0]
+    assert '"homes": true' in whole.told[0]
     assert '"slurm": ""' in whole.told[0], "it may be another one than that of its pods"
 
 
@@ -288,13 +272,6 @@ def test_what_was_cut_short_can_be_finished_and_keeps_what_was_noted_of_the_clus
     whole.told.clear()
     take_down(whole)
     assert not any(KEPT_OF in line for line in whole.told)
-
-
-def test_where_there_is_no_volume_yet_nothing_is_kept(whole: Cluster) -> None:
-    whole.items_there[:] = [item for item in whole.items_there if not item["kind"].startswith("Persistent")]
-    take_down(whole)
-    assert any(line.startswith("namespace slurm") for line in whole.deleted)
-    assert not whole.told
 
 
 def kept_stack(tmp_path: Path, **of: Any) -> tuple[Cluster, Stack]:
@@ -347,13 +324,6 @@ def test_data_of_another_cluster_is_refused_before_anything_is_touched(
         assert plan_of(kubectl, stack).is_only_kept, "with a new jail they may lie elsewhere"
 
 
-def test_a_kept_volume_that_is_larger_than_the_stack_file_says_is_refused(tmp_path: Path) -> None:
-    kubectl, stack = kept_stack(tmp_path)
-    kubectl.items_there[1]["spec"]["resources"]["requests"]["storage"] = "900Ti"
-    (effect,) = [effect for effect in plan_of(kubectl, stack).effects if effect.refused]
-    assert effect.refused.startswith("jail.size: ")
-
-
 def test_a_volume_whose_claim_is_gone_is_never_left_aside_for_an_empty_one(tmp_path: Path) -> None:
     volume = thing("PersistentVolume", "slurm-jail", spec={"claimRef": {"namespace": "slurm", "name": "jail"}})
     kubectl = Cluster(items_there=[volume])
@@ -364,17 +334,6 @@ def test_a_volume_whose_claim_is_gone_is_never_left_aside_for_an_empty_one(tmp_p
         plan_of(kubectl, other)
     volume["spec"]["claimRef"]["namespace"] = "another"
     plan_of(kubectl, other)
-
-
-def test_destroy_tells_what_it_keeps_and_how_to_go_on(
-    whole: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    called(monkeypatch, whole, stack_file(tmp_path, stacks.dev()))
-    told = capsys.readouterr().out
-    assert "kept in namespace slurm:\n  jail (20Gi, all users' files and the software in the jail)\n" in told
-    assert "  controller-state (20Gi, the job queue and Slurm's other state)\n" in told
-    assert f"  Secret {GENERATED} (keys of munge" in told
-    assert "`slurmstack destroy --delete-data` deletes it for good" in told
 
 
 def test_a_protected_stack_may_go_but_not_its_data(
@@ -399,7 +358,6 @@ def test_pulumi_s_engine_which_deletes_claims_is_not_started_unasked(
     for item in whole.items_there:
         if item["kind"] == "PersistentVolume":
             item["spec"] = {"persistentVolumeReclaimPolicy": "Retain"}
-    monkeypatch.setattr(engines, "refuse_locked", lambda _: None)
     monkeypatch.setattr(engines, "run", lambda *_: 0)
     called(monkeypatch, whole, file, engine="pulumi")
     assert whole.deleted, "files on file systems outlive their claims"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from typing import Any
 
 import pytest
 
-from cli.change.change import Change, PropertyChange
+from cli.change.change import Change
 from cli.change.diff import changes, key, objects_in
-from cli.errors import Failure
-from cli.preview.text import described
+from cli.errors import Failure, Refused
 from cli.program.manifests import Manifest
 from tests.fakes.kubectl import FakeKubectl, listed, thing
 
@@ -80,69 +77,19 @@ def test_what_is_missing_is_created_and_what_left_the_stack_is_deleted() -> None
     ]
 
 
-def test_an_immutable_field_means_replacement_and_another_refusal_of_the_api_server_is_passed_on() -> None:
-    message = 'The Job "x" is invalid: spec.template: Invalid value: field is immutable'
-    (change,) = changed(stateful_set(2), stateful_set(2), complaint=message)
-    assert change.action == "replace"
-    with pytest.raises(Failure, match="admission webhook denied"):
-        changed(stateful_set(2), stateful_set(2), complaint="admission webhook denied")
-
-
-LONG = "x" * 400
-
-
 @pytest.mark.parametrize(
-    ("old", "new", "lines"),
+    ("complaint", "failure"),
     [
-        (1, None, ["a: 1 => (absent)"]),
-        (LONG + "old", LONG + "new", [f"a: ...{'x' * 40}old (403 characters) => ...{'x' * 40}new (403 characters)"]),
-        ([LONG], [], [f'a: ["{"x" * 298}... (404 characters) => []']),
-        ("k=1\nl=2\nm=3\n", "k=1\nl=4\nm=3\nn=5\n", ["a:", "  - l=2", "  + l=4", "  + n=5"]),
-        (
-            f"k\n{LONG}1\n",
-            f"k\n{LONG}2\n",
-            ["a:", f"  - ...{'x' * 40}1 (401 characters)", f"  + ...{'x' * 40}2 (401 characters)"],
-        ),
-        ("k\n", "k", ['a: "k\\n" => k']),
-        ("", "k\n" * 50, ["a:", *["  + k"] * 40, "  ... 10 more changed lines; --json has all"]),
+        ('The Job "x" is invalid: spec.template: Invalid value: field is immutable', Refused),
+        ("admission webhook denied", Failure),
     ],
-    ids=["number", "long", "long list", "text", "long line", "end of text", "many lines"],
 )
-def test_of_a_change_people_are_shown_what_differs(old: Any, new: Any, lines: list[str]) -> None:
-    assert described(PropertyChange(path="a", old=old, new=new)) == lines
-
-
-class Refusing(FakeKubectl):
-    """Prints nothing where one of the objects cannot be changed, as kubectl does."""
-
-    def run(
-        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
-    ) -> subprocess.CompletedProcess[str]:
-        del check
-        given = json.loads(stdin or "{}")["items"]
-        wrong = [f'The Service "{item["metadata"]["name"]}" is invalid: immutable' for item in given if "bad" in item]
-        printed = "" if wrong and "apply" in arguments else json.dumps(listed(*given))
-        return subprocess.CompletedProcess(arguments, 1 if wrong else 0, printed, "\n".join(wrong))
-
-
-@pytest.mark.parametrize("wrong", [(), (0,), (3,), (1, 4)])
-def test_only_those_objects_are_called_unchangeable_that_the_api_server_refuses(wrong: tuple[int, ...]) -> None:
-    def service(number: int) -> dict[str, Any]:
-        return {"kind": "Service", "metadata": {"name": f"s{number}"}, **({"bad": 1} if number in wrong else {})}
-
-    objects = [manifest(service(number)) for number in range(5)]
-    found = changes(Refusing(), objects, there(*map(service, range(5))))
-    told = {change.name: change.complaint for change in found}
-    assert told == {f"s{number}": f'The Service "s{number}" is invalid: immutable' for number in wrong}
-    assert {change.action for change in found} <= {"replace"}
+def test_what_the_api_server_will_not_change_is_told_in_its_words(complaint: str, failure: type[Failure]) -> None:
+    with pytest.raises(Failure, match=complaint) as caught:
+        changed(stateful_set(2), stateful_set(2), complaint=complaint)
+    assert type(caught.value) is failure
 
 
 def test_of_what_is_there_kubectl_is_asked_too_who_has_set_what() -> None:
     answers: list[tuple[set[str], Any, str]] = [({"get", "--show-managed-fields"}, listed(thing("Secret", "x")), "")]
     assert list(objects_in(FakeKubectl(answers=answers), "slurm")) == [("Secret", "x")]
-
-
-def test_kinds_of_kubernetes_itself_that_are_unknown_are_the_api_server_s_trouble() -> None:
-    unknown = 'error: the server doesn\'t have a resource type "poddisruptionbudget"'
-    with pytest.raises(Failure, match=r"does not tell what it serves.*poddisruptionbudget"):
-        objects_in(FakeKubectl(answers=[({"get"}, "", unknown)]), "slurm")

@@ -14,7 +14,7 @@ import pytest
 
 from cli.change.owner import REPLICAS_BEFORE, refuse_takeover
 from cli.change.plan import plan
-from cli.commands import backup, chaos, destroy, jail, rotate
+from cli.commands import backup, destroy, jail, rotate
 from cli.engine import plan as engines
 from cli.errors import Failure, Refused
 from cli.jail import roots
@@ -48,23 +48,14 @@ def test_the_namespace_says_which_stack_makes_it() -> None:
     assert namespace.inputs["metadata"]["annotations"] == {STACK: "prod"}
 
 
-@pytest.mark.parametrize("of", ["test", None], ids=["the same stack", "made by an older version"])
-def test_its_own_cluster_is_planned(stack: Stack, of: str | None) -> None:
-    plan(cluster(of), stack.config, stack.sections, stack=stack.name)
-
-
-def test_a_cluster_of_another_stack_is_not_planned_unless_it_is_adopted(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_of_another_stack_is_not_planned(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     kubectl = cluster("prod")
     with pytest.raises(Refused, match="is that of the stack 'prod', and this is the stack 'test'") as caught:
         plan(kubectl, stack.config, stack.sections, stack=stack.name)
-    assert "--adopt" in caught.value.hint
-    plan(kubectl, stack.config, stack.sections, stack=stack.name, adopt=True)
+    assert f"kubectl annotate namespace slurm {STACK}-" in caught.value.hint
     monkeypatch.setattr(engines, "reach", lambda _: kubectl)
     with pytest.raises(Refused, match="of the stack 'prod'"):
         engines.refuse_foreign_namespace(stack)
-    engines.refuse_foreign_namespace(stack, adopt=True)
 
 
 def test_a_cluster_of_the_pulumi_engine_is_not_destroyed_by_kubectl(stack: Stack) -> None:
@@ -102,7 +93,6 @@ COMMANDS: dict[str, Callable[[Path], Any]] = {
     "rotate": lambda file: rotate.rotate("jwt", file),
     "restore": lambda file: backup.restore(file, what=["state"]),
     "jail remove": lambda file: jail.remove("old", file),
-    "chaos": chaos.chaos,
 }
 
 
@@ -112,14 +102,13 @@ def carry_out(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> Callable[..., No
         kubectl = cluster(of)
         kubectl.items_there.extend(there)
         monkeypatch.setattr(destroy, "reach_if_made", lambda _: kubectl)
-        for module in (rotate, backup, jail, chaos):
+        for module in (rotate, backup, jail):
             monkeypatch.setattr(module, "reach", lambda _: kubectl)
         monkeypatch.setattr(backup, "chosen", lambda *_: {"id": "20261127T020000Z"})
         monkeypatch.setattr(backup, "running_jobs", lambda *_: [])
         monkeypatch.setattr(destroy._Order, "judge", lambda *_: None)
         monkeypatch.setattr(roots, "refuse_used", lambda *_: None)
         monkeypatch.setattr(jail, "held", lambda *_: nullcontext())
-        monkeypatch.setattr(chaos, "held", lambda *_: pytest.fail("it was begun"))
         COMMANDS[command](stack.file)
 
     return carry_out
@@ -131,7 +120,7 @@ def test_a_cluster_of_another_stack_is_not_touched(carry_out: Callable[..., None
         carry_out(command, "prod")
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "chaos"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_question_names_namespace_context_stack_and_file(
     carry_out: Callable[..., None], stack: Stack, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,7 +131,7 @@ def test_a_question_names_namespace_context_stack_and_file(
     assert where in printed.out + printed.err + caught.value.message
 
 
-@pytest.mark.parametrize("command", ["rotate", "jail remove", "chaos"])
+@pytest.mark.parametrize("command", ["rotate", "jail remove"])
 @pytest.mark.parametrize("how", ["runs", "was cut short"])
 def test_what_a_restore_has_half_done_is_not_worked_on(carry_out: Callable[..., None], command: str, how: str) -> None:
     left = thing("StatefulSet", "controller", spec={"replicas": 0})

@@ -10,18 +10,16 @@ from typing import Any, cast
 import pytest
 
 from cli.change import rollout
-from cli.change.rollout import await_rollout, require_slurmctld
+from cli.change.rollout import await_rollout
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl
 from cli.program.manifests import Manifest
-from tests.fakes.queue_cluster import FakeKubectl
-from tests.fakes.slurmctld import AWAY
 
 WHY = "Failed to create pod sandbox: runtime does not support user namespaces"
 
 
 class Cluster:
-    """Has these objects of each kind; `of_set`: the pods that a selector finds, `of_job` those of a Job."""
+    """Has these objects of each kind; `of_job`: the pods of a Job."""
 
     shown = "kubectl --context test"
 
@@ -32,8 +30,6 @@ class Cluster:
     def items(self, kind: str, *words: str) -> list[dict[str, Any]]:
         if kind == "pod" and any(word.startswith("job-name=") for word in words):
             return self.there.get("of_job", [])
-        if kind == "pod" and any("component=log-shipper" in word for word in words):
-            return self.there.get("of_set", [])
         return self.there.get(kind, [])
 
     def run(self, *words: str, **_: Any) -> subprocess.CompletedProcess[str]:
@@ -77,10 +73,6 @@ def conditions(*types: str, **more: str) -> dict[str, Any]:
     return {"conditions": [{"type": type_, "status": "True", **more} for type_ in types]}
 
 
-def machine(name: str, ready: str) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
-
-
 Row = tuple[dict[str, Any], dict[str, list[dict[str, Any]]], list[str]]
 """What is waited for, what is there, and what is said; nothing where it is ready."""
 
@@ -89,35 +81,18 @@ LOGIN = awaited("StatefulSet", "login")
 WORKERS = awaited(
     "StatefulSet", "cpu", metadata={"annotations": {"pulumi.com/waitFor": "jsonpath={.status.observedGeneration}"}}
 )
-SHIPPER = awaited(
-    "DaemonSet", "log-shipper", spec={"selector": {"matchLabels": {"app.kubernetes.io/component": "log-shipper"}}}
-)
 CONFIG = awaited("Job", "config-12345678", metadata={"uid": "u1"}, spec={
     "template": {"spec": {"containers": [{"name": "await-config", "command": ["await-config", "87654321"]}]}}
 })  # fmt: skip
 USERS = awaited("Job", "users-12345678", metadata={"uid": "u1"}, spec={})
 ENDED = {"terminated": {"exitCode": 0}}
-PULL: dict[str, Any] = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
 OTHERS = [pod("gpu-0", "gpu", running={}), pod("exporter-12-a", "exporter-12", "ReplicaSet")]
-FORBIDDEN = 'pods "log-shipper-" is forbidden: violates PodSecurity'
-LEAVES = pod("login-0", "login", running={})
-LEAVES["metadata"]["deletionTimestamp"] = "2026-11-27T16:00:00Z"
-LEAVES["status"]["containerStatuses"][0]["ready"] = True
+FORBIDDEN = 'pods "login-" is forbidden: violates PodSecurity'
 
 
 def live(document: dict[str, Any], observed: int = 2, **status: Any) -> dict[str, list[dict[str, Any]]]:
     """It as the cluster has it."""
     return {document["kind"].lower(): [{**document, "status": {"observedGeneration": observed, **status}}]}
-
-
-def shipper(*pods: dict[str, Any], event: list[dict[str, Any]] | None = None) -> dict[str, list[dict[str, Any]]]:
-    return live(SHIPPER, desiredNumberScheduled=2) | {"pod": [*pods, *OTHERS], "event": event or []}
-
-
-def on_machines(second: str, **status: int) -> dict[str, list[dict[str, Any]]]:
-    """With a pod on each of two machines."""
-    of_set = [{"spec": {"nodeName": name}} for name in ("m-0", "m-1")]
-    return live(SHIPPER, **status) | {"node": [machine("m-0", "True"), machine("m-1", second)], "of_set": of_set}
 
 
 def users(*states: Any, failing: bool = False, **other: str) -> dict[str, list[dict[str, Any]]]:
@@ -139,11 +114,8 @@ NOT_MADE = {
 ROLLOUTS: dict[str, Row] = {
     "an old status": (REST, live(REST, 1, replicas=2, updatedReplicas=2, availableReplicas=2), ["rest (2 of 2 ready)"]),
     "not ready": (REST, live(REST, replicas=2, updatedReplicas=2, availableReplicas=1), ["rest (1 of 2 ready)"]),
-    "an old pod": (REST, live(REST, replicas=3, updatedReplicas=2, availableReplicas=3), ["rest (2 of 2 ready)"]),
-    "no new pod": (REST, live(REST, replicas=2), ["rest (0 of 2 ready)"]),
     "a deployment": (REST, live(REST, replicas=2, updatedReplicas=2, availableReplicas=2), []),
     "gone": (LOGIN, NOT_MADE, ["login (deleted by somebody)", WHY]),
-    "a deployment that is gone": (REST, {}, ["rest (deleted by somebody)"]),
     "no machine has room": (
         LOGIN,
         live(LOGIN, readyReplicas=1, updatedReplicas=2) | {"pod": [{"metadata": {"name": "login-1"}, "status": {
@@ -162,56 +134,16 @@ ROLLOUTS: dict[str, Row] = {
             last={"terminated": {"exitCode": 2, "message": "the database has a newer schema (99)\n"}})]},
         ["the database has a newer schema (99)"],
     ),
-    "leaves": (
-        LOGIN, live(LOGIN, readyReplicas=1) | {"pod": [LEAVES]},
-        ["  login-0: leaves, and is ended at 2026-11-27T16:00:00Z at the latest"],
-    ),
     "workers": (WORKERS, {}, []),
-    "a daemon that is not ready": (
-        SHIPPER, live(SHIPPER, desiredNumberScheduled=2, numberReady=1, updatedNumberScheduled=2), ["1 of 2 ready"]
-    ),
-    "an old daemon": (
-        SHIPPER, live(SHIPPER, desiredNumberScheduled=2, numberReady=2, updatedNumberScheduled=1), ["1 of 2 ready"]
-    ),
-    "no new daemon": (SHIPPER, live(SHIPPER, desiredNumberScheduled=2, numberReady=2), ["0 of 2 ready"]),
-    "an old status of daemons": (
-        SHIPPER, live(SHIPPER, 1, desiredNumberScheduled=2, numberReady=2, updatedNumberScheduled=2), ["2 of 2 ready"]
-    ),
-    "daemons": (
-        SHIPPER, on_machines("True", desiredNumberScheduled=2, numberReady=2, updatedNumberScheduled=2), []
-    ),
-    "daemons without a machine": (SHIPPER, live(SHIPPER, desiredNumberScheduled=0, numberReady=0), []),
-    "a lost machine": (
-        SHIPPER, on_machines("Unknown", desiredNumberScheduled=2, numberReady=1, updatedNumberScheduled=2), []
-    ),
-    "no image": (
-        SHIPPER, shipper(pod("log-shipper-a", "log-shipper", "DaemonSet", **PULL)),
-        ["(0 of 2 ready)\n  log-shipper-a/main: ImagePullBackOff no such image"],
-    ),
     "forbidden": (
-        SHIPPER, shipper(event=[warning("FailedCreate", "log-shipper", FORBIDDEN, "DaemonSet")]),
-        [f"(0 of 2 ready)\n  pods of log-shipper cannot be made: {FORBIDDEN}"],
-    ),
-    "no volume": (
-        SHIPPER, shipper(pending("log-shipper-a"), event=[warning("FailedMount", "log-shipper-a", "no /var/log/pods")]),
-        ["(0 of 2 ready)\n  log-shipper-a: no /var/log/pods"],
+        LOGIN, live(LOGIN) | {"event": [warning("FailedCreate", "login", FORBIDDEN, "StatefulSet")]},
+        [f"(0 of 2 ready)\n  login: {FORBIDDEN}"],
     ),
     "a probe": (
-        SHIPPER,
-        shipper(pod("log-shipper-a", "log-shipper", "DaemonSet", running={}),
-                event=[warning("Unhealthy", "log-shipper-a", "Readiness probe failed: refused")]),
-        ["(0 of 2 ready)\n  log-shipper-a/main: runs, but is not ready: Readiness probe failed: refused"],
-    ),
-    "a daemon that ends": (
-        SHIPPER, shipper(pod("log-shipper-a", "log-shipper", "DaemonSet", terminated={"message": "bad endpoint"})),
-        ["(0 of 2 ready)\n  log-shipper-a/main: has ended\n    bad endpoint"],
-    ),
-    "a deployment's pods alone": (
-        awaited("Deployment", "exporter", spec={"replicas": 1}),
-        live(awaited("Deployment", "exporter", spec={"replicas": 1})) | {
-            "pod": [pod("exporter-12-a", "exporter-12", "ReplicaSet", running={}), pod("gpu-0", "gpu", running={})],
-            "event": [warning("FailedCreate", "exporter-12", "exceeded quota", "ReplicaSet")]},
-        ["ready)\n  pods of exporter cannot be made: exceeded quota\n  exporter-12-a/main: runs, but is not ready"],
+        LOGIN,
+        live(LOGIN) | {"pod": [pod("login-0", "login", running={}), *OTHERS],
+                       "event": [warning("Unhealthy", "login-0", "Readiness probe failed: refused")]},
+        ["(0 of 2 ready)\n  login-0: Readiness probe failed: refused"],
     ),
     "a job that failed": (
         CONFIG,
@@ -238,11 +170,7 @@ ROLLOUTS: dict[str, Row] = {
         f"a job {name}": (USERS, there, ["still not ready: making users"])
         for name, there in {
             "to be tried again": users({"terminated": {"exitCode": 1}}),
-            "with one of two": users(ENDED, {"running": {}}),
             "not started": users(),
-            "of another": users(ENDED, uid="of another Job"),
-            "deleted": users(ENDED, deleted="2026-11-23T00:00:00Z"),
-            "past its time": users(ENDED, phase="Failed"),
             "failing": users(ENDED, failing=True),
         }.items()
     },
@@ -266,12 +194,6 @@ def test_it_waits_for_what_is_not_ready_and_says_why(name: str) -> None:
     assert failure.value.message.count(WHY) <= 1
     assert "of an hour ago" not in failure.value.message
     assert "gpu-0" not in failure.value.message
-
-
-def test_an_update_is_not_whole_while_slurmctld_does_not_answer() -> None:
-    require_slurmctld(FakeKubectl(), "slurm")
-    with pytest.raises(Failure, match=f"slurmctld does not answer: .*{AWAY[:20]}"):
-        require_slurmctld(FakeKubectl(queue=None), "slurm")
 
 
 @pytest.mark.parametrize(

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import pytest
 
-from cli.change import verify
 from cli.change.verify import _await_nodes, as_user
 from cli.errors import Failure
 from cli.stack import open_stack
-from local.report import open_report
 from tests.fakes.kubectl import PlayedKubectl
-from tests.stacks import ROOT, dev, with_change
-from tests.unit.cli.command_line import stack_file
+from tests.stacks import ROOT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,18 +20,13 @@ class Cluster(PlayedKubectl):
     """Two worker pods, and slurmctld's word on their nodes."""
 
     sinfo: str = ""
-    logins: tuple[dict[str, Any], ...] = ()
-    asked: list[tuple[str, ...]] = field(default_factory=list)
 
     def run(
         self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
     ) -> subprocess.CompletedProcess[str]:
         del stdin, check
         if arguments[0] == "exec":
-            self.asked.append(arguments)
             return subprocess.CompletedProcess(arguments, 0, self.sinfo, "")
-        if any(word.endswith("component=login") for word in arguments):
-            return subprocess.CompletedProcess(arguments, 0, json.dumps({"items": self.logins}), "")
         pods = [
             {"metadata": {"name": name}, "status": {"podIPs": [{"ip": address}]}}
             for name, address in (("default-0", "10.0.0.7"), ("default-1", "10.0.1.8"))
@@ -56,11 +46,9 @@ def test_nodes_at_the_addresses_of_their_pods_are_usable() -> None:
     "sinfo",
     [
         "default-0|10.0.0.7|\ndefault-1|10.0.1.5|\n",  # saved before a power cut, and not registered since
-        "default-0|10.0.0.7|\nother-0|10.0.1.8|\n",
-        "default-0|10.0.0.7|\n",
         "",
     ],
-    ids=["stale address", "another's address", "one missing", "slurmctld is silent"],
+    ids=["stale address", "slurmctld is silent"],
 )
 def test_a_node_that_has_not_registered_from_its_pod_is_waited_for(sinfo: str) -> None:
     with pytest.raises(Failure, match="of 2 nodes are usable"):
@@ -69,34 +57,4 @@ def test_a_node_that_has_not_registered_from_its_pod_is_waited_for(sinfo: str) -
 
 def test_what_a_user_s_profile_prints_moves_no_cursor() -> None:
     cluster = Cluster(sinfo="\x1b[2Jhi\ndefault-0\n")
-    assert (
-        as_user(cluster, open_stack(ROOT / "Pulumi.dev.yaml"), "alice", "login-0", "hostname") == " [2Jhi\ndefault-0\n"
-    )
-
-
-def login(name: str, *, leaves: bool = False, ready: bool = True) -> dict[str, Any]:
-    metadata = {"name": name, **({"deletionTimestamp": "2026-11-26T00:00:00Z"} if leaves else {})}
-    statuses = [{"ready": ready, "restartCount": 0}]
-    return {"metadata": metadata, "spec": {}, "status": {"phase": "Running", "containerStatuses": statuses}}
-
-
-def test_the_proof_is_given_on_a_login_node_that_takes_sessions() -> None:
-    logins = [login("login-0", leaves=True), login("login-1", ready=False), login("login-2")]
-    assert verify._login_node(Cluster(logins=tuple(logins)), "slurm", 0) == "login-2"
-    with pytest.raises(Failure, match="no login node takes sessions"):
-        verify._login_node(Cluster(logins=tuple(logins[:2])), "slurm", 0)
-
-
-def test_nodes_that_slurm_starts_for_the_job_are_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(verify, "await_workers", lambda *_, **__: None)
-    pools = {"burst": {"size": {"max": 4}, "resources": {"cpus": 1, "memory": "1Gi"}}}
-    partitions = {"main": {"pools": ["burst"], "default": True}}
-    sections = with_change(with_change(dev(), "worker_nodes", pools), "partitions", partitions)
-    stack = open_stack(stack_file(tmp_path, sections))
-    logins = (login("login-0", leaves=True), login("login-1"))
-    cluster = Cluster(sinfo="burst-0\nburst-1\n", logins=logins)
-    verify.verify(cluster, stack, open_report(), timeout=0)
-    assert "The cluster works" in capsys.readouterr().out
-    assert [asked[3] for asked in cluster.asked if "sshd" in asked] == ["login-1"]
+    assert as_user(cluster, open_stack(ROOT / "Pulumi.dev.yaml"), "alice", "hostname") == " [2Jhi\ndefault-0\n"

@@ -2,60 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from cli.backup.restore import Restoring
 from cli.commands import backup
 from cli.errors import INTERRUPTED, Failure, Refused
 from cli.kubectl.client import OWNERS
 from tests import stacks
 from tests.unit.cli.command_line import stack_file
-
-
-def test_a_restore_looks_who_else_restores_before_it_asks_and_before_it_waits(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    done: list[str] = []
-
-    class Played:
-        leaves_stopped = False
-
-        def __init__(self, *_: Any) -> None:
-            pass
-
-        def only_starts(self, at: str) -> str:
-            assert at == ""
-            return ""
-
-        def look_around(self) -> None:
-            done.append("looks")
-
-        def run(self, *_: Any, **__: Any) -> str:
-            done.append("restores")
-            return ""
-
-    def chosen(*_: Any) -> dict[str, str]:
-        done.append("chooses")
-        return {"id": "20261126T020000Z"}
-
-    @contextmanager
-    def held(*_: Any) -> Iterator[None]:
-        done.append("has the lock")
-        yield
-
-    for name, played in (("Restoring", Played), ("chosen", chosen), ("held", held)):
-        monkeypatch.setattr(backup, name, played)
-    for name, nothing in (("reach", None), ("require_own", None), ("running_jobs", []), ("whereabouts", "")):
-        monkeypatch.setattr(backup, name, lambda *_, nothing=nothing: nothing)
-    monkeypatch.setattr(backup, "_refuse_applied", lambda *_, **__: None)
-    backup.restore(stack_file(tmp_path, stacks.existing_full()), yes=True)
-    assert done == ["looks", "chooses", "looks", "has the lock", "restores"]
 
 
 class Applied:
@@ -77,8 +34,6 @@ class Applied:
         ("argocd-controller", "Update", True),
         ("kubectl", "Apply", False),
         ("kubectl-client-side-apply", "Update", False),
-        ("pulumi-kubernetes-1a2b", "Apply", False),
-        ("kube-controller-manager", "Update", False),
     ],
 )
 def test_what_would_start_slurm_in_the_midst_of_a_restore_is_to_be_suspended(
@@ -87,7 +42,7 @@ def test_what_would_start_slurm_in_the_midst_of_a_restore_is_to_be_suspended(
     monkeypatch.setattr(backup, "reach", lambda _: Applied(manager, operation))
     monkeypatch.setattr(backup, "require_own", lambda *_: None)
 
-    monkeypatch.setattr(Restoring, "look_around", Mock(side_effect=NotImplementedError("it goes on")))
+    monkeypatch.setattr(backup, "chosen", Mock(side_effect=NotImplementedError("it goes on")))
     file = stack_file(tmp_path, stacks.existing_full())
     if starts_it:
         with pytest.raises(Refused, match=f"is applied by {manager}") as caught:
@@ -95,15 +50,6 @@ def test_what_would_start_slurm_in_the_midst_of_a_restore_is_to_be_suspended(
         assert "--suspended" in caught.value.hint
     with pytest.raises(NotImplementedError):
         backup.restore(file, yes=True, suspended=starts_it)
-
-
-def test_to_leave_it_stopped_wants_a_backup_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("reach", "require_own"):
-        monkeypatch.setattr(backup, name, lambda *_: None)
-    with pytest.raises(Failure, match="--leave-stopped wants --at"):
-        backup.restore(
-            stack_file(tmp_path, stacks.existing_full()), what=["state", "database"], yes=True, leave_stopped=True
-        )
 
 
 @pytest.mark.parametrize("interrupted", [True, False])

@@ -11,22 +11,18 @@ from typing import Any
 import pytest
 
 from cli.change import apply as upgrade
-from cli.change import plan as plans
 from cli.change import rollout
-from cli.change.change import Change, of_object
 from cli.change.diff import key
 from cli.change.jobs import JobsTouched
-from cli.change.owner import REPLICAS_BEFORE
 from cli.change.plan import Plan, plan
 from cli.commands import cluster as cluster_commands
 from cli.commands import local
-from cli.errors import Failure, Refused
-from cli.jail import fit
-from cli.program.generated import KeptValues
+from cli.errors import Failure
+from cli.jail import roots
 from cli.program.manifests import manifests
+from cli.program.recording import KeptValues
 from cli.stack import Stack, open_stack
 from config import load_config
-from local import archives, cluster
 from local.report import PlainReport
 from slurm.images import JailExtras
 from slurm.names import GENERATED
@@ -73,44 +69,6 @@ def test_a_cluster_that_another_command_has_just_begun_to_make_is_planned_anew_w
     assert not planned.kept.changed
 
 
-def test_a_cluster_that_is_not_there_is_planned_once_for_nobody_can_hold_its_lock(stack: Stack) -> None:
-    kubectl = FakeCluster()
-    lock = Queued(kubectl)
-    with ThreadPoolExecutor() as pool:
-        planned, _, _ = cluster_commands._plan_alone(kubectl, stack, lock, pool)
-    assert (lock.taken, planned.exists) == (0, False)
-
-
-def test_what_the_api_server_will_not_change_is_refused_before_anybody_is_asked(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    it = of_object(thing("Service", "login"))
-    stuck = Change(action="replace", resource=it, before=it, complaint='The Service "login" is invalid: immutable')
-    monkeypatch.setattr(plans, "preview", lambda *_: [stuck])
-    planned = plan(FakeCluster(), stack.config, stack.sections, stack=stack.name)
-    with pytest.raises(Refused, match=r'Service login: .*The Service "login" is invalid: immutable'):
-        cluster_commands._compare(FakeCluster(), planned, stack.config)
-
-
-def test_what_left_the_stack_while_it_was_stopped_is_asked_for_no_notes(monkeypatch: pytest.MonkeyPatch) -> None:
-    stays, leaves = thing("StatefulSet", "controller"), thing("StatefulSet", "gone")
-    for item in (stays, leaves):
-        item["metadata"]["annotations"] = {REPLICAS_BEFORE: "2"}
-    inside = {key(item): item for item in (stays, leaves)}
-    planned = Plan(
-        namespace="slurm", objects=(), kept=KeptValues({}), live={key(stays): stays}, inside=inside, outside=(),
-        effects=(),
-    )  # fmt: skip
-    annotated: list[str] = []
-    kubectl = FakeCluster()
-    monkeypatch.setattr(FakeCluster, "run", lambda _, *arguments, **__: annotated.append(arguments[1]))
-    for name in ("apply", "_await"):
-        monkeypatch.setattr(cluster_commands, name, lambda *_, **__: None)
-    lock = UpLock(kubectl)
-    cluster_commands._apply(kubectl, planned, lock, PlainReport(), jobs=JobsTouched(), timeout=1)
-    assert annotated == ["statefulset/controller"]
-
-
 @pytest.mark.parametrize("backup", [True, False])
 def test_nothing_is_sent_before_the_backup_of_an_upgrade_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, backup: bool
@@ -133,13 +91,11 @@ def test_nothing_is_sent_before_the_backup_of_an_upgrade_is_made(
     monkeypatch.setattr(cluster_commands, "reach", lambda _: kubectl)
     monkeypatch.setattr(cluster_commands, "held", lambda *_, **__: nullcontext(UpLock(kubectl)))
     monkeypatch.setattr(cluster_commands, "_plan_alone", lambda *_, **__: (planned, None, nothing))
-    monkeypatch.setattr(fit, "refuse_root_of_plan", lambda *_: None)
+    monkeypatch.setattr(roots, "refuse_root_of_plan", lambda *_: None)
     monkeypatch.setattr(cluster_commands, "jobs_of_plan", lambda *_: JobsTouched())
     stack = open_stack(stack_file(tmp_path, sections))
     with pytest.raises(Failure) as caught:
-        cluster_commands._up_with_kubectl(
-            stack, PlainReport(), yes=True, timeout=0, kill_jobs=False, backup=backup, adopt=False
-        )
+        cluster_commands._up_with_kubectl(stack, PlainReport(), yes=True, timeout=0, kill_jobs=False, backup=backup)
     if backup:
         assert "nothing was touched: the store is away" in caught.value.message
     assert bool(kubectl.applied) == (not backup)
@@ -154,25 +110,3 @@ def test_the_images_have_what_the_stack_wants_in_the_jail(tmp_path: Path, monkey
     local.ensure_local_images(PlainReport(), config)
 
     assert loaded == [(config.slurm.version, JailExtras(packages=("bc", "vim"), cuda=True))]
-
-
-@pytest.mark.parametrize(
-    ("monitoring", "given"),
-    [
-        ({"install": True, "kube_state": True}, ["kube-state.tar"]),
-        ({"install": True, "kube_state": True, "kube_state_image": "example.com/kube-state:v1"}, []),
-        ({"install": True}, []),
-    ],
-)
-def test_kube_state_metrics_is_built_for_a_stack_that_wants_it_and_names_no_image(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, monitoring: dict[str, Any], given: list[str]
-) -> None:
-    loaded: list[str] = []
-    monkeypatch.setattr(local, "kubeconfig", lambda: tmp_path)
-    monkeypatch.setattr(archives, "ensure_kube_state", lambda _: Path("kube-state.tar"))
-    monkeypatch.setattr(cluster, "load_archive", lambda archive: loaded.append(archive.name))
-    config = load_config({**stacks.dev(), "images": {"tag": "mine"}, "monitoring": monitoring})
-
-    local.ensure_local_images(PlainReport(), config)
-
-    assert loaded == given

@@ -19,7 +19,7 @@ from cli.backup.jobs import answer_in
 from cli.commands import jail as commands
 from cli.commands import options
 from cli.errors import Failure, Refused
-from cli.jail import fit, roots
+from cli.jail import roots
 from cli.kubectl.client import Kubectl
 from cli.program.values import reveal
 from cli.stack import open_stack
@@ -126,11 +126,6 @@ def test_the_job_that_looks_is_like_the_one_that_fills_but_is_taken_for_none() -
     assert {item["app.kubernetes.io/component"] for item in labels} == {"jail-roots"}
 
 
-def test_a_log_that_is_lost_is_told() -> None:
-    with pytest.raises(Failure, match="lost"):
-        answer_in("")
-
-
 def test_a_root_that_anything_uses_is_not_removed() -> None:
     sections = stack(root="blue")
     cluster, other = Cluster(sections), load_config(stack(root="green"))
@@ -185,7 +180,7 @@ def test_the_volume_is_looked_at_only_where_root_or_release_change() -> None:
     populate = roots.filling_job(as_kubectl(will), "slurm")
 
     def look(was: dict[str, Any] | None, to: dict[str, Any]) -> None:
-        fit.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), (was, to), populate, REPORT)
+        roots.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), (was, to), populate, REPORT)
 
     look(None, logins[1])
     look(logins[0], logins[0])
@@ -199,12 +194,12 @@ def test_the_volume_is_looked_at_only_where_root_or_release_change() -> None:
 def test_before_the_engine_applies_the_volume_is_looked_at_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = stack(), {**stack(root="blue"), "slurm": {"version": "26.05"}}
     cluster = Cluster(old)
-    monkeypatch.setattr(fit, "reach", lambda _: as_kubectl(cluster))
+    monkeypatch.setattr(roots, "reach", lambda _: as_kubectl(cluster))
     file = stack_file(tmp_path, new)
 
     with pytest.raises(Refused, match=r"the root 'blue' was filled with Slurm 24\.11"):
-        fit.refuse_root_of_engine(open_stack(file), compare_files(tmp_path, old, new))
-    fit.refuse_root_of_engine(open_stack(file), compare_files(tmp_path, new, new))
+        roots.refuse_root_of_engine(open_stack(file), compare_files(tmp_path, old, new))
+    roots.refuse_root_of_engine(open_stack(file), compare_files(tmp_path, new, new))
     assert len(cluster.made) == 1
 
 
@@ -214,32 +209,6 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     made = open_stack(stack_file(tmp_path, stack(root="blue")))
     monkeypatch.setattr(commands, "_opened", lambda _: (made, as_kubectl(cluster), "slurm", REPORT))
     return cluster
-
-
-def test_roots_are_listed_for_people_and_for_scripts(opened: Cluster) -> None:
-    for component, name in (("login", "login"), ("worker", "plain")):  # the second one is without the jail
-        opened.lead(component, opened.template("StatefulSet", name)["spec"]["template"]["spec"])
-    shown = call("list")
-    lines = shown.stdout.splitlines()
-    assert lines[0].split() == ["first", "24.11-a", "then", "1.0", "GiB", "no", "pods"]
-    assert lines[1].startswith("* blue")
-    assert lines[1].endswith("24.11-b  now  >2.0 GiB  1 login  3 files were not carried")
-    assert "NOT WHOLE" in lines[2]
-    found = json.loads(call("list", "--json").stdout)
-    assert [item["pods"] for item in found] == [{}, {"login": 1}, {}]
-
-
-def test_differences_are_shown(opened: Cluster) -> None:
-    found = {"added": {"/opt/app": 3, "/x": 1}, "changed": ["/usr/bin/y"], "removed": ["/z"],
-             "counts": {"added": 4, "changed": 1, "removed": 1}, "incomplete": "no more time, at /w"}  # fmt: skip
-    opened.answer = json.dumps(found)
-    shown = call("diff")
-    assert shown.stdout.splitlines() == ["+ /opt/app/ (3 in all)", "+ /x", "~ /usr/bin/y", "- /z"]
-    assert "no more time, at /w" in shown.stderr
-    assert {"name": "ROOT", "value": "blue"} in opened.made[0]["spec"]["template"]["spec"]["containers"][0]["env"]
-    call("diff", "first")
-    assert {"name": "ROOT", "value": ""} in opened.made[1]["spec"]["template"]["spec"]["containers"][0]["env"]
-    assert failure_of(call("diff", "../x")).code == 2
 
 
 def test_the_first_root_and_one_in_use_are_not_removed(opened: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,36 +228,6 @@ def test_a_removal_that_nobody_waits_for_any_more_does_not_happen_later(opened: 
             as_kubectl(opened), "slurm", roots.filling_job(as_kubectl(opened), "slurm"), REPORT, "remove", ROOT="x"
         )
     assert opened.ended == [opened.made[0]["metadata"]["name"]]
-
-
-def left_behind(root: str) -> dict[str, Any]:
-    """A Job of a command that was killed."""
-    container = {"env": [{"name": "ROOT", "value": root}]}
-    return {
-        "kind": "Job",
-        "metadata": {"name": f"jail-remove-of-{root}"},
-        "spec": {"template": {"spec": {"containers": [container]}}},
-    }
-
-
-def test_a_root_that_is_still_to_be_removed_is_not_gone_back_to() -> None:
-    old, new = stack(), stack(root="blue")
-    cluster, will = Cluster(old), Cluster(new)
-    logins = [item.template("StatefulSet", "login") for item in (cluster, will)]
-    populate = roots.filling_job(as_kubectl(will), "slurm")
-    cluster.made = [left_behind("green")]
-    fit.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), (logins[0], logins[1]), populate, REPORT)
-    cluster.made = [left_behind("blue")]
-    with pytest.raises(Refused, match="jail-remove-of-blue has not ended, and removes the root 'blue'"):
-        fit.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), (logins[0], logins[1]), populate, REPORT)
-
-
-def test_a_killed_removal_is_ended_before_the_next_one(opened: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "held", lambda *_: nullcontext())
-    opened.made = [left_behind("half")]
-    assert call("remove", "half", "--yes").exit_code == 0
-    assert opened.ended == ["jail-remove-of-half"]
-    assert len(opened.made) == 2
 
 
 def test_a_question_keeps_nobody_from_the_cluster(opened: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,21 +13,14 @@ from cli.change.change import Change, PropertyChange, of_object
 from cli.change.effects import Effect
 from cli.change.job_effects import Touched
 from cli.change.jobs import JobsTouched
-from cli.preview.document import Preview, summarize
+from cli.preview.document import Preview
 from cli.preview.policy import PolicyPlan
-from cli.preview.text import LIMIT, markdown, marker
-from config import load_config
-from tests import stacks
+from cli.preview.text import LIMIT, markdown, marker, property_lines
 from tests.fakes.kubectl import thing
-from tests.stacks import with_change
-
-SUMMARY = summarize(load_config(stacks.existing()))
-
-MORE = summarize(load_config(with_change(stacks.existing(), "worker_nodes.cpu.size", 40)))
 
 
 def preview(**fields: Any) -> Preview:
-    return Preview(**{"stack": "prod", "against": "cluster", "summary": SUMMARY, **fields})
+    return Preview(**{"stack": "prod", "against": "cluster", **fields})
 
 
 def update(*properties: PropertyChange, name: str = "default") -> Change:
@@ -84,14 +77,8 @@ def test_what_is_refused_and_lost_comes_before_everything_else() -> None:
             jobs=JobsTouched(running=1, touched=(JOB,)),
         )
     )
-    parts = ["**refused**, 1 change cannot be made", "* file system x: it is protected", "all files are lost"]
-    parts += [
-        "7 alice main RUNNING is waited for",
-        "pool 'a' leaves",
-        "6 nodes (4 cpu",
-        "+ qos urgent",
-        "spec.replicas",
-    ]
+    parts = ["**refused**, 1 change cannot be made", "! refused: file system x: it is protected", "all files are lost"]
+    parts += ["7 alice main RUNNING is waited for", "note: pool 'a' leaves", "+ qos urgent", "spec.replicas"]
     places = [comment.index(part) for part in parts]
     assert places == sorted(places)
 
@@ -99,20 +86,6 @@ def test_what_is_refused_and_lost_comes_before_everything_else() -> None:
 def test_a_queue_that_could_not_be_read_is_not_an_empty_one() -> None:
     comment = markdown(preview(jobs=JobsTouched(unread="slurmctld does not answer")))
     assert "the queue could not be read: slurmctld does not answer" in comment
-
-
-def test_the_policy_of_a_first_start_is_no_news_where_nothing_changes() -> None:
-    unknown = PolicyPlan(changes=("+ qos urgent",), notes=("! slurmdbd does not answer",), compared=False)
-    comment = markdown(preview(policy=unknown))
-    assert "+ qos urgent" not in comment
-    assert "! slurmdbd does not answer" in comment
-    assert "+ qos urgent" in markdown(preview(policy=unknown, changes=(REPLICAS,)))
-
-
-def test_two_stack_files_show_which_machines_come_and_go() -> None:
-    comment = markdown(preview(against="file", summary=MORE, summary_before=SUMMARY))
-    assert "\n- 6 nodes (4 cpu, 2 gpu, 0 plain)" in comment
-    assert "\n+ 42 nodes (40 cpu, 2 gpu, 0 plain)" in comment
 
 
 @settings(deadline=None)
@@ -143,15 +116,30 @@ def test_no_text_gets_out_of_its_block_whatever_holds_it(hostile: str) -> None:
     assert all(each.isprintable() or each == "\n" for each in comment)
 
 
+LONG = "x" * 400
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        (1, None, ["-   a: 1"]),
+        (
+            f"{LONG}old",
+            f"{LONG}new",
+            [f"{sign}   a: ...{'x' * 40}{what}... (403 characters)" for sign, what in (("-", "old"), ("+", "new"))],
+        ),
+        ("k=1\nl=2\nm=3\n", "k=1\nl=4\nm=3\nn=5\n", ["    a:", "-       l=2", "+       l=4", "+       n=5"]),
+        ("", "k\n" * 50, ["    a:", *["+       k"] * 40, "        ... 10 more changed lines; --json has all"]),
+    ],
+    ids=["number", "long", "text", "many lines"],
+)
+def test_of_a_change_people_are_shown_what_differs(old: Any, new: Any, lines: list[str]) -> None:
+    assert list(property_lines(PropertyChange(path="a", old=old, new=new))) == lines
+
+
 def test_a_stack_s_name_cannot_end_the_hidden_line() -> None:
     assert marker("a-->\n# b`") == "<!-- slurmstack preview of a--_b_ -->"
     assert "--_" in markdown(preview(stack="a-->b")).splitlines()[1]
-
-
-def test_of_a_long_change_what_differs_is_shown() -> None:
-    change = update(PropertyChange(path="a", old=f"{'x' * 500}old", new=f"{'x' * 500}new"))
-    lines = markdown(preview(changes=(change,))).splitlines()
-    assert [line[0] for line in lines if "xold" in line or "xnew" in line] == ["-", "+"]
 
 
 @pytest.mark.parametrize("value", ["x" * 1000, "ü" * 1000, "x\n" * 1000])
@@ -167,6 +155,6 @@ def test_a_huge_change_is_cut_and_says_how_much_is_missing(value: str) -> None:
     comment = markdown(whole)
     assert LIMIT // 2 < len(comment.encode()) <= LIMIT
     assert re.search(r"# \.\.\. \d+ more lines are left out; `slurmstack preview` prints all", comment)
-    assert comment.endswith("</details>\n")
+    assert comment.endswith("</details>")
     assert "<details>" in outside(comment)
     assert comment == markdown(whole)

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from cli.errors import Failure
 from cli.kubectl.client import NO_SLURMDBD
 from cli.preview.policy import (
     PolicyPlan,
-    from_nothing,
     planned_policy,
     policy_jobs,
-    print_done,
-    print_policy,
-    print_silence,
-    require_answer,
     run_again,
 )
 from config import load_config
@@ -72,12 +65,9 @@ class FakeKubectl(PlayedKubectl):
 
 
 @pytest.mark.parametrize("kubectl", [None, FakeKubectl(ready=""), FakeKubectl(ready="False")])
-def test_a_first_start_is_told_from_nothing_and_nothing_without_accounting(kubectl: FakeKubectl | None) -> None:
-    planned = planned_policy(kubectl, configuration())
-    assert planned == from_nothing(configuration())
-    assert planned.changes == ("+ account ml (parent root, fairshare 10, max submit jobs 20000)", "+ user alice in ml")
-    assert not planned.compared
-    assert planned_policy(kubectl, configuration(accounting={"enabled": False}, accounts={}, users={})) is None
+def test_nothing_is_told_of_a_first_start_and_nothing_without_accounting(kubectl: FakeKubectl | None) -> None:
+    assert planned_policy(kubectl, configuration()) is None
+    assert planned_policy(FakeKubectl(), configuration(accounting={"enabled": False}, accounts={}, users={})) is None
 
 
 def test_slurm_is_asked_in_slurmdbd_s_pod_with_the_document_on_standard_input() -> None:
@@ -90,55 +80,26 @@ def test_slurm_is_asked_in_slurmdbd_s_pod_with_the_document_on_standard_input() 
 
 
 @pytest.mark.parametrize(
-    ("planned", "state", "deleted", "kept"),
+    ("planned", "state", "deleted"),
     [
-        (CHANGED, "Complete", True, ""),
-        (CHANGED, "Worked", True, ""),
-        (CHANGED, "Failed", False, ""),
-        (PolicyPlan(changes=(), notes=("! account x",)), "Complete", False, "u1"),
-        (PolicyPlan(changes=("+ account ml",), notes=(), compared=False), "Complete", False, "u1"),
-        (None, "Complete", False, ""),
+        (CHANGED, "Complete", True),
+        (CHANGED, "Worked", True),
+        (CHANGED, "Failed", False),
+        (PolicyPlan(changes=(), notes=("! account x",)), "Complete", False),
+        (None, "Complete", False),
     ],
 )
 def test_the_finished_job_goes_only_where_slurm_has_something_else(
-    planned: PolicyPlan | None, state: str, deleted: bool, kept: str
+    planned: PolicyPlan | None, state: str, deleted: bool
 ) -> None:
     kubectl = FakeKubectl(job_state=state)
-    assert run_again(kubectl, configuration(), planned, policy_jobs(kubectl, "slurm")) == kept
+    run_again(kubectl, configuration(), planned, policy_jobs(kubectl, "slurm"))
     assert any(call[:2] == ("delete", "job") for call in kubectl.calls) == deleted
 
 
-def test_what_the_job_did_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    kubectl = FakeKubectl(
-        printed="policy: waiting for slurmdbd\npolicy: + account ml\npolicy: the policy is in force\n"
-    )
-    print_done(kubectl, configuration(), before="u1")
-    assert capsys.readouterr().out == ""
-    print_done(kubectl, configuration(), before="")
-    assert capsys.readouterr().out == "policy\n  + account ml\n"
-
-
-def test_a_long_list_is_cut_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    print_policy(PolicyPlan(changes=("- account \x1b[2J",), notes=()))
-    assert capsys.readouterr().out == "policy\n  - account  [2J\n"
-    print_policy(PolicyPlan(changes=tuple(f"+ user u{n} in ml" for n in range(100)), notes=()))
-    printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 62
-    assert printed[-1] == "  ... and 40 more"
-
-
-@pytest.mark.parametrize("silent", [True, False])
-def test_a_slurmdbd_that_cannot_tell_stops_no_preview_and_one_that_hangs_is_said_and_is_not_whole(
-    capsys: pytest.CaptureFixture[str], silent: bool
-) -> None:
-    kubectl = FakeKubectl(complained="policy: no, says Slurm", code=NO_SLURMDBD if silent else 0)
-    planned = planned_policy(kubectl, configuration())
-    assert planned is not None
-    assert (planned.silent, planned.changes) == (silent, ())
-    why = "slurmdbd does not answer" if silent else "policy: no, says Slurm"
-    assert planned.notes == (f"! the policy in force cannot be compared: {why}",)
-    print_silence(planned)
-    assert ("cannot be compared: slurmdbd does not answer" in capsys.readouterr().out) == silent
-    with pytest.raises(Failure, match="slurmdbd does not answer") if silent else nullcontext():
-        require_answer(kubectl, configuration(), planned)
-    require_answer(FakeKubectl(printed='{"changes": [], "notes": []}'), configuration(), planned)
+@pytest.mark.parametrize("code", [0, NO_SLURMDBD])
+def test_a_slurmdbd_that_cannot_tell_stops_no_preview(code: int) -> None:
+    planned = planned_policy(FakeKubectl(complained="policy: no, says Slurm", code=code), configuration())
+    why = "slurmdbd does not answer" if code else "policy: no, says Slurm"
+    note = f"! the policy in force cannot be compared: {why}"
+    assert planned == PolicyPlan(changes=(), notes=(note,))

@@ -12,22 +12,6 @@ NOW = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)  # a Saturday
 START = datetime(2026, 11, 20, tzinfo=UTC)
 MIB, GIB = 2**20, 2**30
 
-REAL = """\
-10|10|alice|COMPLETED|1795624211|1795624258|47|billing=1,cpu=1,mem=400M,node=1|1|1|00:00.173||default
-10.batch|10.batch||COMPLETED|1795624211|1795624258|47|cpu=1,mem=400M,node=1|1|1|00:00.024|\
-cpu=00:00:00,energy=0,fs/disk=36346,mem=12685312,pages=0,vmem=300249088|default
-10.0|10.0||COMPLETED|1795624212|1795624258|46|cpu=1,mem=400M,node=1|1|1|00:00.148|\
-cpu=00:00:00,energy=0,fs/disk=39412,mem=165842944,pages=1,vmem=172093440|default
-13+0|13|alice|COMPLETED|1795624231|1795624235|4|billing=1,cpu=1,mem=100M,node=1|1|1|00:00.037||default
-13+0.batch|13.batch||COMPLETED|1795624231|1795624235|4|cpu=1,mem=100M,node=1|1|1|00:00.032|energy=0|default
-13+0.0|13.0||COMPLETED|1795624231|1795624235|4|cpu=1,mem=100M,node=1|1|1|00:00.004|energy=0|default
-13+1|14|alice|COMPLETED|1795624231|1795624235|4|billing=1,cpu=1,mem=100M,node=1|1|1|00:00.004||default
-13+1.0|14.0||COMPLETED|1795624231|1795624235|4|cpu=1,mem=100M,node=1|1|1|00:00.004|energy=0|default
-12_[1-3]|12|alice|PENDING|Unknown|Unknown|0||0|1|00:00:00||default
-""".replace("|", DELIMITER)
-"""Of Slurm 24.11 with jobacct_gather/linux: one job that held 150 MiB in a step, the two parts of a heterogeneous one,
-and an array that waits."""
-
 
 class Controller:
     """kubectl with a controller whose sacct gives one answer."""

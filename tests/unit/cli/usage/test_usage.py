@@ -5,25 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cli.commands import usage as usage_commands
 from cli.errors import Failure
 from cli.kubectl.client import NO_SLURMDBD
 from cli.usage.query import read_runs
 from cli.usage.report import Usage, as_csv, as_data, print_table, summarize
-from cli.usage.times import TimeError, intervals, parse_time
-from images.common.slurm_runs import UNKNOWN, Run, parse_runs
+from cli.usage.times import parse_time
+from images.common.slurm_runs import Run, parse_runs
 from tests.unit.cli.usage.records import NOW, START, Controller, epoch, job_line
-
-STEPS = st.sampled_from(["day", "week", "month", None])
 
 
 class _Clock(datetime):
@@ -99,10 +93,7 @@ def test_the_last_30_days_are_shown_and_never_the_future(
         (Controller("hello\n"), "not understood", ""),
         (Controller("", "sacct: error: Problem talking to the database: Connection refused", 1), "", "slurmdbd-0"),
         (Controller("", "Slurm accounting storage is disabled", 1), "", "`slurmstack up` turns it on"),
-        (Controller("", "error: You must be logged in to the server (Unauthorized)", 1), "", "log in to the cluster"),
         (Controller("", "(Forbidden): pods is forbidden", 1), "", "ask its administrator for rights"),
-        (Controller("", "Internal error occurred: error dialing backend: EOF", 1), "", "is in trouble itself"),
-        (Controller("", '(NotFound): pods "controller-0" not found', 1), "", "whether controller-0, slurmdbd-0"),
     ],
 )
 def test_where_there_are_no_records_that_is_said_with_what_to_do(controller: Any, message: str, hint: str) -> None:
@@ -116,54 +107,16 @@ def test_where_there_are_no_records_that_is_said_with_what_to_do(controller: Any
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("2026-11-01", "2026-11-01 00:00"), ("2026-11-01T08:15", "2026-11-01 08:15"),
-        ("2026-11-01T08:15:00", "2026-11-01 08:15"), ("11/01/26", "2026-11-01 00:00"), ("now", "2026-11-21 18:30"),
+        ("2026-11-01", "2026-11-01 00:00"), ("2026-11-01T08:15", "2026-11-01 08:15"), ("now", "2026-11-21 18:30"),
         ("now-7days", "2026-11-14 18:30"), ("now - 2 hours", "2026-11-21 16:30"), ("NOW-1week", "2026-11-14 18:30"),
-        ("now-60", "2026-11-21 18:29"), ("today", "2026-11-21 00:00"), ("midnight", "2026-11-21 00:00"),
-        ("noon", "2026-11-21 12:00"),
+        ("now-60", "2026-11-21 18:29"), ("today", "2026-11-21 00:00"),
     ],
 )  # fmt: skip
 def test_times_are_written_as_for_sacct(text: str, expected: str) -> None:
     assert f"{parse_time(text, NOW):%Y-%m-%d %H:%M}" == expected
 
 
-@pytest.mark.parametrize("text", ["", "soon", "now-7fortnights", "2026-13-01", "7 days", "now-999999999weeks"])
-def test_other_times_are_refused_with_examples(text: str) -> None:
-    with pytest.raises(TimeError, match="write 2026-11-01"):
-        parse_time(text, NOW)
-
-
-@given(st.integers(0, 10**7), st.integers(1, 10**7), STEPS)
-def test_intervals_cover_the_time_without_gap_or_overlap(start: int, length: int, step: str | None) -> None:
-    first = START + timedelta(seconds=start)
-    last = first + timedelta(seconds=length)
-    spans = intervals(first, last, step)
-    assert (spans[0][0], spans[-1][1]) == (first, last)
-    assert all(one[1] == other[0] for one, other in pairwise(spans))
-    assert all(begin < end for begin, end in spans)
-
-
-def test_weeks_begin_on_monday_and_months_on_the_first() -> None:
-    first, last = datetime(2026, 11, 21, 12, tzinfo=UTC), datetime(2027, 1, 2, tzinfo=UTC)
-    assert {begin.weekday() for begin, _ in intervals(first, last, "week")[1:]} == {0}
-    assert [f"{begin:%m-%d %H}" for begin, _ in intervals(first, last, "month")] == ["11-21 12", "12-01 00", "01-01 00"]
-
-
 # ---------------------------------------------------------------- runs and their hours
-
-
-@pytest.mark.parametrize(
-    ("tres", "cpus", "gpus"),
-    [
-        ("billing=8,cpu=8,gres/gpu:h100=2,gres/gpu=2,mem=1G,node=2", 8, 2),
-        ("cpu=8,gres/gpu:h100=2,gres/gpu:a100=1", 8, 3),
-        ("", 3, 0),
-        ("mem=5K,cpu=12", 12, 0),
-    ],
-)
-def test_gpus_of_all_types_are_counted_once(tres: str, cpus: int, gpus: int) -> None:
-    (found,) = parse_runs([job_line(tres=tres, cpus=3, user="", account="")])
-    assert (found.cpus, found.gpus, found.user, found.account) == (cpus, gpus, UNKNOWN, UNKNOWN)
 
 
 def test_jobs_that_have_not_run_count_nothing() -> None:
@@ -180,63 +133,23 @@ def test_hours_are_summed_up_by_account_and_the_largest_comes_first() -> None:
     assert (found.total.jobs, found.total.cpu_hours, found.total.gpu_hours) == (2, 15.0, 8.0)
 
 
-def test_a_suspended_run_counts_the_time_that_it_ran() -> None:
-    found = total([run(22, 26, seconds=3600)], step="day")
-    assert [(row.start.day, row.cpu_hours) for row in found.rows] == [(20, 0.5), (21, 0.5)]
-
-
-runs = st.builds(
-    lambda start, length, cpus, gpus, account, suspended: run(
-        start / 3600, (start + length) / 3600, cpus=cpus, gpus=gpus, account=account,
-        seconds=max(length - suspended, 1),
-    ),
-    st.integers(0, 80 * 86400), st.integers(1, 9 * 86400), st.integers(1, 512), st.integers(0, 64),
-    st.sampled_from(["a", "b", "c"]), st.integers(0, 10**6),
-)  # fmt: skip
-
-
-@given(st.lists(runs, max_size=20), STEPS)
-def test_the_hours_of_all_steps_are_those_of_the_whole(found: list[Run], step: str | None) -> None:
-    report = total(found, end=START + timedelta(days=90), step=step)
-    assert sum(row.cpu_hours for row in report.rows) == pytest.approx(report.total.cpu_hours)
-    assert sum(row.gpu_hours for row in report.rows) == pytest.approx(report.total.gpu_hours)
-    assert report.total.cpu_hours == pytest.approx(sum(one.seconds * one.cpus for one in found) / 3600)
-    assert all(row.start < row.end for row in report.rows)
-
-
 # ---------------------------------------------------------------- output
 
 
-def test_the_json_has_its_documented_shape() -> None:
-    document = as_data(total([run(22, 26, cpus=2, gpus=1)], step="day", by=("account", "user")), namespace="slurm")
-    days = [f"2026-11-{day}T00:00:00Z" for day in (20, 21, 22)]
-    numbers = {"jobs": 1, "cpu_hours": 4.0, "gpu_hours": 2.0}
-    assert document == {
+def test_the_json_has_its_documented_shape_and_the_csv_the_same_rows() -> None:
+    found = total([run(22, 26, cpus=2, gpus=1, user="a\x1b[2J")], by=("account", "user"))
+    when = {"start": "2026-11-20T00:00:00Z", "end": "2026-11-22T00:00:00Z"}
+    numbers = {**when, "jobs": 1, "cpu_hours": 8.0, "gpu_hours": 4.0}
+    assert as_data(found, namespace="slurm") == {
         "namespace": "slurm",
-        "start": days[0],
-        "end": days[2],
+        **when,
         "by": ["account", "user"],
-        "step": "day",
-        "rows": [
-            {"account": "ml", "user": "alice", "start": first, "end": last, **numbers} for first, last in pairwise(days)
-        ],
-        "total": {"start": days[0], "end": days[2], "jobs": 1, "cpu_hours": 8.0, "gpu_hours": 4.0},
+        "rows": [{"account": "ml", "user": "a\x1b[2J", **numbers}],
+        "total": numbers,
     }
-
-
-@pytest.mark.parametrize(
-    ("account", "cell"),
-    [
-        ("=1+2", "'=1+2"), ("+x", "'+x"), ("-x", "'-x"), ("-", "'-"), ("@SUM(1)", "'@SUM(1)"), ("\t=1", "'\t'=1"),
-        ("\r=1", "' =1"), ("a\r=1", "a =1"), ("\n=1", "'\n=1"), ("\uff1d1", "'\uff1d1"), ("-1+2", "'-1+2"),
-        ("a\x1b[2J", "a [2J"), ("x;=1;", "x;'=1;"), ("x;1", "x;1"), ("x\t@1", "x\t'@1"), ('a,"b"', 'a,"b"'),
-        ("-1\n", "'-1\n"), ("-1.5", "-1.5"), ("a=1", "a=1"), ("", ""), ("'=1", "'=1"),
-    ],
-)  # fmt: skip
-def test_no_cell_of_the_csv_is_a_formula_and_numbers_stay(account: str, cell: str) -> None:
-    text = as_csv(total([run(0, 1, account=account, cpus=3)]))
-    (row,) = csv.DictReader(io.StringIO(text, newline=""))
-    assert (row["account"], row["jobs"], row["cpu_hours"], row["gpu_hours"]) == (cell, "1", "3.0", "0.0")
+    (row,) = csv.DictReader(io.StringIO(as_csv(found)))
+    told = {"account": "ml", "user": "a [2J", **{name: str(value) for name, value in numbers.items()}}
+    assert row == told, "and nothing that moves a cursor"
 
 
 def test_the_table_shows_groups_shares_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,19 +161,3 @@ def test_the_table_shows_groups_shares_and_the_sum(capsys: pytest.CaptureFixture
     assert "2026-11-20 00:00 to 2026-11-22 00:00 UTC" in printed
     print_table(total([]))
     assert capsys.readouterr().out.startswith("no job ran from 2026-11-20 00:00 to 2026-11-22 00:00 UTC")
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_table_with_everything_fits_a_terminal_and_is_not_broken_elsewhere(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, terminal: bool
-) -> None:
-    for name, value in {"COLUMNS": "80", "NO_COLOR": "1", **({"FORCE_COLOR": "1"} if terminal else {})}.items():
-        monkeypatch.setenv(name, value)
-    account = "physics-of-the-university-of-somewhere"
-    runs = [run(0, 23, account=account, job=str(job), cpus=10**6, gpus=10**5) for job in range(1000)]
-    print_table(total(runs, by=("account", "user"), step="month"))
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
-    whole = [line for line in lines if account in line]
-    assert (max(map(len, lines)) <= 80, len(whole)) == ((True, 0) if terminal else (False, 1))
-    assert lines[1].startswith("2026-11-20 ")
-    assert lines[1].split()[-5:] == ["1,000", "23,000.0M", "100.0", "2,300.0M", "100.0"]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from images.backup.restic import Credentials, Repository, only_single_files, unreadable
+from images.backup.restic import only_single_files, unreadable
 from images.common.command import Result
 
 END = {"message_type": "exit_error", "code": 1, "message": "Fatal: There were 1 errors\n"}
@@ -21,7 +21,6 @@ def error(item: str, message: str) -> dict[str, object]:
     [
         ("/home/a", "open /jail/home/a: permission denied", True),
         ("/home/a", "xattr.LSet /jail/home/a user.a: no space left on device", True),
-        ("/home/no space left on device", "open /jail/home/no space left on device: file name too long", True),
         ("/home/a", "write /jail/home/a: no space left on device", False),
         ("/home/o'a", "write /jail/home/o'a: read-only file system", False),
     ],
@@ -35,14 +34,6 @@ def test_no_name_of_a_file_hides_that_it_was_not_put_back() -> None:
     """restic leaves U+0085 in its JSON as it is."""
     told = error("/home/a\u0085b", "lsetxattr /jail/home/a\u0085b: operation not supported")
     assert len(unreadable(Result(code=1, stderr=json.dumps(told, ensure_ascii=False)))) == 1
-
-
-def test_no_name_of_a_file_is_taken_for_a_word_of_the_store() -> None:
-    keys = Credentials(access_key="a", secret_key="b", password="c")
-    repository = Repository("https://s3.example/b/p", keys, region="r")
-    said = json.dumps(error("/home/AccessDenied", "open /jail/home/AccessDenied: input/output error"))
-    assert "the S3 store refuses" not in str(repository.problem("x", Result(code=1, stderr=said)))
-    assert "the S3 store refuses" in str(repository.problem("x", Result(code=1, stderr=f"{said}\nAccessDenied.")))
 
 
 def test_a_restore_that_did_not_come_to_its_end_is_none_of_single_files() -> None:

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result as Command
-from images.common.gpu_jobs import Gpu, GpuJobs
+from images.common.gpu_jobs import GpuJobs
 from images.common.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
 from images.health import gpu_job, state
 from images.health.gpu_job import REFUSED, WAIT_SECONDS, GpuJob
 from images.health.local import Local
-from images.health.verdict import not_checked, ok, warn
+from images.health.verdict import not_checked, ok
 from tests.fakes.commands import FakeClock, FakeRunner
+from tests.unit.images.health.places import run_at_once
 from tests.unit.images.health.tables import table
 
 NOW = 1_795_000_000.0
@@ -56,7 +57,8 @@ class FakeJob:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> FakeJob:
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeJob:
+    run_at_once(monkeypatch, "gpu_job")
     return FakeJob(tmp_path)
 
 
@@ -68,7 +70,6 @@ def fail(fault: FaultClass) -> Result:
     "finds, log",
     {
         "all is well": (ok(), []),
-        "a warning": (warn("hardware", "82 degrees"), ["before job 17: warn gpu-free [hardware]: 82 degrees"]),
         "it does not know": (not_checked("no nvidia-smi"), ["before job 17: not checked gpu-free: no nvidia-smi"]),
     },
 )
@@ -127,7 +128,7 @@ def test_the_job_starts_while_slurmctld_is_away(job: FakeJob) -> None:
 
 
 def test_exporters_are_shown_the_gpus_of_a_job_while_it_runs(job: FakeJob) -> None:
-    job.gpu_jobs.start([Gpu(name=str(number), uuid=f"GPU-{number}") for number in range(2)])
+    job.gpu_jobs.start(["0", "1"])
     made = job.made()
     made.begin()
     assert (job.gpu_jobs.shown / "dcgm/1").read_text() == "17\n"

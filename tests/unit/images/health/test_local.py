@@ -26,18 +26,15 @@ def test_the_node_is_what_the_pod_says(tmp_path: Path) -> None:
     local = find_local(ENVIRONMENT, tmp_path / "none")
     assert local.node == Node(name="h100-3", gpus=8, jail=Path("/jail"))
     assert local.off == frozenset()
-    assert local.problem == ""
     assert find_local({"JAIL": ""}, tmp_path / "none").node.jail is None
 
 
 @pytest.mark.parametrize(
     ("conf", "devices", "gpus", "shares"),
     [
-        ("gpu:a100_80gb.x:4", "", 4, False),
         ("gpu:h100:2,shard:3 Feature=gpu:9", "", 2, True),
         ("gpu:3", "GPU-1,GPU-2,GPU-3", 3, False),
         ("gpu:3", "GPU-1,GPU-2,GPU-1", 2, True),
-        ("gpu:3", "GPU-1", 1, True),
         ("gpu:3", "MIG-1,MIG-2,MIG-3", 1, True),
         ("gpu:3", "void", 3, False),
         ("gpu:1g.10gb:7", "void", 1, True),
@@ -63,16 +60,6 @@ def test_the_sites_settings_count_for_its_pools(tmp_path: Path) -> None:
     assert local.off == {"dns"}
     assert not find_local({"POOL": "other"}, path).node.infiniband
     assert find_local({"POOL": "cpu"}, path).node.gpus == 1
-
-
-def test_settings_that_cannot_be_used_are_told_and_the_defaults_hold(tmp_path: Path) -> None:
-    path = tmp_path / "settings.json"
-    for text in ("[]", "{", '{"thresholds": {"disks": 3}}', '{"thresholds": {"disks": {"a": "x"}}}'):
-        path.write_text(text)
-        local = find_local(ENVIRONMENT, path)
-        assert local.node.gpus == 8
-        assert local.thresholds.get("disks", "used", 0.9) == 0.9
-        assert "cannot be used" in local.problem
 
 
 def test_a_prolog_knows_its_job(tmp_path: Path) -> None:

@@ -1,10 +1,9 @@
-"""`slurmstack doctor cloud` as its user meets it: lines, exit statuses, Ctrl-C."""
+"""`slurmstack doctor cloud` as its user meets it: lines and exit statuses."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests import stacks
 from tests.fakes import nebius_answers as cloud
-from tests.fakes.nebius import Never, serve
-from tests.programs.waiting import wait_until
+from tests.fakes.nebius import serve
 from tests.stacks import ROOT
 from tests.unit.cli.command_line import stack_file
 
@@ -30,8 +27,7 @@ def start(tmp_path: Path) -> Start:
 
     def started(address: str, *arguments: str, sections: dict[str, Any] | None = None) -> subprocess.Popen[str]:
         file = stack_file(tmp_path, sections or cloud.stack())
-        # A shell starts what is to run in its background without SIGINT, and so would the tests' own children be.
-        doctor = ["env", "--default-signal=INT", sys.executable, "-m", "cli.entry", "doctor", "cloud"]
+        doctor = [sys.executable, "-m", "cli.entry", "doctor", "cloud"]
         return subprocess.Popen(
             [*doctor, "--config", str(file), *arguments], cwd=ROOT, text=True, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, env={**environment, "SLURMSTACK_NEBIUS_SERVER": address},
@@ -47,45 +43,17 @@ def test_the_command_prints_one_line_for_each_check_and_exits_with_0(start: Star
     assert (process.returncode, errors) == (0, ""), "progress is for terminals only"
     lines = [line.split() for line in out.splitlines()]
     assert lines[0] == ["fine", "project", "project-e00a", "(research)", "in", "eu-north1,", "of", "tenant-e00a"]
-    assert [line[0] for line in lines] == ["fine"] * 6
+    assert [line[0] for line in lines] == ["fine"] * 4
 
 
 def test_the_command_exits_with_1_when_something_must_change_and_speaks_json(start: Start) -> None:
-    with serve(cloud.good() | {"PlatformService/List": cloud.platforms()}) as server:
+    with serve(cloud.good() | {"ResourceAdviceService/List": cloud.advices(cloud.advice(machines=0))}) as server:
         process = start(server.address, "--json")
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     answer = json.loads(out)
     assert (answer["cloud"], answer["ok"]) == ("nebius", False)
-    assert {item["state"] for item in answer["findings"] if item["check"] == "machines"} == {"change"}
-
-
-def test_warnings_exit_with_0_unless_all_must_be_fine(start: Start) -> None:
-    codes = []
-    with serve(cloud.good() | {"AllocationService/ListBySubnet": cloud.FORBIDDEN}) as server:
-        for arguments in ((), ("--strict",)):
-            process = start(server.address, *arguments)
-            process.communicate(timeout=60)
-            codes.append(process.returncode)
-    assert codes == [0, 1]
-
-
-def test_ctrl_c_ends_the_command_at_once_and_without_a_traceback(start: Start) -> None:
-    with serve({name: Never() for name in cloud.good()}) as server:
-        process = start(server.address, "--timeout", "90")
-        wait_until(lambda: server.asked)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=50)
-    assert process.returncode == 130
-    assert errors.startswith("error: interrupted\n")
-    assert "Traceback" not in errors
-
-
-def test_a_cluster_that_is_already_there_has_no_cloud_to_ask(start: Start) -> None:
-    process = start("127.0.0.1:1", sections=stacks.existing())
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert out == "the cluster is already there (cloud.kind: existing), so there is no cloud to ask\n"
+    assert {item["state"] for item in answer["findings"] if item["check"] == "capacity"} == {"change"}
 
 
 def test_a_token_never_goes_to_another_machine_in_the_clear(start: Start) -> None:

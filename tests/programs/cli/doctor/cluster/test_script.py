@@ -14,7 +14,7 @@ from cli.doctor.cluster.slurm import FIRST, parse, questions
 from cli.kubectl.pods import _answers, _script
 
 MARK = "0123456789abcdef"
-FINE = {"sinfo": "echo main", "scontrol": 'echo "{}"', "squeue": "true", "sdiag": "echo 'Server thread count: 3'"}
+FINE = {"sinfo": "echo main", "scontrol": 'echo "{}"', "squeue": "true"}
 HANGS = "exec sleep 600"
 NO_ANSWER = "exit 124"
 """As timeout(1) says of what hangs."""
@@ -58,32 +58,19 @@ def test_where_slurmctld_hangs_the_others_are_not_asked(tmp_path: Path) -> None:
     assert parse(found)[0]["slurmctld"] == "no answer within 5 s"
 
 
-def test_the_words_of_a_slurmctld_that_refuses_are_kept(tmp_path: Path) -> None:
-    found = answers(tmp_path, sinfo="echo 'Munge decode failed: Expired credential' >&2; exit 1")
-    assert parse(found)[0]["slurmctld"] == "Munge decode failed: Expired credential"
-
-
-@pytest.mark.parametrize(
-    ("munge", "said"),
-    [("echo no socket >&2; exit 1", "munge does not answer. no socket"), (NO_ANSWER, "munge does not answer.")],
-)
-def test_a_slurmctld_that_hangs_for_munge_is_said_in_munge_s_words(tmp_path: Path, munge: str, said: str) -> None:
+def test_a_slurmctld_that_hangs_for_munge_is_said_in_munge_s_words(tmp_path: Path) -> None:
+    munge = "echo no socket >&2; exit 1"
     found = answers(tmp_path, munge=munge, unmunge="cat >/dev/null; exit 1", sinfo=NO_ANSWER)
-    assert parse(found)[0]["slurmctld"] == said
+    assert parse(found)[0]["slurmctld"] == "munge does not answer. no socket"
 
 
 def test_a_slurmdbd_that_hangs_is_said_and_loses_no_other_answer(tmp_path: Path) -> None:
     found = answers(tmp_path, sacctmgr=HANGS)
     assert parse(found)[0]["slurmdbd_answers"] is False
-    assert found["statistics"] == (0, "Server thread count: 3")
+    assert found["nodes"] == (0, "{}")
 
 
 def test_a_question_that_hangs_is_missing_alone(tmp_path: Path) -> None:
     found = answers(tmp_path, squeue=f"cd {tmp_path}; [ ! -e hung ] || {NO_ANSWER}; touch hung; {HANGS}")
-    parts, unread = parse(found)
-    assert unread["jobs"] == "no answer"
-    assert parts["threads"] == 3
-
-
-def test_without_accounting_slurmdbd_is_not_asked(tmp_path: Path) -> None:
-    assert "database" not in answers(tmp_path, accounting=False, sacctmgr="echo asked >&2; exit 1")
+    assert parse(found)[1]["jobs"] == "no answer"
+    assert "partitions" in found

@@ -33,7 +33,6 @@ def recorded() -> RecordedCluster:
     slurm |= {
         "job": (1, ""),
         "past": (0, ""),
-        "licenses": (0, "LicenseName=matlab Total=2 Used=0 Free=2 Reserved=0 Remote=no"),
     }
     slurm["configuration"] = (0, json.dumps(active))
     return RecordedCluster(objects=document["objects"], events=document["events"], slurm=slurm)
@@ -124,17 +123,10 @@ class RecordedCluster(PlayedKubectl):
             stamp = entry["comment"].split(" | ")[0]
             entry["comment"] = f"{stamp} | {comment}"
 
-    def job(self, id_: str, reason: str, *, state: str = "PENDING", restarts: int = 0, **more: str) -> None:
+    def job(self, id_: str, reason: str, *, state: str = "PENDING", nodes: str = "", account: str = "default") -> None:
         """A job in the queue, in the form in which squeue printed real ones."""
-        nodes, memory = more.get("nodes", ""), more.get("memory", "512M")
-        wanted, cpus, detail = more.get("wanted", "1"), more.get("cpus", "1"), more.get("detail", reason)
-        tres = {"node_tres": "tres-per-node", "job_tres": "tres-per-job", "task_tres": "tres-per-task"}
         row = {
-            "JobArrayID": id_, "Partition": more.get("partition", "main"), "State": state, "NodeList": nodes,
-            "TimeLeft": "10:00", "TimeLimit": "10:00", "NumNodes": wanted, "MinCpus": cpus, "MinMemory": memory,
-            "Feature": more.get("feature", "(null)"), "Reason": reason, "ReasonList": f"({detail})",
-            "RestartCnt": str(restarts), "Account": more.get("account", "default"), "EndTime": more.get("end", "N/A"),
-            "Licenses": more.get("licenses", "(null)"),
-            **{column: more.get(name, "N/A") for name, column in tres.items()},
+            "JobArrayID": id_, "Partition": "main", "State": state, "NodeList": nodes, "TimeLeft": "10:00",
+            "Reason": reason, "ReasonList": f"({reason})", "Account": account,
         }  # fmt: skip
         self.slurm["queue"] = (0, self.slurm["queue"][1] + printed(JOBS.shell, [row]))

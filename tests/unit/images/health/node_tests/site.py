@@ -4,58 +4,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from images.common.health.report import Report, encode
 from images.common.health.slurm import Slurm
+from images.common.wait import Clock
 from images.health.node_tests.plan import Settings
-from images.health.node_tests.program import NodeTester
-from images.health.node_tests.results import Record, decode
+from images.health.node_tests.program import ByHand, NodeTester
+from images.health.node_tests.results import decode
 from images.health.node_tests.slurm import TestSlurm
-from images.health.verdict import ok
 from images.health.watch.decide import Limit, Policy
 from images.health.watch.watcher import Watcher
 from tests.fakes.node_tests_cluster import FakeCluster, Job
 
-H100 = "8x NVIDIA H100 80GB HBM3"
-WELL = {
-    "cpu-speed": "events per second: 5000",
-    "memory-bandwidth": "transferred (9983.30 MiB/sec)",
-    "nccl-node": "Out of bounds values : 0 OK\nAvg bus bandwidth : 476",
-    "nccl-pair": "Out of bounds values : 0 OK\nAvg bus bandwidth : 350",
-}
-SLOW = {
-    "cpu-speed": "events per second: 90.5",
-    "memory-bandwidth": "transferred (990.00 MiB/sec)",
-    "nccl-node": "Out of bounds values : 0 OK\nAvg bus bandwidth : 212",
-    "nccl-pair": "Out of bounds values : 0 OK\nAvg bus bandwidth : 40",
-}
-EXPECTED = {"machine": {"cpu-speed": {"events": 1000}, "memory-bandwidth": {"write": 5}}}
-
-
-def told(text: str, code: int = 0) -> str:
-    """What the batch script says."""
-    return json.dumps({"code": code, "text": text, "platform": H100})
+WELL = {"cpu-speed": "events per second: 5000", "memory-bandwidth": "transferred (9983.30 MiB/sec)"}
+SLOW = {"cpu-speed": "events per second: 90.5", "memory-bandwidth": "transferred (990.00 MiB/sec)"}
+EXPECTED = {"pool": {"cpu-speed": {"events": 1000}, "memory-bandwidth": {"write": 5}}}
 
 
 class Site:
     """A cluster of nodes w-0, w-1, ... with both programs."""
 
-    def __init__(self, count: int = 1, *tests: str, slow: Callable[[Job], bool] | None = None, **settings: Any) -> None:
-        """`slow`: whether a run finds its nodes slow."""
+    def __init__(self, count: int = 1, *tests: str, slow: Callable[[Job], bool] | None = None) -> None:
+        """`slow`: whether a run finds its node slow."""
         self.slow = slow or (lambda _job: False)
-        self.cluster = FakeCluster(count, measure=lambda job: told((SLOW if self.slow(job) else WELL)[job.test]))
-        usual = {"max_under_test": "100%", "platforms": {"pool": "machine"}, "expected": EXPECTED}
-        self.settings = Settings.parse({**usual, "tests": tests or ["cpu-speed"], "infiniband": ["pool"], **settings})
+        self.cluster = FakeCluster(count, measure=self._measure)
+        self.settings = Settings.parse({"expected": EXPECTED, "tests": tests or ["cpu-speed"]})
         self.log: list[str] = []
-        self.was_open: list[bool] = []
-        """Whether users could have had w-0, by rounds."""
         self.start()
 
-    def start(self, *, measures_new: bool = True) -> None:
+    def _measure(self, job: Job) -> str:
+        return json.dumps({"code": 0, "text": (SLOW if self.slow(job) else WELL)[job.test], "platform": ""})
+
+    def start(self) -> None:
         """Start both programs, again."""
         wall, log = self.cluster.wall, self.log.append
-        policy = Policy(max_drained=Limit.parse("100%"), measures_new=measures_new)
+        policy = Policy(max_drained=Limit.parse("100%"))
         self.watcher = Watcher(slurm=Slurm(runner=self.cluster), policy=policy, log=log, wall=wall)
         self.slurm = TestSlurm(runner=self.cluster, settings=self.settings)
         self.tester = NodeTester(slurm=self.slurm, log=log, wall=wall)
@@ -69,23 +51,12 @@ class Site:
     def look(self, seconds: int = 5) -> None:
         """A round of both, after a while."""
         self.cluster.now += seconds
-        for name in self.cluster.nodes:
-            self.report(name)
         self.watcher.round()
         self.tester.round()
-        self.was_open.append(self.cluster.is_open("w-0"))
 
     def rounds(self, count: int, seconds: int = 5) -> None:
         for _ in range(count):
             self.round(seconds)
-
-    def report(self, name: str, **results: Any) -> None:
-        """What the checks of a node say now."""
-        found = {"gpu-presence": ok(), **results}
-        self.cluster.nodes[name].comment = encode(Report(at=self.cluster.now, results=found))
-
-    def record(self, name: str = "w-0", test: str = "cpu-speed") -> Record | None:
-        return decode(self.cluster.nodes[name].extra).get(test)
 
     def statuses(self, name: str = "w-0") -> Mapping[str, str]:
         found = decode(self.cluster.nodes[name].extra)
@@ -97,3 +68,15 @@ class Site:
     @property
     def reason(self) -> str:
         return self.cluster.nodes["w-0"].reason
+
+    def by_hand(self, name: str = "w-0", meanwhile: Callable[[], object] = lambda: None) -> tuple[int, list[str]]:
+        """Measure a node now, while both programs go on: the exit code, and what is said."""
+        said: list[str] = []
+        site = self
+
+        class Rounds(Clock):
+            def sleep(self, seconds: float) -> None:
+                meanwhile()
+                site.round(int(seconds))
+
+        return ByHand(slurm=self.slurm, name=name, say=said.append, clock=Rounds()).measure(), said

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,7 @@ from images.common.health.report import Report, encode
 from images.common.health.slurm import Slurm
 from images.common.kubernetes import WORKER_PODS, Follower, Kube
 from images.health.watch.decide import Limit
-from images.health.watch.kubernetes import Teller
-from images.health.watch.machines import RELEASED_FOR, Machine, Machines, Place, machine_of, place_of
+from images.health.watch.machines import RELEASED_FOR, Machine, Machines, machine_of, place_of
 from images.health.watch.release import Releaser, Rules
 from images.health.watch.watcher import Watcher
 from tests.fakes.kubernetes import FakeKubernetes
@@ -28,11 +25,6 @@ Object = dict[str, Any]
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/ns/pods"
-EVENTS = "/api/v1/namespaces/ns/events"
-
-
-def stamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class WatchedMachines(FakeKubernetes):
@@ -48,19 +40,14 @@ class WatchedMachines(FakeKubernetes):
             self.add_node(f"m-{number}")
             self.add_pod(f"w-{number}", f"m-{number}")
 
-    @property
-    def events(self) -> list[Object]:
-        return list(self.collections.get(EVENTS, {}).values())
-
     def add_node(self, name: str) -> None:
         self.remove(NODES, name)
         self.put(NODES, name, spec={}, status={"conditions": [{"type": "Ready", "status": "True"}]})
 
-    def add_pod(self, name: str, node: str, *, started: float = NOW - 9000) -> None:
+    def add_pod(self, name: str, node: str) -> None:
         """A new one, whatever was there by this name."""
         self.remove(PODS, name)
-        metadata = {"uid": f"uid of {name} on {node}", "labels": {WORKER_PODS: "true"}}
-        self.put(PODS, name, metadata=metadata, spec={"nodeName": node}, status={"startTime": stamp(started)})
+        self.put(PODS, name, metadata={"labels": {WORKER_PODS: "true"}}, spec={"nodeName": node})
 
     def cordon(self, name: str, *, cordoned: bool = True) -> None:
         """As a person does it."""
@@ -81,14 +68,12 @@ class WatchedMachines(FakeKubernetes):
     def machines(self) -> dict[str, Machine]:
         return {name: machine_of(node) for name, node in self.nodes.items()}
 
-    def places(self) -> dict[str, Place]:
+    def places(self) -> dict[str, str]:
         return {name: place_of(pod) for name, pod in self.pods.items()}
 
     def answer(self, question: Question) -> tuple[int, Object]:
         answered = super().answer(question)
-        if question.subresource == "eviction":
-            self.changes.append(f"evict {question.name}")
-        elif question.subresource == "status":
+        if question.subresource == "status":
             (condition,) = question.body["status"]["conditions"]
             self.changes.append(f"{condition['type']}={condition['status']} {question.name}")
         elif question.method == "PATCH":
@@ -112,21 +97,6 @@ def _check_of(name: str) -> str:
 SUSPECTED = "HardwareIssuesSuspected"
 
 
-class AtOnce(Executor):
-    """Does what it is given, here and now, or when the test says so."""
-
-    def __init__(self) -> None:
-        self.later: list[Callable[[], None]] | None = None
-
-    def submit(self, work: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        if self.later is None:
-            future.set_result(work(*arguments))
-        else:
-            self.later.append(lambda: future.set_result(work(*arguments)))
-        return future
-
-
 class Followed(Follower[Any]):
     """A follower whose copy the test sets, or gives as it is then."""
 
@@ -137,14 +107,6 @@ class Followed(Follower[Any]):
 
     def values(self) -> dict[str, Any]:
         return dict(self.read())
-
-
-class _Events(Teller):
-    """Writes each event at once."""
-
-    def event(self, worker: str, *, reason: str, message: str, warning: bool, now: float) -> None:
-        super().event(worker, reason=reason, message=message, warning=warning, now=now)
-        self.write_waiting()
 
 
 class Fleet:
@@ -159,23 +121,20 @@ class Fleet:
         port = self.kubernetes.port
         self.kube = Kube(host="127.0.0.1", port=port, namespace="ns", tls=False, service_account=token)
         self.results: dict[str, dict[str, Result]] = {name: {"gpu-xid": OK} for name in self.names}
-        self.pool = AtOnce()
-        self.answers = True
         self.start()
 
     def wall(self) -> float:
         """The clock."""
         return time.time()
 
-    def start(self, *, max_unavailable: str = "1", dry_run: bool = False, **rules: Any) -> None:
+    def start(self, *, max_unavailable: str = "1", **rules: Any) -> None:
         """Start a watcher, in the place of the last one."""
         slurm = Slurm(runner=self.runner)
         machines = Machines(
             pods=Followed(self.kubernetes.places),
             nodes=Followed(self.kubernetes.machines),
             drain_conditions=frozenset({"Maintenance", SUSPECTED}),
-            probe=lambda *_: self.answers,
-            pool=AtOnce(),
+            probe=lambda *_: True,
         )
         self.releaser = Releaser(
             kube=self.kube,
@@ -183,9 +142,6 @@ class Fleet:
             copies=machines,
             rules=Rules(max_unavailable=Limit.parse(max_unavailable), **rules),
             log=self.log.append,
-            events=_Events(kube=self.kube, machines=machines, log=self.log.append),
-            dry_run=dry_run,
-            pool=self.pool,
             wall=self.wall,
         )
         self.watcher = Watcher(
@@ -196,9 +152,6 @@ class Fleet:
             releaser=self.releaser,
             wall=self.wall,
         )
-
-    def events(self) -> list[tuple[str, str]]:
-        return [(event["reason"], event["involvedObject"]["name"]) for event in self.kubernetes.events]
 
     def break_gpu(self, *names: str) -> None:
         for name in names or ("w-0",):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any
 
@@ -12,86 +10,40 @@ import pytest
 
 from images.common.health.report import Finding
 from images.common.health.slurm import Record
-from images.health.watch import machines
-from images.health.watch.machines import MISSING_ROUNDS, TRIES, Machine, Machines, Place, machine_of, takes_connection
+from images.health.watch.machines import TRIES, Machine, Machines, answers, machine_of
 from tests.unit.images.health.tables import Like, table, words
 from tests.unit.images.health.watch.release_cluster import Followed
 from tests.unit.images.health.watch.views import NOW
 
-RECORDS = [Record(name=name, states=frozenset({"IDLE"}), address=f"10.0.0.{name[-1]}") for name in ("w-0", "w-1")]
 READY = Machine(ready="True", conditions={})
 SILENT = Machine(ready="Unknown", why="kubelet stopped posting", conditions={})
 CORDONED = replace(READY, cordoned=True)
 RELEASED = replace(CORDONED, released_for="health/gpu-xid")
 UNWANTED = replace(READY, conditions={"Maintenance": "on Tuesday"})
-LAST = MISSING_ROUNDS - 1
-NO_PLACE = Place(node="")
-
-
-class Queue(Executor):
-    """Runs what it is given when the test says so."""
-
-    def __init__(self) -> None:
-        self.waiting: list[Callable[[], None]] = []
-
-    def submit(self, work: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self.waiting.append(lambda: future.set_result(work(*arguments)))
-        return future
-
-    def run(self) -> None:
-        while self.waiting:
-            self.waiting.pop(0)()
 
 
 class Cluster:
     """Two workers, each on a machine of its own; Maintenance drains."""
 
     def __init__(self, m_0: Machine | None = READY, *, answers: bool = True) -> None:
-        self.pods = Followed({"w-0": Place(node="m-0", uid="u0"), "w-1": Place(node="m-1")})
+        self.pods = Followed({"w-0": "m-0", "w-1": "m-1"})
         self.nodes = Followed({"m-0": m_0, "m-1": READY} if m_0 else {"m-1": READY})
         self.answers = answers
-        self.pool = Queue()
+        self.states = frozenset({"IDLE"})
         self.probed: list[tuple[str, int]] = []
         self.machines = Machines(
-            pods=self.pods,
-            nodes=self.nodes,
-            drain_conditions=frozenset({"Maintenance"}),
-            probe=self._probe,
-            pool=self.pool,
+            pods=self.pods, nodes=self.nodes, drain_conditions=frozenset({"Maintenance"}), probe=self._probe
         )
 
     def _probe(self, address: str, port: int) -> bool:
         self.probed.append((address, port))
         return self.answers
 
-    def change(
-        self,
-        *,
-        m_0: Machine | None = None,
-        gone: bool = False,
-        at: Place | None = None,
-        podless: bool = False,
-        answers: bool | None = None,
-        synced: bool | None = None,
-        m_9: Machine | None = None,
-    ) -> None:
-        """What happens between two rounds."""
-        self.nodes.copy |= {name: new for name, new in (("m-0", m_0), ("m-9", m_9)) if new}
-        self.pods.copy |= {"w-0": at} if at else {}
-        if gone:
-            del self.nodes.copy["m-0"]
-        if podless:
-            del self.pods.copy["w-0"]
-        self.answers = self.answers if answers is None else answers
-        self.nodes.synced = self.nodes.synced if synced is None else synced
-
-    def look(self, times: int = 1) -> Finding:
-        """What is found about w-0 in the last of some rounds."""
-        for _ in range(times):
-            findings = self.machines.findings(RECORDS, NOW)
-            assert set(findings) == {"w-0", "w-1"}
-            self.pool.run()
+    def look(self) -> Finding:
+        """What is found about w-0."""
+        records = [Record(name=name, states=self.states, address=f"10.0.0.{name[-1]}") for name in ("w-0", "w-1")]
+        findings = self.machines.findings(records, NOW)
+        assert set(findings) == {"w-0", "w-1"}
         return findings["w-0"]
 
 
@@ -126,87 +78,49 @@ def test_since_when_the_condition_is_true() -> None:
     assert Cluster(RELEASED).look().unwanted_since == 0.0, "no person has said so: the limit holds"
 
 
-UNHEARD = "not checked: ..."
-LOST = "fail ... (lost)"
-ALIVE = "fail [node]: machine m-0 is not ready: kubelet stopped posting"
-DEAD = "fail [node]: ...slurmd does not answer... (lost)"
+LOST = "fail [node]: ...slurmd does not answer (lost)"
 
 
-@table(
-    "first, answers, story",
-    {
-        "a machine is lost only when its slurmd is silent too": (
-            SILENT,
-            True,
-            [({}, 9, ALIVE), ({"answers": False}, 1, ALIVE), ({}, 1, DEAD), ({"answers": True}, 2, ALIVE)],
-        ),
-        "the machine before does not count for the next": (
-            None,
-            False,
-            [
-                ({}, MISSING_ROUNDS, LOST),
-                ({"at": Place(node="m-9")}, 1, UNHEARD),  # of which nothing is heard yet
-                ({"m_9": SILENT}, 2, LOST),
-                ({"at": Place(node="m-0"), "m_0": SILENT}, 1, ALIVE),
-            ],
-        ),
-        "a machine that was not heard of yet is unknown at first": (
-            None,
-            True,
-            [({}, LAST, UNHEARD), ({"m_0": READY}, 1, "ok"), ({"gone": True}, LAST, UNHEARD), ({}, 1, "fail ...")],
-        ),
-        "a machine that vanished with its pod is still known to be gone": (
-            READY,
-            False,
-            [
-                ({}, 1, "ok"),
-                ({"gone": True, "at": NO_PLACE}, MISSING_ROUNDS, LOST),
-                ({"podless": True}, 1, LOST),
-                ({"at": Place(node="m-1")}, 1, "ok"),
-            ],
-        ),
-        "a node whose pod was never seen is not ours": (READY, False, [({"podless": True}, 9, UNHEARD)]),
-        "while the API server is away no time counts": (
-            SILENT,
-            False,
-            [({}, 1, ALIVE), ({"synced": False}, 1, UNHEARD), ({"synced": True}, 1, ALIVE)],
-        ),
-    },
-)
-def test_rounds_in_a_row(first: Machine | None, answers: bool, story: list[tuple[dict[str, Any], int, str]]) -> None:
-    cluster = Cluster(first, answers=answers)
-    for number, (change, rounds, expected) in enumerate(story):
-        cluster.change(**change)
-        found = said(cluster.look(times=rounds))
-        assert found == Like(expected), number
-        assert found.endswith("(lost)") == expected.endswith("(lost)"), number
-    assert set(cluster.probed) <= {("10.0.0.0", 6818)}
+def test_a_machine_is_lost_only_when_its_slurmd_is_silent_too() -> None:
+    cluster = Cluster(SILENT)
+    assert said(cluster.look()) == "fail [node]: machine m-0 is not ready: kubelet stopped posting"
+    cluster.answers = False
+    assert said(cluster.look()) == Like(LOST)
+    assert set(cluster.probed) == {("10.0.0.0", 6818)}
+    cluster.nodes.synced = False
+    assert said(cluster.look()) == "not checked: the Kubernetes API does not answer"
+    cluster.nodes.synced, cluster.states = True, frozenset({"DOWN"})
+    assert not cluster.look().lost, "one that is set down is not asked any more"
 
 
-# ---------------------------------------------------------------- what Kubernetes says
+def test_a_machine_that_vanished_with_its_pod_is_still_known_to_be_gone() -> None:
+    cluster = Cluster(answers=False)
+    assert said(cluster.look()) == "ok"
+    del cluster.nodes.copy["m-0"], cluster.pods.copy["w-0"]
+    assert said(cluster.look()) == Like(LOST)
+    cluster.pods.copy["w-0"] = ""  # the new one waits for a machine
+    assert said(cluster.look()) == Like(LOST)
+    cluster.pods.copy["w-0"] = "m-1"
+    assert said(cluster.look()) == "ok"
 
 
-def node(*conditions: Mapping[str, str], **spec: object) -> dict[str, object]:
-    return {"metadata": {"name": "m-0"}, "spec": spec, "status": {"conditions": list(conditions)}}
+def test_a_node_whose_pod_was_never_seen_is_not_ours() -> None:
+    cluster = Cluster(answers=False)
+    del cluster.pods.copy["w-0"]
+    assert said(cluster.look()) == "not checked: its pod is not known"
 
 
 def test_a_machine_that_says_nothing_is_not_taken_for_ready() -> None:
-    for given in ({"metadata": {"name": "m"}}, node(), node({"type": "Ready", "status": "Unknown"})):
-        assert (machine_of(given).ready, machine_of(given).cordoned) == ("Unknown", False)
-
-
-def test_a_connection_is_tried_for_real() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        assert takes_connection("127.0.0.1", port)
-    assert not takes_connection("127.0.0.1", port)
-    assert not takes_connection("." * 300, 6818)
+    given: list[dict[str, Any]] = [{}, {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}]
+    for more in given:
+        assert machine_of({"metadata": {"name": "m"}, **more}).ready == "Unknown"
 
 
 def test_slurmd_is_silent_only_after_some_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machines, "PAUSE_SECONDS", 0.0)
-    for answers in (True, False):
-        outcomes = [False] * (TRIES - 1) + [answers]
-        monkeypatch.setattr(machines, "takes_connection", lambda *_, outcomes=outcomes: outcomes.pop(0))
-        assert machines.answers("10.0.0.0", 6818) is answers
-        assert outcomes == []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert answers("127.0.0.1", port)
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    assert not answers("127.0.0.1", port)
+    assert len(pauses) == TRIES

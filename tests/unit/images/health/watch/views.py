@@ -22,9 +22,9 @@ WARN = Result(status=Status.WARN, message="not good", fault="node")
 UNKNOWN = Result(status=Status.NOT_CHECKED, message="no tool")
 
 
-def found(result: Result, *, ago: float = 1.0, arrived_ago: float | None = None) -> Finding:
+def found(result: Result, *, ago: float = 1.0) -> Finding:
     """A finding that is some seconds old."""
-    return Finding(result=result, at=NOW - ago, arrived=None if arrived_ago is None else NOW - arrived_ago)
+    return Finding(result=result, at=NOW - ago)
 
 
 def view(

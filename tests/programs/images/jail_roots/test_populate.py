@@ -84,12 +84,6 @@ def test_a_volume_with_somebody_elses_files_is_refused(source: Path, jail: Path)
     assert [path.name for path in jail.iterdir()] == ["thesis.tex"]
 
 
-def test_a_fresh_file_system_counts_as_empty(source: Path, jail: Path) -> None:
-    (jail / "lost+found").mkdir()
-
-    assert fill(source, jail)[0] == 0
-
-
 def test_an_interrupted_run_leaves_no_marker_and_the_next_one_finishes(
     source: Path, jail: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,53 @@
+"""Accounts in all roots of the jail, and in no other place."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from images.common import jail_roots
+from images.common.jail_view import JailViewError
+from images.jail.accounts import AccountError
+from tests.programs.images.jail_roots.roots import ME, apply, fill, user
+
+
+def test_a_number_whose_home_is_still_there_is_given_to_nobody_else(source: Path, volume: Path) -> None:
+    """A root that knew its user was removed."""
+    fill(source, volume, "blue")
+    apply(volume, bob=user())
+    shutil.rmtree(jail_roots.directory_of(volume, "blue"))
+    fill(source, volume, "green")
+    with pytest.raises(AccountError, match=f"user carol: uid {ME} owns the home bob; files carry that number"):
+        apply(volume, carol=user())
+    apply(volume, bob=user())
+
+
+@pytest.mark.parametrize("path", ["etc", "etc/ssh", "etc/sudoers.d", ".slurmstack", "etc/passwd"])
+def test_a_link_in_one_root_leads_the_accounts_into_no_other(source: Path, volume: Path, path: str) -> None:
+    fill(source, volume, "")
+    fill(source, volume, "blue")
+    apply(volume, alice=user(sudo=True))
+    place = jail_roots.root_of(volume, "blue") / path
+    place.rename(place.with_name("moved"))
+    up = "/".join([".."] * (3 + path.count("/")))
+    place.symlink_to(f"{up}/{path}")
+    assert place.exists(), "the link leads into the first root"
+
+    with pytest.raises((JailViewError, AccountError), match=r"is a symbolic link|symbolic links"):
+        apply(volume)
+
+    assert place.is_symlink()
+    if path in {"etc", "etc/passwd"}:  # found before anything is written
+        assert "alice:!" not in (volume / "etc/shadow").read_text()
+
+
+def test_a_home_outside_of_the_root_is_not_made(source: Path, volume: Path) -> None:
+    fill(source, volume, "")
+    fill(source, volume, "blue")
+    for root in (volume, jail_roots.root_of(volume, "blue")):
+        with (root / "etc/passwd").open("a") as file:
+            file.write(f"alice:x:{ME}:{ME}::/home/../../evil:/bin/bash\n")
+    apply(volume, alice=user())
+    assert not list(volume.parent.rglob("evil"))
