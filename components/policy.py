@@ -45,7 +45,7 @@ class Policy(pulumi.ComponentResource):
 
     Both are named after their content: a changed document is a new job. Another configuration of Slurm is none: what
     Slurm has lost of the policy, whatever the reason, an update sees when it compares. The update waits
-    until the policy is in force, or shows why Slurm refused a part of it: what is done stays, and the next update goes on.
+    until the policy is in force, or shows why Slurm refused a part of it; what is done stays, and the next one goes on.
     """
 
     def __init__(self, name: str, args: PolicyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
