@@ -56,7 +56,7 @@ def page(slurm_cluster: ClusterFactory, slurm_version: str) -> Page:
     """One worker, accounting, users who see their own jobs only, and jobs of two of them."""
     private = "PrivateData=jobs\nMessageTimeout=2\n"
     sandbox = slurm_cluster(slurm_version, workers=1, kind=AccountingSandbox, extra=private)
-    found = Page(sandbox, USERS)
+    found = Page(sandbox, USERS, dashboard=True)
     found.submit("alice", "of-alice")
     found.submit("bob", "of-bob")
     return found

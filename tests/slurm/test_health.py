@@ -162,6 +162,8 @@ def test_the_limit_holds(cluster: Healthy) -> None:
 
 def test_a_job_that_finds_its_gpu_in_use_starts_elsewhere(cluster: Healthy) -> None:
     """Somebody's leftover holds the GPU's memory: the prolog refuses, Slurm requeues the job, the node is drained."""
+    for name in NODES:
+        cluster.wait(name, "")  # that no fault of the test before is left
     cluster.run("scontrol update nodename=default-1,default-2 weight=5")  # so that default-0 is the first choice
     set_gpus(cluster.sandbox.pods["default-0"], used_mib=70_000)
     job = cluster.submit("sleep 1", "--gres=gpu:1", "--requeue")
