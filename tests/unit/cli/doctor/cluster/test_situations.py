@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -52,9 +53,18 @@ def since(condition: str, seconds: int) -> Ill:
     return make
 
 
+def tried_again(cluster: RecordedCluster) -> None:
+    """A step of `up` failed once and then succeeded: the pod of the first try stays."""
+    pod = deepcopy(cluster.thing("Pod", "policy-"))
+    pod["metadata"] |= {"name": "policy-e6cd26eb-first", "uid": "first"}
+    pod["status"]["phase"] = "Failed"
+    cluster.objects.append(pod)
+
+
 FINE: dict[str, Ill] = {
     "nothing": lambda _: None,
     **{reason: queued("12", reason) for reason in ("Priority", "JobHeldUser", "QOSMaxJobsPerUserLimit")},
+    "a step that succeeded at the second try": tried_again,
     "slurmd registers after its pod is ready": both(no_slurmd, since("Ready", 5)),
     "a pod that waited long for its machine": both(lambda c: c.unready("default-1"), since("PodScheduled", 30)),
 }
