@@ -102,7 +102,7 @@ def as_data(usage: Usage, *, namespace: str) -> dict[str, Any]:
 
 
 def as_csv(usage: Usage) -> str:
-    """The rows of the report, with a heading, and none for the total. A name that is a formula gets a quote before it."""
+    """The rows of the report, with a heading, and none for the total. A name that is a formula gets a quote."""
     text = io.StringIO()
     writer = csv.DictWriter(text, [*usage.by, *usage.data(usage.total)], lineterminator="\n")
     writer.writeheader()
