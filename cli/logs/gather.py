@@ -42,8 +42,8 @@ MOST_FOLLOWED = 50
 
 _UNKNOWN_JOB = "Invalid job id"
 
-_LISTED = 12
-"""Of what could not be read, where that is everything."""
+LISTED = 12
+"""Of what could not be read, and of names: there may be a thousand workers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ def gather(kubectl: Kubectl, namespace: str, asked: Asked, now: datetime) -> Fou
         found = _of_component(kubectl, namespace, asked, there)
     found.missing[:0] = missing
     if not found.read:
-        raise Failure("nothing could be read:\n" + "\n".join(f"  {line}" for line in found.missing[:_LISTED]))
+        raise Failure("nothing could be read:\n" + "\n".join(f"  {line}" for line in found.missing[:LISTED]))
     return found
 
 
@@ -246,4 +246,6 @@ def lines_of(component: str, job: str, told: Iterator[tuple[float | None, str]])
 
 
 def _unknown(what: str, name: str, names: Iterable[str]) -> Failure:
-    return Failure(f"there is no {what} {name!r}; there are: {', '.join(sorted(set(names)))}", code=USAGE)
+    there = sorted(set(names))
+    listed = ", ".join(there[: 3 * LISTED]) + (" ..." if there[3 * LISTED :] else "")
+    return Failure(f"there is no {what} {name!r}; there are: {listed}", code=USAGE)

@@ -222,6 +222,18 @@ def test_a_node_of_the_job_that_is_gone_is_said(monkeypatch: pytest.MonkeyPatch)
     assert result.stderr == "not read: a-1: there is no such pod now\n"
 
 
+def test_of_a_thousand_workers_some_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that could not be read, and of those that there are."""
+    workers = [worker(f"a-{number}") for number in range(100)]
+    result = logs(monkeypatch, with_(pods=workers, refused=frozenset({"logs"})), *ALL)
+    assert result.stderr.count("\n") == 13
+    assert result.stderr.endswith("not read: 188 more\n")
+    result = logs(monkeypatch, with_(pods=workers, events=()), "--node", "b-0")
+    assert isinstance(result.exception, Failure)
+    assert len(result.exception.message) < 400
+    assert result.exception.message.endswith(" ...")
+
+
 def test_no_log_can_move_the_cursor_and_json_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = with_(logs={"a-0/slurmd": "2026-11-25T16:27:52Z \x1b[2Jall \u202ewell\r\n"}, events=())
     assert shown(logs(monkeypatch, cluster, "a-0", *ALL)) == ["27:52Z     worker(a-0/slurmd)  [2Jall  well "]
