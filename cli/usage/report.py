@@ -90,7 +90,7 @@ def iso(time: datetime) -> str:
 
 
 def as_data(usage: Usage, *, namespace: str) -> dict[str, Any]:
-    """The report for scripts. Keys are only ever added to it, never renamed (docs/usage.md)."""
+    """The report for scripts. CHANGELOG.md names keys that go (docs/usage.md)."""
     return {
         "namespace": namespace,
         "start": iso(usage.start),
