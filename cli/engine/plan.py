@@ -138,8 +138,9 @@ def foreseen(printed: str, planned: EnginePlan, *, failed: bool) -> tuple[tuple[
         says_nothing = not any(step.get(name) for name in ("detailedDiff", "diffReasons", "replaceReasons"))
         waits = step["op"] == "update" and says_nothing and old and new and old[0].inputs == new[0].inputs
         if step["op"] in _ACTIONS and (old or new) and not waits:
-            by_hand = Change(action=_ACTIONS[step["op"]], resource=(new or old)[0])
-            found.setdefault(step["urn"], known.get(step["urn"], by_hand))
+            action = _ACTIONS[step["op"]]
+            by_hand = Change(action=action, resource=(new or old)[0])
+            found.setdefault(step["urn"], replace(known.get(step["urn"], by_hand), action=action))
     return tuple(found.values()), _said(document, "warning")
 
 
