@@ -199,6 +199,6 @@ def _refuse_other_engine(kubectl: Kubectl, stack: Stack, engine: str) -> None:
     """Raise Failure if the namespace is not that of a cluster which this engine made, and this stack."""
     present = next(iter(kubectl.items("namespace", stack.config.cluster.namespace, OWNERS)), None)
     (refuse_foreign if engine == "pulumi" else refuse_takeover)(present)
-    refuse_other_stack(present, stack.name)
+    refuse_other_stack(kubectl, present, stack.name)
     if present is None:
         typer.echo(f"There is no namespace {stack.config.cluster.namespace}: only what is left outside of it goes.")

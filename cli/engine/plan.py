@@ -79,9 +79,10 @@ def compared(stack: Stack, before: Sequence[Resource], after: Sequence[Resource]
 def refuse_foreign_namespace(stack: Stack) -> None:
     """Raise Failure if the namespace in a cluster that is there belongs to something else."""
     if not isinstance(stack.config.cloud, NebiusCloud):
-        there = next(iter(reach(stack).items("namespace", stack.config.cluster.namespace)), None)
+        kubectl = reach(stack)
+        there = next(iter(kubectl.items("namespace", stack.config.cluster.namespace)), None)
         refuse_foreign(there)
-        refuse_other_stack(there, stack.name)
+        refuse_other_stack(kubectl, there, stack.name)
 
 
 def jobs_of(stack: Stack, planned: EnginePlan) -> JobsTouched:
