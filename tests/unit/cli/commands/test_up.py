@@ -101,6 +101,27 @@ def test_nothing_is_sent_before_the_backup_of_an_upgrade_is_made(
     assert bool(kubectl.applied) == (not backup)
 
 
+def test_an_update_is_not_whole_where_slurmctld_answered_neither_before_nor_after(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl, nothing = FakeCluster(), Future[None]()
+    nothing.set_result(None)
+    planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
+
+    def silent(*_: Any) -> None:
+        raise Failure("no answer within 10 s")
+
+    monkeypatch.setattr(rollout, "ANSWERS", 0)
+    monkeypatch.setattr(rollout, "read_queue", silent)
+    monkeypatch.setattr(cluster_commands, "reach", lambda _: kubectl)
+    monkeypatch.setattr(cluster_commands, "held", lambda *_, **__: nullcontext(UpLock(kubectl)))
+    monkeypatch.setattr(cluster_commands, "_plan_alone", lambda *_, **__: (planned, None, nothing))
+    monkeypatch.setattr(cluster_commands, "_apply", lambda *_, **__: None)
+    monkeypatch.setattr(cluster_commands, "jobs_of_plan", lambda *_: JobsTouched(unread="no answer"))
+    with pytest.raises(Failure, match="all is applied, but slurmctld does not answer: no answer within 10 s"):
+        cluster_commands._up_with_kubectl(stack, PlainReport(), yes=True, timeout=0, kill_jobs=False, backup=False)
+
+
 def test_the_images_have_what_the_stack_wants_in_the_jail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[tuple[str, JailExtras]] = []
     monkeypatch.setattr(local, "kubeconfig", lambda: tmp_path)
