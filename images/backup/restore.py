@@ -20,7 +20,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from glob import glob
 from pathlib import Path
 from typing import Any, Final
 
@@ -124,13 +123,12 @@ def restore_database(log: Log) -> None:
     snapshot, cluster = _snapshot("database", log), required_env("CLUSTER_NAME")
     try:
         with database.opened(log) as target:
-            highest = target.highest_id(cluster)
             if snapshot is not None:
                 _load(target, repository, snapshot, cluster)
                 log(f"the database is that of {settings.told()['backup']}")
                 if _is_rehearsal():
                     _tell("database", **records_of(target, cluster))
-            settings.tell(highest=max(highest, target.highest_id(cluster)))
+            settings.tell(highest=target.highest_id(cluster))
     except CannotGoOnError as error:
         if snapshot is not None:
             raise
@@ -139,14 +137,14 @@ def restore_database(log: Log) -> None:
 
 def _load(target: database.Database, repository: Repository, snapshot: str, cluster: str) -> None:
     target.refuse_others(cluster)
-    reached = target.reached()
+    target.remember(cluster)
     target.empty()
     read, code = repository.pipe(snapshot, database.DUMP, target.load)
     if not read.ok:
         raise repository.problem("the database was not restored as a whole; restore it again", read)
     if code != 0:
         raise CannotGoOnError(f"the database was not restored as a whole: mariadb ended with {code}, as above")
-    target.go_on_above(reached)
+    target.go_on_above()
 
 
 def _fetch_state(repository: Repository, target: Path) -> None:
@@ -238,7 +236,7 @@ def _larger_than(size: int, jail: Path) -> Iterator[str]:
 def _excluded(arguments: Iterable[str], jail: Path) -> Iterator[str]:
     """Paths within the jail that are there, and that the stack file leaves out of backups, or did."""
     for pattern in (argument.removeprefix("--exclude=") for argument in arguments):
-        for path in map(Path, glob(pattern) if not pattern.endswith("/*") else ()):
+        for path in jail.glob(pattern.removeprefix(f"{jail}/")) if not pattern.endswith("/*") else ():
             if path.parent.resolve() == path.parent:
                 yield str(path).removeprefix(str(jail))
 
