@@ -89,11 +89,23 @@ def test_the_state_of_a_newer_slurm_is_not_put_under_an_older_one(tmp_path: Path
 
 
 @pytest.mark.parametrize("damaged", [b"", b"no state at all, " * 5])
-def test_a_state_that_nobody_can_read_is_replaced(tmp_path: Path, damaged: bytes) -> None:
-    """It is what one restores for."""
+@pytest.mark.parametrize("other", ["job_state.old", "job_state.new"])
+def test_a_state_that_nobody_can_read_is_replaced(tmp_path: Path, damaged: bytes, other: str) -> None:
+    """It is what one restores for. What other files know of ids counts."""
     (tmp_path / "job_state").write_bytes(damaged)
-    put_back(tmp_path, {"job_state": jobs(100)}, highest=699)
+    (tmp_path / other).write_bytes(jobs(700))
+    put_back(tmp_path, {"job_state": jobs(100)}, highest=600)
     assert state.next_id(tmp_path) == 700
+
+
+def test_ids_go_on_after_a_backup_from_before_the_first_job(tmp_path: Path) -> None:
+    """Of which slurmctld had saved no queue: it gets one without jobs."""
+    (tmp_path / "job_state").write_bytes(jobs(5))
+    put_back(tmp_path, {"node_state": jobs(0)[:23]})
+    assert state.next_id(tmp_path) == 5
+    content = (tmp_path / "job_state").read_bytes()
+    assert content[:23] == jobs(0)[:23]
+    assert len(content) == 23 + 8 + 4 + 8
 
 
 def test_there_is_a_queue_whenever_it_is_interrupted_and_ids_go_on_above_the_first_one(
