@@ -74,7 +74,7 @@ def forget_restore(kubectl: Kubectl, namespace: str, objects: Iterable[Mapping[s
 
 
 class Restoring:
-    """One restore in one cluster. Interrupted anywhere, the same again goes on.
+    """One restore in one cluster. Interrupted before all is put back, the same again goes on; afterwards an apply does.
 
     A note at slurmctld's StatefulSet says how far it has come: an apply and the next restore look there.
     """
