@@ -10,7 +10,7 @@ import pytest
 from cli.backup import jobs
 from cli.backup.jobs import run_job
 from cli.errors import Failure
-from tests.unit.cli.backup.cluster import REPORT, Cluster, failed
+from tests.unit.cli.backup.cluster import REPORT, Cluster, failed, restored
 
 
 def test_what_nobody_has_made_is_missed_before_a_pod_waits_for_it() -> None:
@@ -44,6 +44,15 @@ def test_only_the_containers_that_are_wanted_run_with_their_volumes_and_anywhere
     volumes = {volume["name"] for volume in pod["volumes"]}
     assert "state" in volumes
     assert "jail" not in volumes
+
+
+def test_a_restore_of_the_jail_needs_no_volume_of_slurmctld_and_no_database() -> None:
+    cluster = Cluster()
+    restored(cluster, "jail", copy=False)
+    pod = cluster.jobs[-1]["spec"]["template"]["spec"]
+    names = [item["name"] for item in [*pod["initContainers"], *pod["containers"]]]
+    assert names == ["restore-choose", "restore-jail", "users"], "accounts are those of the stack file"
+    assert not {volume["name"] for volume in pod["volumes"]} & {"state", "run", "slurmdbd-conf"}
 
 
 def test_an_api_server_that_is_away_for_a_moment_ends_nothing() -> None:
