@@ -157,7 +157,7 @@ def rehearse(
     them. It has no workers, its partitions are down, and it makes no backups: no job starts, nobody is written to. It
     is removed in any case; what one that was killed has left the next one removes.
 
-    Compared are the queue with accounting, the last records with what slurmdbd answers, the content of the jail's files.
+    Compared are the queue with accounting, the last records with what slurmdbd answers, what the jail's files hold.
     Exit status: 0; 1 if the backup is not as it was, or could not be put back. `backup list` shows when one has
     ended well; the alert BackupUnrehearsed fires where none has for 30 days.
 
