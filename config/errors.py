@@ -202,7 +202,7 @@ GONE: Final = {
     "preemption.exempt_time": _setting("PreemptExemptTime"),
     "prices": ", and so is `slurmstack cost`: remove it. Your provider's own price list and calculator serve instead",
     "priority": ": write its keys as slurm.conf has them, below slurm.settings: PriorityWeightFairshare, "
-    "PriorityWeightQOS, PriorityDecayHalfLife, PriorityMaxAge and others",
+    "PriorityWeightQOS, PriorityWeightTRES, PriorityDecayHalfLife, PriorityMaxAge and others",
     "rest.cpu": ": remove it. A pod asks for 50m",
     "rest.max_connections": ": remove it. slurmrestd takes 124 at a time; `rest.size` adds pods",
     "rest.memory": ": remove it. A pod asks for 128Mi, and has no limit",

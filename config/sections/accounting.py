@@ -137,7 +137,8 @@ limit". A year of 10,000 CPUs is 5,256,000,000 CPU minutes."""
 _TRES = r"^(cpu|mem|node|energy|billing|vmem|pages|(gres|license|bb|fs|ic)/[A-Za-z0-9_:./-]+)$"
 
 
-def _tres_name(name: str) -> str:
+def tres_name(name: str) -> str:
+    """The name, or ValueError if it is that of no resource that Slurm tracks."""
     if not re.fullmatch(_TRES, name):
         guess = "gres/gpu" if "gpu" in name.lower() else nearest(name, ("cpu", "mem", "node", "energy", "billing"))
         hint = f"; did you mean {guess!r}?" if guess else ""
@@ -145,7 +146,7 @@ def _tres_name(name: str) -> str:
     return name
 
 
-TresName = Annotated[str, AfterValidator(_tres_name), Field(json_schema_extra={"pattern": _TRES})]
+TresName = Annotated[str, AfterValidator(tres_name), Field(json_schema_extra={"pattern": _TRES})]
 
 Tres = dict[TresName, Amount]
 """Trackable resources: `cpu`, `mem` (MiB), `node`, `billing`, `gres/gpu`, `gres/gpu:h100`, `license/NAME`."""
