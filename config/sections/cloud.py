@@ -42,6 +42,8 @@ class Kubernetes(Section):
     """Whether the API can be reached from outside the subnet."""
     allowed_cidrs: tuple[Cidr, ...] = Field(default=(), max_length=100)
     """Address ranges that may reach the public endpoint. None: everybody who has credentials."""
+    audit_logs: bool = Field(default=False, strict=True)
+    """Whether the service keeps the API's audit log."""
     service_cidr: Cidr | None = None
     """Range of Service addresses, /12 to /28. It can never change. Default: the service's, a /16 of the subnet."""
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import pulumi
 import pulumi_nebius as nebius
 
+from config.base import parse_bytes
 from config.nebius.needs import FilesystemNeed, is_internal
 from config.sections.cloud import Kubernetes, NebiusCloud
 from config.sections.workers import WorkerPool
@@ -162,6 +163,8 @@ def create_cluster(scope: CloudScope, kubernetes: Kubernetes, subnet_id: pulumi.
     if kubernetes.public_endpoint:  # without one, the API can only be reached from the subnet
         allowed = kubernetes.allowed_cidrs
         plane["endpoints"] = {"public_endpoint": {"allowed_cidrs": list(allowed)} if allowed else {}}
+    if kubernetes.audit_logs:
+        plane["audit_logs"] = {}  # empty, but there: the service takes the mere presence for "on"
     return nebius.Mk8sV1Cluster(
         scope.prefix,
         name=scope.prefix,
@@ -228,6 +231,7 @@ def _create_filesystem(scope: CloudScope, item: FilesystemNeed, allow_replacemen
         **scope.named(item.tag, scope.data_options(retain=filesystem.forbid_deletion and not allow_replacement)),
         type=filesystem.type,
         size_gibibytes=item.size_gib,
+        block_size_bytes=parse_bytes(filesystem.block_size) if filesystem.block_size else None,
         forbid_deletion=filesystem.forbid_deletion,
     )
 
