@@ -171,8 +171,8 @@ GONE: Final = {
     "backup.cpu": ": remove it. A backup asks for 100m",
     "backup.memory": ": remove it. A backup asks for 256Mi, and has no limit",
     "backup.rehearse_every": ": remove it. The alert BackupUnrehearsed fires after 30 days",
-    "cloud.gpu_stack": ": remove it. Machines have the vendor's drivers, always. Where it was `operators`, the next `up` "
-    "removes NVIDIA's operators at once: drain all GPU pools first",
+    "cloud.gpu_stack": ": remove it. Machines have the vendor's drivers, always. Where it was `operators`, the next "
+    "`up` removes NVIDIA's operators at once: drain all GPU pools first",
     "cloud.kubernetes.node_version": ": remove it. Machines have the newest of `version`",
     "cloud.quotas": ": remove it. `slurmstack doctor cloud` asks the service for its quotas",
     "cloud.rdma_resource": ": remove it. It is rdma/ib",
@@ -213,8 +213,8 @@ GONE: Final = {
     "worker_nodes.*.labels": ": remove it. Machines have the labels slurmstack/pool and slurmstack/role; a "
     "`node_selector` by any other finds no new machine",
     "worker_nodes.*.launch": ": remove it. Where a node of a job does not come, its others are always ended at once",
-    "worker_nodes.*.taints": ": write it below `tolerations` where the machines are not made by the cloud, else remove it: "
-    "only workers go to a pool's machines",
+    "worker_nodes.*.taints": ": write it below `tolerations` where the machines are not made by the cloud, else remove "
+    "it: only workers go to a pool's machines",
     "worker_nodes.*.update_strategy.drain_timeout": ": remove it. Machines wait for their jobs as `drain_timeout` of "
     "the pool says",
     "worker_nodes.*.update_strategy.max_surge": ": remove it. There are never more machines meanwhile",
