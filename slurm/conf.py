@@ -146,8 +146,8 @@ def enforcement(config: ClusterConfig) -> tuple[str, ...]:
 def tracked_resources(config: ClusterConfig) -> list[str]:
     """Resources that Slurm tracks only if asked: GPUs, and all that a limit or a weight names.
 
-    sacctmgr refuses a limit of a resource that is not tracked, and slurmctld ends on a weight of one. Shares of GPUs are
-    tracked where there are some.
+    sacctmgr refuses a limit of a resource that is not tracked, and slurmctld ends on a weight of one. Shares of GPUs
+    are tracked where there are some.
     """
     named = {name for _, name in named_resources(partial(getattr, config))} | set(weighed_resources(config.slurm))
     shards = {"gres/shard"} if has_shards(config.worker_nodes.values()) else set()
