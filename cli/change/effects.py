@@ -43,6 +43,8 @@ _COSTS: Mapping[str, str] = {
     "service account": "what acts in its name stops until it has new credentials",
     "access key": "backups stop until they have the new key",
     "RandomBytes": "a key of the cluster is lost: pods trust each other, and users the login nodes, by it",
+    "Release": "what it has installed in Kubernetes is removed at once: without drivers from an operator, jobs on GPUs "
+    "fail. Drain such pools first",
     "Namespace": f"everything in it is lost: all jobs, {_STATE}, the keys",
 }
 
