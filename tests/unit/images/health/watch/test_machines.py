@@ -10,7 +10,7 @@ import pytest
 
 from images.common.health.report import Finding
 from images.common.health.slurm import Record
-from images.health.watch.machines import TRIES, Machine, Machines, answers, machine_of
+from images.health.watch.machines import TRIES, Machine, Machines, Place, answers, machine_of
 from tests.unit.images.health.tables import Like, table, words
 from tests.unit.images.health.watch.release_cluster import Followed
 from tests.unit.images.health.watch.views import NOW
@@ -26,7 +26,7 @@ class Cluster:
     """Two workers, each on a machine of its own; Maintenance drains."""
 
     def __init__(self, m_0: Machine | None = READY, *, answers: bool = True) -> None:
-        self.pods = Followed({"w-0": "m-0", "w-1": "m-1"})
+        self.pods = Followed({"w-0": Place(node="m-0"), "w-1": Place(node="m-1")})
         self.nodes = Followed({"m-0": m_0, "m-1": READY} if m_0 else {"m-1": READY})
         self.answers = answers
         self.states = frozenset({"IDLE"})
@@ -98,9 +98,9 @@ def test_a_machine_that_vanished_with_its_pod_is_still_known_to_be_gone() -> Non
     assert said(cluster.look()) == "ok"
     del cluster.nodes.copy["m-0"], cluster.pods.copy["w-0"]
     assert said(cluster.look()) == Like(LOST)
-    cluster.pods.copy["w-0"] = ""  # the new one waits for a machine
+    cluster.pods.copy["w-0"] = Place(node="")  # the new one waits for a machine
     assert said(cluster.look()) == Like(LOST)
-    cluster.pods.copy["w-0"] = "m-1"
+    cluster.pods.copy["w-0"] = Place(node="m-1")
     assert said(cluster.look()) == "ok"
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from images.common.health.contract import Result
 from images.common.health.report import STALE_SECONDS, Finding
 from images.health.watch.decide import Limit, NodeView
-from images.health.watch.machines import Machine
+from images.health.watch.machines import Machine, Place
 from images.health.watch.release import Move, Rules, plan
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed, found, view
@@ -52,10 +52,15 @@ def started(ago: float, node: NodeView) -> NodeView:
     return replace(node, started_at=NOW - ago)
 
 
+def on(**machines: str) -> dict[str, Place]:
+    """Where workers are, and have been for long. Names with `_` for `-`."""
+    return {name.replace("_", "-"): Place(node=node, started=NOW - 9000) for name, node in machines.items()}
+
+
 def planned(*views: NodeView, by: Rules | None = None, machine: Machine = READY) -> list[Move]:
     """A plan for w-0 on m-0; other nodes are on machines of their own."""
-    places = {each.name: f"m-{each.name[2:]}" for each in views}
-    machines = dict.fromkeys(places.values(), READY) | {"m-0": machine}
+    places = on(**{each.name: f"m-{each.name[2:]}" for each in views})
+    machines = {place.node: READY for place in places.values()} | {"m-0": machine}
     return plan(views, places, machines, by or rules(), NOW)[0]
 
 
@@ -98,6 +103,13 @@ def test_a_machine_is_left_as_it_is_when(node: NodeView, machine: Machine) -> No
     assert done(planned(node, machine=machine)) == []
 
 
+def test_what_was_found_before_the_pod_came_to_the_machine_is_not_held_against_it() -> None:
+    """Until slurmd registers the record says when that of the machine before started."""
+    for began, moves in ((NOW - 50, []), (None, []), (NOW - 599, []), (NOW - 600, RELEASE)):
+        places = {"w-0": Place(node="m-0", started=began)}
+        assert done(plan([broken(ago=5000)], places, {"m-0": READY}, rules(), NOW)[0]) == moves
+
+
 def test_a_check_that_is_only_reported_releases_nothing() -> None:
     assert done(planned(broken(), by=rules(report_only="gpu-xid"))) == []
 
@@ -111,12 +123,12 @@ def test_a_check_that_is_only_reported_releases_nothing() -> None:
     },
 )
 def test_a_machine_is_not_released_while_its_other_worker(other: NodeView, machine: str, moves: list[str]) -> None:
-    places = {"w-0": "m-0", "w-1": machine}
+    places = on(w_0="m-0", w_1=machine)
     assert done(plan([broken(), other], places, {"m-0": READY, "m-1": READY}, rules(), NOW)[0]) == moves
 
 
 def test_a_machine_is_forgotten_when_all_of_its_workers_take_jobs() -> None:
-    places = {"w-0": "m-0", "w-1": "m-0"}
+    places = on(w_0="m-0", w_1="m-0")
     for other, moves in ((view("w-1"), FORGET), (broken("w-1"), [])):
         assert done(plan([WELL, other], places, {"m-0": UNCORDONED}, rules(), NOW)[0]) == moves
 
@@ -151,7 +163,7 @@ def test_no_more_than_the_limit_is_released(
 )
 def test_what_is_missing_counts(at: str, machines: dict[str, Machine]) -> None:
     views = [broken(), broken("w-1", "DOWN", "DRAIN")]
-    assert plan(views, {"w-0": "m-0", "w-1": at}, machines, rules("1"), NOW)[0] == []
+    assert plan(views, on(w_0="m-0", w_1=at), machines, rules("1"), NOW)[0] == []
 
 
 _MACHINES = st.sampled_from([READY, RELEASED, CORDONED, AWAY, UNCORDONED])
@@ -169,7 +181,7 @@ def test_whatever_comes_the_limit_holds_and_strangers_are_left_alone(
         f"m-{number}": view(f"w-{number}", *states, reason=reason, drained_ago=1000, gpu_xid=result)
         for number, (_, states, reason, result) in enumerate(drawn)
     }
-    places = {each.name: name for name, each in views.items()}
+    places = on(**{each.name: name for name, each in views.items()})
     made = plan(views.values(), places, machines, rules(str(limit)), NOW)[0]
     before = {name for name, machine in machines.items() if machine.is_released or machine.ready != "True"}
     released = {move.machine for move in made if move.check}
