@@ -9,7 +9,8 @@ the fault as soon as the workers there take jobs again. What keeps a wrong check
 - All workers on the machine are ours, drained by us and without jobs. What somebody has cordoned is left to them.
 - At most `max_unavailable` machines of our workers are released or not ready at a time.
 
-All that is needed for that is in Slurm's records and on the Node, so a restart changes nothing.
+All that is needed for that is in Slurm's records and on the Node, so a restart changes nothing, but that the time of
+what is not the reason of the drain begins anew.
 """
 
 from __future__ import annotations
@@ -73,7 +74,6 @@ def _cause(view: NodeView, place: Place, rules: Rules, now: float) -> tuple[floa
     if view.own is None or view.reason_at is None or place.started is None:
         return None
     began = max(view.started_at, place.started)
-    since = max(view.reason_at, began)
     failing = {
         check: finding
         for check, finding in view.findings.items()
@@ -84,9 +84,9 @@ def _cause(view: NodeView, place: Place, rules: Rules, now: float) -> tuple[floa
     }
     unwanted = failing.get(KUBERNETES)
     if unwanted is not None and unwanted.unwanted_since is not None:
-        return max(since, unwanted.unwanted_since), KUBERNETES
-    broken = min((check for check, finding in failing.items() if finding.result.fault == "hardware"), default=None)
-    return None if broken is None else (since, broken)
+        return max(began, view.drained_since(KUBERNETES), unwanted.unwanted_since), KUBERNETES
+    broken = [check for check, finding in failing.items() if finding.result.fault == "hardware"]
+    return min(((max(began, view.drained_since(check)), check) for check in broken), default=None)
 
 
 def plan(

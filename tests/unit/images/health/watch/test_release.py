@@ -47,6 +47,12 @@ def machined(finding: Finding, ago: float = 1000) -> NodeView:
     return broken(reason="health/kubernetes [node]: m", ago=ago, kubernetes=finding)
 
 
+def second(ago: float) -> NodeView:
+    """A node that is drained for its disks for long, and whose GPU has broken so long ago."""
+    node = broken(reason="health/disks [node]: full", ago=5000, disks=failed(), gpu_xid=BROKEN)
+    return replace(node, began={("gpu-xid", "hardware"): NOW - ago})
+
+
 def started(ago: float, node: NodeView) -> NodeView:
     """The node, whose slurmd has started so long ago, perhaps on another machine."""
     return replace(node, started_at=NOW - ago)
@@ -75,6 +81,7 @@ def done(made: list[Move]) -> list[str]:
         "after the time for faults that go away": (broken(ago=600), READY, "100"),
         "one that is not ready counts once": (broken(), AWAY, "1"),
         "one that maintenance wants away": (machined(UNWANTED), READY, "100"),
+        "one that has broken after a drain for something else": (second(600), READY, "100"),
     },
 )
 def test_a_machine_is_released(node: NodeView, machine: Machine, limit: str) -> None:
@@ -93,6 +100,11 @@ def test_a_machine_is_released(node: NodeView, machine: Machine, limit: str) -> 
         "the check does not know": (broken(gpu_xid=UNKNOWN), READY),
         "the check finds a fault of the node": (broken(gpu_xid=failed(fault="node")), READY),
         "the report is old": (broken(gpu_xid=found(BROKEN, ago=STALE_SECONDS + 1)), READY),
+        "it breaks on a node that is drained for long": (second(599), READY),
+        "maintenance of a node that is drained for long": (
+            replace(broken(ago=5000, kubernetes=UNWANTED), began={("kubernetes", "node"): NOW - 599}),
+            READY,
+        ),
         "found on the machine before": (started(90, broken(gpu_xid=found(BROKEN, ago=100))), READY),
         "the time begins anew on another machine": (started(599, broken(ago=5000)), READY),
         "it was released, and somebody has uncordoned it": (broken(), UNCORDONED),
