@@ -160,6 +160,8 @@ class Machines:
             unknown = Finding(result=not_checked("the Kubernetes API does not answer"), at=now)
             return {record.name: unknown for record in records}
         self._places |= {name: place.node for name, place in self.pods.values().items() if place.node}
+        names = {record.name for record in records}
+        self._places = {name: place for name, place in self._places.items() if name in names}
         machines = self.nodes.values()
         silent = self._silent(records, machines)
         found = {}
@@ -175,11 +177,12 @@ class Machines:
         return found
 
     def _silent(self, records: Sequence[Record], machines: Mapping[str, Machine]) -> set[str]:
-        """Nodes whose slurmd does not answer, of those that Kubernetes does not hear of and Slurm has not set down."""
+        """Nodes whose slurmd does not answer, of those that Kubernetes does not hear of and Slurm uses."""
 
         def is_asked(record: Record) -> bool:
             machine = machines.get(self._places.get(record.name, ""))
-            return record.name in self._places and not record.is_down and (machine is None or not machine.is_heard)
+            is_used = record.name in self._places and not (record.is_down or record.is_asleep)
+            return is_used and (machine is None or not machine.is_heard)
 
         asked = [record for record in records if is_asked(record)]
         if not asked:

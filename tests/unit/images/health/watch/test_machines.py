@@ -89,8 +89,20 @@ def test_a_machine_is_lost_only_when_its_slurmd_is_silent_too() -> None:
     assert set(cluster.probed) == {("10.0.0.0", 6818)}
     cluster.nodes.synced = False
     assert said(cluster.look()) == "not checked: the Kubernetes API does not answer"
-    cluster.nodes.synced, cluster.states = True, frozenset({"DOWN"})
-    assert not cluster.look().lost, "one that is set down is not asked any more"
+    cluster.nodes.synced = True
+    cluster.probed.clear()
+    for state in ("DOWN", "POWERED_DOWN"):
+        cluster.states = frozenset({state})
+        assert not cluster.look().lost
+    assert cluster.probed == [], "one that is set down, or sleeps, is not asked any more"
+
+
+def test_where_a_node_was_is_forgotten_with_its_record() -> None:
+    cluster = Cluster()
+    cluster.look()
+    cluster.machines.findings([], NOW)
+    del cluster.pods.copy["w-0"]
+    assert said(cluster.look()) == "not checked: its pod is not known"
 
 
 def test_a_machine_that_vanished_with_its_pod_is_still_known_to_be_gone() -> None:
