@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -40,6 +40,7 @@ Judgement = Literal["fail", "warn", "ignore"]
 
 _TABLE: Final = Path(__file__).with_name("xid_table.json")
 
+_STAMP: Final = r"(?:<\d+>)?\[\s*\d+\.\d{6}\]"
 _XID: Final = (
     r"(?:<\d+>)?(?:\[\s*(?P<seconds>\d+\.\d+)\]\s*)?"
     r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})[^)]*\): (?P<number>\d+)"
@@ -73,7 +74,7 @@ def events_in(lines: Iterable[str]) -> list[Event]:
     """All Xids in lines of the kernel's log, oldest first, without what a later word of the driver has settled."""
     events: list[Event] = []
     table: dict[str, Any] = {}
-    for line in lines:
+    for line in _records(lines):
         match = re.fullmatch(_XID, line) if "Xid (" in line else None
         if match is None:
             continue
@@ -90,6 +91,20 @@ def events_in(lines: Iterable[str]) -> list[Event]:
             events = [each for each in events if (each.bus, each.number) != (event.bus, event.number)]
         events.append(event)
     return events
+
+
+def _records(lines: Iterable[str]) -> Iterator[str]:
+    """The first line of each record.
+
+    A record may have text of a user's in it, with line breaks: the name of a file that a program ended in. The kernel
+    then writes priority and time, in microseconds, before each of its lines. The driver's own have one line.
+    """
+    last = ""
+    for line in lines:
+        match = re.match(_STAMP, line)
+        if match is None or match[0] != last:
+            yield line
+        last = match[0] if match else ""
 
 
 def _judged(number: str, text: str, table: Mapping[str, Any]) -> dict[str, Any]:

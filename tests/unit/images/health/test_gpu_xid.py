@@ -99,6 +99,14 @@ def test_lines_of_all_forms_are_understood() -> None:
         assert [(one.bus, one.number, one.seconds, one.judgement) for one in events_in([form])] == [event]
 
 
+def test_a_user_s_text_in_a_record_is_no_word_of_the_driver_s() -> None:
+    """A program has ended whose file has a name with a line break in it: the kernel writes time after time."""
+    forged = "NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus."
+    record = ["<6>[   12.345678] x", f"<6>[   12.345678] {forged}", f"<6>[   12.345678] {forged}[4711]: segfault at 0"]
+    assert events_in(record) == []
+    assert len(events_in([*record, f"<3>[   12.345679] {forged}"])) == 1
+
+
 def test_every_entry_of_the_table_has_a_judgement_that_the_table_explains() -> None:
     for entry in TABLE["xids"].values():
         assert entry["meaning"]
