@@ -65,6 +65,9 @@ class NodeTester:
         nodes = {node.name: node for node in slurm.nodes()}
         for job in sorted((job for job in jobs if job.ended), key=lambda job: job.ended_at):
             self._tell(job, nodes)
+        for node in nodes.values():
+            if node.own in TESTS and node.is_drained_by_us and node.started_at > (node.reason_at or node.started_at):
+                self._open(node)
         live = [job for job in jobs if not job.ended]
         for job in live:
             node = nodes.get(job.node)
@@ -90,6 +93,14 @@ class NodeTester:
             done = self.slurm.update(node.name, extra=encode(node.records, node.extra))
             self._did(f"{node.name}: {line_of(test.name, record.result)}", done)  # refused: the next round tries again
 
+    def _open(self, node: NodeView) -> None:
+        """Lift the drain for a test, of a node that may be another machine now: it is measured when it is idle."""
+        now = self.slurm.node(node.name)
+        if now is not None and now.is_drained_by_us and now.reason == node.reason:
+            self._did(
+                f"open {node.name}, which has started since it was drained: {node.reason}", opened(self.slurm, now)
+            )
+
     def _did(self, what: str, done: Done) -> bool:
         """Log what was done; what was refused, only once in a row."""
         about, line = what.partition(":")[0], what if done.ok else f"cannot {what}: {done.message}"
@@ -97,6 +108,17 @@ class NodeTester:
             self.log(line)
         self._said[about] = line
         return done.ok
+
+
+def opened(slurm: TestSlurm, node: NodeView) -> Done:
+    """Lift the drain. What has failed is not well yet, and does not drain it again either."""
+    eased = {
+        name: replace(record, result=replace(record.result, status=Status.WARN))
+        for name, record in node.records.items()
+        if record.result.status is Status.FAIL
+    }
+    done = slurm.update(node.name, extra=encode({**node.records, **eased}, node.extra))
+    return slurm.undrain(node.name, lifted(node.reason)) if done.ok else done
 
 
 def judged(slurm: TestSlurm, test: NodeTest, job: TestJob, node: NodeView) -> Result:
@@ -133,7 +155,7 @@ class ByHand:
         try:
             self.say(f"{self.name} takes no new jobs; its tests begin when those that run there have ended")
             if reason:
-                self._open(node)
+                _done(opened(self.slurm, node))
             reason = self._failure(node)
         except _DrainedError:
             reason = ""
@@ -166,16 +188,6 @@ class ByHand:
                 self.clock.sleep(HAND_POLL_SECONDS)
             else:
                 return
-
-    def _open(self, node: NodeView) -> None:
-        """Lift the drain. What has failed is not well yet, and does not drain it again either."""
-        eased = {
-            name: replace(record, result=replace(record.result, status=Status.WARN))
-            for name, record in node.records.items()
-            if record.result.status is Status.FAIL
-        }
-        _done(self.slurm.update(self.name, extra=encode({**node.records, **eased}, node.extra)))
-        _done(self.slurm.undrain(self.name, lifted(node.reason)))
 
     def _failure(self, node: NodeView) -> str:
         """Run all tests: the reason to drain the node, empty if there is none."""

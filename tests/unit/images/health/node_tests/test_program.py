@@ -45,6 +45,25 @@ def test_a_node_that_is_slow_twice_is_drained_with_the_figure_and_stays_so() -> 
     assert site.statuses() == {"cpu-speed": "ok"}
 
 
+def test_a_node_that_has_started_since_it_failed_is_measured_again() -> None:
+    """It may be another machine, and nothing else would say that it is well."""
+    site = Site(3, slow=lambda job: job.node == "w-0")
+    site.rounds(13, 60)
+    assert site.reason == SLOW
+    site.cluster.nodes["w-0"].started_at = site.cluster.now + 1
+    site.rounds(8, 60)
+    assert site.reason == SLOW, "it is as slow as it was"
+    assert sum(line.startswith("open w-0") for line in site.log) == 1
+    site.slow = lambda _job: False
+    site.cluster.nodes["w-0"].started_at = site.cluster.now + 1
+    site.cluster.nodes["w-0"].states.add("MIXED")
+    site.rounds(2, 60)
+    assert (site.cluster.drained, site.statuses()) == (set(), {"cpu-speed": "warn"})
+    site.cluster.nodes["w-0"].states.discard("MIXED")
+    site.rounds(8, 60)
+    assert (site.cluster.drained, site.statuses()) == (set(), {"cpu-speed": "ok"})
+
+
 def test_one_that_is_slow_once_is_left_alone() -> None:
     site = Site(1, slow=lambda job: job.number == 1)
     site.rounds(40, 20)
