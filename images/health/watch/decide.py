@@ -32,6 +32,9 @@ LEAST_NODES: Final = 3
 LARGE_PART: Final = 3
 """One of so many nodes of a pool."""
 
+RECENT_SECONDS: Final = 600.0
+"""A node that has been drained for longer is not a part of what happens now."""
+
 HOLD_SECONDS: Final = 300.0
 AGAIN_SECONDS: Final = 3600.0
 """See `Flapping`."""
@@ -98,7 +101,7 @@ class CommonFault:
     check: str
     failing: int
     of: int
-    """Nodes of the pool that have looked."""
+    """Nodes of the pool that have looked, those aside that have been drained for it for long."""
     message: str
     """Of one of them."""
 
@@ -124,7 +127,9 @@ def common_faults(
             continue
         for check, finding in node.findings.items():
             known = finding.result.status is not Status.NOT_CHECKED and counts_here(finding, now)
-            if not known or check in report_only:
+            is_gone = check == KUBERNETES and node.is_down  # nobody asks its slurmd any more
+            is_old = check == node.own and now - (node.reason_at or now) >= RECENT_SECONDS
+            if not known or check in report_only or is_gone or is_old:
                 continue
             looked[node.pool, check] += 1
             if finding.result.status is Status.FAIL:

@@ -257,6 +257,19 @@ def test_a_node_that_is_drained_for_what_many_have_by_now_stays_so_until_it_is_w
     assert done(decide([drained(disks=OK), *many], policy(), NOW)) == [LIFTED]
 
 
+def test_what_is_drained_for_long_or_set_down_is_none_of_many() -> None:
+    for old, drains in (
+        ([replace(drained(ago=600, disks=FULL), name=f"x-{n}") for n in range(2)], ["w-1"]),
+        ([replace(drained(ago=599, disks=FULL), name=f"x-{n}") for n in range(2)], []),
+    ):
+        decision = decide([*old, view("w-1", disks=FULL), *SPARE], policy(), NOW)
+        assert [action.node.name for action in decision.actions] == drains
+    away = failed("machine is gone")
+    down = [view(f"x-{n}", "DOWN", "DRAIN", reason=GONE_REASON, kubernetes=away) for n in range(2)]
+    decision = decide([*down, view("w-1", kubernetes=failed("not ready")), *SPARE], policy(), NOW)
+    assert [action.node.name for action in decision.actions] == ["w-1"]
+
+
 _RESULTS = st.sampled_from([OK, WARN, UNKNOWN, failed(), failed(fault="hardware"), failed(fault=None)])
 _STATES = st.sampled_from([("IDLE",), ("MIXED",), ("IDLE", "DRAIN"), ("DOWN",), ("DOWN", "DRAIN"), ("IDLE", "FAIL")])
 _REASONS = st.sampled_from(["", "bad fan", OURS, "health/dns [node]: x", "health/kubernetes [node]: gone"])
