@@ -44,8 +44,8 @@ class Policy(pulumi.ComponentResource):
     """The policy document and the job that brings Slurm in line with it.
 
     Both are named after their content: a changed document is a new job. Another configuration of Slurm is none: what
-    Slurm has lost of the policy, whatever the reason, an update sees when it compares. The update waits
-    until the policy is in force, or shows why Slurm refused a part of it: what is done stays, and the next update goes on.
+    Slurm has lost of the policy, whatever the reason, an update sees when it compares. The update waits until the
+    policy is in force, or shows why Slurm refused a part of it: what is done stays, and the next update goes on.
     """
 
     def __init__(self, name: str, args: PolicyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
