@@ -65,9 +65,9 @@ class NodeTester:
         nodes = {node.name: node for node in slurm.nodes()}
         for job in sorted((job for job in jobs if job.ended), key=lambda job: job.ended_at):
             self._tell(job, nodes)
-        for node in nodes.values():
-            if node.own in TESTS and node.is_drained_by_us and node.started_at > (node.reason_at or node.started_at):
-                self._open(node)
+        for one in nodes.values():
+            if one.own in TESTS and one.is_drained_by_us and one.started_at > (one.reason_at or one.started_at):
+                self._open(one)
         live = [job for job in jobs if not job.ended]
         for job in live:
             node = nodes.get(job.node)
