@@ -97,11 +97,6 @@ def write_filled(volume: Path, name: str, known: Filled) -> None:
     write_atomically(path, json.dumps(asdict(known)) + "\n", mode=0o600)
 
 
-def forget_filled(volume: Path, name: str) -> None:
-    """Say that a root is not whole any more."""
-    (directory_of(volume, name) / _FILLED).unlink(missing_ok=True)
-
-
 def whole(volume: Path) -> list[str]:
     """All roots that are whole; an empty name stands for the first one."""
     return [name for name in ("", *names(volume)) if filled(volume, name) is not None]

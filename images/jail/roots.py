@@ -9,7 +9,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +23,9 @@ from images.jail.manifest import compare, read_manifest, shown
 
 _AT_ONCE: Final = 100_000
 """Files and directories after whose removal the log says so."""
+
+_REMOVING: Final = ".removing-"
+"""In ROOTS: what is left of roots that are being removed. No root can be called so."""
 
 JAIL: Final = Path("/jail")
 SIZE_SECONDS: Final = 60
@@ -37,13 +42,23 @@ def remove(volume: Path, name: str, log: Callable[[str], None]) -> None:
     """Remove a root for good. One that was interrupted is gone on with. Raises CannotGoOnError."""
     if not jail_roots.is_name(name):
         raise RefusedError(f"{name!r} is no name of a root")
+    roots = volume / jail_roots.ROOTS
     there = jail_roots.directory_of(volume, name)
-    if not there.is_dir() or there.is_symlink():
+    if there.is_dir() and not there.is_symlink():
+        # Out of everybody's reach at once: whoever could still come by its name would go on writing in it.
+        there.rename(roots / f"{_REMOVING}{name}.{time.time_ns()}")
+    elif not _left(roots):
         raise RefusedError(f"there is no root {name!r}")
-    jail_roots.forget_filled(volume, name)  # first: what is left of it is never taken for a whole one
-    _empty(there, log)
-    there.rmdir()
+    for trash in _left(roots):
+        _empty(trash, log)
+        trash.rmdir()
     log(f"the root {name!r} is removed")
+
+
+def _left(roots: Path) -> list[Path]:
+    with suppress(FileNotFoundError):
+        return sorted(entry for entry in roots.iterdir() if entry.name.startswith(_REMOVING))
+    return []
 
 
 def _empty(trash: Path, log: Callable[[str], None]) -> None:
