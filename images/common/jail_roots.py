@@ -26,9 +26,11 @@ _FIRST: Final = ".first"
 """In ROOTS: what we know of the first root. No root can be called so."""
 
 _FILLED: Final = "filled.json"
+_NUMBERS: Final = ".numbers.json"
 MANIFEST: Final = "manifest"
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,38}[a-z0-9])?")
 _RELEASE: Final = re.compile(r"(\d\d\.\d\d)-")
+_MOST_NUMBERS: Final = 64 * 2**20
 
 NOTHING: Final = Path("/run/slurmstack/nothing")
 
@@ -119,6 +121,21 @@ def hidden() -> tuple[Bind, ...]:
         return ()
     NOTHING.mkdir(mode=0o755, parents=True, exist_ok=True)
     return (Bind(path=f"/{ROOTS}", source=str(NOTHING), read_only=True, make=True),)
+
+
+def kept_numbers(volume: Path, kind: str) -> dict[int, str]:
+    """Numbers of `users` or `groups` in roots that were removed, with their names."""
+    known = (read_document(volume / ROOTS / _NUMBERS, most=_MOST_NUMBERS) or {}).get(kind)
+    if not isinstance(known, dict):
+        return {}
+    return {int(number): str(name) for number, name in known.items() if number.isdecimal() and len(number) < 10}
+
+
+def keep_numbers(volume: Path, **numbers: dict[int, str]) -> None:
+    """Add to them, before a root goes in which users and groups had these."""
+    kept = {kind: {**found, **kept_numbers(volume, kind)} for kind, found in numbers.items()}
+    document = {kind: {str(number): name for number, name in sorted(found.items())} for kind, found in kept.items()}
+    write_atomically(volume / ROOTS / _NUMBERS, json.dumps(document) + "\n", mode=0o600)
 
 
 def _parsed(known: dict[str, Any]) -> Filled:

@@ -19,7 +19,9 @@ from typing import Any, Final
 from images.common import jail_roots
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, RefusedError, program
+from images.jail.accounts import FIRST_ID, LAST_ID, AccountError, is_name
 from images.jail.manifest import compare, read_manifest, shown
+from images.jail.users import numbers_of
 
 _AT_ONCE: Final = 100_000
 """Files and directories after whose removal the log says so."""
@@ -45,6 +47,7 @@ def remove(volume: Path, name: str, log: Callable[[str], None]) -> None:
     roots = volume / jail_roots.ROOTS
     there = jail_roots.directory_of(volume, name)
     if there.is_dir() and not there.is_symlink():
+        _keep_numbers(volume, name, log)
         # Out of everybody's reach at once: whoever could still come by its name would go on writing in it.
         there.rename(roots / f"{_REMOVING}{name}.{time.time_ns()}")
     elif not _left(roots):
@@ -59,6 +62,22 @@ def _left(roots: Path) -> list[Path]:
     with suppress(FileNotFoundError):
         return sorted(entry for entry in roots.iterdir() if entry.name.startswith(_REMOVING))
     return []
+
+
+def _keep_numbers(volume: Path, name: str, log: Callable[[str], None]) -> None:
+    """Homes of those who had an account in it stay, with their numbers."""
+    try:
+        numbers = numbers_of(jail_roots.root_of(volume, name))
+    except (CannotGoOnError, AccountError, OSError) as error:
+        log(f"its accounts cannot be read, so numbers that only it knew may be given again: {error}")
+        return
+    kept = {
+        kind: {
+            number: name if is_name(name) else "?" for number, name in found.items() if FIRST_ID <= number <= LAST_ID
+        }
+        for kind, found in numbers.items()
+    }
+    jail_roots.keep_numbers(volume, **kept)
 
 
 def _empty(trash: Path, log: Callable[[str], None]) -> None:

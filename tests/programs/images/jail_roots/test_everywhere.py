@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from images.common import jail_roots
 from images.common.jail_view import JailViewError
-from images.jail.accounts import AccountError
-from tests.programs.images.jail_roots.roots import ME, apply, fill, user
+from images.jail.accounts import AccountError, Declared, Group
+from images.jail.users import apply_everywhere
+from tests.programs.images.jail_roots.roots import ME, apply, fill, nothing_said, user
 
 
-def test_a_number_whose_home_is_still_there_is_given_to_nobody_else(source: Path, volume: Path) -> None:
-    """A root that knew its user was removed."""
+def test_a_number_is_remembered_when_its_root_is_gone(source: Path, volume: Path) -> None:
     fill(source, volume, "blue")
-    apply(volume, bob=user())
-    shutil.rmtree(jail_roots.directory_of(volume, "blue"))
-    fill(source, volume, "green")
-    with pytest.raises(AccountError, match=f"user carol: uid {ME} owns the home bob; files carry that number"):
+    jail_roots.keep_numbers(volume, users={ME: "bob", 7: "x"}, groups={20001: "team"})
+    jail_roots.keep_numbers(volume, users={ME: "somebody else"}, groups={})
+
+    with pytest.raises(AccountError, match=f"uid {ME} was that of bob in a root that was removed"):
         apply(volume, carol=user())
     apply(volume, bob=user())
+    with pytest.raises(AccountError, match="group others: gid 20001 was that of team in a root that was removed"):
+        apply_everywhere(volume, Declared(groups={"others": Group(gid=20001)}), nothing_said)
+
+
+def test_a_group_that_only_an_old_root_has_does_not_keep_the_new_one_from_its_users(source: Path, volume: Path) -> None:
+    fill(source, volume, "")
+    with (volume / "etc/group").open("a") as file:
+        file.write("docker:x:998:\n")
+    fill(source, volume, "blue")
+
+    said = apply(volume, alice=user(groups=("docker",)))
+
+    assert "docker:x:998:alice" in (volume / "etc/group").read_text()
+    assert any("the group docker is not in this root yet" in line for line in said)
+    with pytest.raises(AccountError, match="the group video is neither"):
+        apply(volume, alice=user(groups=("video",)))
 
 
 @pytest.mark.parametrize("path", ["etc", "etc/ssh", "etc/sudoers.d", ".slurmstack", "etc/passwd"])

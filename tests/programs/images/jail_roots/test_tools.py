@@ -57,6 +57,20 @@ def test_a_link_to_another_root_is_not_gone_into(volume: Path) -> None:
     assert (volume / "usr/bin/one").exists()
 
 
+def test_a_removed_root_is_gone_and_its_numbers_are_kept(volume: Path) -> None:
+    root = jail_roots.root_of(volume, "blue")
+    (root / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\nbob:x:10007:10007::/home/bob:/bin/sh\nx:x:junk\n")
+    (root / "opt/closed").mkdir(mode=0)
+
+    roots.remove(volume, "blue", LOG)
+
+    assert sorted(path.name for path in (volume / jail_roots.ROOTS).iterdir()) == [".first", ".numbers.json"]
+    assert jail_roots.kept_numbers(volume, "users") == {10007: "bob"}
+    assert (volume / "usr/bin/one").exists()
+    with pytest.raises(RefusedError, match="there is no root 'blue'"):
+        roots.remove(volume, "blue", LOG)
+
+
 def test_an_interrupted_removal_is_gone_on_with_and_the_root_is_no_longer_there_meanwhile(
     volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
