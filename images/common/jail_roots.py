@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from images.common.files import read_document, write_atomically
 from images.common.jail_view import Bind, open_inside
+from images.common.process import RefusedError
 from images.common.readiness import JAIL_MARKER
 
 ROOTS: Final = ".slurmstack-roots"
@@ -28,6 +29,8 @@ _FIRST: Final = ".first"
 _FILLED: Final = "filled.json"
 _NUMBERS: Final = ".numbers.json"
 MANIFEST: Final = "manifest"
+HOMES_MARK: Final = ".homes"
+"""In ROOTS: there where homes are on a volume of their own. Of this volume alone: no backup has it."""
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,38}[a-z0-9])?")
 _RELEASE: Final = re.compile(r"(\d\d\.\d\d)-")
 _MOST_NUMBERS: Final = 64 * 2**20
@@ -121,6 +124,27 @@ def hidden() -> tuple[Bind, ...]:
         return ()
     NOTHING.mkdir(mode=0o755, parents=True, exist_ok=True)
     return (Bind(path=f"/{ROOTS}", source=str(NOTHING), read_only=True, make=True),)
+
+
+def note_homes(volume: Path, *, apart: bool) -> None:
+    """Write down where homes are, before any root is whole; from then on that stays."""
+    if whole(volume):
+        return
+    if apart:
+        make_directory_of(volume, "")
+        write_atomically(volume / ROOTS / HOMES_MARK, "", mode=0o600)
+    else:
+        (volume / ROOTS / HOMES_MARK).unlink(missing_ok=True)
+
+
+def refuse_other_homes(volume: Path, *, apart: bool) -> None:
+    """Raise RefusedError where homes are not where the stack file has them: users would see an empty /home."""
+    if whole(volume) and apart != (volume / ROOTS / HOMES_MARK).exists():
+        has, wants = "in the jail's own volume", "on a volume of their own"
+        raise RefusedError(
+            f"jail.homes: the homes of this cluster are {has if apart else wants}, and the stack file has them "
+            f"{wants if apart else has}, which is empty. Set it back; docs/jail.md says how homes are moved"
+        )
 
 
 def kept_numbers(volume: Path, kind: str) -> dict[int, str]:

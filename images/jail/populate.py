@@ -18,7 +18,7 @@ from typing import Final
 from images.common import jail_roots
 from images.common.files import write_atomically
 from images.common.jail_roots import Filled
-from images.common.jail_view import open_inside
+from images.common.jail_view import homes_directory, open_inside
 from images.common.mountinfo import WrongFilesystemError, expect_volume, mount_points
 from images.common.process import RefusedError, program, required_env
 from images.jail.carry import SECONDS, Carrying
@@ -65,6 +65,7 @@ def main() -> int:
             expect_volume(JAIL)
         except WrongFilesystemError as error:
             raise RefusedError(f"nothing was written: {error}") from error
+        jail_roots.refuse_other_homes(JAIL, apart=homes_directory() is not None)
         version, name = required_env("JAIL_VERSION"), os.environ.get("JAIL_ROOT", "")
         if not name:
             return populate(Path("/"), JAIL, version, log, mount_points())
@@ -153,6 +154,7 @@ def _make_shared(volume: Path) -> None:
 
 def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> int:
     started, root, version = time.monotonic(), wanted.root, wanted.version
+    jail_roots.note_homes(wanted.volume, apart=homes_directory() is not None)
     root.chmod(0o755)  # sshd insists, for a ChrootDirectory
     (root / STATE).mkdir(mode=0o755, exist_ok=True)
     write_atomically(root / IN_PROGRESS, version + "\n")

@@ -53,10 +53,12 @@ def main() -> int:
         expect_volume(JAIL)
         if (homes := homes_directory()) is not None:
             expect_volume(homes)
+        jail_roots.refuse_other_homes(JAIL, apart=homes is not None)
         name = os.environ.get("JAIL_ROOT", "")
         # Not by the marker in it, which whoever is root in it can take away: the accounts of all roots would wait.
         missing = f"{jail_roots.called(name)}: it is not whole yet (the job that populates it is at work)"
         wait_for(missing, lambda: jail_roots.filled(JAIL, name) is not None, log)
+        jail_roots.refuse_other_homes(JAIL, apart=homes is not None)
         if homes is not None:
             own_directory(homes)  # a fresh volume often is everybody's
         apply_everywhere(JAIL, read_declared(Path(sys.argv[1])), log, homes)
