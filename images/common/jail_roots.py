@@ -27,7 +27,7 @@ _FIRST: Final = ".first"
 """In ROOTS: what we know of the first root. No root can be called so."""
 
 _FILLED: Final = "filled.json"
-_NUMBERS: Final = ".numbers.json"
+NUMBERS: Final = ".numbers.json"
 MANIFEST: Final = "manifest"
 HOMES_MARK: Final = ".homes"
 """In ROOTS: there where homes are on a volume of their own. Of this volume alone: no backup has it."""
@@ -149,7 +149,7 @@ def refuse_other_homes(volume: Path, *, apart: bool) -> None:
 
 def kept_numbers(volume: Path, kind: str) -> dict[int, str]:
     """Numbers of `users` or `groups` in roots that were removed, with their names."""
-    known = (read_document(volume / ROOTS / _NUMBERS, most=_MOST_NUMBERS) or {}).get(kind)
+    known = (read_document(volume / ROOTS / NUMBERS, most=_MOST_NUMBERS) or {}).get(kind)
     if not isinstance(known, dict):
         return {}
     return {int(number): str(name) for number, name in known.items() if number.isdecimal() and len(number) < 10}
@@ -159,7 +159,7 @@ def keep_numbers(volume: Path, **numbers: dict[int, str]) -> None:
     """Add to them, before a root goes in which users and groups had these."""
     kept = {kind: {**found, **kept_numbers(volume, kind)} for kind, found in numbers.items()}
     document = {kind: {str(number): name for number, name in sorted(found.items())} for kind, found in kept.items()}
-    write_atomically(volume / ROOTS / _NUMBERS, json.dumps(document) + "\n", mode=0o600)
+    write_atomically(volume / ROOTS / NUMBERS, json.dumps(document) + "\n", mode=0o600)
 
 
 def _parsed(known: dict[str, Any]) -> Filled:
