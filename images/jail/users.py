@@ -43,6 +43,9 @@ _FILES: Final = {"group": 0o644, "gshadow": 0o640, "shadow": 0o640, "passwd": 0o
 MOST: Final = 2 * 2**20
 """Bytes of a file of accounts, and of the record: twenty thousand users have less."""
 
+LOCK_SECONDS: Final = 60.0
+"""For another program to be done with the accounts of a root. useradd itself waits for 15."""
+
 
 def main() -> int:
     """Entry point."""
@@ -133,12 +136,22 @@ def _of_removed(volume: Path, declared: Declared) -> list[str]:
 def account_lock(jail: Path) -> Iterator[None]:
     """Hold the lock that useradd and its like take, so that one of them in the jail and this program do not mix.
 
-    Waits for whoever holds it: useradd itself does so for 15 s.
+    Raises CannotGoOnError where whoever holds it does not let go.
     """
     # Whoever is root in the jail may have put a link there, which leads to a file of this container.
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with _inside(jail, "etc") as etc, os.fdopen(os.open(etc / ".pwd.lock", flags, 0o600), "w") as lock:
-        fcntl.lockf(lock, fcntl.LOCK_EX)
+        until = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except (BlockingIOError, PermissionError):
+                if time.monotonic() > until:
+                    raise CannotGoOnError(
+                        f"another program has held {jail}/etc/.pwd.lock for {LOCK_SECONDS:.0f} s"
+                    ) from None
+                time.sleep(0.1)
         yield
 
 
