@@ -164,6 +164,13 @@ def test_what_a_user_made_runs_with_no_other_rights_than_before(scene: Scene) ->
     assert any("/opt/tool" in line and "lost its set-user-ID" in line for line in scene.said)
 
 
+def test_there_is_an_end_to_how_deep_it_goes(scene: Scene) -> None:
+    (scene.volume / "opt" / "/".join(["d"] * 200)).mkdir(parents=True)
+    assert (scene.carry() / MARKER).exists()
+    (left,) = scene.left_out()
+    assert left.endswith("d: it is too deep")
+
+
 def test_what_is_no_file_is_left_out_and_named_and_the_root_is_filled(scene: Scene) -> None:
     opt = scene.volume / "opt"
     os.mkfifo(opt / "pipe")

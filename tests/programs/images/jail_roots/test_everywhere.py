@@ -70,7 +70,7 @@ def test_who_holds_the_lock_of_a_root_does_not_hold_this_up_for_ever(
 ) -> None:
     fill(source, volume, "")
     monkeypatch.setattr(users, "LOCK_SECONDS", 0.2)
-    argv = [sys.executable, "-c", HOLD, volume / "etc/.pwd.lock"]
+    argv = [sys.executable, "-c", HOLD, str(volume / "etc/.pwd.lock")]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
