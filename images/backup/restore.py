@@ -29,7 +29,7 @@ from images.backup.database import Database
 from images.backup.restic import CACHE, Repository, only_single_files, unreadable
 from images.backup.settings import COPIES, JAIL, STAGE, STATE, environment
 from images.common import terms
-from images.common.jail_roots import ROOTS, names
+from images.common.jail_roots import NUMBERS, ROOTS, names
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program, required_env
@@ -191,7 +191,7 @@ def restore_jail(log: Log) -> None:
     told = settings.told()
     excluded = [*settings.in_jail(settings.environment("EXCLUDE")), *(f"--exclude={path}" for path in told["excluded"])]
     had = repository.must("the backup cannot be listed", "ls", "--json", snapshot, f"{JAIL}/{ROOTS}")
-    roots = [f"{JAIL}/{ROOTS}", *(f"{JAIL}/{ROOTS}/{name}" for name in names(JAIL))]
+    roots = [f"{JAIL}/{ROOTS}", *(f"{JAIL}/{ROOTS}/{name}" for name in (NUMBERS, *names(JAIL)))]
     new = [path for path in roots if f'"{path}"' not in had]
     largest = min(filter(None, (int(required_env("LARGEST_FILE")), told["largest"])))
     spared = [*_larger_than(largest, JAIL), *_excluded(excluded, JAIL)]
