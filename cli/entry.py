@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import errno
 import gc
 import os
 import sys
@@ -10,11 +12,12 @@ from typing import NoReturn
 
 from cli.errors import INTERRUPTED
 
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
 
 def main() -> NoReturn:
     """Load the command, run it, and end the process."""
-    # A terminal may not have all letters of a job's name or a reason: one of them must not end a command.
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    _open_closed_streams()
     # The generated classes of the Kubernetes API are half a million objects that all live until the end: to look for
     # garbage among them while they load, and to free them one by one at the end, takes a third of a short command.
     # The collector comes on only for commands that wait for long, and gather garbage meanwhile.
@@ -29,6 +32,31 @@ def main() -> NoReturn:
         _end(INTERRUPTED)
     except SystemExit as end:
         _end(end.code if isinstance(end.code, int) else int(end.code is not None))
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _end(_tell(error))
+
+
+def _open_closed_streams() -> None:
+    """Open what the caller has closed (`>&-`), for nothing: the next file that is opened would become the output."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest that is free, so this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(descriptor, "w" if descriptor else "r", closefd=False))  # noqa: SIM115
+    # A terminal may not have all letters of a job's name or a reason: one of them must not end a command.
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+
+
+def _tell(error: OSError) -> int:
+    """Say why something could not be written. Returns the exit status."""
+    what = str(error.filename or "the output")
+    with contextlib.suppress(OSError):
+        print(f"error: {what} cannot be written: {error.strerror}", file=sys.stderr)
+    return 1
 
 
 def _end(status: int) -> NoReturn:
@@ -37,7 +65,9 @@ def _end(status: int) -> NoReturn:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except OSError:  # a reader that has gone, as in `slurmstack status | head -1`, or a disk that is full
+    except OSError as error:  # a reader that has gone, as in `slurmstack status | head -1`, or a disk that is full
+        if error.errno in _NO_ROOM and not status:
+            _tell(error)
         status = status or 1
     os._exit(status)
 

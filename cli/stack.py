@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config import ClusterConfig, load_config
+from config import ClusterConfig, ConfigError, Problem, load_config
 from config.load import read_document, sections_of
 
 _PACKAGES = Path(__file__).resolve().parent.parent
@@ -45,6 +45,10 @@ def open_stack(file: Path | None) -> Stack:
     directory = PROJECT_ROOT if IS_CHECKOUT else Path.cwd()
     path = file or directory / f"Pulumi.{os.environ.get('SLURMSTACK_STACK', DEFAULT_STACK)}.yaml"
     document = read_document(path)
+    if document.get("environment"):
+        message = "imports environments of Pulumi ESC, which only the Pulumi engine would read: write what they set "
+        message += "below slurmstack: into this file, and remove `environment:`"
+        raise ConfigError([Problem(where=f"{path}: environment", message=message)])
     stem = path.name.removesuffix(".yaml").removesuffix(".yml")
     name = stem.removeprefix("Pulumi.").replace(".", "-") or DEFAULT_STACK
     sections = sections_of(document, where=path)

@@ -171,9 +171,8 @@ GONE: Final = {
     "backup.cpu": ": remove it. A backup asks for 100m",
     "backup.memory": ": remove it. A backup asks for 256Mi, and has no limit",
     "backup.rehearse_every": ": remove it. The alert BackupUnrehearsed fires after 30 days",
-    "cloud.backups": ": remove it. Make the bucket and a key of its own with the vendor's `nebius` command",
-    "cloud.gpu_stack": ": remove it. Machines have the vendor's drivers, always",
-    "cloud.kubernetes.audit_logs": ": remove it. Turn them on in the console",
+    "cloud.gpu_stack": ": remove it. Machines have the vendor's drivers, always. Where it was `operators`, the next "
+    "`up` removes NVIDIA's operators at once: drain all GPU pools first",
     "cloud.kubernetes.node_version": ": remove it. Machines have the newest of `version`",
     "cloud.quotas": ": remove it. `slurmstack doctor cloud` asks the service for its quotas",
     "cloud.rdma_resource": ": remove it. It is rdma/ib",
@@ -191,8 +190,6 @@ GONE: Final = {
     "health.tests.partition": ": remove it. Tests run in the first partition of each node",
     "health.tests.platforms": ": write what is expected below the pool's own name in `health.tests.expected`",
     "health.tests.qos": ": remove it. Tests have the QOS of the account `health`, which you may declare",
-    "*.filesystem.block_size": ": remove it. The service chooses it (4Ki)",
-    "*.*.filesystem.block_size": ": remove it. The service chooses it (4Ki)",
     "login.sessions_per_node": _LOGIN,
     "login.idle_timeout": _LOGIN,
     "login.drain_timeout": _LOGIN,
@@ -202,7 +199,7 @@ GONE: Final = {
     "preemption.exempt_time": _setting("PreemptExemptTime"),
     "prices": ", and so is `slurmstack cost`: remove it. Your provider's own price list and calculator serve instead",
     "priority": ": write its keys as slurm.conf has them, below slurm.settings: PriorityWeightFairshare, "
-    "PriorityWeightQOS, PriorityDecayHalfLife, PriorityMaxAge and others",
+    "PriorityWeightQOS, PriorityWeightTRES, PriorityDecayHalfLife, PriorityMaxAge and others",
     "rest.cpu": ": remove it. A pod asks for 50m",
     "rest.max_connections": ": remove it. slurmrestd takes 124 at a time; `rest.size` adds pods",
     "rest.memory": ": remove it. A pod asks for 128Mi, and has no limit",
@@ -213,9 +210,11 @@ GONE: Final = {
     "worker_nodes.*.autoscaling.*_size": ": remove it. Node groups follow the worker pods, up to 100 machines each",
     "worker_nodes.*.boot_disk.block_size": ": remove it. It is 4Ki",
     "worker_nodes.*.drivers_preset": ": remove it. Machines with GPUs have cuda13.0",
-    "worker_nodes.*.labels": ": remove it. Machines have the labels slurmstack/pool and slurmstack/role",
+    "worker_nodes.*.labels": ": remove it. Machines have the labels slurmstack/pool and slurmstack/role; a "
+    "`node_selector` by any other finds no new machine",
     "worker_nodes.*.launch": ": remove it. Where a node of a job does not come, its others are always ended at once",
-    "worker_nodes.*.taints": ": remove it. Only workers go to a pool's machines",
+    "worker_nodes.*.taints": ": write it below `tolerations` where the machines are not made by the cloud, else remove "
+    "it: only workers go to a pool's machines",
     "worker_nodes.*.update_strategy.drain_timeout": ": remove it. Machines wait for their jobs as `drain_timeout` of "
     "the pool says",
     "worker_nodes.*.update_strategy.max_surge": ": remove it. There are never more machines meanwhile",

@@ -189,5 +189,7 @@ def _build(go: str, module: Module, target: Path, step: Step) -> None:
 
         status, tail = follow(command, on_line, env=_go_env(module), cwd=module.source)
         if status != 0:
-            raise LocalError(f"building {module.name} failed: {'; '.join(tail[-6:])}", _WAY_OUT)
+            # Names of packages that went well say nothing.
+            telling = [line for line in tail if re.search(r"[: ]", line) and not line.startswith("go: downloading")]
+            raise LocalError(f"building {module.name} failed: {'; '.join((telling or tail)[-4:])}", _WAY_OUT)
     shutil.rmtree(caches, ignore_errors=True)

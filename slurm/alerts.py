@@ -128,7 +128,7 @@ ALERTS: Final = (
         "The scheduler's main cycle takes longer than 1 s",
     ),
     Alert(
-        # The check writes, syncs, renames and lists one small file: tens of milliseconds where all is well.
+        # The check writes, syncs and removes one small file: tens of milliseconds where all is well.
         "JailSlow",
         # A check that hangs is ended after 9 s, and then not begun until its process has gone: it takes no time then.
         "max by (cluster, namespace, instance) (max_over_time("

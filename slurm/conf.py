@@ -6,13 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import jinja2
 
 from config.cluster import ClusterConfig
-from config.sections.accounting import Association, Qos
+from config.rules.limits import named_resources, weighed_resources
 from config.sections.slurm import Partition, Preemption, folded, merge
 from slurm import names
 from slurm.elastic import POOLS_FILE, devices_of_nodes_that_are_off, elastic_pools, kept_up
@@ -144,15 +144,14 @@ def enforcement(config: ClusterConfig) -> tuple[str, ...]:
 
 
 def tracked_resources(config: ClusterConfig) -> list[str]:
-    """Resources that Slurm tracks only if asked: GPUs, and all that a limit names.
+    """Resources that Slurm tracks only if asked: GPUs, and all that a limit or a weight names.
 
-    sacctmgr refuses a limit of a resource that is not tracked. Shares of GPUs are tracked where there are some.
+    sacctmgr refuses a limit of a resource that is not tracked, and slurmctld ends on a weight of one. Shares of GPUs
+    are tracked where there are some.
     """
-    levels: list[Association | Qos] = [*config.accounts.values(), *config.qos.values()]
-    levels += [one for person in config.users.values() for one in person.accounts.values()]
-    limits = [value for level in levels for _, value in level if isinstance(value, dict)]
+    named = {name for _, name in named_resources(partial(getattr, config))} | set(weighed_resources(config.slurm))
     shards = {"gres/shard"} if has_shards(config.worker_nodes.values()) else set()
-    return sorted({"gres/gpu", *shards, *(name for limit in limits for name in limit if "/" in name)})
+    return sorted({"gres/gpu", *shards, *(name for name in named if "/" in name)})
 
 
 def config_hash(files: Mapping[str, str]) -> str:

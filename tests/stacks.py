@@ -87,10 +87,12 @@ def nebius_full() -> dict[str, Any]:
             "version": "1.36",
             "control_plane_size": 1,
             "allowed_cidrs": ["203.0.113.0/24"],
+            "audit_logs": True,
             "service_cidr": "10.96.0.0/16",
         },
         "credentials": "sdk",
         "ssh_keys": [ALICE_KEY],
+        "backups": {"enabled": True},
     }
     del sections["cloud"]["subnet_id"]
     sections["worker_nodes"] = {
@@ -113,7 +115,7 @@ def nebius_full() -> dict[str, Any]:
         "cpu": {"size": 0, "platform": "cpu-d3", "preset": "16vcpu-64gb", "security": "baseline"},
     }
     sections |= {
-        "controller": {"storage": "64Gi", "filesystem": {"type": "NETWORK_SSD"}},
+        "controller": {"storage": "64Gi", "filesystem": {"type": "NETWORK_SSD", "block_size": "8Ki"}},
         "login": {"service_type": "LoadBalancer"},
         "jail": {"size": "4Ti", "filesystem": {"id": "computefilesystem-e00there"}},
         "mounts": {

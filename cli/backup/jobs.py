@@ -17,6 +17,10 @@ from slurm.names import BACKUP
 POLL = 1.0
 """Seconds between two looks at a Job."""
 
+STUCK = 900
+"""Seconds without a container that runs, after which what Kubernetes complains about is an answer. A machine may have
+to be made for it first, and an image to be pulled."""
+
 SILENCE = 300
 """Seconds for which the API server may fail to answer, in hours of a Job."""
 
@@ -25,6 +29,10 @@ class ContainerFailed(Failure):
     """One of the Job's containers has failed; those behind it have not begun."""
 
     container = ""
+
+
+class NotStarted(ContainerFailed):
+    """The Job's pod could not start, and the Job is deleted: it has done nothing."""
 
 
 class How(TypedDict, total=False):
@@ -160,6 +168,9 @@ class _Following:
         self._name = name
         self._step = step
         self._written: dict[str, str] = {}
+        self._made = time.monotonic()
+        self._has_begun = False
+        """Whether a container of it has run: its pod may be gone since, and Kubernetes not have said so of the Job."""
 
     def to_its_end(self) -> str:
         heard, complete_since = time.monotonic(), None
@@ -167,8 +178,7 @@ class _Following:
             try:
                 (job,) = self._kubectl.items("job", self._name, "-n", self._namespace) or [{}]
                 pods = self._kubectl.items("pod", "-n", self._namespace, "-l", f"job-name={self._name}")
-                if all("waiting" in status.get("state", {}) for pod in pods for status in statuses(pod)):
-                    self._step.progress(0, 0, self._complaint())
+                self._see_whether_begun(pods)
             except Failure as failure:
                 if time.monotonic() - heard > SILENCE:
                     failure.hint = f"the job {self._name} goes on in the cluster meanwhile"
@@ -186,13 +196,32 @@ class _Following:
                     return "".join(self._written.values())
             if is_true(job, "Failed"):
                 raise Failure(f"the job {self._name} failed: {_reason(job)}")
+            self._refuse_kept()
             time.sleep(POLL)
+
+    def _see_whether_begun(self, pods: Collection[Mapping[str, Any]]) -> None:
+        if not all("waiting" in status.get("state", {}) for pod in pods for status in statuses(pod)):
+            self._has_begun = True
+        elif not self._has_begun:
+            self._step.progress(0, 0, self._complaint() or "its pod starts")
 
     def _complaint(self) -> str:
         """What Kubernetes complains about, of a pod that has not begun: its machine, its volumes, its image."""
         warnings = self._kubectl.items("event", "-n", self._namespace, "--field-selector=type=Warning")
         said = [str(item.get("message")) for item in warnings if item["involvedObject"]["name"].startswith(self._name)]
-        return said[-1] if said else "its pod starts"
+        return said[-1] if said else ""
+
+    def _refuse_kept(self) -> None:
+        """Raise NotStarted where Kubernetes complains about the pod for long, and delete the Job."""
+        if self._has_begun or time.monotonic() - self._made <= STUCK:
+            return
+        place = ("-n", self._namespace)
+        (job,) = self._kubectl.items("job", self._name, *place) or [{}]
+        if {"failed", "uncountedTerminatedPods"} & {key for key, value in job.get("status", {}).items() if value}:
+            return  # its pod has begun and is gone, which Kubernetes is about to say
+        if said := self._complaint():
+            self._kubectl.run("delete", "job", self._name, *place, "--ignore-not-found", "--cascade=foreground")
+            raise NotStarted(f"the pod of {self._name} did not start: {said}")
 
     def _read(self, pods: Collection[Mapping[str, Any]]) -> bool:
         """Take what containers that have ended wrote; whether all are read. Raises Failure where one has failed."""

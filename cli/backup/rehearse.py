@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from cli.change.lock import held
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, complaint, in_controller, is_true
 from cli.stack import Stack
-from local import volumes
+from local import paths, volumes
 from local.report import Report, Step
 from slurm.names import ACCOUNTING, BACKUPS, CONTROLLER, DATABASE, RESTORE
 
@@ -39,9 +39,6 @@ _GONE_SECONDS: Final = 300.0
 
 _STUCK_SECONDS: Final = 60.0
 """After which what Kubernetes complains about, of a pod that does not run, is an answer."""
-
-_NO_START: Final = frozenset({"FailedScheduling", "FailedCreate", "Failed", "BackOff"})
-"""Reasons of events that say why a pod does not run."""
 
 
 class Rehearsal:
@@ -113,7 +110,11 @@ class Rehearsal:
             self._remove()
         is_local = self._stack.config.cloud.is_local  # its volumes are directories of this machine
         if is_local and any(name.startswith(f"{self._namespace}/") for name in volumes.remaining()):
-            raise Failure(f"there are files of volumes of {self._namespace}", hint="a cluster of that name left them")
+            raise Failure(
+                f"there are files of volumes of {self._namespace}",
+                hint="a cluster of that name has left them, or a rehearsal that was killed: "
+                f"rm -r {paths.volumes() / self._namespace}",
+            )
 
     def _is_mine(self) -> bool | None:
         """Whether the namespace is of a rehearsal of this cluster; None where there is none."""
@@ -180,20 +181,20 @@ class Rehearsal:
             waited = time.monotonic() - begun
             if is_true(found, "Ready"):
                 return waited
-            if waited > _STUCK_SECONDS and _is_stuck(found):
-                self._refuse_stuck(name)
+            if waited > _STUCK_SECONDS and (reasons := _stuck_by(found)):
+                self._refuse_stuck(name, reasons)
             if waited > limit:
                 raise Failure(f"{name} was not ready within {limit / 60:g} minutes", hint=self._said(f"{name}-0"))
             step.progress(0, 0, f"waiting for {name}")
             time.sleep(_POLL)
 
-    def _refuse_stuck(self, name: str) -> None:
+    def _refuse_stuck(self, name: str, reasons: Collection[str]) -> None:
         """Raise Failure with what Kubernetes has said of a pod: no room, no image, a quota, it ends again and again."""
         events = self._kubectl.items("event", "-n", self._namespace, "--field-selector=type=Warning")
         said = [
             str(event.get("message"))
             for event in events
-            if event["involvedObject"]["name"] in {name, f"{name}-0"} and event.get("reason") in _NO_START
+            if event["involvedObject"]["name"] in {name, f"{name}-0"} and event.get("reason") in reasons
         ]
         if said:
             raise Failure(f"{name} of the rehearsal does not start: {said[-1]}", hint=self._said(f"{name}-0"))
@@ -251,8 +252,13 @@ def _copy(secret: Mapping[str, Any], namespace: str) -> dict[str, Any]:
     }
 
 
-def _is_stuck(pod: Mapping[str, Any]) -> bool:
-    """Whether none of a pod's containers runs, or one has no image, or has ended twice."""
-    found = [(status.get("state", {}), status.get("restartCount", 0)) for status in statuses(pod)]
-    no_image = any("ImagePull" in str(state.get("waiting", {}).get("reason")) for state, _ in found)
-    return no_image or any(ends > 1 for _, ends in found) or not any("running" in state for state, _ in found)
+def _stuck_by(pod: Mapping[str, Any]) -> frozenset[str]:
+    """Reasons of events that say why a pod does not start; none of one that may yet, as while it pulls its image."""
+    if not pod:
+        return frozenset({"FailedCreate"})
+    if not is_true(pod, "PodScheduled"):
+        return frozenset({"FailedScheduling"})
+    found = statuses(pod)
+    no_image = any("ImagePull" in str(status.get("state", {}).get("waiting", {}).get("reason")) for status in found)
+    ends = any(status.get("restartCount", 0) > 1 for status in found)
+    return frozenset({"Failed", "BackOff"} if no_image or ends else ())

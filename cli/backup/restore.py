@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from cli.backup.jobs import ContainerFailed, answer_in, follow_job, make_job, run_job, running_jobs
+from cli.backup.jobs import ContainerFailed, NotStarted, answer_in, follow_job, make_job, run_job, running_jobs
 from cli.backup.workloads import STARTING, Workloads, component_of
 from cli.change.in_place import PUT_BACK
 from cli.change.owner import REPLICAS_BEFORE, RESTORING, Note, is_stopped, note_of, refuse_half_restored
@@ -74,7 +74,7 @@ def forget_restore(kubectl: Kubectl, namespace: str, objects: Iterable[Mapping[s
 
 
 class Restoring:
-    """One restore in one cluster. Interrupted anywhere, the same again goes on.
+    """One restore in one cluster. Interrupted before all is put back, the same again goes on; afterwards an apply does.
 
     A note at slurmctld's StatefulSet says how far it has come: an apply and the next restore look there.
     """
@@ -121,7 +121,8 @@ class Restoring:
             said = self._put_back(backup)
             self._annotate({PUT_BACK: backup, RESTORING: None})
         except ContainerFailed as failure:
-            if failure.container in _LOOKING and not was_stopped:
+            has_only_looked = failure.container in _LOOKING or isinstance(failure, NotStarted)
+            if has_only_looked and not was_stopped:
                 self._undo(note, goes_on)
                 goes_on = "nothing was touched"
             failure.hint = failure.hint or goes_on

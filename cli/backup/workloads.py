@@ -9,9 +9,9 @@ from typing import Any
 
 from cli.change.owner import REPLICAS_BEFORE, is_stopped
 from cli.errors import Failure
-from cli.kubectl.client import FIELD_MANAGER, Kubectl
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, is_true
 from local.report import Step
-from slurm.names import ACCOUNTING, CONTROLLER, ELASTIC, LOGIN, WORKER
+from slurm.names import ACCOUNTING, ACTIVE, CONTROLLER, ELASTIC, LOGIN, WORKER
 
 STARTING = (ACCOUNTING, CONTROLLER, WORKER, LOGIN, ELASTIC)
 
@@ -21,6 +21,9 @@ _GRACE = 10
 _STOP_SECONDS = 600.0
 _START_SECONDS = 4 * 3600.0
 """As in components/accounting.py: slurmdbd converts a database of an older Slurm first."""
+
+_MOST_ENDS = 5
+"""Ends of a container one after the other, a matter of three minutes."""
 
 _POLL = 1.0
 
@@ -70,19 +73,30 @@ class Workloads:
                     self._scale(item, _replicas_of(item), note=None)
 
     def wait_ready(self, name: str, step: Step) -> None:
-        """Wait until all of these pods do their work. Raises Failure."""
+        """Wait until one of these pods does its work. Raises Failure, also where it ends again and again."""
         until = time.monotonic() + _START_SECONDS
         while True:
             found = self._kubectl.items("statefulset", name, "-n", self._namespace)
-            if not found or found[0].get("status", {}).get("readyReplicas", 0) >= found[0]["spec"].get("replicas", 1):
+            if not found or self._is_ready(found[0]):
                 return
             if time.monotonic() > until:
                 raise Failure(
                     f"all is put back, but {name} was not ready within {_START_SECONDS / 60:g} minutes",
                     hint=f"`slurmstack logs {name}` says what it waits for",
                 )
+            self._refuse_ending(name)
             step.progress(0, 0, f"waiting for {name}")
             time.sleep(_POLL)
+
+    def _refuse_ending(self, name: str) -> None:
+        """Raise Failure where its containers will not start by waiting."""
+        found = self._kubectl.items("pod", "-n", self._namespace, "-l", f"app.kubernetes.io/component={name}")
+        for container in (status for pod in found for status in pod.get("status", {}).get("containerStatuses", [])):
+            if container.get("restartCount", 0) >= _MOST_ENDS:
+                raise Failure(
+                    f"all is put back, but {container['name']} of {name} ends again and again",
+                    hint=f"`slurmstack logs {name}` says why",
+                )
 
     def patch(self, kind: str, name: str, change: Mapping[str, Any]) -> None:
         """Change an object as ours."""
@@ -111,3 +125,10 @@ class Workloads:
                     f"kubectl delete pod --force -n {self._namespace} NAME, then this again",
                 )
             time.sleep(_POLL)
+
+    def _is_ready(self, stateful_set: Mapping[str, Any]) -> bool:
+        """Of two controllers one that stands by is ready as well, and has read nothing yet."""
+        if stateful_set["spec"].get("replicas", 1) <= 1:
+            return bool(stateful_set.get("status", {}).get("readyReplicas", 0) >= 1)
+        active = f"app.kubernetes.io/component={component_of(stateful_set)},{ACTIVE}=yes"
+        return any(is_true(pod, "Ready") for pod in self._kubectl.items("pod", "-n", self._namespace, "-l", active))

@@ -34,8 +34,8 @@ from config.load import read_document
 
 MANIFEST = "MANIFEST.txt"
 
-_MOST = 2 * 1024**2
-"""Characters of one file: of a longer one the end is kept."""
+_MOST, _LEAST, _ALL = 2 * 1024**2, 64 * 1024, 256 * 1024**2
+"""Characters of one file and of all: of a longer one the end is kept, and less where there are many."""
 
 Read = Callable[[], str]
 """Reads one file's text. Raises Failure."""
@@ -78,10 +78,11 @@ class Bundle:
 
     def read(self, parts: dict[str, Read], tell: Callable[[int, int, str], None]) -> None:
         """Read parts side by side."""
+        most = max(_LEAST, min(_MOST, _ALL // max(len(parts), 1)))
 
         def read_one(read: Read) -> str:
             text = self.redact(read())  # cut at last: half of a secret is found by nobody
-            over = len(text) - _MOST
+            over = len(text) - most
             return text if over <= 0 else f"[the first {over} characters are left out]\n{text[over:]}"
 
         with side_by_side() as pool:
@@ -131,6 +132,10 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
 def stamp(at: datetime) -> str:
     """A time as a part of a file's name."""
     return f"{at:%Y%m%dT%H%M%SZ}"
+
+
+OWN_WORDS = frozenset({"kubernetes/version.json", "status.json", "doctor.json"})
+"""Files that are there without any right in the namespace."""
 
 
 def parts_of(kubectl: Kubectl, stack: Stack, pods: list[dict[str, Any]]) -> dict[str, Read]:

@@ -43,6 +43,9 @@ _ASSIGNED = re.compile(
 )
 """`password=...`, also quoted, and quoted within JSON."""
 
+_HOOK = re.compile(r"https?://[^\s/\"'<>]+/[^\s\"'<>{}\[\],]{8,}")
+"""Whose path may be all that one needs to know."""
+
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
@@ -96,12 +99,21 @@ def redactor(secrets: Iterable[Mapping[str, Any]]) -> Redactor:
 
 def _forms(value: bytes) -> Iterator[str]:
     """A value as it may stand in a text: whole and by lines, plain, in Base64, as JSON and as JSON within JSON."""
-    for piece in {value, value.strip(), *(line.strip() for line in value.splitlines())}:
+    for piece in {value, value.strip(), *(line.strip() for line in value.splitlines()), *_inside(value)}:
         plain = piece.decode("utf-8", "replace")
         if len(piece) >= SHORTEST and plain.lower() not in _COMMON:
             yield from (plain, base64.b64encode(piece).decode().rstrip("="))
             once = json.dumps(plain, ensure_ascii=False)[1:-1]
             yield from (once, json.dumps(once, ensure_ascii=False)[1:-1])
+
+
+def _inside(value: bytes) -> Iterator[bytes]:
+    """What is secret in a file that is a Secret's value, as `alertmanager.yml`: passwords, and addresses of hooks."""
+    text = value.decode("utf-8", "replace")
+    for match in _ASSIGNED.finditer(text):
+        if not _NO_VALUE.fullmatch(said := match["value"].strip("\\\"'")):
+            yield said.encode()
+    yield from (found.encode() for found in _HOOK.findall(text))
 
 
 def without_secrets(value: Any, *, name: str = "") -> Any:

@@ -43,6 +43,8 @@ _COSTS: Mapping[str, str] = {
     "service account": "what acts in its name stops until it has new credentials",
     "access key": "backups stop until they have the new key",
     "RandomBytes": "a key of the cluster is lost: pods trust each other, and users the login nodes, by it",
+    "Release": "what it has installed in Kubernetes is removed at once: without drivers from an operator, jobs on GPUs "
+    "fail. Drain such pools first",
     "Namespace": f"everything in it is lost: all jobs, {_STATE}, the keys",
 }
 
@@ -193,7 +195,7 @@ class _Judge:
                 return f"{never}. Set it back, or to lose this set {missing}"
         if self.change.resource.protect:
             return f"{never}, and this is protected. Set it back, or to lose this set `slurmstack:protect: false` too"
-        return self._misfit()
+        return self._name_taken() or self._misfit()
 
     def _misfit(self) -> str:
         """Another release or name of Slurm does not fit to the jail and the state, even in an object made anew."""
@@ -226,6 +228,20 @@ class _Judge:
             f"workers that stay may be on its machines. Set worker_nodes.{name}.autoscaling.groups to {kept} or more, "
             "apply, and when no worker is on this group's machines lower it with "
             f"worker_nodes.{name}.allow_replacement: true, which ends what still runs there"
+        )
+
+    def _name_taken(self) -> str:
+        """A file system that the cloud keeps keeps its name too, and names are unique in a project.
+
+        Pulumi goes by what its state says of the old one, so it does not help to change that in the same update.
+        """
+        was = self.change.before
+        if self.kind != "file system" or was is None or not (was.retained or was.inputs.get("forbidDeletion")):
+            return ""
+        return (
+            "the cloud keeps the old one, whose name the new one needs. To lose it, set "
+            f"{self._where()}.filesystem.forbid_deletion: false beside cloud.allow_replacement: true, apply that with "
+            "`up`, and then make this change"
         )
 
     def _switches(self) -> dict[str, bool]:

@@ -108,7 +108,7 @@ def _other_kind(was: Resource, will: Resource, size_key: str) -> Verdict | None:
     before, after = (item.inputs.get("spec", {}) for item in (was, will))
     old, new = before.get("storageClassName"), after.get("storageClassName")
     modes = sorted(before.get("accessModes") or ()), sorted(after.get("accessModes") or ())
-    if old is not None and new is not None and old != new:
+    if old is not None and old != new and (new is not None or _has_set_class(was)):
         key = "storageClassName"
         refused = f"{section}.storage_class: the volume's is {old!r}, and that can never change. "
         refused += f"Set it back to {old}" if old else "Remove this key"
@@ -122,6 +122,12 @@ def _other_kind(was: Resource, will: Resource, size_key: str) -> Verdict | None:
         return None
     refused += f". To really have another one: {_another_volume(was, size_key)}"
     return _verdict(f"spec.{key}", old, new, refused=refused)
+
+
+def _has_set_class(claim: Resource) -> bool:
+    """Whether an apply has set the claim's class. Kubernetes' default is kept where nobody asks for any."""
+    entries = [item for item in claim.inputs["metadata"].get("managedFields", []) if item.get("operation") == "Apply"]
+    return any("f:storageClassName" in item.get("fieldsV1", {}).get("f:spec", {}) for item in entries)
 
 
 def _is_directory(resource: Resource) -> bool:

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import threading
 import time
@@ -57,22 +58,33 @@ def held(
         try:
             lock.release()
         finally:
-            if before is not None:
-                signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
-def _interruptible() -> Any:
-    """Have a pipeline that cancels a command (SIGTERM) end it as Ctrl-C does, which gives the lock back.
+def _interruptible() -> dict[signal.Signals, Any]:
+    """Have all that ends a command do so as Ctrl-C does, which takes back what is half done; the handlers before.
 
-    Returns the handler before.
+    A session that is cut off (SIGHUP, unless `nohup` ignores it), a pipeline that is cancelled (SIGTERM).
     """
     if threading.current_thread() is not threading.main_thread():
-        return None
-    return signal.signal(signal.SIGTERM, _end)
+        return {}
+    ends = (signal.SIGTERM, signal.SIGHUP)
+    return {number: signal.signal(number, _end) for number in ends if signal.getsignal(number) == signal.SIG_DFL}
 
 
-def _end(_: int, __: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the next one would end what is taken back now
+def _end(ended_by: int, _: FrameType | None) -> None:
+    """End as by Ctrl-C, once: the next such signal would end what is taken back now.
+
+    A shell that is cut off sends SIGHUP to what it has started, and the kernel sends it again when that shell ends.
+    """
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    if ended_by == signal.SIGHUP:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (1, 2):
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+                os.dup2(nothing, descriptor)  # the terminal is gone, and a word more to it would end this as well
     raise KeyboardInterrupt
 
 

@@ -99,7 +99,7 @@ def refuse_takeover(
         )
 
 
-def refuse_other_stack(namespace: Mapping[str, Any] | None, stack: str) -> None:
+def refuse_other_stack(kubectl: Kubectl, namespace: Mapping[str, Any] | None, stack: str) -> None:
     """Raise Refused if a stack of another name has made the cluster: a wrong file, or a wrong context."""
     was = annotations_of(namespace).get(STACK, stack) if namespace is not None else stack
     if namespace is not None and was != stack:
@@ -107,13 +107,15 @@ def refuse_other_stack(namespace: Mapping[str, Any] | None, stack: str) -> None:
         raise Refused(
             f"the cluster in namespace {name!r} is that of the stack {was!r}, and this is the stack {stack!r}",
             hint="name another file (--config, SLURMSTACK_STACK), or another cloud.context or cluster.namespace in it. "
-            f"Where only the stack's name has changed: kubectl annotate namespace {name} {STACK}-",
+            f"Where only the stack's name has changed: {kubectl.shown} annotate --overwrite namespace {name} "
+            f"{STACK}={stack}",
         )
 
 
 def require_own(stack: Stack, kubectl: Kubectl) -> None:
     """The same, where the cluster is to be changed or broken and nobody has looked at its namespace yet."""
-    refuse_other_stack(next(iter(kubectl.items("namespace", stack.config.cluster.namespace)), None), stack.name)
+    there = next(iter(kubectl.items("namespace", stack.config.cluster.namespace)), None)
+    refuse_other_stack(kubectl, there, stack.name)
 
 
 def refuse_other_kept(namespace: Mapping[str, Any] | None, config: ClusterConfig, *, has_jail: bool = True) -> None:

@@ -106,7 +106,7 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
         )
     there = planned.live.get(("Namespace", planned.namespace))
     refuse_takeover(there)
-    refuse_other_stack(there, stack)
+    refuse_other_stack(kubectl, there, stack)
     refuse_half_restored(planned.inside.values())
     refuse_half_rotated(planned.inside.values())
     refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from cli.change.diff import key
+from cli.change.jobs import read_queue
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, annotations_of, is_true
 from cli.program.manifests import Manifest
@@ -20,6 +21,9 @@ SLOWEST_POLL = 1.0
 """Seconds between two looks after a while: each is a process, and what has taken long may take a second longer."""
 
 Tell = Callable[[str], None]
+
+ANSWERS = 60.0
+"""Seconds in which slurmctld answers when its pod is ready."""
 
 STUCK = 5.0
 """Seconds after which a pod of an older template that does not run is not on its way any more."""
@@ -113,6 +117,25 @@ def _late(kubectl: Kubectl, namespace: str, what: str, missing: Sequence[str] = 
     reasons = (f"  {reason}" for reason in _reasons(kubectl, namespace, {item.partition(" (")[0] for item in missing}))
     hint = "`slurmstack status` shows the pods; running this again continues to wait"
     return Failure("\n".join((what, *reasons)), hint=hint)
+
+
+def require_slurmctld(kubectl: Kubectl, namespace: str) -> None:
+    """Raise Failure where slurmctld still does not answer: pods may be ready while no command works.
+
+    For an update that began so; otherwise Slurm has answered already, and need not be asked again.
+    """
+    deadline = time.monotonic() + ANSWERS
+    while True:
+        try:
+            read_queue(kubectl, namespace)
+            return
+        except Failure as failure:
+            if time.monotonic() > deadline:
+                raise Failure(
+                    f"all is applied, but slurmctld does not answer: {failure}",
+                    hint="`slurmstack status` shows why; docs/diagnose.md says where to look",
+                ) from failure
+        time.sleep(POLL)
 
 
 def _pauses() -> Iterator[float]:

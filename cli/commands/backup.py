@@ -157,7 +157,7 @@ def rehearse(
     them. It has no workers, its partitions are down, and it makes no backups: no job starts, nobody is written to. It
     is removed in any case; what one that was killed has left the next one removes.
 
-    Compared are the queue with accounting, the last records with what slurmdbd answers, each file of the jail.
+    Compared are the queue with accounting, the last records with what slurmdbd answers, what the jail's files hold.
     Exit status: 0; 1 if the backup is not as it was, or could not be put back. `backup list` shows when one has
     ended well; the alert BackupUnrehearsed fires where none has for 30 days.
 
@@ -269,6 +269,12 @@ def restore(
     stack, kubectl, namespace = _opened(config)
     require_own(stack, kubectl)
     parts = parts_of(what or (), accounting=stack.config.accounting.enabled)
+    if leave_stopped and not at:
+        raise Failure(
+            "--leave-stopped wants --at: the last backup may be of the release that one goes back from",
+            hint="`slurmstack backup list` shows the id of the one that `up` has made: kind before-upgrade",
+            code=USAGE,
+        )
     _refuse_applied(kubectl, namespace, suspended=suspended)
     report = _report()
     found = str(chosen(kubectl, namespace, parts, at, report)["id"])

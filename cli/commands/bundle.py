@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.access.reach import reach
-from cli.bundle.archive import MANIFEST, Bundle, new_file, own_versions, parts_of, stack_file, stamp
+from cli.bundle.archive import MANIFEST, OWN_WORDS, Bundle, new_file, own_versions, parts_of, stack_file, stamp
 from cli.bundle.redact import redactor
 from cli.commands.options import ConfigOption, named, option
 from cli.errors import Failure
@@ -47,7 +47,7 @@ def support_bundle(
     hosts and files stay. Look through it before you send it.
 
     It changes nothing in the cluster and sends nothing anywhere. Rights in the namespace are enough; what they do not
-    allow is missing, and listed. Exit status: 0, also if parts are missing.
+    allow is missing, and listed. Exit status: 0, also if parts are missing; 1 if nothing could be read.
 
     Examples:
       slurmstack support-bundle
@@ -94,6 +94,9 @@ def _read(stack: Stack, kubectl: Kubectl) -> Bundle:
         if not pods:
             refuse_no_namespace(kubectl, namespace)
         bundle.read(parts_of(kubectl, stack, pods), step.progress)
+        if bundle.texts.keys() <= OWN_WORDS:
+            reason = next(iter(bundle.missing.values()), "")
+            raise Failure(f"nothing of namespace {namespace} could be read: {reason}")
         bundle.texts["stack.yaml"] = bundle.redact(stack_file(stack))
         step.note(f"{len(bundle.texts)} files")
     return bundle

@@ -32,7 +32,7 @@ from cli.change.jobs import JobsTouched, Pods, cancel_lost_jobs, queue_and_pods,
 from cli.change.lock import Lock, held
 from cli.change.plan import Plan, jobs_of_plan, plan
 from cli.change.plan import preview as changes_by_kubectl
-from cli.change.rollout import await_rollout, configuration_jobs
+from cli.change.rollout import await_rollout, configuration_jobs, require_slurmctld
 from cli.commands.options import ConfigOption, JsonOption
 from cli.engine import pulumi as engines
 from cli.engine.plan import against_state_and_cluster, jobs_of
@@ -187,6 +187,8 @@ def _up_with_pulumi(stack: Stack, report: Report, *, yes: bool, kill_jobs: bool)
         raise typer.Exit(FAILED)
     kubectl, namespace = reach(stack), stack.config.cluster.namespace
     forget_restore(kubectl, namespace, kubectl.items("statefulset,deployment", "-n", namespace))
+    if jobs.unread:
+        require_slurmctld(kubectl, namespace)
 
 
 def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, kill_jobs: bool, backup: bool) -> None:
@@ -227,6 +229,8 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
                 _await(kubectl, planned, objects, timeout, step)
         with hinting(way_back(saved, backups=backups) if upgrades else ""):
             _apply(kubectl, planned, lock, report, jobs=jobs, timeout=timeout)
+    if jobs.unread:
+        require_slurmctld(kubectl, planned.namespace)
 
 
 def _apply(kubectl: Kubectl, planned: Plan, lock: Lock, report: Report, *, jobs: JobsTouched, timeout: int) -> None:

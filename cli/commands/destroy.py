@@ -163,6 +163,8 @@ class _Order:
 
     def carry_out(self, kubectl: Kubectl, report: Report) -> None:
         """End all pods, and delete what is to go."""
+        if self.by_pulumi:  # its own lock is taken by `pulumi destroy`, after all pods have ended
+            engines.refuse_locked(self.stack)
         data = data_of(kubectl, self.namespace)
         retained = [item.volume for item in data.volumes if self.delete_data and is_retained(kubectl, item)]
         with nullcontext() if self.by_pulumi else held(kubectl, self.namespace, "destroy", report):
@@ -197,6 +199,6 @@ def _refuse_other_engine(kubectl: Kubectl, stack: Stack, engine: str) -> None:
     """Raise Failure if the namespace is not that of a cluster which this engine made, and this stack."""
     present = next(iter(kubectl.items("namespace", stack.config.cluster.namespace, OWNERS)), None)
     (refuse_foreign if engine == "pulumi" else refuse_takeover)(present)
-    refuse_other_stack(present, stack.name)
+    refuse_other_stack(kubectl, present, stack.name)
     if present is None:
         typer.echo(f"There is no namespace {stack.config.cluster.namespace}: only what is left outside of it goes.")

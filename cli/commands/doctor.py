@@ -120,6 +120,10 @@ def node(
     if not knows_node(facts, name):
         raise Failure(f"there is no node {name}", hint="`slurmstack status` shows all", code=USAGE)
     found = diagnose_node(facts, name)
+    seen = facts.pod(name) is not None or any(item.name == name for item in facts.nodes)
+    if not found and not seen and not facts.knows("pods", "slurm", "nodes"):
+        unread = ", ".join(f"{part} ({why})" for part, why in facts.unread.items())
+        raise Failure(f"Slurm has no node {name}, as far as could be seen; not asked: {unread}", code=COULD_NOT_LOOK)
     state = next((item.state for item in facts.nodes if item.name == name), "unknown to Slurm")
     fine = f"Nothing is wrong with {name} ({state}), as far as could be seen."
     _tell(facts, found, config, as_json=as_json, fine=fine, node=name, state=state)

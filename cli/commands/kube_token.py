@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,8 +12,12 @@ from typing import Annotated, Any
 from cli.commands.options import option
 from cli.errors import Failure
 
-API_VERSION = "client.authentication.k8s.io/v1"
-"""As the kubeconfig of the stack says."""
+API_GROUP = "client.authentication.k8s.io"
+
+API_VERSION = f"{API_GROUP}/v1"
+
+EXEC_INFO_ENV = "KUBERNETES_EXEC_INFO"
+"""Where Kubernetes' clients say, as JSON, in which version of the API they want the answer. They take no other."""
 
 TIMEOUT_S = 120.0
 """Seconds for a token: enough for a log-in through a browser."""
@@ -53,12 +58,22 @@ def kube_token(credentials: CredentialsOption = None, profile: ProfileOption = N
         close_sdk(sdk)
     if token.is_empty():
         raise Failure("the Nebius cloud gave an empty token", hint=HINT)
-    sys.stdout.write(json.dumps(exec_credential(token.token, token.expiration)) + "\n")
+    sys.stdout.write(json.dumps(exec_credential(token.token, token.expiration, _wanted_version())) + "\n")
 
 
-def exec_credential(token: str, expires: datetime | None) -> dict[str, Any]:
+def exec_credential(token: str, expires: datetime | None, api_version: str = API_VERSION) -> dict[str, Any]:
     """The answer that Kubernetes' clients expect. Without an expiry they keep the token until it is refused."""
     status = {"token": token}
     if expires is not None:
         status["expirationTimestamp"] = expires.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"apiVersion": API_VERSION, "kind": "ExecCredential", "status": status}
+    return {"apiVersion": api_version, "kind": "ExecCredential", "status": status}
+
+
+def _wanted_version() -> str:
+    """The version that the client asks for, if it is one of the two with this form; else v1."""
+    try:
+        asked = json.loads(os.environ.get(EXEC_INFO_ENV, "{}"))
+    except ValueError:
+        return API_VERSION
+    version = asked.get("apiVersion") if isinstance(asked, dict) else None
+    return version if version in {API_VERSION, f"{API_GROUP}/v1beta1"} else API_VERSION

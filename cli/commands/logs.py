@@ -13,7 +13,7 @@ import typer
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption, argument, option
 from cli.errors import USAGE, Failure
-from cli.logs.gather import JOB, Asked, following, gather
+from cli.logs.gather import JOB, LISTED, Asked, following, gather
 from cli.logs.lines import in_order, print_lines, when
 from cli.stack import open_stack
 from cli.text import plain
@@ -85,8 +85,10 @@ def logs(
     asked = replace(asked, accounting=stack.config.accounting.enabled)
     found = gather(reach(stack), stack.config.cluster.namespace, asked, datetime.now(UTC))
     lines = in_order(found.lines, since=asked.since)
-    for why in found.missing:
+    for why in found.missing[:LISTED]:
         typer.echo(f"not read: {plain(why)}", err=True)
+    if found.missing[LISTED:]:
+        typer.echo(f"not read: {len(found.missing) - LISTED} more", err=True)
     print_lines(lines, as_json=as_json)
     if not lines:
         typer.echo("nothing was written in that time; --since goes further back", err=True)

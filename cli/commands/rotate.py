@@ -47,7 +47,7 @@ def rotate(
     kubectl, namespace = reach(stack), stack.config.cluster.namespace
     present = next(iter(kubectl.items("namespace", namespace, OWNERS)), None)
     refuse_takeover(present, hint='docs/rotate-keys.md, "With Pulumi, or render", says how')
-    refuse_other_stack(present, stack.name)
+    refuse_other_stack(kubectl, present, stack.name)
     rotation = Rotation(kubectl, namespace, KEYS[key])
     refuse(stack.config, rotation)
     refuse_restoring(kubectl, namespace)

@@ -108,7 +108,7 @@ def _share(job: Run, start: datetime, end: datetime, now: datetime) -> float:
 
 
 def as_data(found: Efficiency, *, namespace: str) -> dict[str, Any]:
-    """The report for scripts. Keys are only ever added to it, never renamed (docs/usage.md)."""
+    """The report for scripts. CHANGELOG.md names keys that go (docs/usage.md)."""
     return {
         "namespace": namespace,
         "start": iso(found.start),

@@ -79,9 +79,10 @@ def compared(stack: Stack, before: Sequence[Resource], after: Sequence[Resource]
 def refuse_foreign_namespace(stack: Stack) -> None:
     """Raise Failure if the namespace in a cluster that is there belongs to something else."""
     if not isinstance(stack.config.cloud, NebiusCloud):
-        there = next(iter(reach(stack).items("namespace", stack.config.cluster.namespace)), None)
+        kubectl = reach(stack)
+        there = next(iter(kubectl.items("namespace", stack.config.cluster.namespace)), None)
         refuse_foreign(there)
-        refuse_other_stack(there, stack.name)
+        refuse_other_stack(kubectl, there, stack.name)
 
 
 def jobs_of(stack: Stack, planned: EnginePlan) -> JobsTouched:
@@ -138,8 +139,9 @@ def foreseen(printed: str, planned: EnginePlan, *, failed: bool) -> tuple[tuple[
         says_nothing = not any(step.get(name) for name in ("detailedDiff", "diffReasons", "replaceReasons"))
         waits = step["op"] == "update" and says_nothing and old and new and old[0].inputs == new[0].inputs
         if step["op"] in _ACTIONS and (old or new) and not waits:
-            by_hand = Change(action=_ACTIONS[step["op"]], resource=(new or old)[0])
-            found.setdefault(step["urn"], known.get(step["urn"], by_hand))
+            action = _ACTIONS[step["op"]]
+            by_hand = Change(action=action, resource=(new or old)[0])
+            found.setdefault(step["urn"], replace(known.get(step["urn"], by_hand), action=action))
     return tuple(found.values()), _said(document, "warning")
 
 

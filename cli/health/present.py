@@ -65,6 +65,8 @@ def _state(node: Node) -> Text:
 def _checked(node: Node) -> Text:
     if node.fresh and node.age is not None:
         return Text(f"{ago(node.age)} ago")
+    if node.age is not None and node.age < 0:
+        return Text(f"its clock: {ago(-node.age)} ahead", style="magenta")
     return Text("never" if node.age is None else f"{ago(node.age)} ago: old", style="magenta")
 
 

@@ -239,9 +239,13 @@ def find_program() -> str:
 
 
 def message(stderr: str) -> str:
-    """The last lines of kubectl's complaint, without its log prefixes."""
+    """The last lines of kubectl's complaint, without its log prefixes, after those that name an object.
+
+    Below one that is invalid a list may stand, or a long text with lines that differ.
+    """
     lines = [line for line in stderr.strip().splitlines() if not line.startswith(("E0", "E1", "I0", "I1", "W0", "W1"))]
-    return "\n".join(lines[-6:])
+    named = [line for line in lines[:-6] if " is invalid:" in line]
+    return "\n".join([*named, *lines[-6:]])
 
 
 def complaint(done: subprocess.CompletedProcess[str]) -> str:

@@ -13,6 +13,7 @@ from cli.health.query import refuse_no_namespace
 from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, if_slurmdbd_answers, in_controller
 from cli.logs.lines import Line, names_job, names_node, to_the_second
 from cli.logs.sources import Container, Found, containers, events, log_sources, read_all
+from cli.usage.times import YEAR_10000
 from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
 from images.common.slurm_records import NotUnderstoodError, expand, moment
 from images.common.slurm_runs import RecordError, rows, sacct
@@ -41,8 +42,8 @@ MOST_FOLLOWED = 50
 
 _UNKNOWN_JOB = "Invalid job id"
 
-_LISTED = 12
-"""Of what could not be read, where that is everything."""
+LISTED = 12
+"""Of what could not be read, and of names: there may be a thousand workers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,7 @@ def gather(kubectl: Kubectl, namespace: str, asked: Asked, now: datetime) -> Fou
         found = _of_component(kubectl, namespace, asked, there)
     found.missing[:0] = missing
     if not found.read:
-        raise Failure("nothing could be read:\n" + "\n".join(f"  {line}" for line in found.missing[:_LISTED]))
+        raise Failure("nothing could be read:\n" + "\n".join(f"  {line}" for line in found.missing[:LISTED]))
     return found
 
 
@@ -238,11 +239,13 @@ def _shown(job: Job, now: datetime, *, alone: bool) -> Iterator[tuple[float | No
 
 
 def lines_of(component: str, job: str, told: Iterator[tuple[float | None, str]]) -> Iterator[Line]:
-    """What is known to the second. None of what has no time."""
+    """What is known to the second. None of what has no time, or one that no calendar of Python's has."""
     for at, text in told:
-        if at is not None:
+        if at is not None and at < YEAR_10000:
             yield Line(at=to_the_second(at), component=component, place=f"job/{job}", text=text)
 
 
 def _unknown(what: str, name: str, names: Iterable[str]) -> Failure:
-    return Failure(f"there is no {what} {name!r}; there are: {', '.join(sorted(set(names)))}", code=USAGE)
+    there = sorted(set(names))
+    listed = ", ".join(there[: 3 * LISTED]) + (" ..." if there[3 * LISTED :] else "")
+    return Failure(f"there is no {what} {name!r}; there are: {listed}", code=USAGE)

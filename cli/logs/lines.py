@@ -62,7 +62,7 @@ class Line:
         return f"{self.time.ljust(24)} {self.source} {self.text}"
 
     def as_data(self) -> dict[str, Any]:
-        """The line for scripts. Keys are only ever added (docs/diagnose.md)."""
+        """The line for scripts (docs/diagnose.md). CHANGELOG.md names keys that go."""
         return {"time": self.time, "component": self.component, "place": self.place, "text": self.text}
 
 

@@ -172,14 +172,14 @@ def refuse(config: ClusterConfig, rotation: Rotation) -> None:
 
 
 def _munge(rotation: Rotation, places: Places, report: Report) -> str:
-    """All munged's at once: two keys are never valid together."""
+    """All munged's at one moment: two keys are never valid together."""
     pause = 0.0
     for _ in range(_ROUNDS):
         old = places.stale(_MUNGED_COPY, rotation.digest)
         if not old:
             return f"pods did not understand each other for {pause:.1f} s"
-        with report.step(f"Starting {len(old)} munged again, all at once") as step:
-            pause += places.restart(old, "munge", step)
+        with report.step(f"Starting {len(old)} munged again, all at one moment") as step:
+            pause += places.restart(old, "munge", step, together=True)
     raise Failure("some pods still have the old key", hint="run this again: it goes on")
 
 

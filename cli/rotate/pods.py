@@ -98,12 +98,17 @@ class Places:
             _refuse_late(deadline, f"the new key has not reached {_names(stale)}")
             time.sleep(POLL)
 
-    def restart(self, places: Iterable[Place], user: str, step: Step) -> float:
-        """End the first process of containers, and wait until they run again and are ready. Seconds of that."""
+    def restart(self, places: Iterable[Place], user: str, step: Step, *, together: bool = False) -> float:
+        """End the first process of containers, and wait until they run again and are ready. Seconds of that.
+
+        `together`: at one moment, by the clocks of their machines, however long it takes to tell them.
+        """
         ended = list(places)
+        lead = 2 + len(ended) / AT_A_TIME if together else 0
         begun = time.monotonic()
-        self._each(ended, partial(self._end, user=user))
-        return self._await(ended, step, begun)
+        at = self._now(ended[0]) + int(lead) + 1 if together and ended else 0
+        self._each(ended, partial(self._end, user=user, at=at))
+        return self._await(ended, step, begun + lead)
 
     def run(self, place: Place, *command: str) -> int:
         """Exit status of a command in a container."""
@@ -129,8 +134,8 @@ class Places:
         )
         return self._kubectl.run(*where, "--", *command, stdin=stdin, check=False, seconds=seconds)
 
-    def _end(self, place: Place, *, user: str) -> int:
-        """As the first process's user: root may end no process of others in most containers.
+    def _end(self, place: Place, *, user: str, at: int) -> int:
+        """As the first process's user: root may end no process of others in most containers. What waits is left to it.
 
         The container's very first one is only that process's parent, and ends with it.
         """
@@ -138,7 +143,13 @@ class Places:
             return self._kubectl.run(
                 "delete", "pod", place.pod, "-n", self._namespace, "--wait=false", "--ignore-not-found", check=False
             ).returncode
-        return self.run(place, "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sh", "-c", _END)
+        wait = f"while [ $(date +%s) -lt {at} ]; do sleep 0.05; done"
+        kill = f"exec setpriv --reuid={user} --regid={user} --clear-groups sh -c '{_END}'"
+        return self.run(place, "sh", "-c", 'setsid sh -c "$0" >/dev/null 2>&1 </dev/null &', f"{wait}; {kill}")
+
+    def _now(self, place: Place) -> int:
+        where = ("exec", "-n", self._namespace, place.pod, "-c", place.container, "--", "date", "+%s")
+        return int(self._kubectl.run(*where).stdout)
 
     def _await(self, ended: list[Place], step: Step, begun: float) -> float:
         deadline = time.monotonic() + RESTART_SECONDS
@@ -152,7 +163,7 @@ class Places:
                 and ((new := now.get((place.pod, place.container))) is None or new.id == place.id or not new.ready)
             ]
             if not left:
-                return time.monotonic() - begun
+                return max(0.0, time.monotonic() - begun)
             step.progress(0, 0, _names(left))
             _refuse_late(deadline, f"{_names(left)} does not run again")
             time.sleep(POLL)

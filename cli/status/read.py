@@ -105,7 +105,7 @@ class Versions:
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """The state of a cluster. Its fields are the keys of `status --json`: they are only ever added to."""
+    """The state of a cluster. Its fields are the keys of `status --json`: CHANGELOG.md names those that go."""
 
     namespace: str
     pods: tuple[Pod, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,6 +22,10 @@ MILLION = 10**6
 
 DIGITS = 6
 """Decimal places of hours for programs: less than a hundredth of a second."""
+
+_FORMULA = re.compile(r"(^|;)(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
+"""Where a spreadsheet would begin a formula, also in full width, and where it divides at semicolons. From OWASP, "CSV
+Injection"."""
 
 
 @dataclass(kw_only=True)
@@ -85,7 +90,7 @@ def iso(time: datetime) -> str:
 
 
 def as_data(usage: Usage, *, namespace: str) -> dict[str, Any]:
-    """The report for scripts. Keys are only ever added to it, never renamed (docs/usage.md)."""
+    """The report for scripts. CHANGELOG.md names keys that go (docs/usage.md)."""
     return {
         "namespace": namespace,
         "start": iso(usage.start),
@@ -97,12 +102,13 @@ def as_data(usage: Usage, *, namespace: str) -> dict[str, Any]:
 
 
 def as_csv(usage: Usage) -> str:
-    """The rows of the report, with a heading. There is no row for the total."""
+    """The rows of the report, with a heading, and none for the total. A name that is a formula gets a quote."""
     text = io.StringIO()
     writer = csv.DictWriter(text, [*usage.by, *usage.data(usage.total)], lineterminator="\n")
     writer.writeheader()
     for row in usage.rows:
-        writer.writerow({key: printable(str(value)) for key, value in usage.data(row, usage.by).items()})
+        names = {name: printable(_FORMULA.sub(r"\1'", said)) for name, said in zip(usage.by, row.group, strict=True)}
+        writer.writerow({**usage.data(row, usage.by), **names})
     return text.getvalue()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from config.cluster import Sections
 from config.errors import Found, Problem
-from config.rules import nodes, people, services
+from config.rules import limits, nodes, people, services
 from config.rules.nodes import nebius_problems
 from config.sections.cloud import Cloud, NebiusCloud
 
@@ -47,10 +47,14 @@ _RULES: tuple[Callable[..., Found], ...] = (
     nodes.partitions,
     people.identities,
     people.policy,
+    limits.limits,
+    limits.tracked,
     nodes.preemption,
     nodes.reservations,
     services.accounting,
+    services.access,
     services.rest,
+    services.network,
     services.monitoring,
     services.images,
     services.settings,

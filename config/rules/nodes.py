@@ -59,7 +59,7 @@ def _known_partition(where: str, name: str, sections: Sections) -> Found:
         yield where, unknown_name(name, partitions, what="a partition")
 
 
-def preemption(preemption: Preemption, qos: Mapping[str, Qos]) -> Found:
+def preemption(preemption: Preemption, qos: Mapping[str, Qos], partitions: Partitions) -> Found:
     """Modes that would do something else than they say."""
     if preemption.type == "qos":
         modes = {f"qos.{name}.preempt_mode": one.preempt_mode for name, one in qos.items()}
@@ -70,15 +70,25 @@ def preemption(preemption: Preemption, qos: Mapping[str, Qos]) -> Found:
                     "(slurm.conf(5), PreemptMode=SUSPEND); take requeue or cancel, or preemption.type partition"
                 )
                 yield where, message
+    if preemption.type == "partition" and preemption.mode != "suspend":
+        for name, partition in partitions.items():
+            if partition.preempt_mode == "suspend":
+                message = (
+                    "suspend needs PreemptMode=SUSPEND,GANG for the whole cluster; set preemption.mode suspend, and "
+                    "another preempt_mode for the partitions whose jobs shall not be suspended"
+                )
+                yield f"partitions.{name}.preempt_mode", message
 
 
-def reservations(sections: Sections, reservations: Mapping[str, Reservation]) -> Found:
-    """For whom they are, and of which partition."""
+def reservations(sections: Sections, reservations: Mapping[str, Reservation], worker_nodes: Pools) -> Found:
+    """Of which nodes and partition they are, and for whom. For others Slurm makes none, and no policy holds then."""
     users, accounts = sections.names("users"), sections.names("accounts")
     for name, reservation in reservations.items():
         where = f"reservations.{name}"
         if reservation.partition is not None:
             yield from _known_partition(f"{where}.partition", reservation.partition, sections)
+        for node in dict.fromkeys(reservation.nodes):
+            yield from _node(f"{where}.nodes", node, worker_nodes, sections.names("worker_nodes"))
         if "sssd" not in sections.written:  # people of a directory are known only in the cluster
             for user in dict.fromkeys(reservation.users):
                 if user not in users:
@@ -86,6 +96,18 @@ def reservations(sections: Sections, reservations: Mapping[str, Reservation]) ->
         for account in dict.fromkeys(reservation.accounts):
             if account not in accounts:
                 yield f"{where}.accounts", unknown_name(account, accounts, what="an account of slurmstack:accounts")
+
+
+def _node(where: str, node: str, pools: Pools, known: list[str]) -> Found:
+    """One name of a node. A pool's nodes are numbered from 0."""
+    name, _, number = node.rpartition("-")
+    if name not in known:
+        message = unknown_name(name or node, known, what=f"a pool of worker_nodes, so {node!r} is no node")
+        yield where, f"{message}; the nodes of a pool are POOL-0, POOL-1, ..., one by one"
+    elif name in pools and number not in {str(one) for one in range(pools[name].most)}:
+        size = pools[name].most
+        last = f", the last one {name}-{size - 1}" if size else ""
+        yield where, f"{node!r} is no node: the pool {name!r} has {size} of them{last}"
 
 
 HIDDEN: Final = "elastic-"

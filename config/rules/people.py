@@ -37,6 +37,7 @@ def identities(
     Files belong to numbers, so a number that two people have by accident opens the files of one to the other.
     """
     yield from _numbers(users, groups)
+    yield from _group_names(users, groups)
     yield from _memberships(users, sections.names("groups"))
     if "sssd" not in sections.written:  # groups of a directory are known only in the cluster
         # Only declared groups and the users' own ones are known to slurmctld; another name would let nobody in.
@@ -86,6 +87,17 @@ def _shared(numbers: Mapping[str, int]) -> Iterator[tuple[int, list[str]]]:
     for name, number in numbers.items():
         names[number].append(name)
     return ((number, owners) for number, owners in names.items() if len(owners) > 1)
+
+
+def _group_names(users: Users, groups: Groups) -> Found:
+    gids = {group.gid for group in groups.values()}
+    what = "is a group of the system in the jail, with a number of its own"
+    for name, person in users.items():
+        if name in BASE_GROUPS and person.gid not in gids:  # with a declared group the user needs none of the same name
+            yield f"users.{name}", f"{what}, and the user's own group would have that name too; take another name"
+    for name in groups:
+        if name in BASE_GROUPS:
+            yield f"groups.{name}", f"{what}; take another name"
 
 
 def _memberships(users: Users, declared: list[str]) -> Found:

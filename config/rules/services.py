@@ -17,14 +17,17 @@ from config.sections.services import (
     Controller,
     Dashboard,
     Images,
+    Login,
+    NetworkPolicies,
     Rest,
 )
-from config.sections.slurm import JobSubmit, Slurm, folded
+from config.sections.slurm import JobSubmit, Partition, Slurm, folded
 from config.sections.storage import Jail, Mount
 from config.sections.workers import WorkerPool
 
 _PROMETHEUS = "prometheus"
 _QUEUE = "enable_rpc_queue"
+_NO_POLICIES = "has no effect: only network policies could enforce it, and network_policies.enabled is false"
 
 _OURS = {
     "accountingstoragetype": "accounting.enabled",
@@ -100,6 +103,29 @@ def accounting(sections: Sections, accounting: Accounting) -> Found:
         elif key.lower() == "storageparameters" and external is not None and external.tls is not None:
             message = f"has the key {key!r}, which would take the place of accounting.database.external.tls; remove it"
             yield "accounting.settings", message
+
+
+def access(accounting: Accounting, partitions: Mapping[str, Partition]) -> Found:
+    """Accounts that Slurm does not look at: who may be in a partition takes enforced associations."""
+    if accounting.enforce is None or set(accounting.enforce) - {"nojobs", "nosteps"}:
+        return
+    for name, partition in partitions.items():
+        for field in ("allow_accounts", "deny_accounts"):
+            if getattr(partition, field):
+                message = "has no effect, as accounting.enforce lacks associations; add it there, or remove this"
+                yield f"partitions.{name}.{field}", message
+
+
+def network(network_policies: NetworkPolicies, login: Login | None, rest: Rest | None) -> Found:
+    """Ranges and rules that nothing would hold to."""
+    if login is not None and login.source_ranges and login.service_type != "LoadBalancer":
+        yield "login.source_ranges", "is only for service_type LoadBalancer"
+    if network_policies.enabled:
+        return
+    if rest is not None and rest.source_ranges and rest.service_type != "LoadBalancer":
+        yield "rest.source_ranges", _NO_POLICIES
+    if "egress" in network_policies.model_fields_set:
+        yield "network_policies.egress", _NO_POLICIES
 
 
 def rest(rest: Rest, accounting: Accounting | None, dashboard: Dashboard | None) -> Found:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from config.base import Cpu, Matching, Memory, Quantity, Section, TimeLimit, Volume, at_least
+from config.base import Cpu, Matching, Memory, Quantity, Section, TimeLimit, Volume, at_least, seconds
 from config.errors import nearest
 from config.names import AccountName, Host, ObjectName, QosName
 from config.sections.slurm import Settings
@@ -137,7 +137,8 @@ limit". A year of 10,000 CPUs is 5,256,000,000 CPU minutes."""
 _TRES = r"^(cpu|mem|node|energy|billing|vmem|pages|(gres|license|bb|fs|ic)/[A-Za-z0-9_:./-]+)$"
 
 
-def _tres_name(name: str) -> str:
+def tres_name(name: str) -> str:
+    """The name, or ValueError if it is that of no resource that Slurm tracks."""
     if not re.fullmatch(_TRES, name):
         guess = "gres/gpu" if "gpu" in name.lower() else nearest(name, ("cpu", "mem", "node", "energy", "billing"))
         hint = f"; did you mean {guess!r}?" if guess else ""
@@ -145,7 +146,7 @@ def _tres_name(name: str) -> str:
     return name
 
 
-TresName = Annotated[str, AfterValidator(_tres_name), Field(json_schema_extra={"pattern": _TRES})]
+TresName = Annotated[str, AfterValidator(tres_name), Field(json_schema_extra={"pattern": _TRES})]
 
 Tres = dict[TresName, Amount]
 """Trackable resources: `cpu`, `mem` (MiB), `node`, `billing`, `gres/gpu`, `gres/gpu:h100`, `license/NAME`."""
@@ -208,7 +209,7 @@ class Association(Limits):
 
     fairshare: Fairshare = 1
     """Shares among the siblings: the users of an account, or the accounts below the same parent."""
-    qos: tuple[QosName, ...] | None = None
+    qos: Annotated[tuple[QosName, ...], Field(min_length=1)] | None = None
     """QOS that jobs may use. Default: those of the level above; of the topmost accounts: `normal`."""
     default_qos: QosName | None = None
     """QOS of jobs that name none; one of those in `qos`. Default: that of the level above."""
@@ -237,6 +238,12 @@ QosFlag = Literal[
 ]  # fmt: skip
 
 
+def _some_limit(limit: str) -> str:
+    if seconds(limit) is None:  # to Slurm that is one that is not set
+        raise ValueError("would be no time at all to Slurm; write a long time, such as 365-0")
+    return limit
+
+
 class Precedence(Section):
     """What a QOS is worth."""
 
@@ -248,7 +255,7 @@ class Precedence(Section):
     """QOS whose jobs give way to jobs of this one, with `preemption.type: qos`."""
     preempt_mode: Literal["cluster", "cancel", "requeue", "suspend"] = "cluster"
     """What happens to jobs of this QOS that have to give way. `cluster`: `preemption.mode`."""
-    preempt_exempt_time: TimeLimit | None = None
+    preempt_exempt_time: Annotated[TimeLimit, AfterValidator(_some_limit)] | None = None
     """Time that jobs of this QOS run at least before they are preempted."""
     grace_time: int = Field(default=0, ge=0, le=86400, strict=True)
     """Seconds between SIGTERM and the end of a preempted job, with the modes requeue and cancel."""

@@ -42,8 +42,22 @@ class Kubernetes(Section):
     """Whether the API can be reached from outside the subnet."""
     allowed_cidrs: tuple[Cidr, ...] = Field(default=(), max_length=100)
     """Address ranges that may reach the public endpoint. None: everybody who has credentials."""
+    audit_logs: bool = Field(default=False, strict=True)
+    """Whether the service keeps the API's audit log."""
     service_cidr: Cidr | None = None
     """Range of Service addresses, /12 to /28. It can never change. Default: the service's, a /16 of the subnet."""
+
+
+class Backups(Section):
+    """A bucket that backups go to, with a key of its own."""
+
+    enabled: bool = Field(default=False, strict=True)
+    """Whether bucket, service account and key are made."""
+    bucket: str | None = Field(default=None, pattern=r"^[a-z0-9]([a-z0-9.-]{1,61}[a-z0-9])$")
+    """Name of the bucket, unique in the region. Default: `<name>-backups-<project>`."""
+
+    def _problem(self) -> str | None:
+        return "names a bucket, but enabled is not true; set it" if self.bucket and not self.enabled else None
 
 
 def _needs_kind(schema: dict[str, Any]) -> None:
@@ -81,13 +95,12 @@ class NebiusCloud(Section):
     `slurmstack kube-token`, which needs only the Python SDK."""
     ssh_keys: tuple[SshPublicKey, ...] = ()
     """SSH public keys of administrators of the machines themselves (user `admin`). Default: nobody can log in there."""
+    backups: Backups = Field(default_factory=Backups)
+    """Bucket for backups."""
+    cluster_domain: Literal["cluster.local"] = "cluster.local"
+    """DNS domain of the Kubernetes cluster; the service has no other."""
     allow_replacement: bool = Field(default=False, strict=True)
     """Whether a change that makes the Kubernetes cluster or a file system anew is allowed. For that one change only."""
-
-    @property
-    def cluster_domain(self) -> str:
-        """DNS domain of the Kubernetes cluster; the service has no other."""
-        return "cluster.local"
 
     def prefix(self, namespace: str) -> str:
         """How all names in the cloud begin, for a cluster in this namespace."""

@@ -184,6 +184,12 @@ class Partition(Section):
     settings: Settings = Field(default_factory=dict)
     """Further options of the `PartitionName` line in slurm.conf, for example `PriorityTier: 10`."""
 
+    def _problem(self) -> str | None:
+        for what in ("accounts", "qos"):
+            if getattr(self, f"allow_{what}") and getattr(self, f"deny_{what}"):
+                return f"has deny_{what} beside allow_{what}: Slurm looks at the allowed ones only; remove one of them"
+        return None
+
 
 class Topology(Section):
     """Where Slurm learns how the network connects the nodes, so that it places a job's nodes close together."""

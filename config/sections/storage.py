@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from config.base import Matching, Section, Volume, once
+from config.base import Matching, Quantity, Section, Volume, once, parse_bytes
 from config.names import ObjectName, dns_label
 
 FilesystemType = Literal["NETWORK_SSD", "NETWORK_HDD", "WEKA", "VAST"]
@@ -30,6 +30,13 @@ def _mount_path(path: str) -> str:
 MountName = Annotated[str, dns_label(longest=40)]
 
 
+def _block_size(quantity: str) -> str:
+    size = parse_bytes(quantity)
+    if not 4096 <= size <= 131072 or size & (size - 1):
+        raise ValueError("is not a block size: a power of two from 4Ki to 128Ki")
+    return quantity
+
+
 class Filesystem(Section):
     """A shared file system of the cloud. Only for clouds that have them (`cloud.kind: nebius`)."""
 
@@ -37,6 +44,8 @@ class Filesystem(Section):
     """An existing file system instead of a new one. It is used as it is and never deleted."""
     type: FilesystemType = "NETWORK_SSD"
     """Kind of file system. It can never change."""
+    block_size: Annotated[Quantity, AfterValidator(_block_size)] | None = None
+    """Block size: a power of two from 4Ki to 128Ki. It can never change. Default: the service's (4Ki). Not for WEKA."""
     forbid_deletion: bool = Field(default=True, strict=True)
     """Whether the cloud itself refuses to delete it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -17,9 +17,14 @@ from images.common.process import CannotGoOnError, RefusedError
 DUMP: Final = "/database.sql"
 """The dump's name in its snapshot."""
 
-_OWN: Final = ("slurmstack_restore", "slurmstack_open", "slurmstack_open_steps")
-"""Tables that are no matter of slurmdbd: of restores before December 2026."""
+MARKS: Final = "slurmstack_restore"
+"""A table of ours beside slurmdbd's, in no dump: how high numbers had come before a restore. It stays, so that one that
+was interrupted, when the tables are empty, still knows."""
 
+_OWN: Final = (MARKS, "slurmstack_open", "slurmstack_open_steps")
+"""Tables that are no matter of slurmdbd; the others are of restores before December 2026."""
+
+_JOB_IDS: Final = "job ids"
 _FIRST_UNUSABLE: Final = 0x03FF0000
 """Slurm's MaxJobId by default. Ids of federations are above; slurmctld that is told to go on there begins with 1."""
 
@@ -71,11 +76,13 @@ class Database:
         return self.ask(f"SELECT table_name FROM information_schema.tables WHERE {where}")  # noqa: S608  our own names
 
     def highest_id(self, cluster: str) -> int:
-        """The highest job id that accounting has of this cluster; 0 without one."""
-        if not self.tables(f"{cluster}_job_table"):
-            return 0
-        sql = f"SELECT COALESCE(MAX(id_job), 0) FROM `{cluster}_job_table` WHERE id_job < {_FIRST_UNUSABLE}"  # noqa: S608
-        return int(self.ask(sql)[0])
+        """The highest job id that accounting has, or had before a restore, of this cluster; 0 without one."""
+        tables, sql = self.tables(), ["SELECT 0"]
+        if f"{cluster}_job_table" in tables:
+            sql.append(f"SELECT MAX(id_job) FROM `{cluster}_job_table` WHERE id_job < {_FIRST_UNUSABLE}")  # noqa: S608
+        if MARKS in tables:
+            sql.append(f"SELECT value FROM {MARKS} WHERE name = '{_JOB_IDS}'")  # noqa: S608
+        return max(int(line) for line in self.ask(" UNION ".join(sql)) if line != "NULL")
 
     def refuse_others(self, cluster: str) -> None:
         """Raise RefusedError where another cluster has its records here: they would be of the backup's time, too."""
@@ -88,20 +95,23 @@ class Database:
                     "(docs/backups.md)"
                 )
 
-    def reached(self) -> dict[str, int]:
-        """How high the numbers of records have come, by the table: of jobs, and of associations, which the queue knows.
+    def remember(self, cluster: str) -> None:
+        """Keep how high numbers have come: of jobs, and those by which jobs in the queue know their associations.
 
         With the numbers of the backup's time, what was made since would share them with what is made afterwards.
         """
-        return {
-            table: int(self.ask(f"SELECT COALESCE(MAX(`{column}`), 0) FROM `{table}`")[0])  # noqa: S608
-            for table, column in self._numbered()
-        }
+        self.ask(f"CREATE TABLE IF NOT EXISTS {MARKS} (name VARCHAR(190) PRIMARY KEY, value BIGINT UNSIGNED NOT NULL)")
+        reached = {_JOB_IDS: self.highest_id(cluster)}
+        for table, column in self._numbered():
+            (reached[table],) = (int(line) for line in self.ask(f"SELECT COALESCE(MAX(`{column}`), 0) FROM `{table}`"))  # noqa: S608
+        rows = ", ".join(f"('{name}', {value})" for name, value in reached.items())
+        self.ask(f"INSERT INTO {MARKS} VALUES {rows} ON DUPLICATE KEY UPDATE value = GREATEST(value, VALUES(value))")  # noqa: S608
 
-    def go_on_above(self, reached: Mapping[str, int]) -> None:
-        """Have new records get numbers above those."""
+    def go_on_above(self) -> None:
+        """Have new records get numbers above those that are remembered."""
+        known = dict(line.split("\t") for line in self.ask(f"SELECT name, value FROM {MARKS}"))  # noqa: S608
         for table, _ in self._numbered():
-            self.ask(f"ALTER TABLE `{table}` AUTO_INCREMENT = {reached.get(table, 0) + 1}")
+            self.ask(f"ALTER TABLE `{table}` AUTO_INCREMENT = {int(known.get(table, 0)) + 1}")
 
     def _numbered(self) -> list[tuple[str, str]]:
         """Tables whose records the database numbers, with that column."""

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -154,6 +155,22 @@ class Repository:
                 code = reader.wait()
             _, stderr = process.communicate()
         return Result(code=process.returncode, stderr=stderr.decode(errors="replace")), code
+
+    def listed(self, snapshot: str, directory: Path) -> Iterator[str]:
+        """What a snapshot has in a directory, each thing a line of JSON. Raises CannotGoOnError at the end."""
+        with (
+            tempfile.TemporaryFile(dir=self._cache) as stderr,
+            self._started(
+                ("ls", "--json", "--recursive", snapshot, str(directory)), stdout=subprocess.PIPE, stderr=stderr
+            ) as process,
+        ):
+            assert process.stdout is not None
+            for line in process.stdout:
+                yield line.decode()
+            if process.wait() != 0:
+                stderr.seek(0)
+                said = stderr.read().decode(errors="replace")
+                raise self.problem("the backup cannot be listed", Result(code=process.returncode, stderr=said))
 
     def must(self, what: str, *arguments: str) -> str:
         """What restic prints. Raises CannotGoOnError: `what` could not be done, and why."""

@@ -17,7 +17,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from images.backup.database import Database
 from images.backup.restic import CACHE, Repository, only_single_files, unreadable
 from images.backup.settings import COPIES, JAIL, STAGE, STATE, environment
 from images.common import terms
-from images.common.jail_roots import ROOTS, names
+from images.common.jail_roots import NUMBERS, ROOTS, names
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program, required_env
@@ -123,13 +123,12 @@ def restore_database(log: Log) -> None:
     snapshot, cluster = _snapshot("database", log), required_env("CLUSTER_NAME")
     try:
         with database.opened(log) as target:
-            highest = target.highest_id(cluster)
             if snapshot is not None:
                 _load(target, repository, snapshot, cluster)
                 log(f"the database is that of {settings.told()['backup']}")
                 if _is_rehearsal():
                     _tell("database", **records_of(target, cluster))
-            settings.tell(highest=max(highest, target.highest_id(cluster)))
+            settings.tell(highest=target.highest_id(cluster))
     except CannotGoOnError as error:
         if snapshot is not None:
             raise
@@ -138,14 +137,14 @@ def restore_database(log: Log) -> None:
 
 def _load(target: database.Database, repository: Repository, snapshot: str, cluster: str) -> None:
     target.refuse_others(cluster)
-    reached = target.reached()
+    target.remember(cluster)
     target.empty()
     read, code = repository.pipe(snapshot, database.DUMP, target.load)
     if not read.ok:
         raise repository.problem("the database was not restored as a whole; restore it again", read)
     if code != 0:
         raise CannotGoOnError(f"the database was not restored as a whole: mariadb ended with {code}, as above")
-    target.go_on_above(reached)
+    target.go_on_above()
 
 
 def _fetch_state(repository: Repository, target: Path) -> None:
@@ -181,8 +180,8 @@ def restore_jail(log: Log) -> None:
     """Bring the jail to what it was: what has come since goes. No pod that leads into it runs.
 
     A single file that cannot be put back (a user may have made one so) is named, and keeps nothing else from it. What
-    no backup was to have stays: what is excluded, what is too large, and roots that have come since, as the stack file
-    may name one of those.
+    no backup was to have stays: what is excluded, what is too large, the new directories that these are in, and roots
+    that have come since, as the stack file may name one of those.
     """
     settings.enter_jail()
     repository = settings.go_on(last=True)
@@ -192,15 +191,20 @@ def restore_jail(log: Log) -> None:
     told = settings.told()
     excluded = [*settings.in_jail(settings.environment("EXCLUDE")), *(f"--exclude={path}" for path in told["excluded"])]
     had = repository.must("the backup cannot be listed", "ls", "--json", snapshot, f"{JAIL}/{ROOTS}")
-    roots = [f"{JAIL}/{ROOTS}", *(f"{JAIL}/{ROOTS}/{name}" for name in names(JAIL))]
+    roots = [f"{JAIL}/{ROOTS}", *(f"{JAIL}/{ROOTS}/{name}" for name in (NUMBERS, *names(JAIL)))]
     new = [path for path in roots if f'"{path}"' not in had]
+    largest = min(filter(None, (int(required_env("LARGEST_FILE")), told["largest"])))
+    spared = [*_larger_than(largest, JAIL), *_excluded(excluded, JAIL)]
+    # All of the list is read before: restic takes a directory that it cannot read in the backup for an empty one.
+    kept = kept_of(spared, repository.listed(snapshot, JAIL), JAIL) - {path.removeprefix(str(JAIL)) for path in new}
+    for path in sorted(kept)[:MOST_NAMED]:
+        log(f"{path[-200:]!a} stays: no backup has it, or something in it ({len(kept)} in all)")
     how = ["--delete", "--overwrite=always", "--sparse", "--json", "--quiet"]
     how += [argument.replace(f"={JAIL}/", "=/", 1) for argument in (*excluded, *(f"--exclude={path}" for path in new))]
     how += [f"--exclude-xattr={name}" for name in _OF_FILE_SYSTEMS]
     how += ["--verify"] if _is_rehearsal() else []
-    largest = min(filter(None, (int(required_env("LARGEST_FILE")), told["largest"])))
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", errors="surrogateescape", dir=CACHE) as patterns:
-        patterns.writelines(f"{_pattern(path)}\n" for path in _larger_than(largest, JAIL))
+        patterns.writelines(f"{pattern_of(path)}\n" for path in kept)
         patterns.flush()
         how.append(f"--exclude-file={patterns.name}")
         done = repository.run("restore", f"{snapshot}:{JAIL}", "--target", str(JAIL), *how)
@@ -215,7 +219,7 @@ def restore_jail(log: Log) -> None:
     if _is_rehearsal():
         named = failed[:MOST_NAMED]
         files, size = found.get("total_files", 0), found.get("total_bytes", 0)
-        _tell("jail", files=files, bytes=size, different=len(failed), named=named)
+        _tell("jail", files=files, bytes=size, different=len(failed) or int(not done.ok), named=named)
 
 
 def _larger_than(size: int, jail: Path) -> Iterator[str]:
@@ -229,9 +233,50 @@ def _larger_than(size: int, jail: Path) -> Iterator[str]:
                     yield path.removeprefix(str(jail))
 
 
-def _pattern(path: str) -> str:
-    """A line of restic's file of patterns that this path alone is like."""
-    return re.sub(r"([*?\[\\])", r"\\\1", path).replace("$", "$$")
+def _excluded(arguments: Iterable[str], jail: Path) -> Iterator[str]:
+    """Paths within the jail that are there, and that the stack file leaves out of backups, or did."""
+    for pattern in (argument.removeprefix("--exclude=") for argument in arguments):
+        for path in jail.glob(pattern.removeprefix(f"{jail}/")) if not pattern.endswith("/*") else ():
+            if path.parent.resolve() == path.parent:
+                yield str(path).removeprefix(str(jail))
+
+
+def kept_of(spared: Iterable[str], listed: Iterable[str], jail: Path) -> set[str]:
+    """What a restore has to leave alone for these paths within the jail. `listed`: the jail in the backup.
+
+    What the backup has is put back nevertheless. Of a directory that it does not have, all stays: restic removes one
+    with whatever is in it.
+    """
+    paths = [*spared]
+    known = {_as_listed(path) for path in paths}
+    above = {str(parent) for path in known for parent in Path(path).parents}
+    there = {"/"}
+    for line in listed:
+        node = json.loads(line)
+        path = str(node.get("path", "")).removeprefix(str(jail))
+        if path in known or (path in above and node["type"] == "dir"):
+            there.add(path)
+    kept = set()
+    for path in paths:
+        listed_as = _as_listed(path)
+        new = sum(str(parent) not in there for parent in Path(listed_as).parents)
+        if new or listed_as not in there:
+            kept.add(path.rsplit("/", new)[0])
+    return kept
+
+
+def _as_listed(path: str) -> str:
+    """As restic's list has it: a byte that is not UTF-8 is not told as it is."""
+    return re.sub("[\udc80-\udcff]", "\ufffd", path)
+
+
+def pattern_of(path: str) -> str:
+    """A line of restic's file of patterns that this path is like.
+
+    The file cannot have a line's end in a name, and restic takes away what is white at a line's end.
+    """
+    escaped = re.sub(r"([*?\[\\])", r"\\\1", path).replace("$", "$$")
+    return re.sub(r"\s", lambda white: "[\x01- ]" if white[0] == "\n" else f"[{white[0]}]", escaped)
 
 
 STEPS = {

@@ -59,6 +59,13 @@ class Saving:
             raise self._repository.problem(f"{part} could not be saved", done)
         self._log(f"{part} is saved in backup {self.id} ({time.monotonic() - started:.0f} s)")
 
+    def take_back(self, part: str) -> None:
+        """Remove a part that was saved. Raises CannotGoOnError."""
+        found = [item for item in backups_of(self._repository.snapshots()) if item.id == self.id]
+        made = [item.snapshots[part] for item in found if part in item.snapshots]
+        for snapshot in made:
+            self._repository.must(f"{part} was saved by half, and cannot be removed", "forget", "--quiet", snapshot)
+
     def forget(self, keep: str) -> None:
         """Remove backups that are beyond the stack file's `keep` (`last=3 daily=7`), and what only they needed."""
         wanted = {span: int(number) for span, _, number in (part.partition("=") for part in keep.split())}
@@ -97,7 +104,7 @@ def save_state(log: Log) -> None:
 def take_state(saving: Saving, log: Log) -> None:
     """Save the state directory. Raises CannotGoOnError, also where it has another name by now.
 
-    Then there may be nothing, or a part, in the snapshot.
+    Then there may be nothing, or a part, in the snapshot: it goes, else a restore of the state would take it.
     """
     directory = terms.current(STATE) or STATE
     shutil.rmtree(COPIES, ignore_errors=True)
@@ -109,6 +116,7 @@ def take_state(saving: Saving, log: Log) -> None:
         saving.snapshot("state", str(COPIES), *scripts)
     finally:
         if not directory.exists():
+            saving.take_back("state")
             raise CannotGoOnError("another controller has taken the state over meanwhile; make a backup anew")
 
 

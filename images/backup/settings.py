@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from images.backup.restic import SECRET_KEYS, Credentials, Repository
 from images.common.boundary import give_up_set_up
-from images.common.jail_roots import ROOTS
+from images.common.jail_roots import HOMES_MARK, ROOTS
 from images.common.jail_view import Bind, homes_directory, show
 from images.common.mountinfo import expect_volume, follow_no_links
 from images.common.process import CannotGoOnError, required_env
@@ -95,7 +95,8 @@ def told() -> dict[str, Any]:
 def in_jail(excluded: str) -> list[str]:
     """Arguments for restic: what it leaves alone in the jail. `excluded`: paths of users, as JSON."""
     paths = [*(f"/{path}/*" for path in NEVER), *json.loads(excluded or "[]")]
-    return [f"--exclude={JAIL}{root}{path}" for root in ("", f"/{ROOTS}/*/root") for path in paths]
+    everywhere = [f"--exclude={JAIL}{root}{path}" for root in ("", f"/{ROOTS}/*/root") for path in paths]
+    return [*everywhere, f"--exclude={JAIL}/{ROOTS}/{HOMES_MARK}"]
 
 
 def environment(name: str, default: str = "") -> str:

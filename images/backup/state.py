@@ -12,7 +12,7 @@ import re
 import shutil
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,8 @@ from images.common import terms
 from images.common.process import CannotGoOnError, RefusedError
 
 JOBS: Final = "job_state"
+_NODES: Final = "node_state"
+"""Begins as that one does."""
 
 SCRIPTS: Final = re.compile(r"hash\.\d+")
 OF_AGENT: Final = "slurmstack"
@@ -67,49 +69,61 @@ def _copy(regular: Path, target: Path) -> bool:
     return False
 
 
-def next_id(state: Path) -> int:
+def next_id(state: Path, name: str = JOBS) -> int:
     """The id that the next job of a state directory gets; 0 where it has no jobs. Raises RefusedError."""
-    return _head(state)[1]
+    return _head(state / name)[1]
 
 
 def saved_at(state: Path) -> int:
     """When slurmctld wrote the jobs of a state directory, in seconds since 1970; 0 without. Raises RefusedError."""
-    return _head(state)[0]
+    return _head(state / JOBS)[0]
 
 
-def _head(state: Path) -> tuple[int, int]:
-    """Both; zeros where there are no jobs."""
-    file = state / JOBS
+def _head(file: Path) -> tuple[int, int]:
+    """Both; zeros where there is no such file."""
     if not file.is_file():
         return 0, 0
     start = file.read_bytes()[:64]
-    if start[:_HEAD] != struct.pack(">I", len(_HEADER)) + _HEADER or len(start) < _HEAD + _AFTER_HEADER + 4:
-        raise RefusedError(f"{file} does not begin as a job_state of Slurm 24.11 or 26.05 does")
-    moment, number = struct.unpack_from(">QI", start, _HEAD + 2)
+    moment, number = struct.unpack_from(">QI", start, _id_at(start, file) - 8)
     return int(moment), int(number)
 
 
 def raise_next_id(state: Path, least: int) -> int:
     """Have the next job get `least` as its id, or a higher one; returns the id that it gets now. Raises RefusedError.
 
-    Of a backup from before the first job there is nothing to raise.
+    Where slurmctld has saved no jobs yet, that is a queue without jobs: all versions know its head alone as one.
     """
     known = next_id(state)
-    if not known or known >= least:
+    if known >= least:
         return known
+    if not known:
+        head = struct.pack(">I", len(_HEADER)) + _HEADER + struct.pack(">H", _protocol(state / _NODES))
+        (state / JOBS).write_bytes(head + struct.pack(">QIQ", int(time.time()), least, 0))
+        (state / JOBS).chmod(0o600)
+        return least
     with (state / JOBS).open("r+b") as file:
-        file.seek(_HEAD + _AFTER_HEADER)
+        start = file.read(64)
+        file.seek(_id_at(start, state / JOBS))
         file.write(struct.pack(">I", least))
     return least
 
 
+def _id_at(start: bytes, file: Path) -> int:
+    if start[:_HEAD] != struct.pack(">I", len(_HEADER)) + _HEADER or len(start) < _HEAD + _AFTER_HEADER + 4:
+        raise RefusedError(f"{file} does not begin as a job_state of Slurm 24.11 or 26.05 does")
+    return _HEAD + _AFTER_HEADER
+
+
+def _protocol(file: Path) -> int:
+    """Of the Slurm that has written a file, which grows with each release; 0 where it is not there, or damaged."""
+    start = file.read_bytes()[:64] if file.is_file() else b""
+    return int.from_bytes(start[_HEAD : _HEAD + 2]) if start[4:_HEAD] == _HEADER else 0
+
+
 def _release(state: Path) -> int:
-    """The protocol of the Slurm that has written a state directory: higher, newer; 0: not known."""
-    for file in (terms.whole(state / JOBS), state / f"{JOBS}.old"):
-        start = file.read_bytes()[:64] if file.is_file() else b""
-        if start[4:_HEAD] == _HEADER:
-            return int.from_bytes(start[_HEAD : _HEAD + 2])
-    return 0
+    """The protocol of the Slurm that has written a state directory; 0 where nothing says so."""
+    files = terms.whole(state / JOBS), state / f"{JOBS}.old", terms.whole(state / _NODES)
+    return next(filter(None, map(_protocol, files)), 0)
 
 
 def refuse_newer(state: Path, arriving: Path, backup: str) -> None:
@@ -118,6 +132,15 @@ def refuse_newer(state: Path, arriving: Path, backup: str) -> None:
     here = _release(state)
     if here and _release(arriving) > here:
         raise RefusedError(f"the state in {backup} is of a newer Slurm than the one here; nothing was touched")
+
+
+def _ids_in(state: Path, log: Callable[[str], None]) -> Iterator[int]:
+    """What the next job would be, by each version of a queue: a save may have been cut short."""
+    for ending in ("", ".new", ".old"):
+        try:
+            yield next_id(state, f"{JOBS}{ending}")
+        except RefusedError as error:
+            log(f"ids that only this one knows may be given again: {error}")
 
 
 def put_back(
@@ -129,12 +152,8 @@ def put_back(
     not given out. The queue comes first: the next try after an interruption finds in it how far ids had come. What is
     damaged here is replaced as well. Raises RefusedError with nothing touched.
     """
+    least = max(highest + 1 if highest else 0, *_ids_in(state, log))
     terms.finish_saves(state)
-    least = highest + 1 if highest else 0
-    try:
-        least = max(least, next_id(state))
-    except RefusedError as error:
-        log(f"ids that only this one knows may be given again: {error}")
     arriving = state / _ARRIVING
     shutil.rmtree(arriving, ignore_errors=True)
     arriving.mkdir(mode=0o700)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from images.common.files import read_document, write_atomically
 from images.common.jail_view import Bind, open_inside
+from images.common.process import RefusedError
 from images.common.readiness import JAIL_MARKER
 
 ROOTS: Final = ".slurmstack-roots"
@@ -26,9 +27,13 @@ _FIRST: Final = ".first"
 """In ROOTS: what we know of the first root. No root can be called so."""
 
 _FILLED: Final = "filled.json"
+NUMBERS: Final = ".numbers.json"
 MANIFEST: Final = "manifest"
+HOMES_MARK: Final = ".homes"
+"""In ROOTS: there where homes are on a volume of their own. Of this volume alone: no backup has it."""
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,38}[a-z0-9])?")
 _RELEASE: Final = re.compile(r"(\d\d\.\d\d)-")
+_MOST_NUMBERS: Final = 64 * 2**20
 
 NOTHING: Final = Path("/run/slurmstack/nothing")
 
@@ -97,11 +102,6 @@ def write_filled(volume: Path, name: str, known: Filled) -> None:
     write_atomically(path, json.dumps(asdict(known)) + "\n", mode=0o600)
 
 
-def forget_filled(volume: Path, name: str) -> None:
-    """Say that a root is not whole any more."""
-    (directory_of(volume, name) / _FILLED).unlink(missing_ok=True)
-
-
 def whole(volume: Path) -> list[str]:
     """All roots that are whole; an empty name stands for the first one."""
     return [name for name in ("", *names(volume)) if filled(volume, name) is not None]
@@ -124,6 +124,42 @@ def hidden() -> tuple[Bind, ...]:
         return ()
     NOTHING.mkdir(mode=0o755, parents=True, exist_ok=True)
     return (Bind(path=f"/{ROOTS}", source=str(NOTHING), read_only=True, make=True),)
+
+
+def note_homes(volume: Path, *, apart: bool) -> None:
+    """Write down where homes are, before any root is whole; from then on that stays."""
+    if whole(volume):
+        return
+    if apart:
+        make_directory_of(volume, "")
+        write_atomically(volume / ROOTS / HOMES_MARK, "", mode=0o600)
+    else:
+        (volume / ROOTS / HOMES_MARK).unlink(missing_ok=True)
+
+
+def refuse_other_homes(volume: Path, *, apart: bool) -> None:
+    """Raise RefusedError where homes are not where the stack file has them: users would see an empty /home."""
+    if whole(volume) and apart != (volume / ROOTS / HOMES_MARK).exists():
+        has, wants = "in the jail's own volume", "on a volume of their own"
+        raise RefusedError(
+            f"jail.homes: the homes of this cluster are {has if apart else wants}, and the stack file has them "
+            f"{wants if apart else has}, which is empty. Set it back; docs/jail.md says how homes are moved"
+        )
+
+
+def kept_numbers(volume: Path, kind: str) -> dict[int, str]:
+    """Numbers of `users` or `groups` in roots that were removed, with their names."""
+    known = (read_document(volume / ROOTS / NUMBERS, most=_MOST_NUMBERS) or {}).get(kind)
+    if not isinstance(known, dict):
+        return {}
+    return {int(number): str(name) for number, name in known.items() if number.isdecimal() and len(number) < 10}
+
+
+def keep_numbers(volume: Path, **numbers: dict[int, str]) -> None:
+    """Add to them, before a root goes in which users and groups had these."""
+    kept = {kind: {**found, **kept_numbers(volume, kind)} for kind, found in numbers.items()}
+    document = {kind: {str(number): name for number, name in sorted(found.items())} for kind, found in kept.items()}
+    write_atomically(volume / ROOTS / NUMBERS, json.dumps(document) + "\n", mode=0o600)
 
 
 def _parsed(known: dict[str, Any]) -> Filled:

@@ -63,9 +63,11 @@ def wait_for_jail(jail: Path, log: Callable[[str], None]) -> None:
 
     def is_settled() -> bool:
         found = read_document(known)
-        return found == HOMES_APART if apart else found is not None or not os.environ.get("JAIL_ROOT")
+        if found is None:
+            return not (apart or os.environ.get("JAIL_ROOT"))
+        return (found == HOMES_APART) == apart
 
-    missing = f"no {known} yet, or none that says that homes are on a volume of their own"
+    missing = f"no {known} yet, or it says that homes are elsewhere than this pod has them"
     wait_for(f"accounts: {missing} (the job `users` writes it, or tells why not)", is_settled, log, poll_seconds=0.1)
 
 

@@ -51,6 +51,12 @@ class User:
     ssh_authorized_keys: tuple[str, ...] = ()
     sudo: bool = False
 
+    def __post_init__(self) -> None:
+        """Raise TypeError: what was declared once is read where whoever is root in the jail can write."""
+        _expect_number(self.uid, self.gid)
+        if not all(isinstance(word, str) for word in (self.shell, *self.groups, *self.ssh_authorized_keys)):
+            raise TypeError("shell, groups and ssh_authorized_keys are texts")
+
     @staticmethod
     def from_json(value: Mapping[str, object]) -> User:
         """From one entry of users.json."""
@@ -67,6 +73,16 @@ class Group:
     """A group as declared. Who is in it is said by the users."""
 
     gid: int
+
+    def __post_init__(self) -> None:
+        """Raise TypeError."""
+        _expect_number(self.gid)
+
+
+def _expect_number(*numbers: object) -> None:
+    for number in numbers:
+        if type(number) is not int or not 0 <= number < 2**32:
+            raise TypeError("uid and gid are numbers of 32 bits")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +158,13 @@ class Accounts:
         return Accounts(*(Table(list(table.rows), table.least) for table in tables))
 
 
-def conflicts(accounts: Accounts, declared: Declared, ours: Declared) -> list[str]:
+def conflicts(
+    accounts: Accounts, declared: Declared, ours: Declared, elsewhere: frozenset[str] = frozenset()
+) -> list[str]:
     """Everything that speaks against what is declared. `ours`: what the run before declared.
+
+    `elsewhere`: groups that other roots have. In a new one they appear when what makes them is installed there, for
+    which somebody has to log in first.
 
     Names and numbers by themselves were checked when they were written (config/rules/people.py).
     """
@@ -168,7 +189,7 @@ def conflicts(accounts: Accounts, declared: Declared, ours: Declared) -> list[st
             f"user {name}: the group {wanted} is neither declared nor in the jail; add it to slurmstack:groups, or "
             "install what makes it"
             for wanted in user.groups
-            if wanted not in declared.groups and accounts.group.find(wanted) is None
+            if wanted not in declared.groups and wanted not in elsewhere and accounts.group.find(wanted) is None
         ]
     return found
 
@@ -184,14 +205,16 @@ def _number_conflict(who: tuple[str, str, int], holder: str | None, table: Table
     return found
 
 
-def apply(accounts: Accounts, declared: Declared, ours: Declared, today: int) -> Accounts:
+def apply(
+    accounts: Accounts, declared: Declared, ours: Declared, today: int, elsewhere: frozenset[str] = frozenset()
+) -> Accounts:
     """The account files with what is declared in, and users of `ours` that are no longer declared locked.
 
     Declared groups have exactly the declared members. Any other group keeps the members that somebody added by hand,
     and loses those whom `ours` had put there. `today`: days since 1970. Raises AccountError and leaves its arguments
     as they are.
     """
-    problems = conflicts(accounts, declared, ours)
+    problems = conflicts(accounts, declared, ours, elsewhere)
     if problems:
         raise AccountError("\n".join(problems))
     result = accounts.copy()

@@ -1,25 +1,26 @@
 """Copying paths of one root into a new one, while users write there.
 
-By tar(1), which goes from one open directory to the next and follows no link: owner, mode and content are always those
-of one and the same file, and nobody gets more than he had. What cannot be carried is left out and named.
+Whoever may write below such a path must not keep the new root from being filled, nor get more than he has. So each file
+is opened once, never through a link, and all that is said of it, owner, mode and content, is that of what is open. What
+cannot be carried is left out and named, and there is an end to it.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-import shlex
-import subprocess
+import stat
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from images.common.jail_view import JailViewError, open_inside
-from images.common.process import RefusedError
-from images.jail.manifest import Entry, entry_at, shown
+from images.jail.manifest import DEEPEST, INTO, EnoughError, Entry, entry_of, expect_time, shown
 
-SECONDS: Final = 6 * 3600
-"""For one path: users could go on making files for as long as somebody carries them."""
+SECONDS: Final = 6 * 3600.0
+"""For all that is carried."""
 
 NAMED: Final = 50
 """Files that are left out, in the log; the others are counted."""
@@ -27,101 +28,267 @@ NAMED: Final = 50
 _KEPT_FREE: Final = 20
 """The part of the volume that stays free: one of so many."""
 
+_FILES_FREE: Final = 10_000
+_CHUNK: Final = 4 * 2**20
 _REPORT_SECONDS: Final = 5.0
-_AS_THEY_ARE: Final = (
-    "--acls", "--xattrs", "--xattrs-include=user.*", "--xattrs-include=security.capability", "--numeric-owner",
-)  # fmt: skip
-_SO_FAR: Final = "records of 10 KiB so far"
+_PATH: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_ACLS: Final = ("system.posix_acl_access", "system.posix_acl_default")
+_SPECIAL: Final = stat.S_ISUID | stat.S_ISGID
 
 
-def refuse_without_room(source: Path, paths: Sequence[str]) -> None:
-    """Raise RefusedError where the volume has no room for what is to be carried."""
-    there = [str(source / path.lstrip("/")) for path in paths if os.path.lexists(source / path.lstrip("/"))]
-    argv = ["timeout", str(SECONDS), "du", "--summarize", "--total", "--block-size=1", "--", *there]
-    said = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout
-    needed, room = int((said.split("\n")[-2:-1] or ["0"])[0].partition("\t")[0]), os.statvfs(source)
-    free = (room.f_bavail - room.f_blocks // _KEPT_FREE) * room.f_frsize
-    if there and needed > free:
-        raise RefusedError(
-            f"jail.carry: {', '.join(paths)} have {needed / 2**20:.0f} MiB, and the volume has room for "
-            f"{max(0, free) / 2**20:.0f} MiB more; carry less, or raise jail.size"
-        )
+class LeftOutError(Exception):
+    """Why one file is not carried."""
 
 
+@dataclass
 class Carrying:
     """One pass."""
 
-    def __init__(self, source: Path, target: Path, was: Mapping[str, Entry] | None, log: Callable[[str], None]) -> None:
-        """`was`: what the old root was when it had been filled; None: nobody knows, and the new image's files win."""
-        self._source, self._target, self._was, self._log = source, target, was, log
-        self._due = time.monotonic() + _REPORT_SECONDS
-        self.left_out = 0
+    was: Mapping[str, Entry] | None
+    """What the old root was when it had been filled; None: nobody knows."""
+    new: Mapping[str, Entry]
+    """What the new image has brought."""
+    stage: int
+    """A directory beside the new root, on the same file system: a file appears whole."""
+    log: Callable[[str], None]
+    until: float
+    """Of time.monotonic()."""
+    carried: int = 0
+    kept: int = 0
+    """Files of the new image that are in both, where nobody knows whether users changed the old ones."""
+    left_out: int = 0
+    top: int = -1
+    _linked: dict[tuple[int, int], str] = field(default_factory=dict)
+    _due: float = 0.0
 
-    def run(self, paths: Sequence[str]) -> None:
-        """Carry these paths, with the directories above them as they are in the old root."""
-        for path in paths:
-            parts = path.strip("/").split("/")
-            for number, name in enumerate(parts, 1):
-                is_last = number == len(parts)
-                if is_last or not os.path.lexists(self._target.joinpath(*parts[:number])):
-                    self._copy("/".join(parts[: number - 1]), name, whole=is_last)
-        self._log(
-            f"{', '.join(paths)} are carried" + (f"; {self.left_out} files were left out" if self.left_out else "")
-        )
-
-    def _copy(self, above: str, name: str, *, whole: bool) -> None:
-        """A file or directory, with all that is in it where it is to be `whole`."""
-        opened: list[int] = []
+    def run(self, source: Path, target: Path, paths: Sequence[str]) -> None:
+        """Carry these paths."""
+        old = os.open(source, INTO)
+        self.top = os.open(target, INTO)
         try:
-            opened += [open_inside(root, above, make=False, kind="directory") for root in (self._source, self._target)]
-            opened.append(os.memfd_create("unchanged", 0))
-            os.write(opened[-1], "".join(f"{path}\n" for path in self._unchanged(above, name)).encode())
-            self._pipe(opened, name, whole=whole)
-        except JailViewError:
-            self._leave_out(f"/{above}/{name}: there is no such path, or a link is on the way")
+            for path in paths:
+                self._path(old, path)
+        except EnoughError as error:
+            self.left_out += 1
+            self.log(f"carrying ended early, and what comes after is left out: {error}")
         finally:
-            for descriptor in opened:
-                os.close(descriptor)
+            os.close(old)
+            os.close(self.top)
+        kept = f", {self.kept} are those of the new image" if self.kept else ""
+        left = f", {self.left_out} were left out" if self.left_out else ""
+        self.log(f"{self.carried} files and directories were carried{kept}{left}")
 
-    def _unchanged(self, above: str, name: str) -> list[str]:
-        """Files that came with the old image: the new one has its own."""
-        top, beginning = f"/{above}/" if above else "/", f"/{above}/{name}/" if above else f"/{name}/"
-        return [
-            path.removeprefix(top)
-            for path, entry in (self._was or {}).items()
-            if path.startswith(beginning) and entry[0] != "d" and entry_at(self._source / path[1:]) == entry
-        ]
+    def _path(self, old: int, path: str) -> None:
+        """One of the paths, with the directories above it as they are in the old root."""
+        *above, last = path.strip("/").split("/")
+        with self._leaving_out(path):
+            way = [(os.dup(old), os.dup(self.top))]
+            try:
+                here = ""
+                for name in above:
+                    here = f"{here}/{name}"
+                    way.append(self._into(*way[-1], name, here))
+                self._entry(*way[-1], last, path)
+            finally:
+                for pair in way:
+                    for descriptor in pair:
+                        os.close(descriptor)
 
-    def _pipe(self, opened: Sequence[int], name: str, *, whole: bool) -> None:
-        old, new, unchanged = (f"/proc/self/fd/{descriptor}" for descriptor in opened)
-        create = [
-            "timeout", str(SECONDS), "tar", "--create", "--format=posix", "--sparse", *_AS_THEY_ARE, "--anchored",
-            "--no-wildcards", f"--exclude-from={unchanged}", f"--directory={old}",
-            *([] if whole else ["--no-recursion"]), "--", name,
-        ]  # fmt: skip
-        extract = [
-            "tar", "--extract", "--preserve-permissions", "--same-owner", *_AS_THEY_ARE, "--warning=no-xattr-write",
-            "--checkpoint=500", f"--checkpoint-action=echo=%u {_SO_FAR}", f"--directory={new}",
-            *(["--skip-old-files"] if self._was is None else []),
-        ]  # fmt: skip
-        with subprocess.Popen(
-            ["sh", "-c", f"{shlex.join(create)} | {shlex.join(extract)}"],
-            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=opened, env={**os.environ, "LC_ALL": "C"},
-        ) as process:  # fmt: skip
-            assert process.stderr is not None
-            for line in process.stderr:
-                self._tell(name, line.decode(errors="replace").strip().removeprefix("tar: "))
+    def _into(self, old: int, new: int, name: str, path: str) -> tuple[int, int]:
+        try:
+            inner = os.open(name, INTO, dir_fd=old)
+        except FileNotFoundError:
+            raise LeftOutError("there is no such path") from None
+        except OSError as error:
+            raise LeftOutError(f"{shown(path)} is no directory, or a link ({error.strerror})") from error
+        try:
+            below = self._made(new, name)
+            if path not in self.new:
+                self._attributes(inner, below, path)
+        except BaseException:
+            os.close(inner)
+            raise
+        return inner, below
 
-    def _tell(self, name: str, line: str) -> None:
-        """What tar says."""
-        if line.endswith(_SO_FAR):
-            if time.monotonic() >= self._due:
-                self._log(f"carrying {name}: {line}")
-                self._due = time.monotonic() + _REPORT_SECONDS
-        elif not line.startswith("Exiting with failure"):
-            self._leave_out(line)
+    def _entry(self, old: int, new: int, name: str, path: str) -> None:
+        expect_time(self.until, path)
+        self._report(path)
+        with self._leaving_out(path):
+            probe = os.open(name, _PATH, dir_fd=old)
+            try:
+                status = os.fstat(probe)
+                if stat.S_ISDIR(status.st_mode):
+                    self._directory((probe, self._is_changed(old, name, path, status)), (new, name), path)
+                elif not self._is_images_own(old, name, path, status):
+                    self._one(probe, status, new, name, path)
+            finally:
+                os.close(probe)
 
-    def _leave_out(self, what: str) -> None:
-        self.left_out += 1
-        if self.left_out <= NAMED:
-            self._log(f"left out: {shown(what)}")
+    def _is_images_own(self, old: int, name: str, path: str, status: os.stat_result) -> bool:
+        """Whether a file came with the old image, so that the new one has its own."""
+        if self.was is not None:
+            return self.was.get(path) == entry_of(old, name, status)
+        if path in self.new:
+            self.kept += 1
+            return True
+        return False
+
+    def _is_changed(self, old: int, name: str, path: str, status: os.stat_result) -> bool:
+        """Whether the new image has a directory of which users have changed the old one's owner or mode."""
+        before = (self.was or {}).get(path)
+        return before is not None and before != entry_of(old, name, status)
+
+    def _directory(self, old_one: tuple[int, bool], new_one: tuple[int, str], path: str) -> None:
+        """`old_one`: as it was found, and whether its attributes count whatever the new image says."""
+        if path.count("/") >= DEEPEST:
+            raise LeftOutError("it is too deep")
+        old = os.open(f"/proc/self/fd/{old_one[0]}", INTO & ~os.O_NOFOLLOW)
+        try:
+            inner = self._made(*new_one)
+            try:
+                with os.scandir(old) as entries:
+                    for entry in entries:
+                        self._entry(old, inner, entry.name, f"{path}/{entry.name}")
+            finally:  # also where it ends early: nobody could go where the rest is
+                if path not in self.new or old_one[1]:
+                    self._attributes(old, inner, path)
+                    self.carried += 1
+                os.close(inner)
+        finally:
+            os.close(old)
+
+    def _one(self, probe: int, status: os.stat_result, new: int, name: str, path: str) -> None:
+        if stat.S_ISLNK(status.st_mode):
+            with suppress(FileNotFoundError):
+                os.unlink("carried", dir_fd=self.stage)
+            os.symlink(os.readlink("", dir_fd=probe), "carried", dir_fd=self.stage)
+            os.chown("carried", status.st_uid, status.st_gid, dir_fd=self.stage, follow_symlinks=False)
+        elif not stat.S_ISREG(status.st_mode):
+            raise LeftOutError("it is no file")
+        elif self._link(status, new, name):
+            return
+        else:
+            self._file(probe, path)
+        try:
+            os.rename("carried", name, src_dir_fd=self.stage, dst_dir_fd=new)
+        except OSError as error:
+            raise LeftOutError(f"the new image has something else there ({error.strerror})") from error
+        self.carried += 1
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+            self._linked[status.st_dev, status.st_ino] = path
+
+    def _link(self, status: os.stat_result, new: int, name: str) -> bool:
+        """Whether it is another name of a file that was carried."""
+        first = self._linked.get((status.st_dev, status.st_ino)) if status.st_nlink > 1 else None
+        if first is None:
+            return False
+        with suppress(FileNotFoundError, IsADirectoryError):
+            os.unlink(name, dir_fd=new)
+        try:
+            os.link(first[1:], name, src_dir_fd=self.top, dst_dir_fd=new, follow_symlinks=False)
+        except OSError:  # a path that is too long, say: then it is a file of its own
+            return False
+        self.carried += 1
+        return True
+
+    def _file(self, probe: int, path: str) -> None:
+        """Copy what is open as `carried` into the stage. Nothing that is asked of it after this can be exchanged."""
+        # Not held up by who holds a lease on it. It is a file, so nothing happens by opening it.
+        old = os.open(f"/proc/self/fd/{probe}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(old)
+            self._refuse_without_room(min(status.st_size, status.st_blocks * 512))
+            with suppress(FileNotFoundError):
+                os.unlink("carried", dir_fd=self.stage)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            copy = os.open("carried", flags, 0o600, dir_fd=self.stage)
+            try:
+                self._content(old, copy, status.st_size, path)
+                self._attributes(old, copy, path)
+            finally:
+                os.close(copy)
+        finally:
+            os.close(old)
+
+    def _content(self, old: int, copy: int, size: int, path: str) -> None:
+        """As much as there was when it was opened: somebody may go on writing. Holes stay holes."""
+        at = 0
+        while at < size:
+            try:
+                at = os.lseek(old, at, os.SEEK_DATA)
+                end = min(size, os.lseek(old, at, os.SEEK_HOLE))
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # no more data
+                    break
+                raise
+            while at < end:
+                expect_time(self.until, path)
+                content = os.pread(old, min(_CHUNK, end - at), at)
+                if not content:
+                    break  # it was made shorter
+                if content.count(0) != len(content):
+                    self._refuse_without_room(len(content))
+                    _write(copy, content, at)
+                at += len(content)
+            at = max(at, end)
+        os.ftruncate(copy, size)
+
+    def _attributes(self, old: int, copy: int, path: str) -> None:
+        """Owner first: changing it clears what comes after."""
+        status = os.fstat(old)
+        mode, is_file = stat.S_IMODE(status.st_mode), stat.S_ISREG(status.st_mode)
+        names = [name for name in os.listxattr(old) if name.startswith("user.") or name in _ACLS]
+        if is_file and status.st_uid != 0 and mode & _SPECIAL:
+            self.log(f"{shown(path)} lost its set-user-ID and set-group-ID bits: it is not root's")
+            mode &= ~_SPECIAL
+        if is_file and status.st_uid == 0 and "security.capability" in os.listxattr(old):
+            names.append("security.capability")
+        os.fchown(copy, status.st_uid, status.st_gid)
+        os.fchmod(copy, mode)
+        for name in names:
+            try:
+                os.setxattr(copy, name, os.getxattr(old, name))
+            except OSError as error:
+                if name in _ACLS:  # the group's bits may be more than the list allowed it
+                    os.fchmod(copy, mode & ~0o077)
+                self.log(f"{shown(path)}: {name} was not carried ({error.strerror})")
+        os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    def _made(self, new: int, name: str) -> int:
+        """A directory of the new root. One that is not there is made, closed until all of it is there."""
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=new)
+        try:
+            return os.open(name, INTO, dir_fd=new)
+        except OSError as error:
+            raise LeftOutError(f"the new image has something else there ({error.strerror})") from error
+
+    def _refuse_without_room(self, size: int) -> None:
+        room = os.fstatvfs(self.top)
+        if size > (room.f_bavail - room.f_blocks // _KEPT_FREE) * room.f_frsize:
+            raise LeftOutError("the volume has no room for it")
+        if room.f_files and room.f_favail < _FILES_FREE:
+            raise LeftOutError("the volume has no room for more files")
+
+    @contextmanager
+    def _leaving_out(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except (LeftOutError, OSError) as error:
+            self.left_out += 1
+            if self.left_out <= NAMED:
+                reason = error.strerror if isinstance(error, OSError) else error
+                self.log(f"left out: {shown(path)}: {reason}")
+
+    def _report(self, path: str) -> None:
+        now = time.monotonic()
+        if now >= self._due:
+            if self._due:
+                self.log(f"{self.carried} files and directories are carried so far; at {shown(path)}")
+            self._due = now + _REPORT_SECONDS
+
+
+def _write(copy: int, content: bytes, at: int) -> None:
+    done = 0
+    while done < len(content):
+        done += os.pwrite(copy, memoryview(content)[done:], at + done)

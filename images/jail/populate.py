@@ -18,10 +18,10 @@ from typing import Final
 from images.common import jail_roots
 from images.common.files import write_atomically
 from images.common.jail_roots import Filled
-from images.common.jail_view import open_inside
+from images.common.jail_view import homes_directory, open_inside
 from images.common.mountinfo import WrongFilesystemError, expect_volume, mount_points
 from images.common.process import RefusedError, program, required_env
-from images.jail.carry import Carrying, refuse_without_room
+from images.jail.carry import SECONDS, Carrying
 from images.jail.fill import fill
 from images.jail.manifest import read_manifest, write_manifest
 from images.jail.roots import empty_root
@@ -65,6 +65,7 @@ def main() -> int:
             expect_volume(JAIL)
         except WrongFilesystemError as error:
             raise RefusedError(f"nothing was written: {error}") from error
+        jail_roots.refuse_other_homes(JAIL, apart=homes_directory() is not None)
         version, name = required_env("JAIL_VERSION"), os.environ.get("JAIL_ROOT", "")
         if not name:
             return populate(Path("/"), JAIL, version, log, mount_points())
@@ -115,9 +116,6 @@ def populate_root(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str
         raise RefusedError(
             f"jail.carry_from: {which} is not whole, so nothing can be carried from it; name another one"
         )
-    if wanted.carried and not (wanted.root / IN_PROGRESS).exists():
-        log(f"looking whether there is room for {', '.join(wanted.carried)}")
-        refuse_without_room(jail_roots.root_of(wanted.volume, wanted.carried_from), wanted.carried)
     _go_on_or_begin(wanted, log)
     _make_shared(wanted.volume)
     return _fill(source, wanted, log, mounted)
@@ -156,6 +154,7 @@ def _make_shared(volume: Path) -> None:
 
 def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> int:
     started, root, version = time.monotonic(), wanted.root, wanted.version
+    jail_roots.note_homes(wanted.volume, apart=homes_directory() is not None)
     root.chmod(0o755)  # sshd insists, for a ChrootDirectory
     (root / STATE).mkdir(mode=0o755, exist_ok=True)
     write_atomically(root / IN_PROGRESS, version + "\n")
@@ -165,7 +164,7 @@ def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> in
     manifest = jail_roots.make_directory_of(wanted.volume, wanted.name) / jail_roots.MANIFEST
     if not (wanted.carried and manifest.exists()):  # what an interrupted run has carried is not the image's
         write_manifest(root, manifest)
-    left_out = _carry(wanted, log) if wanted.carried else 0
+    left_out = _carry(wanted, manifest, log) if wanted.carried else 0
     os.sync()  # everything else is on the disk before somebody is told that it is there
     release = wanted.release or jail_roots.release_of(version)
     known = Filled(
@@ -182,13 +181,22 @@ def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> in
     return 0
 
 
-def _carry(wanted: Wanted, log: Log) -> int:
+def _carry(wanted: Wanted, manifest: Path, log: Log) -> int:
     """Copy what the stack file names from another root; returns how much of it was left out."""
+    stage = manifest.with_name("carrying")
+    stage.mkdir(mode=0o700, exist_ok=True)
     was = read_manifest(jail_roots.directory_of(wanted.volume, wanted.carried_from) / jail_roots.MANIFEST)
     if was is None:
         log(f"nobody knows what {jail_roots.called(wanted.carried_from)} was at first: files of the new image win")
-    carrying = Carrying(jail_roots.root_of(wanted.volume, wanted.carried_from), wanted.root, was, log)
-    carrying.run(wanted.carried)
+    until = time.monotonic() + SECONDS
+    descriptor = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        carrying = Carrying(was=was, new=read_manifest(manifest) or {}, stage=descriptor, log=log, until=until)
+        carrying.run(jail_roots.root_of(wanted.volume, wanted.carried_from), wanted.root, wanted.carried)
+    finally:
+        os.close(descriptor)
+    (stage / "carried").unlink(missing_ok=True)
+    stage.rmdir()
     return carrying.left_out
 
 

@@ -9,7 +9,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -17,13 +19,18 @@ from typing import Any, Final
 from images.common import jail_roots
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, RefusedError, program
-from images.jail.manifest import compare, read_manifest, shown
+from images.jail.accounts import FIRST_ID, LAST_ID, AccountError, is_name
+from images.jail.manifest import INTO, EnoughError, compare, read_manifest, shown, walk
+from images.jail.users import numbers_of
 
 _AT_ONCE: Final = 100_000
 """Files and directories after whose removal the log says so."""
 
+_REMOVING: Final = ".removing-"
+"""In ROOTS: what is left of roots that are being removed. No root can be called so."""
+
 JAIL: Final = Path("/jail")
-SIZE_SECONDS: Final = 60
+SIZE_SECONDS: Final = 30.0
 """For the size of one root; users can make any number of files."""
 
 
@@ -37,13 +44,40 @@ def remove(volume: Path, name: str, log: Callable[[str], None]) -> None:
     """Remove a root for good. One that was interrupted is gone on with. Raises CannotGoOnError."""
     if not jail_roots.is_name(name):
         raise RefusedError(f"{name!r} is no name of a root")
+    roots = volume / jail_roots.ROOTS
     there = jail_roots.directory_of(volume, name)
-    if not there.is_dir() or there.is_symlink():
+    if there.is_dir() and not there.is_symlink():
+        _keep_numbers(volume, name, log)
+        # Out of everybody's reach at once: whoever could still come by its name would go on writing in it.
+        there.rename(roots / f"{_REMOVING}{name}.{time.time_ns()}")
+    elif not _left(roots):
         raise RefusedError(f"there is no root {name!r}")
-    jail_roots.forget_filled(volume, name)  # first: what is left of it is never taken for a whole one
-    _empty(there, log)
-    there.rmdir()
+    for trash in _left(roots):
+        _empty(trash, log)
+        trash.rmdir()
     log(f"the root {name!r} is removed")
+
+
+def _left(roots: Path) -> list[Path]:
+    with suppress(FileNotFoundError):
+        return sorted(entry for entry in roots.iterdir() if entry.name.startswith(_REMOVING))
+    return []
+
+
+def _keep_numbers(volume: Path, name: str, log: Callable[[str], None]) -> None:
+    """Homes of those who had an account in it stay, with their numbers."""
+    try:
+        numbers = numbers_of(jail_roots.root_of(volume, name))
+    except (CannotGoOnError, AccountError, OSError) as error:
+        log(f"its accounts cannot be read, so numbers that only it knew may be given again: {error}")
+        return
+    kept = {
+        kind: {
+            number: name if is_name(name) else "?" for number, name in found.items() if FIRST_ID <= number <= LAST_ID
+        }
+        for kind, found in numbers.items()
+    }
+    jail_roots.keep_numbers(volume, **kept)
 
 
 def _empty(trash: Path, log: Callable[[str], None]) -> None:
@@ -84,12 +118,28 @@ def _told(volume: Path, name: str, *, sizes: bool) -> dict[str, Any]:
 
 
 def _size(volume: Path, name: str) -> dict[str, Any]:
-    """Bytes on the disk, without what all roots share; `more`: nobody knows, as the time was over."""
-    root = jail_roots.root_of(volume, name)
-    shared = [f"--exclude={root}/{other}" for other in (*jail_roots.SHARED, jail_roots.ROOTS)] if not name else []
-    argv = ["timeout", str(SIZE_SECONDS), "du", "-sx", "--block-size=1", *shared, "--", str(root)]
-    said = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout
-    return {"bytes": int(said.partition("\t")[0] or 0), "more": not said}
+    """Bytes on the disk, without what all roots share; `more`: it is larger, but the time was over."""
+    # The way to it and the root itself are ours; what is in it is anybody's.
+    other = {f"/{name}" for name in (*jail_roots.SHARED, jail_roots.ROOTS)} if not name else set()
+    until, size, more = time.monotonic() + SIZE_SECONDS, 0, False
+    linked: set[tuple[int, int]] = set()
+    try:
+        root = os.open(jail_roots.root_of(volume, name), INTO)
+    except OSError:
+        return {"bytes": 0, "more": False}
+    try:
+        for found in walk(root, until, other.__contains__):
+            status = found.status
+            if status.st_nlink > 1 and not found.is_directory:
+                if (status.st_dev, status.st_ino) in linked:
+                    continue
+                linked.add((status.st_dev, status.st_ino))
+            size += status.st_blocks * 512
+    except EnoughError:
+        more = True
+    finally:
+        os.close(root)
+    return {"bytes": size, "more": more}
 
 
 def diff(volume: Path, name: str) -> dict[str, Any]:

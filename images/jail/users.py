@@ -43,6 +43,9 @@ _FILES: Final = {"group": 0o644, "gshadow": 0o640, "shadow": 0o640, "passwd": 0o
 MOST: Final = 2 * 2**20
 """Bytes of a file of accounts, and of the record: twenty thousand users have less."""
 
+LOCK_SECONDS: Final = 60.0
+"""For another program to be done with the accounts of a root. useradd itself waits for 15."""
+
 
 def main() -> int:
     """Entry point."""
@@ -53,10 +56,12 @@ def main() -> int:
         expect_volume(JAIL)
         if (homes := homes_directory()) is not None:
             expect_volume(homes)
+        jail_roots.refuse_other_homes(JAIL, apart=homes is not None)
         name = os.environ.get("JAIL_ROOT", "")
         # Not by the marker in it, which whoever is root in it can take away: the accounts of all roots would wait.
         missing = f"{jail_roots.called(name)}: it is not whole yet (the job that populates it is at work)"
         wait_for(missing, lambda: jail_roots.filled(JAIL, name) is not None, log)
+        jail_roots.refuse_other_homes(JAIL, apart=homes is not None)
         if homes is not None:
             own_directory(homes)  # a fresh volume often is everybody's
         apply_everywhere(JAIL, read_declared(Path(sys.argv[1])), log, homes)
@@ -69,7 +74,7 @@ def apply_everywhere(volume: Path, declared: Declared, log: Callable[[str], None
     `homes`: a volume of their own, which has the name that it has in the jail.
 
     Of all: pods that have not ended yet lead into the root before, and anybody may go back to it. Numbers of those who
-    have left are looked up in all of them, too, and in homes: these are the same in each.
+    have left are looked up in all of them, too: their homes are in each.
     """
     roots = {name: jail_roots.root_of(volume, name) for name in jail_roots.whole(volume)}
     with ExitStack() as locks:
@@ -77,10 +82,10 @@ def apply_everywhere(volume: Path, declared: Declared, log: Callable[[str], None
             with _telling(name):
                 locks.enter_context(account_lock(jail))
         known = {name: _read_accounts(jail) for name, jail in roots.items()}
-        new = {n: u for n, u in declared.users.items() if all(one.passwd.find(n) is None for one in known.values())}
-        problems = _of_homes(volume, homes, new)
+        groups = frozenset(row[0] for accounts in known.values() for row in accounts.group.rows)
+        problems = _of_removed(volume, declared)
         for name, jail in roots.items():
-            found = conflicts(known[name], declared, read_record(jail))
+            found = conflicts(known[name], declared, read_record(jail), groups)
             problems += [f"{jail_roots.called(name)}: {line}" if len(roots) > 1 else line for line in found]
         if problems:
             raise AccountError("\n".join(problems))
@@ -88,7 +93,7 @@ def apply_everywhere(volume: Path, declared: Declared, log: Callable[[str], None
             if len(roots) > 1:
                 log(f"{jail_roots.called(name)}:")
             with _telling(name):
-                apply_users(jail, declared, log, volume=volume, homes=homes)
+                apply_users(jail, declared, log, volume=volume, homes=homes, elsewhere=groups)
             with _inside(jail, STATE, make=True) as state:
                 where = "" if homes is None else json.dumps(HOMES_APART)
                 write_atomically(state / ACCOUNTS_MARKER.name, where, mode=0o644)
@@ -104,29 +109,49 @@ def _telling(name: str) -> Iterator[None]:
         raise CannotGoOnError(": ".join([jail_roots.called(name), *what, error.strerror or str(error)])) from error
 
 
-def _of_homes(volume: Path, homes: Path | None, new: Mapping[str, User]) -> list[str]:
-    """Conflicts with users whose homes are still there, though no root knows them: theirs was removed."""
-    owners: dict[int, str] = {}
-    with _inside(homes or volume, "" if homes else "home", make=True) as directory:
-        for path in directory.iterdir():
-            owners.setdefault(path.lstat().st_uid, path.name)
-    return [
-        f"user {name}: uid {user.uid} owns the home {owners[user.uid]}; files carry that number"
-        for name, user in sorted(new.items())
-        if owners.get(user.uid, name) != name and user.uid != 0
-    ]
+def numbers_of(jail: Path) -> dict[str, dict[int, str]]:
+    """Numbers of all users and groups that a root has, and had from us. Raises AccountError, JailViewError."""
+    ours, there = read_record(jail), _read_accounts(jail)
+    users = {user.uid: name for name, user in ours.users.items()} | there.passwd.numbers()
+    groups = {group.gid: name for name, group in ours.groups.items()} | there.group.numbers()
+    return {"users": users, "groups": groups}
+
+
+def _of_removed(volume: Path, declared: Declared) -> list[str]:
+    """Conflicts with numbers that users and groups had in roots that are gone."""
+    users = {f"user {name}: uid": (name, user.uid) for name, user in declared.users.items()}
+    groups = {f"group {name}: gid": (name, group.gid) for name, group in declared.groups.items()}
+    found = []
+    for kind, wanted in (("users", users), ("groups", groups)):
+        kept = jail_roots.kept_numbers(volume, kind)
+        found += [
+            f"{who} {number} was that of {kept[number]} in a root that was removed; files carry that number"
+            for who, (name, number) in sorted(wanted.items())
+            if kept.get(number, name) != name
+        ]
+    return found
 
 
 @contextmanager
 def account_lock(jail: Path) -> Iterator[None]:
     """Hold the lock that useradd and its like take, so that one of them in the jail and this program do not mix.
 
-    Waits for whoever holds it: useradd itself does so for 15 s.
+    Raises CannotGoOnError where whoever holds it does not let go.
     """
     # Whoever is root in the jail may have put a link there, which leads to a file of this container.
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with _inside(jail, "etc") as etc, os.fdopen(os.open(etc / ".pwd.lock", flags, 0o600), "w") as lock:
-        fcntl.lockf(lock, fcntl.LOCK_EX)
+        until = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except (BlockingIOError, PermissionError):
+                if time.monotonic() > until:
+                    raise CannotGoOnError(
+                        f"another program has held {jail}/etc/.pwd.lock for {LOCK_SECONDS:.0f} s"
+                    ) from None
+                time.sleep(0.1)
         yield
 
 
@@ -177,14 +202,16 @@ def apply_users(
     *,
     volume: Path | None = None,
     homes: Path | None = None,
+    elsewhere: frozenset[str] = frozenset(),
 ) -> None:
     """Make a root's accounts, homes, keys and sudo rights what is declared. Raises AccountError before any change.
 
     `volume`: where homes are, if not in the root itself; `homes`: those of /home, if on a volume of their own.
+    `elsewhere`: groups that other roots have.
     """
     ours = read_record(jail)
     before = _read_accounts(jail)
-    after = apply(before, declared, ours, int(time.time() // 86400))
+    after = apply(before, declared, ours, int(time.time() // 86400), elsewhere)
     # Whoever is root in the jail can write the record: a name with slashes would lead out of the keys' directory.
     removed = {name for name in set(ours.users) - set(declared.users) if is_name(name)}
     # Recorded first: a run that is interrupted still knows later whom it made.
@@ -196,15 +223,22 @@ def apply_users(
     _write_keys(jail, declared.users, removed=removed)
     _write_sudoers(jail, declared.users)
     _write_record(jail, declared)
-    _tell(declared, ours, log)
+    _tell(declared, ours, after, log)
 
 
-def _tell(declared: Declared, ours: Declared, log: Callable[[str], None]) -> None:
+def _tell(declared: Declared, ours: Declared, after: Accounts, log: Callable[[str], None]) -> None:
     for name in sorted(set(declared.users) - set(ours.users)):
         log(f"user {name} (uid {declared.users[name].uid}) is there")
     for name in sorted(set(ours.users) - set(declared.users)):
         if is_name(name):
             log(f"user {name} is no longer declared: locked; the files in /home/{name} stay")
+    for name, user in sorted(declared.users.items()):
+        for group in user.groups:
+            if after.group.find(group) is None:
+                log(
+                    f"the group {group} is not in this root yet: {name} is in it when it was installed and this ran "
+                    "again"
+                )
     for name in sorted(filter(is_name, set(ours.groups) - set(declared.groups))):
         log(f"group {name} is no longer declared: it stays, as files belong to its number {ours.groups[name].gid}")
     log(f"{len(declared.users)} users and {len(declared.groups)} groups are as declared")

@@ -29,8 +29,11 @@ LEAST_SHARE: Final = 0.9
 """Of the size that the stack file says: file systems keep some of a disk for themselves."""
 
 _MEBIBYTE: Final = 2**20
-_REMOVE: Final = ("rm", "-rf", "--one-file-system", "--")
-"""It follows no link, and its complaints are in the log."""
+_REMOVE: Final = ("-exec", "rm", "-rf", "--one-file-system", "--", "{}", "+")
+"""For find(1): users can have made more names than one program takes. rm follows no link; it complains in the log."""
+
+_NO_MORE_RIGHTS: Final = ("/usr/bin/setpriv", "--inh-caps=-all", "--bounding-set=-all,+dac_override,+fowner")
+"""Jobs run beside it."""
 
 _OF_THE_FILE_SYSTEM: Final = "lost+found"
 
@@ -42,7 +45,7 @@ def prepare(
     *,
     directory: Path = TMP,
     size: Callable[[Path], int] | None = None,
-    remove: Callable[[Sequence[Path]], object] | None = None,
+    remove: Callable[[Sequence[str]], object] | None = None,
 ) -> NodeConf:
     """Empty it. Returns the node's description with the size that it really has (`TmpDisk=`, MiB).
 
@@ -64,7 +67,10 @@ def prepare(
         )
     if left := _set_aside(directory, log):
         log("removing what earlier jobs have left in the scratch")
-        (remove or _begin_to_remove)(left)
+        try:
+            (remove or _begin_to_remove)(left)
+        except OSError as error:
+            log(f"it stays until slurmd starts again: {error}")
     return replace(conf, disk_mib=min(says, has))
 
 
@@ -83,8 +89,8 @@ def forbid_programs_of_others(kind: str, directory: Path = TMP) -> None:
 
 def give_back(kind: str, log: Callable[[str], None], directory: Path = TMP) -> None:
     """Leave nothing on the machine. For a pod that ends, when its last job has."""
-    if kind == OF_THE_MACHINE:
-        subprocess.run([*_REMOVE, *map(str, _set_aside(directory, log))], stdin=subprocess.DEVNULL, check=False)
+    if kind == OF_THE_MACHINE and (left := _set_aside(directory, log)):
+        subprocess.run(left, stdin=subprocess.DEVNULL, check=False)
 
 
 def _mebibytes(directory: Path) -> int:
@@ -92,25 +98,26 @@ def _mebibytes(directory: Path) -> int:
     return found.f_blocks * found.f_frsize // _MEBIBYTE
 
 
-def _set_aside(directory: Path, log: Callable[[str], None]) -> list[Path]:
-    """Take all that is there out of the way at once, however much it is and however full the disk; where it is then.
+def _set_aside(directory: Path, log: Callable[[str], None]) -> list[str]:
+    """Take all that is there out of the way at once, however much it is and however full the disk; what removes it.
 
     No link is followed: users have made what is there.
     """
-    left, token = [], secrets.token_hex(8)
+    left, name = 0, f".left-{secrets.token_hex(8)}-"
     for number, path in enumerate(path for path in list(directory.iterdir()) if path.name != _OF_THE_FILE_SYSTEM):
-        aside = directory / f".left-{token}-{number}"
         try:
-            path.rename(aside)
+            path.rename(directory / f"{name}{number}")
         except OSError as error:
             # An epilog removes it just now, or the container runtime has mounted something there.
             if error.errno not in {errno.ENOENT, errno.EBUSY}:
                 log(f"cannot remove what earlier jobs have left in the scratch: {error}")
         else:
-            left.append(aside)
-    return left
+            left += 1
+    if not left:
+        return []
+    return ["find", str(directory), "-mindepth", "1", "-maxdepth", "1", "-name", f"{name}*", *_REMOVE]
 
 
-def _begin_to_remove(left: Sequence[Path]) -> None:
+def _begin_to_remove(left: Sequence[str]) -> None:
     """In a process of its own: a million files must not keep the node away."""
-    subprocess.Popen([*_REMOVE, *map(str, left)], stdin=subprocess.DEVNULL, start_new_session=True)
+    subprocess.Popen([*_NO_MORE_RIGHTS, *left], stdin=subprocess.DEVNULL, start_new_session=True)

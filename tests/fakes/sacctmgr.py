@@ -100,7 +100,8 @@ class FakeSlurm:
         assert env is None or "SLURM_CONF" in env
         words = list(argv)
         if words[0] == "sacct":
-            return Result(code=0, stdout="".join(f"{'|'.join(job)}\n" for job in self.jobs))
+            (between,) = (word.partition("=")[2] for word in words if word.startswith("--delimiter="))
+            return Result(code=0, stdout="".join(f"{between.join(job)}\n" for job in self.jobs))
         if words[:3] == ["scontrol", "show", "reservation"]:
             return Result(code=0, stdout=self.reservations)
         if "list" in words:

@@ -46,6 +46,27 @@ def test_a_backup_runs_on_the_machine_of_slurmctld_whose_volume_no_other_may_hav
     assert "affinity" not in pod(saved, RESTORE), "slurmctld is away then"
 
 
+def test_a_backup_can_write_nothing_that_it_saves(saved: Recording) -> None:
+    saving = containers(pod(saved, BACKUP))
+    assert mounts(saving["backup-state"])["/stage/volume"]
+    assert mounts(saving["backup-jail"])["/jail"]
+    assert all(read_only for path, read_only in mounts(saving["backup-state"]).items() if path.startswith("/secrets"))
+
+
+def test_only_the_container_that_needs_it_sees_a_volume(saved: Recording) -> None:
+    seen = {
+        name: {*mounts(container)} & {"/jail", "/stage/volume", "/secrets/database"}
+        for cron_job in (BACKUP, BACKUPS, RESTORE)
+        for name, container in containers(pod(saved, cron_job)).items()
+    }
+    assert seen == {
+        "backup-state": {"/stage/volume"}, "backup-database": {"/secrets/database"}, "backup-jail": {"/jail"},
+        "backups": set(), "restore-choose": set(), "restore-look": {"/stage/volume"},
+        "restore-database": {"/secrets/database"}, "restore-state": {"/stage/volume"},
+        "restore-jail": {"/jail"}, "users": {"/jail"},
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(("name", "container"), [(BACKUP, "backup-jail"), (RESTORE, "restore-jail")])
 def test_who_reads_what_users_write_has_no_key_in_its_files(saved: Recording, name: str, container: str) -> None:
     """A user may swap a directory for a link while it is read, and have whatever the link leads to saved as his own."""

@@ -216,3 +216,9 @@ def test_the_number_of_resources_depends_on_pools_and_not_on_nodes() -> None:
     assert count(1, 500) == one
     assert ten - one == 9 * (two - one)
     assert two - one == 2, "a component and a StatefulSet"
+
+
+def test_slurmctld_gets_another_release_after_slurmdbd(recording: Recording) -> None:
+    """Slurm wants slurmdbd no older: the engine goes by what depends on what."""
+    sets = {item.name: item for item in recording.of_type("kubernetes:apps/v1:StatefulSet")}
+    assert sets["slurm-accounting-pods"].urn in sets["slurm-controller-pods"].dependencies

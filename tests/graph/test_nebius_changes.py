@@ -8,6 +8,7 @@ import pytest
 
 from cli.program.recording import Registration
 from cli.program.values import Resource
+from components.clouds.nebius.immutable import BUCKET, FILESYSTEM
 from tests import stacks
 from tests.graph import diff as graphs
 from tests.stacks import with_change
@@ -101,6 +102,23 @@ def test_a_change_touches_no_more_machines_than_it_has_to(
 
 
 # What can never change
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ("controller.filesystem.block_size", "4Ki", {FILESYSTEM: ["blockSizeBytes"]}),
+        ("mounts.data.filesystem.type", "VAST", {FILESYSTEM: ["type"]}),
+        ("cloud.backups.bucket", "another-name", {BUCKET: ["name"]}),
+    ],
+)
+def test_what_can_never_change_makes_exactly_that_resource_anew(
+    path: str, value: Any, expected: dict[str, list[str]]
+) -> None:
+    cloud = {name: paths for name, paths in change(path, value, "nebius_full").replaced.items() if "V1" in name}
+    assert {name.split(" ")[0]: paths for name, paths in cloud.items()} == {
+        type_.rsplit(":", 1)[1]: paths for type_, paths in expected.items()
+    }
 
 
 @pytest.mark.parametrize(

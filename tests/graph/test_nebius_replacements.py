@@ -74,9 +74,10 @@ def test_another_type_of_the_jails_file_system_loses_all_files_and_is_refused(co
 
 
 @WAYS
-def test_a_file_system_can_be_made_anew_in_two_steps(compared: Any, tmp_path: Path) -> None:
+def test_a_file_system_can_be_made_anew_in_two_steps_that_the_command_names(compared: Any, tmp_path: Path) -> None:
     released = with_change(changed("jail.filesystem.forbid_deletion", False), "cloud.allow_replacement", True)
     at_once = with_change(released, "jail.filesystem.type", "NETWORK_HDD")
+    assert "the cloud keeps the old one" in compared(tmp_path, stacks.nebius(), at_once).effects[0].refused
     assert not refused(compared(tmp_path, stacks.nebius(), released).effects)
     second = compared(tmp_path, released, at_once)
     assert not refused(second.effects)

@@ -219,6 +219,8 @@ def numbers_given_since_a_backup_are_not_given_again(sandbox: AccountingSandbox,
     policy(sandbox, "delete cluster other")
     stop_daemons(sandbox)
     backups.restore("database", AT=saved)
+    sql(sandbox, "DROP TABLE sandbox_assoc_table")  # as where it is cut short while it loads
+    backups.restore("database", AT=saved)
     start_daemons(sandbox)
     assert associated("later") > since
 

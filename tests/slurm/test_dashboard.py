@@ -56,7 +56,7 @@ def page(slurm_cluster: ClusterFactory, slurm_version: str) -> Page:
     """One worker, accounting, users who see their own jobs only, and jobs of two of them."""
     private = "PrivateData=jobs\nMessageTimeout=2\n"
     sandbox = slurm_cluster(slurm_version, workers=1, kind=AccountingSandbox, extra=private)
-    found = Page(sandbox, USERS)
+    found = Page(sandbox, USERS, dashboard=True)
     found.submit("alice", "of-alice")
     found.submit("bob", "of-bob")
     return found
@@ -104,18 +104,6 @@ def test_a_user_sees_only_his_own_jobs_where_slurm_says_so(page: Page) -> None:
     assert "of-bob" in everything
     counted = page.ask("/dashboard/", token=page.token("olga")).body
     assert "<dt>Jobs that run</dt><dd>0</dd>" in counted, "nor does the overview count those of others"
-
-
-def test_what_users_wrote_is_text_and_nothing_else(page: Page) -> None:
-    answer = page.ask("/dashboard/jobs", token=page.token("alice"))
-    assert "<script" not in answer.body
-    assert "\u202e" not in answer.body
-    shown = "&lt;/td&gt;&lt;script&gt;alert(1)&lt;/script&gt;\ufffd~x~ \ufffd&amp;"
-    assert shown in answer.body
-    assert answer.body.count('<th scope="row">') == 2
-    policy = answer.header("Content-Security-Policy")
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
 
 
 def test_a_logout_forgets_the_token(page: Page) -> None:

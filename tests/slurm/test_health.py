@@ -148,6 +148,22 @@ def test_a_fault_drains_its_node_alone_until_it_is_gone(cluster: Healthy) -> Non
     cluster.wait("default-1", "")
 
 
+def test_a_job_that_finds_its_gpu_in_use_starts_elsewhere(cluster: Healthy) -> None:
+    """Somebody's leftover holds the GPU's memory: the prolog refuses, Slurm requeues the job, the node is drained."""
+    for name in NODES:
+        cluster.wait(name, "")  # that no fault of the test before is left
+    cluster.run("scontrol update nodename=default-1,default-2 weight=5")  # so that default-0 is the first choice
+    job = cluster.submit("sleep 1", "--gres=gpu:1", "--requeue", "--hold")
+    set_gpus(cluster.sandbox.pods["default-0"], used_mib=70_000)
+    cluster.run(f"scontrol release {job}")  # at once, before an idle node's own check sees it
+    cluster.sandbox.wait_for_job(job, "COMPLETED")
+    found = cluster.sandbox.job(job)
+    assert (found["NodeList"] != "default-0", found["Restarts"]) == (True, "1"), cluster.sandbox.logs()
+    cluster.wait("default-0", r"^health/gpu-free \[\w+\]: ")
+    set_gpus(cluster.sandbox.pods["default-0"], used_mib=0)
+    cluster.wait("default-0", "")
+
+
 @one_version
 def test_the_limit_holds(cluster: Healthy) -> None:
     for name in NODES[:2]:
@@ -158,19 +174,6 @@ def test_the_limit_holds(cluster: Healthy) -> None:
     log = cluster.sandbox.controller.log
     wait_until(lambda: "not drained, as the limit of 1 is reached" in log("health-watch"), lambda: log("health-watch"))
     assert sum(bool(cluster.reason(name)) for name in NODES) == 1
-
-
-def test_a_job_that_finds_its_gpu_in_use_starts_elsewhere(cluster: Healthy) -> None:
-    """Somebody's leftover holds the GPU's memory: the prolog refuses, Slurm requeues the job, the node is drained."""
-    cluster.run("scontrol update nodename=default-1,default-2 weight=5")  # so that default-0 is the first choice
-    set_gpus(cluster.sandbox.pods["default-0"], used_mib=70_000)
-    job = cluster.submit("sleep 1", "--gres=gpu:1", "--requeue")
-    cluster.sandbox.wait_for_job(job, "COMPLETED")
-    found = cluster.sandbox.job(job)
-    assert (found["NodeList"] != "default-0", found["Restarts"]) == (True, "1"), cluster.sandbox.logs()
-    cluster.wait("default-0", r"^health/gpu-free \[\w+\]: ")
-    set_gpus(cluster.sandbox.pods["default-0"], used_mib=0)
-    cluster.wait("default-0", "")
 
 
 @pytest.mark.in_gate

@@ -15,9 +15,9 @@ SLURMRESTD = {"THREADS": "4", "MAX_CONNECTIONS": "64"}
 
 
 class Web:
-    """A cluster with it. `dashboard`: what the page's program is told, if it is to be there."""
+    """A cluster with it. `dashboard`: with the page, too."""
 
-    def __init__(self, sandbox: SlurmSandbox, users: Mapping[str, int], **dashboard: str) -> None:
+    def __init__(self, sandbox: SlurmSandbox, users: Mapping[str, int], *, dashboard: bool = False) -> None:
         self.sandbox = sandbox
         self.secret = sandbox.work / "tls"
         self.secret.mkdir()
@@ -28,7 +28,7 @@ class Web:
         (client.root / "root/ca.pem").write_text(server_certificate(SEED, "sandbox", ["rest"]).authority)
         add_accounts(identity(users, "/tmp"), *(pod.root for pod in sandbox.pods.values()))
         if dashboard:
-            self.pod.start_program("dashboard", dashboard)
+            self.pod.start_program("dashboard")
         self.pod.start_program("slurmrestd", SLURMRESTD)
         self.pod.start_program("rest-proxy", {"DASHBOARD": "yes"} if dashboard else {})
         page = "dashboard/login" if dashboard else "healthz"

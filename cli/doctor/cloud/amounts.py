@@ -121,17 +121,18 @@ def check_quotas(answers: Answers, lack: Missing, config: ClusterConfig, cloud: 
 
 def _reserved(answers: Answers, needs: Needs, config: ClusterConfig, region: str) -> Counter[str]:
     """By quota: GPUs that come out of reservations, which count against none. What one pool takes, no other has."""
-    taken: Counter[Demand] = Counter()
+    taken: Counter[tuple[str, str, str]] = Counter()
     found: Counter[str] = Counter()
-    for node in needs.nodes:
-        if node.pool is None or not node.size.gpus:
-            continue
-        demand = _demand(node, config, answers)
-        if "reserved" in demand.source:
-            there = sum(one.status.reserved.available for one in _about(answers, demand) if _fits(one, demand, region))
-            machines = min(node.count, there - taken[demand])
-            taken[demand] += machines
-            found[_gpu_quota(node)] += machines * node.size.gpus
+    asked = [(node, _demand(node, config, answers)) for node in needs.nodes if node.pool is not None and node.size.gpus]
+    for node, demand in sorted(asked, key=lambda one: not one[1].fabric):  # which may have others than those of its own
+        machines = node.count if "reserved" in demand.source else 0
+        for one in _about(answers, demand):
+            there = (demand.platform, demand.preset, one.spec.fabric)
+            if _fits(one, demand, region):
+                more = min(machines, one.status.reserved.available - taken[there])
+                taken[there] += more
+                machines -= more
+                found[_gpu_quota(node)] += more * node.size.gpus
     return found
 
 
@@ -188,6 +189,7 @@ def _of_the_rest(lack: Missing, cloud: NebiusCloud) -> Counter[str]:
             "vpc.ipv4-address.public.count": needs.public_addresses,
             "vpc.network.count": own_network,
             "vpc.subnet.count": own_network,
+            "storage.bucket.count": int(lack.new_cluster and cloud.backups.enabled),
         }
     )
     found.update(

@@ -1,4 +1,4 @@
-"""Reads a running cluster into facts: two calls to Kubernetes and one to Slurm, at the same time. Changes nothing."""
+"""Reads a running cluster into facts: three calls to Kubernetes and one to Slurm, at the same time. Changes nothing."""
 
 from __future__ import annotations
 
@@ -22,16 +22,21 @@ from config.cluster import ClusterConfig
 from slurm.conf import config_hash, render
 from slurm.names import CONTROLLER
 
-_KINDS = {
-    "pods": "Pod",
-    "nodes": "Node",
-    "statefulsets": "StatefulSet",
-    "deployments": "Deployment",
-    "jobs": "Job",
-    "persistentvolumeclaims": "PersistentVolumeClaim",
-    "leases": "Lease",
-}
-"""What Kubernetes is asked for, besides events."""
+_ASKED: tuple[tuple[dict[str, str], tuple[str, ...]], ...] = (
+    ({"pods": "Pod", "nodes": "Node"}, ()),
+    (
+        {
+            "statefulsets": "StatefulSet",
+            "deployments": "Deployment",
+            "jobs": "Job",
+            "persistentvolumeclaims": "PersistentVolumeClaim",
+            "leases": "Lease",
+        },
+        (),
+    ),
+    ({"events": "Event"}, ("--field-selector=type=Warning",)),
+)
+"""What each call of kubectl asks for: it asks for one kind after the other, and a large cluster's pods take long."""
 
 _PARTS = {
     **dict.fromkeys(("statefulsets", "deployments", "jobs"), "workloads"),
@@ -56,8 +61,7 @@ def collect(
     namespace, here = config.cluster.namespace, time.time()
     with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
         asked = [
-            pool.submit(read_objects, kubectl, namespace, kinds, *options, seconds=SECONDS)
-            for kinds, *options in ((_KINDS,), ({"events": "Event"}, "--field-selector=type=Warning"))
+            pool.submit(read_objects, kubectl, namespace, kinds, *options, seconds=SECONDS) for kinds, options in _ASKED
         ]
         slurm = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled, job=job)
         pulumi = pool.submit(ask_pulumi)

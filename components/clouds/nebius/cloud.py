@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import CloudResources, Placement, StaticVolumeArgs, host_volume, kubernetes_provider
 from components.clouds.nebius import resources
+from components.clouds.nebius.access import create_backups, create_node_account
 from components.clouds.nebius.gpu_stack import RDMA_RESOURCE, GpuStack, GpuStackArgs
 from components.clouds.nebius.node_groups import NodeGroupsArgs, create_role_groups, create_worker_groups
 from components.clouds.nebius.placement import role_placement, worker_placement
@@ -55,6 +56,8 @@ class NebiusCloud(pulumi.ComponentResource, CloudResources):
         self.provider = self._create_kubernetes_provider()
         self._create_gpu_stack()
         self.login_annotations = self._create_login_address()
+        if cloud.backups.enabled:
+            self.exports |= create_backups(self._scope, cloud.backups)
         self.register_outputs({**self.exports})
 
     def _create_filesystems(self) -> Mapping[str, pulumi.Input[str]]:
@@ -66,7 +69,7 @@ class NebiusCloud(pulumi.ComponentResource, CloudResources):
     def _create_node_groups(self) -> Mapping[str, list[pulumi.Resource]]:
         """Groups by worker pool; those of our own roles under an empty name."""
         pools = self._config.worker_nodes
-        account = resources.create_node_account(self._scope, self._config.images.registry)
+        account = create_node_account(self._scope, self._config.images.registry)
         args = NodeGroupsArgs(
             cloud=self._cloud,
             cluster_id=self._cluster.id,

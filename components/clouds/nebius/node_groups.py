@@ -31,7 +31,7 @@ GRACE_S = 60
 """Seconds beyond a pool's `drain_timeout`, in which slurmd itself ends after the last job."""
 
 OPERATING_SYSTEM = "ubuntu24.04"
-"""The one that the service has for all platforms, Kubernetes versions and drivers of the table in config/nebius/."""
+"""The one that the service has for all platforms of the table in config/nebius/, and all Kubernetes versions."""
 
 DRIVERS = "cuda13.0"
 """Preinstalled GPU drivers, which go with each version of Kubernetes that the service has (November 2026)."""

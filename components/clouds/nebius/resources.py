@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,6 +12,7 @@ from typing import Any, Literal
 import pulumi
 import pulumi_nebius as nebius
 
+from config.base import parse_bytes
 from config.nebius.needs import FilesystemNeed, is_internal
 from config.sections.cloud import Kubernetes, NebiusCloud
 from config.sections.workers import WorkerPool
@@ -35,13 +35,6 @@ _PLUGINS: dict[Literal["cli", "sdk"], list[str]] = {
 
 EXEC_API = "client.authentication.k8s.io/v1beta1"
 """Version of the answer that the vendor's command gives."""
-
-PULL_ROLE = "viewer"
-"""Lets machines pull images. There is no narrower role for registries (docs.nebius.com, IAM, roles); it is granted for
-the one registry only."""
-
-# Of the cloud's own registries, as in `cr.eu-north1.nebius.cloud/e00example/slurm`.
-_REGISTRY = re.compile(r"^cr\.[a-z0-9-]+\.nebius\.cloud/(?:registry-)?([a-z0-9-]+)(?:/|$)")
 
 OF_CONTROLLER = ("controller-state", "database-data")
 """File systems that only the machines of the role `controller` mount."""
@@ -162,6 +155,8 @@ def create_cluster(scope: CloudScope, kubernetes: Kubernetes, subnet_id: pulumi.
     if kubernetes.public_endpoint:  # without one, the API can only be reached from the subnet
         allowed = kubernetes.allowed_cidrs
         plane["endpoints"] = {"public_endpoint": {"allowed_cidrs": list(allowed)} if allowed else {}}
+    if kubernetes.audit_logs:
+        plane["audit_logs"] = {}  # empty, but there: the service takes the mere presence for "on"
     return nebius.Mk8sV1Cluster(
         scope.prefix,
         name=scope.prefix,
@@ -228,6 +223,7 @@ def _create_filesystem(scope: CloudScope, item: FilesystemNeed, allow_replacemen
         **scope.named(item.tag, scope.data_options(retain=filesystem.forbid_deletion and not allow_replacement)),
         type=filesystem.type,
         size_gibibytes=item.size_gib,
+        block_size_bytes=parse_bytes(filesystem.block_size) if filesystem.block_size else None,
         forbid_deletion=filesystem.forbid_deletion,
     )
 
@@ -244,28 +240,3 @@ def create_gpu_clusters(scope: CloudScope, pools: Mapping[str, WorkerPool]) -> M
         fabric: nebius.ComputeV1GpuCluster(**scope.named(fabric), infiniband_fabric=fabric).id for fabric in fabrics
     }
     return {name: each.id or made[str(each.infiniband_fabric)] for name, each in chosen.items()}
-
-
-def create_node_account(scope: CloudScope, registry: str | None) -> nebius.IamV1ServiceAccount | None:
-    """In whose name the machines pull images, where these are in a registry of the cloud; else nobody's.
-
-    Whatever runs on a machine can act in this name, so it may do nothing but read that registry. Other registries need
-    no permission of the cloud's, but perhaps a pull secret. Roles are given to groups only, so it comes with a group of
-    its own in the project, instead of joining one of the tenant's groups whose roles reach everywhere.
-    """
-    match = _REGISTRY.match(registry or "")
-    if match is None:
-        return None
-    name = scope.name("nodes")
-    account = nebius.IamV1ServiceAccount(**scope.named("nodes"), description="Pulls container images to the machines")
-    group = nebius.IamV1Group(**scope.named("nodes"))
-    nebius.IamV1GroupMembership(name, name=name, parent_id=group.id, member_id=account.id, opts=scope.options)
-    nebius.IamV1AccessPermit(
-        name,
-        name=name,
-        parent_id=group.id,
-        resource_id=f"registry-{match.group(1)}",
-        role=PULL_ROLE,
-        opts=scope.options,
-    )
-    return account

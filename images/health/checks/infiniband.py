@@ -1,11 +1,12 @@
 """infiniband: state and rate of the InfiniBand ports, read from /sys/class/infiniband without any program.
 
-The files are those of the kernel's Documentation/ABI/stable/sysfs-class-infiniband. Counters of errors are a node
-exporter's.
+The files are those of the kernel's Documentation/ABI/stable/sysfs-class-infiniband. Of the counters it reads how often
+a link went down; those of errors are a node exporter's.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,19 @@ from typing import Final
 
 from images.common.command import Runner
 from images.common.health.contract import Check, Node, Result, Thresholds
-from images.health.verdict import fail, not_checked, ok, worst
+from images.health.state import recall, remember
+from images.health.verdict import fail, not_checked, ok, warn, worst
 
 NAME: Final = "infiniband"
 
 _CLASS: Final = "sys/class/infiniband"
+
+DOWNS: Final = 3
+"""So often a link goes down in an hour until it is at fault; fewer are a warning. Each time ends the communication of a
+job (NCCL gives up)."""
+QUIET_SECONDS: Final = 600.0
+"""A link that has not gone down for so long is a warning: the node was drained for it, and jobs may try it again."""
+_HOUR: Final = 3600.0
 
 _ACTIVE: Final = "4"
 _LINK_UP: Final = "5"
@@ -39,6 +48,8 @@ class Port:
     has_link: bool
     """A link without a subnet manager stays in INIT or ARMED: the cable and the port are fine."""
     gigabits: float
+    downs: int | None
+    """How often the link went down, as far as the driver has counted; None: it does not, as of a virtual function."""
 
 
 def _read(path: Path) -> str:
@@ -52,6 +63,7 @@ def _read_port(device: Path, port: Path) -> Port | None:
     (logical, logical_name), (physical, physical_name) = (
         _read(port / name).split(": ", maxsplit=1) for name in ("state", "phys_state")
     )
+    downs = port / "counters/link_downed"
     kind = next((device / name for name in ("board_id", "hca_type") if (device / name).exists()), None)
     return Port(
         name=device.name if port.name == "1" else f"{device.name}/{port.name}",
@@ -60,6 +72,7 @@ def _read_port(device: Path, port: Path) -> Port | None:
         is_active=logical == _ACTIVE,
         has_link=physical == _LINK_UP,
         gigabits=float(_read(port / "rate").split()[0]),
+        downs=int(_read(downs)) if downs.exists() else None,
     )
 
 
@@ -89,6 +102,28 @@ def _judge_rates(ports: Sequence[Port], wanted: float) -> list[Result]:
     return [fail("hardware", f"{port.name}: {port.gigabits:g} of {best[port.kind]:g} Gbit/s") for port in slow]
 
 
+def _judge_downs(node: Node, ports: Sequence[Port]) -> list[Result]:
+    """How often each link went down in the last hour, or since the first look. Only what still goes on is at fault."""
+    now, before, found = time.time(), recall(node, NAME), []
+    kept: dict[str, list[list[float]]] = {}
+    for port in ports:
+        if port.downs is None:
+            continue
+        seen = before.get(port.name, [])  # when the counter was found changed, and what it was since then
+        if not seen or port.downs < seen[-1][1]:  # set back to 0, by hand or by a new start of the driver
+            seen = [[now, port.downs]]
+        elif port.downs > seen[-1][1]:
+            seen = [*seen, [now, port.downs]]
+        old = [each for each in seen if now - each[0] > _HOUR]
+        kept[port.name] = seen = [*old[-1:], *seen[len(old) :]]
+        if times := port.downs - int(seen[0][1]):
+            say = fail if times >= DOWNS and now - seen[-1][0] < QUIET_SECONDS else warn
+            found.append(say("hardware", f"{port.name}: the link went down {times} times in the last hour"))
+    if kept != before:
+        remember(node, NAME, kept)
+    return found
+
+
 def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
     """Look at all ports. What cannot be read of one hides no other."""
     try:
@@ -110,12 +145,13 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
     if ports:
         found.append(_judge_states(ports, int(thresholds.get(NAME, "ports", 0.0))))
         found += _judge_rates(ports, thresholds.get(NAME, "gigabits", 0.0))
+        found += _judge_downs(node, ports)
     return worst(found)
 
 
 CHECK: Final = Check(
     name=NAME,
-    summary="state and rate of the InfiniBand ports",
+    summary="state and rate of the InfiniBand ports, and links that go down",
     run=run,
     hardware="infiniband",
 )

@@ -25,21 +25,23 @@ from images.common.command import Result as Done
 from images.common.command import run
 from images.common.health.contract import Result, Status
 from images.common.health.report import lifted, line_of, reason_for
-from images.common.health.slurm import SlurmError, keep_looking
+from images.common.health.slurm import RESERVATION, SlurmError, keep_looking
 from images.common.log import Log
 from images.common.process import drop_privileges, end_on_sigterm
-from images.common.wait import Clock
+from images.common.wait import Clock, Reminder
 from images.health.node_tests.catalog import TESTS, NodeTest, judge
 from images.health.node_tests.plan import NodeView, Settings, TestJob, after, due, unwanted
 from images.health.node_tests.results import encode
-from images.health.node_tests.slurm import RESERVATION, TestSlurm
+from images.health.node_tests.slurm import TestSlurm
 from images.health.verdict import not_checked
 
 POLL_SECONDS: Final = 5.0
 """So long users wait for a test to be ended, at most."""
 LONGEST_POLL_SECONDS: Final = 30.0
 HAND_POLL_SECONDS: Final = 3.0
-GIVE_BACK_TRIES: Final = 20
+LEFT_SECONDS: Final = 120.0
+"""After which a node that is kept for the tests, of which none waits or runs, is given back: a `--node` has ended that
+could not do it."""
 WELL, DRAINED, REFUSED = 0, 1, 2
 """Exit codes of `--node`."""
 
@@ -52,26 +54,30 @@ class NodeTester:
     log: Callable[[str], None]
     wall: Callable[[], float] = time.time
     """The clock that slurmctld has too."""
-    _has_released: bool = False
-    """Whether nodes are given back that a `--node` has left, which ends with this container."""
+    _unused: dict[str, float] = field(default_factory=dict)
+    """Nodes that are kept for the tests without one -> since when."""
     _said: dict[str, str] = field(default_factory=dict)
 
     def round(self) -> None:
         """Look once, and act. Raises SlurmError when slurmctld does not answer."""
         slurm, now = self.slurm, self.wall()
-        if not self._has_released:
-            left = [self._did(f"give {name} back", slurm.release(name)) for name in slurm.held()]
-            self._has_released = all(left)
         jobs, wanted = slurm.jobs(), slurm.wanted_partitions()
         nodes = {node.name: node for node in slurm.nodes()}
         for job in sorted((job for job in jobs if job.ended), key=lambda job: job.ended_at):
             self._tell(job, nodes)
+        for one in nodes.values():
+            if one.own in TESTS and one.is_drained_by_us and one.started_at > (one.reason_at or one.started_at):
+                self._open(one)
         live = [job for job in jobs if not job.ended]
         for job in live:
             node = nodes.get(job.node)
             if node is not None and (why := unwanted(job, node, wanted, now)):
                 self._did(f"end {job.test} on {job.node}: {why} (job {job.number})", slurm.cancel([job]))
         busy = {job.node for job in live}
+        self._unused = {name: self._unused.get(name, now) for name in slurm.held() if name not in busy}
+        for name, since in self._unused.items():
+            if now - since >= LEFT_SECONDS:
+                self._did(f"give {name} back", slurm.release(name))
         for test, node in due(nodes.values(), busy, wanted, slurm.settings, now):
             if not self._did(f"start {test.name} on {node.name}", slurm.submit(test, node)):
                 break
@@ -87,6 +93,14 @@ class NodeTester:
             done = self.slurm.update(node.name, extra=encode(node.records, node.extra))
             self._did(f"{node.name}: {line_of(test.name, record.result)}", done)  # refused: the next round tries again
 
+    def _open(self, node: NodeView) -> None:
+        """Lift the drain for a test, of a node that may be another machine now: it is measured when it is idle."""
+        now = self.slurm.node(node.name)
+        if now is not None and now.is_drained_by_us and now.reason == node.reason:
+            self._did(
+                f"open {node.name}, which has started since it was drained: {node.reason}", opened(self.slurm, now)
+            )
+
     def _did(self, what: str, done: Done) -> bool:
         """Log what was done; what was refused, only once in a row."""
         about, line = what.partition(":")[0], what if done.ok else f"cannot {what}: {done.message}"
@@ -94,6 +108,17 @@ class NodeTester:
             self.log(line)
         self._said[about] = line
         return done.ok
+
+
+def opened(slurm: TestSlurm, node: NodeView) -> Done:
+    """Lift the drain. What has failed is not well yet, and does not drain it again either."""
+    eased = {
+        name: replace(record, result=replace(record.result, status=Status.WARN))
+        for name, record in node.records.items()
+        if record.result.status is Status.FAIL
+    }
+    done = slurm.update(node.name, extra=encode({**node.records, **eased}, node.extra))
+    return slurm.undrain(node.name, lifted(node.reason)) if done.ok else done
 
 
 def judged(slurm: TestSlurm, test: NodeTest, job: TestJob, node: NodeView) -> Result:
@@ -124,19 +149,18 @@ class ByHand:
             self.say(f"{self.name} is kept from jobs for something else, which has to be over first: {node.reason}")
             return REFUSED
         reason = node.reason if node.is_closed else ""
-        self.slurm.release(self.name)  # of one that was interrupted
+        if self.name in self.slurm.held():  # of one that was interrupted
+            self.slurm.release(self.name)
         _done(self.slurm.hold(self.name))
         try:
             self.say(f"{self.name} takes no new jobs; its tests begin when those that run there have ended")
             if reason:
-                self._open(node)
+                _done(opened(self.slurm, node))
             reason = self._failure(node)
         except _DrainedError:
             reason = ""
         finally:
-            if reason:
-                self.slurm.drain(self.name, reason)
-            self._give_back()
+            self._give_back(reason)
         node = self.slurm.node(self.name)
         if node is None or node.is_closed:
             self.say(f"{self.name} is {f'drained: {node.reason}' if node else 'gone'}")
@@ -144,24 +168,26 @@ class ByHand:
         self.say(f"{self.name} takes jobs")
         return WELL
 
-    def _give_back(self) -> None:
-        """End what still runs there, which takes a moment, and the reservation."""
-        if live := [job for job in self.slurm.jobs() if job.node == self.name and not job.ended]:
-            self.slurm.cancel(live)
-        for _ in range(GIVE_BACK_TRIES):
-            if self.slurm.release(self.name).ok:
-                break
-            self.clock.sleep(HAND_POLL_SECONDS)
+    def _give_back(self, reason: str) -> None:
+        """Drain it for this reason, unless somebody has, end what still runs there, and the reservation.
 
-    def _open(self, node: NodeView) -> None:
-        """Lift the drain. What has failed is not well yet, and does not drain it again either."""
-        eased = {
-            name: replace(record, result=replace(record.result, status=Status.WARN))
-            for name, record in node.records.items()
-            if record.result.status is Status.FAIL
-        }
-        _done(self.slurm.update(self.name, extra=encode({**node.records, **eased}, node.extra)))
-        _done(self.slurm.undrain(self.name, lifted(node.reason)))
+        Until all of that is done: else users' jobs start on a node that is bad, or nowhere.
+        """
+        reminder = Reminder(self.say, self.clock)
+        while True:
+            try:
+                node = self.slurm.node(self.name)
+                if reason and node is not None and not node.is_drained:
+                    _done(self.slurm.drain(self.name, reason))
+                if live := [job for job in self.slurm.jobs() if job.node == self.name and not job.ended]:
+                    self.slurm.cancel(live)
+                if self.name in self.slurm.held():
+                    _done(self.slurm.release(self.name))
+            except SlurmError as error:
+                reminder.waiting(f"slurmctld, to give {self.name} back: {error}")
+                self.clock.sleep(HAND_POLL_SECONDS)
+            else:
+                return
 
     def _failure(self, node: NodeView) -> str:
         """Run all tests: the reason to drain the node, empty if there is none."""
@@ -176,16 +202,19 @@ class ByHand:
         return ""
 
     def _run(self, test: NodeTest, node: NodeView) -> Result:
-        """One run of a test. Raises _DrainedError when the node is drained meanwhile."""
+        """One run of a test, which goes on while slurmctld is away. Raises _DrainedError, SlurmError."""
         number = int(_done(self.slurm.submit(test, node, reservation=f"{RESERVATION}{self.name}")).partition(";")[0])
         while True:
             self.clock.sleep(HAND_POLL_SECONDS)
-            job = next((job for job in self.slurm.jobs() if job.number == number), None)
+            try:
+                job = next((job for job in self.slurm.jobs() if job.number == number), None)
+                now = self.slurm.node(self.name)
+            except SlurmError:
+                continue
             if job is None:
                 return not_checked("its job was cancelled")
             if job.ended:
                 return judged(self.slurm, test, job, node)
-            now = self.slurm.node(self.name)
             if now is None or now.is_drained:
                 raise _DrainedError
 

@@ -16,16 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.common.command import Result
-from images.common.health.slurm import LIST_TIMEOUT_SECONDS, Record, Slurm, SlurmError
+from images.common.health.slurm import LIST_TIMEOUT_SECONDS, RESERVATION, RETEST, Record, Slurm, SlurmError
 from images.common.slurm_records import NotUnderstoodError, entries_in, number_of, text_of, words_of
 from images.health.node_tests.catalog import NodeTest
 from images.health.node_tests.plan import NodeView, Settings, TestJob
 from images.health.node_tests.results import decode
 
 SCRIPT: Final = Path(__file__).with_name("on_node.py")
-RESERVATION: Final = "health-test-"
-"""With the node's name: what keeps a node for the tests alone, by which images/common/policy/reservation.py knows it
-too, and by the comment."""
 LOWEST: Final = 2_147_483_645
 """The most that `--nice` takes (sbatch(1))."""
 
@@ -103,17 +100,8 @@ class TestSlurm(Slurm):
     def hold(self, node: str) -> Result:
         """Keep a node for the tests alone. MAINT: nodes of other reservations too."""
         what = [f"reservationname={RESERVATION}{node}", f"nodes={node}", "users=slurm", "starttime=now"]
-        flags = ["duration=UNLIMITED", "flags=MAINT,IGNORE_JOBS", f"comment=re-test of {node}"]
+        flags = ["duration=UNLIMITED", "flags=MAINT,IGNORE_JOBS", f"comment={RETEST}{node}"]
         return self._do("scontrol", "create", "reservation", *what, *flags)
-
-    def held(self) -> list[str]:
-        """Nodes that are kept for the tests. Raises SlurmError."""
-        text = self._ask(["scontrol", "show", "reservation", "--oneliner"], LIST_TIMEOUT_SECONDS)
-        return re.findall(rf"(?m)^ReservationName={RESERVATION}(\S+)", text)
-
-    def release(self, node: str) -> Result:
-        """Give it back. Slurm refuses while a job that is in the reservation waits or runs."""
-        return self._do("scontrol", "delete", f"reservationname={RESERVATION}{node}")
 
 
 def _view(record: Record) -> NodeView:

@@ -14,12 +14,13 @@ The rules, of which each keeps a wrong check from hurting the cluster:
 from __future__ import annotations
 
 import enum
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from images.common.health.contract import Status
+from images.common.health.contract import FaultClass, Status
 from images.common.health.report import Finding, gravity, lifted, reason_for
 from images.common.health.slurm import Record
 
@@ -30,6 +31,9 @@ LEAST_NODES: Final = 3
 """Fewer nodes with the same fault are no sign of anything; the limit holds for them."""
 LARGE_PART: Final = 3
 """One of so many nodes of a pool."""
+
+RECENT_SECONDS: Final = 600.0
+"""A node that has been drained for longer is not a part of what happens now."""
 
 HOLD_SECONDS: Final = 300.0
 AGAIN_SECONDS: Final = 3600.0
@@ -65,6 +69,15 @@ class NodeView(Record):
     """A node as Slurm has it on record, and what is known about its health."""
 
     findings: Mapping[str, Finding] = field(default_factory=dict)
+    began: Mapping[tuple[str, FaultClass | None], float] = field(default_factory=dict)
+    """Since when each check fails, and whose fault that is, as far as the watcher has seen."""
+
+    def drained_since(self, check: str) -> float:
+        """Since when it is drained while this check fails: what is found besides begins anew. Infinity: unknown."""
+        fault, unknown = self.findings[check].result.fault, math.inf
+        if self.reason_at is None or self.reason.startswith(f"health/{check} [{fault or 'node'}]"):
+            return self.reason_at or unknown
+        return max(self.reason_at, self.began.get((check, fault), unknown))
 
     @property
     def takes_jobs(self) -> bool:
@@ -88,7 +101,7 @@ class CommonFault:
     check: str
     failing: int
     of: int
-    """Nodes of the pool that have looked."""
+    """Nodes of the pool that have looked, those aside that have been drained for it for long."""
     message: str
     """Of one of them."""
 
@@ -114,7 +127,9 @@ def common_faults(
             continue
         for check, finding in node.findings.items():
             known = finding.result.status is not Status.NOT_CHECKED and counts_here(finding, now)
-            if not known or check in report_only:
+            is_gone = check == KUBERNETES and node.is_down  # nobody asks its slurmd any more
+            is_old = check == node.own and now - (node.reason_at or now) >= RECENT_SECONDS
+            if not known or check in report_only or is_gone or is_old:
                 continue
             looked[node.pool, check] += 1
             if finding.result.status is Status.FAIL:
@@ -241,10 +256,15 @@ class _Round:
             # Without jobs there is nothing to save, and the reason says what has to be well before jobs start again.
             if worst.lost and not (node.is_down or node.is_asleep or node.is_quiet):
                 return Action(kind=Kind.DOWN, node=node, reason=reason_for(_gravest(failing), worst.result))
-            is_broken = any(finding.result.fault == "hardware" for finding in failing.values())
-            is_unwanted = KUBERNETES in failing or (policy.frees_broken and is_broken)
-            since, limit = self.now - (node.reason_at or self.now), policy.requeue_after
-            if is_unwanted and limit is not None and since >= limit and node.has_jobs:
+            since = min(
+                (
+                    node.drained_since(check)
+                    for check, finding in failing.items()
+                    if check == KUBERNETES or (policy.frees_broken and finding.result.fault == "hardware")
+                ),
+                default=math.inf,
+            )
+            if policy.requeue_after is not None and self.now - since >= policy.requeue_after and node.has_jobs:
                 return Action(kind=Kind.REQUEUE, node=node, reason=node.reason)
             return None
         finding = node.findings.get(own)

@@ -65,6 +65,16 @@ class Machine:
         return self.ready in {"True", "False"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a worker's pod is."""
+
+    node: str
+    """Kubernetes node; empty while it has none."""
+    started: float | None = None
+    """When kubelet took the pod, in seconds since 1970: what was found before was found on another machine."""
+
+
 def machine_of(node: Object) -> Machine:
     """What matters of a Node object."""
     conditions = {item["type"]: item for item in node.get("status", {}).get("conditions", [])}
@@ -86,9 +96,9 @@ def seconds_of(text: str | None) -> float | None:
     return datetime.fromisoformat(text).timestamp() if text else None
 
 
-def place_of(pod: Object) -> str:
-    """The Node on which a Pod is; empty while it has none."""
-    return str(pod["spec"].get("nodeName", ""))
+def place_of(pod: Object) -> Place:
+    """What matters of a Pod object."""
+    return Place(node=pod["spec"].get("nodeName", ""), started=seconds_of(pod.get("status", {}).get("startTime")))
 
 
 def judge(name: str, machine: Machine | None, now: float, *, silent: bool, drain_conditions: frozenset[str]) -> Finding:
@@ -131,7 +141,7 @@ def answers(address: str, port: int) -> bool:
 class Machines:
     """Findings about the machines, by name of the Slurm node."""
 
-    pods: Follower[str]
+    pods: Follower[Place]
     """Where each worker's pod is."""
     nodes: Follower[Machine]
     drain_conditions: frozenset[str] = frozenset()
@@ -149,7 +159,9 @@ class Machines:
         if not self.synced:
             unknown = Finding(result=not_checked("the Kubernetes API does not answer"), at=now)
             return {record.name: unknown for record in records}
-        self._places |= {name: place for name, place in self.pods.values().items() if place}
+        self._places |= {name: place.node for name, place in self.pods.values().items() if place.node}
+        names = {record.name for record in records}
+        self._places = {name: place for name, place in self._places.items() if name in names}
         machines = self.nodes.values()
         silent = self._silent(records, machines)
         found = {}
@@ -165,11 +177,12 @@ class Machines:
         return found
 
     def _silent(self, records: Sequence[Record], machines: Mapping[str, Machine]) -> set[str]:
-        """Nodes whose slurmd does not answer, of those that Kubernetes does not hear of and Slurm has not set down."""
+        """Nodes whose slurmd does not answer, of those that Kubernetes does not hear of and Slurm uses."""
 
         def is_asked(record: Record) -> bool:
             machine = machines.get(self._places.get(record.name, ""))
-            return record.name in self._places and not record.is_down and (machine is None or not machine.is_heard)
+            is_used = record.name in self._places and not (record.is_down or record.is_asleep)
+            return is_used and (machine is None or not machine.is_heard)
 
         asked = [record for record in records if is_asked(record)]
         if not asked:

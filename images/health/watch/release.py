@@ -9,7 +9,8 @@ the fault as soon as the workers there take jobs again. What keeps a wrong check
 - All workers on the machine are ours, drained by us and without jobs. What somebody has cordoned is left to them.
 - At most `max_unavailable` machines of our workers are released or not ready at a time.
 
-All that is needed for that is in Slurm's records and on the Node, so a restart changes nothing.
+All that is needed for that is in Slurm's records and on the Node, so a restart changes nothing, but that the time of
+what is not the reason of the drain begins anew.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from images.common.health.report import SKEW_SECONDS, stamp
 from images.common.health.slurm import Slurm
 from images.common.kubernetes import Kube, KubeError
 from images.health.watch.decide import KUBERNETES, Limit, NodeView
-from images.health.watch.machines import OWN_WORDS, RELEASED_FOR, Machine, Machines, machine_of
+from images.health.watch.machines import OWN_WORDS, RELEASED_FOR, Machine, Machines, Place, machine_of
 
 RELEASE_AFTER_SECONDS: Final = 600.0
 """A fault that goes away by itself is not worth a machine."""
@@ -64,31 +65,32 @@ class Move:
         return f"{'release' if self.check else 'forget'} machine {self.machine} (node {self.worker}): {self.why}"
 
 
-def _cause(view: NodeView, rules: Rules, now: float) -> tuple[float, str] | None:
+def _cause(view: NodeView, place: Place, rules: Rules, now: float) -> tuple[float, str] | None:
     """Since when its machine should be released, and the check that wants it.
 
-    Only what was found since slurmd has started there counts: the record outlives its pods, which change machines.
+    Only what was found since pod and slurmd have started there counts: the record outlives its pods, which change
+    machines, and tells of the slurmd before until the new one registers.
     """
-    if view.own is None or view.reason_at is None:
+    if view.own is None or view.reason_at is None or place.started is None:
         return None
-    since = max(view.reason_at, view.started_at)
+    began = max(view.started_at, place.started)
     failing = {
         check: finding
         for check, finding in view.findings.items()
         if check not in rules.report_only
         and finding.result.status is Status.FAIL
-        and finding.at > view.started_at + SKEW_SECONDS
+        and finding.at > began + SKEW_SECONDS
         and finding.is_fresh(now)
     }
     unwanted = failing.get(KUBERNETES)
     if unwanted is not None and unwanted.unwanted_since is not None:
-        return max(since, unwanted.unwanted_since), KUBERNETES
-    broken = min((check for check, finding in failing.items() if finding.result.fault == "hardware"), default=None)
-    return None if broken is None else (since, broken)
+        return max(began, view.drained_since(KUBERNETES), unwanted.unwanted_since), KUBERNETES
+    broken = [check for check, finding in failing.items() if finding.result.fault == "hardware"]
+    return min(((max(began, view.drained_since(check)), check) for check in broken), default=None)
 
 
 def plan(
-    views: Iterable[NodeView], pods: Mapping[str, str], machines: Mapping[str, Machine], rules: Rules, now: float
+    views: Iterable[NodeView], pods: Mapping[str, Place], machines: Mapping[str, Machine], rules: Rules, now: float
 ) -> tuple[list[Move], list[Move]]:
     """What to do, and which machines have to wait because of `max_unavailable`.
 
@@ -97,8 +99,8 @@ def plan(
     by_name = {view.name: view for view in views}
     on_machine: dict[str, dict[str, NodeView | None]] = defaultdict(dict)
     for name, place in sorted(pods.items()):
-        if place:
-            on_machine[place][name] = by_name.get(name)
+        if place.node:
+            on_machine[place.node][name] = by_name.get(name)
     moves: list[Move] = []
     wishes: list[tuple[float, Move]] = []
     for name, workers in sorted(on_machine.items()):
@@ -109,7 +111,7 @@ def plan(
             if not machine.cordoned and all(view is not None and view.takes_jobs for view in workers.values()):
                 why = f"it was released for {machine.released_for}, and its workers take jobs again"
                 moves.append(Move(machine=name, worker=min(workers), why=why))
-        elif not machine.cordoned and (wish := _wish(name, workers, rules, now)) is not None:
+        elif not machine.cordoned and (wish := _wish(name, workers, pods, rules, now)) is not None:
             wishes.append(wish)
     room = _room(on_machine.keys(), pods, machines, rules)
     held: list[Move] = []
@@ -120,12 +122,15 @@ def plan(
     return moves, held
 
 
-def _wish(name: str, workers: Mapping[str, NodeView | None], rules: Rules, now: float) -> tuple[float, Move] | None:
+def _wish(
+    name: str, workers: Mapping[str, NodeView | None], pods: Mapping[str, Place], rules: Rules, now: float
+) -> tuple[float, Move] | None:
     """Since when the machine should be released, limits aside; None: it should not."""
     views = [view for view in workers.values() if view is not None and view.is_drained_by_us and view.is_quiet]
     if len(views) < len(workers):
         return None
-    causes = [(*cause, view.name, view) for view in views if (cause := _cause(view, rules, now)) is not None]
+    found = [(_cause(view, pods[view.name], rules, now), view) for view in views]
+    causes = [(*cause, view.name, view) for cause, view in found if cause is not None]
     if not causes:
         return None
     since, check, worker, view = min(causes, key=lambda cause: (cause[0], cause[2]))
@@ -135,7 +140,7 @@ def _wish(name: str, workers: Mapping[str, NodeView | None], rules: Rules, now: 
     return since, Move(machine=name, worker=worker, check=check, why=why)
 
 
-def _room(ours: Iterable[str], pods: Mapping[str, str], machines: Mapping[str, Machine], rules: Rules) -> int:
+def _room(ours: Iterable[str], pods: Mapping[str, Place], machines: Mapping[str, Machine], rules: Rules) -> int:
     """How many more machines may be released now.
 
     Workers that have no machine count too: theirs may be gone, and with it all that told of it.
@@ -143,7 +148,7 @@ def _room(ours: Iterable[str], pods: Mapping[str, str], machines: Mapping[str, M
     every = {*ours, *(name for name, machine in machines.items() if machine.is_released)}
     there = [machines[name] for name in every & machines.keys()]
     well = sum(machine.ready == "True" and not machine.is_released for machine in there)
-    homeless = sum(not place for place in pods.values())
+    homeless = sum(not place.node for place in pods.values())
     return rules.max_unavailable.of(len(every)) - (len(every) - well) - homeless
 
 
@@ -189,7 +194,7 @@ class Releaser:
                 self._set_condition(move, "False")
             self._patch(move, {"metadata": {"annotations": {RELEASED_FOR: None}}})
             return True
-        here = [name for name, place in self.copies.pods.values().items() if place == move.machine]
+        here = [name for name, place in self.copies.pods.values().items() if place.node == move.machine]
         if machine.cordoned or machine.released_for or not all(self._is_free(seen.get(name)) for name in here):
             return False
         if condition and condition not in machine.conditions:

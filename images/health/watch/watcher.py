@@ -1,18 +1,19 @@
 """One look at all nodes, and what follows from it.
 
-The watcher remembers nothing that matters but which drains it has lifted of late: all else is in Slurm (reports in the
-nodes' comments, reasons of drains) and in Kubernetes, so it may be restarted at any point. Before each
-change it reads the node's record again, and does nothing if somebody else was there meanwhile.
+The watcher remembers nothing that matters but which drains it has lifted of late, and since when checks fail: all else
+is in Slurm (reports in the nodes' comments, reasons of drains) and in Kubernetes, so it may be restarted at any point.
+Before each change it reads the node's record again, and does nothing if somebody else was there meanwhile.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from images.common.command import TIMED_OUT, Result
+from images.common.health.contract import FaultClass, Status
 from images.common.health.report import Finding, decode
 from images.common.health.slurm import Record, Slurm, SlurmError
 from images.health.node_tests.results import decode as decode_tests
@@ -33,6 +34,8 @@ class Watcher:
     log: Callable[[str], None]
     machines: Machines | None = None
     releaser: Releaser | None = None
+    tests_run: bool = True
+    """Whether somebody else gives the nodes back that tests of nodes keep for themselves."""
     wall: Callable[[], float] = time.time
     """The clock that slurmctld has too."""
     _flapping: Flapping = field(default_factory=Flapping)
@@ -40,6 +43,8 @@ class Watcher:
     _told: dict[tuple[Kind, str], str] = field(default_factory=dict)
     _held: frozenset[tuple[str, str]] = frozenset()
     _requeued: dict[str, float] = field(default_factory=dict)
+    _began: dict[str, Mapping[tuple[str, FaultClass | None], float]] = field(default_factory=dict)
+    """Since when what fails on each node has been seen to fail."""
 
     def round(self) -> Decision:
         """Look once, and act. Raises SlurmError when slurmctld does not answer."""
@@ -53,14 +58,25 @@ class Watcher:
         self._forget(decision)
         for action in decision.actions:
             self._act(action)
+        if not self.tests_run:
+            given_back = [self._give_back(name) for name in self.slurm.held()]
+            self.tests_run = all(given_back)
         if self.releaser is not None:
             self.releaser.saw(views, now)
         return decision
 
+    def _give_back(self, name: str) -> bool:
+        """End the reservation of a test that is over. Slurm refuses while one runs there still."""
+        done = self.slurm.release(name)
+        if done.ok:
+            self.log(f"tests of nodes are off: gave {name} back")
+        return done.ok
+
     def _views(self, records: Sequence[Record], now: float) -> list[NodeView]:
         """What is known about each node, from all who look: its own checks, the tests that ran on it, its machine."""
         by_machine = self.machines.findings(records, now) if self.machines is not None else {}
-        views = []
+        views, before = [], self._began
+        self._began = {}
         for record in records:
             tests, report = decode_tests(record.extra), decode(record.comment)
             findings = {test: Finding(result=found.result, at=float(found.at)) for test, found in tests.items()}
@@ -69,7 +85,13 @@ class Watcher:
                 findings |= {check: Finding(result=result, at=at) for check, result in report.results.items()}
             if record.name in by_machine:
                 findings[KUBERNETES] = by_machine[record.name]
-            views.append(NodeView(**vars(record), findings=findings))
+            failing = {
+                (check, finding.result.fault): before.get(record.name, {}).get((check, finding.result.fault), now)
+                for check, finding in findings.items()
+                if finding.result.status is Status.FAIL and finding.is_fresh(now)
+            }
+            self._began[record.name] = failing
+            views.append(NodeView(**vars(record), findings=findings, began=failing))
         return views
 
     def _act(self, action: Action) -> None:

@@ -58,6 +58,22 @@ def test_without_a_command_the_list_is_the_answer_and_no_empty_error() -> None:
     assert "error:" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("redirection", "status", "said"),
+    [
+        (">/dev/full", 1, "error: the output cannot be written: No space left on device\n"),
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+        ("<&- >&- 2>&-", 0, ""),
+        (">/dev/full 2>&1", 1, ""),
+    ],
+)
+def test_an_output_that_takes_nothing_gets_one_line(redirection: str, status: int, said: str) -> None:
+    line = f"exec {sys.executable} -m cli.entry --help {redirection}"
+    done = subprocess.run(["sh", "-c", line], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (status, said)
+
+
 def test_a_letter_that_the_terminal_does_not_have_ends_nothing(tmp_path: Path) -> None:
     """As in a name of a job, an account or a reason, on one with ISO-8859-1."""
     stack = tmp_path / "Pulumi.日.yaml"

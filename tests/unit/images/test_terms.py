@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,20 @@ def test_whoever_wrote_before_finds_nothing_any_more(volume: Path) -> None:
     unfinished.close()
     assert (after / "job_state").read_text() == "jobs"
     assert not (after / "job_state.new").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "is_well"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EROFS, False), (errno.ESTALE, False)]
+)
+def test_a_volume_that_is_full_answers_and_one_that_takes_no_writes_does_not(
+    volume: Path, monkeypatch: pytest.MonkeyPatch, code: int, *, is_well: bool
+) -> None:
+    def refuse(_: Path) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "utime", refuse)
+    with contextlib.nullcontext() if is_well else pytest.raises(OSError, match=os.strerror(code)):
+        terms.touch(volume)
 
 
 @pytest.mark.parametrize(
@@ -117,3 +132,17 @@ def test_a_save_that_was_cut_short_leaves_what_was_saved_last(
     assert (tmp_path / "job_state").read_text() == text
     assert not (tmp_path / "job_state.new").exists()
     assert not terms.finish_saves(tmp_path)
+
+
+def test_of_the_first_save_only_a_whole_one_counts(tmp_path: Path) -> None:
+    """Nothing was answered before it."""
+    (tmp_path / "job_state.new").write_text("ne")
+    assert terms.finish_saves(tmp_path) == []
+    assert not list(tmp_path.iterdir())
+
+
+def test_where_only_the_older_one_is_left_it_counts(tmp_path: Path) -> None:
+    """26.05 does not look for it."""
+    (tmp_path / "node_state.old").write_text("nodes")
+    assert terms.finish_saves(tmp_path) == ["node_state"]
+    assert (tmp_path / "node_state").read_text() == "nodes"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from images.jail.accounts import AccountError, Declared, Table, User
-from images.jail.users import account_lock, apply_users, read_declared
+from images.jail.users import account_lock, apply_users, numbers_of, read_declared
 
 KEY = "ssh-ed25519 AAAA alice@laptop"
 
@@ -18,7 +18,8 @@ KEY = "ssh-ed25519 AAAA alice@laptop"
 @pytest.fixture
 def jail(tmp_path: Path) -> Path:
     etc = tmp_path / "etc"
-    etc.mkdir()
+    (etc / "skel").mkdir(parents=True)
+    (etc / "skel/.bashrc").write_text("# skeleton\n")
     (tmp_path / ".slurmstack").mkdir()
     (etc / "passwd").write_text(
         "root:x:0:0:root:/root:/bin/bash\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
@@ -131,12 +132,31 @@ def test_a_broken_file_is_a_clear_error(tmp_path: Path) -> None:
             read_declared(path)
 
 
-@pytest.mark.parametrize("place", [".slurmstack/users.json", "etc/passwd"])
-def test_a_link_of_root_in_the_jail_leads_to_no_other_file(jail: Path, place: str) -> None:
+@pytest.mark.parametrize("place", [".slurmstack/users.json", "etc/passwd", "etc/group", "etc/shadow"])
+def test_no_pipe_link_or_endless_file_of_root_in_the_jail_holds_this_up(jail: Path, place: str) -> None:
     path, elsewhere = jail / place, jail / "elsewhere"
     path.unlink(missing_ok=True)
     elsewhere.write_text("{}")
 
+    os.mkfifo(path)
+    with pytest.raises(AccountError, match=f"{path.name}.* it is no file"):
+        apply(jail, alice=user())
+    path.unlink()
     path.symlink_to(elsewhere)
     with pytest.raises(AccountError, match=f"{path.name}.* symbolic links"):
         apply(jail, alice=user())
+    path.unlink()
+    path.touch()
+    os.truncate(path, 2**40)
+    with pytest.raises(AccountError, match=f"{path.name}.* more than"):
+        apply(jail, alice=user())
+
+
+def test_whatever_root_in_the_jail_writes_into_the_record_is_a_clear_error(jail: Path) -> None:
+    for text in (
+        "[" * 100_000, "1" * 5000, '{"users": {"alice": {"uid": [], "gid": 1}}}', '{"groups": {"ml": {"gid": "x"}}}',
+        '{"users": {"alice": {"uid": 1e99, "gid": 1}}}', '{"users": {"alice": {"uid": 1, "gid": 1, "groups": [{}]}}}',
+    ):  # fmt: skip
+        (jail / ".slurmstack/users.json").write_text(text)
+        with pytest.raises(AccountError, match=r"users\.json"):
+            numbers_of(jail)

@@ -10,7 +10,7 @@ import pytest
 
 from images.worker import devices
 from images.worker.namespaces import Owner
-from images.worker.warden import job_cgroups
+from images.worker.warden import IDLE_SECONDS, job_cgroups
 from tests.unit.images.cells import GID, PID, UID, Kept
 
 
@@ -54,6 +54,32 @@ def test_what_is_no_request_is_refused_and_logged(kept: Kept) -> None:
         assert kept.cells.jobs() == []
         kept.log.clear()
     assert kept.enter(5, "18").startswith("ok ")
+
+
+def test_a_cell_whose_end_nobody_tells_goes_when_it_had_no_step_for_a_day(kept: Kept) -> None:
+    """A site's own epilog may not call ours: the node's memory would fill up."""
+    for connection, job in enumerate(("16", "17", "18")):
+        kept.enter(connection, job)
+    for connection in (1, 2):
+        kept.warden.closed(connection)
+    kept.time += IDLE_SECONDS - 1
+    kept.enter(5, "19")
+    assert kept.cells.jobs() == ["16", "17", "18", "19"]
+    kept.time += 1
+    kept.enter(6, "18")
+    assert kept.cells.jobs() == ["16", "18", "19"], "16 and 19 have a step, 18 has one again"
+    assert kept.log == ["the cell of job 17 had no step for a day, and is gone"]
+
+
+def test_no_cell_of_before_this_warden_goes_by_itself(kept: Kept) -> None:
+    """Its steps have no connection, and so nobody knows whether they are there."""
+    kept.enter(5, "17")
+    later = Kept(directory=kept.directory, mounts=kept.mounts)
+    later.enter(5, "17")
+    later.warden.closed(5)
+    later.time += IDLE_SECONDS
+    later.enter(6, "18")
+    assert later.cells.jobs() == ["17", "18"]
 
 
 def test_a_cell_stays_while_a_step_is_there(kept: Kept) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from local import build, paths, versions
 from local.errors import LocalError
+from local.report import PlainReport
 from slurm.local_cluster import KUBE_STATE_IMAGE
 
 
@@ -42,3 +43,14 @@ def test_without_go_the_message_says_what_to_install(monkeypatch: pytest.MonkeyP
     with pytest.raises(LocalError) as caught:
         build.find_go()
     assert "install Go 1.24 or newer" in str(caught.value)
+
+
+def test_a_failed_build_quotes_the_complaint_and_not_the_package_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
+    tail = ["k8s.io/api", "k8s.io/klog/v2", "# k8s.io/klog/v2", "./klog.go:3: undefined: nothing"]
+    monkeypatch.setattr(build, "follow", lambda *_, **__: (1, tail))
+    monkeypatch.setattr(build, "find_go", lambda: "go")
+    with pytest.raises(LocalError, match=r"kubernetes failed: # k8s\.io/klog/v2; \./klog\.go:3: undefined: nothing"):
+        build.ensure_module(build.MODULES[0], PlainReport())

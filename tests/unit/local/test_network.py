@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from local import addresses, firewall, network, paths
+from local import addresses, firewall, namespaces, network, paths
 from local.errors import LocalError
+
+
+def test_the_hosts_kernel_settings_are_covered_and_not_changed() -> None:
+    script = namespaces.node_setup_script(Path("/l/nodes/node-0"), Path("/l/ns"))
+    assert "mount --bind /run/sysctl/vm.overcommit_memory /proc/sys/vm/overcommit_memory" in script
+    assert "> /proc/sys/vm" not in script
 
 
 def test_the_ranges_can_be_moved_by_the_environment() -> None:

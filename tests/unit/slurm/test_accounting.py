@@ -109,7 +109,7 @@ def test_the_program_reads_what_is_made_here(prune: bool) -> None:
     assert read.wanted.users == {("alice",): {"default_account": "ml", "admin_level": "none"}}
 
 
-def test_slurm_tracks_every_resource_that_a_limit_names() -> None:
+def test_slurm_tracks_every_resource_that_a_limit_or_a_weight_names() -> None:
     config = load_config(
         {
             **stacks.existing(),
@@ -117,10 +117,11 @@ def test_slurm_tracks_every_resource_that_a_limit_names() -> None:
             "qos": {"high": {"max_tres_per_user": {"license/matlab": 1}}},
             "users": {"alice": {"uid": 10001, "accounts": {"ml": {"grp_tres_mins": {"gres/gpu": 100}}}}},
             "licenses": {"matlab": 4},
+            "slurm": {"settings": {"priorityweighttres": "CPU=1000,GRES/gpu:h200=3000"}},
         }
     )
 
-    assert tracked_resources(config) == ["gres/gpu", "gres/gpu:h100", "license/matlab"]
+    assert tracked_resources(config) == ["gres/gpu", "gres/gpu:h100", "gres/gpu:h200", "license/matlab"]
 
 
 SYSTEM = "SSL_CA=/etc/ssl/certs/ca-certificates.crt"

@@ -35,6 +35,11 @@ def test_what_may_be_empty_says_why() -> None:
     assert "Empty if none waits" in described["Longest, by partition"]
 
 
+def test_machines_are_shown_where_the_site_s_prometheus_reads_them() -> None:
+    for mode, there in (("existing", True), ("install", False)):
+        assert any("node_cpu_seconds_total" in expr for expr in asked(config(mode))) is there
+
+
 def test_two_clusters_in_one_prometheus_and_one_grafana_are_apart() -> None:
     one, other = pages(config("existing", "one")), pages(config("existing", "a" * 63))
     assert not one.keys() & other.keys()

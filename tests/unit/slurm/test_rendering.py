@@ -7,13 +7,15 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from config import load_config
 from config.sections.services import Images
 from slurm.certificates import ed25519_public_key
 from slurm.conf import effective_settings, render
 from slurm.images import ROLES, image_tag, image_tags
-from slurm.sizing import shared_memory
+from slurm.sizing import max_node_count, real_memory_mib, shared_memory
 from tests import stacks
 from tests.stacks import with_change
 
@@ -97,3 +99,20 @@ def test_a_tag_of_one_s_own_is_that_of_all_images() -> None:
     images = Images.model_validate({"tag": "mine", "jail": {"cuda": True}})
     assert image_tags("24.11", images) == dict.fromkeys(ROLES, "mine")
     assert image_tags("24.11", images, "another") == dict.fromkeys(ROLES, "another")
+
+
+@given(st.integers(256, 4 * 2**20))
+def test_slurm_never_gets_more_memory_than_the_pod_has(mebibytes: int) -> None:
+    given_to_slurm = real_memory_mib(f"{mebibytes}Mi")
+    assert 1 <= given_to_slurm <= mebibytes - 128
+    assert given_to_slurm >= mebibytes * 0.97 - 128
+
+
+@given(st.lists(st.integers(0, 5000), min_size=1, max_size=2))
+def test_there_is_always_room_for_twice_the_nodes(sizes: list[int]) -> None:
+    sections = stacks.with_pools(len(sizes))
+    for index, size in enumerate(sizes):
+        sections["worker_nodes"][f"pool{index}"] = {**sections["worker_nodes"][f"pool{index}"], "size": size}
+    count = max_node_count(load_config(sections).worker_nodes)
+    assert count >= max(1024, 2 * sum(sizes))
+    assert count & (count - 1) == 0

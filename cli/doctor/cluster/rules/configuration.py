@@ -86,8 +86,8 @@ def _jobs(facts: Facts) -> Iterator[Finding]:
 
 
 def _populating(facts: Facts, owner: Owner) -> Finding:
-    """Login and worker nodes wait until the jail is whole."""
-    pods = [pod for pod in facts.pods if pod.owner == owner.name]
+    """Login and worker nodes wait until the jail is whole. Pods of earlier tries stay: the last one tells."""
+    pods = sorted((pod for pod in facts.pods if pod.owner == owner.name), key=lambda pod: pod.created_at)[-1:]
     items = [item for pod in pods for item in pod.containers]
     ill = [owner.failed, *(pod.unschedulable for pod in pods)]
     ill += [f"{item.waiting} {item.message}" for item in items if item.waiting not in {"", "ContainerCreating"}]

@@ -31,6 +31,9 @@ _JOINING = 120
 _TOO_SMALL = re.compile(r"Low (RealMemory|socket|CPUs|TmpDisk|cores)|gres.*count", re.IGNORECASE)
 """Slurm's reasons for a node that has less than it was said to have."""
 
+_HANGS = re.compile(r"did not end in|of an earlier run does not end")
+"""What a check says that was ended, or is not begun again (images/health/runner.py)."""
+
 
 def find(facts: Facts) -> Iterator[Finding]:
     """All about slurmctld and its nodes."""
@@ -72,16 +75,22 @@ def _node(facts: Facts, node: SlurmNode) -> Iterator[Finding]:
     if node.reason.startswith((LEAVING_REASON, TOPOLOGY_REASON)) and pod and pod.leaving:
         return  # rules.pods tells what it waits for
     after = (f"pod {node.name}", "slurmctld", *([f"machine {pod.machine}"] if pod else ()))
-    failing = [found for found in node.checked.findings if found.status == "fail"] if node.checked.fresh else []
+    failing = [found for found in node.checked.findings if _fails(found)] if node.checked.fresh else []
     told = Finding(about=f"node {node.name}", severity="error", cause="", after=after, weight=1)
     if "NOT_RESPONDING" in node.states or "Not responding" in node.reason:
         yield _unheard(facts, node, pod, told)
     elif node.gets_no_jobs:
         yield _closed(facts, node, failing, told)
     elif failing:  # it is only reported, or the drain waits for the limit
-        cause = f"node {node.name} takes jobs though its check {failing[0].check} fails"
+        how = "fails" if failing[0].status == "fail" else "does not end"
+        cause = f"node {node.name} takes jobs though its check {failing[0].check} {how}"
         mend = f"slurmstack health run {failing[0].check} --node {node.name}"
         yield _made(told, cause, tuple(found.line for found in failing), mend, severity="warning")
+
+
+def _fails(found: Found) -> bool:
+    """Where the jail hangs, its check does not end, which is "not checked": it drains nothing, and jobs hang there."""
+    return found.status == "fail" or (found.check == "filesystem" and _HANGS.search(found.message) is not None)
 
 
 def _made(told: Finding, cause: str, evidence: tuple[str, ...], mend: str, **more: Any) -> Finding:

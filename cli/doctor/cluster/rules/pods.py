@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cli.doctor.cluster.facts import Container, Facts, Owner, Pod
 from cli.doctor.cluster.findings import Finding, Severity
-from slurm.names import CONTROLLER, CONTROLLER_HOST, WORKER
+from slurm.names import CONTROLLER, CONTROLLER_HOST, LOG_SHIPPER, WORKER
 
 RECENT = 900
 """Seconds for which a restart is told."""
@@ -19,6 +20,8 @@ SLOW = 180
 
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"}
+
+_VOLUME = re.compile("FailedMount|FailedAttachVolume")
 
 _PUSH = (
     "on the local cluster `slurmstack up` builds and loads it; elsewhere `slurmstack images push --pin`, then "
@@ -113,8 +116,12 @@ def _pod(facts: Facts, pod: Pod) -> Iterator[Finding]:
         cause, evidence = f" {'waits for a machine' if awaited else 'cannot be placed'}: {said}", ""
         of = f"worker_nodes.{pod.owner}" if pod.component == WORKER and pod.owner else "the stack file"
         mend = f"add machines, or free some; or correct resources, tolerations or node_selector of {of}"
-        after = tuple(f"claim {claim.name}" for claim in facts.claims) if "volume" in said.lower() else ()
-    elif pod.phase == "Failed":
+        if "volume" in said.lower():
+            mend = facts.kubectl("get pvc,events")
+            after = tuple(f"claim {claim.name}" for claim in facts.claims)
+        else:
+            after = ()
+    elif pod.phase == "Failed" and pod.owner_kind != "Job":  # an earlier try stays; rules.configuration has its Job
         severity = "error" if pod.component == WORKER else "warning"
         cause, evidence = f" has failed: {pod.why}", pod.message
         mend = facts.kubectl(f"describe pod {pod.name}")
@@ -141,7 +148,9 @@ def _not_well(facts: Facts, pod: Pod) -> tuple[str, str, str] | None:
     if ill := next(filter(None, (_container(facts, pod, item) for item in pod.containers)), None):
         return ill
     age = facts.now - (pod.placed_at or pod.created_at)  # a machine that is made for it takes minutes
-    if not pod.ready and age > SLOW and pod.owner_kind != "Job":
+    # Of a Job it is told only where no time helps: what it does, or pulls, may take long.
+    late = pod.owner_kind != "Job" or (pod.phase == "Pending" and pod.warnings and _VOLUME.match(pod.warnings[0]))
+    if not pod.ready and age > SLOW and late:
         logs = f"{facts.kubectl(f'describe pod {pod.name}')}; {facts.kubectl(f'logs {pod.name}')} --all-containers"
         return f" is not ready after {age / 60:.0f} min", next(iter(pod.warnings), ""), f"{logs} --tail 20"
     return None
@@ -156,7 +165,9 @@ def _container(facts: Facts, pod: Pod, item: Container) -> tuple[str, str, str] 
         else:
             cause = f"{who} cannot be started ({item.waiting}), a Secret or ConfigMap may be missing"
             mend = "`slurmstack preview`, then `slurmstack up` puts back what is missing"
-        if pod.owner_kind == "StatefulSet" and pod.component != WORKER:
+        if pod.component == LOG_SHIPPER:  # its image and its Secrets are the site's own
+            mend = "correct logs.otlp (its image, or the Secrets of its headers), then `slurmstack up`"
+        elif pod.owner_kind == "StatefulSet" and pod.component != WORKER:
             # They are made in order: before one is ready Kubernetes makes no other in its place, whatever is applied.
             mend += f", and then {facts.kubectl(f'delete pod {pod.name}')}"
         return cause, item.message, mend

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from grpc import StatusCode
 
+from components.clouds.nebius.resources import EXEC_API
 from tests.fakes.nebius import Fails, Reply, serve
 from tests.stacks import ROOT
 
@@ -68,6 +69,14 @@ def test_the_token_of_the_environment_is_printed_as_kubectl_reads_it(tmp_path: P
         "status": {"token": "secret-1"},
     }
     assert done.stderr == ""
+
+
+def test_the_answer_has_the_version_that_the_client_asks_for(tmp_path: Path) -> None:
+    asked = json.dumps({"apiVersion": EXEC_API, "kind": "ExecCredential", "spec": {}})
+    done = kube_token(tmp_path, NEBIUS_IAM_TOKEN="secret-1", KUBERNETES_EXEC_INFO=asked)
+    assert json.loads(done.stdout)["apiVersion"] == EXEC_API, "that of our own kubeconfig"
+    odd = kube_token(tmp_path, NEBIUS_IAM_TOKEN="secret-1", KUBERNETES_EXEC_INFO="{")
+    assert json.loads(odd.stdout)["apiVersion"] == "client.authentication.k8s.io/v1"
 
 
 def test_a_service_accounts_file_is_exchanged_for_a_token_that_expires(tmp_path: Path) -> None:

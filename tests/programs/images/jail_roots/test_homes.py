@@ -1,4 +1,4 @@
-"""Homes on a volume of their own: who makes them, and who waits for that."""
+"""Homes on a volume of their own: where it is written down, who makes them, and that nobody sees an empty /home."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from images.common import jail_roots, readiness
+from images.common.process import RefusedError
 from images.health.local import find_local
 from images.jail import populate, users
 
@@ -79,10 +80,41 @@ def test_homes_are_made_on_their_volume_from_the_skeleton_of_the_jail(scene: Sce
     assert scene.pod_starts(apart=True, root=root)
 
 
-def test_a_pod_waits_until_nobody_else_can_make_homes_on_the_volume(scene: Scene) -> None:
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("root", ["", "green"])
+def test_nobody_goes_on_where_homes_are_elsewhere_than_the_stack_file_says(
+    scene: Scene, apart: bool, root: str
+) -> None:
+    scene.run(apart=apart)
+    before = sorted(scene.jail.rglob("*"))
+
+    with pytest.raises(SystemExit) as populating:
+        scene.run(apart=not apart, root=root)
+    with pytest.raises(SystemExit) as making:
+        users.main()
+
+    assert (populating.value.code, making.value.code) == (RefusedError.status,) * 2, "no use in trying again"
+    assert sorted(scene.jail.rglob("*")) == before
+    assert not scene.pod_starts(apart=not apart)
+    assert scene.pod_starts(apart=apart)
+    scene.run(apart=apart, root=root)
+    assert scene.pod_starts(apart=apart, root=root)
+
+
+def test_until_a_root_is_whole_the_stack_file_may_change_its_mind(scene: Scene) -> None:
+    jail_roots.note_homes(scene.jail, apart=True)
     scene.run(apart=False)
-    assert scene.pod_starts(apart=False)
+    assert (scene.jail / "home/alice").is_dir()
+
+
+def test_a_pod_waits_until_the_volume_is_known_to_have_homes(scene: Scene) -> None:
+    scene.run(apart=True)
+    (scene.jail / readiness.ACCOUNTS_MARKER).unlink()
     assert not scene.pod_starts(apart=True), "nobody has taken the volume's top from everybody yet"
+
+
+def test_a_pipe_in_the_place_of_the_marker_holds_no_pod_up(scene: Scene) -> None:
+    scene.run(apart=False)
     (scene.jail / readiness.ACCOUNTS_MARKER).unlink()
     os.mkfifo(scene.jail / readiness.ACCOUNTS_MARKER)
     assert scene.pod_starts(apart=False), "whatever root in the jail puts there"

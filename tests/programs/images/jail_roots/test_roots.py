@@ -126,6 +126,7 @@ def test_backups_leave_the_same_out_of_each_root(monkeypatch: pytest.MonkeyPatch
     left = settings.in_jail(json.dumps(["/scratch"]))
     assert f"--exclude={volume}/scratch" in left
     assert f"--exclude={volume}/.slurmstack-roots/*/root/scratch" in left
+    assert f"--exclude={volume}/.slurmstack-roots/.homes" in left, "where homes are is a matter of this volume"
 
 
 def test_a_name_that_leads_elsewhere_fills_nothing(source: Path, volume: Path) -> None:

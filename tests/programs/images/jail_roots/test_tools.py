@@ -12,6 +12,7 @@ from images.common import jail_roots
 from images.common.log import Log
 from images.common.process import RefusedError
 from images.jail import roots
+from images.jail.manifest import compare, read_manifest
 from images.jail.populate import Wanted, populate, populate_root
 
 SAID = io.StringIO()
@@ -42,6 +43,13 @@ def test_a_root_without_a_list_of_its_files_is_told(volume: Path) -> None:
         roots.diff(volume, "green")
 
 
+def test_a_look_ends_however_many_files_there_are(volume: Path) -> None:
+    root = jail_roots.root_of(volume, "blue")
+    was = read_manifest(jail_roots.directory_of(volume, "blue") / jail_roots.MANIFEST)
+    assert was is not None
+    assert compare(root, was, -1).incomplete.startswith("no more time, at /")
+
+
 def test_names_that_would_write_on_a_terminal_do_not(volume: Path) -> None:
     (jail_roots.root_of(volume, "blue") / "opt/\x1b[2Jx\n").touch()
     (jail_roots.root_of(volume, "blue") / os.fsdecode(b"opt/\xff")).touch()
@@ -57,7 +65,21 @@ def test_a_link_to_another_root_is_not_gone_into(volume: Path) -> None:
     assert (volume / "usr/bin/one").exists()
 
 
-def test_an_interrupted_removal_is_gone_on_with_and_the_root_is_not_whole_meanwhile(
+def test_a_removed_root_is_gone_and_its_numbers_are_kept(volume: Path) -> None:
+    root = jail_roots.root_of(volume, "blue")
+    (root / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\nbob:x:10007:10007::/home/bob:/bin/sh\nx:x:junk\n")
+    (root / "opt/closed").mkdir(mode=0)
+
+    roots.remove(volume, "blue", LOG)
+
+    assert sorted(path.name for path in (volume / jail_roots.ROOTS).iterdir()) == [".first", ".numbers.json"]
+    assert jail_roots.kept_numbers(volume, "users") == {10007: "bob"}
+    assert (volume / "usr/bin/one").exists()
+    with pytest.raises(RefusedError, match="there is no root 'blue'"):
+        roots.remove(volume, "blue", LOG)
+
+
+def test_an_interrupted_removal_is_gone_on_with_and_the_root_is_no_longer_there_meanwhile(
     volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
@@ -70,7 +92,7 @@ def test_an_interrupted_removal_is_gone_on_with_and_the_root_is_not_whole_meanwh
     assert jail_roots.whole(volume) == [""]
 
     roots.remove(volume, "blue", LOG)
-    assert sorted(path.name for path in (volume / jail_roots.ROOTS).iterdir()) == [".first"]
+    assert [path.name for path in (volume / jail_roots.ROOTS).iterdir() if "removing" in path.name] == []
 
 
 def test_the_first_root_cannot_be_removed(volume: Path) -> None:

@@ -38,20 +38,24 @@ class Cluster:
         """Names of Jobs of others that have not ended."""
         self.silent = 0
         """Questions about a Job that the API server will not answer."""
+        self.kept = ""
+        """What Kubernetes complains about, of a pod that does not start."""
 
-    def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
+    def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:  # noqa: PLR0911  one for each kind
         if kind == "pod":
             if "-l" in arguments and arguments[-1].startswith("job-name="):
                 return [self._pod()]
             return []
         if kind == "event":
-            return []
+            return [{"message": self.kept, "involvedObject": {"name": self.jobs[-1]["metadata"]["name"]}}]
         if kind == "job" and "-l" in arguments:
             return [{"metadata": {"name": name}} for name in self.running]
         if kind == "job":
             self.silent -= 1
             if self.silent >= 0:
                 raise Failure("the API server is away")
+            if self.kept:
+                return [{"status": {}}]
             bad = any(self.ends.get(name.replace("-", "_")) for name in self._containers())
             status = {"conditions": [{"type": "Failed" if bad else "Complete", "status": "True"}]}
             return [{"metadata": {}, "spec": self.jobs[-1]["spec"], "status": status}]
@@ -65,6 +69,9 @@ class Cluster:
 
     def _pod(self) -> dict[str, Any]:
         statuses: list[dict[str, Any]] = []
+        if self.kept:
+            waiting = {"waiting": {"reason": "ContainerCreating"}}
+            return {"metadata": {"name": "pod"}, "status": {"containerStatuses": [{"name": "x", "state": waiting}]}}
         for name in self._containers():
             code = self.ends.get(name.replace("-", "_"), 0)
             ended = {"exitCode": code, "message": f"{name}: begins\n{name}: error: the store is away"}

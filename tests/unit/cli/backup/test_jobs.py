@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from cli.backup import jobs
 from cli.backup.jobs import run_job
 from cli.errors import Failure
-from tests.unit.cli.backup.cluster import REPORT, Cluster
+from tests.unit.cli.backup.cluster import REPORT, Cluster, failed, restored
 
 
 def test_what_nobody_has_made_is_missed_before_a_pod_waits_for_it() -> None:
@@ -45,10 +46,29 @@ def test_only_the_containers_that_are_wanted_run_with_their_volumes_and_anywhere
     assert "jail" not in volumes
 
 
+def test_a_restore_of_the_jail_needs_no_volume_of_slurmctld_and_no_database() -> None:
+    cluster = Cluster()
+    restored(cluster, "jail", copy=False)
+    pod = cluster.jobs[-1]["spec"]["template"]["spec"]
+    names = [item["name"] for item in [*pod["initContainers"], *pod["containers"]]]
+    assert names == ["restore-choose", "restore-jail", "users"], "accounts are those of the stack file"
+    assert not {volume["name"] for volume in pod["volumes"]} & {"state", "run", "slurmdbd-conf"}
+
+
 def test_an_api_server_that_is_away_for_a_moment_ends_nothing() -> None:
     cluster = Cluster()
     cluster.silent = 5
     assert run_job(cluster.kubectl, "slurm", "backup", REPORT)
+
+
+def test_a_pod_that_cannot_start_is_told_with_the_reason_and_all_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "STUCK", -1)
+    cluster = Cluster()
+    cluster.kept = "FailedMount: no such volume"
+    failed(cluster, "jail", copy=False, says="did not start: FailedMount: no such volume")
+    assert "delete job restore --ignore-not-found --cascade=foreground" in cluster.said
+    assert "scale statefulset/login --replicas=2" in cluster.said
+    assert cluster.said[-1] == "suspend backup False"
 
 
 def test_whoever_interrupts_a_command_ends_what_it_has_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,6 +80,38 @@ def test_whoever_interrupts_a_command_ends_what_it_has_asked(monkeypatch: pytest
         run_job(cluster.kubectl, "slurm", "backups", REPORT)
     made = cluster.jobs[-1]["metadata"]["name"]
     assert cluster.said[-1] == f"delete job {made} --ignore-not-found --wait=false"
+
+
+class Evicted(Cluster):
+    """The pod of its restore goes away while it puts the database back; only then does Kubernetes say so of the Job."""
+
+    def __init__(self, *, seen: bool) -> None:
+        super().__init__()
+        self.looks, self.seen = 0, seen
+
+    def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
+        if kind == "event":
+            return [{"message": "Evicted: the node was low on memory", "involvedObject": {"name": "restore-x"}}]
+        if not self.jobs or not {"restore", "job-name=restore"} & {*arguments}:
+            return super().items(kind, *arguments)
+        if kind == "pod":
+            statuses = [{"name": "restore-choose", "state": {"terminated": {"exitCode": 0}}}]
+            statuses.append({"name": "restore-database", "state": {"running": {}}})
+            pod = {"metadata": {"name": "restore-x"}, "status": {"initContainerStatuses": statuses}}
+            return [pod] if self.seen and self.looks < 3 else []
+        self.looks += 1
+        ended = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
+        status = ended if self.looks > 6 else {} if self.seen else {"uncountedTerminatedPods": {"failed": ["x"]}}
+        return [{"metadata": {"uid": "restore-x"}, "status": status}]
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_pod_that_has_begun_and_is_gone_has_not_done_nothing(monkeypatch: pytest.MonkeyPatch, *, seen: bool) -> None:
+    monkeypatch.setattr(jobs, "STUCK", -1)
+    cluster = Evicted(seen=seen)
+    caught = failed(cluster, "state", "database", copy=False, says="the job restore failed")
+    assert "what was stopped stays so" in caught.hint
+    assert not [line for line in cluster.said if line.startswith("scale") and not line.endswith("=0")]
 
 
 def test_what_a_container_said_last_is_the_message() -> None:

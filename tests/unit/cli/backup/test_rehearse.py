@@ -20,6 +20,7 @@ from cli.kubectl.client import Kubectl
 from cli.stack import Stack
 from config import load_config
 from local.report import PlainReport
+from slurm.names import DATABASE
 from tests import stacks
 
 FULL = stacks.existing_full()
@@ -190,14 +191,34 @@ def test_a_pod_that_does_not_start_is_not_waited_for(
     assert not cluster.namespaces
 
 
+def test_a_pod_that_still_pulls_its_image_is_waited_for(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long; what was said of it before it had a machine is no answer any more."""
+    monkeypatch.setattr(rehearse, "_STUCK_SECONDS", 0.0)
+    monkeypatch.setattr(rehearse, "_POLL", 0.0)
+    items, looks = Cluster.items, iter(range(1, 10**9))
+
+    def pulling(self: Cluster, kind: str, *arguments: str) -> list[dict[str, Any]]:
+        if kind == "pod" and next(looks) < 5:
+            waiting = {"name": "x", "state": {"waiting": {"reason": "ContainerCreating"}}}
+            placed = [{"type": "PodScheduled", "status": "True"}]
+            return [{"status": {"conditions": placed, "containerStatuses": [waiting]}}]
+        return items(self, kind, *arguments)
+
+    monkeypatch.setattr(Cluster, "items", pulling)
+    about = {"name": f"{DATABASE}-0"}
+    cluster.events = [{"message": "no volume yet", "reason": "FailedScheduling", "involvedObject": about}]
+    assert rehearsal(cluster).run().ok
+
+
 def test_on_the_local_cluster_its_directories_go_and_those_of_others_never(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
     place, sections = tmp_path / "volumes/slurm-rehearsal/jail", {**stacks.dev(), "backup": FULL["backup"]}
     place.mkdir(parents=True)
-    with pytest.raises(Failure, match="there are files of volumes of slurm-rehearsal"):
+    with pytest.raises(Failure, match="there are files of volumes of slurm-rehearsal") as caught:
         rehearsal(cluster, sections).run()
+    assert str(caught.value.hint).endswith(f"rm -r {tmp_path}/volumes/slurm-rehearsal")
     assert place.exists()
     place.rmdir()
     assert rehearsal(cluster, sections).run().ok

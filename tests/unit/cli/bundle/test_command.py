@@ -15,6 +15,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from cli.app import app
+from cli.bundle.archive import Bundle
 from cli.commands import bundle as command
 from cli.errors import Failure
 from tests.fakes.written_cluster import FakeCluster, event, pod, worker
@@ -153,6 +154,15 @@ def test_where_secrets_cannot_be_read_it_warns(monkeypatch: pytest.MonkeyPatch, 
     assert files(archive)["logs/a-0/slurmd.log"] == "2026-11-25T16:00:00Z password=<removed>\n"
 
 
+def test_where_nothing_can_be_read_it_fails_and_leaves_no_file(monkeypatch: pytest.MonkeyPatch, archive: Path) -> None:
+    monkeypatch.setattr(FakeCluster, "_answer", lambda *_: ("", "Error from server (Forbidden): no"))
+    result = bundle(monkeypatch, cluster(), "-o", str(archive))
+    assert isinstance(result.exception, Failure)
+    assert result.exception.code == 1
+    assert "nothing of namespace slurm could be read" in result.exception.message
+    assert not archive.exists()
+
+
 def test_a_directory_that_is_not_there_is_said_before_the_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     result = bundle(monkeypatch, there := cluster(), "-o", str(tmp_path / "none" / "x.tar.gz"))
     assert isinstance(result.exception, Failure)
@@ -167,3 +177,9 @@ def test_a_long_log_loses_its_beginning_and_says_so(monkeypatch: pytest.MonkeyPa
     assert first.endswith("characters are left out]")
     assert log.endswith(rest)
     assert len(rest) == 2 * 1024 * 1024
+
+
+def test_where_there_are_many_files_less_is_kept_of_each() -> None:
+    there = Bundle()
+    there.read({"x": lambda: "a line\n" * 100_000, **dict.fromkeys(map(str, range(511)), str)}, lambda *_: None)
+    assert 512 * 1024 <= len(there.texts["x"]) < 513 * 1024

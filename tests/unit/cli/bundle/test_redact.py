@@ -56,6 +56,18 @@ def test_a_key_of_several_lines_goes_by_lines_as_logs_have_them() -> None:
     assert left.count("2026-11-25T16:00:00") == 4
 
 
+def test_what_is_secret_in_a_file_that_is_a_secret_goes_by_itself_too() -> None:
+    """As in alertmanager.yml and sssd.conf, of which programs say no whole line."""
+    whom = b'receivers: [{name: team, webhook_configs: [{url: "https://chat.example/hook/T1/abcdefgh"}]}]\n'
+    directory = b"ldap_uri = ldaps://ldap.example\nldap_default_authtok = hunter2hunter2\n"
+    said = "Post https://chat.example/hook/T1/abcdefgh: timeout; bind with hunter2hunter2 to ldaps://ldap.example"
+    left = removed(said, whom, directory)
+    assert left == (
+        "Post <removed: secret keys/k0>: timeout; bind with <removed: secret keys/k1> to ldaps://ldap.example"
+    )
+    assert "hunter2" not in removed("ldap_default_authtok = hunter2")
+
+
 @pytest.mark.parametrize("value", [b"1234567", b"", b"Password", b"slurm_acct_db"])
 def test_short_values_and_common_words_stay(value: bytes) -> None:
     text = "slurmdbd: short 1234567 user Password slurm_acct_db"

@@ -117,18 +117,26 @@ def test_before_pulumi_destroys_only_what_runs_is_ended_and_no_data_is_touched(k
     assert kubectl.deleted[-1] == "(looked for pods)"
 
 
-def test_all_jobs_are_cancelled_those_that_wait_first(kubectl: Leaving, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+@pytest.mark.parametrize("answers", [True, False])
+def test_all_jobs_are_cancelled_those_that_wait_first_unless_slurmctld_does_not_answer_which_is_said(
+    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, answers: bool
+) -> None:
+    asked: dict[str, float] = {}
 
     def answer(_: Leaving, _namespace: str, *command: str, seconds: float) -> subprocess.CompletedProcess[str]:
-        del seconds
-        asked.append(" ".join(command))
-        return subprocess.CompletedProcess(command, 0, "", "")
+        asked[" ".join(command)] = seconds
+        return subprocess.CompletedProcess(command, 0 if answers else 124, "", f"no answer within {seconds:g} s")
 
     monkeypatch.setattr(destroy, "in_controller", answer)
     destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, what="pods")
+    assert "-l slurmstack/pool" in kubectl.deleted[0], "the rest goes on"
     cancelled = [command for command in asked if command.startswith("scancel")]
-    assert cancelled == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
+    if answers:
+        assert cancelled == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
+        return
+    assert (cancelled, sum(asked.values())) == ([], 10)
+    told = capsys.readouterr()
+    assert "no job was cancelled, for slurmctld does not answer (no answer within 10 s)" in told.out + told.err
 
 
 def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_unasked(
@@ -358,6 +366,7 @@ def test_pulumi_s_engine_which_deletes_claims_is_not_started_unasked(
     for item in whole.items_there:
         if item["kind"] == "PersistentVolume":
             item["spec"] = {"persistentVolumeReclaimPolicy": "Retain"}
+    monkeypatch.setattr(engines, "refuse_locked", lambda _: None)
     monkeypatch.setattr(engines, "run", lambda *_: 0)
     called(monkeypatch, whole, file, engine="pulumi")
     assert whole.deleted, "files on file systems outlive their claims"

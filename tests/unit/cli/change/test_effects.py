@@ -140,6 +140,11 @@ def test_another_template_rolls_the_machines_and_is_told_but_not_refused() -> No
     assert not judge([group("gpu-h100-sxm")], [group("gpu-h100-sxm", labels={"a": "b"})]), "labels reach new machines"
 
 
+def test_operators_that_go_take_their_drivers_along_and_say_so() -> None:
+    (release,) = judge([resource("kubernetes:helm.sh/v3:Release", "slurm-gpu-operator")], [])
+    assert "Drain such pools first" in release.cost
+
+
 def test_an_address_says_what_goes_with_it() -> None:
     (address,) = judge([resource(ALLOCATION, "slurm-login")], [])
     assert "log in at another address" in address.cost

@@ -81,6 +81,20 @@ def test_a_claim_keeps_its_class_and_its_modes_and_cannot_shrink(
     assert "\n## Another volume\n" in (ROOT / "docs/backups.md").read_text(encoding="utf-8"), "where the way is"
 
 
+def test_a_class_that_the_stack_file_no_longer_names_is_refused_only_where_it_had_been_set_there() -> None:
+    def made_by(operation: str) -> dict[str, Any]:
+        item = claim("20Gi")
+        fields: dict[str, Any] = {"f:spec": {"f:storageClassName": {}}}
+        entries = [{"manager": "slurmstack", "operation": operation, "fieldsV1": fields}]
+        return {**item, "metadata": {**item["metadata"], "managedFields": entries}}
+
+    wanted = claim("20Gi")
+    del wanted["spec"]["storageClassName"]
+    (refused,) = live(made_by("Apply"), wanted)
+    assert refused.startswith("jail.storage_class: the volume's is 'fast'")
+    assert not live(made_by("Update"), wanted), "Kubernetes' default class"
+
+
 def controller(tag: str) -> dict[str, Any]:
     image = f"localhost/slurmstack/controller:{tag}"
     return thing("StatefulSet", "controller", spec={"template": {"spec": {"containers": [{"image": image}]}}})

@@ -99,6 +99,16 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "LINGER", 0)
 
 
+def test_what_a_command_that_was_killed_here_has_begun_may_be_at_work_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lock, "LINGER", 3600)
+    api = Api()
+    api.held_by("slurmstack up of bob@here")
+    with pytest.raises(Failure, match="bob"), held(api, "slurm", "up", Told(), timeout=0.1):
+        pytest.fail("its kubectl may be at work still")
+
+
 def test_a_command_that_was_killed_here_does_not_keep_others_out() -> None:
     api, told = Api(), Told()
     api.held_by("slurmstack up of bob@here")

@@ -52,7 +52,8 @@ def test_a_cluster_of_another_stack_is_not_planned(stack: Stack, monkeypatch: py
     kubectl = cluster("prod")
     with pytest.raises(Refused, match="is that of the stack 'prod', and this is the stack 'test'") as caught:
         plan(kubectl, stack.config, stack.sections, stack=stack.name)
-    assert f"kubectl annotate namespace slurm {STACK}-" in caught.value.hint
+    mend = f"kubectl --context admin@prod annotate --overwrite namespace slurm {STACK}=test"
+    assert mend in caught.value.hint, "in the right cluster, which is this stack's then"
     monkeypatch.setattr(engines, "reach", lambda _: kubectl)
     with pytest.raises(Refused, match="of the stack 'prod'"):
         engines.refuse_foreign_namespace(stack)

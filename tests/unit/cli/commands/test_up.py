@@ -17,12 +17,13 @@ from cli.change.jobs import JobsTouched
 from cli.change.plan import Plan, plan
 from cli.commands import cluster as cluster_commands
 from cli.commands import local
-from cli.errors import Failure
+from cli.errors import USAGE, Failure
 from cli.jail import roots
 from cli.program.manifests import manifests
 from cli.program.recording import KeptValues
 from cli.stack import Stack, open_stack
 from config import load_config
+from local import archives, cluster
 from local.report import PlainReport
 from slurm.images import JailExtras
 from slurm.names import GENERATED
@@ -101,6 +102,27 @@ def test_nothing_is_sent_before_the_backup_of_an_upgrade_is_made(
     assert bool(kubectl.applied) == (not backup)
 
 
+def test_an_update_is_not_whole_where_slurmctld_answered_neither_before_nor_after(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl, nothing = FakeCluster(), Future[None]()
+    nothing.set_result(None)
+    planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
+
+    def silent(*_: Any) -> None:
+        raise Failure("no answer within 10 s")
+
+    monkeypatch.setattr(rollout, "ANSWERS", 0)
+    monkeypatch.setattr(rollout, "read_queue", silent)
+    monkeypatch.setattr(cluster_commands, "reach", lambda _: kubectl)
+    monkeypatch.setattr(cluster_commands, "held", lambda *_, **__: nullcontext(UpLock(kubectl)))
+    monkeypatch.setattr(cluster_commands, "_plan_alone", lambda *_, **__: (planned, None, nothing))
+    monkeypatch.setattr(cluster_commands, "_apply", lambda *_, **__: None)
+    monkeypatch.setattr(cluster_commands, "jobs_of_plan", lambda *_: JobsTouched(unread="no answer"))
+    with pytest.raises(Failure, match="all is applied, but slurmctld does not answer: no answer within 10 s"):
+        cluster_commands._up_with_kubectl(stack, PlainReport(), yes=True, timeout=0, kill_jobs=False, backup=False)
+
+
 def test_the_images_have_what_the_stack_wants_in_the_jail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[tuple[str, JailExtras]] = []
     monkeypatch.setattr(local, "kubeconfig", lambda: tmp_path)
@@ -110,3 +132,34 @@ def test_the_images_have_what_the_stack_wants_in_the_jail(tmp_path: Path, monkey
     local.ensure_local_images(PlainReport(), config)
 
     assert loaded == [(config.slurm.version, JailExtras(packages=("bc", "vim"), cuda=True))]
+
+
+@pytest.mark.parametrize(
+    ("monitoring", "given"),
+    [
+        ({"install": True, "kube_state": True}, ["kube-state.tar"]),
+        ({"install": True, "kube_state": True, "kube_state_image": "example.com/kube-state:v1"}, []),
+        ({"install": True}, []),
+    ],
+)
+def test_kube_state_metrics_is_built_for_a_stack_that_wants_it_and_names_no_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, monitoring: dict[str, Any], given: list[str]
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(local, "kubeconfig", lambda: tmp_path)
+    monkeypatch.setattr(archives, "ensure_kube_state", lambda _: Path("kube-state.tar"))
+    monkeypatch.setattr(cluster, "load_archive", lambda archive: loaded.append(archive.name))
+    config = load_config({**stacks.dev(), "images": {"tag": "mine"}, "monitoring": monitoring})
+
+    local.ensure_local_images(PlainReport(), config)
+
+    assert loaded == given
+
+
+def test_machines_in_a_cloud_are_not_sent_for_images_that_are_only_here() -> None:
+    sections = stacks.nebius()
+    cluster_commands._refuse_unreachable_images(load_config(sections))
+    del sections["images"]["registry"]
+    with pytest.raises(Failure, match=r"images\.registry: the cloud's machines cannot pull") as caught:
+        cluster_commands._refuse_unreachable_images(load_config(sections))
+    assert caught.value.code == USAGE

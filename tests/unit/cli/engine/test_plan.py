@@ -40,6 +40,8 @@ def test_the_engine_says_what_changes_and_the_state_says_how() -> None:
     ours = replace(change, properties=(PropertyChange(path="spec.replicas", old=4, new=5),))
     planned = EnginePlan(changes=(ours, *changes(step("create", "kubernetes:core/v1:Service", None, {}))), effects=())
     assert changes(step("update", SET, old, new), planned=planned) == (ours,)
+    anew = changes(step("replace", SET, old, new, replaceReasons=["spec"]), planned=planned)
+    assert anew == (replace(ours, action="replace"),), "a provider knows better what can never change"
     masked = {"data": "[secret]"}
     assert changes(step("update", "kubernetes:core/v1:Secret", masked, masked, diffReasons=["data"]))
 

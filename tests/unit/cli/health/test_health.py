@@ -76,7 +76,7 @@ ROWS: dict[str, tuple[Any, dict[str, str]]] = {
         node("w-0", age=None), {"CHECKED": "never", "RESULT": "not checked: no report", "COUNTS": UNKNOWN}
     ),
     "an old report": (node("w-0", age=4080), {"CHECKED": "68 min ago: old", "RESULT": f"was {OK}"}),
-    "too far ahead": (node("w-0", age=-6), {"COUNTS": UNKNOWN}),
+    "too far ahead": (node("w-0", age=-3600), {"CHECKED": "its clock: 60 min ahead", "COUNTS": UNKNOWN}),
     "powered down": (
         node("w-0", "IDLE", "POWERED_DOWN", age=None), {"CHECKED": "never", "RESULT": "asleep", "COUNTS": ASLEEP}
     ),

@@ -230,6 +230,28 @@ def test_a_removal_that_nobody_waits_for_any_more_does_not_happen_later(opened: 
     assert opened.ended == [opened.made[0]["metadata"]["name"]]
 
 
+def left_behind(root: str) -> dict[str, Any]:
+    """A Job of a command that was killed."""
+    container = {"env": [{"name": "ROOT", "value": root}]}
+    return {
+        "kind": "Job",
+        "metadata": {"name": f"jail-remove-of-{root}"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+
+
+def test_a_root_that_is_still_to_be_removed_is_not_gone_back_to() -> None:
+    old, new = stack(), stack(root="blue")
+    cluster, will = Cluster(old), Cluster(new)
+    logins = [item.template("StatefulSet", "login") for item in (cluster, will)]
+    populate = roots.filling_job(as_kubectl(will), "slurm")
+    cluster.made = [left_behind("green")]
+    roots.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), (logins[0], logins[1]), populate, REPORT)
+    cluster.made = [left_behind("blue")]
+    with pytest.raises(Refused, match="jail-remove-of-blue has not ended, and removes the root 'blue'"):
+        roots.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), (logins[0], logins[1]), populate, REPORT)
+
+
 def test_a_question_keeps_nobody_from_the_cluster(opened: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
 

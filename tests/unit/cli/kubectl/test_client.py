@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl, connect, in_controller, slurm
+from cli.kubectl.client import Kubectl, connect, in_controller, message, slurm
 from config.sections.cloud import ExistingCloud
 
 
@@ -18,6 +18,27 @@ def test_a_kubeconfig_that_is_not_there_is_called_so(tmp_path: Path, monkeypatch
     monkeypatch.setattr("cli.kubectl.client.find_program", lambda: "kubectl")
     with pytest.raises(Failure, match="there is no file"):
         connect(ExistingCloud(kind="existing", context="mine", kubeconfig=str(tmp_path / "none")))
+
+
+IMMUTABLE = """\
+W1123 12:00:00.000000 warnings.go:70] a warning
+Error from server (Invalid): PersistentVolumeClaim "jail" is invalid: spec: Forbidden: spec is immutable after creation
+@@ -10,7 +10,7 @@
+-   }
+  },
+  "VolumeName": "",
+- "StorageClassName": "fast",
++ "StorageClassName": "slow",
+  "VolumeMode": "Filesystem",
+  "DataSource": null,
+"""
+"""kubectl's own words for one claim."""
+
+
+def test_an_object_that_is_invalid_is_named_however_much_is_told_of_it() -> None:
+    claim, *below = message(IMMUTABLE).splitlines()
+    assert 'PersistentVolumeClaim "jail" is invalid' in claim
+    assert below == IMMUTABLE.splitlines()[-6:]
 
 
 class TwoControllers(Kubectl):

@@ -13,7 +13,7 @@ from cli.change import plan
 from cli.change.change import Change, of_object
 from cli.change.effects import Effect
 from cli.change.jobs import JobsTouched
-from cli.errors import CHANGES, REFUSED
+from cli.errors import CHANGES, REFUSED, Refused
 from cli.preview import document
 from cli.preview.document import NOT_COMPARED, Preview, exit_status, notes_of
 from cli.preview.policy import PolicyPlan
@@ -65,7 +65,7 @@ SHRINKS = Effect(action="update", kind="PersistentVolumeClaim", name="jail", bec
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, effects: tuple[Effect, ...], found: list[Change] | None) -> None:
-    planned = SimpleNamespace(effects=effects, exists=False)
+    planned = SimpleNamespace(effects=effects, exists=False, namespace="slurm")
     for name, answer in (("plan", planned), ("jobs_of_plan", JobsTouched())):
         monkeypatch.setattr(document, name, lambda *_, answer=answer, **__: answer)
     if found is not None:
@@ -82,6 +82,26 @@ def test_where_anything_is_refused_the_api_server_is_not_asked(monkeypatch: pyte
     shown = of_cluster(tmp_path)
     assert shown.refused == ("PersistentVolumeClaim jail: too small",)
     assert (shown.outcome, shown.notes) == ("refused", (NOT_COMPARED,))
+
+
+def test_what_only_the_api_server_refuses_is_in_the_document_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answering(monkeypatch, (LEAVES,), None)
+    told = 'The StatefulSet "cpu" is invalid: spec: Forbidden: updates\nDeployment.apps "rest" is invalid:\n* a: b'
+
+    def refuse(*_: Any) -> None:
+        raise Refused(told, hint="set it back")
+
+    monkeypatch.setattr(document, "changes_by_kubectl", refuse)
+    shown = of_cluster(tmp_path)
+    assert (shown.outcome, shown.notes) == ("refused", (NOT_COMPARED,))
+    assert shown.refused == (
+        "StatefulSet cpu: spec: Forbidden: updates. set it back",
+        "Deployment rest: a field can never change. set it back",
+    )
+    told = "a webhook denied it: field is immutable"
+    assert of_cluster(tmp_path).refused == ("Namespace slurm: a webhook denied it: field is immutable. set it back",)
 
 
 SPARE = {"size": 1, "resources": {"cpus": 1, "memory": "2Gi"}}

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -89,11 +90,23 @@ def test_the_state_of_a_newer_slurm_is_not_put_under_an_older_one(tmp_path: Path
 
 
 @pytest.mark.parametrize("damaged", [b"", b"no state at all, " * 5])
-def test_a_state_that_nobody_can_read_is_replaced(tmp_path: Path, damaged: bytes) -> None:
-    """It is what one restores for."""
+@pytest.mark.parametrize("other", ["job_state.old", "job_state.new"])
+def test_a_state_that_nobody_can_read_is_replaced(tmp_path: Path, damaged: bytes, other: str) -> None:
+    """It is what one restores for. What other files know of ids counts."""
     (tmp_path / "job_state").write_bytes(damaged)
-    put_back(tmp_path, {"job_state": jobs(100)}, highest=699)
+    (tmp_path / other).write_bytes(jobs(700))
+    put_back(tmp_path, {"job_state": jobs(100)}, highest=600)
     assert state.next_id(tmp_path) == 700
+
+
+def test_ids_go_on_after_a_backup_from_before_the_first_job(tmp_path: Path) -> None:
+    """Of which slurmctld had saved no queue: it gets one without jobs."""
+    (tmp_path / "job_state").write_bytes(jobs(5))
+    put_back(tmp_path, {"node_state": jobs(0)[:23]})
+    assert state.next_id(tmp_path) == 5
+    content = (tmp_path / "job_state").read_bytes()
+    assert content[:23] == jobs(0)[:23]
+    assert len(content) == 23 + 8 + 4 + 8
 
 
 def test_there_is_a_queue_whenever_it_is_interrupted_and_ids_go_on_above_the_first_one(
@@ -134,6 +147,10 @@ class Snapshots:
         files = {path.name for one in map(Path, what) for path in ([one, *one.iterdir()] if one.exists() else [])}
         self.made.append(files)
 
+    def take_back(self, part: str) -> None:
+        del part
+        self.made.pop()
+
 
 @pytest.fixture
 def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -160,8 +177,23 @@ def test_the_state_of_the_term_is_saved_with_its_scripts(volume: Path) -> None:
 
 def test_a_state_that_was_taken_over_meanwhile_is_no_backup(volume: Path) -> None:
     """restic finds no scripts, which by itself is no error."""
+    saving: Any = Snapshots(lambda: terms.take_over(8, (os.getuid(), os.getgid()), volume))
     with pytest.raises(CannotGoOnError, match="another controller has taken the state over"):
-        taken(volume, lambda: terms.take_over(8, (os.getuid(), os.getgid()), volume))
+        save.take_state(saving, LOG)
+    assert saving.made == [], "a restore of the state would take it for the last one"
+
+
+def test_a_part_that_is_taken_back_is_the_one_of_this_backup(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"id": "20261126T020000Z", "kind": "manual", "parts": ["state"], "cluster": "c"}
+    monkeypatch.setattr("images.backup.settings.told", lambda: told)
+    found = [
+        {"id": f"{part}-{hour}", "tags": [f"backup=20261126T0{hour}0000Z", f"part={part}"]}
+        for hour in (1, 2)
+        for part in ("state", "keys")
+    ]
+    repository = Mock(snapshots=lambda: found)
+    save.Saving(repository, Mock()).take_back("state")
+    assert [call.args[1:] for call in repository.must.call_args_list] == [("forget", "--quiet", "state-2")]
 
 
 def test_what_fails_for_another_reason_fails(volume: Path) -> None:

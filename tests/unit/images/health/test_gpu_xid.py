@@ -13,7 +13,7 @@ from images.health.checks import gpu_presence
 from images.health.checks.gpu_xid import CHECK, events_in
 from images.health.runner import attempt
 from tests.stacks import ROOT
-from tests.unit.images.health.tables import Like, outcomes, words
+from tests.unit.images.health.tables import Like, outcomes, table, words
 from tests.unit.images.health.worker import ABSENT, DEFAULTS, HANGS, gpu_node, machine, text
 
 TABLE = json.loads((ROOT / "images/health/checks/xid_table.json").read_text(encoding="utf-8"))
@@ -44,6 +44,7 @@ def recovery(action: str) -> str:
 QUIET, FALLEN_OFF, RESET = log("quiet"), log("fallen-off"), log("ecc-then-reset").splitlines(keepends=True)
 BARE = "<4>NVRM: Xid (PCI:0000:18:00): 63, pid=1, name=x, y\n"
 OFF_THE_BUS = "GPU 3: Xid 79, GPU has fallen off the bus"
+SWITCHES = "nvswitch0: SXid 20034, fatal error of an NVSwitch; nvswitch3: SXid 12028, error of an NVSwitch"
 ASKS = "GPU 0: Xid 154, the driver asks for:"
 NOT_PERMITTED = "dmesg: read kernel buffer failed: Operation not permitted"
 
@@ -63,6 +64,7 @@ NOT_PERMITTED = "dmesg: read kernel buffer failed: Operation not permitted"
         ("fail [hardware]: GPU 4: Xid 95, ...", "".join(RESET) + line(95, "x", bus="0000:9a:00"), 0),
         (f"fail ...{OFF_THE_BUS}...", FALLEN_OFF + RESET[-1], 0),  # another GPU's recovery
         ("ok", QUIET + line(79, "x", bus="0009:01:00"), 0),  # another pod's, on the same machine
+        (f"fail [hardware]: {SWITCHES}", log("nvswitch"), 131500),
         ("warn ...", QUIET + BARE, 0),  # without a time nothing is too old
         ("not checked: dmesg did not end in 4 s", HANGS, 0),
         (f"not checked: {NOT_PERMITTED}", Result(code=1, stderr=f"{NOT_PERMITTED}\n"), 0),
@@ -76,6 +78,37 @@ def test_the_log_is_judged(tmp_path: Path, expected: str, dmesg: str | Result, u
 def test_a_gpu_that_was_lost_before_the_pod_began_is_its_own(tmp_path: Path) -> None:
     where = replace(gpu_node(tmp_path), gpus=9)  # one more than nvidia-smi shows
     assert words(look(where, QUIET + line(79, "x", bus="0000:ee:00"))).startswith("fail ")
+
+
+LAST = FALLEN_OFF.splitlines(keepends=True)[-1]
+AUDIT = ["<6>[91300.0] audit: 1\n", "<6>[91400.0] audit: 2\n"]
+NEWER = [LAST + AUDIT[0], AUDIT[0] + AUDIT[1]]
+
+
+@table(
+    "later, status",
+    {
+        "newer lines have pushed it out of the log": (NEWER, "fail"),
+        "a user has filled the log": ([f"<6>[91300.{number:06}] a\n" * 4000 for number in range(2)], "fail"),
+        "the log was emptied": (["", ""], "ok"),
+        "it was reset": ([LAST + recovery("0x0 (None)").splitlines()[-1].replace("0000:18", "0000:5d")], "ok"),
+    },
+)
+def test_a_fault_holds_until_the_log_is_emptied(tmp_path: Path, later: list[str], status: str) -> None:
+    where = gpu_node(tmp_path)
+    look(where, FALLEN_OFF)
+    for dmesg in later:
+        result = look(where, dmesg)
+        assert result.status == status
+        assert status == "ok" or OFF_THE_BUS in result.message
+
+
+def test_a_new_start_of_the_machine_settles_a_fault(tmp_path: Path) -> None:
+    where = gpu_node(tmp_path)
+    look(where, line(79, "GPU has fallen off the bus.") + QUIET)
+    assert look(where, QUIET).status == "fail"
+    (where.root / "proc/sys/kernel/random/boot_id").write_text("another\n")
+    assert look(where, QUIET).status == "ok"
 
 
 def test_a_node_where_nothing_shows_an_nvidia_driver_is_not_checked(tmp_path: Path) -> None:
@@ -97,6 +130,14 @@ def test_lines_of_all_forms_are_understood() -> None:
         (fatal, ("0009:01:00", 149, 171167.620236, "fail")),
     ]:
         assert [(one.bus, one.number, one.seconds, one.judgement) for one in events_in([form])] == [event]
+
+
+def test_a_user_s_text_in_a_record_is_no_word_of_the_driver_s() -> None:
+    """A program has ended whose file has a name with a line break in it: the kernel writes time after time."""
+    forged = "NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus."
+    record = ["<6>[   12.345678] x", f"<6>[   12.345678] {forged}", f"<6>[   12.345678] {forged}[4711]: segfault at 0"]
+    assert events_in(record) == []
+    assert len(events_in([*record, f"<3>[   12.345679] {forged}"])) == 1
 
 
 def test_every_entry_of_the_table_has_a_judgement_that_the_table_explains() -> None:

@@ -24,6 +24,7 @@ class Machine:
 
     def __init__(self, root: Path, ports: list[str]) -> None:
         self.root = root
+        self.at = 1_795_000_000.0
         self.node = Node(name="gpu-0", gpus=8, infiniband=True, root=root, state=root / "state")
         (root / "sys/class").mkdir(parents=True)
         for name in ports:
@@ -48,6 +49,12 @@ class Machine:
         for name, text in texts.items():
             (path / name).write_text(f"{text}\n")
 
+    def count(self, device: str, downs: int) -> None:
+        """So often the link went down since the driver has started."""
+        counter = self.path(device) / "counters/link_downed"
+        counter.parent.mkdir(exist_ok=True)
+        counter.write_text(f"{downs}\n")
+
     def look(self, **limits: float) -> Result:
         """What the check finds. It starts no program, so none can hang."""
         runner = FakeRunner()
@@ -57,9 +64,11 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    """Eight ports that are well."""
-    return Machine(tmp_path, PORTS)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Eight ports that are well, with a clock."""
+    machine = Machine(tmp_path, PORTS)
+    monkeypatch.setattr("time.time", lambda: machine.at)
+    return machine
 
 
 @outcomes(
@@ -88,6 +97,27 @@ def test_ports_are_up_and_as_fast_as_others(
     for name, files in ports.items():
         machine.port(name, **files)
     assert words(machine.look(**limits)) == Like(expected)
+
+
+def test_a_link_that_goes_down_often_is_a_fault_until_it_is_quiet(machine: Machine) -> None:
+    three = "mlx5_2: the link went down 3 times in the last hour"
+    for later, downs, expected in [
+        (0, 7, "ok"),
+        (30, 7, "ok"),
+        (30, 8, "warn ..."),
+        (30, 9, "warn ..."),
+        (30, 10, f"fail [hardware]: {three}"),
+        (599, 10, f"fail [hardware]: {three}"),
+        (1, 10, f"warn [hardware]: {three}"),  # quiet since: a drain for it is lifted
+        (30, 11, "fail ..."),
+        (3600, 11, "warn [hardware]: mlx5_2: the link went down 1 times in the last hour"),
+        (1, 11, "ok"),
+        (30, 1, "ok"),  # the driver has started anew
+        (30, 2, "warn ..."),
+    ]:
+        machine.at += later
+        machine.count("mlx5_2", downs)
+        assert words(machine.look()) == Like(expected), (later, downs)
 
 
 def test_a_node_that_should_have_infiniband_and_has_none_is_at_fault(tmp_path: Path) -> None:

@@ -176,6 +176,9 @@ def test_reserved_gpus_need_no_quota_and_are_not_given_to_two_pools(doctor: Doct
     sections = cloud.stack()
     sections["worker_nodes"]["more"] = sections["worker_nodes"]["default"]
     assert "16 more needed" in worst(doctor(replies, sections), "quotas").message
+    # Nor where one of them takes reserved machines only, and the other any.
+    sections["worker_nodes"]["more"] = {**sections["worker_nodes"]["default"], "reservation": {"policy": "STRICT"}}
+    assert "16 more needed" in worst(doctor(replies, sections), "quotas").message
 
 
 def test_preemptible_machines_have_a_quota_and_capacity_of_their_own(doctor: Doctor) -> None:

@@ -123,10 +123,11 @@ class RecordedCluster(PlayedKubectl):
             stamp = entry["comment"].split(" | ")[0]
             entry["comment"] = f"{stamp} | {comment}"
 
-    def job(self, id_: str, reason: str, *, state: str = "PENDING", nodes: str = "", account: str = "default") -> None:
-        """A job in the queue, in the form in which squeue printed real ones."""
+    def job(self, id_: str, reason: str, *, state: str = "PENDING", nodes: str = "", **more: str) -> None:
+        """A job in the queue, in the form in which squeue printed real ones. `more`: `account`, `start`."""
         row = {
             "JobArrayID": id_, "Partition": "main", "State": state, "NodeList": nodes, "TimeLeft": "10:00",
-            "Reason": reason, "ReasonList": f"({reason})", "Account": account,
+            "Reason": reason, "ReasonList": f"({reason})", "Account": more.get("account", "default"),
+            "StartTime": more.get("start", "N/A"),
         }  # fmt: skip
         self.slurm["queue"] = (0, self.slurm["queue"][1] + printed(JOBS.shell, [row]))

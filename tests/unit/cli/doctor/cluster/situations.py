@@ -163,6 +163,14 @@ def evicted(cluster: RecordedCluster) -> None:
     silent_node(cluster)
 
 
+def volume_is_away(cluster: RecordedCluster) -> None:
+    cluster.thing("Job", "users-")["status"] = {}
+    pod = cluster.thing("Pod", "users-")
+    pod["status"] |= {"phase": "Pending", "conditions": []}
+    pod["status"]["containerStatuses"][0] |= {"ready": False, "state": {"waiting": {"reason": "ContainerCreating"}}}
+    cluster.warn("Pod", "users-", "FailedMount", "mount: server is down")
+
+
 def full_machine(cluster: RecordedCluster) -> None:
     conditions = cluster.thing("Node", "node-0")["status"]["conditions"]
     next(one for one in conditions if one["type"] == "DiskPressure")["status"] = "True"
@@ -181,6 +189,8 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     # pods
     "no machine has room": (unplaced("0/2 nodes are available: 2 Insufficient cpu. preemption: none."),
         "pod default-1 cannot be placed: 0/2 nodes are available: 2 Insufficient cpu", "of worker_nodes.default"),
+    "its volume is elsewhere": (unplaced("0/2 nodes are available: 2 node(s) had volume node affinity conflict."),
+        "had volume node affinity conflict", "kubectl get -n slurm pvc,events"),
     "pods are refused": (refused_pods("create Pod default-1 failed: forbidden: exceeded quota: small"),
         "default-1 of StatefulSet default: Kubernetes refuses to make it", "describe -n slurm statefulset"),
     "pod is not there": (no_pod, "default-1 of StatefulSet default: is not there", "describe -n slurm statefulset"),
@@ -203,6 +213,8 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "scale-in waits for jobs": (leaving, "default-1 leaves and waits for 1 job", "scancel 17"),
     "pod does not end": (lambda c: c.thing("Pod", "login-0")["metadata"].update(deletionTimestamp=ago(600)),
         "should have ended 10 min ago", "--force"),
+    "a step of `up` cannot mount its volume": (volume_is_away,
+        "pod users-eb33788d-dcx85 is not ready after", "describe -n slurm pod users-"),
     "evicted": (evicted, "pod default-1 has failed: Evicted", "describe -n slurm pod default-1"),
     # slurmctld and nodes
     "a restore was cut short": (
@@ -224,6 +236,9 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "drained by its health checks: clock", "slurmstack health"),
     "a check that fails and drains nothing": (checked("fail dns [node]: slurmctld's name is unknown"),
         "takes jobs though its check dns fails", "health run dns"),
+    "jail hangs": (
+        checked("not checked filesystem: process 17 (health-periodic) of an earlier run does not end", "default-0"),
+        "takes jobs though its check filesystem does not end", "health run filesystem"),
     # what `up` has done
     "jail is half populated": (populating(None), "the jail is being populated", "populate-jail"),
     "volume is too small for the jail": (populating(3), "the jail could not be populated", "jail.size"),

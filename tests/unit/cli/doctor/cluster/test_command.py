@@ -13,7 +13,16 @@ from cli.doctor.cluster.diagnose import diagnose, diagnose_job
 from cli.errors import USAGE, Failure
 from tests.stacks import ROOT
 from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster, recorded
-from tests.unit.cli.doctor.cluster.situations import Ill, ago, both, drained, lost_machine, queued, slurm_says
+from tests.unit.cli.doctor.cluster.situations import (
+    Ill,
+    ago,
+    both,
+    drained,
+    lost_machine,
+    no_slurmd,
+    queued,
+    slurm_says,
+)
 
 
 @pytest.fixture
@@ -74,6 +83,7 @@ def nothing(cluster: RecordedCluster) -> None:
     cluster.refused["exec"] = 'Error from server (NotFound): pods "controller-0" not found'
 
 
+FORBIDDEN = 'Error from server (Forbidden): {0} is forbidden: User "bob" cannot list resource "{0}"'
 BAD = drained("bad disk", by="root")
 RUNS = "RUNNING|0:0|default-0|a|b|None"
 
@@ -83,6 +93,9 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
     "a job that waits for drained nodes": (
         both(BAD, lambda c: c.node("default-0", "IDLE", "DRAIN", reason="new", by="root"), queued("12", "Resources")),
         [("job 12", 1, "^1. warning: node default-0 is drained by root: new")],
+    ),
+    "a job that waits for thousands of years": (
+        queued("12", "BeginTime", start="300000000000"), [("job 12", 1, "start it at a time after the year 9999")]
     ),
     "a job that runs": (
         lambda c: c.job("12", "None", state="RUNNING", nodes="default-0"), [("job 12", 0, "is running on default-0")]
@@ -99,6 +112,10 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
     ),
     "what nobody knows": (lambda _: None, [(f"job {what}", USAGE, what) for what in ("12", "nonsense", "1;id")]),
     "a node that nobody knows": (lambda _: None, [("node gpu-0", USAGE, "gpu-0")]),
+    "a node that Slurm lacks, and no right to look at pods": (
+        both(no_slurmd, lambda c: c.refused.update(Pod=FORBIDDEN.format("pods"))),
+        [("node default-1", 3, "Slurm has no node default-1"), ("node default-0", 0, "Nothing is wrong")],
+    ),
     "slurmdbd is away": (slurm_says(past=(1, "")), [("job 12", 3, "not asked: accounting (no answer)")]),
     "the queue hangs": (slurm_says(queue=(124, "")), [("job 12", 3, "not asked: jobs (no answer)")]),
     "one of two nodes": (
@@ -163,8 +180,6 @@ def test_what_is_the_same_of_many_nodes_is_said_once_and_scripts_have_all(
 
 
 # ---------------------------------------------------------------- what cannot be read
-
-FORBIDDEN = 'Error from server (Forbidden): {0} is forbidden: User "bob" cannot list resource "{0}"'
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from cli.doctor.cluster.diagnose import diagnose, diagnose_job
 from cli.doctor.cluster.facts import Facts, Pool
 from cli.doctor.cluster.findings import Finding
 from cli.doctor.cluster.reasons import Kind, meaning
+from slurm.names import LOG_SHIPPER
 from tests.unit.cli.doctor.cluster.recorded import RecordedCluster, recorded
 from tests.unit.cli.doctor.cluster.situations import (
     SITUATIONS,
@@ -20,6 +22,7 @@ from tests.unit.cli.doctor.cluster.situations import (
     both,
     drained,
     no_slurmd,
+    populating,
     queued,
     slurm_says,
     unplaced,
@@ -52,9 +55,18 @@ def since(condition: str, seconds: int) -> Ill:
     return make
 
 
+def tried_again(cluster: RecordedCluster) -> None:
+    """A step of `up` failed once and then succeeded: the pod of the first try stays."""
+    pod = deepcopy(cluster.thing("Pod", "policy-"))
+    pod["metadata"] |= {"name": "policy-e6cd26eb-first", "uid": "first"}
+    pod["status"]["phase"] = "Failed"
+    cluster.objects.append(pod)
+
+
 FINE: dict[str, Ill] = {
     "nothing": lambda _: None,
     **{reason: queued("12", reason) for reason in ("Priority", "JobHeldUser", "QOSMaxJobsPerUserLimit")},
+    "a step that succeeded at the second try": tried_again,
     "slurmd registers after its pod is ready": both(no_slurmd, since("Ready", 5)),
     "a pod that waited long for its machine": both(lambda c: c.unready("default-1"), since("PodScheduled", 30)),
 }
@@ -78,6 +90,29 @@ def test_the_same_is_one_when_it_lasts() -> None:
 def test_what_follows_from_a_cause_is_no_finding_of_its_own(name: str) -> None:
     (found,) = said_of(SITUATIONS[name][0])
     assert found.consequences
+
+
+def test_a_jail_that_is_populated_at_the_second_try_is_not_ill_for_the_first() -> None:
+    cluster = recorded()
+    populating(None)(cluster)
+    first = deepcopy(cluster.thing("Pod", "populate-jail"))
+    first["metadata"] |= {"name": "populate-jail-first", "uid": "first", "creationTimestamp": "2020-01-01T00:00:00Z"}
+    first["status"]["containerStatuses"][0]["state"] = {"terminated": {"exitCode": 1, "reason": "Error"}}
+    cluster.objects.append(first)
+    (found,) = diagnose(cluster.look())
+    assert found.cause.startswith("the jail is being populated")
+
+
+@pytest.mark.parametrize("reason", ["ImagePullBackOff", "CreateContainerConfigError"])
+def test_what_the_log_shipper_takes_from_the_site_is_for_the_site_to_mend(reason: str) -> None:
+    cluster = recorded()
+    pod = deepcopy(cluster.thing("Pod", "default-1"))
+    pod["metadata"] |= {"name": "log-shipper-abcde", "uid": "shipper"}
+    pod["metadata"]["labels"]["app.kubernetes.io/component"] = LOG_SHIPPER
+    cluster.objects.append(pod)
+    cluster.waiting("log-shipper-abcde", reason)
+    (first,) = diagnose(cluster.look())
+    assert "logs.otlp" in first.mend
 
 
 def test_many_jobs_with_one_reason_are_one_finding() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 
-from images.common.health.slurm import Slurm
+from images.common.health.slurm import Slurm, SlurmError
 from images.common.wait import Clock
 from images.health.node_tests.plan import Settings
 from images.health.node_tests.program import ByHand, NodeTester
@@ -77,6 +78,7 @@ class Site:
         class Rounds(Clock):
             def sleep(self, seconds: float) -> None:
                 meanwhile()
-                site.round(int(seconds))
+                with contextlib.suppress(SlurmError):
+                    site.round(int(seconds))
 
         return ByHand(slurm=self.slurm, name=name, say=said.append, clock=Rounds()).measure(), said

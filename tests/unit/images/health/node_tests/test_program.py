@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -42,6 +43,25 @@ def test_a_node_that_is_slow_twice_is_drained_with_the_figure_and_stays_so() -> 
     site.cluster.nodes["w-0"].states.discard("DRAIN")  # an administrator gives it back
     site.rounds(20, 60)
     assert site.statuses() == {"cpu-speed": "ok"}
+
+
+def test_a_node_that_has_started_since_it_failed_is_measured_again() -> None:
+    """It may be another machine, and nothing else would say that it is well."""
+    site = Site(3, slow=lambda job: job.node == "w-0")
+    site.rounds(13, 60)
+    assert site.reason == SLOW
+    site.cluster.nodes["w-0"].started_at = site.cluster.now + 1
+    site.rounds(8, 60)
+    assert site.reason == SLOW, "it is as slow as it was"
+    assert sum(line.startswith("open w-0") for line in site.log) == 1
+    site.slow = lambda _job: False
+    site.cluster.nodes["w-0"].started_at = site.cluster.now + 1
+    site.cluster.nodes["w-0"].states.add("MIXED")
+    site.rounds(2, 60)
+    assert (site.cluster.drained, site.statuses()) == (set(), {"cpu-speed": "warn"})
+    site.cluster.nodes["w-0"].states.discard("MIXED")
+    site.rounds(8, 60)
+    assert (site.cluster.drained, site.statuses()) == (set(), {"cpu-speed": "ok"})
 
 
 def test_one_that_is_slow_once_is_left_alone() -> None:
@@ -201,9 +221,44 @@ def test_one_that_is_ended_meanwhile_leaves_the_node_drained_as_it_was() -> None
 
 def test_what_one_that_was_killed_has_left_is_given_back_and_reservations_of_others_are_not() -> None:
     site = Site()
-    site.cluster.reservations |= {"health-test-w-7": ("w-7", "re-test of w-7"), "course": ("w-9", "ask Bob")}
-    site.round()
-    assert set(site.cluster.reservations) == {"course"}
+    theirs = {"course": ("w-9", "ask Bob"), "health-test-w-8": ("w-8", "a course")}
+    site.cluster.reservations |= {"health-test-w-7": ("w-7", "re-test of w-7"), **theirs}
+    site.rounds(3)
+    assert len(site.cluster.reservations) == 3, "one that measures may be between two tests"
+    site.rounds(30)
+    assert site.cluster.reservations == theirs
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_by_hand_a_slurmctld_that_is_away_for_long_ends_nothing_and_loses_no_drain(is_killed: bool) -> None:
+    site = Site(slow=lambda _job: True)
+    site.cluster.drain("w-0", SLOW)
+    calls: list[int] = []
+
+    def meanwhile() -> None:
+        calls.append(1)
+        site.cluster.away = len(calls) < 60
+        if is_killed and len(calls) == 1:
+            raise KilledError
+
+    with contextlib.suppress(KilledError):
+        code, said = site.by_hand(meanwhile=meanwhile)
+        assert (code, said[-1]) == (1, f"w-0 is drained: {SLOW}")
+    assert (site.reason, site.cluster.drained, site.cluster.reservations) == (SLOW, {"w-0"}, {})
+    assert len(calls) >= 60
+
+
+def test_a_drain_of_an_administrator_s_since_the_last_look_stays() -> None:
+    site = Site()
+
+    def slow(job: Job) -> bool:
+        if job.number == 2:
+            site.cluster.drain("w-0", "mine")
+        return True
+
+    site.slow = slow
+    code, said = site.by_hand()
+    assert (code, said[-1], site.cluster.reservations) == (1, "w-0 is drained: mine", {})
 
 
 def test_a_job_of_another_name_is_none_of_ours() -> None:

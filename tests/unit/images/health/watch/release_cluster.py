@@ -9,11 +9,11 @@ from typing import Any
 
 from images.common.command import Runner
 from images.common.health.contract import Result
-from images.common.health.report import Report, encode
+from images.common.health.report import Report, encode, stamp
 from images.common.health.slurm import Slurm
 from images.common.kubernetes import WORKER_PODS, Follower, Kube
 from images.health.watch.decide import Limit
-from images.health.watch.machines import RELEASED_FOR, Machine, Machines, machine_of, place_of
+from images.health.watch.machines import RELEASED_FOR, Machine, Machines, Place, machine_of, place_of
 from images.health.watch.release import Releaser, Rules
 from images.health.watch.watcher import Watcher
 from tests.fakes.kubernetes import FakeKubernetes
@@ -44,10 +44,11 @@ class WatchedMachines(FakeKubernetes):
         self.remove(NODES, name)
         self.put(NODES, name, spec={}, status={"conditions": [{"type": "Ready", "status": "True"}]})
 
-    def add_pod(self, name: str, node: str) -> None:
-        """A new one, whatever was there by this name."""
+    def add_pod(self, name: str, node: str, started: float = NOW - 10_000) -> None:
+        """A new one, whatever was there by this name. `started`: when kubelet took it."""
         self.remove(PODS, name)
-        self.put(PODS, name, metadata={"labels": {WORKER_PODS: "true"}}, spec={"nodeName": node})
+        status = {"startTime": stamp(started)}
+        self.put(PODS, name, metadata={"labels": {WORKER_PODS: "true"}}, spec={"nodeName": node}, status=status)
 
     def cordon(self, name: str, *, cordoned: bool = True) -> None:
         """As a person does it."""
@@ -68,7 +69,7 @@ class WatchedMachines(FakeKubernetes):
     def machines(self) -> dict[str, Machine]:
         return {name: machine_of(node) for name, node in self.nodes.items()}
 
-    def places(self) -> dict[str, str]:
+    def places(self) -> dict[str, Place]:
         return {name: place_of(pod) for name, pod in self.pods.items()}
 
     def answer(self, question: Question) -> tuple[int, Object]:

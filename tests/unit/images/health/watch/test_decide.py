@@ -136,6 +136,15 @@ def cordoned(ago: float = 600) -> NodeView:
     return drained("MIXED", reason=CORDON_REASON, ago=ago, kubernetes=CORDONED)
 
 
+def since(ago: float, node: NodeView) -> NodeView:
+    """The node, whose machine and whose GPUs the watcher has seen to be wrong for so long."""
+    return replace(node, began={("kubernetes", "node"): NOW - ago, ("gpu-xid", "hardware"): NOW - ago})
+
+
+LONG_FULL = drained("MIXED", ago=7200, disks=failed(), kubernetes=CORDONED)
+LONG_BROKEN = drained("MIXED", ago=7200, disks=failed(), gpu_xid=XID)
+
+
 def broken() -> NodeView:
     return drained("MIXED", reason="health/gpu-xid [hardware]: Xid 79", ago=600, gpu_xid=XID)
 
@@ -149,6 +158,11 @@ def broken() -> NodeView:
         "it is for machines and not for failed checks": (drained("MIXED", ago=9999, disks=failed()), FREES, []),
         "broken hardware, where machines are released": (broken(), FREES, ["requeue"]),
         "broken hardware, where no machine is released": (broken(), KEEPS, []),
+        "a cordon of a node that is drained for long": (since(599, LONG_FULL), KEEPS, []),
+        "and at its own deadline": (since(600, LONG_FULL), KEEPS, ["requeue"]),
+        "hardware that breaks on a node that is drained for long": (since(599, LONG_BROKEN), FREES, []),
+        "and at the deadline of that": (since(600, LONG_BROKEN), FREES, ["requeue"]),
+        "nobody knows since when": (LONG_FULL, KEEPS, []),
     },
 )
 def test_jobs_are_requeued_after_the_deadline(node: NodeView, by: Policy, kinds: list[str]) -> None:
@@ -241,6 +255,19 @@ def test_a_node_that_is_drained_for_what_many_have_by_now_stays_so_until_it_is_w
     many = [view(f"x-{n}", disks=FULL) for n in range(5)]
     assert done(decide([drained(disks=FULL), *many], policy(), NOW)) == []
     assert done(decide([drained(disks=OK), *many], policy(), NOW)) == [LIFTED]
+
+
+def test_what_is_drained_for_long_or_set_down_is_none_of_many() -> None:
+    for old, drains in (
+        ([replace(drained(ago=600, disks=FULL), name=f"x-{n}") for n in range(2)], ["w-1"]),
+        ([replace(drained(ago=599, disks=FULL), name=f"x-{n}") for n in range(2)], []),
+    ):
+        decision = decide([*old, view("w-1", disks=FULL), *SPARE], policy(), NOW)
+        assert [action.node.name for action in decision.actions] == drains
+    away = failed("machine is gone")
+    down = [view(f"x-{n}", "DOWN", "DRAIN", reason=GONE_REASON, kubernetes=away) for n in range(2)]
+    decision = decide([*down, view("w-1", kubernetes=failed("not ready")), *SPARE], policy(), NOW)
+    assert [action.node.name for action in decision.actions] == ["w-1"]
 
 
 _RESULTS = st.sampled_from([OK, WARN, UNKNOWN, failed(), failed(fault="hardware"), failed(fault=None)])

@@ -10,7 +10,7 @@ import pytest
 
 from images.common.health.report import Finding
 from images.common.health.slurm import Record
-from images.health.watch.machines import TRIES, Machine, Machines, answers, machine_of
+from images.health.watch.machines import TRIES, Machine, Machines, Place, answers, machine_of
 from tests.unit.images.health.tables import Like, table, words
 from tests.unit.images.health.watch.release_cluster import Followed
 from tests.unit.images.health.watch.views import NOW
@@ -26,7 +26,7 @@ class Cluster:
     """Two workers, each on a machine of its own; Maintenance drains."""
 
     def __init__(self, m_0: Machine | None = READY, *, answers: bool = True) -> None:
-        self.pods = Followed({"w-0": "m-0", "w-1": "m-1"})
+        self.pods = Followed({"w-0": Place(node="m-0"), "w-1": Place(node="m-1")})
         self.nodes = Followed({"m-0": m_0, "m-1": READY} if m_0 else {"m-1": READY})
         self.answers = answers
         self.states = frozenset({"IDLE"})
@@ -89,8 +89,20 @@ def test_a_machine_is_lost_only_when_its_slurmd_is_silent_too() -> None:
     assert set(cluster.probed) == {("10.0.0.0", 6818)}
     cluster.nodes.synced = False
     assert said(cluster.look()) == "not checked: the Kubernetes API does not answer"
-    cluster.nodes.synced, cluster.states = True, frozenset({"DOWN"})
-    assert not cluster.look().lost, "one that is set down is not asked any more"
+    cluster.nodes.synced = True
+    cluster.probed.clear()
+    for state in ("DOWN", "POWERED_DOWN"):
+        cluster.states = frozenset({state})
+        assert not cluster.look().lost
+    assert cluster.probed == [], "one that is set down, or sleeps, is not asked any more"
+
+
+def test_where_a_node_was_is_forgotten_with_its_record() -> None:
+    cluster = Cluster()
+    cluster.look()
+    cluster.machines.findings([], NOW)
+    del cluster.pods.copy["w-0"]
+    assert said(cluster.look()) == "not checked: its pod is not known"
 
 
 def test_a_machine_that_vanished_with_its_pod_is_still_known_to_be_gone() -> None:
@@ -98,9 +110,9 @@ def test_a_machine_that_vanished_with_its_pod_is_still_known_to_be_gone() -> Non
     assert said(cluster.look()) == "ok"
     del cluster.nodes.copy["m-0"], cluster.pods.copy["w-0"]
     assert said(cluster.look()) == Like(LOST)
-    cluster.pods.copy["w-0"] = ""  # the new one waits for a machine
+    cluster.pods.copy["w-0"] = Place(node="")  # the new one waits for a machine
     assert said(cluster.look()) == Like(LOST)
-    cluster.pods.copy["w-0"] = "m-1"
+    cluster.pods.copy["w-0"] = Place(node="m-1")
     assert said(cluster.look()) == "ok"
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from images.common.health.contract import Result
 from images.common.health.report import STALE_SECONDS, Finding
 from images.health.watch.decide import Limit, NodeView
-from images.health.watch.machines import Machine
+from images.health.watch.machines import Machine, Place
 from images.health.watch.release import Move, Rules, plan
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed, found, view
@@ -47,15 +47,26 @@ def machined(finding: Finding, ago: float = 1000) -> NodeView:
     return broken(reason="health/kubernetes [node]: m", ago=ago, kubernetes=finding)
 
 
+def second(ago: float) -> NodeView:
+    """A node that is drained for its disks for long, and whose GPU has broken so long ago."""
+    node = broken(reason="health/disks [node]: full", ago=5000, disks=failed(), gpu_xid=BROKEN)
+    return replace(node, began={("gpu-xid", "hardware"): NOW - ago})
+
+
 def started(ago: float, node: NodeView) -> NodeView:
     """The node, whose slurmd has started so long ago, perhaps on another machine."""
     return replace(node, started_at=NOW - ago)
 
 
+def on(**machines: str) -> dict[str, Place]:
+    """Where workers are, and have been for long. Names with `_` for `-`."""
+    return {name.replace("_", "-"): Place(node=node, started=NOW - 9000) for name, node in machines.items()}
+
+
 def planned(*views: NodeView, by: Rules | None = None, machine: Machine = READY) -> list[Move]:
     """A plan for w-0 on m-0; other nodes are on machines of their own."""
-    places = {each.name: f"m-{each.name[2:]}" for each in views}
-    machines = dict.fromkeys(places.values(), READY) | {"m-0": machine}
+    places = on(**{each.name: f"m-{each.name[2:]}" for each in views})
+    machines = {place.node: READY for place in places.values()} | {"m-0": machine}
     return plan(views, places, machines, by or rules(), NOW)[0]
 
 
@@ -70,6 +81,7 @@ def done(made: list[Move]) -> list[str]:
         "after the time for faults that go away": (broken(ago=600), READY, "100"),
         "one that is not ready counts once": (broken(), AWAY, "1"),
         "one that maintenance wants away": (machined(UNWANTED), READY, "100"),
+        "one that has broken after a drain for something else": (second(600), READY, "100"),
     },
 )
 def test_a_machine_is_released(node: NodeView, machine: Machine, limit: str) -> None:
@@ -88,6 +100,11 @@ def test_a_machine_is_released(node: NodeView, machine: Machine, limit: str) -> 
         "the check does not know": (broken(gpu_xid=UNKNOWN), READY),
         "the check finds a fault of the node": (broken(gpu_xid=failed(fault="node")), READY),
         "the report is old": (broken(gpu_xid=found(BROKEN, ago=STALE_SECONDS + 1)), READY),
+        "it breaks on a node that is drained for long": (second(599), READY),
+        "maintenance of a node that is drained for long": (
+            replace(broken(ago=5000, kubernetes=UNWANTED), began={("kubernetes", "node"): NOW - 599}),
+            READY,
+        ),
         "found on the machine before": (started(90, broken(gpu_xid=found(BROKEN, ago=100))), READY),
         "the time begins anew on another machine": (started(599, broken(ago=5000)), READY),
         "it was released, and somebody has uncordoned it": (broken(), UNCORDONED),
@@ -96,6 +113,13 @@ def test_a_machine_is_released(node: NodeView, machine: Machine, limit: str) -> 
 )
 def test_a_machine_is_left_as_it_is_when(node: NodeView, machine: Machine) -> None:
     assert done(planned(node, machine=machine)) == []
+
+
+def test_what_was_found_before_the_pod_came_to_the_machine_is_not_held_against_it() -> None:
+    """Until slurmd registers the record says when that of the machine before started."""
+    for began, moves in ((NOW - 50, []), (None, []), (NOW - 599, []), (NOW - 600, RELEASE)):
+        places = {"w-0": Place(node="m-0", started=began)}
+        assert done(plan([broken(ago=5000)], places, {"m-0": READY}, rules(), NOW)[0]) == moves
 
 
 def test_a_check_that_is_only_reported_releases_nothing() -> None:
@@ -111,12 +135,12 @@ def test_a_check_that_is_only_reported_releases_nothing() -> None:
     },
 )
 def test_a_machine_is_not_released_while_its_other_worker(other: NodeView, machine: str, moves: list[str]) -> None:
-    places = {"w-0": "m-0", "w-1": machine}
+    places = on(w_0="m-0", w_1=machine)
     assert done(plan([broken(), other], places, {"m-0": READY, "m-1": READY}, rules(), NOW)[0]) == moves
 
 
 def test_a_machine_is_forgotten_when_all_of_its_workers_take_jobs() -> None:
-    places = {"w-0": "m-0", "w-1": "m-0"}
+    places = on(w_0="m-0", w_1="m-0")
     for other, moves in ((view("w-1"), FORGET), (broken("w-1"), [])):
         assert done(plan([WELL, other], places, {"m-0": UNCORDONED}, rules(), NOW)[0]) == moves
 
@@ -151,7 +175,7 @@ def test_no_more_than_the_limit_is_released(
 )
 def test_what_is_missing_counts(at: str, machines: dict[str, Machine]) -> None:
     views = [broken(), broken("w-1", "DOWN", "DRAIN")]
-    assert plan(views, {"w-0": "m-0", "w-1": at}, machines, rules("1"), NOW)[0] == []
+    assert plan(views, on(w_0="m-0", w_1=at), machines, rules("1"), NOW)[0] == []
 
 
 _MACHINES = st.sampled_from([READY, RELEASED, CORDONED, AWAY, UNCORDONED])
@@ -169,7 +193,7 @@ def test_whatever_comes_the_limit_holds_and_strangers_are_left_alone(
         f"m-{number}": view(f"w-{number}", *states, reason=reason, drained_ago=1000, gpu_xid=result)
         for number, (_, states, reason, result) in enumerate(drawn)
     }
-    places = {each.name: name for name, each in views.items()}
+    places = on(**{each.name: name for name, each in views.items()})
     made = plan(views.values(), places, machines, rules(str(limit)), NOW)[0]
     before = {name for name, machine in machines.items() if machine.is_released or machine.ready != "True"}
     released = {move.machine for move in made if move.check}

@@ -49,6 +49,20 @@ def test_a_broken_machine_is_released_and_a_person_puts_it_back_to_use(cluster: 
     assert sum("machine m-0 (node w-0)" in line for line in cluster.log) == 2
 
 
+def test_a_new_machine_is_not_released_for_what_the_one_before_had(cluster: Cluster) -> None:
+    cluster.start(max_unavailable="2")
+    cluster.play("break; round; 600 s")
+    assert cluster.released() == ["m-0"]
+    cluster.kubernetes.add_node("m-9")
+    cluster.kubernetes.add_pod("w-0", "m-9", started=cluster.time)
+    del cluster.results["w-0"]  # the record still has the report of the other machine
+    cluster.play("3 rounds; 650 s")
+    assert cluster.released() == ["m-0"]
+    assert cluster.drained() == ["w-0"]
+    cluster.play("heal; 3 rounds")
+    assert cluster.drained() == []
+
+
 def test_a_machine_that_somebody_uncordons_though_it_is_broken_is_left_to_them(cluster: Cluster) -> None:
     cluster.play("break; round; 600 s; round; uncordon; 5000 s; 20 rounds")
     assert not cluster.kubernetes.is_cordoned("m-0")

@@ -186,6 +186,32 @@ def test_jobs_are_requeued_at_the_deadline_and_those_that_cannot_be_are_told(clu
     assert cluster.slurmctld.runner.commands.count("scontrol requeue incomplete 18") == 2
 
 
+def test_the_deadline_of_jobs_on_a_node_that_is_drained_begins_when_its_machine_is_cordoned(cluster: Cluster) -> None:
+    cluster.start(policy(requeue_after=100))
+    cluster.nodes["w-1"].states, cluster.nodes["w-1"].jobs = {"MIXED"}, ("17",)
+    cluster.play("fault; round; 500 s; cordon; round; fault; cordon; 99 s")
+    assert cluster.slurmctld.requeued == []
+    cluster.machines.says.clear()
+    cluster.play("fault; round; cordon; round")  # it was uncordoned meanwhile
+    assert cluster.slurmctld.requeued == []
+    cluster.play("fault; cordon; 100 s")
+    assert cluster.slurmctld.requeued == ["17"]
+
+
+def test_without_tests_of_nodes_what_is_reserved_for_them_is_given_back(cluster: Cluster) -> None:
+    runner, rest = cluster.slurmctld.runner, "StartTime=x Nodes=w-2 Users=slurm Comment="
+    listed = [f"health-test-w-2 {rest}re-test of w-2", f"health-test-w-3 {rest}a course", f"mine {rest}(null)"]
+    text = "".join(f"ReservationName={line}\n" for line in listed)
+    runner.answers["scontrol show reservation"] = CommandResult(code=0, stdout=text)
+    runner.answers["scontrol delete reservationname"] = CommandResult(code=1, stderr="Requested reservation is in use")
+    cluster.watcher.tests_run = False
+    cluster.round()
+    runner.answers["scontrol delete reservationname"] = CommandResult(code=0)
+    cluster.play("3 rounds")
+    assert cluster.slurmctld.changes() == ["scontrol delete reservationname=health-test-w-2"] * 2
+    assert cluster.log == ["tests of nodes are off: gave w-2 back"]
+
+
 @pytest.mark.parametrize("check", ["cpu-speed", "new-machine"])
 def test_a_drain_for_what_nobody_measures_any_more_is_lifted(cluster: Cluster, check: str) -> None:
     reason = f"health/{check} [hardware]: 7 events"
