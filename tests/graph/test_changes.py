@@ -18,6 +18,7 @@ FILES_AND_JOB = {"slurm-configuration-files", *WAITS}
 """What changes with any of Slurm's files: they, and the Job that waits until slurmctld has them."""
 
 USERS = {"slurm-users-job", "slurm-users-list"}
+OF_THE_JAIL = {"slurm-images-job", "slurm-jail-populate", *USERS}
 POLICY = {"slurm-policy-document", "slurm-policy-job"}
 POOL = {"size": 3, "resources": {"cpus": 8, "memory": "32Gi"}}
 
@@ -38,7 +39,7 @@ def test_scaling_changes_one_property_of_one_object(size: int) -> None:
         ("users.bob", {"uid": 10002}, FILES_AND_JOB | USERS | POLICY, WAITS | USERS | POLICY),
         ("users.alice.ssh_authorized_keys", [], USERS, USERS),
         # What runs in another jail's image, and no pod that leads into the jail.
-        ("images.jail", {"packages": ["vim"]}, {"slurm-jail-populate", *USERS}, {"slurm-jail-populate", *USERS}),
+        ("images.jail", {"packages": ["vim"]}, OF_THE_JAIL, OF_THE_JAIL),
         ("jail.storage_class", "other", {"slurm-jail-claim"}, {"slurm-jail-claim"}),
     ],
 )
