@@ -1,7 +1,7 @@
 """health: what `slurmstack health` asks of a node.
 
     health list                  all checks, when they run, and whether this node has what they look at
-    health run CHECK --json      run one now
+    health run CHECK [--json]    run one now
 
 Exit codes of `run`: 0 well, or a warning; 1 failed; 2 no such check; 3 not checked.
 """
@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from images.common.health.contract import Check, Status
+from images.common.health.report import line_of
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
 from images.health.registry import find_checks, has
 from images.health.runner import Outcome, run_checks
@@ -31,12 +32,12 @@ def by_hand(arguments: Sequence[str], local: Local, checks: Mapping[str, Check])
             for name, check in sorted(checks.items()):
                 print(f"{name:<{width}}  {_when(check, local):<20}  {check.summary}")
             return 0
-        case ["run", name, "--json"] if name in checks:
-            return _run(checks[name], local)
-        case ["run", name, "--json"]:
+        case ["run", name, *form] if form in ([], ["--json"]) and name in checks:
+            return _run(checks[name], local, as_json=bool(form))
+        case ["run", name, *form] if form in ([], ["--json"]):
             print(f"there is no check {name!r}; `health list` shows all", file=sys.stderr)
         case _:
-            print("usage: health list | health run CHECK --json", file=sys.stderr)
+            print("usage: health list | health run CHECK [--json]", file=sys.stderr)
     return USAGE
 
 
@@ -48,7 +49,7 @@ def _when(check: Check, local: Local) -> str:
     return "between jobs" if check.between_jobs else "every interval"
 
 
-def _run(check: Check, local: Local) -> int:
+def _run(check: Check, local: Local, *, as_json: bool) -> int:
     node = with_jobs(local.node, {})
     outcome = Outcome(result=not_checked(f"this node should have no {check.hardware}"))
     if has(node, check.hardware):
@@ -56,7 +57,12 @@ def _run(check: Check, local: Local) -> int:
     result = outcome.result
     text = {"node": node.name, "check": check.name, "status": result.status.value, "fault": result.fault}
     more = {"message": result.message, "values": dict(result.values), "seconds": round(outcome.seconds, 4)}
-    print(json.dumps(text | more))
+    if as_json:
+        print(json.dumps(text | more))
+    else:
+        print(line_of(check.name, result).removesuffix(":"))
+        for value, figure in sorted(result.values.items()):
+            print(f"  {value} {figure:g}")
     return CODES[result.status]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,12 @@ def test_the_list_says_when_each_runs(tmp_path: Path, capsys: pytest.CaptureFixt
     assert shown["disks"].startswith("every interval ")
     assert shown["dns"].startswith("turned off ")
     assert shown["gpu-xid"].startswith("never: no gpu ")
+
+
+def test_one_that_is_run_says_what_it_finds_to_people_and_to_scripts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert by_hand_here(tmp_path, "run", "gpu-xid") == 3
+    assert capsys.readouterr().out.startswith("not checked gpu-xid: this node should have no gpu")
+    assert by_hand_here(tmp_path, "run", "gpu-xid", "--json") == 3
+    assert json.loads(capsys.readouterr().out)["status"] == "not checked"
