@@ -188,6 +188,8 @@ def _slurmctld(args: ControllerArgs, state: DataVolume) -> k8s.core.v1.Container
         env=[*pods.env(SLURM_CONF=ACTIVE_CONF), *_env_of_two(args, state)],
         lifecycle=k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=leave)),
         liveness_probe=_hangs() if args.of_two else None,
+        # For the agent, which says why slurmctld does not start.
+        termination_message_policy="FallbackToLogsOnError",
         **pods.serving("slurmctld", SLURMCTLD_PORT, ready),
         # The token is for the preStop hook, and for the supervisor.
         volume_mounts=[*_mounts(args), pods.jwt_mount(), pods.token_mount()],

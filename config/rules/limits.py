@@ -8,7 +8,7 @@ from typing import Any
 from config.cluster import Sections
 from config.errors import Found, unknown_name
 from config.sections.accounting import Accounting, tres_name
-from config.sections.slurm import SettingValue, Slurm, folded
+from config.sections.slurm import Partition, SettingValue, Slurm, folded
 from config.sections.workers import WorkerPool
 
 Pools = Mapping[str, WorkerPool]
@@ -25,9 +25,13 @@ def named_resources(section: Callable[[str], Any]) -> Iterator[tuple[str, str]]:
 
 
 def weighed_resources(slurm: Slurm) -> list[str]:
-    """Those that PriorityWeightTRES names. Slurm takes no notice of the case of their kind: `GRES/gpu`."""
-    names = [part.partition("=")[0] for part in _parts(folded(slurm.settings).get("priorityweighttres", ""))]
-    kinds = [name.partition("/") for name in names]
+    """Those that PriorityWeightTRES names."""
+    return _names(folded(slurm.settings).get("priorityweighttres", ""))
+
+
+def _names(weights: SettingValue) -> list[str]:
+    """Resources in `CPU=1,GRES/gpu=2`. Slurm takes no notice of the case of their kind: `GRES/gpu`."""
+    kinds = [part.partition("=")[0].partition("/") for part in _parts(weights)]
     return [f"{kind.lower()}{slash}{rest}" for kind, slash, rest in kinds]
 
 
@@ -69,13 +73,24 @@ def _generic(pools: Pools) -> dict[str, bool]:
     return {"gpu": any(one.count for one in gpus), "shard": any(one.shard for one in gpus)}
 
 
-def tracked(sections: Sections, slurm: Slurm, accounting: Accounting, worker_nodes: Pools) -> Found:
-    """Weights of what Slurm does not know, on which slurmctld ends, and a list of resources that leaves some out."""
-    for name in weighed_resources(slurm):
-        try:
-            tres_name(name)
-        except ValueError as error:
-            yield "slurm.settings.PriorityWeightTRES", f"{name!r} {error}"
+def tracked(
+    sections: Sections,
+    slurm: Slurm,
+    accounting: Accounting,
+    worker_nodes: Pools,
+    partitions: Mapping[str, Partition],
+) -> Found:
+    """Names and weights of what Slurm does not know, on which slurmctld ends, and a list that leaves some out."""
+    written = folded(slurm.settings)
+    lists = {f"slurm.settings.{key}": written.get(key.lower(), "") for key in ("PriorityWeightTRES", _LIST)}
+    for name, partition in partitions.items():
+        lists[f"partitions.{name}.settings.{_BILLING}"] = folded(partition.settings).get(_BILLING.lower(), "")
+    for where, value in lists.items():
+        for name in _names(value):
+            try:
+                tres_name(name)
+            except ValueError as error:
+                yield where, f"{name!r} {error}"
     listed = folded(slurm.settings).get("accountingstoragetres")
     if listed is None or not accounting.enabled:
         return
@@ -85,4 +100,7 @@ def tracked(sections: Sections, slurm: Slurm, accounting: Accounting, worker_nod
     missing = sorted(name for name in needed if "/" in name and name.lower() not in there)
     if missing:
         message = f"lacks {', '.join(missing)}, which would not be recorded, and no limit of it would hold; add it"
-        yield "slurm.settings.AccountingStorageTRES", message
+        yield f"slurm.settings.{_LIST}", message
+
+
+_LIST, _BILLING = "AccountingStorageTRES", "TRESBillingWeights"

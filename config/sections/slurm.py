@@ -23,10 +23,33 @@ _LINES_OF_OTHER_SECTIONS = {
 }
 
 _KEYS_OF_THE_PODS = frozenset(
-    {"slurmctldhost", "slurmctldport", "slurmdport", "slurmuser", "slurmduser", "statesavelocation", "slurmdspooldir"}
-)
-"""Where the daemons are and keep their data: pods, Services and volumes are made for our values, and with others the
-cluster would lose its queue or be cut off."""
+    {
+        "slurmctldhost", "slurmctldport", "slurmdport", "slurmuser", "slurmduser", "statesavelocation",
+        "slurmdspooldir", "slurmctldpidfile", "slurmdpidfile", "authtype", "authinfo", "credtype",
+    }
+)  # fmt: skip
+"""Where the daemons are and keep their data, and how they know each other: pods, Services, volumes and keys are made
+for our values, and with others the cluster would lose its queue or be cut off."""
+
+_NOT_TRIED = {
+    **dict.fromkeys(
+        ("slurmctldlogfile", "slurmdlogfile", "slurmschedlogfile"),
+        "the daemons log to their pods' standard output (`slurmstack logs`); leave it out",
+    ),
+    **dict.fromkeys(
+        ("resumeprogram", "resumefailprogram", "suspendprogram"),
+        "use worker_nodes.<pool>.min and max, whose nodes come and go with the jobs",
+    ),
+    **dict.fromkeys(
+        ("slurmctldprimaryonprog", "slurmctldprimaryoffprog"),
+        "the controller's pod has no program for it; use an alert or a probe of Kubernetes",
+    ),
+    **dict.fromkeys(
+        ("jobcompuser", "jobcomppass", "jobcomphost", "jobcompport", "jobcomppassscript"),
+        "records of jobs in a database are those of accounting (sacct); leave it out",
+    ),
+}
+"""What no trial start of slurmctld can see (images/controller/check.py), and what to use instead."""
 
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 
@@ -73,6 +96,10 @@ def _settings(settings: dict[str, SettingValue]) -> dict[str, SettingValue]:
             wrong.append(f"has the key {key!r}, which cannot be a key of slurm.conf: letters and digits only")
         elif key.lower() in _KEYS_OF_THE_PODS:
             wrong.append(f"has the key {key!r}, which is bound to how the pods are made and cannot be changed")
+        elif key.lower() in _NOT_TRIED:
+            wrong.append(f"has the key {key!r}: {_NOT_TRIED[key.lower()]}")
+        elif key.lower() == "jobcomptype" and "mysql" in str(value).lower():
+            wrong.append(f"has {key}={value}: {_NOT_TRIED['jobcomphost']}, or use jobcomp/filetxt")
         elif section is not None:
             wrong.append(f"has the key {key!r}: use {section} for that")
         elif key.lower() in seen:
@@ -188,7 +215,17 @@ class Partition(Section):
         for what in ("accounts", "qos"):
             if getattr(self, f"allow_{what}") and getattr(self, f"deny_{what}"):
                 return f"has deny_{what} beside allow_{what}: Slurm looks at the allowed ones only; remove one of them"
+        for key in self.settings:
+            if (field := _OF_THE_DATABASE.get(key.lower())) is not None:
+                return f"has the key {key!r} in its settings: use {field}, whose names are looked at before an apply"
         return None
+
+
+_OF_THE_DATABASE = {
+    **dict.fromkeys(("allowqos", "denyqos", "qos"), "allow_qos, deny_qos or qos"),
+    **dict.fromkeys(("allowaccounts", "denyaccounts"), "allow_accounts or deny_accounts"),
+}
+"""Options of a partition that name what the database has: no trial start sees them, and slurmctld may end on them."""
 
 
 class Topology(Section):

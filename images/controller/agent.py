@@ -19,8 +19,8 @@ from images.common.command import TIMED_OUT
 from images.common.files import write_atomically
 from images.common.slurm_conf import drop_partitions, keep_partitions
 from images.controller.check import Verdict
-from images.controller.configuration import READ, READY, TOPOLOGY_CONF, Files, Store, stack_part, version_of
-from images.controller.slurmctld import ClusterId, Slurmctld
+from images.controller.configuration import READ, READY, STARTS, TOPOLOGY_CONF, Files, Store, stack_part, version_of
+from images.controller.slurmctld import MOST_STARTS, ClusterId, Slurmctld
 from images.controller.topology import LABELS_FILE, label_keys, render
 
 SURVIVAL_SECONDS: Final = 5.0
@@ -39,6 +39,10 @@ overloaded a living one leaves question after question unanswered, each for seco
 with sixteen times more work than cores)."""
 
 DIED: Final = "slurmctld ended when it read this, although a trial start went well; its own log says why"
+
+ENDED_AT_START: Final = (
+    f"slurmctld ended each of {MOST_STARTS} times when it started with this, although a trial start went well"
+)
 
 SILENT: Final = (
     f"slurmctld lives, but has not answered for {PATIENCE_SECONDS:.0f} s since it read this; its own log may say "
@@ -89,10 +93,13 @@ class Agent:
 
     def __init__(
         self, *, store: Store, check: Callable[[Files], Verdict], slurmctld: Slurmctld, log: Callable[[str], None],
-        ready: Path = READY, read: Path = READ, status_file: Path = STATE_FILE,
+        ready: Path = READY, read: Path = READ, starts: Path = STARTS, status_file: Path = STATE_FILE,
+        last_words: Callable[[], str] = str,
     ) -> None:  # fmt: skip
+        """`last_words`: what slurmctld of this pod said before it ended last, empty where nobody knows."""
         self._store, self._check, self._slurmctld, self._log = store, check, slurmctld, log
-        self._ready, self._read, self._status_file = ready, read, status_file
+        self._ready, self._read, self._starts, self._status_file = ready, read, starts, status_file
+        self._last_words = last_words
         self.first_topology: Callable[[tuple[str, ...]], str] = lambda _keys: render({})
         """A topology.conf for the labels of these keys, for the moment when a tree is asked for."""
         self._clock = slurmctld.clock
@@ -103,6 +110,8 @@ class Agent:
         """When these are tried again."""
         self._read_at = 0.0
         """When slurmctld is told again to read what is in force."""
+        self._start_at: float | None = None
+        """When slurmctld may start once more with what it has ended with again and again."""
         self._died_of: str | None = None
         self._complaints: dict[str, tuple[str, ...]] = {}
         self.status = Status(slurm_version=slurmctld.version())
@@ -112,7 +121,7 @@ class Agent:
         """Apply a configuration that was just read or has just changed."""
         files = keep_partitions(self._with_topology(files), self.published())
         self._update(pending=stack_part(version_of(files)))
-        self._later, self._again_at, self._read_at, self._died_of = None, 0.0, 0.0, None
+        self._later, self._again_at, self._read_at, self._died_of, self._start_at = None, 0.0, 0.0, None, None
         self._decide(files)
 
     def tick(self) -> None:
@@ -125,8 +134,12 @@ class Agent:
                 self._later = None
                 self._decide(files)
             return
-        pending = self.status.pending
-        version = self._store.current()
+        pending, version = self.status.pending, self._store.current()
+        if version is not None and not self._ready.exists():
+            self._give_up(stack_part(version) or version)
+            return
+        if self._starts.exists() and self._slurmctld.is_up():
+            self._starts.unlink(missing_ok=True)
         if pending is None or pending != stack_part(version) or not self._slurmctld.is_up():
             return
         noted = self._noted()
@@ -136,6 +149,18 @@ class Agent:
             self._change(version, noted, self.published())
         else:
             self._read_again(pending)
+
+    def _give_up(self, version: str) -> None:
+        """Reject what slurmctld has ended with at each start. It may have been by chance, so it starts again later."""
+        now = self._clock.now()
+        if self._start_at is None:
+            message = f"{ENDED_AT_START}. Its last words:\n{self._last_words() or '(see its log)'}"
+            self._update(active=None, pending=version, rejected=Rejection(hash=version, message=message))
+            self._log(f"configuration {version} is rejected: {message}")
+            self._start_at = now + LOOK_AGAIN_SECONDS
+        elif now >= self._start_at:
+            self._start_at = None
+            self._ready.touch()
 
     def _read_again(self, pending: str) -> None:
         """Make slurmctld read what is in force, where there is nothing to go back to."""

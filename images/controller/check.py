@@ -4,9 +4,10 @@ slurmctld has no option that only tests a configuration, and a running one dies 
 So the same binary is started with the same files in a directory of its own, until it is up or gives up. That takes
 about 0.05 s.
 
-The scratch slurmctld must not register with the accounting database, run a site's programs, power nodes on or off, or
-touch the state of the real one: it gets the files less everything that would reach outside (`scratch_files`). Lines
-keep their numbers, so that its messages fit the file that the user wrote.
+The scratch slurmctld must not register with the accounting database, power nodes on or off, or touch the state of the
+real one: it gets the files less everything that would reach outside (`scratch_files`). Lines keep their numbers, so
+that its messages fit the file that the user wrote. What it does not see cannot be said in a stack file
+(config/sections/slurm.py), or only what is plainly well-formed is left out: what is tried is what will run.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ _UNKNOWN_GROUP: Final = re.compile(r"error: \w*get_group_members: Could not find
 """The scratch slurmctld looks users up where the configuration in force says, and does not see a group that comes with
 the one to be checked."""
 
-_PREFIX: Final = re.compile(r"^(?:slurmctld: )?(?:\[[0-9T:.+\-]+\] )?(?:slurmctld: )?")
+_PREFIX: Final = re.compile(r"^(?:slurmctld: )?(?:\[[^\]]*\] )?(?:slurmctld: )?")
+"""Whatever the time looks like with the `LogTimeFormat` that is tried."""
+
 _COMPLAINT: Final = re.compile(r"^(?:error|fatal): ")
 
 
@@ -115,7 +118,7 @@ def check(
             (root / name).write_text(content, encoding="utf-8")
         for path in (root, *root.iterdir()):
             os.chown(path, owner.pw_uid, owner.pw_gid)
-        lines, timed_out = _run([program, "-D", "-c", "-f", f"{directory}/slurm.conf"], directory, timeout)
+        lines, timed_out = _run([program, "-D", "-c", "-v", "-f", f"{directory}/slurm.conf"], directory, timeout)
     complaints = complaints_in(lines, declared_groups(files))
     if timed_out:
         last = lines[-1] if lines else "(none)"
@@ -161,20 +164,25 @@ def _free_ports() -> tuple[int, int]:
 
 
 _DROPPED: Final = (
-    "SlurmctldLogFile", "SlurmSchedLogFile", "PrologSlurmctld", "EpilogSlurmctld", "HealthCheckProgram",
-    "HealthCheckInterval", "ResumeProgram", "ResumeFailProgram", "SuspendProgram", "RebootProgram",
+    "SlurmctldLogFile", "SlurmSchedLogFile", "ResumeProgram", "ResumeFailProgram", "SuspendProgram",
     "SlurmctldPrimaryOnProg", "SlurmctldPrimaryOffProg",
-    "JobCompHost", "JobCompLoc", "JobCompPass", "JobCompPort", "JobCompUser", "JobCompParams",
 )  # fmt: skip
-"""Left out: what it would write elsewhere, programs that would run, and addresses of other services."""
+"""Left out: what it would write elsewhere, and programs that would run without any job."""
 
-_DROPPED_WITH_DATABASE: Final = (
-    "AccountingStorageType", "AccountingStorageHost", "AccountingStorageBackupHost", "AccountingStoragePort",
-    "AccountingStoragePass", "AccountingStorageUser", "AccountingStorageEnforce", "AccountingStorageTRES",
-    "AccountingStorageExternalHost", "AccountingStoreFlags", "PriorityWeightAge", "PriorityWeightFairshare",
-    "PriorityWeightTRES",
-)  # fmt: skip
-"""Left out where slurmdbd is used: they are an error without it."""
+_DROPPED_WITH_DATABASE: Final = {
+    **dict.fromkeys(
+        (
+            "AccountingStorageType", "AccountingStorageHost", "AccountingStorageBackupHost", "AccountingStoragePort",
+            "AccountingStoragePass", "AccountingStorageUser", "AccountingStorageExternalHost", "AccountingStorageTRES",
+            "PriorityWeightTRES",
+        ),
+        r"\S+",
+    ),
+    "AccountingStorageEnforce": r"(?:(?:all|none|no|associations|limits|nojobs|nosteps|qos|safe|wckeys|,)+(?!\S))",
+    "AccountingStoreFlags": r"(?:(?:job_comment|job_env|job_extra|job_script|no_stdio|,)+(?!\S))",
+    **dict.fromkeys(("PriorityWeightAge", "PriorityWeightFairshare"), r"\d{1,9}(?!\S)"),
+}  # fmt: skip
+"""Key and the values that are left out where slurmdbd is used, as they are an error without it. Slurm sees others."""
 
 _LEAF_NODES: Final = re.compile(r"(?im)(?<!\S)Nodes\s*=\s*\S+")
 _STAND_IN: Final = "slurmstack-scratch-"
@@ -187,9 +195,9 @@ _PARTITION_DATABASE_KEYS: Final = (
 _ALLOW_GROUPS: Final = re.compile(r"(?i)(?<!\S)AllowGroups\s*=\s*(\S+)")
 
 
-def _without(line: str, keys: Iterable[str]) -> str:
+def _without(line: str, keys: Iterable[str], value: str = r"\S+") -> str:
     names = "|".join(map(re.escape, keys))
-    return re.sub(rf"(?i)(?<!\S)(?:{names})\s*=\s*(?:\"[^\"]*\"|\S+)", "", line)
+    return re.sub(rf"(?i)(?<!\S)(?:{names})\s*=\s*(?:\"[^\"]*\"|{value})", "", line)
 
 
 def _without_groups(line: str, known: frozenset[str]) -> str:
@@ -212,20 +220,20 @@ def scratch_files(files: Files, directory: str, ports: tuple[int, int]) -> dict[
         "SlurmdPort": ports[1],
         "StateSaveLocation": f"{directory}/state",
         "SlurmctldPidFile": f"{directory}/slurmctld.pid",
-        "SlurmctldDebug": "info",
-        "SlurmctldSyslogDebug": "quiet",
-        "LogTimeFormat": "iso8601_ms",
-        "JobCompType": "jobcomp/none",
-        "MailProg": "/bin/true",
     }
     database = uses_database(files)
-    keys = [*own, *_DROPPED, *(_DROPPED_WITH_DATABASE if database else ())]
+    keys = [*own, *_DROPPED]
     groups = declared_groups(files)
     result = dict(files)
     for name, content in with_included(files).items():
         lines = []
         for line in content.splitlines():
-            changed = line if line.lstrip().startswith("#") else _without(line, keys)
+            if line.lstrip().startswith("#"):
+                lines.append(line)
+                continue
+            changed = _without(line, keys)
+            for key, value in _DROPPED_WITH_DATABASE.items() if database else ():
+                changed = _without(changed, [key], value)
             if changed.lstrip().lower().startswith("partitionname="):
                 changed = _without_groups(changed, groups)
                 changed = _without(changed, _PARTITION_DATABASE_KEYS) if database else changed

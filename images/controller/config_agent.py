@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import queue
+import socket
 import sys
 import threading
 import time
@@ -178,6 +179,9 @@ class Reaper:
             self._log(f"the record of node {name} stays for now: {why}")
 
 
+LAST_LINES: Final = 10
+"""Of slurmctld's log, where it has ended."""
+
 POLL_SECONDS: Final = 10.0
 """Between two looks at the queue, while a partition is kept."""
 
@@ -232,6 +236,22 @@ class LeavingKeeper:
             self._log(f"no job is left of {', '.join(gone)}: taken out of slurm.conf")
 
 
+def last_words(kube: Kube | None) -> str:
+    """What slurmctld of this pod said before it ended last, as kubelet has kept it; empty where nobody has."""
+    with contextlib.suppress(KubeError):
+        pods = kube.list_pods() if kube is not None else []
+        for status in (
+            status
+            for pod in pods
+            if pod["metadata"]["name"] == socket.gethostname()
+            for status in pod.get("status", {}).get("containerStatuses", ())
+        ):
+            if status["name"] == "slurmctld":
+                said = (status.get("lastState", {}).get("terminated") or {}).get("message", "")
+                return "\n".join(said.splitlines()[-LAST_LINES:])
+    return ""
+
+
 def _start_source(kube: Kube | None, changes: Changes, log: Log) -> None:
     if kube is None:
         log(f"not in a Kubernetes pod: following the files in {MOUNTED}")
@@ -245,7 +265,7 @@ def _start_source(kube: Kube | None, changes: Changes, log: Log) -> None:
 def _serve(log: Log) -> NoReturn:
     expect_volume(terms.VOLUME if terms.is_shared() else STATE)
     slurmctld, kube = Slurmctld(), Kube.in_cluster(own_namespace())
-    agent = Agent(store=Store(), check=check, slurmctld=slurmctld, log=log)
+    agent = Agent(store=Store(), check=check, slurmctld=slurmctld, log=log, last_words=partial(last_words, kube))
     http_server.start_server(partial(answer, agent, STORE), PORT)
     topology = TopologyKeeper(
         locations=partial(follow_places, kube, log), slurmctld=slurmctld, published=agent.published,

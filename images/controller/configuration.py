@@ -36,6 +36,9 @@ READY: Final = Path("/run/slurmstack/ready")
 READ: Final = READY.with_name("read")
 """Beside it: the version that the pod's slurmctld has read for sure; missing while it is told to read another one."""
 
+STARTS: Final = READY.with_name("starts")
+"""Beside it: a version, and how often slurmctld has started with it; missing when it has run with it since."""
+
 MOUNTED: Final = Path("/config/slurm")
 BOOT_PATIENCE_SECONDS: Final = 3.0
 RETRY_SECONDS: Final = 0.5

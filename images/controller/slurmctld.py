@@ -29,7 +29,7 @@ from images.common.slurm_conf import setting, uses_database
 from images.common.slurm_node import PLACED, WANTED_NODES, wanted_nodes
 from images.common.slurm_records import NodeRecord, nodes_in
 from images.common.wait import Clock, wait_for, wait_while
-from images.controller.configuration import READ, READY, SLURM_CONF, STATE, Files, Store, read_files
+from images.controller.configuration import READ, READY, SLURM_CONF, STARTS, STATE, Files, Store, read_files
 
 RECONFIGURE_TIMEOUT_SECONDS: Final = 60.0
 PING_TIMEOUT_SECONDS: Final = 5.0
@@ -187,13 +187,33 @@ def command(state: Path) -> list[str]:
     return ["/usr/sbin/slurmctld", "-D", *(["-i"] if began else []), "-f", str(SLURM_CONF)]
 
 
+MOST_STARTS: Final = 3
+"""With one configuration, until slurmctld has run with it: one that has ended so often would end again."""
+
+
+def is_given_up(version: str, starts: Path = STARTS, ready: Path = READY) -> bool:
+    """Count a start with this version. Whether it has had all of its starts: then the agent is to say so, and when."""
+    before, _, count = starts.read_text(encoding="ascii").partition(" ") if starts.exists() else ("", "", "")
+    number = int(count) + 1 if before == version else 1
+    if number <= MOST_STARTS:
+        write_atomically(starts, f"{version} {number}", sync=False)
+        return False
+    ready.unlink(missing_ok=True)
+    starts.unlink()
+    return True
+
+
 def main() -> None:
     """Entry point."""
     with program("slurmctld") as log:
         of_two = terms.is_shared()
         if not of_two:
             terms.return_to_one_of_pod(STATE)
-        wait_for(f"a checked configuration from config-agent ({READY})", READY.exists, log)
+        checked = f"a checked configuration from config-agent ({READY})"
+        wait_for(checked, READY.exists, log)
+        if is_given_up(Store().current() or ""):
+            log(f"slurmctld has ended {MOST_STARTS} times with this configuration, before it answered once")
+            wait_for(checked, READY.exists, log)
         wait_for_munge(log)
         user = pwd.getpwnam("slurm")
         owner = (user.pw_uid, user.pw_gid)

@@ -42,7 +42,8 @@ def _configuration(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             about="configuration",
             severity="error",
-            cause="Slurm refuses its new configuration; the old one goes on",
+            cause="Slurm refuses its new configuration"
+            + ("; the old one goes on" if active else ", and has none that it runs with"),
             evidence=(rejected.get("message", ""),),
             mend="correct slurmstack:slurm.settings, or what the message names, then `slurmstack up`",
             weight=15,
