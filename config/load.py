@@ -40,6 +40,9 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
     """
     if encrypted := [place for name, value in sections.items() for place in _encrypted(value, name)]:
         raise ConfigError(encrypted_problem(place) for place in encrypted)
+    if nulls := [place for name, value in sections.items() for place in _quoted_nulls(value, name)]:
+        message = "is the text 'null', as `pulumi config set` writes it: take its quotes away, or the key"
+        raise ConfigError(Problem(place, message) for place in nulls)
     fields, valid = ClusterConfig.model_fields, dict[str, Any]()
     unknown = {name: value for name, value in sections.items() if name not in fields}
     # Misspelt sections count as written, under the names that were surely meant: nothing is said to be missing.
@@ -252,6 +255,16 @@ def _encrypted(value: Any, where: str) -> Iterator[str]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _encrypted(item, f"{where}.{index}")
+
+
+def _quoted_nulls(value: Any, where: str) -> Iterator[str]:
+    """Where a stack file has "null" as text, which would be taken for a name. Slurm's settings may have it."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if key != "settings":
+                yield from _quoted_nulls(item, f"{where}.{key}")
+    elif value == "null":
+        yield where
 
 
 @cache

@@ -68,6 +68,14 @@ def settings(
                 f"set confinement: off in {', '.join(confining)}"
             )
             yield where, message
+    if "propagateresourcelimitsexcept" in written:
+        message = (
+            "has the key 'PropagateResourceLimitsExcept', with which jobs would inherit all other limits of the login "
+            "node's pod: write PropagateResourceLimits with those that they shall inherit, or leave it out"
+        )
+        yield where, message
+    if "x11" in str(written.get("prologflags", "")).lower():
+        yield where, "has PrologFlags=X11, which has no effect: X11 is not forwarded (docs/first-jobs.md); leave it out"
     if job_submit is not None and job_submit.needs_script and "jobsubmitplugins" in written:
         message = "has the key 'JobSubmitPlugins', and the rules of job_submit need it for themselves; remove one"
         yield where, message

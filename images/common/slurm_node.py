@@ -88,7 +88,7 @@ class NodeConf:
     memory_mib: int
     features: tuple[str, ...]
     disk_mib: int | None = None
-    """Of the jobs' scratch; None without."""
+    """Of the jobs' /tmp; None where nothing was said of it."""
     gres: tuple[Gres, ...] = ()
     layout: str = ""
     """Sockets, cores and threads in Slurm's words, in place of the number of CPUs; the stack file has none."""

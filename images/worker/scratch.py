@@ -49,12 +49,15 @@ def prepare(
 ) -> NodeConf:
     """Empty it. Returns the node's description with the size that it really has (`TmpDisk=`, MiB).
 
-    `kind`: `SCRATCH`, empty where there is none, and then nothing is done. Raises CannotGoOnError where it is smaller
-    than the stack file says: most likely the machine's own disk, as nothing is mounted there.
+    `kind`: `SCRATCH`, empty where there is none; then /tmp is on the machine's disk, with a limit. Raises
+    CannotGoOnError where it is smaller than the stack file says: most likely the machine's own disk, as nothing is
+    mounted there.
     """
-    if not kind or conf.disk_mib is None:
+    if conf.disk_mib is None:
         return conf
     says, has = conf.disk_mib, (size or _mebibytes)(directory)
+    if not kind:
+        return replace(conf, disk_mib=min(says, has))
     if has < LEAST_SHARE * says:
         raise CannotGoOnError(
             f"the pool's scratch has {has} MiB on this machine, and scratch.size says {says} MiB: "
