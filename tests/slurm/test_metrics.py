@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.exporter import SLURM_UID
-from images.exporter.names import SLURMS
+from images.exporter.names import OURS, SLURMS
 from slurm.monitoring import PATHS
 from tests import panels
 from tests.nodes import SHOW, in_state
@@ -166,7 +166,8 @@ def test_each_panel_that_shows_slurm_has_data_with_the_figures_of_either_version
         }
     given = panels.series(texts)
     asked = panels.queries(name.partition("{")[0] for name in given)
-    assert len(asked) > 20
+    assert asked == panels.queries({*SLURMS, *OURS} - {"slurmstack_slurmdbd_up"}), "there is no slurmdbd"
+    assert len(asked) >= 30
     assert panels.empty(promtool, tmp_path, given, asked) == ""
 
 
