@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterator
 
@@ -86,25 +85,6 @@ def test_a_volume_that_is_frozen_for_both(cluster: ApartSandbox, stream: Stream)
     stream.check()
     one_runs(cluster)
     print(f"accepted again {seconds:.1f} s after it was thawed")
-
-
-def test_a_full_volume_is_none_that_hangs_and_keeps_nobody_from_taking_over(
-    cluster: ApartSandbox, stream: Stream
-) -> None:
-    before, term = cluster.active, terms.current(cluster.state)
-    held = cluster.run("sbatch --parsable --hold --output=/dev/null --wrap true").stdout.strip()
-    with cluster.full():
-        time.sleep(VOLUME_SECONDS + 2)
-        assert (cluster.active, terms.current(cluster.state)) == (before, term)
-        cluster.signal_all(before, signal.SIGKILL)
-        wait_until(lambda: cluster.active is not before, cluster.logs)
-        queue = "squeue --noheader --format=%A"
-        wait_until(lambda: held in cluster.run(queue).stdout.split(), cluster.logs)
-    with stream.running():
-        stream.accepted_since(time.monotonic())
-        cluster.run(f"scancel {held}")
-        stream.go_on()
-    stream.check()
 
 
 def test_who_alone_loses_the_api_server_learns_from_the_volume_that_its_turn_is_over(
