@@ -11,7 +11,6 @@ import pytest
 
 from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.pod import wait_until
 from tests.slurm.web import Web
 
 USERS = {"alice": 10001, "bob": 10002, "olga": 10003}
@@ -104,30 +103,3 @@ def test_a_user_sees_only_his_own_jobs_where_slurm_says_so(page: Page) -> None:
     assert "of-bob" in everything
     counted = page.ask("/dashboard/", token=page.token("olga")).body
     assert "<dt>Jobs that run</dt><dd>0</dd>" in counted, "nor does the overview count those of others"
-
-
-def test_a_logout_forgets_the_token(page: Page) -> None:
-    assert "Max-Age=0" in page.ask("/dashboard/logout", "--data", "").header("Set-Cookie")
-
-
-def test_no_token_is_in_a_log_or_on_a_page(page: Page) -> None:
-    token = page.token("alice")
-    assert page.login(token).status == 303
-    bodies = [page.ask(path, token=token).body for path in ("/dashboard/", "/dashboard/jobs")]
-    page.login(token + "x")
-    rest = page.sandbox.pods["rest"]
-    wait_until(lambda: "/dashboard/jobs" in rest.log("rest-proxy"), "the request is logged")
-    logs = "".join(rest.log(program) for program in ("dashboard", "slurmrestd", "rest-proxy"))
-    assert "login of alice" in logs
-    for part in token.split(".")[1:]:
-        assert part not in logs + "".join(bodies)
-
-
-def test_slurmctld_away_is_said_and_does_not_end_the_session(page: Page) -> None:
-    token = page.token("alice")
-    page.sandbox.controller.run("pkill -KILL -x slurmctld")
-    answer = page.ask("/dashboard/", token=token)
-    page.sandbox.controller.start_program("slurmctld")
-    assert (answer.status, answer.header("Set-Cookie")) == (503, "")
-    assert "Slurm does not answer" in answer.body
-    wait_until(lambda: page.ask("/dashboard/", token=token).status == 200, page.sandbox.logs)

@@ -147,18 +147,8 @@ def test_gpus_of_amd_are_told_to_jobs_in_amd_s_way(cluster: SlurmSandbox) -> Non
     assert srun(cluster, "--gpus=mi300x:2 -N1", tell) == "default-5 0,1 []\n"
 
 
-def test_gpus_that_the_driver_calls_otherwise_are_offered_without_a_type(cluster: SlurmSandbox) -> None:
-    assert "Gres=gpu:2" in cluster.run("scontrol show node default-1").stdout
-    assert srun(cluster, "-w default-1 --gpus=2", "echo $CUDA_VISIBLE_DEVICES") == "0,1\n"
-
-
 def test_a_job_in_the_jail_loads_the_driver_of_its_pod(cluster: SlurmSandbox) -> None:
     assert srun(cluster, "-w default-0", f"test -e /.slurmstack/populated && {LOAD}") == "loaded\n"
-
-
-def test_the_driver_comes_after_what_the_user_has_set(cluster: SlurmSandbox) -> None:
-    shown = srun(cluster, "-w default-0 --export=ALL,LD_LIBRARY_PATH=/opt/lib", "echo $LD_LIBRARY_PATH")
-    assert shown == "/opt/lib:/run/slurmstack/gpu/lib\n"
 
 
 def test_the_programs_of_the_driver_are_found(cluster: SlurmSandbox) -> None:

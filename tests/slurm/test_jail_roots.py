@@ -107,20 +107,3 @@ def test_root_in_a_named_root_comes_out_of_it_nowhere(cluster: SlurmSandbox) -> 
         assert ".first" not in on(cluster, "default-1", f"sudo {command} 2>/dev/null || true")
     up = on(cluster, "default-1", "cd /home/alice && sudo ls -A ../../ && sudo ls -A /home/..")
     assert ".slurmstack-roots" not in up
-
-
-def test_who_left_is_locked_in_both_roots_and_his_number_is_given_to_nobody(cluster: SlurmSandbox) -> None:
-    tools = cluster.pods["tools"]
-    bob = {**ALICE, "uid": 10002, "gid": 10002, "ssh_authorized_keys": ["ssh-ed25519 AAAA"]}
-    write_users(tools, "blue", alice=ALICE, bob=bob)
-    for root in (cluster.jail, cluster.jail / ROOT):
-        assert (root / "etc/ssh/authorized_keys.d/bob").exists()
-    write_users(tools, "blue", alice=ALICE)
-    for root in (cluster.jail, cluster.jail / ROOT):
-        assert not (root / "etc/ssh/authorized_keys.d/bob").exists()
-        assert "bob:!" in (root / "etc/shadow").read_text()
-        assert "bob" not in (root / "etc/sudoers.d/slurmstack").read_text()
-    (tools.root / "config/slurm/users.json").write_text(json.dumps({"users": {"alice": ALICE, "eve": bob}}))
-    code, said = program(tools, "users", "/config/slurm/users.json", JAIL_ROOT="blue")
-    assert code == 2
-    assert "the first root: user eve: uid 10002 belongs to bob in the jail" in said

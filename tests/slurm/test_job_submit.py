@@ -135,13 +135,6 @@ def test_a_job_with_whole_nodes_has_their_gpus_and_need_not_ask(gpu_rule: SlurmS
 
 
 @pytest.mark.in_gate
-def test_interactive_jobs_are_refused_in_the_same_words(gpu_rule: SlurmSandbox) -> None:
-    done = as_user(gpu_rule, "srun --partition=cpu --gpus=1 true")
-    assert done.stderr.startswith("srun: error: partition cpu has no GPUs: use --partition with gpu or mixed")
-    assert done.returncode == 1
-
-
-@pytest.mark.in_gate
 def test_a_queued_job_cannot_be_changed_into_one_that_would_be_refused(gpu_rule: SlurmSandbox) -> None:
     with_gpu = submit(gpu_rule, "--partition=gpu --gpus-per-node=1")
     without = submit(gpu_rule, "--partition=cpu")

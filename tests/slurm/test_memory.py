@@ -13,7 +13,6 @@ from slurm.conf import render
 from slurm.sizing import node_conf, real_memory_mib
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.configuring import activate
 from tests.slurm.minimal import add_accounts, identity
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
@@ -121,25 +120,3 @@ def test_more_memory_than_a_node_of_the_partition_has_is_refused_at_submission(
     assert done.returncode != 0, done.stdout
     assert message in done.stderr
     assert not cluster.run("squeue --noheader").stdout.strip()
-
-
-def test_a_change_of_it_all_under_jobs_ends_none(cluster: SlurmSandbox, slurm_version: str) -> None:
-    whole = submit(cluster, f"--partition=large --mem={REAL['large']}M")
-    await_running(cluster, whole)
-    waits = submit(cluster, f"--partition=large --mem={REAL['large']}M")
-    unasked = submit(cluster, "--partition=large")
-    less = {"size": 1, "resources": {"cpus": 2, "memory": "2Gi"}}
-    try:
-        activate(cluster, render(load_config(sections(slurm_version, large=less))))
-        most = real_memory_mib("2Gi")
-        assert f"MaxMemPerNode = {most}" in re.sub(" +", " ", cluster.run("scontrol show config").stdout)
-        assert f"DefMemPerCPU={most // 2}" in cluster.run("scontrol show partition large").stdout
-        assert cluster.job(whole)["JobState"] == "RUNNING"
-        assert {cluster.job(job)["JobState"] for job in (waits, unasked)} == {"PENDING"}
-    finally:
-        activate(cluster, render(load_config(sections(slurm_version))))
-    cluster.run(f"scancel {whole}")
-    await_running(cluster, waits)
-    cluster.run(f"scancel {waits}")
-    await_running(cluster, unasked)
-    assert memory_of(cluster, unasked) == SHARE["large"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from shlex import quote
 
@@ -100,10 +98,6 @@ def test_a_task_makes_user_namespaces(cluster: SlurmSandbox, way: str) -> None:
     told.unlink()
 
 
-def test_without_the_option_it_makes_none(cluster: SlurmSandbox) -> None:
-    assert "Operation not permitted" in ask(cluster, f"{HERE} {IS_ROOT}", fails=True)
-
-
 def test_the_task_is_the_user_and_has_no_right_more(cluster: SlurmSandbox) -> None:
     look = "id -u -n; id -g; pwd; grep -E 'Cap(Inh|Prm|Eff|Amb)|Seccomp:' /proc/self/status; ls /proc/self/fd"
     plain = ask(cluster, f"{HERE} bash -c {quote(look)}").splitlines()
@@ -150,32 +144,6 @@ def test_a_command_runs_in_an_unpacked_image_by_the_example(cluster: SlurmSandbo
     assert any("srun --user-namespace in-image DIRECTORY" in line for line in told)
 
 
-@one_version
-def test_debian_s_programs_fetch_and_unpack_an_image_without_rights(cluster: SlurmSandbox) -> None:
-    """As docs/confinement.md has it, but from a directory in place of a registry, which no test reaches."""
-    install_example(cluster)
-    shutil.copy("/etc/resolv.conf", cluster.jail / "etc/resolv.conf")
-    names = cluster.jail / "etc/nsswitch.conf"  # a pod of the sandbox looks up none of other hosts
-    names.write_text(names.read_text().replace("hosts: files\n", "hosts: files dns\n"))
-    # An index that cannot be fetched is a warning to apt, unless it is told otherwise.
-    for command in ("update --error-on=any", "install -y --no-install-recommends skopeo umoci"):
-        in_jail = ["chroot", str(cluster.jail), "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *command.split()]
-        done = subprocess.run(in_jail, capture_output=True, text=True, check=False)
-        if "Failed to fetch" in done.stderr:
-            pytest.skip(f"Debian's mirror does not answer: {done.stderr}")
-        assert done.returncode == 0, done.stdout + done.stderr
-    unpack = f"""
-        {PROGRAMS}
-        umoci init --layout made && umoci new --image made:TAG
-        umoci insert --rootless --image made:TAG image /
-        skopeo copy oci:made:TAG oci:image-of-registry:TAG
-        umoci unpack --rootless --image image-of-registry:TAG bundle
-        srun -Q --overlap --user-namespace in-image bundle/rootfs bash -c 'id -u; cat /name'
-    """
-    told = ask(cluster, f"{HERE} bash -c {quote(unpack)}")
-    assert told.splitlines()[-2:] == ["10001", "of the image"], told
-
-
 REVEAL = (
     "umount -l /tmp", "umount -l /dev/shm", "umount -l /proc", "umount -l /", "umount -l /sys/fs/cgroup",
     "mount --move /tmp /mnt", "mount --bind / /mnt && ls /mnt/tmp", "mount -o remount,bind,rw /run/slurm",
@@ -191,15 +159,6 @@ REVEAL = (
 def test_root_of_a_namespace_reveals_nothing(cluster: SlurmSandbox) -> None:
     tries = "\n".join(f"( {line} ) >/dev/null 2>&1 && echo {quote(line)}" for line in REVEAL)
     assert nested(cluster, f"mount -t tmpfs none /mnt && umount /mnt && echo works\n{tries}") == "works\n"
-
-
-def test_a_pool_without_them_says_so_and_runs_nothing(cluster: SlurmSandbox) -> None:
-    command = f"srun -Q -n1 -w {OTHER} --chdir=/tmp --user-namespace touch /home/was-here"
-    shown = ask(cluster, command, fails=True)
-    assert "--user-namespace: this pool allows no user namespaces (containers: true in the stack file)" in shown
-    assert "Can not read return code" not in shown + cluster.logs()
-    assert not (cluster.jail / "home/was-here").exists()
-    assert ask(cluster, f"srun -Q -n1 -w {OTHER} --chdir=/tmp echo fine") == "fine\n"
 
 
 def test_slurm_s_own_way_is_refused_and_not_ignored(cluster: SlurmSandbox) -> None:

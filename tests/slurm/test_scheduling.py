@@ -107,30 +107,6 @@ def test_a_job_of_a_higher_qos_takes_the_nodes_and_the_other_runs_again(cluster:
     cluster.wait_for_job(victim, "COMPLETED")
 
 
-def test_a_partition_of_a_higher_tier_takes_the_nodes(cluster: SlurmSandbox) -> None:
-    apply(cluster, preemption={"type": "partition", "mode": "cancel"})
-    victim = submit(cluster, "alice", ALL)
-    cluster.wait_for_job(victim, "RUNNING")
-    urgent = submit(cluster, "bob", f"--partition=urgent {ALL}")
-    cluster.wait_for_job(urgent, "RUNNING")
-    cluster.wait_for_job(victim, "PREEMPTED")
-
-
-def test_a_suspended_job_goes_on_when_the_other_has_ended(cluster: SlurmSandbox) -> None:
-    apply(cluster, preemption={"type": "partition", "mode": "suspend"})
-    script = "until test -e /tmp/go; do sleep 0.1; done"
-    victim = submit(cluster, "alice", ALL, script)
-    cluster.wait_for_job(victim, "RUNNING")
-    urgent = submit(cluster, "bob", f"--partition=urgent {ALL}")
-    cluster.wait_for_job(urgent, "RUNNING")
-    cluster.wait_for_job(victim, "SUSPENDED")
-    cluster.run(f"scancel {urgent}")
-    cluster.wait_for_job(victim, "RUNNING")
-    for node in ("default-0", "default-1"):  # the script runs on one of them
-        cluster.run("touch /tmp/go", pod=node)
-    cluster.wait_for_job(victim, "COMPLETED")
-
-
 def test_jobs_wait_for_licenses(cluster: SlurmSandbox) -> None:
     apply(cluster, licenses={"matlab": 2, "fluent": 1})
     holder = submit(cluster, "alice", "--licenses=matlab:2")

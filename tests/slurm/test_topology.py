@@ -74,15 +74,6 @@ def test_a_queued_job_gets_nodes_that_come_later_and_is_never_put_aside(four: Ku
     await_leaves(four, {"default-5": "core.a"})
 
 
-def test_without_the_api_the_tree_stays_and_new_nodes_still_take_jobs(four: KubernetesSandbox) -> None:
-    with without_api(four):
-        four.start_worker("default-6", on="node-0")
-        four.wait_for_idle("default-6")
-        assert {**FOUR, "default-6": "unknown"}.items() <= leaves_of(four).items()
-        assert four.run("srun -w default-6 hostname").stdout.strip() == "default-6"
-    await_leaves(four, {"default-6": "core.a"})
-
-
 def test_a_controller_that_restarts_has_the_tree_at_once(four: KubernetesSandbox) -> None:
     tree = leaves_of(four)
     kill_programs(four, "slurmctld", "config-agent")

@@ -53,14 +53,6 @@ def known_uid(cluster: AccountingSandbox, name: str) -> str:
     return next((word.partition("(")[2].rstrip(")") for word in shown.split() if word.startswith("UserName=")), "")
 
 
-def test_an_association_that_comes_after_its_user_has_the_number_at_once(cluster: AccountingSandbox) -> None:
-    declare(cluster, "alice", "bob")
-    assert sacctmgr(cluster, "add user bob account=ml").returncode == 0
-
-    assert known_uid(cluster, "bob") == str(UIDS["bob"])
-    assert submit(cluster, "bob") == "ml"
-
-
 def test_an_association_that_waited_for_its_user_has_the_number_when_the_list_is_active(
     cluster: AccountingSandbox,
 ) -> None:

@@ -13,7 +13,6 @@ from tests.slurm.cluster import ClusterFactory
 from tests.slurm.configuring import activate
 from tests.slurm.login import make_users
 from tests.slurm.minimal import IN_JAIL, minimal_config
-from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
 pytestmark = pytest.mark.in_gate
@@ -71,35 +70,6 @@ def test_a_user_is_the_same_for_slurmctld_slurmdbd_login_worker_and_job(cluster:
     found = {pod: user_id(cluster, pod, "alice") for pod in ("controller-0", "slurmdbd-0", "login-0", "default-0")}
     assert found == dict.fromkeys(found, wanted)
     assert as_user(cluster, 23001, "srun -Q id") == (0, wanted + "\n")
-
-
-def test_slurmctld_knows_a_new_user_as_soon_as_the_configuration_is_active(cluster: SlurmSandbox) -> None:
-    declare(cluster, FIRST)
-    assert "no such user" in user_id(cluster, "controller-0", "carol")
-
-    declare(cluster, {**FIRST, "users": {**FIRST["users"], "carol": {"uid": 23003, "groups": ["ops"]}}})
-
-    wanted = "uid=23003(carol) gid=23003(carol) groups=23003(carol),24002(ops)"
-    assert user_id(cluster, "controller-0", "carol") == wanted
-    assert as_user(cluster, 23003, "srun -Q id") == (0, wanted + "\n")
-
-
-def test_a_changed_list_of_users_leaves_running_jobs_alone(cluster: SlurmSandbox) -> None:
-    declare(cluster, FIRST)
-    code, job = as_user(cluster, 23001, "sbatch --parsable --output=/dev/null --wrap 'sleep 600'")
-    assert code == 0, job
-    wait_until(lambda: state(cluster, job) == "RUNNING", cluster.logs)
-
-    declare(cluster, {**FIRST, "users": {"bob": FIRST["users"]["bob"]}})
-
-    # Their owner has left the stack file: the jobs go on, and the owner's number is on record.
-    assert state(cluster, job) == "RUNNING"
-    assert cluster.run(f"squeue -h -j {job.strip()} -o %U").stdout.strip() == "23001"
-    assert cluster.run(f"scancel {job.strip()}").returncode == 0
-
-
-def state(cluster: SlurmSandbox, job: str) -> str:
-    return cluster.run(f"squeue -h -j {job.strip()} -o %T").stdout.strip()
 
 
 def test_a_group_and_the_partition_for_it_may_come_in_one_change(cluster: SlurmSandbox) -> None:

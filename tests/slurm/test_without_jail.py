@@ -13,7 +13,6 @@ from slurm.conf import render
 from slurm.sizing import node_conf
 from slurm.users import EXTRAUSERS
 from tests import stacks
-from tests.security.attempts import OF_USERS
 from tests.security.walk import SCRIPT, left_open, walked
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.configuring import activate
@@ -99,21 +98,6 @@ def test_a_batch_job_writes_its_output_to_a_shared_volume(cluster: SlurmSandbox,
     assert (shared / f"slurm-{job}.out").read_text() == f"{ALICE}\n/shared\n"
 
 
-def test_a_batch_job_whose_output_cannot_be_written_fails_once(cluster: SlurmSandbox) -> None:
-    job = submit(cluster, "true", "--requeue")
-    cluster.wait_for_job(job, "FAILED")
-    found = cluster.job(job)
-    assert (found["ExitCode"], found["Restarts"]) == ("0:53", "0")
-    cluster.wait_for_idle("plain-0")
-
-
-def test_nobody_deletes_the_files_of_others_and_a_job_s_own_go_with_it(cluster: SlurmSandbox) -> None:
-    shown = alice(cluster, "srun -Q sh -c 'stat --format=%a:%U /tmp $TMPDIR; touch $TMPDIR/mine; echo $TMPDIR'")
-    tmp, own, path = shown.split()
-    assert (tmp, own) == ("1777:root", "700:alice")
-    wait_until(lambda: not (cluster.pods["plain-0"].root / path.lstrip("/")).exists(), cluster.logs)
-
-
 def test_users_come_and_go_without_a_restart_and_running_jobs_go_on(cluster: SlurmSandbox, shared: Path) -> None:
     wait = "touch /shared/runs; until test -e /shared/go; do sleep 0.1; done"
     job = submit(cluster, wait, "--output=/shared/%j.out")
@@ -134,8 +118,3 @@ def test_nothing_in_the_pod_is_open_to_others(cluster: SlurmSandbox) -> None:
     assert done.returncode == 0, done.stderr
     assert not left_open(done.stdout)
     assert walked(done.stdout) >= {"/run/slurm", "/var/spool/slurmd", "/dev/shm", "/tmp"}
-
-
-def test_jobs_can_become_no_more_than_in_a_jail(cluster: SlurmSandbox) -> None:
-    activate(cluster, files(cluster.version, USERS))
-    assert OF_USERS in alice(cluster, "srun -Q grep CapBnd /proc/self/status")
