@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,28 @@ def slurm(
         options = ("--yes", "--kill-jobs", "--delete-data", "--engine", engine, "--config", str(slurm.file))
         slurmstack("destroy", *options, check=False, timeout=300)
         raise
+
+
+@contextmanager
+def own_cluster(
+    engine: str, directory: Path, sections: dict[str, Any], *nodes: str, users: dict[str, Any] | None = None
+) -> Iterator[SlurmOnKubernetes]:
+    """A cluster for the tests of a file, with these nodes; afterwards it is gone, and its data with it.
+
+    `users`: by default alice with a key of her own.
+    """
+    users = users or {"alice": {"uid": 10001, "ssh_authorized_keys": [make_key(directory / "key")]}}
+    keep_state(engine, directory)
+    slurm = SlurmOnKubernetes(engine=engine, directory=directory, sections={**sections, "users": users})
+    try:
+        slurm.up()
+        slurm.await_idle(*nodes)
+    except BaseException:
+        print(f"logs: {slurm.collect_logs(f'setup-{slurm.namespace}')}")
+        raise
+    yield slurm
+    options = ("--yes", "--kill-jobs", "--delete-data", "--engine", engine, "--config", str(slurm.file))
+    slurmstack("destroy", *options, timeout=300)
 
 
 @pytest.fixture

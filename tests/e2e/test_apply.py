@@ -65,22 +65,3 @@ def test_changes_made_by_hand_are_shown_and_come_back(two_nodes: SlurmOnKubernet
     (service,) = slurm.kubectl.items("service", "login", *namespace)
     assert service["spec"]["ports"][0]["targetPort"] == 22
     assert slurm.kubectl.items("networkpolicy", "login", *namespace)
-
-
-def test_the_jail_cannot_be_shrunk_by_accident(two_nodes: SlurmOnKubernetes) -> None:
-    slurm = two_nodes
-    before = slurm.sections
-    done = slurm.change("jail.size", "1Gi", check=False)
-    slurm.sections = before
-    assert done.returncode == 3
-    assert "jail.size: 1Gi is less than the 20Gi" in done.stderr
-
-
-def test_a_renamed_pool_is_explained_before_it_is_done(two_nodes: SlurmOnKubernetes) -> None:
-    slurm = two_nodes
-    before = slurm.sections
-    renamed = {"renamed": before["worker_nodes"]["default"]}
-    slurm.sections = {**before, "worker_nodes": renamed, "partitions": {"main": {"pools": ["renamed"]}}}
-    costs = {effect["name"]: effect["cost"] for effect in slurm.preview()["effects"]}
-    slurm.sections = before
-    assert costs["default"].startswith("pool 'default' leaves: its 2 nodes take no more jobs")

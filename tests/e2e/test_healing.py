@@ -63,13 +63,6 @@ class Before:
         assert sorted(slurm.ssh("srun -N2 hostname").split()) == ["default-0", "default-1"]
 
 
-@pytest.mark.parametrize("pod", ["controller-0", "default-0", "login-0"])
-def test_any_pod_may_be_deleted(two_nodes: SlurmOnKubernetes, pod: str) -> None:
-    before = Before(two_nodes)
-    two_nodes.kubectl.run("delete", "pod", pod, "-n", two_nodes.namespace)
-    before.check(replaced={pod})
-
-
 def test_all_pods_may_be_deleted_at_once(two_nodes: SlurmOnKubernetes) -> None:
     before = Before(two_nodes)
     two_nodes.kubectl.run("delete", "pods", "--all", "-n", two_nodes.namespace, "--wait=false")

@@ -32,11 +32,3 @@ def test_it_is_a_volume_of_its_own_and_no_directory_of_the_jail(with_mount: Slur
     assert "only-here" in with_mount.exec("login-0", "ls", "/mounts/data", container="sshd")
     claims = with_mount.kubectl.items("pvc", "-n", with_mount.namespace)
     assert {claim["metadata"]["name"]: claim["status"]["phase"] for claim in claims}["mount-data"] == "Bound"
-
-
-def test_a_volume_cannot_shrink(with_mount: SlurmOnKubernetes) -> None:
-    before = with_mount.sections
-    done = with_mount.change("mounts.data.size", "1Gi", check=False)
-    with_mount.sections = before
-    assert done.returncode != 0
-    assert "mounts.data.size: 1Gi is less than the 2Gi" in done.stderr

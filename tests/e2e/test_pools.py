@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from config.sections.machines import Gpus, Machines
-from config.sections.workers import Resources, Scratch, Toleration, WorkerPool
 from slurm.local_cluster import local_directory
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 from tests.fakes.gpus import UNSEAL, FakeGpus
@@ -44,44 +42,6 @@ POOLS: dict[str, dict[str, Any]] = {
     "gpu": {"size": 1, "resources": {**TINY, "gpus": 2}, "tmp": "2Gi"},
 }
 NODES = ("default-0", "default-1", "gpu-0", "plain-0", "team-0")
-
-SHOWN = {
-    "size": "every test: one node of each pool",
-    "resources": "test_each_pool_offers_what_its_resources_say",
-    "tmp": "test_each_pool_offers_what_its_resources_say",
-    "features": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
-    "drain_timeout": "test_a_changed_option_rolls_its_pool_alone_and_after_its_job",
-    "confinement": "test_status_says_to_what_the_jobs_of_a_node_are_held",
-    "scratch": "test_tmp_of_a_pool_s_jobs_lies_on_the_disk_of_their_machine_and_goes_with_them",
-    "containers": "test_a_job_of_a_pool_that_allows_it_makes_user_namespaces",
-    "security": "test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability",
-    "shared_memory": "test_a_changed_option_rolls_its_pool_alone_and_after_its_job",
-    "node_selector": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
-    "tolerations": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
-    "priority_class": "tests/graph/test_disruption.py",
-    "idle_timeout": "tests/e2e/test_elastic.py",
-    "resume_timeout": "tests/e2e/test_elastic.py",
-    "windows": "tests/e2e/test_elastic.py, tests/slurm/test_elastic.py",
-    "timezone": "tests/slurm/test_elastic.py, tests/unit/images/elastic/test_view.py",
-}
-"""Option of a pool -> the test that shows it; those of elastic pools are not in this file."""
-
-SCRATCH_SHOWN = {
-    "size": SHOWN["scratch"],
-    "host_path": SHOWN["scratch"],
-    "storage_class": "tests/graph/test_workers.py",  # the local cluster has no storage class
-}
-"""What a scratch says -> the test that shows it; the rest of it: tests/programs/images/test_scratch.py."""
-
-GPUS_SHOWN = {
-    "count": "test_each_pool_offers_what_its_resources_say",
-    "vendor": "tests/slurm/test_gpus.py, tests/graph/test_gpus.py",
-    "type": "tests/slurm/test_gpus.py",
-    "mig": "tests/slurm/test_gpus.py, tests/graph/test_gpus.py",
-    "shard": "tests/slurm/test_gpus.py",
-    "job_files": "tests/slurm/test_gpus.py, tests/graph/test_gpus.py",
-}
-"""What a map of GPUs says -> the tests that show it; most without Kubernetes."""
 
 
 def _patch_node(slurm: SlurmOnKubernetes, machine: str, *operations: dict[str, Any]) -> None:
@@ -143,15 +103,6 @@ def of_team(slurm: SlurmOnKubernetes) -> Path:
     return DISK / slurm.namespace / "team-0"
 
 
-def test_every_option_of_a_pool_is_shown_by_one_of_these_tests() -> None:
-    assert SHOWN.keys() == WorkerPool.model_fields.keys() - Machines.model_fields.keys()
-    used = {key for pool in POOLS.values() for key in pool["resources"]}
-    assert used == Resources.model_fields.keys()
-    assert SCRATCH_SHOWN.keys() == Scratch.model_fields.keys()
-    assert GPUS_SHOWN.keys() == Gpus.model_fields.keys()
-    assert TAINT.keys() == Toleration.model_fields.keys()
-
-
 def test_each_pool_offers_what_its_resources_say(pools: SlurmOnKubernetes) -> None:
     shown = pools.slurm("sinfo --noheader --Node --partition=plain,team,gpu --format='%N %c %m %G'").splitlines()
     assert [line.split() for line in shown] == [
@@ -174,13 +125,6 @@ def test_status_says_to_what_the_jobs_of_a_node_are_held(pools: SlurmOnKubernete
     unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
     assert told["default-0"].startswith("memory" if unified else "none: the machine has version 1 of cgroups")
     assert told["team-0"] == "off, as the stack file says"
-
-
-def test_a_job_of_a_pool_that_allows_it_makes_user_namespaces(pools: SlurmOnKubernetes) -> None:
-    step = "srun -n1 -p {} --user-namespace unshare -Ur id -u 2>&1 || true"
-    assert pools.ssh(step.format("team")) == "0\n"
-    refused = pools.ssh(step.format("gpu"))
-    assert "this pool allows no user namespaces" in refused
 
 
 def test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability(pools: SlurmOnKubernetes) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import ENGINES
-from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
+from tests.e2e.conftest import ENGINES, own_cluster
+from tests.e2e.harness import SlurmOnKubernetes, wait_until
 from tests.stacks import dev, with_change
 
 API = "https://rest:6820/slurm/v0.0.42"
@@ -25,28 +25,15 @@ API = "https://rest:6820/slurm/v0.0.42"
 @pytest.fixture(scope="module")
 def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmOnKubernetes]:
     """One worker, one login node and two pods of the REST API, in a namespace of their own."""
-    directory = tmp_path_factory.mktemp("rest")
-    sections = with_change(with_change(dev(), "worker_nodes.default.size", 1), "login.size", 1)
-    key = make_key(directory / "key")
-    sections |= {
+    sections = with_change(with_change(dev(), "worker_nodes.default.size", 1), "login.size", 1) | {
         "cluster": {"namespace": "e2e-rest"},
-        "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [key]}},
         "rest": {"enabled": True, "size": 2},
         "monitoring": {"install": True, "storage": "1Gi"},
         "dashboard": {"enabled": True},
     }
-    slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=directory, sections=sections)
-    try:
-        slurm.up()
-        slurm.await_idle("default-0")
+    with own_cluster(ENGINES[0], tmp_path_factory.mktemp("rest"), sections, "default-0") as slurm:
         slurm.ssh(f"cat > rest-ca.pem <<'END'\n{authority(slurm)}\nEND")
-    except BaseException:
-        print(f"logs: {slurm.collect_logs('setup-rest')}")
-        raise
-    yield slurm
-    slurmstack(
-        "destroy", "--yes", "--kill-jobs", "--delete-data", "--engine", slurm.engine, "--config", str(slurm.file)
-    )
+        yield slurm
 
 
 def authority(slurm: SlurmOnKubernetes) -> str:
@@ -83,15 +70,6 @@ def test_a_job_that_is_submitted_runs_in_the_jail_as_the_user_of_the_token(slurm
     assert status == 200, answer
     slurm.await_job(str(answer["job_id"]))
     assert slurm.ssh("cat who") == "alice\n"
-
-
-def test_a_job_makes_a_token_and_asks_with_it(slurm: SlurmOnKubernetes) -> None:
-    header = "scontrol token | sed 's/SLURM_JWT=/X-SLURM-USER-TOKEN: /' > token"
-    script = f"umask 077; {header}; curl --silent --cacert rest-ca.pem -H @token {API}/jobs/"
-    number = slurm.submit(script, "--output=inner.json")
-    slurm.await_job(number)
-    answer = json.loads(slurm.ssh("cat inner.json"))
-    assert int(number) in [item["job_id"] for item in answer["jobs"]]
 
 
 def test_from_outside_it_is_reached_through_kubectl(slurm: SlurmOnKubernetes) -> None:

@@ -92,16 +92,3 @@ def test_labels_become_a_tree_and_a_relabelled_machine_moves_in_it_under_a_runni
     slurm.ssh("touch ~/moved")
     slurm.await_job(job)
     slurm.ssh("rm ~/moved")
-
-
-def test_a_node_that_comes_to_a_tree_takes_jobs(with_tree: SlurmOnKubernetes) -> None:
-    with_tree.change("worker_nodes.default.size", 3)
-    with_tree.await_idle("default-0", "default-1", "default-2")
-    assert len(with_tree.ssh("srun -N3 hostname").split()) == 3
-    assert "default-2" in set().union(*_switches(with_tree).values())
-
-
-def test_the_tree_goes_as_it_came(two_nodes: SlurmOnKubernetes) -> None:
-    """Turned off again by the tests before: no switch, no file, no labels needed."""
-    assert not _switches(two_nodes)
-    assert len(two_nodes.ssh("srun -N2 hostname").split()) == 2

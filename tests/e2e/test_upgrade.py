@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from cli.errors import FAILED
-from tests.e2e.conftest import ENGINES, keep_state
+from tests.e2e.conftest import ENGINES, own_cluster
 from tests.e2e.failures import LANE
-from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
+from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 from tests.e2e.job_stream import stream_of_jobs
 from tests.stacks import dev, with_change
 
@@ -26,24 +26,14 @@ GO, BACK = "/home/alice/go-on", "/home/alice/go-back"
 
 @pytest.fixture(scope="module")
 def old(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmOnKubernetes]:
-    directory = tmp_path_factory.mktemp("upgrade")
     sections = dev() | {
         "cluster": {"namespace": NAMESPACE},
-        "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [make_key(directory / "key")]}},
         "slurm": {**dev().get("slurm", {}), "version": OLD},
         "health": {"enabled": False},
     }
-    keep_state(ENGINES[-1], directory)
-    slurm = SlurmOnKubernetes(engine=ENGINES[-1], directory=directory, sections=sections)
-    try:
-        slurm.up()
-        slurm.await_idle("default-0", "default-1")
-    except BaseException:
-        print(f"logs: {slurm.collect_logs('setup-upgrade')}")
-        raise
-    yield slurm
-    options = ("--yes", "--kill-jobs", "--delete-data", "--engine", slurm.engine, "--config", str(slurm.file))
-    slurmstack("destroy", *options, timeout=300)
+    directory = tmp_path_factory.mktemp("upgrade")
+    with own_cluster(ENGINES[-1], directory, sections, "default-0", "default-1") as slurm:
+        yield slurm
 
 
 def release_of(printed: str) -> str:

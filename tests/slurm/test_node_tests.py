@@ -153,12 +153,3 @@ def test_by_hand_it_is_measured_again_and_is_back_in_service_and_no_user_had_it_
     assert int(ran.read_text()) >= record.at, "a user had the node while it was measured"
     assert "health-test" not in reservations(cluster)
     (root / "run/long").unlink()
-
-
-def test_an_administrator_who_drains_a_node_ends_its_measuring(cluster: Tested) -> None:
-    (cluster.sandbox.pods[BAD].root / "run/long").write_text("600")
-    drain = f"sleep 20; scontrol update nodename={BAD} state=drain reason='fan is replaced'"
-    said = cluster.run(f"({BY_HAND} {BAD} > /tmp/said; true) & {drain}; wait; cat /tmp/said")
-    assert f"{BAD} is drained: fan is replaced" in said
-    assert "health-test" not in reservations(cluster)
-    (cluster.sandbox.pods[BAD].root / "run/long").unlink()
