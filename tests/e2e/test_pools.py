@@ -17,6 +17,7 @@ import pytest
 from slurm.local_cluster import local_directory
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 from tests.fakes.gpus import UNSEAL, FakeGpus
+from tests.security.walk import SCRIPT, left_open, walked
 from tests.slurm.gpu_driver import DRIVER
 
 pytestmark = pytest.mark.disruptive
@@ -127,6 +128,12 @@ def test_status_says_to_what_the_jobs_of_a_node_are_held(pools: SlurmOnKubernete
     assert told["team-0"] == "off, as the stack file says"
 
 
+def test_a_job_of_a_pool_that_allows_it_makes_user_namespaces(pools: SlurmOnKubernetes) -> None:
+    step = "srun -n1 -p {} --user-namespace unshare -Ur id -u 2>&1 || true"
+    assert pools.ssh(step.format("team")) == "0\n"
+    assert "this pool allows no user namespaces" in pools.ssh(step.format("gpu"))
+
+
 def test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability(pools: SlurmOnKubernetes) -> None:
     script = "id; pwd; grep CapBnd /proc/self/status; ls -d /.slurmstack /home/alice; df -k --output=size /dev/shm"
     user, directory, bounding, *rest = pools.ssh(f"srun -p plain sh -c '{script}'").splitlines()
@@ -135,6 +142,9 @@ def test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability
     assert int(bounding.split()[1], 16) & 1 << 21 == 0, "CAP_SYS_ADMIN"
     assert rest[-1].strip() == str(32 * 1024), rest
     assert len(rest) == 2, "neither a jail nor a home"
+    printed = pools.exec("plain-0", "python3", "-c", SCRIPT, "/", container="slurmd")
+    assert not left_open(printed)
+    assert walked(printed) >= {"/run/slurm", "/var/spool/slurmd", "/dev/shm", "/tmp"}
 
 
 def test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool(pools: SlurmOnKubernetes) -> None:

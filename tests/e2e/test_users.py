@@ -1,6 +1,6 @@
 """Users and groups of the stack file, on real Kubernetes: the same everywhere.
 
-One who is removed, and limits of login nodes: tests/slurm/test_login.py, test_user_limits.py, test_users_everywhere.py.
+One who is removed, and limits of login nodes: tests/slurm/test_login.py, test_users_everywhere.py.
 """
 
 from __future__ import annotations
