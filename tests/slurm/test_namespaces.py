@@ -80,10 +80,7 @@ def nested(cluster: SlurmSandbox, script: str) -> str:
 WAYS = {
     "step": f"{INSIDE} {IS_ROOT}",
     "batch": f"sbatch -Q --wait -n1 -w {ALLOWED} --chdir=/tmp -o /jail-told --user-namespace --wrap '{IS_ROOT}'",
-    "step of a batch job that has it": f"sbatch -Q --wait -n1 -w {ALLOWED} --chdir=/tmp -o /jail-told --user-namespace "
-    f"--wrap 'srun -Q --chdir=/tmp {IS_ROOT}'",
     "interactive": f"salloc -Q -n1 -w {ALLOWED} srun -Q --interactive --chdir=/ --user-namespace {IS_ROOT}",
-    "pmi2": f"{INSIDE} --mpi=pmi2 {IS_ROOT}",
 }
 """How tasks come about. A batch job's output is a file of the jail."""
 
@@ -159,12 +156,6 @@ REVEAL = (
 def test_root_of_a_namespace_reveals_nothing(cluster: SlurmSandbox) -> None:
     tries = "\n".join(f"( {line} ) >/dev/null 2>&1 && echo {quote(line)}" for line in REVEAL)
     assert nested(cluster, f"mount -t tmpfs none /mnt && umount /mnt && echo works\n{tries}") == "works\n"
-
-
-def test_slurm_s_own_way_is_refused_and_not_ignored(cluster: SlurmSandbox) -> None:
-    shown = ask(cluster, f"srun -Q -n1 -w {ALLOWED} --chdir=/tmp --container=/tmp/bundle id", fails=True)
-    assert "there is no --container here; see --user-namespace" in shown
-    assert "uid=" not in shown
 
 
 def test_what_is_left_in_them_ends_with_the_job(cluster: SlurmSandbox) -> None:

@@ -81,15 +81,6 @@ def cluster(slurm_version: str) -> Iterator[Tested]:
         yield Tested(sandbox=sandbox)
 
 
-def test_every_idle_node_is_tested_and_the_figure_is_in_its_record(cluster: Tested) -> None:
-    for name in NODES:
-        wait_until(lambda: cluster.found(name) is not None, cluster.sandbox.logs)  # noqa: B023  used at once
-        record = cluster.found(name)
-        assert record is not None
-        assert record.result.status is Status.OK, record
-        assert "events 5000 events/s" in record.result.message
-
-
 def test_a_user_s_job_ends_the_test_that_is_in_its_way(cluster: Tested) -> None:
     for name in NODES:
         (cluster.sandbox.pods[name].root / "run/long").write_text("600")

@@ -58,12 +58,14 @@ class Rest:
         self.pod.start_program("dashboard")
         self.pod.start_program("slurmrestd", SLURMRESTD)
         self.pod.start_program("rest-proxy", {"DASHBOARD": "yes"})
-        wait_until(lambda: self.curl("--fail", "https://rest:6820/dashboard/login").returncode == 0, sandbox.logs)
+        for path in ("healthz", "dashboard/login"):
+            url = f"https://rest:6820/{path}"
+            wait_until(lambda url=url: self.curl("--fail", url).returncode == 0, sandbox.logs)  # type: ignore[misc]
 
-    def renew(self, *names: str, key_of: str = SEED) -> None:
+    def renew(self, *names: str) -> None:
         """Put another certificate into the Secret's volume."""
         made = server_certificate(SEED, "sandbox", names)
-        (self.secret / "tls.key").write_text(server_certificate(key_of, "sandbox", names).private_key)
+        (self.secret / "tls.key").write_text(made.private_key)
         (self.secret / "tls.crt").write_text(made.certificate)
 
     def token(self, user: str = "alice") -> str:
