@@ -7,7 +7,7 @@ import shlex
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
@@ -17,7 +17,6 @@ from cli.program.values import reveal
 from config.cluster import ClusterConfig
 from slurm.alerts import ALERTS
 from tests import stacks
-from tests.changes import _unwrapped
 from tests.first_steps import parsed
 from tests.runbooks import (
     CONDITIONS,
@@ -314,4 +313,5 @@ def test_keys_of_the_stack_file_are_there() -> None:
         at: Any = ClusterConfig
         for key in name.split("."):
             assert key in at.model_fields, name
-            at, _ = _unwrapped(at.model_fields[key].annotation, ())
+            kind = at.model_fields[key].annotation
+            at = next((one for one in (kind, *get_args(kind)) if hasattr(one, "model_fields")), None)
