@@ -1,6 +1,6 @@
-"""Pools of workers of all kinds beside each other: without the jail, on machines of their own, with GPUs.
+"""Pools of workers of several kinds beside each other: without the jail, and on machines of their own.
 
-Options for clouds that make machines (config/sections/machines.py) are refused on this one
+GPUs: tests/slurm/test_gpus.py. Options for clouds that make machines (config/sections/machines.py) are refused on this one
 (tests/unit/config/cases).
 """
 
@@ -16,9 +16,7 @@ import pytest
 
 from slurm.local_cluster import local_directory
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
-from tests.fakes.gpus import UNSEAL, FakeGpus
 from tests.security.walk import SCRIPT, left_open, walked
-from tests.slurm.gpu_driver import DRIVER
 
 pytestmark = pytest.mark.disruptive
 
@@ -40,50 +38,23 @@ POOLS: dict[str, dict[str, Any]] = {
         "tolerations": [TAINT],
         "scratch": {"size": "1Gi", "host_path": str(DISK)},
     },
-    "gpu": {"size": 1, "resources": {**TINY, "gpus": 2}, "tmp": "2Gi"},
 }
-NODES = ("default-0", "default-1", "gpu-0", "plain-0", "team-0")
-
-
-def _patch_node(slurm: SlurmOnKubernetes, machine: str, *operations: dict[str, Any]) -> None:
-    """Change what a machine says that it has."""
-    patch = json.dumps(operations)
-    slurm.kubectl.run("patch", "node", machine, "--subresource=status", "--type=json", "-p", patch)
-
-
-def _gpus(slurm: SlurmOnKubernetes, machine: str, number: int) -> None:
-    """Have a machine offer GPUs to Kubernetes, or (0) none any more."""
-    operation = {"op": "add", "value": str(number)} if number else {"op": "remove"}
-    at = ["/status/capacity/nvidia.com~1gpu", "/status/allocatable/nvidia.com~1gpu"]
-    _patch_node(slurm, machine, *({**operation, "path": path} for path in at))
-
-
-def _play_gpus(slurm: SlurmOnKubernetes, node: str) -> None:
-    """Have a worker find two GPUs: what the kernel's driver shows, and nvidia-smi."""
-    slurm.exec(node, "bash", "-c", f"{UNSEAL}\n{DRIVER}", container="slurmd")
-    FakeGpus(slurm, workers=(node,), count=2, pool=None)
-    slurm.slurm("scontrol reconfigure")
-    # slurmd found none at its start, for which slurmctld has drained the node. Sockets are known of found ones only.
-    shown = f"sinfo --noheader --nodes={node} --format=%G"
-    wait_until(lambda: "(S:0)" in slurm.slurm(shown, check=False), f"the GPUs of {node}")
-    slurm.slurm(f"scontrol update nodename={node} state=resume")
+NODES = ("default-0", "default-1", "plain-0", "team-0")
 
 
 @pytest.fixture(scope="module")
 def pools(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
-    """The cluster with three more pools and a partition for each; one machine is kept for `team`, one offers GPUs."""
+    """The cluster with two more pools and a partition for each; one machine is kept for `team`."""
     before = slurm.sections
     keep = ("node-1", f"{LABEL}={TAINT['value']}")
     slurm.kubectl.run("label", "node", *keep, "--overwrite")
     slurm.kubectl.run("taint", "node", f"{keep[0]}", f"{keep[1]}:{TAINT['effect']}", "--overwrite")
-    _gpus(slurm, "node-0", 2)
     DISK.mkdir(parents=True, exist_ok=True)
     try:
         partitions = {**before["partitions"], **{name: {"pools": [name]} for name in POOLS}}
         slurm.sections = {**before, "partitions": partitions}
         slurm.change("worker_nodes", {**before["worker_nodes"], **POOLS})
         wait_until(lambda: set(NODES) <= set(slurm.nodes()), lambda: f"nodes of all pools: {slurm.nodes()}")
-        _play_gpus(slurm, "gpu-0")
         slurm.await_idle(*NODES)
         yield slurm
     finally:
@@ -95,7 +66,6 @@ def pools(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
         finally:
             slurm.kubectl.run("label", "node", keep[0], f"{LABEL}-")
             slurm.kubectl.run("taint", "node", keep[0], f"{LABEL}-")
-            _gpus(slurm, "node-0", 0)
             shutil.rmtree(DISK, ignore_errors=True)
 
 
@@ -105,18 +75,10 @@ def of_team(slurm: SlurmOnKubernetes) -> Path:
 
 
 def test_each_pool_offers_what_its_resources_say(pools: SlurmOnKubernetes) -> None:
-    shown = pools.slurm("sinfo --noheader --Node --partition=plain,team,gpu --format='%N %c %m %G'").splitlines()
+    shown = pools.slurm("sinfo --noheader --Node --partition=plain,team --format='%N %c %m %G'").splitlines()
     assert [line.split() for line in shown] == [
-        ["gpu-0", "1", "640", "gpu:2(S:0)"], ["plain-0", "1", "640", "(null)"], ["team-0", "3", "640", "(null)"],
+        ["plain-0", "1", "640", "(null)"], ["team-0", "3", "640", "(null)"],
     ]  # fmt: skip
-    spec = pools.pods()["gpu-0"]["spec"]
-    (container,) = spec["containers"]
-    assert container["resources"] == {
-        "requests": {"cpu": "10m", "memory": "768Mi", "ephemeral-storage": "64Mi", "nvidia.com/gpu": "2"},
-        "limits": {"memory": "768Mi", "ephemeral-storage": str(6 * 2**30), "nvidia.com/gpu": "2"},
-    }
-    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "tmp"]
-    assert volume["emptyDir"] == {"sizeLimit": "2Gi"}
 
 
 def test_status_says_to_what_the_jobs_of_a_node_are_held(pools: SlurmOnKubernetes) -> None:
@@ -131,7 +93,7 @@ def test_status_says_to_what_the_jobs_of_a_node_are_held(pools: SlurmOnKubernete
 def test_a_job_of_a_pool_that_allows_it_makes_user_namespaces(pools: SlurmOnKubernetes) -> None:
     step = "srun -n1 -p {} --user-namespace unshare -Ur id -u 2>&1 || true"
     assert pools.ssh(step.format("team")) == "0\n"
-    assert "this pool allows no user namespaces" in pools.ssh(step.format("gpu"))
+    assert "this pool allows no user namespaces" in pools.ssh(step.format("main"))
 
 
 def test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability(pools: SlurmOnKubernetes) -> None:
@@ -150,7 +112,7 @@ def test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability
 def test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool(pools: SlurmOnKubernetes) -> None:
     machines = {name: pod["spec"].get("nodeName") for name, pod in pools.pods().items()}
     assert machines["team-0"] == "node-1"
-    assert {machines["gpu-0"], machines["plain-0"]} == {"node-0"}, "the others do not tolerate the taint"
+    assert machines["plain-0"] == "node-0", "it does not tolerate the taint"
     assert pools.ssh("srun -p main,team --constraint=fast hostname") == "team-0\n"
 
 
@@ -172,11 +134,6 @@ def test_tmp_of_a_pool_s_jobs_lies_on_the_disk_of_their_machine_and_goes_with_th
     wait_until(lambda: not list((of_team(pools) / "jobs").iterdir()), "nothing of the job is left on the disk")
     assert " TmpDisk=1024 " in pools.slurm("scontrol show node team-0 --oneliner")
     assert "not available" in pools.ssh("srun -p team --tmp=2G true 2>&1", check=False)
-
-
-def test_jobs_get_the_gpus_that_they_ask_for(pools: SlurmOnKubernetes) -> None:
-    assert pools.ssh("srun -p gpu --gpus=1 sh -c 'echo $CUDA_VISIBLE_DEVICES'") == "0\n"
-    assert pools.ssh("srun -p gpu --gres=gpu:2 sh -c 'echo $CUDA_VISIBLE_DEVICES $SLURMD_NODENAME'") == "0,1 gpu-0\n"
 
 
 def test_a_changed_option_rolls_its_pool_alone_and_after_its_job(pools: SlurmOnKubernetes) -> None:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import shlex
-import socket
-import ssl
-import subprocess
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from http.client import HTTPSConnection
 from typing import Any
 
 import pytest
@@ -72,18 +67,6 @@ def test_a_job_that_is_submitted_runs_in_the_jail_as_the_user_of_the_token(slurm
     assert slurm.ssh("cat who") == "alice\n"
 
 
-def test_from_outside_it_is_reached_through_kubectl(slurm: SlurmOnKubernetes) -> None:
-    mine = token(slurm)
-    with forwarded(slurm) as port, closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as plain:
-        context = ssl.create_default_context(cadata=authority(slurm))
-        connection = HTTPSConnection("rest", port)
-        connection.sock = context.wrap_socket(plain, server_hostname="rest")
-        connection.request("GET", "/slurm/v0.0.42/nodes/", headers={"Authorization": f"Bearer {mine}"})
-        answer = connection.getresponse()
-        nodes = json.load(answer)["nodes"]
-    assert (answer.status, [node["name"] for node in nodes]) == (200, ["default-0"])
-
-
 def test_the_dashboard_shows_a_user_who_logs_in_the_nodes_and_his_jobs_as_text(slurm: SlurmOnKubernetes) -> None:
     number = slurm.submit("sleep 600", "--job-name='<b>seen</b>'")
     page = "curl --silent --show-error --cacert rest-ca.pem --cookie-jar jar --cookie jar https://rest:6820/dashboard"
@@ -94,18 +77,6 @@ def test_the_dashboard_shows_a_user_who_logs_in_the_nodes_and_his_jobs_as_text(s
     slurm.ssh(f"scancel {number}; rm jar token")
     assert "<strong>default-0</strong>" in overview
     assert f'<th scope="row">{number}</th><td>&lt;b&gt;seen&lt;/b&gt;</td><td>alice</td>' in jobs
-
-
-@contextmanager
-def forwarded(slurm: SlurmOnKubernetes) -> Iterator[int]:
-    """A port of this machine that kubectl leads to the API."""
-    command = [*slurm.kubectl.command(), "port-forward", "-n", slurm.namespace, "service/rest", ":6820"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield int(process.stdout.readline().split(" -> ")[0].rpartition(":")[2])
-        finally:
-            process.terminate()
 
 
 def test_the_pods_are_replaced_without_a_failed_request(slurm: SlurmOnKubernetes) -> None:
@@ -121,16 +92,3 @@ def test_the_pods_are_replaced_without_a_failed_request(slurm: SlurmOnKubernetes
     said = slurm.ssh("touch stop; cat log").split()
     assert said.count("asked") > 10
     assert "failed" not in said
-
-
-def test_turned_off_it_leaves_nothing_and_the_preview_says_so(slurm: SlurmOnKubernetes) -> None:
-    for section in ("rest", "dashboard"):
-        slurm.sections = with_change(slurm.sections, f"{section}.enabled", value=False)
-    if slurm.engine == "kubectl":
-        shown = {
-            (change["action"], change["kind"]) for change in slurm.preview()["changes"] if "rest" in change["name"]
-        }
-        kinds = ("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service")
-        assert shown == {("delete", kind) for kind in kinds}
-    slurm.up()
-    assert slurm.kubectl.items("poddisruptionbudget,deployment,service", "rest", "-n", slurm.namespace) == []
