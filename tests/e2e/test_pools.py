@@ -1,7 +1,6 @@
 """Pools of workers of several kinds beside each other: without the jail, and on machines of their own.
 
-GPUs: tests/slurm/test_gpus.py. Options for clouds that make machines (config/sections/machines.py) are refused on this one
-(tests/unit/config/cases).
+GPUs: tests/slurm/test_gpus.py. Options for clouds that make machines are refused here (tests/unit/config/cases).
 """
 
 from __future__ import annotations

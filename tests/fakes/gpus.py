@@ -38,13 +38,6 @@ class FakeGpus:
         """Whether nvidia-smi of a node shows its GPU from now on."""
         self._write(node, f"{_SAYS}/gpus.csv", "\n".join(self._lines[: 1 + there]) + "\n")
 
-    def hang(self, node: str, *, hangs: bool) -> None:
-        """Whether nvidia-smi of a node never ends from now on."""
-        if hangs:
-            self._write(node, f"{_SAYS}/hang", "")
-        else:
-            self._slurm.exec(node, "rm", f"{_SAYS}/hang", container="slurmd")
-
     def _write(self, pod: str, path: str, text: str) -> None:
         """Put a program or file into a worker."""
         slurm = self._slurm
