@@ -6,7 +6,7 @@ First one that fails half way and is taken back; then one that is taken.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,7 +14,7 @@ from cli.errors import FAILED
 from tests.e2e.conftest import ENGINES, own_cluster
 from tests.e2e.failures import LANE
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
-from tests.e2e.job_stream import stream_of_jobs
+from tests.e2e.job_stream import all_recorded, stream_of_jobs
 from tests.stacks import dev, with_change
 
 pytestmark = pytest.mark.watch  # the last lane waited for it alone
@@ -74,14 +74,8 @@ def test_a_slurmdbd_that_does_not_start_is_taken_back_and_no_job_notices(old: Sl
     assert {name for name in uids if after.get(name) != uids[name]} == {"slurmdbd-0"}
     assert release_of(slurm.slurm("scontrol --version")) == OLD
     assert stream.wrong() == {}
-    wait_until(lambda: all_completed(slurm, [job, *stream.accepted]), "slurmdbd has the records it was away for")
+    wait_until(lambda: all_recorded(slurm, [job, *stream.accepted]), "slurmdbd has the records it was away for")
     assert slurm.preview()["changes"] == []
-
-
-def all_completed(slurm: SlurmOnKubernetes, jobs: Sequence[str]) -> bool:
-    """Whether accounting has each of them, as one that has ended well."""
-    records = slurm.ssh(f"sacct --noheader --parsable2 --allocations --format=jobid,state --jobs={','.join(jobs)}")
-    return set(records.split()) == {f"{job}|COMPLETED" for job in jobs}
 
 
 def test_the_next_release_but_one_is_taken_under_load_and_no_job_is_lost(old: SlurmOnKubernetes) -> None:
@@ -109,7 +103,7 @@ def test_the_next_release_but_one_is_taken_under_load_and_no_job_is_lost(old: Sl
     print(f"{len(stream.accepted)} jobs, {stream.longest_gap:.1f} s without one that was accepted")
     assert stream.wrong() == {}
     assert {release_of(line) for line in slurm.ssh("srun -N2 sinfo --version").splitlines()} == {NEW}
-    wait_until(lambda: all_completed(slurm, stream.accepted), "slurmdbd has the records it was away for")
+    wait_until(lambda: all_recorded(slurm, stream.accepted), "slurmdbd has the records it was away for")
     assert slurm.preview()["changes"] == []
 
     slurm.sections = with_change(slurm.sections, "jail.root", "back")
