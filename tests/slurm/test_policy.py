@@ -193,21 +193,6 @@ def test_every_kind_of_change_is_made_and_taken_back(cluster: AccountingSandbox)
     assert everything(cluster) == before
 
 
-@pytest.mark.in_gate
-def test_after_a_refused_step_any_policy_can_be_applied(cluster: AccountingSandbox) -> None:
-    apply(cluster, document(FIRST))
-    before = everything(cluster)
-    wanted = json.loads(document(SECOND))
-    wanted["users"]["alice"]["associations"]["bio"]["grp_tres"] = {"gres/nosuch": 1}
-
-    done = run(cluster, json.dumps(wanted))
-
-    assert done.returncode == 2
-    assert "no TRES known by type gres/nosuch" in done.stdout
-    apply(cluster, document(FIRST))
-    assert everything(cluster) == before
-
-
 def test_a_user_who_leaves_with_jobs_stays_until_they_end_and_gets_no_new_ones(cluster: AccountingSandbox) -> None:
     apply(cluster, document(FIRST))
     asked = "sbatch --parsable --account=physics --output=/dev/null --chdir=/tmp --wrap 'sleep 600'"
