@@ -169,9 +169,8 @@ def test_the_active_one_is_killed(pair: SlurmOnKubernetes) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         killed = time.time()
-        seconds = stream.accepted_since(killed)
+        stream.accepted_since(killed)
     stream.check()
-    print(f"accepted again after {seconds:.1f} s")
 
 
 def test_the_active_one_is_paused_and_wakes(pair: SlurmOnKubernetes) -> None:
@@ -183,7 +182,7 @@ def test_the_active_one_is_paused_and_wakes(pair: SlurmOnKubernetes) -> None:
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:
-            seconds = stream.accepted_since(paused)
+            stream.accepted_since(paused)
         finally:
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
@@ -193,7 +192,6 @@ def test_the_active_one_is_paused_and_wakes(pair: SlurmOnKubernetes) -> None:
     assert active(pair) != before, "the one that woke has taken the Service"
     state = local_directory() / "volumes" / NAMESPACE / "controller-state"
     assert len(list(state.iterdir())) == 1, "the one that woke has written beside the term"
-    print(f"accepted again after {seconds:.1f} s")
 
 
 def test_the_machine_of_the_active_one_is_drained(pair: SlurmOnKubernetes) -> None:
@@ -204,18 +202,15 @@ def test_the_machine_of_the_active_one_is_drained(pair: SlurmOnKubernetes) -> No
     selector = f"--pod-selector=app.kubernetes.io/component=controller,{cluster_labels(NAMESPACE)}"
     drain = ("drain", on, "--ignore-daemonsets", "--delete-emptydir-data", selector, "--timeout=120s")
     with stream.running():
-        drained = time.time()
         running = subprocess.Popen([*pair.kubectl.command(), *drain], stdout=subprocess.DEVNULL)
         try:
             wait_until(lambda: active(pair) not in {"", before}, "the other one is active")
             stream.accepted_since(time.time())
-            seconds = time.time() - drained
             assert running.wait(120) == 0
         finally:
             running.kill()
             pair.kubectl.run("uncordon", on)
     stream.check()
-    print(f"accepted by the other one {seconds:.1f} s after the drain began")
 
 
 @pytest.mark.timeout(900)
@@ -231,14 +226,12 @@ def test_the_machine_of_the_active_one_is_lost_with_its_network(pair: SlurmOnKub
             switch_off(lost)
             off = time.time()
             wait_until(lambda: active(pair) not in {"", before}, "the other one is active")
-            acted = time.time() - off
-            seconds = stream.accepted_since(off, timeout=240)
+            stream.accepted_since(off, timeout=240)
         finally:
             slurmstack("local", "restart-node", lost)
     stands_by(pair, timeout=240)
     stream.check()
     assert active(pair) != before
-    print(f"the other one acted after {acted:.1f} s, and a submission was accepted after {seconds:.1f} s")
 
 
 def test_the_command_finds_the_active_one_and_settings_reach_it(pair: SlurmOnKubernetes) -> None:
@@ -263,9 +256,7 @@ def test_keys_are_rotated_and_both_controllers_have_the_new_ones(pair: SlurmOnKu
     assert works(old)
     with stream.running():
         for key in ("jwt", "munge"):
-            began = time.time()
-            told = slurmstack("rotate", key, "--yes", "--config", str(pair.file), timeout=300).stdout
-            print(f"{told.strip()}; {time.time() - began:.1f} s in all")
+            slurmstack("rotate", key, "--yes", "--config", str(pair.file), timeout=300)
             stream.accepted_since(time.time())
     assert stands_by(pair) != before
     assert not works(old)
