@@ -10,14 +10,18 @@ from shlex import quote
 
 import pytest
 
+from config import load_config
+from tests import stacks
 from tests.security.attempts import EVERYWHERE, OF_USERS, Where
 from tests.security.scene import Scene, set_scene
 from tests.security.walk import SCRIPT, left_open, walked
-from tests.slurm.boundary import UIDS, boundary_cluster, shell
 from tests.slurm.cluster import ClusterFactory
+from tests.slurm.login import declare, ssh_to, start_client, start_login
+from tests.slurm.minimal import IN_JAIL, TOKENS, identity, lines_of, minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
+UIDS = {"alice": 25201, "bob": 25202}
 SETPCAP, SYS_ADMIN = 8, 21
 OF_WARDEN = 1 << SYS_ADMIN | 1 << 0 | 1 << 1 | 1 << 3
 """And CHOWN, DAC_OVERRIDE and FOWNER, to make the directories of jobs."""
@@ -26,7 +30,23 @@ SIGPIPE, SIGXFSZ = 13, 25
 
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
-    return boundary_cluster(slurm_cluster, slurm_version)
+    """A worker and a login node with their real capabilities. Alice has sudo, bob has not."""
+    bounds = ("SlurmctldParameters", "SlurmdParameters", "DisableRootJobs", "PropagateResourceLimits")
+    extra = lines_of(load_config(stacks.dev()), *TOKENS, "Prolog", "Epilog", *bounds)
+    config = minimal_config(slurm_version, extra, **IN_JAIL, **identity(UIDS))
+    sandbox = slurm_cluster(slurm_version, config=config, workers=1, jail=True)
+    start_client(sandbox)
+    declare(sandbox, UIDS, sudo="alice")
+    start_login(sandbox)
+    return sandbox
+
+
+def shell(cluster: SlurmSandbox, user: str, command: str) -> str:
+    """What a command prints that a user runs on the login node, in the jail."""
+    (cluster.jail / f"home/{user}/.command").write_text(command)
+    code, out = ssh_to(cluster, user, "bash .command")
+    assert code == 0, f"{command}: {out}\n{cluster.logs()}"
+    return out
 
 
 @pytest.fixture(scope="module")
