@@ -31,14 +31,6 @@ def good(cluster: SlurmSandbox, slurm_version: str) -> dict[str, str]:
     return files
 
 
-@pytest.mark.in_gate("26.05")
-def test_the_first_configuration_becomes_active(
-    cluster: SlurmSandbox, good: dict[str, str], slurm_version: str
-) -> None:
-    assert status(cluster)["active"] == config_hash(good)
-    assert status(cluster)["slurm_version"].startswith(slurm_version)
-
-
 BAD = {
     "SchedulerTpye=sched/backfill": "Parsing error at unrecognized key: SchedulerTpye",
     "PartitionName=x Nodes=nosuchnode State=UP": 'lookup failure for node "nosuchnode"',
