@@ -17,7 +17,7 @@ from tests.security.scene import Scene, set_scene
 from tests.security.walk import SCRIPT, left_open, walked
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.login import declare, ssh_to, start_client, start_login
-from tests.slurm.minimal import IN_JAIL, TOKENS, identity, lines_of, minimal_config
+from tests.slurm.minimal import IN_JAIL, identity, lines_of, minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -32,7 +32,7 @@ SIGPIPE, SIGXFSZ = 13, 25
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """A worker and a login node with their real capabilities. Alice has sudo, bob has not."""
     bounds = ("SlurmctldParameters", "SlurmdParameters", "DisableRootJobs", "PropagateResourceLimits")
-    extra = lines_of(load_config(stacks.dev()), *TOKENS, "Prolog", "Epilog", *bounds)
+    extra = lines_of(load_config(stacks.dev()), "Prolog", "Epilog", *bounds)
     config = minimal_config(slurm_version, extra, **IN_JAIL, **identity(UIDS))
     sandbox = slurm_cluster(slurm_version, config=config, workers=1, jail=True)
     start_client(sandbox)

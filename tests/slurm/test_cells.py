@@ -15,7 +15,7 @@ from config import load_config
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.conftest import one_version
-from tests.slurm.minimal import IN_JAIL, TOKENS, add_accounts, identity, lines_of, minimal_config
+from tests.slurm.minimal import IN_JAIL, add_accounts, identity, lines_of, minimal_config
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 from tests.stacks import ROOT
@@ -34,7 +34,7 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     known = identity({"alice": UID})
     known["group"] += "team:x:20001:alice\n"
     # A requeued job waits for so long (slurm.conf(5), AuthInfo); the default is two minutes.
-    extra = lines_of(load_config(stacks.dev()), *TOKENS, "Prolog", "Epilog") + "AuthInfo=cred_expire=10\n"
+    extra = lines_of(load_config(stacks.dev()), "Prolog", "Epilog") + "AuthInfo=cred_expire=10\n"
     config = minimal_config(slurm_version, extra, **IN_JAIL, **known)
     sandbox = slurm_cluster(
         slurm_version, config=config, workers=0, jail=True, node_conf="CPUs=8 RealMemory=1000 Feature=default"

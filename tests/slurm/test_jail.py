@@ -16,7 +16,7 @@ from config import load_config
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.login import BIND, make_users
-from tests.slurm.minimal import IN_JAIL, TOKENS, identity, lines_of, minimal_config
+from tests.slurm.minimal import IN_JAIL, identity, lines_of, minimal_config
 from tests.slurm.pod import HANG_SECONDS, Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.in_gate
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """Two workers with the jail, and a login pod with alice."""
-    extra = lines_of(load_config(stacks.dev()), *TOKENS, "Prolog", "Epilog")
+    extra = lines_of(load_config(stacks.dev()), "Prolog", "Epilog")
     config = minimal_config(slurm_version, extra, **IN_JAIL, **identity({"alice": 10001}))
     sandbox = slurm_cluster(slurm_version, config=config, workers=2, jail=True)
     users = sandbox.add_pod("users", "jail", {sandbox.jail: "/jail"}, munged=False)
