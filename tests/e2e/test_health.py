@@ -73,16 +73,10 @@ def test_the_command_shows_all_nodes_and_runs_a_check(healthy: SlurmOnKubernetes
     wait_until(
         lambda: table() == {"default-0": "well", "default-1": "well"}, lambda: f"all are well: {_table(healthy)}"
     )
-    results = _table(healthy)["default-0"]["results"]
-    assert {"disks", "dns", "filesystem", "munge"} <= results.keys()
-    assert {result["status"] for result in results.values()} <= {"ok", "warn"}, results
     shown = slurmstack("health", "--config", str(healthy.file)).stdout
     assert "2 nodes: 2 well, 0 failing, 0 unknown" in shown
     done = slurmstack("health", "run", "filesystem", "--node", "default-1", "--config", str(healthy.file))
     assert done.stdout.startswith("ok filesystem"), done.stdout
-    done = slurmstack("health", "run", "nonsense", "--node", "default-1", "--config", str(healthy.file), check=False)
-    assert done.returncode == 2
-    assert "nonsense" in done.stderr
 
 
 def _released_for(slurm: SlurmOnKubernetes, machine: str) -> str | None:
