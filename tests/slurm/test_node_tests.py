@@ -83,6 +83,8 @@ def cluster(slurm_version: str) -> Iterator[Tested]:
 
 def test_a_user_s_job_ends_the_test_that_is_in_its_way(cluster: Tested) -> None:
     for name in NODES:
+        wait_until(lambda: cluster.found(name) is not None, cluster.sandbox.logs)  # noqa: B023  used at once
+    for name in NODES:
         (cluster.sandbox.pods[name].root / "run/long").write_text("600")
     cluster.await_forgotten()
     for name in NODES:
@@ -115,23 +117,12 @@ BAD = "default-1"
 BY_HAND = f"SETTINGS=/run/tests.json {LIBEXEC}/health-tests --node"
 
 
-def wait_for_user(cluster: Tested) -> Path:
-    """A user's job wants the bad node: the file that is there when it has run."""
-    ran: Path = cluster.sandbox.pods[BAD].root / "run/ran"
-    ran.unlink(missing_ok=True)
-    cluster.run(f"sbatch --nodelist={BAD} --chdir=/ --output=/dev/null --wrap 'date +%s > /run/ran'")
-    return ran
-
-
-def reservations(cluster: Tested) -> str:
-    return cluster.run("scontrol show reservation --oneliner")
-
-
 def test_by_hand_it_is_measured_again_and_is_back_in_service_and_no_user_had_it_before(cluster: Tested) -> None:
     root = cluster.sandbox.pods[BAD].root
     (root / "run/slow").unlink()
     (root / "run/long").write_text("6")
-    ran = wait_for_user(cluster)
+    ran = root / "run/ran"
+    cluster.run(f"sbatch --nodelist={BAD} --chdir=/ --output=/dev/null --wrap 'date +%s > /run/ran'")  # a user's
     said = cluster.run(f"{BY_HAND} {BAD}")
     assert "ok cpu-speed: events 5000 events/s" in said
     assert f"{BAD} takes jobs" in said
@@ -142,5 +133,5 @@ def test_by_hand_it_is_measured_again_and_is_back_in_service_and_no_user_had_it_
     record = cluster.found(BAD)
     assert record is not None
     assert int(ran.read_text()) >= record.at, "a user had the node while it was measured"
-    assert "health-test" not in reservations(cluster)
+    assert "health-test" not in cluster.run("scontrol show reservation --oneliner")
     (root / "run/long").unlink()
