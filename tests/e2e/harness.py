@@ -205,7 +205,7 @@ class SlurmOnKubernetes:
     def ssh(self, command: str, *, user: str = "alice", at: str = "", check: bool = True) -> str:
         """What a command prints that a user runs on a login node, over real ssh, in the jail.
 
-        It is the ssh that `slurmstack login` starts, without that command's second of loading; `login` is all of it.
+        It is the ssh that `slurmstack login` starts, without that command's second of loading.
         `at`: the address of one login node; by default the Service chooses.
         """
         done = self._ssh(command, user, at)
@@ -214,10 +214,6 @@ class SlurmOnKubernetes:
         if check:
             assert done.returncode == 0, f"ssh {command!r}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
-
-    def login(self, command: str) -> str:
-        """What a command of alice prints by way of `slurmstack login`."""
-        return slurmstack("login", "alice", "--key", str(self.key), "--config", str(self.file), "--", command).stdout
 
     def _ssh(self, command: str, user: str, at: str = "") -> subprocess.CompletedProcess[str]:
         known_hosts = self.directory / "known_hosts"

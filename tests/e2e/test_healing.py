@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import secrets
 import subprocess
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 from cli.kubectl.client import is_true
 from local import namespaces
 from local.addresses import BRIDGE
-from slurm.local_cluster import local_directory
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 
 
@@ -29,11 +27,8 @@ class Before:
         self.slurm = slurm
         self.host_key = _host_key(slurm)
         self.pods = slurm.pod_uids()
-        self.name = f"held-{secrets.token_hex(4)}"
-        self.held = slurm.submit("echo held >held.out", "--hold", f"--job-name={self.name}")
-        # slurmctld writes its queue down within seconds of a change, not before it answers sbatch.
-        queue = local_directory() / "volumes" / slurm.namespace / "controller-state" / "job_state"
-        wait_until(lambda: queue.exists() and self.name.encode() in queue.read_bytes(), "slurmctld has saved its queue")
+        self.held = slurm.submit("echo held >held.out", "--hold", "--job-name=held")
+        slurm.await_saved()
 
     def check(self, *, replaced: set[str] | None = None) -> None:
         slurm = self.slurm
@@ -52,7 +47,7 @@ class Before:
             wait_until(are_others, f"{replaced} are other pods")
         slurm.await_idle("default-0", "default-1")
         wait_until(lambda: len(slurm.pods()) == len(self.pods), "all pods are back")
-        assert slurm.slurm("squeue --noheader --format='%i %j'").split() == [self.held, self.name]
+        assert slurm.slurm("squeue --noheader --format='%i %j'").split() == [self.held, "held"]
         assert _host_key(slurm) == self.host_key
         wait_until(lambda: "alice" in slurm.ssh("id", check=False), "login works again, with the same host key")
         wait_until(lambda: "default-0" in slurm.ssh("sinfo --noheader -N", check=False), "login nodes know slurmctld")

@@ -25,13 +25,6 @@ int main(int argc, char **argv) {
 """
 
 
-def test_ssh_with_the_key_of_the_stack_file_lands_in_the_jail_as_that_user(two_nodes: SlurmOnKubernetes) -> None:
-    shown = two_nodes.login("id -un; pwd; cat /.slurmstack/populated; hostname").split()
-    assert shown[:2] == ["alice", "/home/alice"]
-    assert "version" in " ".join(shown)
-    assert shown[-1] in {"login-0", "login-1"}
-
-
 def test_every_login_node_takes_users_and_shows_the_one_host_key(two_nodes: SlurmOnKubernetes) -> None:
     pods = {name: pod for name, pod in two_nodes.pods().items() if name.startswith("login-")}
     assert set(pods) == {"login-0", "login-1"}
