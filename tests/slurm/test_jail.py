@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import select
-import subprocess
-import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,8 +12,9 @@ from tests import stacks
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.login import BIND, make_users
 from tests.slurm.minimal import IN_JAIL, identity, lines_of, minimal_config
-from tests.slurm.pod import HANG_SECONDS, Pod, wait_until
+from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
+from tests.slurm.terminal import type_at
 
 pytestmark = pytest.mark.in_gate
 
@@ -83,41 +79,6 @@ def test_a_batch_script_its_output_and_its_steps_on_other_nodes_are_inside_the_j
     out = (jail / "home/alice/job.out").read_text()
     assert "-test" in out
     assert {"default-0", "default-1"} <= set(out.split())
-
-
-PROMPT = re.compile(r"[$#] (?:\x1b\[[0-9;?]*[a-zA-Z])*$")
-
-
-def type_at(pod: Pod, argv: Sequence[str], *lines: str, env: Mapping[str, str] | None = None) -> str:
-    """Start a program on a terminal, type each line once there is a prompt, and return all that was shown."""
-    ours, theirs = os.openpty()
-    process = subprocess.Popen(
-        pod.command(argv, {"TERM": "dumb", **(env or {})}),
-        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-        preexec_fn=lambda: os.login_tty(os.dup(theirs)),  # noqa: PLW1509 - the terminal has to be the program's own
-    )  # fmt: skip
-    os.close(theirs)
-    shown, waiting, deadline = "", [*lines], time.monotonic() + HANG_SECONDS
-    try:
-        while time.monotonic() < deadline:
-            ready, _, _ = select.select([ours], [], [], 0.2)
-            if not ready:
-                if process.poll() is not None:
-                    return shown
-                continue
-            try:
-                read = os.read(ours, 4096)
-            except OSError:  # the other side is closed
-                return shown
-            shown += read.decode(errors="replace")
-            if waiting and PROMPT.search(shown):
-                os.write(ours, f"{waiting.pop(0)}\n".encode())
-                shown += "\n"
-        raise AssertionError(f"not within {HANG_SECONDS:g} s: {argv} shows {shown!r}")
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
 
 
 def test_the_shell_of_salloc_is_a_step_on_the_worker_inside_the_jail(cluster: SlurmSandbox) -> None:

@@ -192,14 +192,14 @@ def test_without_a_good_token_nothing_is_answered_and_nothing_done(rest: Rest, w
 
 
 def test_a_token_that_a_user_makes_is_good_for_a_day_at_most(rest: Rest) -> None:
-    def made(options: str, user: str = "alice") -> subprocess.CompletedProcess[str]:
+    def asked(options: str, user: str = "alice") -> subprocess.CompletedProcess[str]:
         return rest.sandbox.run(f"setpriv --reuid={user} --clear-groups scontrol token {options}")
 
     for options in ("lifespan=999999", "lifespan=86401", "lifespan=infinite"):
-        assert "Requested time limit is invalid" in made(options).stderr
+        assert "Requested time limit is invalid" in asked(options).stderr
     for options in ("", "lifespan=86400"):
-        assert made(options).stdout.startswith("SLURM_JWT=")
-    assert made("username=alice lifespan=999999", user="root").stdout.startswith("SLURM_JWT=")
+        assert asked(options).stdout.startswith("SLURM_JWT=")
+    assert asked("username=alice lifespan=999999", user="root").stdout.startswith("SLURM_JWT=")
 
 
 @pytest.mark.in_gate
