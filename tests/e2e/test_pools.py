@@ -5,7 +5,6 @@ GPUs: tests/slurm/test_gpus.py. Options for clouds that make machines are refuse
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from slurm.local_cluster import local_directory
-from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
+from tests.e2e.harness import SlurmOnKubernetes, wait_until
 from tests.security.walk import SCRIPT, left_open, walked
 
 pytestmark = pytest.mark.disruptive
@@ -78,15 +77,6 @@ def test_each_pool_offers_what_its_resources_say(pools: SlurmOnKubernetes) -> No
     assert [line.split() for line in shown] == [
         ["plain-0", "1", "640", "(null)"], ["team-0", "3", "640", "(null)"],
     ]  # fmt: skip
-
-
-def test_status_says_to_what_the_jobs_of_a_node_are_held(pools: SlurmOnKubernetes) -> None:
-    # It ends with 1 as long as a pod that has just started does not count as ready.
-    printed = slurmstack("status", "--config", str(pools.file), "--json", check=False).stdout
-    told = {node["name"]: node["confinement"] for node in json.loads(printed)["nodes"]}
-    unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
-    assert told["default-0"].startswith("memory" if unified else "none: the machine has version 1 of cgroups")
-    assert told["team-0"] == "off, as the stack file says"
 
 
 def test_a_job_of_a_pool_that_allows_it_makes_user_namespaces(pools: SlurmOnKubernetes) -> None:

@@ -161,18 +161,6 @@ def test_a_job_that_names_no_account_is_refused(cluster: SlurmSandbox) -> None:
     assert "Account=physics" in cluster.run(f"scontrol show job {job}").stdout
 
 
-def test_jobs_that_name_no_time_get_the_common_one_unless_their_partition_has_its_own(cluster: SlurmSandbox) -> None:
-    activate(cluster, files(cluster.version, default_time="1:00:00"))
-
-    def limit(options: str) -> str:
-        return cluster.run(f"squeue --noheader --format=%l --jobs={submit(cluster, options)}").stdout.strip()
-
-    assert limit("--partition=mixed") == "1:00:00"
-    assert limit("--partition=gpu") == "5:00"
-    assert limit("--partition=mixed --time=2:00:00") == "2:00:00"
-    assert "JobSubmitPlugins        = (null)" in cluster.run("scontrol show config").stdout
-
-
 @pytest.mark.in_gate
 def test_a_script_that_does_not_load_is_rejected_and_the_rules_before_hold(gpu_rule: SlurmSandbox) -> None:
     good = files(gpu_rule.version, **GPU_RULE)

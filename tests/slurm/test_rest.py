@@ -156,19 +156,6 @@ def test_a_job_runs_as_the_user_of_the_token(rest: Rest) -> None:
         assert (rest.sandbox.pods["default-0"].root / f"tmp/{user}.out").read_text() == f"{user}\n"
 
 
-def test_nobody_cancels_the_job_of_another_and_slurmctld_goes_on(rest: Rest) -> None:
-    """Without accounting, slurmctld hangs for ever after this (24.11.5 and 26.05.5)."""
-    token = rest.token()
-    _, submitted = rest.submit("sleep 300", token)
-    path = f"/slurm/API/job/{submitted['job_id']}"
-
-    _, refused = rest.ask("DELETE", path, token=rest.token("bob"))
-    assert refused["errors"] or refused["status"][0]["error"]["code"], refused
-
-    assert rest.state(submitted["job_id"], token) in {"PENDING", "RUNNING"}
-    assert rest.ask("DELETE", path, token=token)[0] == 200
-
-
 @pytest.mark.parametrize("what", ["no token", "an expired one", "one of another key", "somebody else's"])
 def test_without_a_good_token_nothing_is_answered_and_nothing_done(rest: Rest, what: str) -> None:
     token = {
