@@ -35,15 +35,12 @@ def files(version: str, **job_submit: Any) -> dict[str, str]:
         "accounts": {"physics": {}},
     }
     sections["partitions"] = {
-        "cpu": {"pools": ["cpu"], "default": True, "max_time": "3:00:00"},
-        "gpu": {"pools": ["gpu"], "default_time": "5"},
+        "cpu": {"pools": ["cpu"], "default": True},
+        "gpu": {"pools": ["gpu"]},
         "mixed": {"pools": ["cpu", "gpu"]},
     }
-    return without_database(render(load_config(sections)))
-
-
-def without_database(rendered: dict[str, str]) -> dict[str, str]:
-    """The rules need no database, and slurmctld would wait for one."""
+    rendered = render(load_config(sections))
+    # The rules need no database, and slurmctld would wait for one.
     lines = rendered["slurm.conf"].splitlines()
     kept = [line for line in lines if not line.startswith(("AccountingStorage", "PriorityWeight"))]
     return {**rendered, "slurm.conf": "\n".join(kept) + "\n"}
