@@ -1,4 +1,4 @@
-"""What mkdocs asks while it builds the site (`make site`): its navigation, links to the code, and llms.txt."""
+"""What mkdocs asks while it builds the site (`make site`): its navigation, and links to the code."""
 
 from __future__ import annotations
 
@@ -43,18 +43,3 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return f"[{label}]({target.rstrip('/')}/{first.name})" if first else label
 
     return re.sub(r"(?<!!)\[([^\]]*)\]\(([^()\s]+)\)", kept, markdown)
-
-
-def on_post_build(config: Any) -> None:
-    """llms.txt: each page with its first sentence."""
-    lines = [f"# {config['site_name']}", "", f"> {config['site_description']}"]
-    for group, pages in documents.groups().items():
-        lines += ["", f"## {group}", ""]
-        for page in pages:
-            text = page.read_text(encoding="utf-8")
-            said = re.search(r"^(?=[A-Za-z`])(?:.+\n)+", text.partition("\n")[2], re.MULTILINE)
-            first = re.split(r"(?<=[.])\s", " ".join(said[0].split()) if said else "", maxsplit=1)[0]
-            first = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", first)
-            url = re.sub(r"README\.md$", "index.md", _name(page)).removesuffix(".md") + ".html"
-            lines.append(f"- [{documents.headings(page)[0]}]({url}): {first}")
-    Path(config["site_dir"], "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from local import cluster as local_cluster
 from tests.e2e import failures
 from tests.e2e.failures import LANE
-from tests.e2e.harness import SlurmOnKubernetes, destroy_under_a_job, make_key, slurmstack
+from tests.e2e.harness import SlurmOnKubernetes, make_key, nothing_is_left, slurmstack
 from tests.stacks import dev
 
 ENGINES = ["kubectl", *(["pulumi"] if shutil.which("pulumi") else [])]
@@ -95,6 +96,28 @@ def keep_state(engine: str, directory: Path) -> None:
         os.environ["PULUMI_CONFIG_PASSPHRASE"] = "test"
 
 
+@contextmanager
+def own_cluster(
+    engine: str, directory: Path, sections: dict[str, Any], *nodes: str, users: dict[str, Any] | None = None
+) -> Iterator[SlurmOnKubernetes]:
+    """A cluster for the tests of a file, with these nodes; afterwards it is gone, and its data with it.
+
+    `users`: by default alice with a key of her own.
+    """
+    users = users or {"alice": {"uid": 10001, "ssh_authorized_keys": [make_key(directory / "key")]}}
+    keep_state(engine, directory)
+    slurm = SlurmOnKubernetes(engine=engine, directory=directory, sections={**sections, "users": users})
+    try:
+        slurm.up()
+        slurm.await_idle(*nodes)
+    except BaseException:
+        print(f"logs: {slurm.collect_logs(f'setup-{slurm.namespace}')}")
+        raise
+    yield slurm
+    options = ("--yes", "--kill-jobs", "--delete-data", "--engine", engine, "--config", str(slurm.file))
+    slurmstack("destroy", *options, timeout=300)
+
+
 @pytest.fixture(scope="session", params=ENGINES)
 def slurm(
     request: pytest.FixtureRequest, local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory
@@ -102,27 +125,15 @@ def slurm(
     """A Slurm cluster in a namespace of its own, with the user alice and her own key in the stack file."""
     engine: str = request.param
     directory = tmp_path_factory.mktemp(engine)
-    sections: dict[str, Any] = dev()
-    sections["cluster"] = {"namespace": "-".join(filter(None, ("e2e", engine, LANE)))}
     # What others see of it is the same; clusters of single tests have homes in the jail, as it is by default.
-    sections["jail"] = {**sections.get("jail", {}), "homes": {"size": "1Gi"}}
-    public_key = make_key(directory / "key")
-    sections["users"] = {"alice": {"uid": 10001, "ssh_authorized_keys": [public_key], "sudo": True}}
-    keep_state(engine, directory)
-    slurm = SlurmOnKubernetes(engine=engine, directory=directory, sections=sections)
-    try:
-        slurm.up()
-        slurm.await_idle("default-0", "default-1")
-    except BaseException:
-        print(f"logs: {slurm.collect_logs(f'setup-{slurm.namespace}')}")
-        raise
-    yield slurm
-    try:
-        destroy_under_a_job(slurm)
-    except BaseException:
-        options = ("--yes", "--kill-jobs", "--delete-data", "--engine", engine, "--config", str(slurm.file))
-        slurmstack("destroy", *options, check=False, timeout=300)
-        raise
+    sections = dev() | {
+        "cluster": {"namespace": "-".join(filter(None, ("e2e", engine, LANE)))},
+        "jail": {**dev().get("jail", {}), "homes": {"size": "1Gi"}},
+    }
+    users = {"alice": {"uid": 10001, "ssh_authorized_keys": [make_key(directory / "key")], "sudo": True}}
+    with own_cluster(engine, directory, sections, "default-0", "default-1", users=users) as slurm:
+        yield slurm
+    nothing_is_left(slurm)
 
 
 @pytest.fixture

@@ -24,12 +24,10 @@ from cli.access.reach import host_public_key, login_address
 from cli.change.diff import KINDS
 from cli.change.owner import KEPT
 from cli.change.rollout import unready
-from cli.engine import pulumi as engines
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, cluster_labels, connect
 from cli.logs.gather import Asked, gather
 from cli.logs.lines import in_order
-from cli.stack import open_stack
 from config import load_config
 from slurm.local_cluster import local_directory
 from slurm.names import GENERATED, POOL_LABEL, SSH_PORT
@@ -114,29 +112,6 @@ def only_data_is_left(slurm: SlurmOnKubernetes) -> None:
         said = slurmstack(verb, "--config", str(slurm.file), check=False)
         assert said.returncode == status, said
         assert "all users' files and the software in the jail" in said.stdout + said.stderr
-
-
-def destroy_under_a_job(slurm: SlurmOnKubernetes) -> None:
-    """Take the cluster of all tests down while a job runs: it ends well, only data stays, and later not even that.
-
-    Pulumi's own command is what people use, so it is what is tried, without ours, which deletes the workers first.
-    """
-    slurm.slurm("scancel --state=pending; scancel --state=running", check=False)
-    job = slurm.submit("sleep 5; echo done > at-the-end", "--chdir=/home/alice")
-    slurm.await_job(job, "RUNNING")
-    if slurm.engine == "pulumi":
-        assert engines.run(open_stack(slurm.file), ["destroy", "--yes", "--skip-preview"]) == 0
-    else:
-        destroy = ("destroy", "--yes", "--config", str(slurm.file), "--engine", slurm.engine)
-        told = slurmstack(*destroy, timeout=300).stdout
-        assert "`slurmstack destroy --delete-data` deletes it for good" in told
-    files = local_directory() / "volumes" / slurm.namespace
-    assert (files / "homes/alice/at-the-end").read_text(encoding="utf-8") == "done\n"
-    if slurm.engine == "kubectl":
-        only_data_is_left(slurm)
-        slurmstack(*destroy, "--delete-data", timeout=300)
-        assert not files.exists()
-    nothing_is_left(slurm)
 
 
 def nothing_is_left(slurm: SlurmOnKubernetes) -> None:
@@ -230,7 +205,7 @@ class SlurmOnKubernetes:
     def ssh(self, command: str, *, user: str = "alice", at: str = "", check: bool = True) -> str:
         """What a command prints that a user runs on a login node, over real ssh, in the jail.
 
-        It is the ssh that `slurmstack login` starts, without that command's second of loading; `login` is all of it.
+        It is the ssh that `slurmstack login` starts, without that command's second of loading.
         `at`: the address of one login node; by default the Service chooses.
         """
         done = self._ssh(command, user, at)
@@ -239,10 +214,6 @@ class SlurmOnKubernetes:
         if check:
             assert done.returncode == 0, f"ssh {command!r}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
-
-    def login(self, command: str) -> str:
-        """What a command of alice prints by way of `slurmstack login`."""
-        return slurmstack("login", "alice", "--key", str(self.key), "--config", str(self.file), "--", command).stdout
 
     def _ssh(self, command: str, user: str, at: str = "") -> subprocess.CompletedProcess[str]:
         known_hosts = self.directory / "known_hosts"

@@ -74,3 +74,9 @@ def stream_of_jobs(
         yield stream
     finally:
         stream.end()
+
+
+def all_recorded(slurm: SlurmOnKubernetes, jobs: Sequence[str]) -> bool:
+    """Whether accounting has each of them, as one that has ended well."""
+    records = slurm.ssh(f"sacct --noheader --parsable2 --allocations --format=jobid,state --jobs={','.join(jobs)}")
+    return set(records.split()) == {f"{job}|COMPLETED" for job in jobs}

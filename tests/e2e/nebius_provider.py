@@ -1,7 +1,6 @@
 """A stand-in for Pulumi's Nebius provider, for the real engine: it makes nothing.
 
-The engine starts it as a plugin. In a preview, all that only the cloud can tell is unknown; what can never change, the
-engine is told as the real provider tells it.
+The engine starts it as a plugin, for previews of what is not there yet: all that only the cloud can tell is unknown.
 """
 
 from __future__ import annotations
@@ -11,17 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
-from google.protobuf import empty_pb2, json_format, struct_pb2
+from google.protobuf import struct_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
-
-from components.clouds.nebius.immutable import IMMUTABLE
-
-STATUS: dict[str, Any] = {
-    "controlPlane": {"endpoints": {"publicEndpoint": "https://127.0.0.1:9"}, "auth": {"clusterCaCertificate": "none"}},
-    "details": {"allocatedCidr": "192.0.2.1/32"},
-}
-"""What the cloud says of anything that was made."""
 
 
 class StandIn(provider_pb2_grpc.ResourceProviderServicer):
@@ -47,11 +38,6 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
         del context
         return provider_pb2.CheckResponse(inputs=request.news)
 
-    def DiffConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """No change of the configuration matters."""
-        del request, context
-        return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
-
     def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Say what the provider understands."""
         del request, context
@@ -64,43 +50,13 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
         del context
         return provider_pb2.CheckResponse(inputs=request.news)
 
-    def Diff(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Which inputs differ, and which of them make the resource anew."""
-        del context
-        old, new = json_format.MessageToDict(request.old_inputs), json_format.MessageToDict(request.news)
-        diffs = [key for key in {*old, *new} if old.get(key) != new.get(key)]
-        return provider_pb2.DiffResponse(
-            changes=provider_pb2.DiffResponse.DIFF_SOME if diffs else provider_pb2.DiffResponse.DIFF_NONE,
-            diffs=diffs,
-            replaces=[path for path in IMMUTABLE[request.type] if _at(old, path) != _at(new, path)],
-        )
-
     def Create(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Nothing is known in a preview but the inputs."""
         del context
         made = struct_pb2.Struct()
         made.CopyFrom(request.properties)
-        made.update({"status": UNKNOWN if request.preview else STATUS})
-        return provider_pb2.CreateResponse(id="" if request.preview else f"{request.name}-id", properties=made)
-
-    def Update(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """As wished."""
-        del context
-        made = struct_pb2.Struct()
-        made.CopyFrom(request.news)
-        made.update({"status": STATUS})
-        return provider_pb2.UpdateResponse(properties=made)
-
-    def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """There was nothing."""
-        del request, context
-        return empty_pb2.Empty()
-
-
-def _at(value: Any, path: str) -> Any:
-    for part in path.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
+        made.update({"status": UNKNOWN})
+        return provider_pb2.CreateResponse(properties=made)
 
 
 def main() -> None:

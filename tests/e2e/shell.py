@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import atexit
 import json
-import queue
+import os
+import select
 import subprocess
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,43 +28,6 @@ _TAKEN_S: Final = 20.0
 _KILLED: Final = 137
 """Exit status where the container went away under a command, as kubectl has it."""
 
-Done = tuple[int, str, str]
-"""Exit status, standard output and standard error."""
-
-
-class _Stream:
-    """A process in the container that takes commands. A thread reads what it prints, so that nobody waits for ever."""
-
-    def __init__(self, argv: Sequence[str]) -> None:
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
-        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
-        atexit.register(self._process.kill)
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line)
-        self._lines.put("")
-
-    def is_open(self) -> bool:
-        return self._process.poll() is None
-
-    def say(self, text: str) -> None:
-        """Raises BrokenPipeError."""
-        assert self._process.stdin is not None
-        print(text, file=self._process.stdin, flush=True)
-
-    def hear(self, seconds: float) -> str:
-        """The next line; empty at the end. Raises queue.Empty."""
-        return self._lines.get(timeout=seconds)
-
-    def close(self) -> None:
-        atexit.unregister(self._process.kill)
-        self._process.kill()
-        self._process.wait()
-
 
 @dataclass(kw_only=True)
 class Shell:
@@ -70,50 +35,65 @@ class Shell:
 
     argv: Sequence[str]
     """`kubectl exec --stdin ... --`."""
-    _stream: _Stream | None = field(init=False, default=None)
+    _process: subprocess.Popen[bytes] | None = field(init=False, default=None)
+    _read: bytes = field(init=False, default=b"")
     _busy: threading.Lock = field(init=False, default_factory=threading.Lock)
 
-    def run(self, command: str, seconds: float) -> Done | None:
-        """What a command of bash does in at most some seconds; None where it was not begun.
+    def run(self, command: str, seconds: float) -> tuple[int, str, str] | None:
+        """Exit status and outputs of a command that takes some seconds at most; None where it was not begun.
 
         That is: where another thread's runs, or the container is not there. Raises subprocess.TimeoutExpired.
         """
         if not self._busy.acquire(blocking=False):
             return None
         try:
-            return self._run(command, seconds)
-        finally:
-            self._busy.release()
-
-    def _run(self, command: str, seconds: float) -> Done | None:
-        stream = self._open()
-        try:
-            stream.say(json.dumps(command))
-            taken = stream.hear(_TAKEN_S)
-        except (BrokenPipeError, queue.Empty):
-            taken = ""
-        if not taken:
-            self.close()
-            return None
-        try:
-            answer = stream.hear(seconds)
-        except queue.Empty:
+            if not self._takes(command):
+                self.close()
+                return None
+            answer = self._line(seconds)
+            if not answer:
+                self.close()
+                return _KILLED, "", "the container has ended"
+        except TimeoutError:
             self.close()
             raise subprocess.TimeoutExpired(command, seconds) from None
-        if not answer:
-            self.close()
-            return _KILLED, "", "the container has ended"
+        finally:
+            self._busy.release()
         status, printed, complained = json.loads(answer)
         return status, printed, complained
 
-    def _open(self) -> _Stream:
-        if self._stream is None or not self._stream.is_open():
+    def _takes(self, command: str) -> bool:
+        if self._process is None or self._process.poll() is not None:
             self.close()
-            self._stream = _Stream([*self.argv, "python3", "-u", "-c", _SERVE])
-        return self._stream
+            pipe, served = subprocess.PIPE, [*self.argv, "python3", "-u", "-c", _SERVE]
+            self._process = subprocess.Popen(served, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, bufsize=0)
+            atexit.register(self._process.kill)
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(command).encode() + b"\n")
+            return bool(self._line(_TAKEN_S))
+        except (BrokenPipeError, TimeoutError):
+            return False
+
+    def _line(self, seconds: float) -> bytes:
+        """The next one; empty at the end. Raises TimeoutError."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        until = time.monotonic() + seconds
+        while b"\n" not in self._read:
+            if not select.select([self._process.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
+                raise TimeoutError
+            if not (more := os.read(self._process.stdout.fileno(), 1 << 16)):
+                return b""
+            self._read += more
+        line, _, self._read = self._read.partition(b"\n")
+        return line
 
     def close(self) -> None:
         """End it; the next command opens another one."""
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
+        self._read = b""
+        if self._process is not None:
+            atexit.unregister(self._process.kill)
+            self._process.kill()
+            self._process.wait()
+            self._process = None

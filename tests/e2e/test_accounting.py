@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 
 import pytest
 
-from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
+from tests.e2e.harness import SlurmOnKubernetes, wait_until
 
 BURST = 60
 
@@ -44,20 +43,3 @@ def test_no_record_is_lost_when_pods_are_killed_in_a_burst_of_jobs(
     assert len(jobs) == BURST
     wait_until(lambda: all(slurm.pod_uids().get(pod, before[pod]) != before[pod] for pod in pods), "other pods")
     _await_records(slurm, jobs)
-
-
-def test_usage_tells_who_used_how_much(two_nodes: SlurmOnKubernetes) -> None:
-    slurm = two_nodes
-    started = datetime.now(UTC)
-    job = slurm.submit("sleep 12", "-n2", "--job-name=usage")
-    slurm.await_job(job)
-
-    def used() -> dict[str, float]:
-        """CPU hours by user, as the command tells it."""
-        begin = f"--start={started:%Y-%m-%dT%H:%M:%S}"
-        told = slurmstack("usage", "--json", "--by=user", begin, "--config", str(slurm.file))
-        return {row["user"]: row["cpu_hours"] * 3600 for row in json.loads(told.stdout)["rows"]}
-
-    wait_until(lambda: used().get("alice", 0) >= 24, lambda: f"24 CPU seconds of alice, not {used()}")
-    elapsed = slurm.slurm(f"sacct --noheader --allocations --jobs={job} --format=cputimeraw").strip()
-    assert used()["alice"] == pytest.approx(int(elapsed), abs=1)

@@ -21,9 +21,9 @@ from cli.kubectl.client import cluster_labels, in_controller
 from cli.kubectl.client import slurm as ask_controller
 from slurm.local_cluster import local_directory
 from slurm.names import ACTIVE
-from tests.e2e.conftest import ENGINES, keep_state
+from tests.e2e.conftest import ENGINES, own_cluster
 from tests.e2e.failures import LANE
-from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
+from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 from tests.nodes import SHOW, is_idle, node_states
 from tests.stacks import dev
 from tests.switched_off import switch_off
@@ -36,27 +36,17 @@ NAMESPACE = f"e2e-failover-{LANE}".replace("_", "-").rstrip("-")
 @pytest.fixture(scope="module")
 def pair(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmOnKubernetes]:
     """One controller first, with a job that waits; then two."""
-    directory = tmp_path_factory.mktemp("failover")
     sections = dev() | {
         "cluster": {"namespace": NAMESPACE},
-        "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [make_key(directory / "key")]}},
         "worker_nodes": {"default": {"size": 1, "resources": {"cpus": 2, "memory": "1Gi", "cpu_request": "10m"}}},
         "accounting": {"enabled": False},
         "health": {"enabled": False},
     }
-    keep_state(ENGINES[-1], directory)
-    slurm = SlurmOnKubernetes(engine=ENGINES[-1], directory=directory, sections=sections)
-    try:
-        slurm.up()
+    with own_cluster(ENGINES[-1], tmp_path_factory.mktemp("failover"), sections, "default-0") as slurm:
         slurm.held = slurm.submit("true", "--hold")  # type: ignore[attr-defined]
         slurm.change("controller.replicas", 2)
         stands_by(slurm)
-    except BaseException:
-        print(f"logs: {slurm.collect_logs('setup-failover')}")
-        raise
-    yield slurm
-    options = ("--yes", "--kill-jobs", "--delete-data", "--engine", slurm.engine, "--config", str(slurm.file))
-    slurmstack("destroy", *options, timeout=300)
+        yield slurm
 
 
 def active(slurm: SlurmOnKubernetes) -> str:
@@ -169,13 +159,6 @@ class Stream:
         return f"{set(self.accepted()) - set(self.ran())}\n{self.slurm.ssh('squeue; sinfo', check=False)}"
 
 
-def test_the_queue_of_one_controller_is_that_of_two(pair: SlurmOnKubernetes) -> None:
-    held = pair.held  # type: ignore[attr-defined]
-    assert pair.ssh("squeue --noheader --format=%A").split() == [held]
-    shown = slurmstack("status", "--json", "--config", str(pair.file)).stdout
-    assert '"controller-1"' in shown
-
-
 def test_the_active_one_is_killed(pair: SlurmOnKubernetes) -> None:
     """Its container, as when it takes too much memory."""
     stream = Stream(pair, "killed")
@@ -186,9 +169,8 @@ def test_the_active_one_is_killed(pair: SlurmOnKubernetes) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         killed = time.time()
-        seconds = stream.accepted_since(killed)
+        stream.accepted_since(killed)
     stream.check()
-    print(f"accepted again after {seconds:.1f} s")
 
 
 def test_the_active_one_is_paused_and_wakes(pair: SlurmOnKubernetes) -> None:
@@ -200,7 +182,7 @@ def test_the_active_one_is_paused_and_wakes(pair: SlurmOnKubernetes) -> None:
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:
-            seconds = stream.accepted_since(paused)
+            stream.accepted_since(paused)
         finally:
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
@@ -210,20 +192,6 @@ def test_the_active_one_is_paused_and_wakes(pair: SlurmOnKubernetes) -> None:
     assert active(pair) != before, "the one that woke has taken the Service"
     state = local_directory() / "volumes" / NAMESPACE / "controller-state"
     assert len(list(state.iterdir())) == 1, "the one that woke has written beside the term"
-    print(f"accepted again after {seconds:.1f} s")
-
-
-def test_the_pod_of_the_active_one_is_deleted(pair: SlurmOnKubernetes) -> None:
-    stream = Stream(pair, "deleted")
-    before = stands_by(pair)
-    with stream.running():
-        deleted = time.time()
-        pair.kubectl.run("delete", "pod", before, "-n", NAMESPACE, "--wait=false")
-        time.sleep(0.5)
-        seconds = 0.5 + stream.accepted_since(deleted + 0.5)
-        wait_until(lambda: active(pair) not in {"", before}, "the other one is active")
-    stream.check()
-    print(f"accepted again after {seconds:.1f} s")
 
 
 def test_the_machine_of_the_active_one_is_drained(pair: SlurmOnKubernetes) -> None:
@@ -234,18 +202,15 @@ def test_the_machine_of_the_active_one_is_drained(pair: SlurmOnKubernetes) -> No
     selector = f"--pod-selector=app.kubernetes.io/component=controller,{cluster_labels(NAMESPACE)}"
     drain = ("drain", on, "--ignore-daemonsets", "--delete-emptydir-data", selector, "--timeout=120s")
     with stream.running():
-        drained = time.time()
         running = subprocess.Popen([*pair.kubectl.command(), *drain], stdout=subprocess.DEVNULL)
         try:
             wait_until(lambda: active(pair) not in {"", before}, "the other one is active")
             stream.accepted_since(time.time())
-            seconds = time.time() - drained
             assert running.wait(120) == 0
         finally:
             running.kill()
             pair.kubectl.run("uncordon", on)
     stream.check()
-    print(f"accepted by the other one {seconds:.1f} s after the drain began")
 
 
 @pytest.mark.timeout(900)
@@ -261,14 +226,12 @@ def test_the_machine_of_the_active_one_is_lost_with_its_network(pair: SlurmOnKub
             switch_off(lost)
             off = time.time()
             wait_until(lambda: active(pair) not in {"", before}, "the other one is active")
-            acted = time.time() - off
-            seconds = stream.accepted_since(off, timeout=240)
+            stream.accepted_since(off, timeout=240)
         finally:
             slurmstack("local", "restart-node", lost)
     stands_by(pair, timeout=240)
     stream.check()
     assert active(pair) != before
-    print(f"the other one acted after {acted:.1f} s, and a submission was accepted after {seconds:.1f} s")
 
 
 def test_the_command_finds_the_active_one_and_settings_reach_it(pair: SlurmOnKubernetes) -> None:
@@ -293,9 +256,7 @@ def test_keys_are_rotated_and_both_controllers_have_the_new_ones(pair: SlurmOnKu
     assert works(old)
     with stream.running():
         for key in ("jwt", "munge"):
-            began = time.time()
-            told = slurmstack("rotate", key, "--yes", "--config", str(pair.file), timeout=300).stdout
-            print(f"{told.strip()}; {time.time() - began:.1f} s in all")
+            slurmstack("rotate", key, "--yes", "--config", str(pair.file), timeout=300)
             stream.accepted_since(time.time())
     assert stands_by(pair) != before
     assert not works(old)

@@ -73,16 +73,10 @@ def test_the_command_shows_all_nodes_and_runs_a_check(healthy: SlurmOnKubernetes
     wait_until(
         lambda: table() == {"default-0": "well", "default-1": "well"}, lambda: f"all are well: {_table(healthy)}"
     )
-    results = _table(healthy)["default-0"]["results"]
-    assert {"disks", "dns", "filesystem", "munge"} <= results.keys()
-    assert {result["status"] for result in results.values()} <= {"ok", "warn"}, results
     shown = slurmstack("health", "--config", str(healthy.file)).stdout
     assert "2 nodes: 2 well, 0 failing, 0 unknown" in shown
     done = slurmstack("health", "run", "filesystem", "--node", "default-1", "--config", str(healthy.file))
     assert done.stdout.startswith("ok filesystem"), done.stdout
-    done = slurmstack("health", "run", "nonsense", "--node", "default-1", "--config", str(healthy.file), check=False)
-    assert done.returncode == 2
-    assert "nonsense" in done.stderr
 
 
 def _released_for(slurm: SlurmOnKubernetes, machine: str) -> str | None:
@@ -134,13 +128,6 @@ def test_a_lost_gpu_drains_its_node_alone_and_jobs_go_on_elsewhere(healthy: Slur
         slurm.await_job(job)
         assert slurm.ssh("srun hostname").strip() == "default-1"
         wait_until(lambda: _released_for(slurm, machine) == "health/gpu-presence", f"{machine} is cordoned")
-        gpus.hang("default-0", hangs=True)
-        wait_until(
-            lambda: _table(slurm)["default-0"]["results"]["gpu-presence"]["status"] == "not checked",
-            "a tool that hangs is told",
-        )  # fmt: skip
-        assert _reason(slurm, "default-0"), "not knowing lifts nothing"
-        gpus.hang("default-0", hangs=False)
         gpus.set("default-0", there=True)
         wait_until(
             lambda: _table(slurm)["default-0"]["results"]["gpu-presence"]["status"] == "ok", "the GPU is found again"

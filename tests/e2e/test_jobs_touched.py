@@ -60,16 +60,3 @@ def test_a_change_that_would_lose_jobs_is_refused_until_somebody_asks_for_it(two
     slurm.await_job(running)
     slurm.ssh("rm ~/go")
     wait_until(lambda: "extra-0" not in slurm.nodes(), "extra-0 has left")
-
-
-def test_destroy_is_refused_while_a_job_could_outlast_the_wait_for_it(two_nodes: SlurmOnKubernetes) -> None:
-    slurm = two_nodes
-    long = slurm.submit("sleep 600")
-    slurm.await_job(long, "RUNNING")
-    slurm.slurm(f"scontrol update jobid={long} timelimit=30-00:00:00")
-    refused = slurmstack("destroy", "--yes", "--engine", slurm.engine, "--config", str(slurm.file), check=False)
-    assert refused.returncode == 3, refused.stdout + refused.stderr
-    assert f"{long} alice main RUNNING is ended: pool 'default' leaves" in refused.stdout
-    assert "destroy --kill-jobs" in refused.stderr
-    assert slurm.job_state(long) == "RUNNING"
-    slurm.slurm(f"scancel {long}")

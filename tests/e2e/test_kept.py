@@ -20,6 +20,8 @@ def test_a_new_up_goes_on_with_what_destroy_has_kept(two_nodes: SlurmOnKubernete
     host_key = host_public_key(slurm.kubectl, slurm.namespace)
     token = slurm.slurm("scontrol token username=alice lifespan=3600").strip()
 
+    runs = slurm.submit("sleep 5; echo done > at-the-end")
+    slurm.await_job(runs, "RUNNING")
     options = ("--yes", "--engine", slurm.engine, "--config", str(slurm.file))
     slurmstack("destroy", *options, timeout=300)
     only_data_is_left(slurm)
@@ -28,7 +30,7 @@ def test_a_new_up_goes_on_with_what_destroy_has_kept(two_nodes: SlurmOnKubernete
     slurm.await_idle("default-0", "default-1")
 
     assert host_public_key(slurm.kubectl, slurm.namespace) == host_key
-    assert slurm.ssh("cat kept-file") == "mine\n"
+    assert slurm.ssh("cat kept-file at-the-end") == "mine\ndone\n", "the job that ran when it was destroyed ended well"
     assert slurm.job_state(waits) == "PENDING"
     slurm.run_now(waits)
     slurm.await_job(waits)

@@ -41,19 +41,6 @@ def test_a_job_s_lines_are_in_order_across_slurmctld_and_slurmd(two_nodes: Slurm
     assert not [line for line in lines if f"JobId={other}" in line or f"job {other} " in line]
 
 
-def test_a_node_s_lines_are_its_own_and_what_slurmctld_says_of_it(two_nodes: SlurmOnKubernetes) -> None:
-    slurm = two_nodes
-    slurm.slurm("scontrol update nodename=default-1 state=drain reason='a look inside'")
-    slurm.slurm("scontrol update nodename=default-1 state=resume")
-    lines = logs(slurm, "--node", "default-1", "--since", "2h")
-    place(
-        lines, "controller(controller-0/slurmctld) slurmctld: update_node: node default-1 reason set to: a look inside"
-    )
-    place(lines, "worker(default-1/slurmd) slurmd-default-1: slurmd version")
-    place(lines, "event(pod/default-1) Normal Started: Started container slurmd")
-    assert not [line for line in lines if "default-0/" in line or "pod/default-0" in line]
-
-
 def secrets_of(slurm: SlurmOnKubernetes) -> dict[str, bytes]:
     """Every value in the namespace, by SECRET/KEY."""
     return {

@@ -72,17 +72,6 @@ def made(before: dict[str, set[str]]) -> None:
     make("up")
 
 
-@pytest.mark.timeout(3600)  # a fresh machine builds everything first
-@pytest.mark.usefixtures("made")
-def test_the_nodes_hold_the_images_once_on_disk_and_their_databases_apart() -> None:
-    nodes = [local_directory() / "cluster" / "nodes" / name / "containerd" for name in ("node-0", "node-1")]
-    blobs = [{path.name: path.stat().st_ino for path in node.glob("*content*/blobs/sha256/*")} for node in nodes]
-    assert blobs[0] == blobs[1] != {}
-    assert not {path.stat().st_ino for path in nodes[0].glob("*/*.db")} & {
-        path.stat().st_ino for path in nodes[1].glob("*/*.db")
-    }
-
-
 @pytest.mark.usefixtures("made")
 def test_make_up_again_changes_nothing() -> None:
     processes, before = {part.pid for part in local_cluster.status().components}, pods()

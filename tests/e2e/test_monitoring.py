@@ -13,8 +13,8 @@ import pytest
 from local import cgroups
 from slurm.dashboards.boards import BOARDS
 from slurm.names import ALERTMANAGER_PORT, PROMETHEUS_PORT
-from tests.e2e.conftest import ENGINES
-from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
+from tests.e2e.conftest import ENGINES, own_cluster
+from tests.e2e.harness import SlurmOnKubernetes, wait_until
 from tests.panels import as_asked
 from tests.stacks import dev, with_change
 
@@ -24,42 +24,14 @@ pytestmark = pytest.mark.watch
 @pytest.fixture(scope="module")
 def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmOnKubernetes]:
     """A cluster of two workers with all of monitoring."""
-    directory = tmp_path_factory.mktemp("monitoring")
     sections = with_change(dev(), "login.size", 1) | {
         "cluster": {"namespace": "e2e-monitoring"},
-        "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [make_key(directory / "key")]}},
         "rest": {"enabled": True},
         "monitoring": {"install": True, "kube_state": True, "dashboards": True, "storage": "1Gi"},
     }
-    slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=directory, sections=sections)
-    try:
-        slurm.up()
-        slurm.await_idle("default-0", "default-1")
-    except BaseException:
-        print(f"logs: {slurm.collect_logs('setup-monitoring')}")
-        raise
-    yield slurm
-    slurmstack(
-        "destroy", "--yes", "--kill-jobs", "--delete-data", "--engine", slurm.engine, "--config", str(slurm.file)
-    )
-
-
-def test_the_exporter_tells_of_slurm_its_jobs_and_the_certificate(slurm: SlurmOnKubernetes) -> None:
-    program = "import urllib.request as r; print(r.urlopen('http://exporter:9341/metrics', timeout=10).read().decode())"
-    execute = ("exec", "-n", slurm.namespace, "deploy/exporter", "-c", "exporter", "--", "python3", "-c", program)
-
-    def figures() -> str:
-        return slurm.kubectl.run(*execute).stdout
-
-    wanted = (
-        "slurm_nodes_idle 2",
-        'slurm_partition_jobs_pending{partition="main"} 0',
-        "slurmstack_slurmctld_up 1",
-        "slurmstack_slurmdbd_up 1",
-        "slurmstack_configuration_refused 0",
-        'slurmstack_exporter_up{source="certificates"} 1',
-    )
-    wait_until(lambda: set(wanted) <= set(figures().splitlines()), f"all of {wanted}")
+    directory = tmp_path_factory.mktemp("monitoring")
+    with own_cluster(ENGINES[0], directory, sections, "default-0", "default-1") as slurm:
+        yield slurm
 
 
 ASK = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=10).read().decode())"

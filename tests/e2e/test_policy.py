@@ -1,5 +1,5 @@
 """A cluster that teams share: who goes first, who waits, what is refused; declared in the stack file, seen by its users
-from login nodes. Preemption and licenses: tests/slurm/test_scheduling.py."""
+from login nodes. Changes by hand do not last. Preemption and licenses: tests/slurm/test_scheduling.py."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import ENGINES
-from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
+from tests.e2e.conftest import ENGINES, own_cluster
+from tests.e2e.harness import SlurmOnKubernetes, make_key, wait_until
 from tests.stacks import dev
 
 ALL = "-N2 -n4"
@@ -37,24 +37,16 @@ USERS = {"alice": ["physics"], "bob": ["biology"], "carol": ["one_cpu", "one_job
 @pytest.fixture(scope="module")
 def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmOnKubernetes]:
     """A cluster of its own, with three users in several accounts."""
-    engine = ENGINES[0]
     directory = tmp_path_factory.mktemp("policy")
     key = make_key(directory / "key")
     users = {
         name: {"uid": 10001 + number, "ssh_authorized_keys": [key], "accounts": accounts}
         for number, (name, accounts) in enumerate(USERS.items())
     }
-    sections = dev() | POLICY | {"cluster": {"namespace": "e2e-policy"}, "users": users}
+    sections = dev() | POLICY | {"cluster": {"namespace": "e2e-policy"}}
     sections["login"] = {"size": 1, "service_type": "ClusterIP"}
-    cluster = SlurmOnKubernetes(engine=engine, directory=directory, sections=sections)
-    try:
-        cluster.up()
-        cluster.await_idle("default-0", "default-1")
-    except BaseException:
-        print(f"logs: {cluster.collect_logs('setup-policy')}")
-        raise
-    yield cluster
-    slurmstack("destroy", "--yes", "--kill-jobs", "--delete-data", "--engine", engine, "--config", str(cluster.file))
+    with own_cluster(ENGINES[0], directory, sections, "default-0", "default-1", users=users) as cluster:
+        yield cluster
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +79,48 @@ def _await_first(slurm: SlurmOnKubernetes, user: str) -> None:
     slurm.slurm(f"scancel {busy} {' '.join(jobs)}")
 
 
+def policy(slurm: SlurmOnKubernetes) -> Any:
+    """What Slurm has, for comparison."""
+    columns = "account,user,parentname,share,grptres,comment"
+    lists = (f"assoc wopl format={columns}", "qos format=name,priority,description", "user")
+    return [slurm.slurm(f"sacctmgr --noheader --parsable2 list {what}").splitlines() for what in lists]
+
+
+def test_a_change_by_hand_is_shown_by_preview_and_undone_by_up(slurm: SlurmOnKubernetes) -> None:
+    before = policy(slurm)
+    slurm.slurm("sacctmgr --immediate modify account where name=physics set fairshare=77")
+    slurm.slurm("sacctmgr --immediate add account handmade")
+
+    shown = slurm.preview()["policy"]
+    done = slurm.up()
+
+    kept = "! account handmade was made by hand: kept (accounting.prune: true removes it)"
+    assert shown["changes"] == ["~ account physics: fairshare 77 => 3"]
+    assert kept in shown["notes"]
+    assert "~ account physics: fairshare 77 => 3" in done.stdout
+    assert kept in done.stdout
+    slurm.slurm("sacctmgr --immediate delete account where name=handmade")
+    assert policy(slurm) == before
+
+
+def test_what_slurm_refuses_of_a_policy_is_told_and_the_next_up_goes_on(slurm: SlurmOnKubernetes) -> None:
+    before, sections = policy(slurm), slurm.sections
+    tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT08:00:00}"
+    slurm.slurm(f"scontrol create reservationname=byhand starttime={tomorrow} duration=60 nodes=default-0 users=root")
+    course = {"start": tomorrow, "duration": "60", "nodes": ["default-0"], "accounts": ["physics"]}
+    slurm.sections = {**sections, "reservations": {"course": course}}
+
+    done = slurm.change("accounts.physics.fairshare", 44, check=False)
+
+    slurm.sections = sections
+    assert done.returncode != 0
+    assert "overlaps with another reservation" in done.stdout + done.stderr
+    assert "course" not in slurm.slurm("scontrol show reservation")
+    slurm.slurm("scontrol delete reservationname=byhand")
+    slurm.up()
+    assert policy(slurm) == before
+
+
 def test_who_is_behind_its_share_goes_first(slurm: SlurmOnKubernetes) -> None:
     """physics has three shares and biology one. After equal use physics goes first; after much more than three times
     as much, biology. How much exactly a job has used is a matter of the machine, so neither is near the limit.
@@ -112,23 +146,6 @@ def test_a_chain_of_jobs_goes_on_as_each_one_ends(slurm: SlurmOnKubernetes) -> N
     slurm.await_job(last)
     slurm.await_reason(never, "DependencyNeverSatisfied")
     assert slurm.ssh("cat chain; rm chain") == "first\nrepair\nlast\n"
-
-
-@pytest.mark.parametrize(("account", "reason"), [("one_cpu", "AssocGrpCpuLimit"), ("one_job", "AssocMaxJobsLimit")])
-def test_a_job_above_a_limit_of_what_may_run_waits(slurm: SlurmOnKubernetes, account: str, reason: str) -> None:
-    first, second = (slurm.submit("sleep 600", "-n1", f"--account={account}", user="carol") for _ in range(2))
-    slurm.await_job(first, "RUNNING")
-    slurm.await_reason(second, reason)
-    slurm.ssh(f"scancel {first}", user="carol")
-    slurm.await_job(second, "RUNNING")
-
-
-def test_a_job_may_not_be_longer_than_its_account_allows(slurm: SlurmOnKubernetes) -> None:
-    longer = slurm.submit("true", "--account=short", "--time=11", user="carol")
-    slurm.await_job(slurm.submit("true", "--account=short", "--time=10", user="carol"))
-    unnamed = slurm.submit("true", "--account=short", "--hold", user="carol")
-    assert slurm.job_field(unnamed, "TimeLimit") == "00:10:00", "a job that names no time gets what is allowed"
-    slurm.await_reason(longer, "AssocMaxWallDurationPerJobLimit")
 
 
 def test_only_declared_accounts_and_qos_are_accepted(slurm: SlurmOnKubernetes) -> None:

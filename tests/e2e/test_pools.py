@@ -1,12 +1,10 @@
-"""Pools of workers of all kinds beside each other: without the jail, on machines of their own, with GPUs.
+"""Pools of workers of several kinds beside each other: without the jail, and on machines of their own.
 
-Options for clouds that make machines (config/sections/machines.py) are refused on this one
-(tests/unit/config/cases).
+GPUs: tests/slurm/test_gpus.py. Options for clouds that make machines are refused here (tests/unit/config/cases).
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +12,9 @@ from typing import Any
 
 import pytest
 
-from config.sections.machines import Gpus, Machines
-from config.sections.workers import Resources, Scratch, Toleration, WorkerPool
 from slurm.local_cluster import local_directory
-from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
-from tests.fakes.gpus import UNSEAL, FakeGpus
-from tests.slurm.gpu_driver import DRIVER
+from tests.e2e.harness import SlurmOnKubernetes, wait_until
+from tests.security.walk import SCRIPT, left_open, walked
 
 pytestmark = pytest.mark.disruptive
 
@@ -41,88 +36,23 @@ POOLS: dict[str, dict[str, Any]] = {
         "tolerations": [TAINT],
         "scratch": {"size": "1Gi", "host_path": str(DISK)},
     },
-    "gpu": {"size": 1, "resources": {**TINY, "gpus": 2}, "tmp": "2Gi"},
 }
-NODES = ("default-0", "default-1", "gpu-0", "plain-0", "team-0")
-
-SHOWN = {
-    "size": "every test: one node of each pool",
-    "resources": "test_each_pool_offers_what_its_resources_say",
-    "tmp": "test_each_pool_offers_what_its_resources_say",
-    "features": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
-    "drain_timeout": "test_a_changed_option_rolls_its_pool_alone_and_after_its_job",
-    "confinement": "test_status_says_to_what_the_jobs_of_a_node_are_held",
-    "scratch": "test_tmp_of_a_pool_s_jobs_lies_on_the_disk_of_their_machine_and_goes_with_them",
-    "containers": "test_a_job_of_a_pool_that_allows_it_makes_user_namespaces",
-    "security": "test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability",
-    "shared_memory": "test_a_changed_option_rolls_its_pool_alone_and_after_its_job",
-    "node_selector": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
-    "tolerations": "test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool",
-    "priority_class": "tests/graph/test_disruption.py",
-    "idle_timeout": "tests/e2e/test_elastic.py",
-    "resume_timeout": "tests/e2e/test_elastic.py",
-    "windows": "tests/e2e/test_elastic.py, tests/slurm/test_elastic.py",
-    "timezone": "tests/slurm/test_elastic.py, tests/unit/images/elastic/test_view.py",
-}
-"""Option of a pool -> the test that shows it; those of elastic pools are not in this file."""
-
-SCRATCH_SHOWN = {
-    "size": SHOWN["scratch"],
-    "host_path": SHOWN["scratch"],
-    "storage_class": "tests/graph/test_workers.py",  # the local cluster has no storage class
-}
-"""What a scratch says -> the test that shows it; the rest of it: tests/programs/images/test_scratch.py."""
-
-GPUS_SHOWN = {
-    "count": "test_each_pool_offers_what_its_resources_say",
-    "vendor": "tests/slurm/test_gpus.py, tests/graph/test_gpus.py",
-    "type": "tests/slurm/test_gpus.py",
-    "mig": "tests/slurm/test_gpus.py, tests/graph/test_gpus.py",
-    "shard": "tests/slurm/test_gpus.py",
-    "job_files": "tests/slurm/test_gpus.py, tests/graph/test_gpus.py",
-}
-"""What a map of GPUs says -> the tests that show it; most without Kubernetes."""
-
-
-def _patch_node(slurm: SlurmOnKubernetes, machine: str, *operations: dict[str, Any]) -> None:
-    """Change what a machine says that it has."""
-    patch = json.dumps(operations)
-    slurm.kubectl.run("patch", "node", machine, "--subresource=status", "--type=json", "-p", patch)
-
-
-def _gpus(slurm: SlurmOnKubernetes, machine: str, number: int) -> None:
-    """Have a machine offer GPUs to Kubernetes, or (0) none any more."""
-    operation = {"op": "add", "value": str(number)} if number else {"op": "remove"}
-    at = ["/status/capacity/nvidia.com~1gpu", "/status/allocatable/nvidia.com~1gpu"]
-    _patch_node(slurm, machine, *({**operation, "path": path} for path in at))
-
-
-def _play_gpus(slurm: SlurmOnKubernetes, node: str) -> None:
-    """Have a worker find two GPUs: what the kernel's driver shows, and nvidia-smi."""
-    slurm.exec(node, "bash", "-c", f"{UNSEAL}\n{DRIVER}", container="slurmd")
-    FakeGpus(slurm, workers=(node,), count=2, pool=None)
-    slurm.slurm("scontrol reconfigure")
-    # slurmd found none at its start, for which slurmctld has drained the node. Sockets are known of found ones only.
-    shown = f"sinfo --noheader --nodes={node} --format=%G"
-    wait_until(lambda: "(S:0)" in slurm.slurm(shown, check=False), f"the GPUs of {node}")
-    slurm.slurm(f"scontrol update nodename={node} state=resume")
+NODES = ("default-0", "default-1", "plain-0", "team-0")
 
 
 @pytest.fixture(scope="module")
 def pools(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
-    """The cluster with three more pools and a partition for each; one machine is kept for `team`, one offers GPUs."""
+    """The cluster with two more pools and a partition for each; one machine is kept for `team`."""
     before = slurm.sections
     keep = ("node-1", f"{LABEL}={TAINT['value']}")
     slurm.kubectl.run("label", "node", *keep, "--overwrite")
     slurm.kubectl.run("taint", "node", f"{keep[0]}", f"{keep[1]}:{TAINT['effect']}", "--overwrite")
-    _gpus(slurm, "node-0", 2)
     DISK.mkdir(parents=True, exist_ok=True)
     try:
         partitions = {**before["partitions"], **{name: {"pools": [name]} for name in POOLS}}
         slurm.sections = {**before, "partitions": partitions}
         slurm.change("worker_nodes", {**before["worker_nodes"], **POOLS})
         wait_until(lambda: set(NODES) <= set(slurm.nodes()), lambda: f"nodes of all pools: {slurm.nodes()}")
-        _play_gpus(slurm, "gpu-0")
         slurm.await_idle(*NODES)
         yield slurm
     finally:
@@ -134,7 +64,6 @@ def pools(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
         finally:
             slurm.kubectl.run("label", "node", keep[0], f"{LABEL}-")
             slurm.kubectl.run("taint", "node", keep[0], f"{LABEL}-")
-            _gpus(slurm, "node-0", 0)
             shutil.rmtree(DISK, ignore_errors=True)
 
 
@@ -143,44 +72,17 @@ def of_team(slurm: SlurmOnKubernetes) -> Path:
     return DISK / slurm.namespace / "team-0"
 
 
-def test_every_option_of_a_pool_is_shown_by_one_of_these_tests() -> None:
-    assert SHOWN.keys() == WorkerPool.model_fields.keys() - Machines.model_fields.keys()
-    used = {key for pool in POOLS.values() for key in pool["resources"]}
-    assert used == Resources.model_fields.keys()
-    assert SCRATCH_SHOWN.keys() == Scratch.model_fields.keys()
-    assert GPUS_SHOWN.keys() == Gpus.model_fields.keys()
-    assert TAINT.keys() == Toleration.model_fields.keys()
-
-
 def test_each_pool_offers_what_its_resources_say(pools: SlurmOnKubernetes) -> None:
-    shown = pools.slurm("sinfo --noheader --Node --partition=plain,team,gpu --format='%N %c %m %G'").splitlines()
+    shown = pools.slurm("sinfo --noheader --Node --partition=plain,team --format='%N %c %m %G'").splitlines()
     assert [line.split() for line in shown] == [
-        ["gpu-0", "1", "640", "gpu:2(S:0)"], ["plain-0", "1", "640", "(null)"], ["team-0", "3", "640", "(null)"],
+        ["plain-0", "1", "640", "(null)"], ["team-0", "3", "640", "(null)"],
     ]  # fmt: skip
-    spec = pools.pods()["gpu-0"]["spec"]
-    (container,) = spec["containers"]
-    assert container["resources"] == {
-        "requests": {"cpu": "10m", "memory": "768Mi", "ephemeral-storage": "64Mi", "nvidia.com/gpu": "2"},
-        "limits": {"memory": "768Mi", "ephemeral-storage": str(6 * 2**30), "nvidia.com/gpu": "2"},
-    }
-    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "tmp"]
-    assert volume["emptyDir"] == {"sizeLimit": "2Gi"}
-
-
-def test_status_says_to_what_the_jobs_of_a_node_are_held(pools: SlurmOnKubernetes) -> None:
-    # It ends with 1 as long as a pod that has just started does not count as ready.
-    printed = slurmstack("status", "--config", str(pools.file), "--json", check=False).stdout
-    told = {node["name"]: node["confinement"] for node in json.loads(printed)["nodes"]}
-    unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
-    assert told["default-0"].startswith("memory" if unified else "none: the machine has version 1 of cgroups")
-    assert told["team-0"] == "off, as the stack file says"
 
 
 def test_a_job_of_a_pool_that_allows_it_makes_user_namespaces(pools: SlurmOnKubernetes) -> None:
     step = "srun -n1 -p {} --user-namespace unshare -Ur id -u 2>&1 || true"
     assert pools.ssh(step.format("team")) == "0\n"
-    refused = pools.ssh(step.format("gpu"))
-    assert "this pool allows no user namespaces" in refused
+    assert "this pool allows no user namespaces" in pools.ssh(step.format("main"))
 
 
 def test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability(pools: SlurmOnKubernetes) -> None:
@@ -191,12 +93,15 @@ def test_a_pool_without_the_jail_runs_jobs_as_their_users_without_any_capability
     assert int(bounding.split()[1], 16) & 1 << 21 == 0, "CAP_SYS_ADMIN"
     assert rest[-1].strip() == str(32 * 1024), rest
     assert len(rest) == 2, "neither a jail nor a home"
+    printed = pools.exec("plain-0", "python3", "-c", SCRIPT, "/", container="slurmd")
+    assert not left_open(printed)
+    assert walked(printed) >= {"/run/slurm", "/var/spool/slurmd", "/dev/shm", "/tmp"}
 
 
 def test_a_feature_leads_jobs_to_the_machine_that_is_kept_for_its_pool(pools: SlurmOnKubernetes) -> None:
     machines = {name: pod["spec"].get("nodeName") for name, pod in pools.pods().items()}
     assert machines["team-0"] == "node-1"
-    assert {machines["gpu-0"], machines["plain-0"]} == {"node-0"}, "the others do not tolerate the taint"
+    assert machines["plain-0"] == "node-0", "it does not tolerate the taint"
     assert pools.ssh("srun -p main,team --constraint=fast hostname") == "team-0\n"
 
 
@@ -218,11 +123,6 @@ def test_tmp_of_a_pool_s_jobs_lies_on_the_disk_of_their_machine_and_goes_with_th
     wait_until(lambda: not list((of_team(pools) / "jobs").iterdir()), "nothing of the job is left on the disk")
     assert " TmpDisk=1024 " in pools.slurm("scontrol show node team-0 --oneliner")
     assert "not available" in pools.ssh("srun -p team --tmp=2G true 2>&1", check=False)
-
-
-def test_jobs_get_the_gpus_that_they_ask_for(pools: SlurmOnKubernetes) -> None:
-    assert pools.ssh("srun -p gpu --gpus=1 sh -c 'echo $CUDA_VISIBLE_DEVICES'") == "0\n"
-    assert pools.ssh("srun -p gpu --gres=gpu:2 sh -c 'echo $CUDA_VISIBLE_DEVICES $SLURMD_NODENAME'") == "0,1 gpu-0\n"
 
 
 def test_a_changed_option_rolls_its_pool_alone_and_after_its_job(pools: SlurmOnKubernetes) -> None:

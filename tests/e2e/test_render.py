@@ -97,17 +97,6 @@ def test_a_changed_setting_takes_effect(slurm: RenderedSlurm) -> None:
     assert len(jobs) == 1, "the job of the configuration before is pruned"
 
 
-def test_what_was_deleted_or_changed_by_hand_comes_back(slurm: RenderedSlurm) -> None:
-    namespace = ("-n", slurm.namespace)
-    slurm.kubectl.run("delete", "statefulset/login", "service/login", "configmap/slurm-config", *namespace)
-    other_port = '{"spec": {"ports": [{"name": "mariadb", "port": 3306, "targetPort": 23}]}}'
-    slurm.kubectl.run("patch", "service", "database", *namespace, "-p", other_port)
-    slurm.synchronise()
-    [service] = slurm.kubectl.items("service", "database", *namespace)
-    assert service["spec"]["ports"][0]["targetPort"] == 3306
-    await_job_of_a_user(slurm)
-
-
 def test_what_left_the_stack_is_pruned_but_never_a_claim(slurm: RenderedSlurm) -> None:
     del slurm.sections["worker_nodes"]["spare"]
     slurm.synchronise("accounting.enabled", value=False)

@@ -5,18 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import shlex
-import socket
-import ssl
-import subprocess
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from http.client import HTTPSConnection
 from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import ENGINES
-from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
+from tests.e2e.conftest import ENGINES, own_cluster
+from tests.e2e.harness import SlurmOnKubernetes, wait_until
 from tests.stacks import dev, with_change
 
 API = "https://rest:6820/slurm/v0.0.42"
@@ -25,28 +20,15 @@ API = "https://rest:6820/slurm/v0.0.42"
 @pytest.fixture(scope="module")
 def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmOnKubernetes]:
     """One worker, one login node and two pods of the REST API, in a namespace of their own."""
-    directory = tmp_path_factory.mktemp("rest")
-    sections = with_change(with_change(dev(), "worker_nodes.default.size", 1), "login.size", 1)
-    key = make_key(directory / "key")
-    sections |= {
+    sections = with_change(with_change(dev(), "worker_nodes.default.size", 1), "login.size", 1) | {
         "cluster": {"namespace": "e2e-rest"},
-        "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [key]}},
         "rest": {"enabled": True, "size": 2},
         "monitoring": {"install": True, "storage": "1Gi"},
         "dashboard": {"enabled": True},
     }
-    slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=directory, sections=sections)
-    try:
-        slurm.up()
-        slurm.await_idle("default-0")
+    with own_cluster(ENGINES[0], tmp_path_factory.mktemp("rest"), sections, "default-0") as slurm:
         slurm.ssh(f"cat > rest-ca.pem <<'END'\n{authority(slurm)}\nEND")
-    except BaseException:
-        print(f"logs: {slurm.collect_logs('setup-rest')}")
-        raise
-    yield slurm
-    slurmstack(
-        "destroy", "--yes", "--kill-jobs", "--delete-data", "--engine", slurm.engine, "--config", str(slurm.file)
-    )
+        yield slurm
 
 
 def authority(slurm: SlurmOnKubernetes) -> str:
@@ -85,27 +67,6 @@ def test_a_job_that_is_submitted_runs_in_the_jail_as_the_user_of_the_token(slurm
     assert slurm.ssh("cat who") == "alice\n"
 
 
-def test_a_job_makes_a_token_and_asks_with_it(slurm: SlurmOnKubernetes) -> None:
-    header = "scontrol token | sed 's/SLURM_JWT=/X-SLURM-USER-TOKEN: /' > token"
-    script = f"umask 077; {header}; curl --silent --cacert rest-ca.pem -H @token {API}/jobs/"
-    number = slurm.submit(script, "--output=inner.json")
-    slurm.await_job(number)
-    answer = json.loads(slurm.ssh("cat inner.json"))
-    assert int(number) in [item["job_id"] for item in answer["jobs"]]
-
-
-def test_from_outside_it_is_reached_through_kubectl(slurm: SlurmOnKubernetes) -> None:
-    mine = token(slurm)
-    with forwarded(slurm) as port, closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as plain:
-        context = ssl.create_default_context(cadata=authority(slurm))
-        connection = HTTPSConnection("rest", port)
-        connection.sock = context.wrap_socket(plain, server_hostname="rest")
-        connection.request("GET", "/slurm/v0.0.42/nodes/", headers={"Authorization": f"Bearer {mine}"})
-        answer = connection.getresponse()
-        nodes = json.load(answer)["nodes"]
-    assert (answer.status, [node["name"] for node in nodes]) == (200, ["default-0"])
-
-
 def test_the_dashboard_shows_a_user_who_logs_in_the_nodes_and_his_jobs_as_text(slurm: SlurmOnKubernetes) -> None:
     number = slurm.submit("sleep 600", "--job-name='<b>seen</b>'")
     page = "curl --silent --show-error --cacert rest-ca.pem --cookie-jar jar --cookie jar https://rest:6820/dashboard"
@@ -116,18 +77,6 @@ def test_the_dashboard_shows_a_user_who_logs_in_the_nodes_and_his_jobs_as_text(s
     slurm.ssh(f"scancel {number}; rm jar token")
     assert "<strong>default-0</strong>" in overview
     assert f'<th scope="row">{number}</th><td>&lt;b&gt;seen&lt;/b&gt;</td><td>alice</td>' in jobs
-
-
-@contextmanager
-def forwarded(slurm: SlurmOnKubernetes) -> Iterator[int]:
-    """A port of this machine that kubectl leads to the API."""
-    command = [*slurm.kubectl.command(), "port-forward", "-n", slurm.namespace, "service/rest", ":6820"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield int(process.stdout.readline().split(" -> ")[0].rpartition(":")[2])
-        finally:
-            process.terminate()
 
 
 def test_the_pods_are_replaced_without_a_failed_request(slurm: SlurmOnKubernetes) -> None:
@@ -143,16 +92,3 @@ def test_the_pods_are_replaced_without_a_failed_request(slurm: SlurmOnKubernetes
     said = slurm.ssh("touch stop; cat log").split()
     assert said.count("asked") > 10
     assert "failed" not in said
-
-
-def test_turned_off_it_leaves_nothing_and_the_preview_says_so(slurm: SlurmOnKubernetes) -> None:
-    for section in ("rest", "dashboard"):
-        slurm.sections = with_change(slurm.sections, f"{section}.enabled", value=False)
-    if slurm.engine == "kubectl":
-        shown = {
-            (change["action"], change["kind"]) for change in slurm.preview()["changes"] if "rest" in change["name"]
-        }
-        kinds = ("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service")
-        assert shown == {("delete", kind) for kind in kinds}
-    slurm.up()
-    assert slurm.kubectl.items("poddisruptionbudget,deployment,service", "rest", "-n", slurm.namespace) == []

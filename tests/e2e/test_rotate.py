@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import pairwise
 
 import pytest
 
@@ -18,17 +17,8 @@ from cli.access.reach import host_public_key
 from cli.change.owner import ROTATING
 from slurm.names import GENERATED
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
+from tests.e2e.job_stream import all_recorded, stream_of_jobs
 from tests.stacks import ROOT
-
-STREAM = """\
-rm -f stop submitted ran
-while [ ! -e stop ]; do
-    id=$(timeout 20 sbatch --parsable -J small --wrap 'echo $SLURM_JOB_ID >>ran' -o /dev/null 2>>refused) &&
-        echo "$(date +%s.%N) $id" >>submitted
-    sleep 1
-done
-"""
-"""Submits small jobs until a file `stop` is there."""
 
 
 @pytest.fixture
@@ -62,37 +52,16 @@ def a_job_that_survives(slurm: SlurmOnKubernetes) -> Iterator[None]:
     assert len(slurm.ssh("cat after; rm go after").split()) == 2
 
 
-@contextmanager
-def a_stream(slurm: SlurmOnKubernetes) -> Iterator[list[tuple[float, str]]]:
-    """Jobs that were accepted, with their times; all have ended well, once."""
-    accepted: list[tuple[float, str]] = []
-    slurm.ssh(f"cat >small.sh <<'EOF'\n{STREAM}EOF\nnohup sh small.sh >/dev/null 2>&1 </dev/null &")
-    wait_until(lambda: slurm.ssh("cat submitted 2>/dev/null || true"), "the first job")
-    yield accepted
-    before = len(slurm.ssh("cat submitted").splitlines())
-    wait_until(lambda: len(slurm.ssh("cat submitted").splitlines()) > before, "jobs are accepted")
-    slurm.ssh("touch stop")
-    wait_until(lambda: not slurm.slurm("squeue --noheader --name=small"), "the stream has ended", timeout=240)
-    accepted += [(float(at), job) for at, job in map(str.split, slurm.ssh("cat submitted").splitlines())]
-    jobs = {job for _, job in accepted}
-
-    def ended() -> dict[str, str]:
-        lines = slurm.slurm("sacct -n -X -P -o jobid,state --starttime=now-1hour").splitlines()
-        return {job: state for job, state in (line.split("|") for line in lines) if job in jobs}
-
-    wait_until(lambda: ended() == dict.fromkeys(jobs, "COMPLETED"), lambda: f"all have ended well: {ended()}")
-    assert sorted(slurm.ssh("cat ran").split()) == sorted(jobs), "a job whose launch met the old key is queued again"
-
-
 def test_munge_s_key_is_rotated_with_a_brief_pause_and_no_job_is_lost(cluster: SlurmOnKubernetes) -> None:
     slurm = cluster
     old = secret_of(slurm, "munge-key")
-    with a_job_that_survives(slurm), a_stream(slurm) as accepted:
+    with a_job_that_survives(slurm), stream_of_jobs(slurm, seed=1, seconds=(0, 1), pause=1) as stream:
         told = rotate(slurm, "munge")
+        before = len(stream.accepted)
+        wait_until(lambda: len(stream.accepted) > before + 2, "jobs are accepted")
     assert secret_of(slurm, "munge-key") != old
-    times = [at for at, _ in accepted]
-    pause = max(later - earlier for earlier, later in pairwise(times))
-    print(f"{told.strip()}; longest time between two accepted jobs: {pause:.1f} s")
+    assert stream.wrong() == {}, "a job whose launch met the old key is queued again"
+    print(f"{told.strip()}; longest time between two accepted jobs: {stream.longest_gap:.1f} s")
 
 
 def test_a_rotation_that_was_killed_goes_on_and_nothing_is_applied_before(cluster: SlurmOnKubernetes) -> None:
@@ -116,8 +85,10 @@ def test_the_database_gets_another_password_and_no_record_is_lost(cluster: Slurm
     slurm = cluster
     old = secret_of(slurm, "database-password")
     database = slurm.pod_uids()["database-0"]
-    with a_job_that_survives(slurm), a_stream(slurm):
+    with a_job_that_survives(slurm), stream_of_jobs(slurm, seed=2, seconds=(0, 1), pause=1) as stream:
         print(rotate(slurm, "database-password"))
+    assert stream.wrong() == {}
+    wait_until(lambda: all_recorded(slurm, stream.accepted), "slurmdbd has a record of each job")
     assert secret_of(slurm, "database-password") != old
     assert slurm.pod_uids()["database-0"] == database
     slurm.lose_pods("database-0", "slurmdbd-0")

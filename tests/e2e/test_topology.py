@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
 
 TIERS = tuple(f"topology.nebius.com/tier-{number}" for number in range(3))
@@ -42,66 +38,34 @@ def _below(slurm: SlurmOnKubernetes, machine: str) -> set[str]:
     }
 
 
-def _starts(slurm: SlurmOnKubernetes) -> dict[str, list[int]]:
-    """How often each container has started again."""
-    return {
-        name: [container["restartCount"] for container in pod["status"]["containerStatuses"]]
-        for name, pod in slurm.pods().items()
-    }
-
-
-@pytest.fixture
-def with_tree(two_nodes: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
-    """The cluster with a switch tree, its machines labelled; everything as it was before afterwards."""
-    slurm = two_nodes
-    before = slurm.sections
-    for number, machine in enumerate(_machines(slurm)):
+def test_labels_become_a_tree_and_a_relabelled_machine_moves_in_it_under_a_running_job(
+    two_nodes: SlurmOnKubernetes,
+) -> None:
+    slurm, before, machines = two_nodes, two_nodes.sections, _machines(two_nodes)
+    for number, machine in enumerate(machines):
         _label(slurm, machine, "core", "spine", f"leaf-{number}")
     try:
         slurm.change("topology", {"plugin": "tree"})
-        yield slurm
+        wanted = {f"core.spine.leaf-{number}": _below(slurm, machine) for number, machine in enumerate(machines)}
+        wanted = {switch: nodes for switch, nodes in wanted.items() if nodes}
+        wait_until(lambda: _switches(slurm) == wanted, f"the tree {wanted}")
+        slurm.await_idle("default-0", "default-1")
+
+        job = slurm.submit("until test -e ~/moved; do sleep 0.2; done", "-N2")
+        slurm.await_job(job, "RUNNING")
+        pods = slurm.pod_uids()
+        machine = next(machine for machine in machines if _below(slurm, machine))
+        nodes = _below(slurm, machine)
+        _label(slurm, machine, "core", "spine", "leaf-9")
+
+        wait_until(lambda: _switches(slurm).get("core.spine.leaf-9") == nodes, "the machine at its new switch")
+        assert slurm.job_state(job) == "RUNNING"
+        assert slurm.pod_uids() == pods
+        slurm.ssh("touch ~/moved")
+        slurm.await_job(job)
+        slurm.ssh("rm ~/moved")
     finally:
         slurm.sections = before
         slurm.up()
-        for machine in _machines(slurm):
+        for machine in machines:
             _label(slurm, machine)
-
-
-def test_labels_become_a_tree_and_a_relabelled_machine_moves_in_it_under_a_running_job(
-    two_nodes: SlurmOnKubernetes, with_tree: SlurmOnKubernetes
-) -> None:
-    del two_nodes
-    slurm = with_tree
-    machines = _machines(slurm)
-    wanted = {f"core.spine.leaf-{number}": _below(slurm, machine) for number, machine in enumerate(machines)}
-    wanted = {switch: nodes for switch, nodes in wanted.items() if nodes}
-    wait_until(lambda: _switches(slurm) == wanted, f"the tree {wanted}")
-    slurm.await_idle("default-0", "default-1")
-
-    job = slurm.submit("until test -e ~/moved; do sleep 0.2; done", "-N2")
-    slurm.await_job(job, "RUNNING")
-    pods, starts = slurm.pod_uids(), _starts(slurm)
-    machine = next(machine for machine in machines if _below(slurm, machine))
-    nodes = _below(slurm, machine)
-    _label(slurm, machine, "core", "spine", "leaf-9")
-
-    wait_until(lambda: _switches(slurm).get("core.spine.leaf-9") == nodes, "the machine at its new switch")
-    assert slurm.job_state(job) == "RUNNING"
-    assert slurm.pod_uids() == pods
-    assert _starts(slurm) == starts
-    slurm.ssh("touch ~/moved")
-    slurm.await_job(job)
-    slurm.ssh("rm ~/moved")
-
-
-def test_a_node_that_comes_to_a_tree_takes_jobs(with_tree: SlurmOnKubernetes) -> None:
-    with_tree.change("worker_nodes.default.size", 3)
-    with_tree.await_idle("default-0", "default-1", "default-2")
-    assert len(with_tree.ssh("srun -N3 hostname").split()) == 3
-    assert "default-2" in set().union(*_switches(with_tree).values())
-
-
-def test_the_tree_goes_as_it_came(two_nodes: SlurmOnKubernetes) -> None:
-    """Turned off again by the tests before: no switch, no file, no labels needed."""
-    assert not _switches(two_nodes)
-    assert len(two_nodes.ssh("srun -N2 hostname").split()) == 2

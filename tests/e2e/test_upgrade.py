@@ -6,15 +6,15 @@ First one that fails half way and is taken back; then one that is taken.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 
 from cli.errors import FAILED
-from tests.e2e.conftest import ENGINES, keep_state
+from tests.e2e.conftest import ENGINES, own_cluster
 from tests.e2e.failures import LANE
-from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
-from tests.e2e.job_stream import stream_of_jobs
+from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
+from tests.e2e.job_stream import all_recorded, stream_of_jobs
 from tests.stacks import dev, with_change
 
 pytestmark = pytest.mark.watch  # the last lane waited for it alone
@@ -26,24 +26,14 @@ GO, BACK = "/home/alice/go-on", "/home/alice/go-back"
 
 @pytest.fixture(scope="module")
 def old(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmOnKubernetes]:
-    directory = tmp_path_factory.mktemp("upgrade")
     sections = dev() | {
         "cluster": {"namespace": NAMESPACE},
-        "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [make_key(directory / "key")]}},
         "slurm": {**dev().get("slurm", {}), "version": OLD},
         "health": {"enabled": False},
     }
-    keep_state(ENGINES[-1], directory)
-    slurm = SlurmOnKubernetes(engine=ENGINES[-1], directory=directory, sections=sections)
-    try:
-        slurm.up()
-        slurm.await_idle("default-0", "default-1")
-    except BaseException:
-        print(f"logs: {slurm.collect_logs('setup-upgrade')}")
-        raise
-    yield slurm
-    options = ("--yes", "--kill-jobs", "--delete-data", "--engine", slurm.engine, "--config", str(slurm.file))
-    slurmstack("destroy", *options, timeout=300)
+    directory = tmp_path_factory.mktemp("upgrade")
+    with own_cluster(ENGINES[-1], directory, sections, "default-0", "default-1") as slurm:
+        yield slurm
 
 
 def release_of(printed: str) -> str:
@@ -84,14 +74,8 @@ def test_a_slurmdbd_that_does_not_start_is_taken_back_and_no_job_notices(old: Sl
     assert {name for name in uids if after.get(name) != uids[name]} == {"slurmdbd-0"}
     assert release_of(slurm.slurm("scontrol --version")) == OLD
     assert stream.wrong() == {}
-    wait_until(lambda: all_completed(slurm, [job, *stream.accepted]), "slurmdbd has the records it was away for")
+    wait_until(lambda: all_recorded(slurm, [job, *stream.accepted]), "slurmdbd has the records it was away for")
     assert slurm.preview()["changes"] == []
-
-
-def all_completed(slurm: SlurmOnKubernetes, jobs: Sequence[str]) -> bool:
-    """Whether accounting has each of them, as one that has ended well."""
-    records = slurm.ssh(f"sacct --noheader --parsable2 --allocations --format=jobid,state --jobs={','.join(jobs)}")
-    return set(records.split()) == {f"{job}|COMPLETED" for job in jobs}
 
 
 def test_the_next_release_but_one_is_taken_under_load_and_no_job_is_lost(old: SlurmOnKubernetes) -> None:
@@ -119,7 +103,7 @@ def test_the_next_release_but_one_is_taken_under_load_and_no_job_is_lost(old: Sl
     print(f"{len(stream.accepted)} jobs, {stream.longest_gap:.1f} s without one that was accepted")
     assert stream.wrong() == {}
     assert {release_of(line) for line in slurm.ssh("srun -N2 sinfo --version").splitlines()} == {NEW}
-    wait_until(lambda: all_completed(slurm, stream.accepted), "slurmdbd has the records it was away for")
+    wait_until(lambda: all_recorded(slurm, stream.accepted), "slurmdbd has the records it was away for")
     assert slurm.preview()["changes"] == []
 
     slurm.sections = with_change(slurm.sections, "jail.root", "back")

@@ -9,7 +9,7 @@
     one the same.
 `sacctmgr`: slurmdbd's tables behind sacctmgr. tests/slurm/test_policy.py.
 `engine`: the `pulumi` command and `kubectl` on a PATH. tests/e2e, where the real `pulumi` is on PATH.
-`tools`: docker, podman, buildah, kind and k3s on a PATH. tests/e2e/test_images.py, with the real podman.
+`tools`: docker, podman and buildah on a PATH. tests/e2e/test_images.py, with the real podman.
 `nebius`, `nebius_answers`: the Nebius API by gRPC. Requests and answers are messages of the vendor's own SDK.
 `gpus`, `gpu_tools`: nvidia-smi and dmesg, as programs; on workers of a real cluster, too. They say what
     tests/unit/images/health/data has of the real ones.

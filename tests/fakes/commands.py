@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -55,9 +54,8 @@ class FakeRunner:
         command = " ".join(argv)
         self.commands.append(command)
         self.environments.append(env)
-        asked = re.sub(r"^prlimit --core=0 --data=\d+ ", "", command)  # which changes no answer
         for beginning in sorted(self.answers, key=len, reverse=True):
-            if asked.startswith(beginning):
+            if command.startswith(beginning):
                 answer = self.answers[beginning]
                 return answer if isinstance(answer, Result) else answer(argv)
         return Result(code=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Final
 
 from tests.e2e.harness import SlurmOnKubernetes
@@ -21,40 +20,23 @@ UNSEAL: Final = "mount -o remount,bind,rw /"
 
 
 class FakeGpus:
-    """A program plays nvidia-smi, and the settings of the checks say that each worker of the pool should have GPUs.
+    """A program plays nvidia-smi, and the settings of the checks say that each worker should have a GPU.
 
     `slurm.up()` brings the settings of the stack file back.
     """
 
-    def __init__(
-        self,
-        slurm: SlurmOnKubernetes,
-        *,
-        workers: Sequence[str] = WORKERS,
-        count: int = 1,
-        pool: str | None = "default",
-    ) -> None:
-        """`pool`: None where the stack file says already that the workers have them."""
+    def __init__(self, slurm: SlurmOnKubernetes) -> None:
         self._slurm = slurm
-        self._count = count
         self._lines = (_RECORDED / "nvidia/h100-8.csv").read_text().splitlines()
         tool = "#!/usr/bin/python3\n" + (ROOT / "tests/fakes/gpu_tools.py").read_text()
-        for node in workers:
+        for node in WORKERS:
             self._write(node, "/usr/local/bin/nvidia-smi", tool)
             self.set(node, there=True)
-        if pool is not None:
-            self._change_settings(json.dumps({"pools": {pool: {"gpus": count}}}))
+        self._change_settings(json.dumps({"pools": {"default": {"gpus": 1}}}))
 
     def set(self, node: str, *, there: bool) -> None:
-        """Whether nvidia-smi of a node shows its GPUs from now on."""
-        self._write(node, f"{_SAYS}/gpus.csv", "\n".join(self._lines[: 1 + (self._count if there else 0)]) + "\n")
-
-    def hang(self, node: str, *, hangs: bool) -> None:
-        """Whether nvidia-smi of a node never ends from now on."""
-        if hangs:
-            self._write(node, f"{_SAYS}/hang", "")
-        else:
-            self._slurm.exec(node, "rm", f"{_SAYS}/hang", container="slurmd")
+        """Whether nvidia-smi of a node shows its GPU from now on."""
+        self._write(node, f"{_SAYS}/gpus.csv", "\n".join(self._lines[: 1 + there]) + "\n")
 
     def _write(self, pod: str, path: str, text: str) -> None:
         """Put a program or file into a worker."""

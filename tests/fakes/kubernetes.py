@@ -1,8 +1,8 @@
 """A Kubernetes API server: collections of objects with versions, over HTTP or HTTPS.
 
-It lists (in pages, by labels, by name, without specification and status), gets, creates, patches, deletes, evicts and
-watches. It knows the kinds in `KINDS`, validates nothing and runs no controllers. tests/e2e/test_fakes.py asks it and a
-real one the same.
+It lists (in pages, by labels, by name, without specification and status), gets, creates, patches, deletes and watches.
+It knows the kinds in `KINDS`, validates nothing and runs no controllers. tests/e2e/test_fakes.py asks it and a real one
+the same.
 """
 
 from __future__ import annotations
@@ -144,9 +144,6 @@ class FakeKubernetes:
                     return 200, self._found(question)
                 case "POST", "", _:
                     return 201, self._create(question)
-                case "POST", _, "eviction":
-                    self._delete(question, question.body.get("deleteOptions") or {})
-                    return 201, {**_status("Success"), "code": 201}
                 case "PATCH", _, _:
                     return 200, self._patch(question)
                 case "DELETE", _, _:
@@ -198,8 +195,8 @@ class FakeKubernetes:
             raise Refused(409, "Conflict", _conflict(question, "the object has been modified; please apply your "
                           "changes to the latest version and try again"))  # fmt: skip
         new = merged(old, change, by_type="strategic" in question.content_type)
-        # Status is a resource of its own: neither change touches what the other is for. A scale is in `spec`.
-        theirs = ("spec", "data") if question.subresource not in {"", "scale"} else ("status",)
+        # Status is a resource of its own: neither change touches what the other is for.
+        theirs = ("spec", "data") if question.subresource else ("status",)
         kept = {key: value for key, value in new.items() if key not in theirs}
         kept |= {key: value for key, value in old.items() if key in theirs}
         return self._store(question.collection, question.name, kept)

@@ -10,10 +10,10 @@ from cli.program.recording import Recording
 from tests import stacks
 from tests.graph.nebius_recordings import STACKS
 from tests.graph.objects import everything
-from tests.in_process import pytest_runtest_call, pytest_runtest_setup, pytest_runtest_teardown
+from tests.in_process import in_process
 from tests.recordings import record
 
-__all__ = ["pytest_runtest_call", "pytest_runtest_setup", "pytest_runtest_teardown"]
+__all__ = ["in_process"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -78,7 +78,7 @@ print(answer("default-0", "/metrics").text)
 
 
 def test_a_running_job_has_all_figures_that_jobstats_asks_for(slurm: SlurmMachine) -> None:
-    """Who may ask for them by HTTP: tests/slurm/test_job_metrics.py."""
+    """Who may ask for them by HTTP: tests/slurm/test_usage.py."""
     work = "import time; held = bytearray(128 * 2**20)\nwhile time.process_time() < 3: pass\ntime.sleep(600)"
     ask = f"sbatch --parsable --chdir=/home/alice --mem=400 -n2 --wrap {quote(f'python3 -c {quote(work)}')}"
     job = as_alice(slurm, ask).strip()

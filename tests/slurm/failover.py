@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import signal
 import subprocess
@@ -190,15 +189,6 @@ def make_whole(cluster: FailoverSandbox) -> None:
     for pod in [cluster.pods[name] for name in PODS]:
         if not cluster.runs("supervisor", pod):
             came_back(cluster, pod)
-
-
-def content(state: Path) -> dict[str, tuple[str, int]]:
-    """All files of the state volume, what is in them, and when they were written."""
-    return {
-        str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
-        for path in sorted(state.rglob("*"))
-        if path.is_file()
-    }
 
 
 BEGAN, RAN = "/tmp/began", "/tmp/ran"

@@ -13,9 +13,6 @@ from config.cluster import ClusterConfig
 from slurm.certificates import SEED_BYTES
 from slurm.conf import effective_settings, render, settings_of
 
-TOKENS = ("AuthAltTypes", "AuthAltParameters")
-"""Keys of slurm.conf about tokens."""
-
 SEED = base64.b64encode(bytes(range(SEED_BYTES))).decode()
 """Of the keys of TLS servers."""
 

@@ -21,8 +21,6 @@ from tests.slurm.sandbox import NETWORK
 NOBODY = f"{NETWORK}.255.254"
 """A router that is none: what is sent there is lost, without an answer."""
 
-FILLER = "filler"
-
 
 @cache
 def tools() -> Tools:
@@ -34,7 +32,7 @@ def call(*command: str) -> None:
 
 
 class ApartSandbox(FailoverSandbox):
-    """The volume is a disk that can be frozen and filled, and each controller has it by a client of its own (FUSE)."""
+    """The volume is a disk that can be frozen, and each controller has it by a client of its own (FUSE)."""
 
     def __init__(self, version: str, **more: Any) -> None:
         self._undo = ExitStack()
@@ -84,15 +82,6 @@ class ApartSandbox(FailoverSandbox):
             yield
         finally:
             call("fsfreeze", "--unfreeze", str(self.state))
-
-    @contextmanager
-    def full(self) -> Iterator[None]:
-        fill = ["dd", "if=/dev/zero", f"of={self.state / FILLER}", "bs=4k"]
-        assert b"No space left" in subprocess.run(fill, check=False, capture_output=True).stderr
-        try:
-            yield
-        finally:
-            (self.state / FILLER).unlink()
 
     @contextmanager
     def without_the_volume(self, pod: Pod) -> Iterator[None]:

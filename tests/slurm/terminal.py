@@ -44,15 +44,3 @@ def type_at(pod: Pod, argv: Sequence[str], *lines: str, env: Mapping[str, str] |
         process.kill()
         process.wait()
         os.close(ours)
-
-
-WHERE = "echo on=$(hostname) step=$SLURM_STEP_ID user=$(id -un) populated=$(cat /.slurmstack/populated 2>&1)"
-"""Tells where a shell runs."""
-
-
-def told_by(shown: str) -> dict[str, str]:
-    """What `WHERE` has shown: which node, which step, who, and whether that is in the jail."""
-    pattern = r"on=(?P<node>[\w-]+) step=(?P<step>-?\d*) user=(?P<user>\w+) populated=(?P<populated>[^\r\n]*)"
-    found = re.search(pattern, shown)
-    assert found, shown
-    return found.groupdict()

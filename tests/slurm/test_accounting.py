@@ -114,21 +114,3 @@ def test_accounting_can_be_turned_on_in_a_cluster_that_ran_without_it(
     start_accounting(sandbox, wait=False)
     wait_for_registration(sandbox)
     wait_for_records(sandbox, submit(sandbox))
-
-
-def test_a_controller_that_starts_anew_with_accounting_takes_the_id_of_slurmdbd(
-    own_cluster: ClusterFactory, slurm_version: str
-) -> None:
-    """As when the images and the configuration change in one update."""
-    sandbox = own_cluster(slurm_version, workers=1)
-    kill(sandbox.controller, "slurmctld", signal.SIGTERM)
-    sandbox.set_config(accounting_config(slurm_version))
-    agent = sandbox.controller
-    # The first one is that of the configuration before.
-    wait_until(lambda: agent.log("config-agent").count("will start with it") == 2, lambda: agent.log("config-agent"))
-    sandbox.controller.start_program("slurmctld")
-    start_database(sandbox)
-    start_accounting(sandbox, wait=False)
-    wait_for_registration(sandbox)
-    sandbox.wait_for_nodes(1)
-    wait_for_records(sandbox, submit(sandbox))

@@ -1,36 +1,47 @@
-"""Each job has its own /tmp and /dev/shm in the jail, and a warden that makes them, with real daemons."""
+"""Each job has its own /tmp and /dev/shm in the jail, and a warden that makes them, with real daemons.
+
+And `srun --user-namespace`: containers in jobs of a pool that allows it, and what stays closed.
+"""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
+from shlex import quote
 
 import pytest
 
 from config import load_config
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import IN_JAIL, TOKENS, add_accounts, identity, lines_of, minimal_config
-from tests.slurm.pod import HANG_SECONDS, Pod, wait_until
+from tests.slurm.conftest import one_version
+from tests.slurm.minimal import IN_JAIL, add_accounts, identity, lines_of, minimal_config
+from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
+from tests.stacks import ROOT
 
 UID = 10001
 NODE = "default-0"
-AS_ALICE = f"setpriv --reuid={UID} --regid={UID} --clear-groups env HOME=/tmp USER=alice"
+AS_ALICE = f"setpriv --reuid={UID} --regid={UID} --groups=20001 env HOME=/tmp USER=alice"
+HERE = f"srun -Q -n1 --nodelist={NODE} --chdir=/tmp"
+INSIDE = f"{HERE} --user-namespace"
+IS_ROOT = "unshare -Ur id -u"
 
 
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
-    """One worker with the jail, in which many jobs of alice's fit. She asks from the controller."""
+    """One worker with the jail and containers, in which many jobs of alice's fit. She asks from the controller."""
     known = identity({"alice": UID})
+    known["group"] += "team:x:20001:alice\n"
     # A requeued job waits for so long (slurm.conf(5), AuthInfo); the default is two minutes.
-    extra = lines_of(load_config(stacks.dev()), *TOKENS, "Prolog", "Epilog") + "AuthInfo=cred_expire=10\n"
+    extra = lines_of(load_config(stacks.dev()), "Prolog", "Epilog") + "AuthInfo=cred_expire=10\n"
     config = minimal_config(slurm_version, extra, **IN_JAIL, **known)
     sandbox = slurm_cluster(
-        slurm_version, config=config, workers=1, jail=True, node_conf="CPUs=8 RealMemory=1000 Feature=default"
+        slurm_version, config=config, workers=0, jail=True, node_conf="CPUs=8 RealMemory=1000 Feature=default"
     )
     add_accounts(known, sandbox.jail, sandbox.controller.root)
+    sandbox.start_worker_on(NODE, env={"CONTAINERS": "yes"})
+    sandbox.wait_for_nodes(1)
     return sandbox
 
 
@@ -52,7 +63,7 @@ def worker(cluster: SlurmSandbox) -> Pod:
 
 def alice(cluster: SlurmSandbox, command: str, *, fails: bool = False) -> str:
     """What a command of alice's prints, which is there at the controller."""
-    done = cluster.run(f"cd /tmp; exec {AS_ALICE} bash -c '{command}' 2>&1")
+    done = cluster.run(f"cd /tmp; exec {AS_ALICE} bash -c {quote(command)} 2>&1")
     assert (done.returncode != 0) == fails, f"{command}: {done.stdout}{done.stderr}\n{cluster.logs()}"
     return done.stdout
 
@@ -74,13 +85,15 @@ def within(cluster: SlurmSandbox, job: str, command: str) -> str:
 def left(cluster: SlurmSandbox) -> list[str]:
     """What of any job is on the node."""
     directories = "ls -A /run/slurmstack/cells /tmp/jobs"
-    done = cluster.run(f"{directories}; grep cells /proc/self/mountinfo; ls -A /dev/shm", pod=NODE)
+    processes = f"pgrep -l -u {UID}; pgrep -lx namespaces"
+    done = cluster.run(f"{directories}; grep cells /proc/self/mountinfo; ls -A /dev/shm; {processes}", pod=NODE)
     return [line for line in done.stdout.split("\n") if line and not line.endswith(":")]
 
 
 @pytest.mark.in_gate
 def test_jobs_of_a_user_see_nothing_of_each_other(cluster: SlurmSandbox) -> None:
     first, second = start(cluster), start(cluster)
+    assert left(cluster).count(first) == 2, "what looks for something left does see it"
     for place in ("/tmp", "/dev/shm"):
         within(cluster, first, f"echo first > {place}/file")
         assert within(cluster, second, f"ls -A {place}") == ""
@@ -90,33 +103,6 @@ def test_jobs_of_a_user_see_nothing_of_each_other(cluster: SlurmSandbox) -> None
     alice(cluster, f"scancel {first}")
     wait_until(lambda: not (worker(cluster).root / f"run/slurmstack/cells/{first}").exists(), cluster.logs)
     assert within(cluster, second, "cat /tmp/file /dev/shm/file") == "second\n" * 2
-
-
-def test_steps_of_a_job_share_what_they_leave(cluster: SlurmSandbox) -> None:
-    one = 'srun -Q -n1 --chdir=/ bash -c "echo here > /tmp/a; echo too > /dev/shm/b; mkdir -m 700 /tmp/c"'
-    two = 'srun -Q -n1 --chdir=/ bash -c "cat /tmp/a /dev/shm/b; stat -c %U:%a /tmp/c; echo $TMPDIR"'
-    told = alice(cluster, f"salloc -Q -n1 bash -c '\"'\"'{one}; {two}'\"'\"'".replace("$TMPDIR", "\\$TMPDIR"))
-    assert told.split() == ["here", "too", "alice:700", "/tmp"]
-
-
-def test_a_job_has_its_mounts_and_sees_no_others(cluster: SlurmSandbox) -> None:
-    job, other = start(cluster), start(cluster)
-    assert left(cluster).count(job) == 2, "what looks for something left does see it"
-    mounts = [line.split() for line in within(cluster, job, "cat /proc/self/mounts").splitlines()]
-    points = [point for _, point, *_ in mounts]
-    assert points.index("/tmp") < len(points) - 1 - points[::-1].index("/tmp"), "the pod's is below the job's own"
-    assert [(kind, "size=" in options) for _, point, kind, options, *_ in mounts if point == "/dev/shm"][-1] == (
-        "tmpfs",
-        True,
-    )
-    assert {"/", "/proc", "/sys", "/dev", "/run/munge", "/run/slurm"} <= set(points)
-    assert not [point for point in points if "cells" in point or point.startswith(f"/tmp/jobs/{other}")]
-    table = {line.split()[-1]: line.split() for line in within(cluster, job, "df -B1").splitlines()[1:]}
-    pod = os.statvfs(worker(cluster).root / "dev/shm")
-    limit = cluster.run(f"scontrol show job {job} | grep -oP 'ReqTRES=.*mem=\\K[0-9]+(?=M)'").stdout.strip()
-    most = min(pod.f_blocks * pod.f_frsize, int(limit) * 2**20)
-    assert 0 < int(table["/dev/shm"][1]) <= most, table
-    assert within(cluster, job, "stat -c %U:%a /tmp; stat -c %U:%a /dev/shm").split() == ["alice:700", "root:1777"]
 
 
 def test_what_sbcast_sends_is_where_the_job_looks_for_it(cluster: SlurmSandbox) -> None:
@@ -177,12 +163,94 @@ def test_many_jobs_at_once(cluster: SlurmSandbox) -> None:
     assert not [path.name for path in spool.iterdir() if of_steps.match(path.name)]
 
 
-def test_a_worker_that_has_to_hold_jobs_and_cannot_does_not_start_and_says_why(cluster: SlurmSandbox) -> None:
-    """These pods have no cgroups of their own."""
-    pod = cluster.start_worker_on("required-0", env={"CONFINEMENT": "required"})
-    assert pod.processes[-1].wait(HANG_SECONDS) != 0
-    told = pod.log("slurmd").splitlines()[-1]
-    assert "jobs cannot be held to what they asked for on this machine" in told
-    assert "`confinement: required`" in told
-    assert re.search(r"version 1 of cgroups|no cgroup namespace|lacks", told), told
-    assert "required-0" not in cluster.node_states()
+def inside(cluster: SlurmSandbox, script: str, *, options: str = "") -> str:
+    """What a script of alice's prints as a task with the option."""
+    return alice(cluster, f"{INSIDE} {options} bash -c {quote(script)}")
+
+
+def nested(cluster: SlurmSandbox, script: str) -> str:
+    """What a script prints that has all rights in a user namespace of its own, below the task's."""
+    return inside(cluster, f"unshare -Ur --mount bash -c {quote(script)} 2>&1; true")
+
+
+WAYS = {
+    "step": f"{INSIDE} {IS_ROOT}",
+    "batch": f"sbatch -Q --wait -n1 -w {NODE} --chdir=/tmp -o /jail-told --user-namespace --wrap '{IS_ROOT}'",
+    "interactive": f"salloc -Q -n1 -w {NODE} srun -Q --interactive --chdir=/ --user-namespace {IS_ROOT}",
+}
+"""How tasks come about. A batch job's output is a file of the jail."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_task_makes_user_namespaces(cluster: SlurmSandbox, way: str) -> None:
+    told = cluster.jail / "jail-told"
+    told.touch()
+    told.chmod(0o666)
+    shown = alice(cluster, WAYS[way])
+    assert (told.read_text() if "jail-told" in WAYS[way] else shown).split()[-1] == "0"
+    told.unlink()
+
+
+def test_the_task_is_the_user_and_has_no_right_more(cluster: SlurmSandbox) -> None:
+    look = "id -u -n; id -g; pwd; grep -E 'Cap(Inh|Prm|Eff|Amb)|Seccomp:' /proc/self/status; ls /proc/self/fd"
+    plain = alice(cluster, f"{HERE} bash -c {quote(look)}").splitlines()
+    assert inside(cluster, look).splitlines() == plain, "its numbers, rights, directory and open files are the same"
+    assert plain[:3] == ["alice", "10001", "/tmp"]
+
+
+PROGRAMS = """
+set -e
+export LC_ALL=C
+mkdir -p /tmp/image/bin /tmp/data && cd /tmp && echo kept > data/file && echo "of the image" > image/name
+programs="/bin/bash /bin/cat /bin/ls /usr/bin/id /usr/bin/env"
+for file in $programs $(ldd $programs | grep -o '/[^ ]*' | grep -v : | sort -u); do
+    cp --parents --dereference $file image
+done
+"""
+"""A root file system with a few programs."""
+
+
+def test_a_command_runs_in_an_unpacked_image_by_the_example(cluster: SlurmSandbox) -> None:
+    """Without what the jail has, as the user, with the job's /proc, /dev and /tmp and what the user names."""
+    there = cluster.jail / "usr/local/bin/in-image"
+    there.write_bytes((ROOT / "examples/containers/in-image").read_bytes())
+    there.chmod(0o755)
+    look = "id; pwd; cat /name data/file /etc/resolv.conf; ls /; echo > /dev/null; echo new > /tmp/new; env"
+    script = f"""
+        {PROGRAMS}
+        in-image /tmp/image bash -c {quote(look)}
+        cat new; in-image image bash -c "exit 1" || echo "status $?"
+        in-image /tmp/data true || echo "status $?"; in-image | cat; in-image image nothing-there || echo "status $?"
+    """
+    told = inside(cluster, script, options="--export=ALL,IN_IMAGE_BIND=/home").splitlines()
+    assert told[:4] == ["uid=10001 gid=10001 groups=10001,65534", "/tmp", "of the image", "kept"], told
+    listed = told[told.index("bin") :]
+    assert {"bin", "dev", "home", "proc", "sys", "tmp"} <= {*listed}
+    assert not {"root", "opt", "srv"} & {*listed}
+    assert "IN_IMAGE_USER" not in " ".join(told)
+    assert {"new", "status 1", "status 2", "status 127"} <= {*listed}, told
+    assert any("is no root file system" in line for line in told)
+    assert any("srun --user-namespace in-image DIRECTORY" in line for line in told)
+
+
+REVEAL = (
+    "umount -l /tmp", "umount -l /dev/shm", "umount -l /proc", "umount -l /", "umount -l /sys/fs/cgroup",
+    "mount --move /tmp /mnt", "mount --bind / /mnt && ls /mnt/tmp", "mount -o remount,bind,rw /run/slurm",
+    "mount -o remount,bind,rw /sys/fs/cgroup", "mount -t cgroup2 none /mnt", "mount -t devtmpfs none /mnt",
+    "mkdir -p r && mount --rbind / r && mkdir -p /tmp/o && umount -l r/tmp",
+    "nsenter --mount=/proc/1/ns/mnt true", "echo 1 > /proc/sys/kernel/panic", "mknod n b 8 0",
+    "mkdir /sys/fs/cgroup/x", "swapon /etc/passwd", "chroot /proc/1/root true",
+)  # fmt: skip
+"""What root of a user namespace tries to see what is below, or beside, or the machine's."""
+
+
+@one_version
+def test_root_of_a_namespace_reveals_nothing(cluster: SlurmSandbox) -> None:
+    tries = "\n".join(f"( {line} ) >/dev/null 2>&1 && echo {quote(line)}" for line in REVEAL)
+    assert nested(cluster, f"mount -t tmpfs none /mnt && umount /mnt && echo works\n{tries}") == "works\n"
+
+
+def test_what_is_left_in_them_ends_with_the_job(cluster: SlurmSandbox) -> None:
+    """`nothing_left` looks for the processes, and for the cell."""
+    daemons = "setsid --fork sleep 1000; setsid --fork unshare -Ur sleep 1000"
+    nested(cluster, f"mount -t tmpfs none /mnt; fallocate -l 5M /mnt/x; {daemons}")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
 
 import pytest
 
-from images.common.command import Result
-from images.exporter.sources import SourceError, Sources
 from slurm.certificates import SEED_BYTES, authority_certificate, server_certificate
 from tests.slurm.accounting import (
     MEMORY_LIMIT,
@@ -74,16 +71,6 @@ def test_a_wrong_password_is_named_and_not_shown(cluster: AccountingSandbox) -> 
     assert "open-sesame" not in done.stdout + done.stderr
 
 
-def test_missing_privileges_are_named(cluster: AccountingSandbox) -> None:
-    (secret,) = password_binds(cluster)
-    password = (secret / "password").read_text()
-    sql(cluster, f"CREATE USER reader@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON slurm_acct_db.* TO reader@'%'")
-    done = check(cluster, StorageUser="reader")
-    sql(cluster, "DROP USER reader")
-    assert done.returncode == REFUSED
-    assert "denied to user 'reader'" in done.stdout
-
-
 def test_slurmdbd_has_rights_in_its_own_database_only_and_root_only_on_the_socket(cluster: AccountingSandbox) -> None:
     grants = sql(cluster, "SHOW GRANTS FOR slurm")
     assert "GRANT USAGE ON *.*" in grants
@@ -110,29 +97,6 @@ def start_again(pod: Pod) -> None:
     pod.run(["rm", "--force", "/run/mysqld/probe.cnf"])
     pod.start_program("mariadbd", {"MEMORY_LIMIT": str(MEMORY_LIMIT)})
     wait_for_database(pod)
-
-
-def test_the_exporter_sees_that_the_database_alone_is_away(cluster: AccountingSandbox) -> None:
-    def ask(argv: Sequence[str], *, timeout: float = 10, env: Mapping[str, str] | None = None) -> Result:
-        conf = {"SLURM_CONF": "/config/slurm/slurm.conf"}
-        done = cluster.run(["timeout", f"{timeout:g}", *argv], pod="slurmdbd-0", env={**conf, **(env or {})})
-        return Result(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
-
-    sources = Sources(runner=ask)
-    sources.slurmdbd()
-    kill(cluster.pods["database"], "mariadbd")
-    with pytest.raises(SourceError, match=r"DOWN|Unable to connect to database"):
-        sources.slurmdbd()
-    start_again(cluster.pods["database"])
-    wait_until(lambda: slurmdbd_answers(sources), cluster.logs)
-
-
-def slurmdbd_answers(sources: Sources) -> bool:
-    try:
-        sources.slurmdbd()
-    except SourceError:
-        return False
-    return True
 
 
 def test_a_first_start_that_is_killed_in_the_middle_begins_anew(alone: SlurmSandbox) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from images.common import terms
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.failover import SETTINGS, FailoverSandbox, Stream, content, make_whole
+from tests.slurm.failover import SETTINGS, FailoverSandbox, Stream, make_whole
 from tests.slurm.pod import wait_until
 
 
@@ -39,45 +38,6 @@ def test_what_was_answered_about_a_node_is_known_to_the_next_controller(cluster:
     wait_until(lambda: [*cluster.node_states()] == [node], cluster.logs)
     assert "Reason=second " in cluster.run(f"scontrol show node {node}").stdout
     cluster.run(f"scontrol update nodename={node} state=resume")
-
-
-def test_a_paused_controller_that_wakes_writes_nothing(cluster: FailoverSandbox, stream: Stream) -> None:
-    assert cluster.api is not None
-    before = cluster.active
-    with stream.running():
-        stream.go_on()
-        cluster.signal_all(before, signal.SIGSTOP)
-        paused = time.monotonic()
-        seconds = stream.accepted_since(paused)
-        stream.go_on()
-    after = cluster.active
-    assert after is not before
-    cluster.api.down = True
-    cluster.signal_all(after, signal.SIGSTOP)  # so that whatever is written is the old one's
-    found = content(cluster.state)
-    cluster.signal_all(before, signal.SIGCONT)
-    try:
-        ended = "its slurmctld has ended, whose turn is over"
-        wait_until(lambda: "slurmctld" not in cluster.run("ps -eo comm", pod=before.name).stdout, ended)
-        assert content(cluster.state) == found
-    finally:
-        cluster.signal_all(after, signal.SIGCONT)
-        cluster.api.down = False
-    stream.check()
-    print(f"accepted again after {seconds:.1f} s")
-
-
-def test_slurmctld_alone_is_started_again_where_it_was(cluster: FailoverSandbox, stream: Stream) -> None:
-    before, term = cluster.active, terms.current(cluster.state)
-    with stream.running():
-        stream.go_on()
-        killed = time.monotonic()
-        cluster.run("pkill -KILL -x slurmctld", pod=before.name)
-        seconds = stream.accepted_since(killed)
-        stream.go_on()
-    stream.check()
-    assert (cluster.active, terms.current(cluster.state)) == (before, term)
-    print(f"accepted again after {seconds:.1f} s")
 
 
 def test_without_the_api_server_the_active_controller_goes_on(cluster: FailoverSandbox, stream: Stream) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterator
 
@@ -49,8 +48,7 @@ def test_who_alone_loses_the_volume_gives_way_and_stays_away(cluster: ApartSandb
     with stream.running():
         stream.go_on()
         with cluster.without_the_volume(before):
-            lost = time.monotonic()
-            seconds = stream.accepted_since(lost)
+            stream.accepted_since(time.monotonic())
             assert cluster.active is not before
             # On a busy machine the API server is silent for a moment, too. Whoever gives way lets the other one go on
             # first; slurmctld, which hangs with the volume, may take seconds to be gone.
@@ -65,7 +63,6 @@ def test_who_alone_loses_the_volume_gives_way_and_stays_away(cluster: ApartSandb
     stream.check()
     assert cluster.active is not before
     one_runs(cluster)
-    print(f"accepted again after {seconds:.1f} s")
 
 
 def test_a_volume_that_is_frozen_for_both(cluster: ApartSandbox, stream: Stream) -> None:
@@ -80,31 +77,10 @@ def test_a_volume_that_is_frozen_for_both(cluster: ApartSandbox, stream: Stream)
         with cluster.frozen():
             wait_until(lambda: str(Over.VOLUME) in before.log("supervisor"), cluster.logs, 5 * VOLUME_SECONDS)
             time.sleep(4)
-        thawed = time.monotonic()
-        seconds = stream.accepted_since(thawed)
+        stream.accepted_since(time.monotonic())
         stream.go_on()
     stream.check()
     one_runs(cluster)
-    print(f"accepted again {seconds:.1f} s after it was thawed")
-
-
-def test_a_full_volume_is_none_that_hangs_and_keeps_nobody_from_taking_over(
-    cluster: ApartSandbox, stream: Stream
-) -> None:
-    before, term = cluster.active, terms.current(cluster.state)
-    held = cluster.run("sbatch --parsable --hold --output=/dev/null --wrap true").stdout.strip()
-    with cluster.full():
-        time.sleep(VOLUME_SECONDS + 2)
-        assert (cluster.active, terms.current(cluster.state)) == (before, term)
-        cluster.signal_all(before, signal.SIGKILL)
-        wait_until(lambda: cluster.active is not before, cluster.logs)
-        queue = "squeue --noheader --format=%A"
-        wait_until(lambda: held in cluster.run(queue).stdout.split(), cluster.logs)
-    with stream.running():
-        stream.accepted_since(time.monotonic())
-        cluster.run(f"scancel {held}")
-        stream.go_on()
-    stream.check()
 
 
 def test_who_alone_loses_the_api_server_learns_from_the_volume_that_its_turn_is_over(
@@ -115,11 +91,8 @@ def test_who_alone_loses_the_api_server_learns_from_the_volume_that_its_turn_is_
         stream.go_on()
         begun = len(before.log("supervisor"))
         with cluster.without_the_api_server(before):
-            lost = time.monotonic()
             wait_until(lambda: cluster.active is not before, cluster.logs)
-            moved = time.monotonic()
-            stream.accepted_since(moved)
-            seconds = time.monotonic() - lost
+            stream.accepted_since(time.monotonic())
             wait_until(lambda: str(Over.STATE) in before.log("supervisor")[begun:], cluster.logs, 5)
             wait_until(lambda: not cluster.runs("slurmctld", before), cluster.logs, 5)
             stream.go_on()
@@ -127,4 +100,3 @@ def test_who_alone_loses_the_api_server_learns_from_the_volume_that_its_turn_is_
     stream.check()
     assert cluster.active is not before
     one_runs(cluster)
-    print(f"accepted by the other one after {seconds:.1f} s")

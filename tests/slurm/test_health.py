@@ -19,7 +19,6 @@ from slurm.health import check_settings
 from tests import stacks
 from tests.slurm.asked import Asked
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.conftest import one_version
 from tests.slurm.minimal import LONG_LINES, add_accounts, identity, lines_of, minimal_config
 from tests.slurm.pod import Pod, wait_until
 from tests.stacks import ROOT
@@ -31,6 +30,8 @@ NODES = ("default-0", "default-1", "default-2")
 USER = 10001
 KILL_WAIT = 3
 RECORDED = ROOT / "tests/unit/images/health/data"
+
+FILL = "dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true"
 
 WATCHER = {
     "SLURM_CONF": "/var/spool/slurmctld/slurmstack/current/slurm.conf",
@@ -134,13 +135,16 @@ def well(cluster: Healthy) -> Iterator[None]:
 
 
 @pytest.mark.in_gate
-def test_a_fault_drains_its_node_alone_until_it_is_gone(cluster: Healthy) -> None:
+def test_a_fault_drains_its_node_alone_within_the_limit_until_it_is_gone(cluster: Healthy) -> None:
     job = cluster.submit("until [ -e /tmp/drained ]; do sleep 0.2; done", "--nodelist=default-1")
     cluster.sandbox.wait_for_job(job, "RUNNING")
-    cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true", pod="default-1")
+    cluster.run(FILL, pod="default-1")
     cluster.wait("default-1", r"^health/disks \[node\]: /scratch: ")
-    assert not cluster.reason("default-0")
-    assert not cluster.reason("default-2")
+    cluster.run(FILL, pod="default-0")
+    log = cluster.sandbox.controller.log
+    wait_until(lambda: "not drained, as the limit of 1 is reached" in log("health-watch"), lambda: log("health-watch"))
+    assert [bool(cluster.reason(name)) for name in NODES] == [False, True, False]
+    cluster.run("rm /scratch/big", pod="default-0")
     cluster.run("touch /tmp/drained", pod="default-1")
     cluster.sandbox.wait_for_job(job, "COMPLETED")  # what runs there goes on
     assert cluster.sandbox.job(job)["Restarts"] == "0"
@@ -162,29 +166,3 @@ def test_a_job_that_finds_its_gpu_in_use_starts_elsewhere(cluster: Healthy) -> N
     cluster.wait("default-0", r"^health/gpu-free \[\w+\]: ")
     set_gpus(cluster.sandbox.pods["default-0"], used_mib=0)
     cluster.wait("default-0", "")
-
-
-@one_version
-def test_the_limit_holds(cluster: Healthy) -> None:
-    for name in NODES[:2]:
-        cluster.run("dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true", pod=name)
-    for name in NODES[:2]:
-        wait_until(lambda: "fail disks" in cluster.node(name)["comment"], cluster.sandbox.logs)  # noqa: B023
-    wait_until(lambda: any(cluster.reason(name) for name in NODES), "one node drained")
-    log = cluster.sandbox.controller.log
-    wait_until(lambda: "not drained, as the limit of 1 is reached" in log("health-watch"), lambda: log("health-watch"))
-    assert sum(bool(cluster.reason(name)) for name in NODES) == 1
-
-
-@pytest.mark.in_gate
-def test_a_job_has_a_directory_of_its_own_while_it_runs(cluster: Healthy) -> None:
-    job = cluster.submit(
-        "touch /tmp/jobs/$SLURM_JOB_ID/mine; until [ -e /tmp/seen ]; do sleep 0.2; done", "--nodelist=default-1"
-    )
-    cluster.sandbox.wait_for_job(job, "RUNNING")
-    there = cluster.sandbox.pods["default-1"].root / f"tmp/jobs/{job}"
-    wait_until((there / "mine").exists, cluster.sandbox.logs)
-    assert (there.stat().st_uid, there.stat().st_mode & 0o777) == (USER, 0o700)
-    cluster.run("touch /tmp/seen", pod="default-1")
-    cluster.sandbox.wait_for_job(job, "COMPLETED")
-    wait_until(lambda: not there.exists(), cluster.sandbox.logs)

@@ -35,15 +35,12 @@ def files(version: str, **job_submit: Any) -> dict[str, str]:
         "accounts": {"physics": {}},
     }
     sections["partitions"] = {
-        "cpu": {"pools": ["cpu"], "default": True, "max_time": "3:00:00"},
-        "gpu": {"pools": ["gpu"], "default_time": "5"},
+        "cpu": {"pools": ["cpu"], "default": True},
+        "gpu": {"pools": ["gpu"]},
         "mixed": {"pools": ["cpu", "gpu"]},
     }
-    return without_database(render(load_config(sections)))
-
-
-def without_database(rendered: dict[str, str]) -> dict[str, str]:
-    """The rules need no database, and slurmctld would wait for one."""
+    rendered = render(load_config(sections))
+    # The rules need no database, and slurmctld would wait for one.
     lines = rendered["slurm.conf"].splitlines()
     kept = [line for line in lines if not line.startswith(("AccountingStorage", "PriorityWeight"))]
     return {**rendered, "slurm.conf": "\n".join(kept) + "\n"}
@@ -135,13 +132,6 @@ def test_a_job_with_whole_nodes_has_their_gpus_and_need_not_ask(gpu_rule: SlurmS
 
 
 @pytest.mark.in_gate
-def test_interactive_jobs_are_refused_in_the_same_words(gpu_rule: SlurmSandbox) -> None:
-    done = as_user(gpu_rule, "srun --partition=cpu --gpus=1 true")
-    assert done.stderr.startswith("srun: error: partition cpu has no GPUs: use --partition with gpu or mixed")
-    assert done.returncode == 1
-
-
-@pytest.mark.in_gate
 def test_a_queued_job_cannot_be_changed_into_one_that_would_be_refused(gpu_rule: SlurmSandbox) -> None:
     with_gpu = submit(gpu_rule, "--partition=gpu --gpus-per-node=1")
     without = submit(gpu_rule, "--partition=cpu")
@@ -166,18 +156,6 @@ def test_a_job_that_names_no_account_is_refused(cluster: SlurmSandbox) -> None:
     assert "a job must stay booked on an account" in update(cluster, job, "account=''")
     assert update(cluster, job, "nice=5") == ""
     assert "Account=physics" in cluster.run(f"scontrol show job {job}").stdout
-
-
-def test_jobs_that_name_no_time_get_the_common_one_unless_their_partition_has_its_own(cluster: SlurmSandbox) -> None:
-    activate(cluster, files(cluster.version, default_time="1:00:00"))
-
-    def limit(options: str) -> str:
-        return cluster.run(f"squeue --noheader --format=%l --jobs={submit(cluster, options)}").stdout.strip()
-
-    assert limit("--partition=mixed") == "1:00:00"
-    assert limit("--partition=gpu") == "5:00"
-    assert limit("--partition=mixed --time=2:00:00") == "2:00:00"
-    assert "JobSubmitPlugins        = (null)" in cluster.run("scontrol show config").stdout
 
 
 @pytest.mark.in_gate

@@ -190,20 +190,6 @@ def test_another_name_of_the_cluster_is_taken_back_and_the_jobs_run_on(
     wait_for_states(cluster, "COMPLETED", running)
 
 
-def test_a_limit_that_is_too_small_for_the_jobs_there_are_is_refused(
-    cluster: SlurmSandbox, two: dict[str, str]
-) -> None:
-    """slurmctld would forget the jobs above it: the running ones end, the pending ones are gone without a trace."""
-    running = submit_and_wait(cluster)
-    submit(cluster)
-
-    found = change(cluster, edited(two, "MaxJobCount=1"))
-
-    assert "MaxJobCount=1 is too small" in found["rejected"]["message"]
-    assert found["active"] == config_hash(two)
-    assert states(cluster, running) == ["RUNNING"], cluster.logs()
-
-
 def test_jobs_that_name_several_partitions_outlive_one_that_leaves(cluster: SlurmSandbox, one: dict[str, str]) -> None:
     """The queue shows a running one only where it runs, but slurmctld would end it with the other partition."""
     elsewhere = submit_and_wait(cluster, "--partition=main,gpu", "--ntasks=2")

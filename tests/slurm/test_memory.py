@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from typing import Any
 
@@ -13,7 +12,6 @@ from slurm.conf import render
 from slurm.sizing import node_conf, real_memory_mib
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.configuring import activate
 from tests.slurm.minimal import add_accounts, identity
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
@@ -23,123 +21,59 @@ POOLS: dict[str, Any] = {
     "large": {"size": 1, "resources": {"cpus": 2, "memory": "3Gi"}},
 }
 REAL = {name: real_memory_mib(pool["resources"]["memory"]) for name, pool in POOLS.items()}
-SHARE = {name: REAL[name] // pool["resources"]["cpus"] for name, pool in POOLS.items()}
-"""MiB of one CPU."""
-
-AS_ALICE = "cd /tmp && setpriv --reuid=10001 --regid=10001 --clear-groups"
-
-
-def sections(version: str, **pools: Any) -> dict[str, Any]:
-    """A partition for each pool and one for both. `pools`: instead of those above."""
-    found = stacks.dev() | {
-        "worker_nodes": POOLS | pools,
-        "partitions": {
-            "both": {"pools": [*POOLS], "default": True},
-            **{name: {"pools": [name]} for name in POOLS},
-        },
-        "slurm": {"version": version},
-        "accounting": {"enabled": False},
-    }
-    return {name: section for name, section in found.items() if name != "health"}
 
 
 @pytest.fixture(scope="module")
-def running(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
-    """A node of each pool."""
-    config = load_config(sections(slurm_version))
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
+    """A node of each pool, with a partition of its own."""
+    sections = stacks.dev() | {
+        "worker_nodes": POOLS,
+        "partitions": {name: {"pools": [name]} for name in POOLS},
+        "slurm": {"version": slurm_version},
+        "accounting": {"enabled": False},
+    }
+    config = load_config(sections)
     sandbox = slurm_cluster(slurm_version, config=render(config), workers=0)
     for name, pool in config.worker_nodes.items():
         sandbox.start_worker_on(f"{name}-0", env={"NODE_CONF": node_conf(name, pool)})
     add_accounts(identity({"alice": 10001}, "/tmp"), *(pod.root for pod in sandbox.pods.values()))
+    sandbox.wait_for_nodes(2)
     return sandbox
 
 
-@pytest.fixture
-def cluster(running: SlurmSandbox) -> SlurmSandbox:
-    """The cluster without jobs."""
-    running.run("scancel --user=alice")
-    wait_until(lambda: not running.run("squeue --noheader").stdout.strip(), running.logs)
-    running.wait_for_nodes(2)
-    return running
-
-
 def sbatch(cluster: SlurmSandbox, options: str) -> subprocess.CompletedProcess[str]:
-    return cluster.run(f"{AS_ALICE} sbatch --parsable --output=/dev/null {options} --wrap 'sleep 600'")
+    as_alice = "cd /tmp && setpriv --reuid=10001 --regid=10001 --clear-groups"
+    return cluster.run(f"{as_alice} sbatch --parsable --output=/dev/null {options} --wrap 'sleep 600'")
 
 
-def submit(cluster: SlurmSandbox, options: str) -> str:
+def started(cluster: SlurmSandbox, options: str) -> dict[str, str]:
+    """What slurmctld has of a job that runs."""
     done = sbatch(cluster, options)
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def await_running(cluster: SlurmSandbox, *jobs: str) -> None:
-    for job in jobs:
-        cluster.wait_for_job(job, "RUNNING")
-
-
-def memory_of(cluster: SlurmSandbox, job: str) -> int:
-    """MiB that a running job has in all."""
-    found = re.search(r"mem=(\d+)(M|G)", cluster.job(job)["AllocTRES"])
-    assert found, cluster.job(job)["AllocTRES"]
-    return int(found[1]) * (1024 if found[2] == "G" else 1)
-
-
-@pytest.mark.parametrize("pool", POOLS)
-def test_as_many_jobs_of_one_cpu_run_on_a_node_as_it_has_cpus(cluster: SlurmSandbox, pool: str) -> None:
-    cpus = POOLS[pool]["resources"]["cpus"]
-    jobs = [submit(cluster, f"--partition={pool}") for _ in range(cpus)]
-    await_running(cluster, *jobs)
-    assert [memory_of(cluster, job) for job in jobs] == [SHARE[pool]] * cpus
-    waits = submit(cluster, f"--partition={pool}")
-    wait_until(lambda: cluster.job(waits).get("Reason") in {"Resources", "Priority"}, cluster.logs)
+    cluster.wait_for_job(done.stdout.strip(), "RUNNING")
+    return cluster.job(done.stdout.strip())
 
 
 @pytest.mark.parametrize("full", POOLS)
 def test_a_job_that_names_several_partitions_has_the_memory_of_the_one_in_which_it_starts(
     cluster: SlurmSandbox, full: str
 ) -> None:
-    await_running(cluster, submit(cluster, f"--partition={full} --exclusive"))
+    """As many MiB for each CPU as the nodes of that partition have."""
+    started(cluster, f"--partition={full} --exclusive")
     (free,) = set(POOLS) - {full}
-    job = submit(cluster, "--partition=small,large")
-    await_running(cluster, job)
-    assert cluster.job(job)["NodeList"] == f"{free}-0"
-    assert memory_of(cluster, job) == SHARE[free]
+    job = started(cluster, "--partition=small,large")
+    assert job["NodeList"] == f"{free}-0"
+    assert f"mem={REAL[free] // POOLS[free]['resources']['cpus']}M" in job["AllocTRES"]
+    cluster.run("scancel --user=alice")
+    wait_until(lambda: not cluster.run("squeue --noheader").stdout.strip(), cluster.logs)
+    cluster.wait_for_nodes(2)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--partition=small --mem={over_small}M", "Memory specification can not be satisfied"),
-        ("--partition=small,large --mem={over_all}M", "Memory required by task is not available"),
-    ],
-)
-def test_more_memory_than_a_node_of_the_partition_has_is_refused_at_submission(
-    cluster: SlurmSandbox, options: str, message: str
-) -> None:
-    done = sbatch(cluster, options.format(over_small=REAL["small"] + 1, over_all=REAL["large"] + 1))
-    assert done.returncode != 0, done.stdout
-    assert message in done.stderr
-    assert not cluster.run("squeue --noheader").stdout.strip()
-
-
-def test_a_change_of_it_all_under_jobs_ends_none(cluster: SlurmSandbox, slurm_version: str) -> None:
-    whole = submit(cluster, f"--partition=large --mem={REAL['large']}M")
-    await_running(cluster, whole)
-    waits = submit(cluster, f"--partition=large --mem={REAL['large']}M")
-    unasked = submit(cluster, "--partition=large")
-    less = {"size": 1, "resources": {"cpus": 2, "memory": "2Gi"}}
-    try:
-        activate(cluster, render(load_config(sections(slurm_version, large=less))))
-        most = real_memory_mib("2Gi")
-        assert f"MaxMemPerNode = {most}" in re.sub(" +", " ", cluster.run("scontrol show config").stdout)
-        assert f"DefMemPerCPU={most // 2}" in cluster.run("scontrol show partition large").stdout
-        assert cluster.job(whole)["JobState"] == "RUNNING"
-        assert {cluster.job(job)["JobState"] for job in (waits, unasked)} == {"PENDING"}
-    finally:
-        activate(cluster, render(load_config(sections(slurm_version))))
-    cluster.run(f"scancel {whole}")
-    await_running(cluster, waits)
-    cluster.run(f"scancel {waits}")
-    await_running(cluster, unasked)
-    assert memory_of(cluster, unasked) == SHARE["large"]
+def test_more_memory_than_a_node_of_the_partition_has_is_refused_at_submission(cluster: SlurmSandbox) -> None:
+    for partitions, most, message in (
+        ("small", REAL["small"], "Memory specification can not be satisfied"),
+        ("small,large", REAL["large"], "Memory required by task is not available"),
+    ):
+        done = sbatch(cluster, f"--partition={partitions} --mem={most + 1}M")
+        assert done.returncode != 0, done.stdout
+        assert message in done.stderr

@@ -81,16 +81,9 @@ def cluster(slurm_version: str) -> Iterator[Tested]:
         yield Tested(sandbox=sandbox)
 
 
-def test_every_idle_node_is_tested_and_the_figure_is_in_its_record(cluster: Tested) -> None:
+def test_a_user_s_job_ends_the_test_that_is_in_its_way(cluster: Tested) -> None:
     for name in NODES:
         wait_until(lambda: cluster.found(name) is not None, cluster.sandbox.logs)  # noqa: B023  used at once
-        record = cluster.found(name)
-        assert record is not None
-        assert record.result.status is Status.OK, record
-        assert "events 5000 events/s" in record.result.message
-
-
-def test_a_user_s_job_ends_the_test_that_is_in_its_way(cluster: Tested) -> None:
     for name in NODES:
         (cluster.sandbox.pods[name].root / "run/long").write_text("600")
     cluster.await_forgotten()
@@ -124,23 +117,12 @@ BAD = "default-1"
 BY_HAND = f"SETTINGS=/run/tests.json {LIBEXEC}/health-tests --node"
 
 
-def wait_for_user(cluster: Tested) -> Path:
-    """A user's job wants the bad node: the file that is there when it has run."""
-    ran: Path = cluster.sandbox.pods[BAD].root / "run/ran"
-    ran.unlink(missing_ok=True)
-    cluster.run(f"sbatch --nodelist={BAD} --chdir=/ --output=/dev/null --wrap 'date +%s > /run/ran'")
-    return ran
-
-
-def reservations(cluster: Tested) -> str:
-    return cluster.run("scontrol show reservation --oneliner")
-
-
 def test_by_hand_it_is_measured_again_and_is_back_in_service_and_no_user_had_it_before(cluster: Tested) -> None:
     root = cluster.sandbox.pods[BAD].root
     (root / "run/slow").unlink()
     (root / "run/long").write_text("6")
-    ran = wait_for_user(cluster)
+    ran = root / "run/ran"
+    cluster.run(f"sbatch --nodelist={BAD} --chdir=/ --output=/dev/null --wrap 'date +%s > /run/ran'")  # a user's
     said = cluster.run(f"{BY_HAND} {BAD}")
     assert "ok cpu-speed: events 5000 events/s" in said
     assert f"{BAD} takes jobs" in said
@@ -151,14 +133,5 @@ def test_by_hand_it_is_measured_again_and_is_back_in_service_and_no_user_had_it_
     record = cluster.found(BAD)
     assert record is not None
     assert int(ran.read_text()) >= record.at, "a user had the node while it was measured"
-    assert "health-test" not in reservations(cluster)
+    assert "health-test" not in cluster.run("scontrol show reservation --oneliner")
     (root / "run/long").unlink()
-
-
-def test_an_administrator_who_drains_a_node_ends_its_measuring(cluster: Tested) -> None:
-    (cluster.sandbox.pods[BAD].root / "run/long").write_text("600")
-    drain = f"sleep 20; scontrol update nodename={BAD} state=drain reason='fan is replaced'"
-    said = cluster.run(f"({BY_HAND} {BAD} > /tmp/said; true) & {drain}; wait; cat /tmp/said")
-    assert f"{BAD} is drained: fan is replaced" in said
-    assert "health-test" not in reservations(cluster)
-    (cluster.sandbox.pods[BAD].root / "run/long").unlink()

@@ -193,21 +193,6 @@ def test_every_kind_of_change_is_made_and_taken_back(cluster: AccountingSandbox)
     assert everything(cluster) == before
 
 
-@pytest.mark.in_gate
-def test_after_a_refused_step_any_policy_can_be_applied(cluster: AccountingSandbox) -> None:
-    apply(cluster, document(FIRST))
-    before = everything(cluster)
-    wanted = json.loads(document(SECOND))
-    wanted["users"]["alice"]["associations"]["bio"]["grp_tres"] = {"gres/nosuch": 1}
-
-    done = run(cluster, json.dumps(wanted))
-
-    assert done.returncode == 2
-    assert "no TRES known by type gres/nosuch" in done.stdout
-    apply(cluster, document(FIRST))
-    assert everything(cluster) == before
-
-
 def test_a_user_who_leaves_with_jobs_stays_until_they_end_and_gets_no_new_ones(cluster: AccountingSandbox) -> None:
     apply(cluster, document(FIRST))
     asked = "sbatch --parsable --account=physics --output=/dev/null --chdir=/tmp --wrap 'sleep 600'"
@@ -235,17 +220,6 @@ def test_a_user_who_leaves_with_jobs_stays_until_they_end_and_gets_no_new_ones(c
     wait_until(lambda: "- user bob" in run(cluster, document(SECOND), "--plan").stdout, "the job to be over")
     apply(cluster, document(SECOND))
     assert "bob|" not in sacctmgr(cluster, "list assoc format=user,account").stdout
-
-
-def test_nobody_fills_the_queue_for_all_others(cluster: AccountingSandbox) -> None:
-    apply(cluster, document(FIRST, accounting={"max_submit_jobs": 3}))
-    asked = "sbatch --parsable --hold --output=/dev/null --chdir=/tmp --wrap true"
-    as_bob = f"setpriv --reuid=10002 --regid=10002 --clear-groups {asked}"
-
-    assert "job submit limit" in cluster.run(f"{as_bob} --array=0-3").stderr, "tasks count"
-    assert cluster.run(f"{as_bob} --array=0-2").returncode == 0
-    assert "job submit limit" in cluster.run(as_bob).stderr
-    assert cluster.run(as_bob.replace("10002", "10003")).returncode == 0, "each has a limit of one's own"
 
 
 def test_reservations_are_made_moved_and_removed(cluster: AccountingSandbox) -> None:
@@ -281,20 +255,6 @@ def test_reservations_are_made_moved_and_removed(cluster: AccountingSandbox) -> 
     did = apply(cluster, document(FIRST))
     assert [line for line in did if line.startswith("- ")] == ["- reservation course", "- reservation maint"]
     assert "! reservation byhand was made by hand: kept (accounting.prune: true removes it)" in did
-
-
-def test_a_reservation_that_began_before_it_was_declared_is_made_for_the_rest(cluster: AccountingSandbox) -> None:
-    began, ends = datetime.now(UTC) - timedelta(hours=1), datetime.now(UTC) + timedelta(hours=1)
-    course = {
-        "start": f"{began:%Y-%m-%dT%H:%M:%S}", "end": f"{ends:%Y-%m-%dT%H:%M:%S}", "nodes": ["default-0"],
-        "accounts": ["ml"],
-    }  # fmt: skip
-    wanted = document(FIRST, reservations={"course": course})
-
-    apply(cluster, wanted)
-
-    assert f"EndTime={ends:%Y-%m-%dT%H:%M:%S}" in cluster.run("scontrol show reservation course --oneliner").stdout
-    assert apply(cluster, wanted) == ["nothing to change"]
 
 
 def turned(document: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The REST API: real slurmrestd behind real nginx, asked with curl from another pod, as in docs/rest.md."""
+"""The REST API and the page: slurmrestd and our own program behind real nginx, asked with curl from another pod."""
 
 from __future__ import annotations
 
@@ -6,25 +6,76 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import subprocess
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from slurm.certificates import server_certificate
 from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import IMPATIENT
-from tests.slurm.pod import wait_until
-from tests.slurm.web import CURL, Web
+from tests.slurm.minimal import IMPATIENT, SEED, add_accounts, identity
+from tests.slurm.pod import Pod, wait_until
+from tests.slurm.sandbox import SlurmSandbox
 
 API = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
 """The newest version of the API that each Slurm has."""
 USERS = {"alice": 10001, "bob": 10002}
+COOKIE = "__Secure-slurm-token"
+CURL = ("curl", "--silent", "--show-error", "--cacert", "/root/ca.pem", "--max-time", "60")
+SLURMRESTD = {"THREADS": "4", "MAX_CONNECTIONS": "64"}
 
 
-class Rest(Web):
-    """A cluster with a REST API."""
+@dataclass(frozen=True)
+class Answer:
+    """What curl got."""
+
+    status: int
+    headers: str
+    body: str
+
+    def header(self, name: str) -> str:
+        found = re.search(rf"(?im)^{name}: (.*?)\r?$", self.headers)
+        return found[1] if found else ""
+
+
+class Rest:
+    """A cluster with a REST API and the page, and a pod to ask from."""
+
+    def __init__(self, sandbox: SlurmSandbox) -> None:
+        self.sandbox = sandbox
+        self.secret = sandbox.work / "tls"
+        self.secret.mkdir()
+        self.renew("rest")
+        binds = {sandbox.config_directory: "/config/slurm", self.secret: "/secrets/tls"}
+        self.pod: Pod = sandbox.add_pod("rest", "rest", binds, munged=False)
+        client = sandbox.add_pod("client", "jail", munged=False)
+        (client.root / "root/ca.pem").write_text(server_certificate(SEED, "sandbox", ["rest"]).authority)
+        add_accounts(identity(USERS, "/tmp"), *(pod.root for pod in sandbox.pods.values()))
+        self.pod.start_program("dashboard")
+        self.pod.start_program("slurmrestd", SLURMRESTD)
+        self.pod.start_program("rest-proxy", {"DASHBOARD": "yes"})
+        for path in ("healthz", "dashboard/login"):
+            url = f"https://rest:6820/{path}"
+            wait_until(lambda url=url: self.curl("--fail", url).returncode == 0, sandbox.logs)  # type: ignore[misc]
+
+    def renew(self, *names: str) -> None:
+        """Put another certificate into the Secret's volume."""
+        made = server_certificate(SEED, "sandbox", names)
+        (self.secret / "tls.key").write_text(made.private_key)
+        (self.secret / "tls.crt").write_text(made.certificate)
+
+    def token(self, user: str = "alice") -> str:
+        """Of ten minutes."""
+        done = self.sandbox.run(f"scontrol token username={user} lifespan=600")
+        return done.stdout.strip().removeprefix("SLURM_JWT=")
+
+    def curl(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """curl in the pod `client`."""
+        return self.sandbox.pods["client"].run([*CURL, *arguments], stdin=stdin)
 
     @property
     def api(self) -> str:
@@ -51,6 +102,17 @@ class Rest(Web):
             "POST", "/slurm/API/job/submit", token=token, body={"script": f"#!/bin/sh\n{script}\n", "job": job}
         )
 
+    def page(self, path: str, *options: str, token: str = "") -> Answer:
+        """What a browser gets."""
+        cookie = ("--cookie", f"{COOKIE}={token}") if token else ()
+        done = self.curl("--include", *cookie, *options, f"https://rest:6820{path}")
+        assert done.returncode == 0, done.stderr + self.sandbox.logs()
+        head, _, body = done.stdout.partition("\n\n")  # text mode has made one of "\r\n"
+        return Answer(int(head.split()[1]), head, body)
+
+    def log_in(self, text: str) -> Answer:
+        return self.page("/dashboard/login", "--data-urlencode", f"token={text}")
+
     def state(self, job: int, token: str) -> str:
         status, answer = self.ask("GET", f"/slurm/API/job/{job}", token=token)
         assert status == 200, answer
@@ -59,8 +121,9 @@ class Rest(Web):
 
 @pytest.fixture(scope="module")
 def rest(slurm_cluster: ClusterFactory, slurm_version: str) -> Rest:
-    """One worker, accounting, the REST API and a client."""
-    return Rest(slurm_cluster(slurm_version, workers=1, kind=AccountingSandbox, extra=IMPATIENT), USERS)
+    """One worker, accounting, users who see their own jobs only, the REST API, the page and a client."""
+    private = f"{IMPATIENT}PrivateData=jobs\n"
+    return Rest(slurm_cluster(slurm_version, workers=1, kind=AccountingSandbox, extra=private))
 
 
 def is_healthy(rest: Rest) -> bool:
@@ -93,43 +156,10 @@ def test_a_job_runs_as_the_user_of_the_token(rest: Rest) -> None:
         assert (rest.sandbox.pods["default-0"].root / f"tmp/{user}.out").read_text() == f"{user}\n"
 
 
-def test_nobody_cancels_the_job_of_another_and_slurmctld_goes_on(rest: Rest) -> None:
-    """Without accounting, slurmctld hangs for ever after this (24.11.5 and 26.05.5)."""
-    token = rest.token()
-    _, submitted = rest.submit("sleep 300", token)
-    path = f"/slurm/API/job/{submitted['job_id']}"
-
-    _, refused = rest.ask("DELETE", path, token=rest.token("bob"))
-    assert refused["errors"] or refused["status"][0]["error"]["code"], refused
-
-    assert rest.state(submitted["job_id"], token) in {"PENDING", "RUNNING"}
-    assert rest.ask("DELETE", path, token=token)[0] == 200
-
-
-def test_records_of_finished_jobs_come_from_slurmdbd(rest: Rest) -> None:
-    token = rest.token()
-    _, submitted = rest.submit("true", token)
-
-    def recorded() -> bool:
-        status, answer = rest.ask("GET", f"/slurmdb/API/job/{submitted['job_id']}", token=token)
-        assert status in {200, 404}, answer
-        return [job["state"]["current"] for job in answer.get("jobs", [])] == [["COMPLETED"]]
-
-    wait_until(recorded, rest.sandbox.logs)
-
-
-def test_every_version_of_the_api_that_the_documentation_names_answers(rest: Rest, slurm_version: str) -> None:
-    versions = {"24.11": ("40", "41", "42"), "26.05": ("42", "43", "44", "45")}[slurm_version]
-    token = rest.token()
-    for version in versions:
-        assert rest.ask("GET", f"/slurm/v0.0.{version}/nodes/", token=token)[0] == 200
-
-
-@pytest.mark.parametrize("what", ["no token", "nonsense", "an expired one", "one of another key", "somebody else's"])
+@pytest.mark.parametrize("what", ["no token", "an expired one", "one of another key", "somebody else's"])
 def test_without_a_good_token_nothing_is_answered_and_nothing_done(rest: Rest, what: str) -> None:
     token = {
         "no token": "",
-        "nonsense": "nonsense",
         "an expired one": own_token(rest, age=120),
         "one of another key": own_token(rest, key=b"x" * 32),
         "somebody else's": rest.token("bob"),
@@ -146,6 +176,17 @@ def test_without_a_good_token_nothing_is_answered_and_nothing_done(rest: Rest, w
         assert sent or rest.ask(method, path, token=own_token(rest))[0] == 200, "it is the token"
 
     assert rest.sandbox.run("squeue --noheader --states=all --format=%i").stdout.split() == before
+
+
+def test_a_token_that_a_user_makes_is_good_for_a_day_at_most(rest: Rest) -> None:
+    def asked(options: str, user: str = "alice") -> subprocess.CompletedProcess[str]:
+        return rest.sandbox.run(f"setpriv --reuid={user} --clear-groups scontrol token {options}")
+
+    for options in ("lifespan=999999", "lifespan=86401", "lifespan=infinite"):
+        assert "Requested time limit is invalid" in asked(options).stderr
+    for options in ("", "lifespan=86400"):
+        assert asked(options).stdout.startswith("SLURM_JWT=")
+    assert asked("username=alice lifespan=999999", user="root").stdout.startswith("SLURM_JWT=")
 
 
 @pytest.mark.in_gate
@@ -177,14 +218,6 @@ def test_a_renewed_certificate_is_taken_without_a_failed_request(rest: Rest) -> 
     assert requests.communicate()[0].strip() == "0"
 
 
-def test_a_certificate_that_does_not_fit_its_key_is_not_taken(rest: Rest) -> None:
-    rest.renew("rest", key_of=base64.b64encode(bytes(32)).decode())
-
-    wait_until(lambda: "key values mismatch" in rest.pod.log("rest-proxy"), rest.sandbox.logs)
-    assert is_healthy(rest)
-    rest.renew("rest")
-
-
 @pytest.mark.in_gate
 def test_slurmctld_away_is_said_clearly_and_then_all_works_again(rest: Rest) -> None:
     token, controller = rest.token(), rest.sandbox.controller
@@ -202,3 +235,50 @@ def test_slurmctld_away_is_said_clearly_and_then_all_works_again(rest: Rest) -> 
 
     controller.start_program("slurmctld")
     wait_until(lambda: rest.ask("GET", "/slurm/API/jobs/", token=token)[0] == 200, rest.sandbox.logs)
+
+
+def test_a_real_token_logs_in_and_is_kept_where_no_script_and_no_other_site_gets_it(rest: Rest) -> None:
+    token = rest.token("alice")
+    answer = rest.log_in(f"SLURM_JWT={token}\n")
+    assert (answer.status, answer.header("Location")) == (303, "/dashboard/")
+    kept, *attributes = answer.header("Set-Cookie").split("; ")
+    assert kept == f"{COOKIE}={token}"
+    assert {"Secure", "HttpOnly", "SameSite=Strict", "Path=/dashboard"} <= set(attributes)
+    (seconds,) = [int(part.removeprefix("Max-Age=")) for part in attributes if part.startswith("Max-Age=")]
+    assert 500 < seconds <= 600, "no longer than the token"
+
+
+def test_without_a_token_there_is_a_form_and_nothing_else(rest: Rest) -> None:
+    for path in ("/dashboard/", "/dashboard/jobs"):
+        answer = rest.page(path)
+        assert (answer.status, answer.header("Location")) == (303, "/dashboard/login")
+        assert "default-0" not in answer.body
+
+
+def test_a_bad_token_is_refused_and_forgotten(rest: Rest) -> None:
+    head, _, signature = rest.token("alice").rpartition(".")
+    forged = f"{head}.{signature[:8][::-1]}{signature[8:]}"
+    other = base64.urlsafe_b64encode(json.dumps({"sun": "root", "exp": 9_999_999_999}).encode()).decode().rstrip("=")
+    for bad in ("nonsense", "a.b.c", forged, f"{head.partition('.')[0]}.{other}.{signature}"):
+        assert rest.log_in(bad).status == 401
+        answer = rest.page("/dashboard/", token=bad)
+        assert answer.status == 401
+        assert "default-0" not in answer.body
+        assert answer.header("Set-Cookie").startswith(f"{COOKIE}=; ")
+        assert "Max-Age=0" in answer.header("Set-Cookie")
+
+
+def test_a_user_sees_only_his_own_jobs_where_slurm_says_so(rest: Rest) -> None:
+    for user, uid in USERS.items():
+        become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+        job = ["sbatch", "--hold", "--chdir=/tmp", f"--job-name=of-{user}", "--wrap=true"]
+        done = rest.sandbox.controller.run([*become, *job])
+        assert done.returncode == 0, done.stderr
+    for user, other in (("alice", "bob"), ("bob", "alice")):
+        for query in ("", "?user=", f"?user={other}"):
+            body = rest.page(f"/dashboard/jobs{query}", token=rest.token(user)).body
+            assert (f"of-{user}" in body) == (query != f"?user={other}")
+            assert f"of-{other}" not in body
+    everything = rest.page("/dashboard/jobs?user=", token=rest.token("root")).body
+    assert "of-alice" in everything
+    assert "of-bob" in everything

@@ -93,12 +93,6 @@ def test_a_home_has_nothing_of_what_root_in_the_jail_cannot_read(cluster: SlurmS
         in_jail("rm -r /home/lena /etc/skel; mv /etc/skel.old /etc/skel && mv /home/lena.old /home/lena")
 
 
-def test_the_user_runs_a_job_as_a_member_of_the_directory_s_group(cluster: SlurmSandbox) -> None:
-    assert ssh_to(cluster, "lena", "srun -Q id") == (0, LENA + "\n")
-    code, out = ssh_to(cluster, "lena", "'sbatch --wait --output=out.txt --wrap id >/dev/null; cat out.txt'")
-    assert (code, out) == (0, LENA + "\n"), cluster.logs()
-
-
 def test_a_partition_for_a_group_of_the_directory_takes_its_members_only(cluster: SlurmSandbox) -> None:
     files = minimal_config(VERSION, PARTITION, **IN_JAIL)
     cluster.set_config(files)

@@ -1,10 +1,12 @@
 """`slurmstack usage` on a real slurmdbd: the hours are those of Slurm's own `sreport`.
 
-And `slurmstack efficiency`, on the same cluster: what it says of a job is what the job has done.
+And `slurmstack efficiency` and `seff`, on the same cluster: what they say of a job is what the job has done.
 """
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +21,7 @@ from tests.slurm.accounting import AccountingSandbox, kill, sacctmgr, wait_for_a
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import accounting_config
 from tests.slurm.pod import wait_until
+from tests.stacks import ROOT
 
 GPUS = "GresTypes=gpu\nAccountingStorageTRES=gres/gpu\n"
 PEOPLE = {"games": "physics", "backup": "biology"}
@@ -56,12 +59,14 @@ class Controller:
 
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> AccountingSandbox:
-    """Two accounts, two users, and one worker that says it has two GPUs."""
+    """Two accounts, two users, and one worker that says it has two GPUs and serves figures of jobs."""
     config = accounting_config(
         slurm_version, GPUS, **{"gres.conf": "Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n"}
     )
     node = "CPUs=2 RealMemory=1000 Feature=default Gres=gpu:2"
-    sandbox = slurm_cluster(slurm_version, config=config, workers=1, node_conf=node, kind=AccountingSandbox)
+    sandbox = slurm_cluster(slurm_version, config=config, workers=0, node_conf=node, kind=AccountingSandbox)
+    sandbox.start_worker_on("default-0", env={"JOB_METRICS": "yes"})
+    sandbox.wait_for_nodes(1)
     for user, account in PEOPLE.items():
         for command in (f"add account {account}", f"add user {user} account=physics,biology"):
             sacctmgr(sandbox, command)
@@ -226,3 +231,36 @@ def test_a_job_that_uses_one_of_two_cpus_is_half_efficient_and_its_memory_is_wha
     assert percent is not None
     assert percent == pytest.approx(100 * job.cpu_seconds / (2 * job.seconds))
     assert percent < 60  # one CPU is never more than half of two, but seconds are whole
+    said = seff(past, job.job)
+    assert (said["Job ID"], said["Nodes"], said["Cores per node"]) == (job.job, "1", "2")
+    assert (said["User/Group"].partition("/")[0], said["State"]) == ("games", "COMPLETED (exit code 0)")
+    assert said["CPU Utilized"] in {f"00:00:0{seconds}" for seconds in range(3, 7)}
+    assert re.fullmatch(r"1[2-9]\d\.\d\d MB", said["Memory Utilized"])
+    assert re.fullmatch(r"[23]\d\.\d\d% of 512\.00 MB \(512\.00 MB/node\)", said["Memory Efficiency"])
+
+
+def seff(sandbox: AccountingSandbox, job: str) -> dict[str, str]:
+    """What it prints of an ended job."""
+    shutil.copy(ROOT / "images/jail/seff.py", sandbox.controller.root / "tmp/seff.py")
+    program = 'import sys; sys.path[:0] = ["/tmp", "/usr/lib/slurmstack"]; import seff; sys.exit(seff.main())'
+    done = sandbox.run(["python3", "-c", program, job])
+    assert done.returncode == 0, done.stderr
+    return dict(line.split(": ", 1) for line in done.stdout.splitlines())
+
+
+GET = "exec 3<>/dev/tcp/default-0/9306 && printf 'GET {path} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3 && cat <&3"
+RIGHTS = "for p in /proc/[0-9]*; do grep -q ^Uid:.65534 $p/status && grep -E '^(Uid|CapPrm|CapEff):' $p/status; done"
+
+
+def test_figures_of_jobs_are_served_and_nothing_else_by_nobody_without_rights(cluster: AccountingSandbox) -> None:
+    """The figures themselves take cgroups of version 2: tests/machine/test_usage.py."""
+
+    def get(path: str) -> str:
+        return cluster.run(GET.format(path=path)).stdout.partition("\n")[0].strip()
+
+    wait_until(lambda: get("/metrics").endswith(" 200 OK"), cluster.logs)
+    assert " 404 " in get("/etc/passwd")
+    lines = [line.split() for line in cluster.run(RIGHTS, pod="default-0").stdout.splitlines()]
+    assert {line[0]: set(line[1:]) for line in lines} == {
+        "Uid:": {"65534"}, "CapPrm:": {"0" * 16}, "CapEff:": {"0" * 16},
+    }  # fmt: skip

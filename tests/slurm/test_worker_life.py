@@ -52,13 +52,6 @@ def job_state(cluster: SlurmSandbox, job: str) -> str:
     return cluster.run(f"squeue --noheader --states=all --jobs={job} --format=%T").stdout.strip()
 
 
-def test_an_idle_worker_leaves_no_record(cluster: SlurmSandbox, worker: str) -> None:
-    done = cluster.run([f"{LIBEXEC}/leave"], pod=worker)
-
-    assert done.returncode == 0
-    assert record(cluster, worker) is None
-
-
 def test_a_pending_job_that_asks_for_a_node_by_name_outlives_it(cluster: SlurmSandbox, worker: str) -> None:
     """slurmctld ends pending jobs that ask for a node it does not know, whenever it reads its files or starts."""
     job = cluster.run(f"sbatch --parsable --hold --nodelist={worker} -o /dev/null --wrap true").stdout.strip()
@@ -78,34 +71,6 @@ def test_a_pending_job_that_asks_for_a_node_by_name_outlives_it(cluster: SlurmSa
     assert record(cluster, worker) is None
 
 
-def test_leaving_waits_for_the_job_and_takes_no_new_one(cluster: SlurmSandbox, worker: str) -> None:
-    job = cluster.run(f"sbatch --parsable -w {worker} -o /dev/null --wrap 'sleep 600'").stdout.strip()
-    wait_until(lambda: cluster.run(f"squeue -h -j {job} -o %t").stdout.strip() == "R", cluster.logs)
-    leaving = cluster.pods[worker].start_program("leave")
-    wait_until(lambda: "DRAIN" in states(cluster, worker), "the drain")
-
-    assert leaving.poll() is None
-    assert cluster.run(f"squeue -h -j {job} -o %t").stdout.strip() == "R"
-    assert OUR_REASON in str((record(cluster, worker) or {})["reason"])
-
-    cluster.run(f"scancel {job}")
-    wait_until(lambda: leaving.poll() is not None, "leave to end")
-    assert leaving.returncode == 0
-    assert record(cluster, worker) is None
-
-
-def test_an_administrators_drain_survives_the_pod(cluster: SlurmSandbox, worker: str) -> None:
-    cluster.run(f"scontrol update nodename={worker} state=drain reason='bad memory'")
-
-    done = cluster.run([f"{LIBEXEC}/leave"], pod=worker)
-
-    assert done.returncode == 0
-    found = record(cluster, worker)
-    assert found is not None
-    assert found["reason"] == "bad memory"
-    assert "DRAIN" in found["state"]
-
-
 def test_a_pod_that_takes_the_name_again_lifts_what_the_one_before_has_set(cluster: SlurmSandbox, worker: str) -> None:
     """It was killed after it had drained its node, or between setting itself down and deleting its record."""
     for found in (("drain",), ("drain", "down")):
@@ -119,8 +84,12 @@ def test_a_pod_that_takes_the_name_again_lifts_what_the_one_before_has_set(clust
     assert cluster.run(f"srun -w {worker} hostname").stdout.strip() == worker
 
 
-def test_a_pod_that_takes_the_name_again_keeps_an_administrators_drain(cluster: SlurmSandbox, worker: str) -> None:
+def test_an_administrators_drain_survives_the_pod_and_stays_with_the_next_one(
+    cluster: SlurmSandbox, worker: str
+) -> None:
     cluster.run(f"scontrol update nodename={worker} state=drain reason='bad memory'")
+    assert cluster.run([f"{LIBEXEC}/leave"], pod=worker).returncode == 0
+    assert (record(cluster, worker) or {})["reason"] == "bad memory"
     cluster.remove_pod(worker)
 
     cluster.start_worker(worker)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.in_process import pytest_runtest_call, pytest_runtest_setup, pytest_runtest_teardown
+from tests.in_process import in_process
 
-__all__ = ["pytest_runtest_call", "pytest_runtest_setup", "pytest_runtest_teardown"]
+__all__ = ["in_process"]

@@ -24,7 +24,6 @@ SINFO = {
     "test_gpus.py": "what sinfo shows of GPUs",
     "test_images.py": "whether the program is there",
     "test_leaving.py": "which partitions sinfo shows",
-    "test_login.py": "whether the program works from a login",
     "test_rendered_files.py": "what sinfo shows of the nodes' resources",
 }
 """Files in which sinfo itself is the subject. States of nodes are never asked of it: see tests/nodes.py."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -24,11 +23,3 @@ from tests.documents import DOCS, INDEX
 def test_links_to_code_are_their_labels(written: str, shown: str) -> None:
     page = SimpleNamespace(file=SimpleNamespace(src_uri=INDEX.relative_to(DOCS).as_posix()))
     assert site.on_page_markdown(written, page) == shown
-
-
-def test_llms_txt_has_each_page_with_its_first_sentence(tmp_path: Path) -> None:
-    site.on_post_build({"site_dir": tmp_path, "site_name": "slurmstack", "site_description": "Slurm"})
-    lines = (tmp_path / "llms.txt").read_text(encoding="utf-8").splitlines()
-    assert len([line for line in lines if line.startswith("- [")]) == len(list(DOCS.rglob("*.md"))) - 1
-    assert any(line.startswith("- [The local cluster](local.html): `make up` starts") for line in lines)
-    assert not any(line.endswith(": ") for line in lines)
