@@ -14,10 +14,10 @@ from cli.access.reach import reach
 from cli.commands.options import ConfigOption, argument, option
 from cli.errors import USAGE, Failure
 from cli.logs.gather import JOB, LISTED, Asked, following, gather
-from cli.logs.lines import in_order, print_lines, when
+from cli.logs.lines import in_order, print_lines
 from cli.stack import open_stack
 from cli.text import plain
-from cli.usage.times import TimeError
+from cli.times import parse_time
 
 DEFAULT_PERIOD = timedelta(hours=1)
 
@@ -106,10 +106,7 @@ def _asked(*, component: str | None, node: str | None, job: str | None, since: s
     if job is not None and not JOB.fullmatch(job):
         raise Failure(f"--job {job!r} is no number of a job", hint="12, or 12_3 for a task of an array", code=USAGE)
     now = datetime.now(UTC)
-    try:
-        first = None if since is None else when(since, now)
-    except TimeError as error:
-        raise Failure(str(error), code=USAGE) from error
+    first = None if since is None else parse_time(since, now)
     if first is None and job is None:
         first = now - DEFAULT_PERIOD
     return Asked(component=component, node=node, job=job, since=first)

@@ -13,7 +13,7 @@ from cli.health.query import refuse_no_namespace
 from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, if_slurmdbd_answers, in_controller
 from cli.logs.lines import Line, names_job, names_node, to_the_second
 from cli.logs.sources import Container, Found, containers, events, log_sources, read_all
-from cli.usage.times import YEAR_10000
+from cli.times import YEAR_10000
 from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
 from images.common.slurm_records import NotUnderstoodError, expand, moment
 from images.common.slurm_runs import RecordError, rows, sacct

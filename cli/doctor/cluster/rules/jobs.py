@@ -12,7 +12,7 @@ from cli.doctor.cluster.facts import Facts, SlurmNode
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.doctor.cluster.reasons import Meaning, meaning
 from cli.text import plain
-from cli.usage.times import YEAR_10000
+from cli.times import YEAR_10000
 from images.common.slurm_jobs import Job
 from images.common.slurm_records import number_of, states_of, text_of
 
