@@ -140,7 +140,7 @@ def _running(job: Job) -> Finding:
         severity="note",
         cause=f"job {job.id} of {job.user} is {job.state.lower()} on {', '.join(job.nodes)}",
         evidence=(left,),
-        mend="nothing to mend; `slurmstack doctor node NAME` looks at a node",
+        mend="nothing to mend",
     )
 
 

@@ -1,4 +1,4 @@
-"""What `slurmstack doctor`, `doctor job` and `doctor node` print, how they end, and what they do without an answer."""
+"""What `slurmstack doctor`, `doctor job` print, how they end, and what they do without an answer."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from tests.unit.cli.doctor.cluster.situations import (
     ago,
     both,
     drained,
-    lost_machine,
-    no_slurmd,
     queued,
     slurm_says,
 )
@@ -111,20 +109,8 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         [("job 12", 1, "exit status 0:0; on no node")],
     ),
     "what nobody knows": (lambda _: None, [(f"job {what}", USAGE, what) for what in ("12", "nonsense", "1;id")]),
-    "a node that nobody knows": (lambda _: None, [("node gpu-0", USAGE, "gpu-0")]),
-    "a node that Slurm lacks, and no right to look at pods": (
-        both(no_slurmd, lambda c: c.refused.update(Pod=FORBIDDEN.format("pods"))),
-        [("node default-1", 3, "Slurm has no node default-1"), ("node default-0", 0, "Nothing is wrong")],
-    ),
     "slurmdbd is away": (slurm_says(past=(1, "")), [("job 12", 3, "not asked: accounting (no answer)")]),
     "the queue hangs": (slurm_says(queue=(124, "")), [("job 12", 3, "not asked: jobs (no answer)")]),
-    "one of two nodes": (
-        BAD, [("node default-0", 0, "Nothing is wrong with default-0 (idle)"), ("node default-1", 1, "bad disk")]
-    ),
-    "a node's machine": (
-        lost_machine,
-        [("node default-1", 1, "^1. error: the Kubernetes machine node-0 is not ready"), ("node default-0", 0, "")],
-    ),
 }  # fmt: skip
 
 
