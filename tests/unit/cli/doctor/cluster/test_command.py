@@ -11,6 +11,7 @@ import typer
 from cli.commands import doctor
 from cli.doctor.cluster.diagnose import diagnose, diagnose_job
 from cli.errors import USAGE, Failure
+from cli.kubectl.client import LOG_IN
 from tests.stacks import ROOT
 from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster, recorded
 from tests.unit.cli.doctor.cluster.situations import (
@@ -109,8 +110,8 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         [("job 12", 1, "exit status 0:0; on no node")],
     ),
     "what nobody knows": (lambda _: None, [(f"job {what}", USAGE, what) for what in ("12", "nonsense", "1;id")]),
-    "slurmdbd is away": (slurm_says(past=(1, "")), [("job 12", 3, "not asked: accounting (no answer)")]),
-    "the queue hangs": (slurm_says(queue=(124, "")), [("job 12", 3, "not asked: jobs (no answer)")]),
+    "slurmdbd is away": (slurm_says(past=(1, "")), [("job 12", 3, "not asked: accounting (exit status 1)")]),
+    "the queue hangs": (slurm_says(queue=(124, "")), [("job 12", 3, "not asked: jobs (no answer within 2 s)")]),
 }  # fmt: skip
 
 
@@ -176,7 +177,7 @@ def test_what_is_the_same_of_many_nodes_is_said_once_and_scripts_have_all(
             dict.fromkeys(("pods", "machines", "workloads", "events"), "not allowed"),
             ["node default-1"],
         ),
-        ({"exec": "pods"}, {"slurm": "not allowed to run commands in controller-0"}, ["pod login-0"]),
+        ({"exec": "pods"}, {"slurm": f"not allowed to run commands in its pod; {LOG_IN}"}, ["pod login-0"]),
     ],
     ids=["Kubernetes", "the controller's pod"],
 )
