@@ -17,7 +17,7 @@ from cli.times import YEAR_10000
 from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
 from images.common.slurm_records import NotUnderstoodError, expand, moment
 from images.common.slurm_runs import RecordError, rows, sacct
-from slurm.names import POOL_LABEL, WORKER
+from slurm.names import WORKER
 
 _WATCHERS = ("slurmctld", "config-agent", "health-watch")
 """Containers whose programs speak of nodes."""
@@ -36,9 +36,6 @@ _FIELDS = (
     "ExitCode", "JobName",
 )  # fmt: skip
 JOBS = JobList("id", "number", "user", "partitions", "state", "reason", "submitted", "start", "end", "node_list")
-
-MOST_FOLLOWED = 50
-"""Logs that are followed at most; each is a connection."""
 
 _UNKNOWN_JOB = "Invalid job id"
 
@@ -117,22 +114,6 @@ def _of_component(kubectl: Kubectl, namespace: str, asked: Asked, there: Sequenc
             raise _unknown("component, container, pool or pod", name, names)
         found.missing.append(f"{name}: there is no such pod now")
     return found
-
-
-def following(kubectl: Kubectl, namespace: str, name: str) -> list[str]:
-    """The command of kubectl that prints what a component, container, pool or pod writes now. Raises Failure."""
-    there = containers(kubectl.items("pod", "-n", namespace))
-    wanted = [item for item in there if name in {item.pod, item.name, item.component, item.pool}]
-    if not wanted:
-        names = (word for item in there for word in (item.component, item.name, item.pool) if word)
-        raise _unknown("component, container, pool or pod", name, names)
-    pods = {item.pod for item in wanted}
-    component = wanted[0].component
-    where = [*pods] if len(pods) == 1 else ["-l", f"app.kubernetes.io/component={component}"]
-    where = ["-l", f"{POOL_LABEL}={name}"] if len(pods) > 1 and wanted[0].pool == name else where
-    of = ["-c", name] if {item.name for item in wanted} == {name} else ["--all-containers"]
-    begin = ["--since=1m", "--prefix", f"--max-log-requests={MOST_FOLLOWED}"]
-    return [*kubectl.command(), "logs", "--follow", "-n", namespace, *begin, *where, *of]
 
 
 def _of_node(kubectl: Kubectl, namespace: str, asked: Asked, there: Sequence[Container]) -> Found:

@@ -104,22 +104,6 @@ def test_a_component_is_found_by_its_name_its_container_its_pool_or_its_pod(
     assert {json.loads(line)["place"] for line in result.stdout.splitlines()} == places
 
 
-@pytest.mark.parametrize(
-    ("name", "where"),
-    [
-        ("slurmctld", ["controller-0", "-c", "slurmctld"]),
-        ("login", ["-l", "app.kubernetes.io/component=login", "--all-containers"]),
-    ],
-)
-def test_kubectl_follows_what_has_a_name(monkeypatch: pytest.MonkeyPatch, name: str, where: list[str]) -> None:
-    begun: list[list[str]] = []
-    monkeypatch.setattr("os.execvpe", lambda _, command, __: begun.append(command))
-    login = [pod(f"login-{number}", "login", "sshd") for number in range(2)]
-    logs(monkeypatch, with_(pods=[pod("controller-0", "controller", "slurmctld", "config-agent"), *login]), "-f", name)
-    assert begun[0][-len(where) :] == where
-    assert "--follow" in begun[0]
-
-
 def test_without_a_name_all_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = shown(logs(monkeypatch, CLUSTER, *ALL))
     assert len(lines) == sum(text.count("\n") for text in LOGS.values()) + len(EVENTS)
