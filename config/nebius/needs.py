@@ -31,8 +31,6 @@ nebius/nebius-solutions-library)."""
 class NodeNeed:
     """Machines of one kind: a worker pool's, or those of one of our own roles."""
 
-    where: str
-    """Key in the stack file, for example `worker_nodes.default`."""
     role: Role | Literal["worker"]
     pool: str | None
     """The worker pool; None for the other roles."""
@@ -47,14 +45,6 @@ class NodeNeed:
     disk_type: str
     disk_gib: int
     """Boot disk of one machine, in GiB, rounded up."""
-    max_pods: int
-    groups: int = 1
-    """Node groups that hold these machines; a pool of size 0 has one too."""
-
-    @property
-    def addresses(self) -> int:
-        """Addresses of one machine's pod range: twice its pods, rounded up to a power of two (110 pods: a /24)."""
-        return 1 << (2 * self.max_pods - 1).bit_length()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +135,6 @@ def node_needs(
         if size is not None:
             count = max(begin[role], nodes.min_size)
             yield NodeNeed(
-                where=f"cloud.{role}_nodes",
                 role=role,
                 pool=None,
                 platform=nodes.platform,
@@ -155,7 +144,6 @@ def node_needs(
                 most=max(count, min(most.get(role, nodes.max_size), nodes.max_size)),
                 disk_type=nodes.boot_disk.type,
                 disk_gib=gibibytes(nodes.boot_disk.size),
-                max_pods=ROLE_MAX_PODS,
             )
     for name, pool in pools.items():
         size = nebius_catalogue().preset(str(pool.platform), str(pool.preset))
@@ -164,21 +152,17 @@ def node_needs(
 
 
 def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
-    groups = pool.node_groups
-    count = max(pool.least, groups * pool.kept_in_group)
+    count = max(pool.least, pool.node_groups * pool.kept_in_group)
     return NodeNeed(
-        where=f"worker_nodes.{name}",
         role="worker",
         pool=name,
         platform=str(pool.platform),
         preset=str(pool.preset),
         size=size,
         count=count,
-        groups=groups,
         most=max(count, pool.most),
         disk_type=pool.boot_disk.type,
         disk_gib=gibibytes(pool.boot_disk.size),
-        max_pods=pool.max_pods,
     )
 
 
