@@ -189,7 +189,6 @@ def _of_the_rest(lack: Missing, cloud: NebiusCloud) -> Counter[str]:
             "vpc.ipv4-address.public.count": needs.public_addresses,
             "vpc.network.count": own_network,
             "vpc.subnet.count": own_network,
-            "storage.bucket.count": int(lack.new_cluster and cloud.backups.enabled),
         }
     )
     found.update(
