@@ -114,7 +114,7 @@ def read_answers(
     """What the answers say."""
     parts: dict[str, Any] = {}
     unread: dict[str, str] = {}
-    code, said = answers.get(next(reversed(first)), (LATE, ""))
+    code, said = answers.get([*first][-1], (LATE, ""))
     silent = ""
     if code:
         without, munge = answers.get("munge", (0, ""))

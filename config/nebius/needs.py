@@ -79,10 +79,6 @@ class Needs:
     """Disks that Kubernetes makes for volumes: GiB by kind of disk, in all."""
     fabrics: Mapping[str, tuple[str, ...]]
     """New GPU clusters: platforms of the pools, by InfiniBand fabric."""
-    load_balancers: int = 0
-    """Addresses for Services."""
-    public_addresses: int = 0
-    """Those of them that the world can reach."""
 
     @property
     def machines(self) -> int:
@@ -104,7 +100,6 @@ def needs(config: ClusterConfig) -> Needs:
         fabric = pool.gpu_cluster and pool.gpu_cluster.infiniband_fabric
         if fabric and pool.platform not in fabrics.setdefault(fabric, []):
             fabrics[fabric].append(str(pool.platform))
-    balanced = config.login.service_type == "LoadBalancer"
     return Needs(
         nodes=tuple(node_needs(config.cloud, config.worker_nodes, config.login.size, config.controller.replicas)),
         filesystems=tuple(filesystems_of(config)),
@@ -114,8 +109,6 @@ def needs(config: ClusterConfig) -> Needs:
             if volume.filesystem is None and volume.storage_class is None
         ),
         fabrics={fabric: tuple(platforms) for fabric, platforms in fabrics.items()},
-        load_balancers=int(balanced),
-        public_addresses=int(balanced and not is_internal(config.login.annotations)),
     )
 
 
