@@ -57,16 +57,7 @@ class FilesystemNeed:
     size_gib: int
     """Capacity in GiB, rounded up."""
     filesystem: Filesystem
-
-    @property
-    def type(self) -> str:
-        """Kind of file system."""
-        return self.filesystem.type
-
-    @property
-    def existing_id(self) -> str | None:
-        """The file system to use; None: a new one is made."""
-        return self.filesystem.id
+    """Its `id` is that of an existing one; else a new one is made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +79,7 @@ class Needs:
     @property
     def filesystem_gib(self) -> Mapping[str, int]:
         """GiB of new file systems by kind; existing ones take nothing more."""
-        return _sums((item.type, item.size_gib) for item in self.filesystems if item.existing_id is None)
+        return _sums((item.filesystem.type, item.size_gib) for item in self.filesystems if item.filesystem.id is None)
 
 
 def needs(config: ClusterConfig) -> Needs:

@@ -169,7 +169,11 @@ def runs_of(sandbox: AccountingSandbox, job: str) -> list[Run]:
     """Runs of a job that was submitted a moment ago."""
     kubectl: Any = Controller(sandbox)
     now = datetime.now(UTC)
-    return [run for run in read_runs(kubectl, "slurm", now - timedelta(minutes=10), now) if run.job == job]
+    return [
+        run
+        for run in read_runs(kubectl, "slurm", now - timedelta(minutes=10), now)
+        if run.job == job and run.seconds and run.cpus
+    ]
 
 
 def test_every_run_of_a_requeued_job_counts(past: AccountingSandbox) -> None:

@@ -180,7 +180,7 @@ def _of_the_rest(lack: Missing, needs: Needs) -> Counter[str]:
     """Of a new cluster."""
     if not lack.new_cluster:
         return Counter()
-    own = [item for item in needs.filesystems if item.existing_id is None]
+    own = [item for item in needs.filesystems if item.filesystem.id is None]
     disks = {f"compute.disk.size.{_slug(kind)}": gib * GIBIBYTE for kind, gib in needs.volume_gib.items()}
     shared = {f"compute.filesystem.size.{_slug(kind)}": gib * GIBIBYTE for kind, gib in needs.filesystem_gib.items()}
     return Counter({

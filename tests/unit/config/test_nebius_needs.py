@@ -76,7 +76,7 @@ def test_an_existing_file_system_takes_nothing_new_but_is_named() -> None:
         "mounts": {"data": {"path": "/data", "size": "1.5Ti", "filesystem": {"type": "WEKA"}}},
     }
     found = _needs(sections)
-    assert [(item.tag, item.size_gib, item.existing_id) for item in found.filesystems] == [
+    assert [(item.tag, item.size_gib, item.filesystem.id) for item in found.filesystems] == [
         ("jail", 3072, "computefilesystem-e00a"),
         ("controller-state", 100, None),
         ("database-data", 50, None),
