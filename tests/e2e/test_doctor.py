@@ -10,7 +10,6 @@ import pytest
 
 from tests.e2e.asking_doctor import await_nothing_found, doctor, findings, first
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
-from tests.stacks import with_change
 
 pytestmark = pytest.mark.watch
 
@@ -83,16 +82,6 @@ def test_a_worker_for_which_no_machine_has_room_is_named_with_what_is_short(two_
         slurm.up()
 
 
-def test_another_stack_file_than_the_applied_one_is_told(two_nodes: SlurmOnKubernetes) -> None:
-    slurm, applied = two_nodes, two_nodes.sections
-    slurm.sections = with_change(applied, "slurm.settings.MessageTimeout", 33)
-    try:
-        assert first(slurm)["cause"] == "Slurm runs with another configuration than the stack file makes"
-    finally:
-        slurm.sections = applied
-    assert findings(slurm) == []
-
-
 def kubectl(slurm: SlurmOnKubernetes, *arguments: str) -> str:
     """What kubectl prints about the cluster's namespace."""
     return slurm.kubectl.run(*arguments, "-n", slurm.namespace).stdout
@@ -123,11 +112,6 @@ SITUATIONS = {
         cause="slurmctld does not answer",
         undo=lambda slurm: signal_slurmctld(slurm, "CONT"),
     ),
-    "node forgotten": Situation(
-        provoke=lambda slurm: slurm.slurm("scontrol delete nodename=default-1"),
-        cause="pod default-1 runs, and Slurm has no such node",
-        undo=lambda slurm: kubectl(slurm, "delete", "pod", "default-1"),
-    ),
     "quota": Situation(
         provoke=within_a_quota,
         cause="default-1 of StatefulSet default: Kubernetes refuses to make it",
@@ -141,7 +125,6 @@ def test_what_happens_is_named_first_and_nothing_when_it_is_over(two_nodes: Slur
     slurm, situation = two_nodes, SITUATIONS[name]
     situation.provoke(slurm)
     try:
-        # A pod that Slurm does not know may be about to join for the first two minutes that it is ready.
         said = wait_until(lambda: findings(slurm), "something is found")
         assert said[0]["cause"] == situation.cause, said
     finally:
