@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -19,8 +18,6 @@ from cli.text import plain
 from cli.times import parse_time
 
 DEFAULT_PERIOD = timedelta(hours=1)
-
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 def logs(
@@ -90,9 +87,6 @@ def _asked(*, component: str | None, node: str | None, job: str | None, since: s
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
         raise Failure(f"{' and '.join(named)} contradict each other", hint="leave out all but one", code=USAGE)
-    for name in (component, node):
-        if name is not None and not _NAME.fullmatch(name):
-            raise Failure(f"{name!r} is no name of a component or node", code=USAGE)
     if job is not None and not JOB.fullmatch(job):
         raise Failure(f"--job {job!r} is no number of a job", hint="12, or 12_3 for a task of an array", code=USAGE)
     now = datetime.now(UTC)

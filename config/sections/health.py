@@ -81,9 +81,6 @@ CHECKS: Final[Mapping[str, frozenset[str]]] = {
 }
 """Check -> its thresholds. Their meanings and defaults: docs/health.md."""
 
-LIFTED: Final = frozenset({"nccl-pair", "new-machine"})
-"""For what earlier versions drained, beside these checks. The watcher lifts that (images/health/watch/program.py)."""
-
 KUBERNETES: Final = "kubernetes"
 """What the watcher itself finds out about the machines; can be told only (`report_only`), not turned off as a check."""
 
@@ -189,8 +186,6 @@ class Health(Section):
         for name in self.programs:
             if name in CHECKS or name in TESTS or name == KUBERNETES:
                 return f"has programs.{name}, and a check of ours has this name; take another one"
-            if name in LIFTED:
-                return f"has programs.{name}, and drains of this name are an earlier version's; take another one"
         known = [*CHECKS, *self.programs]
         _known(self.disabled, known, "a check, in disabled")
         _known(self.report_only, [*known, KUBERNETES], "a check, in report_only")
