@@ -47,7 +47,7 @@ COMMANDS = {
     ),
     "usage": ("cli.commands.usage:usage", "Show who used how many CPU and GPU hours."),
     "efficiency": (
-        "cli.commands.efficiency:efficiency",
+        "cli.commands.usage:efficiency",
         "Show what jobs used of what they asked for, and what was wasted.",
     ),
     "kube-token": (

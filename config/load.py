@@ -83,28 +83,17 @@ def read_sections(path: Path) -> dict[str, Any]:
 
 def read_document(path: Path) -> Any:
     """The whole of a stack file, unchecked. Raises ConfigError if there is no such file or it is not YAML."""
-    where = str(path)
     try:
         return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  it is a safe one
-    except FileNotFoundError:
-        meant = path.with_name(f"Pulumi.{path.name}.yaml")
-        instead = f"; did you mean {meant}?" if meant.exists() else ""
-        raise ConfigError([Problem(where, f"there is no such file{instead}")]) from None
     except OSError as error:
-        raise ConfigError([Problem(where, f"cannot be read: {error.strerror}")]) from None
-    except UnicodeDecodeError:
-        raise ConfigError([Problem(where, "is not text in UTF-8")]) from None
-    except _RefusedError as error:
-        raise ConfigError([Problem(where, str(error))]) from None
+        meant = path.with_name(f"Pulumi.{path.name}.yaml")
+        message = f"cannot be read: {error.strerror}{f'; did you mean {meant}?' if meant.exists() else ''}"
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         message = f"is not valid YAML{line}: {error.problem}; check the indent of this line and of the one above"
-        raise ConfigError([Problem(where, message)]) from None
-    except (yaml.YAMLError, ValueError, KeyError, AttributeError, OverflowError) as error:  # as PyYAML has them
-        message = str(error).partition("\n")[0]
-        raise ConfigError([Problem(where, f"is not valid YAML: {message}")]) from None
-    except RecursionError:
-        raise ConfigError([Problem(where, "is nested too deeply")]) from None
+    except (yaml.YAMLError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
+        message = f"is not valid YAML: {str(error).partition(chr(10))[0]}"  # as PyYAML has them
+    raise ConfigError([Problem(str(path), message)])
 
 
 def sections_of(document: Any, *, where: Path) -> dict[str, Any]:
@@ -126,32 +115,22 @@ def check_keys(keys: Iterable[object], *, beside_config: Iterable[object] = ()) 
 
     `keys` are those below `config:`, `beside_config` those at the margin of the stack file.
     """
-    problems = [*_below_config(keys), *_at_the_margin(beside_config)]
+    sections = ClusterConfig.model_fields
+    problems = [Problem(key, f"would be overlooked: {_instead(key)}") for key in map(str, keys) if _is_meant(key)]
+    for key in map(str, beside_config):
+        if key in sections or _is_near(key.partition(":")[0]):
+            message = f"stands beside `config:`, and would be overlooked; indent it below that: {_instead(key)}"
+            problems.append(Problem(key, message))
     if problems:
         raise ConfigError(problems)
 
 
-def _below_config(keys: Iterable[object]) -> Iterator[Problem]:
-    for key in map(str, keys):
-        prefix, colon, rest = key.partition(":")
-        if colon and (prefix == PROJECT or prefix in _OTHERS):
-            continue
-        if not colon:
-            message = f"has no prefix and would be overlooked: {_instead(key)}"
-        elif _is_near(prefix):
-            message = f"{prefix!r} is not {PROJECT!r}: {_instead(rest)}"
-        elif rest in ClusterConfig.model_fields:
-            message = f"is a section of {PROJECT} with another prefix: {_instead(rest)}"
-        else:
-            continue
-        yield Problem(key, message)
-
-
-def _at_the_margin(keys: Iterable[object]) -> Iterator[Problem]:
-    for key in map(str, keys):
-        if key in ClusterConfig.model_fields or _is_near(key.partition(":")[0]):
-            message = f"stands beside `config:`, and would be overlooked; indent it below that: {_instead(key)}"
-            yield Problem(key, message)
+def _is_meant(key: str) -> bool:
+    """Whether a key that is not ours was meant to be: without a prefix, with ours misspelt, or with any other."""
+    prefix, colon, rest = key.partition(":")
+    if colon and (prefix == PROJECT or prefix in _OTHERS):
+        return False
+    return not colon or _is_near(prefix) or rest in ClusterConfig.model_fields
 
 
 def _is_near(prefix: str) -> bool:
@@ -160,8 +139,8 @@ def _is_near(prefix: str) -> bool:
 
 
 def _instead(key: str) -> str:
-    """What to write for a key or the rest of one, as far as it can be guessed."""
-    name = key.strip().removeprefix(PROJECT).lstrip(":./_- ")
+    """What to write for a key, as far as it can be guessed."""
+    name = (key.partition(":")[2] or key).strip().removeprefix(PROJECT).lstrip("./_- ")
     guess = name if name in ClusterConfig.model_fields else nearest(name, ClusterConfig.model_fields)
     if guess is not None:
         return f"write `{PROJECT}:{guess}:`"
@@ -188,16 +167,8 @@ def encrypted_problem(name: str) -> Problem:
     )
 
 
-_STANDARD = "tag:yaml.org,2002:"
-"""What YAML puts before the names of its own kinds of values."""
-
-
-class _RefusedError(yaml.YAMLError):
-    """What YAML allows and a stack file does not."""
-
-
 class _Loader(yaml.SafeLoader):
-    """Reads `off`, `yes` and `1:30:00` as text, as Pulumi does (YAML 1.2), not as no, yes and 5400 (YAML 1.1).
+    """Reads `off`, `yes`, `1:30:00` and `010` as text, as YAML 1.2 has them, not as no, yes, 5400 and 8 (YAML 1.1).
 
     A key that stands twice in a map is an error: the last one would win, and nobody be told.
     """
@@ -216,13 +187,6 @@ class _Loader(yaml.SafeLoader):
             lines[name] = line
         return node
 
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        line = node.start_mark.line + 1
-        if node.tag == f"{_STANDARD}int" and re.fullmatch(r"[-+]?0[0-7_]+", str(node.value)):
-            message = f"has {node.value} in line {line}, which YAML reads in base 8: write it without the leading 0"
-            raise _RefusedError(message)
-        return super().construct_object(node, deep=deep)
-
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":bool", ":int"))]
@@ -230,9 +194,9 @@ _Loader.yaml_implicit_resolvers = {
 }
 for _tag, _pattern, _first in (
     ("bool", "true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("int", "[-+]?(0b[01_]+|0|0o?[0-7_]+|[1-9][0-9_]*|0x[0-9a-fA-F_]+)", "-+0123456789"),
+    ("int", "[-+]?(0b[01_]+|0|0o[0-7_]+|[1-9][0-9_]*|0x[0-9a-fA-F_]+)", "-+0123456789"),
 ):
-    _Loader.add_implicit_resolver(f"{_STANDARD}{_tag}", re.compile(f"^({_pattern})$"), list(_first))
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^({_pattern})$"), list(_first))
 
 
 def _readable_items(annotation: Any, items: Mapping[Any, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from config.cluster import ClusterConfig
-from config.sections.monitoring import Logs
 from config.sections.services import INTERNET, Egress
 from slurm.health import WATCH
 from slurm.monitoring import slurmctld_gives_figures
@@ -139,20 +138,12 @@ def outside(config: ClusterConfig) -> dict[str, tuple[Destination, ...]]:
         REST: directory,
         # Whom Alertmanager tells is in a Secret.
         PROMETHEUS: _everywhere(()) if config.monitoring.alertmanager_secret is not None else (),
-        LOG_SHIPPER: _log_server(config.logs),
+        LOG_SHIPPER: _everywhere((config.logs.otlp.port,)) if config.logs.otlp is not None else (),
         BACKUP: (*_everywhere((config.backup.port,)), *database) if config.backup is not None else (),
         # Kubernetes' API, as FREE; but its image may be somebody else's.
         KUBE_STATE: _everywhere(()) if config.monitoring.has_kube_state else (),
     }
     return {component: found for component, found in allowed.items() if found}
-
-
-def _log_server(logs: Logs) -> tuple[Destination, ...]:
-    """Of a host that only DNS knows a policy can say the port alone."""
-    if logs.otlp is None:
-        return ()
-    ports = (logs.otlp.port,)
-    return _everywhere(ports) if logs.otlp.address is None else (Destination(logs.otlp.address, (), ports),)
 
 
 def _everywhere(ports: tuple[int, ...]) -> tuple[Destination, ...]:

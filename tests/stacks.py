@@ -92,7 +92,6 @@ def nebius_full() -> dict[str, Any]:
         },
         "credentials": "sdk",
         "ssh_keys": [ALICE_KEY],
-        "backups": {"enabled": True},
     }
     del sections["cloud"]["subnet_id"]
     sections["worker_nodes"] = {

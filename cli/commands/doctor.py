@@ -1,11 +1,10 @@
-"""The command `doctor`: what is wrong with the cluster that runs, with a job, with a node, and with a cloud before."""
+"""The command `doctor`: what is wrong with the cluster that runs, with a job, and with a cloud before."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,8 +42,6 @@ def doctor(context: typer.Context, config: ConfigOption = None, *, as_json: Json
       slurmstack doctor
 
       slurmstack doctor job 1234
-
-      slurmstack doctor node gpu-0
 
       slurmstack doctor --json | jq -r '.findings[] | .cause'
 
@@ -100,47 +97,14 @@ def job(
         raise typer.Exit(FAILED)
 
 
-@app.command()
-def node(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As Slurm calls it: gpu-0.")],
-    config: ConfigOption = None,
-    *,
-    as_json: JsonOption = False,
-) -> None:
-    """Say what is wrong with a node: with its pod, its machine, its checks, or with what it needs.
-
-    Exit status: 0 nothing found, 1 something found, 2 there is no such node, 3 could not look.
-
-    Examples:
-      slurmstack doctor node gpu-0
-    """
-    from cli.doctor.cluster.diagnose import diagnose_node, knows_node  # noqa: PLC0415
-
-    facts = _look(config)
-    if not knows_node(facts, name):
-        raise Failure(f"there is no node {name}", hint="`slurmstack status` shows all", code=USAGE)
-    found = diagnose_node(facts, name)
-    seen = facts.pod(name) is not None or any(item.name == name for item in facts.nodes)
-    if not found and not seen and not facts.knows("pods", "slurm", "nodes"):
-        unread = ", ".join(f"{part} ({why})" for part, why in facts.unread.items())
-        raise Failure(f"Slurm has no node {name}, as far as could be seen; not asked: {unread}", code=COULD_NOT_LOOK)
-    state = next((item.state for item in facts.nodes if item.name == name), "unknown to Slurm")
-    fine = f"Nothing is wrong with {name} ({state}), as far as could be seen."
-    _tell(facts, found, config, as_json=as_json, fine=fine, node=name, state=state)
-    if found:
-        raise typer.Exit(FAILED)
-
-
 def _look(config: Path | None, *, job: str = "") -> Facts:
     """What can be read of the cluster. Raises Failure if that is nothing."""
     from cli.access.reach import reach  # noqa: PLC0415
     from cli.doctor.cluster.collect import collect  # noqa: PLC0415
-    from cli.engine.pulumi import unfinished  # noqa: PLC0415
 
     stack = open_stack(config)
     with failing_with(COULD_NOT_LOOK):
-        ask_pulumi = partial(unfinished, stack, SILENT)
-        facts = collect(reach(stack, seconds=SILENT, ask=False), stack.config, job=job, ask_pulumi=ask_pulumi)
+        facts = collect(reach(stack, seconds=SILENT, ask=False), stack.config, job=job)
         if not facts.pods and not facts.owners and "slurm" in facts.unread:
             kubectl = reach(stack, seconds=SILENT)  # says it better where there is no such cluster, or it is silent
             whys = "; ".join(dict.fromkeys(f"{part}: {why}" for part, why in facts.unread.items()))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -13,15 +11,13 @@ import typer
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption, argument, option
 from cli.errors import USAGE, Failure
-from cli.logs.gather import JOB, LISTED, Asked, following, gather
-from cli.logs.lines import in_order, print_lines, when
+from cli.logs.gather import JOB, LISTED, Asked, gather
+from cli.logs.lines import in_order, print_lines
 from cli.stack import open_stack
 from cli.text import plain
-from cli.usage.times import TimeError
+from cli.times import parse_time
 
 DEFAULT_PERIOD = timedelta(hours=1)
-
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 def logs(
@@ -46,9 +42,6 @@ def logs(
             help="30m, 1h, 2d (ago), or a moment in UTC: 2026-11-01T08:00, today. Default: 1h; of a job, its life.",
         ),
     ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Let `kubectl logs` print what COMPONENT writes, until Ctrl-C.")
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each line as a JSON object.")] = False,
 ) -> None:
     """Print what Slurm and Kubernetes wrote about a component, a node or a job, in the order of time.
@@ -63,6 +56,8 @@ def logs(
 
     Logs of pods that are gone are gone with them; Kubernetes keeps events for an hour.
 
+    `kubectl logs -f` prints what is written from now on.
+
     Examples:
       slurmstack logs --job 1234
 
@@ -71,17 +66,9 @@ def logs(
       slurmstack logs slurmctld --since 30m | grep error
 
       slurmstack logs --since 5m --json | jq -r .text
-
-      slurmstack logs --follow slurmctld
     """
     asked = _asked(component=component, node=node, job=job, since=since)
     stack = open_stack(config)
-    if follow:
-        if component is None or since is not None or as_json:
-            raise Failure("--follow takes a COMPONENT, and nothing else", code=USAGE)
-        kubectl = reach(stack)
-        command = following(kubectl, stack.config.cluster.namespace, component)
-        os.execvpe(command[0], command, {**os.environ, **kubectl.environment})  # noqa: S606  kubectl, as found
     asked = replace(asked, accounting=stack.config.accounting.enabled)
     found = gather(reach(stack), stack.config.cluster.namespace, asked, datetime.now(UTC))
     lines = in_order(found.lines, since=asked.since)
@@ -100,16 +87,10 @@ def _asked(*, component: str | None, node: str | None, job: str | None, since: s
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
         raise Failure(f"{' and '.join(named)} contradict each other", hint="leave out all but one", code=USAGE)
-    for name in (component, node):
-        if name is not None and not _NAME.fullmatch(name):
-            raise Failure(f"{name!r} is no name of a component or node", code=USAGE)
     if job is not None and not JOB.fullmatch(job):
         raise Failure(f"--job {job!r} is no number of a job", hint="12, or 12_3 for a task of an array", code=USAGE)
     now = datetime.now(UTC)
-    try:
-        first = None if since is None else when(since, now)
-    except TimeError as error:
-        raise Failure(str(error), code=USAGE) from error
+    first = None if since is None else parse_time(since, now)
     if first is None and job is None:
         first = now - DEFAULT_PERIOD
     return Asked(component=component, node=node, job=job, since=first)

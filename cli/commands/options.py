@@ -58,7 +58,7 @@ StartOption = Annotated[
     str | None,
     option(
         metavar="TIME",
-        help="First moment that counts: 2026-11-01, 2026-11-01T08:00, now-7days, today (UTC). Default: 30 days "
+        help="First moment that counts: 7d (ago), 2026-11-01, 2026-11-01T08:00, today (UTC). Default: 30 days "
         "before the end.",
     ),
 ]

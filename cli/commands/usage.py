@@ -1,20 +1,34 @@
-"""The command `usage`: who used how many CPU and GPU hours."""
+"""The commands `usage` and `efficiency`: who used how many CPU and GPU hours, and what jobs used of them."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cli.access.reach import reach
-from cli.commands.options import ConfigOption, EndOption, JsonOption, StartOption
+from cli.commands.options import ConfigOption, EndOption, JsonOption, StartOption, option
 from cli.errors import USAGE, Failure
 from cli.stack import open_stack
+from cli.times import period_of
 from cli.usage.query import dimensions_of, read_runs, refuse_without_accounting
-from cli.usage.report import DIMENSIONS, as_csv, as_data, print_table, summarize
-from cli.usage.times import period_of
+from cli.usage.report import (
+    EFFICIENCY,
+    HOURS,
+    Report,
+    as_csv,
+    as_data,
+    efficiency_cells,
+    efficiency_data,
+    hours_cells,
+    hours_data,
+    print_table,
+    summarize,
+)
 
 
 def usage(
@@ -37,22 +51,74 @@ def usage(
     Examples:
       slurmstack usage
 
-      slurmstack usage --by account,user --start now-7days
+      slurmstack usage --by account,user --start 7d
 
       slurmstack usage --start 2026-10-01 --end 2026-11-01 --csv > october.csv
     """
-    dimensions = dimensions_of(by, DIMENSIONS)
     if as_json and as_csv_:
         raise Failure("--json and --csv contradict each other", hint="leave out one of them", code=USAGE)
-    first, last = period_of(start, end, datetime.now(UTC))
+    found, namespace = _report(config, dimensions_of(by, ("account", "user")), start, end, whole=False)
+    if as_json:
+        typer.echo(json.dumps(as_data(found, hours_data, namespace=namespace), indent=1))
+    elif as_csv_:
+        typer.echo(as_csv(found, hours_data), nl=False)
+    else:
+        print_table(found, HOURS, hours_cells)
+
+
+def efficiency(
+    config: ConfigOption = None,
+    *,
+    by: Annotated[str, typer.Option(help="account, user or job, or several: account,user.")] = "account",
+    start: StartOption = None,
+    end: EndOption = None,
+    user: Annotated[str | None, option(metavar="NAME", help="Only jobs of this user.")] = None,
+    account: Annotated[str | None, option(metavar="NAME", help="Only jobs booked on this account.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what jobs used of what they asked for, and what was wasted.
+
+    CPU H are the CPU hours that jobs were given, USED is the CPU time of their processes, and WASTED what is between.
+    GIB H are the GiB of memory that they were given, for their time; MEM % is how much of it the most was that they had
+    at once. The largest waste comes first.
+
+    A job that Slurm did not measure is `-`, never 0: it still runs, its node was lost, or it was shorter than the 30
+    seconds between two looks at its memory. What GPUs did is not recorded. Of one job `seff` on a login node tells.
+
+    Examples:
+      slurmstack efficiency
+
+      slurmstack efficiency --by user --account physics --start 7d
+
+      slurmstack efficiency --by user,job --user alice
+    """
+    dimensions = dimensions_of(by, ("account", "user", "job"))
+    found, namespace = _report(config, dimensions, start, end, whole=True, only={"user": user, "account": account})
+    if as_json:
+        typer.echo(json.dumps(as_data(found, efficiency_data, namespace=namespace), indent=1))
+    else:
+        print_table(found, EFFICIENCY, efficiency_cells)
+
+
+def _report(
+    config: Path | None,
+    by: Sequence[str],
+    start: str | None,
+    end: str | None,
+    *,
+    whole: bool,
+    only: dict[str, str | None] | None = None,
+) -> tuple[Report, str]:
+    """The report and the cluster's namespace. `only`: what runs have to have to count."""
+    now = datetime.now(UTC)
+    first, last = period_of(start, end, now)
     stack = open_stack(config)
     refuse_without_accounting(stack.config)
     namespace = stack.config.cluster.namespace
-    runs = read_runs(reach(stack), namespace, first, last)
-    found = summarize(runs, start=first, end=last, by=dimensions)
-    if as_json:
-        typer.echo(json.dumps(as_data(found, namespace=namespace), indent=1))
-    elif as_csv_:
-        typer.echo(as_csv(found), nl=False)
-    else:
-        print_table(found)
+    wanted = {(name, value) for name, value in (only or {}).items() if value is not None}
+    runs = [
+        run
+        for run in read_runs(reach(stack), namespace, first, last, whole=whole)
+        if all(getattr(run, name) == value for name, value in wanted)
+    ]
+    return summarize(runs, start=first, end=last, now=now, by=by), namespace

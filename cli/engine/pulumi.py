@@ -91,24 +91,6 @@ def export(stack: Stack) -> dict[str, Any]:
     return document
 
 
-def unfinished(stack: Stack, seconds: float) -> list[str]:
-    """What an update is doing, or was doing when it was cut short: `creating slurm-jail`. Changes nothing.
-
-    Empty where no pulumi command, no backend or no such stack is there. Raises Failure if nobody answers within
-    `seconds`.
-    """
-    if shutil.which("pulumi") is None:
-        return []
-    try:
-        done = _try(stack, ["stack", "export"], seconds=seconds)
-    except subprocess.TimeoutExpired:
-        raise Failure(f"no answer within {seconds:g} s") from None
-    if done.returncode != 0:
-        return []
-    pending = (json.loads(done.stdout).get("deployment") or {}).get("pending_operations") or []
-    return [f"{operation['type']} {operation['resource']['urn'].rpartition('::')[2]}" for operation in pending]
-
-
 def resume(stack: Stack, document: Mapping[str, Any]) -> dict[str, str]:
     """Let an update that was killed be repeated; `document` is what `export` gave. Returns what `run` needs for that.
 

@@ -13,11 +13,10 @@ from cli.health.query import refuse_no_namespace
 from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, if_slurmdbd_answers, in_controller
 from cli.logs.lines import Line, names_job, names_node, to_the_second
 from cli.logs.sources import Container, Found, containers, events, log_sources, read_all
-from cli.usage.times import YEAR_10000
 from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
 from images.common.slurm_records import NotUnderstoodError, expand, moment
 from images.common.slurm_runs import RecordError, rows, sacct
-from slurm.names import POOL_LABEL, WORKER
+from slurm.names import WORKER
 
 _WATCHERS = ("slurmctld", "config-agent", "health-watch")
 """Containers whose programs speak of nodes."""
@@ -36,9 +35,6 @@ _FIELDS = (
     "ExitCode", "JobName",
 )  # fmt: skip
 JOBS = JobList("id", "number", "user", "partitions", "state", "reason", "submitted", "start", "end", "node_list")
-
-MOST_FOLLOWED = 50
-"""Logs that are followed at most; each is a connection."""
 
 _UNKNOWN_JOB = "Invalid job id"
 
@@ -117,22 +113,6 @@ def _of_component(kubectl: Kubectl, namespace: str, asked: Asked, there: Sequenc
             raise _unknown("component, container, pool or pod", name, names)
         found.missing.append(f"{name}: there is no such pod now")
     return found
-
-
-def following(kubectl: Kubectl, namespace: str, name: str) -> list[str]:
-    """The command of kubectl that prints what a component, container, pool or pod writes now. Raises Failure."""
-    there = containers(kubectl.items("pod", "-n", namespace))
-    wanted = [item for item in there if name in {item.pod, item.name, item.component, item.pool}]
-    if not wanted:
-        names = (word for item in there for word in (item.component, item.name, item.pool) if word)
-        raise _unknown("component, container, pool or pod", name, names)
-    pods = {item.pod for item in wanted}
-    component = wanted[0].component
-    where = [*pods] if len(pods) == 1 else ["-l", f"app.kubernetes.io/component={component}"]
-    where = ["-l", f"{POOL_LABEL}={name}"] if len(pods) > 1 and wanted[0].pool == name else where
-    of = ["-c", name] if {item.name for item in wanted} == {name} else ["--all-containers"]
-    begin = ["--since=1m", "--prefix", f"--max-log-requests={MOST_FOLLOWED}"]
-    return [*kubectl.command(), "logs", "--follow", "-n", namespace, *begin, *where, *of]
 
 
 def _of_node(kubectl: Kubectl, namespace: str, asked: Asked, there: Sequence[Container]) -> Found:
@@ -239,9 +219,9 @@ def _shown(job: Job, now: datetime, *, alone: bool) -> Iterator[tuple[float | No
 
 
 def lines_of(component: str, job: str, told: Iterator[tuple[float | None, str]]) -> Iterator[Line]:
-    """What is known to the second. None of what has no time, or one that no calendar of Python's has."""
+    """What is known to the second. None of what has no time."""
     for at, text in told:
-        if at is not None and at < YEAR_10000:
+        if at is not None:
             yield Line(at=to_the_second(at), component=component, place=f"job/{job}", text=text)
 
 

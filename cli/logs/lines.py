@@ -6,18 +6,15 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import typer
 
 from cli.text import printable
-from cli.usage.times import TimeError, parse_time
 
 _SECOND = 1_000_000_000
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|\+00:00)?")
-_SPAN = re.compile(r"(\d{1,9})([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 _JOB = re.compile(
     r"""(?ix)
@@ -102,21 +99,6 @@ def in_order(lines: Iterable[Line], *, since: datetime | None = None) -> list[Li
     first = 0 if since is None else int(since.timestamp() * 1000) * 1_000_000
     # Lines of one moment stay as their source has them.
     return sorted((line for line in lines if line.at >= first), key=lambda line: line.at)
-
-
-def when(text: str, now: datetime) -> datetime:
-    """A moment: so long ago (`30m`, `1h`, `2d`), or as these lines and Slurm's commands write it. Raises TimeError."""
-    try:
-        if match := _SPAN.fullmatch(text):
-            return now - timedelta(**{_UNITS[match[2]]: int(match[1])})
-        at = nanoseconds(text)
-        if at is not None and text.endswith("Z"):
-            return datetime.fromtimestamp(at // 1_000_000 / 1000 if "." in text else at // _SECOND, UTC)
-        return parse_time(text, now)
-    except (OverflowError, TimeError):
-        raise TimeError(
-            f"{text!r} is not a time: write 30m, 1h or 2d (ago), or a moment such as 2026-11-01T08:00 (UTC)"
-        ) from None
 
 
 def names_job(wanted: Collection[str]) -> Callable[[str], bool]:

@@ -116,8 +116,6 @@ _STAND_INS: Mapping[str, Mapping[str, Any]] = {
         }
     },
     "nebius:index/vpcV1Allocation:VpcV1Allocation": {"details": {"allocatedCidr": "192.0.2.1/32"}},
-    "nebius:index/storageV1Bucket:StorageV1Bucket": {"domainName": "storage.invalid"},
-    "nebius:index/iamV2AccessKey:IamV2AccessKey": {"awsAccessKeyId": "key-id", "secretReferenceId": "secret-id"},
 }
 """What clouds say of resources that they made (`status`), as far as the program uses it: stand-ins, like the ids."""
 

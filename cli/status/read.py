@@ -15,7 +15,7 @@ from cli.access.reach import address_of
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, complaint, message, understood
 from cli.kubectl.pods import LEAVING, Pod, image_tags, pod_of
-from cli.status.slurm import Answers, Queue, SlurmNode, ask_slurm, describe_configuration, is_down
+from cli.status.slurm import Queue, Said, SlurmNode, ask_slurm, describe_configuration, is_down
 from config.cluster import ClusterConfig
 from images.common.readiness import JAIL_MARKER
 from slurm.names import HOMES_ENV, JAIL_DIR, POOL_LABEL, REST, REST_PORT, node_name
@@ -166,7 +166,8 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         wanted = config_hash(render(config))
     (objects, unread), slurm, (jail, no_jail) = listed.result(), asked.result(), seen.result()
     unread = {**unread, **slurm.unread, **({"jail": no_jail} if no_jail else {})}
-    configuration = describe_configuration(wanted, slurm.configuration)
+    state, nodes = slurm.parts.get("configuration"), slurm.parts.get("nodes", ())
+    configuration = describe_configuration(wanted, state)
     items = [item for item in objects if item["kind"] == "Pod" and _owner(item) != "Job"]
     pods = tuple(map(pod_of, items))
     workers = _workers(config, pods)
@@ -176,19 +177,19 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         namespace=namespace,
         pods=pods,
         workers=workers,
-        nodes=slurm.nodes,
+        nodes=nodes,
         slurmctld=slurm.slurmctld,
         slurmdbd_answers=slurm.slurmdbd_answers,
         configuration=configuration,
         login_address=addresses.get("login"),
         rest_address=f"https://{rest}:{REST_PORT}" if rest else None,
         healthy=_is_healthy(config, items, workers, slurm, configuration),
-        pools=_pools(config, items, slurm.nodes),
+        pools=_pools(config, items, nodes),
         rolls=tuple(_rolls(objects)),
-        queue=slurm.queue,
+        queue=slurm.parts.get("queue"),
         jail=jail,
         versions=Versions(
-            slurm=str((slurm.configuration or {}).get("slurm_version") or ""),
+            slurm=str((state or {}).get("slurm_version") or ""),
             images=image_tags(items),
             slurmstack=version("slurmstack"),
         ),
@@ -276,7 +277,7 @@ def _pool_of(item: Mapping[str, Any]) -> str:
 
 
 def _is_healthy(
-    config: ClusterConfig, items: Sequence[Mapping[str, Any]], workers: Workers, slurm: Answers, configuration: str
+    config: ClusterConfig, items: Sequence[Mapping[str, Any]], workers: Workers, slurm: Said, configuration: str
 ) -> bool:
     """Whether all pods run, and Slurm answers, has its nodes, and runs with the configuration of the stack file.
 
@@ -290,7 +291,7 @@ def _is_healthy(
         or _pool_of(item) in elastic
         for item, pod in zip(items, map(pod_of, items), strict=True)
     )
-    usable = sum(not is_down(node.state) or node.state.startswith("drain") for node in slurm.nodes)
+    usable = sum(not is_down(node.state) or node.state.startswith("drain") for node in slurm.parts.get("nodes", ()))
     answers = not slurm.slurmctld and slurm.slurmdbd_answers is not False and configuration in _FINE
     return bool(items) and whole and workers.ready == workers.wanted and answers and usable >= workers.wanted
 

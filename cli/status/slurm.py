@@ -1,18 +1,18 @@
-"""What Slurm says, asked in one call: nodes, the queue, the configuration in force, and whether slurmdbd answers."""
+"""What Slurm says, asked in one call, for `status` and `doctor`: nodes, the queue, its configuration, slurmdbd."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cli.kubectl.client import LOG_IN, Kubectl, complaint, in_controller
 from cli.kubectl.pods import DATABASE, put
 from cli.text import printable
 from images.common.slurm_jobs import PENDING, RUNNING, Job, JobList
-from images.common.slurm_records import Columns, NotUnderstoodError
+from images.common.slurm_records import Columns
 from slurm.names import CONFINEMENT
 
 SECONDS = 10
@@ -64,60 +64,89 @@ class Queue:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers:
-    """What has answered."""
+class Said:
+    """What Slurm has answered."""
 
-    nodes: tuple[SlurmNode, ...] = ()
-    queue: Queue | None = None
-    configuration: Mapping[str, Any] | None = None
-    """The configuration agent's state."""
+    reached: bool = True
+    """Whether commands could be run in the controller's pod."""
     slurmctld: str = ""
     """Why it does not answer; empty if it does."""
     slurmdbd_answers: bool | None = None
+    """None where it was not asked."""
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    """By question: what was read."""
     unread: Mapping[str, str] = field(default_factory=dict)
+    """By question: why nothing was."""
 
 
-def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool) -> Answers:
-    """Ask all. Nothing is raised."""
-    answers, done = put(kubectl, namespace, _FIRST, _THEN, seconds=SECONDS, each=_EACH, slurmdbd=accounting)
+def ask(
+    kubectl: Kubectl,
+    namespace: str,
+    first: Mapping[str, str],
+    then: Mapping[str, str],
+    readers: Mapping[str, Callable[[str], Any]],
+    *,
+    seconds: float,
+    each: float,
+    accounting: bool,
+) -> Said:
+    """Put questions as `pods.put` does, and read the answers. Whether slurmctld answers, the last one of `first` says.
+
+    `readers`: by question, what makes something of the text. Nothing is raised.
+    """
+    answers, done = put(kubectl, namespace, first, then, seconds=seconds, each=each, slurmdbd=accounting)
     if not answers:
         why = " ".join(complaint(done).split())
-        return Answers(slurmctld=f"not allowed to run commands in its pod; {LOG_IN}" if "forbidden" in why else why)
+        refused = f"not allowed to run commands in its pod; {LOG_IN}"
+        return Said(reached=False, slurmctld=refused if "forbidden" in why else why)
+    return read_answers(answers, first, then, readers, seconds=seconds, each=each)
+
+
+def read_answers(
+    answers: Mapping[str, tuple[int, str]],
+    first: Mapping[str, str],
+    then: Mapping[str, str],
+    readers: Mapping[str, Callable[[str], Any]],
+    *,
+    seconds: float,
+    each: float,
+) -> Said:
+    """What the answers say."""
+    parts: dict[str, Any] = {}
     unread: dict[str, str] = {}
-    state: Mapping[str, Any] | None = None
-    code, text = answers.get("configuration", (1, ""))
-    try:
-        state = dict(json.loads(text)) if not code else None
-    except (ValueError, TypeError):
-        unread["configuration"] = "what the configuration agent says is not understood"
-    code, said = answers.get("nodes", (LATE, ""))
+    code, said = answers.get([*first][-1], (LATE, ""))
+    silent = ""
     if code:
-        silent = " ".join(said.split()) or f"no answer within {_EACH} s"
-        return Answers(configuration=state, slurmctld=silent, unread=unread)
-    nodes: tuple[SlurmNode, ...] = ()
-    try:
-        # Each once, of however many partitions it is.
-        nodes = tuple(
-            node for _, node in sorted({row["NodeHost"]: node_of(row) for row in _NODES.rows(said, mixed=True)}.items())
-        )
-    except NotUnderstoodError as error:
-        unread["nodes"] = f"sinfo: {error}"
-    queue = None
-    code, text = answers.get("queue", (LATE, ""))
-    if code:
-        unread["queue"] = f"squeue: exit status {code}" if code != LATE else f"squeue: no answer within {_EACH} s"
-    else:
-        try:
-            queue = queue_of(_JOBS.read(text))
-        except NotUnderstoodError as error:
-            unread["queue"] = f"squeue: {error}"
-    return Answers(
-        nodes=nodes,
-        queue=queue,
-        configuration=state,
-        slurmdbd_answers=answers[DATABASE][0] == 0 if DATABASE in answers else None,
-        unread=unread,
-    )
+        without, munge = answers.get("munge", (0, ""))
+        silent = said or (f"munge does not answer. {munge}" if without else f"no answer within {each:g} s")
+    for name in (*first, *then):
+        status, text = answers.get(name, (None, ""))
+        if name not in readers or (silent and status != 0):
+            continue
+        if status == 0:
+            try:
+                parts[name] = readers[name](text)
+            except Exception:  # noqa: BLE001  whatever it has printed: the other answers count all the same
+                unread[name] = "the answer is not understood"
+        elif status in {LATE, None}:
+            unread[name] = f"no answer within {each if status else seconds:g} s"
+        else:
+            unread[name] = f"exit status {status}"
+    database = answers[DATABASE][0] == 0 if DATABASE in answers else None
+    return Said(slurmctld=" ".join(silent.split())[:300], slurmdbd_answers=database, parts=parts, unread=unread)
+
+
+def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool) -> Said:
+    """What `status` shows: the parts `configuration`, `nodes` and `queue`."""
+    said = ask(kubectl, namespace, _FIRST, _THEN, _READERS, seconds=SECONDS, each=_EACH, accounting=accounting)
+    # Nobody can tell of slurmdbd where slurmctld is silent.
+    return replace(said, slurmdbd_answers=None) if said.slurmctld else said
+
+
+def _nodes(text: str) -> tuple[SlurmNode, ...]:
+    """Each once, of however many partitions it is."""
+    found = {row["NodeHost"]: node_of(row) for row in _NODES.rows(text, mixed=True)}
+    return tuple(node for _, node in sorted(found.items()))
 
 
 def node_of(row: Mapping[str, str]) -> SlurmNode:
@@ -152,6 +181,18 @@ def queue_of(jobs: Iterable[Job]) -> Queue:
     )
 
 
+def configuration_of(text: str) -> dict[str, Any]:
+    """The configuration agent's state."""
+    return dict(json.loads(text))
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "configuration": configuration_of,
+    "nodes": _nodes,
+    "queue": lambda text: queue_of(_JOBS.read(text)),
+}
+
+
 def is_down(state: str) -> bool:
     """Whether slurmctld gives no jobs to a node in this state."""
     return state.startswith(("down", "drain", "fail", "unknown", "future")) or state.endswith("*")
@@ -165,8 +206,7 @@ def configuration_state(kubectl: Kubectl, namespace: str) -> dict[str, Any] | No
     answer = in_controller(kubectl, namespace, "cat", STATE_FILE, seconds=20)
     if answer.returncode != 0:
         return None
-    state: dict[str, Any] = json.loads(answer.stdout)
-    return state
+    return configuration_of(answer.stdout)
 
 
 def describe_configuration(wanted: str, state: Mapping[str, Any] | None) -> str:

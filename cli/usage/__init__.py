@@ -1,1 +1,1 @@
-"""Who used how many CPU and GPU hours."""
+"""Who used how many CPU and GPU hours, and what was wasted of them."""

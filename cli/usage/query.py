@@ -48,10 +48,9 @@ def refuse_without_accounting(config: ClusterConfig) -> None:
         )
 
 
-def read_runs(kubectl: Kubectl, namespace: str, start: datetime, end: datetime) -> list[Run]:
-    """Jobs that have run between two times, that time of them. Raises Failure with sacct's own message."""
-    found = ask_sacct(kubectl, namespace, runs_between(start, end, whole=False))
-    return [run for run in found if run.has_run]
+def read_runs(kubectl: Kubectl, namespace: str, start: datetime, end: datetime, *, whole: bool = False) -> list[Run]:
+    """Runs of jobs between two times, as `runs_between` has them. Raises Failure."""
+    return ask_sacct(kubectl, namespace, runs_between(start, end, whole=whole))
 
 
 def ask_sacct(kubectl: Kubectl, namespace: str, command: Sequence[str]) -> list[Run]:

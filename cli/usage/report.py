@@ -1,11 +1,10 @@
-"""From runs of jobs to hours by account and user: as a table, as JSON and as CSV."""
+"""From runs of jobs to hours, and what was used of them, by account, user or job: as a table, as JSON and as CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -16,150 +15,219 @@ from rich.table import Table
 from cli.text import open_console, printable
 from images.common.slurm_runs import Run
 
-DIMENSIONS = ("account", "user")
-
-MILLION = 10**6
-
 DIGITS = 6
 """Decimal places of hours for programs: less than a hundredth of a second."""
 
-_FORMULA = re.compile(r"(^|;)(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
-"""Where a spreadsheet would begin a formula, also in full width, and where it divides at semicolons. From OWASP, "CSV
-Injection"."""
+MILLION = 10**6
+GIB = 2**30
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+HOURS = ("JOBS", "CPU HOURS", "CPU %", "GPU HOURS", "GPU %")
+EFFICIENCY = ("JOBS", "CPU H", "USED", "CPU %", "WASTED", "GIB H", "MEM %", "GPU H")
 
 
 @dataclass(kw_only=True)
 class Row:
-    """What one account or user, or one user in one account, used."""
+    """What one group asked for and used. Asked are all its jobs; measured and used are those that Slurm measured."""
 
     group: tuple[str, ...]
     numbers: set[str] = field(default_factory=set)
-    cpu_hours: float = 0.0
-    gpu_hours: float = 0.0
+    cpu_asked: float = 0.0
+    """CPU hours, as all that follow until GPUs."""
+    cpu_measured: float = 0.0
+    cpu_used: float = 0.0
+    cpu_wasted: float = 0.0
+    memory_asked: float = 0.0
+    """GiB hours, as all that follow until GPUs."""
+    memory_measured: float = 0.0
+    memory_used: float = 0.0
+    """Of each job its most, for all of its time."""
+    gpu_asked: float = 0.0
+    """GPU hours. What was used of them, nothing here knows."""
 
     @property
     def jobs(self) -> int:
         """Jobs that ran. One that was requeued is one."""
         return len(self.numbers)
 
-    def add(self, run: Run) -> None:
-        """Count a run."""
+    def add(self, run: Run, share: float) -> None:
+        """Count the part of a run that counts."""
         self.numbers.add(run.number)
-        self.cpu_hours += run.seconds * run.cpus / 3600
-        self.gpu_hours += run.seconds * run.gpus / 3600
+        hours = run.seconds * share / 3600
+        self.cpu_asked += run.cpus * hours
+        self.gpu_asked += run.gpus * hours
+        if run.cpu_seconds is not None:
+            used = run.cpu_seconds * share / 3600
+            self.cpu_measured += run.cpus * hours
+            self.cpu_used += used
+            # Job by job: one that takes more than its share makes no good for the CPUs that another left idle.
+            self.cpu_wasted += max(run.cpus * hours - used, 0.0)
+        if run.memory is None:
+            return
+        self.memory_asked += run.memory / GIB * hours
+        if run.memory_used is not None:
+            self.memory_measured += run.memory / GIB * hours
+            self.memory_used += run.memory_used / GIB * hours
 
 
 @dataclass(frozen=True, kw_only=True)
-class Usage:
+class Report:
     """A whole report."""
 
     start: datetime
     end: datetime
     by: tuple[str, ...]
     rows: tuple[Row, ...]
-    """The largest use first."""
+    """What wasted most first; of what was not measured, what had most."""
     total: Row
 
-    def data(self, row: Row, by: Sequence[str] = ()) -> dict[str, Any]:
-        """A row for scripts; each says for itself of which time it is, as those of several reports are put together."""
-        return {
-            **dict(zip(by, row.group, strict=True)),
-            "start": iso(self.start),
-            "end": iso(self.end),
-            "jobs": row.jobs,
-            "cpu_hours": round(row.cpu_hours, DIGITS),
-            "gpu_hours": round(row.gpu_hours, DIGITS),
-        }
 
-
-def summarize(runs: Iterable[Run], *, start: datetime, end: datetime, by: Sequence[str]) -> Usage:
-    """Hours of all runs, which sacct has cut to the report's time."""
+def summarize(runs: Iterable[Run], *, start: datetime, end: datetime, now: datetime, by: Sequence[str]) -> Report:
+    """All runs between two times. What a run used is spread evenly over its time, as no record says when it was."""
     rows: dict[tuple[str, ...], Row] = {}
     total = Row(group=())
     for run in runs:
+        share = _share(run, start, end, now)
+        if share == 0 or run.seconds == 0 or run.cpus == 0:
+            continue
         group = tuple(str(getattr(run, name)) for name in by)
-        total.add(run)
-        rows.setdefault(group, Row(group=group)).add(run)
-    order = sorted(rows.values(), key=lambda row: (-row.cpu_hours, row.group))
-    return Usage(start=start, end=end, by=tuple(by), rows=tuple(order), total=total)
+        rows.setdefault(group, Row(group=group)).add(run, share)
+        total.add(run, share)
+    order = sorted(rows.values(), key=lambda row: (-row.cpu_wasted, -row.cpu_asked, row.group))
+    return Report(start=start, end=end, by=tuple(by), rows=tuple(order), total=total)
 
 
-def iso(time: datetime) -> str:
-    """A time in UTC as `2026-11-01T00:00:00Z`."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+def _share(run: Run, start: datetime, end: datetime, now: datetime) -> float:
+    """Which part of a run lies between the times."""
+    if run.start is None:
+        return 0.0
+    until = now.timestamp() if run.end is None else run.end
+    inside = min(until, end.timestamp()) - max(run.start, start.timestamp())
+    return max(inside, 0.0) / (until - run.start) if until > run.start else 0.0
 
 
-def as_data(usage: Usage, *, namespace: str) -> dict[str, Any]:
-    """The report for scripts. CHANGELOG.md names keys that go (docs/usage.md)."""
+Numbers = Callable[[Report, Row], dict[str, Any]]
+"""The figures of a row for scripts. CHANGELOG.md names keys that go (docs/usage.md)."""
+
+Cells = Callable[[Report, Row], list[str]]
+"""The same for people."""
+
+
+def hours_data(report: Report, row: Row) -> dict[str, Any]:
+    """Each row says for itself of which time it is, as those of several reports are put together."""
     return {
-        "namespace": namespace,
-        "start": iso(usage.start),
-        "end": iso(usage.end),
-        "by": list(usage.by),
-        "rows": [usage.data(row, usage.by) for row in usage.rows],
-        "total": usage.data(usage.total),
+        "start": _iso(report.start),
+        "end": _iso(report.end),
+        "jobs": row.jobs,
+        "cpu_hours": round(row.cpu_asked, DIGITS),
+        "gpu_hours": round(row.gpu_asked, DIGITS),
     }
 
 
-def as_csv(usage: Usage) -> str:
-    """The rows of the report, with a heading, and none for the total. A name that is a formula gets a quote."""
+def hours_cells(report: Report, row: Row) -> list[str]:
+    """Hours, and their part of all."""
+    cpus, gpus = (
+        _percent(row.cpu_asked, report.total.cpu_asked),
+        _percent(row.gpu_asked, report.total.gpu_asked),
+    )
+    return [f"{row.jobs:,}", _hours(row.cpu_asked), cpus, _hours(row.gpu_asked), gpus]
+
+
+def efficiency_data(_report: Report, row: Row) -> dict[str, Any]:
+    """What was not measured is null. CPUs may be above 100 % where jobs are not kept to theirs."""
+    cpu, memory = row.cpu_measured > 0, row.memory_measured > 0
+    numbers = {
+        "cpu_hours_asked": row.cpu_asked,
+        "cpu_hours_measured": row.cpu_measured,
+        "cpu_hours_used": row.cpu_used if cpu else None,
+        "cpu_hours_wasted": row.cpu_wasted if cpu else None,
+        "cpu_percent": 100 * row.cpu_used / row.cpu_measured if cpu else None,
+        "memory_gib_hours_asked": row.memory_asked,
+        "memory_gib_hours_measured": row.memory_measured,
+        "memory_gib_hours_used": row.memory_used if memory else None,
+        "memory_percent": 100 * row.memory_used / row.memory_measured if memory else None,
+        "gpu_hours_asked": row.gpu_asked,
+    }
+    rounded = {
+        name: None if number is None else round(number, 2 if name.endswith("percent") else DIGITS)
+        for name, number in numbers.items()
+    }
+    return {"jobs": row.jobs, **rounded}
+
+
+def efficiency_cells(_report: Report, row: Row) -> list[str]:
+    """What was not measured is a dash."""
+    measured = row.cpu_measured > 0
+    return [
+        f"{row.jobs:,}",
+        _hours(row.cpu_asked),
+        _hours(row.cpu_used) if measured else "-",
+        _percent(row.cpu_used, row.cpu_measured),
+        _hours(row.cpu_wasted) if measured else "-",
+        _hours(row.memory_asked),
+        _percent(row.memory_used, row.memory_measured),
+        _hours(row.gpu_asked),
+    ]
+
+
+def as_data(report: Report, numbers: Numbers, *, namespace: str) -> dict[str, Any]:
+    """The report for scripts."""
+    return {
+        "namespace": namespace,
+        "start": _iso(report.start),
+        "end": _iso(report.end),
+        "by": list(report.by),
+        "rows": [{**_named(report, row), **numbers(report, row)} for row in report.rows],
+        "total": numbers(report, report.total),
+    }
+
+
+def as_csv(report: Report, numbers: Numbers) -> str:
+    """The rows of the report, with a heading, and none for the total."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, [*usage.by, *usage.data(usage.total)], lineterminator="\n")
+    writer = csv.DictWriter(text, [*report.by, *numbers(report, report.total)], lineterminator="\n")
     writer.writeheader()
-    for row in usage.rows:
-        names = {name: printable(_FORMULA.sub(r"\1'", said)) for name, said in zip(usage.by, row.group, strict=True)}
-        writer.writerow({**usage.data(row, usage.by), **names})
+    for row in report.rows:
+        # Without enforcement users name accounts as they like, also as what a spreadsheet would compute.
+        names = {name: printable("'" * said.startswith(_FORMULA) + said) for name, said in _named(report, row).items()}
+        writer.writerow({**names, **numbers(report, row)})
     return text.getvalue()
 
 
-def period(start: datetime, end: datetime) -> str:
-    """From when to when."""
-    return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
+def print_table(report: Report, headings: Sequence[str], cells: Cells) -> None:
+    """A table of groups with their figures, and the sum of all."""
+    console = open_console()
+    when = f"{report.start:%Y-%m-%d %H:%M} to {report.end:%Y-%m-%d %H:%M} UTC"
+    if not report.rows:
+        console.print(f"no job ran from {when}", markup=False)
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), caption=when, caption_justify="left")
+    for name in report.by:
+        table.add_column(name.upper(), overflow="fold", min_width=len(name))
+    for name in headings:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in report.rows:
+        table.add_row(*(escape(printable(name)) for name in row.group), *cells(report, row))
+    table.add_section()
+    table.add_row("all", *[""] * (len(report.by) - 1), *cells(report, report.total), style="bold")
+    console.print(table)
 
 
-def hours(number: float) -> str:
+def _named(report: Report, row: Row) -> dict[str, str]:
+    return dict(zip(report.by, row.group, strict=True))
+
+
+def _iso(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _hours(number: float) -> str:
     """Three digits at least, and no more than matter, so that many columns fit: `12.50`, `384,000`, `1.2M`."""
     digits = 2 if number < 100 else 1 if number < 1000 else 0
     return f"{number:,.{digits}f}" if number < MILLION else f"{number / MILLION:,.1f}M"
 
 
-def print_table(usage: Usage) -> None:
-    """A table for people."""
-
-    def cells(row: Row) -> list[str]:
-        total = usage.total
-        cpus, gpus = percent(row.cpu_hours, total.cpu_hours), percent(row.gpu_hours, total.gpu_hours)
-        return [f"{row.jobs:,}", hours(row.cpu_hours), cpus, hours(row.gpu_hours), gpus]
-
-    headings = ("JOBS", "CPU HOURS", "CPU %", "GPU HOURS", "GPU %")
-    rows = [(row.group, cells(row)) for row in usage.rows]
-    print_rows(usage.by, headings, rows, cells(usage.total), period(usage.start, usage.end))
-
-
-def print_rows(
-    by: Sequence[str],
-    headings: Sequence[str],
-    rows: Sequence[tuple[Sequence[str], Sequence[str]]],
-    total: Sequence[str],
-    when: str,
-) -> None:
-    """A table of groups with their figures, and the sum of all."""
-    console = open_console()
-    if not rows:
-        console.print(f"no job ran from {when}", markup=False)
-        return
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), caption=when, caption_justify="left")
-    for name in by:
-        table.add_column(name.upper(), overflow="fold", min_width=len(name))
-    for name in headings:
-        table.add_column(name, justify="right", no_wrap=True)
-    for group, cells in rows:
-        table.add_row(*(escape(printable(name)) for name in group), *cells)
-    table.add_section()
-    table.add_row("all", *[""] * (len(by) - 1), *total, style="bold")
-    console.print(table)
-
-
-def percent(part: float, whole: float) -> str:
+def _percent(part: float, whole: float) -> str:
     """`12.5`, and `-` of nothing."""
     return f"{100 * part / whole:.1f}" if whole else "-"

@@ -31,8 +31,6 @@ nebius/nebius-solutions-library)."""
 class NodeNeed:
     """Machines of one kind: a worker pool's, or those of one of our own roles."""
 
-    where: str
-    """Key in the stack file, for example `worker_nodes.default`."""
     role: Role | Literal["worker"]
     pool: str | None
     """The worker pool; None for the other roles."""
@@ -47,14 +45,6 @@ class NodeNeed:
     disk_type: str
     disk_gib: int
     """Boot disk of one machine, in GiB, rounded up."""
-    max_pods: int
-    groups: int = 1
-    """Node groups that hold these machines; a pool of size 0 has one too."""
-
-    @property
-    def addresses(self) -> int:
-        """Addresses of one machine's pod range: twice its pods, rounded up to a power of two (110 pods: a /24)."""
-        return 1 << (2 * self.max_pods - 1).bit_length()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,16 +57,7 @@ class FilesystemNeed:
     size_gib: int
     """Capacity in GiB, rounded up."""
     filesystem: Filesystem
-
-    @property
-    def type(self) -> str:
-        """Kind of file system."""
-        return self.filesystem.type
-
-    @property
-    def existing_id(self) -> str | None:
-        """The file system to use; None: a new one is made."""
-        return self.filesystem.id
+    """Its `id` is that of an existing one; else a new one is made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +70,6 @@ class Needs:
     """Disks that Kubernetes makes for volumes: GiB by kind of disk, in all."""
     fabrics: Mapping[str, tuple[str, ...]]
     """New GPU clusters: platforms of the pools, by InfiniBand fabric."""
-    load_balancers: int = 0
-    """Addresses for Services."""
-    public_addresses: int = 0
-    """Those of them that the world can reach."""
 
     @property
     def machines(self) -> int:
@@ -102,7 +79,7 @@ class Needs:
     @property
     def filesystem_gib(self) -> Mapping[str, int]:
         """GiB of new file systems by kind; existing ones take nothing more."""
-        return _sums((item.type, item.size_gib) for item in self.filesystems if item.existing_id is None)
+        return _sums((item.filesystem.type, item.size_gib) for item in self.filesystems if item.filesystem.id is None)
 
 
 def needs(config: ClusterConfig) -> Needs:
@@ -114,7 +91,6 @@ def needs(config: ClusterConfig) -> Needs:
         fabric = pool.gpu_cluster and pool.gpu_cluster.infiniband_fabric
         if fabric and pool.platform not in fabrics.setdefault(fabric, []):
             fabrics[fabric].append(str(pool.platform))
-    balanced = config.login.service_type == "LoadBalancer"
     return Needs(
         nodes=tuple(node_needs(config.cloud, config.worker_nodes, config.login.size, config.controller.replicas)),
         filesystems=tuple(filesystems_of(config)),
@@ -124,8 +100,6 @@ def needs(config: ClusterConfig) -> Needs:
             if volume.filesystem is None and volume.storage_class is None
         ),
         fabrics={fabric: tuple(platforms) for fabric, platforms in fabrics.items()},
-        load_balancers=int(balanced),
-        public_addresses=int(balanced and not is_internal(config.login.annotations)),
     )
 
 
@@ -145,7 +119,6 @@ def node_needs(
         if size is not None:
             count = max(begin[role], nodes.min_size)
             yield NodeNeed(
-                where=f"cloud.{role}_nodes",
                 role=role,
                 pool=None,
                 platform=nodes.platform,
@@ -155,7 +128,6 @@ def node_needs(
                 most=max(count, min(most.get(role, nodes.max_size), nodes.max_size)),
                 disk_type=nodes.boot_disk.type,
                 disk_gib=gibibytes(nodes.boot_disk.size),
-                max_pods=ROLE_MAX_PODS,
             )
     for name, pool in pools.items():
         size = nebius_catalogue().preset(str(pool.platform), str(pool.preset))
@@ -164,21 +136,17 @@ def node_needs(
 
 
 def _worker_nodes(name: str, pool: WorkerPool, size: Preset) -> NodeNeed:
-    groups = pool.node_groups
-    count = max(pool.least, groups * pool.kept_in_group)
+    count = max(pool.least, pool.node_groups * pool.kept_in_group)
     return NodeNeed(
-        where=f"worker_nodes.{name}",
         role="worker",
         pool=name,
         platform=str(pool.platform),
         preset=str(pool.preset),
         size=size,
         count=count,
-        groups=groups,
         most=max(count, pool.most),
         disk_type=pool.boot_disk.type,
         disk_gib=gibibytes(pool.boot_disk.size),
-        max_pods=pool.max_pods,
     )
 
 

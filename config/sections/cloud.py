@@ -48,18 +48,6 @@ class Kubernetes(Section):
     """Range of Service addresses, /12 to /28. It can never change. Default: the service's, a /16 of the subnet."""
 
 
-class Backups(Section):
-    """A bucket that backups go to, with a key of its own."""
-
-    enabled: bool = Field(default=False, strict=True)
-    """Whether bucket, service account and key are made."""
-    bucket: str | None = Field(default=None, pattern=r"^[a-z0-9]([a-z0-9.-]{1,61}[a-z0-9])$")
-    """Name of the bucket, unique in the region. Default: `<name>-backups-<project>`."""
-
-    def _problem(self) -> str | None:
-        return "names a bucket, but enabled is not true; set it" if self.bucket and not self.enabled else None
-
-
 def _needs_kind(schema: dict[str, Any]) -> None:
     """`kind` has a default only because the model is chosen by it; a cloud without one is another kind."""
     schema["required"] = sorted({*schema.get("required", []), "kind"})
@@ -95,8 +83,6 @@ class NebiusCloud(Section):
     `slurmstack kube-token`, which needs only the Python SDK."""
     ssh_keys: tuple[SshPublicKey, ...] = ()
     """SSH public keys of administrators of the machines themselves (user `admin`). Default: nobody can log in there."""
-    backups: Backups = Field(default_factory=Backups)
-    """Bucket for backups."""
     cluster_domain: Literal["cluster.local"] = "cluster.local"
     """DNS domain of the Kubernetes cluster; the service has no other."""
     allow_replacement: bool = Field(default=False, strict=True)

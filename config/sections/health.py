@@ -28,13 +28,8 @@ DEFAULT: Final = tuple(name for name in TESTS if name != "dcgm-r3")
 
 def _test(name: str) -> str:
     if name not in TESTS:
-        raise ValueError(_no_test(name).removeprefix(f"{name!r} "))
+        raise ValueError(unknown_name(name, TESTS, what="a test").removeprefix(f"{name!r} "))
     return name
-
-
-def _no_test(name: str) -> str:
-    gone = f"{name!r} is a test that is gone: remove it. nccl-infiniband tries the ports of each node by itself"
-    return gone if name == "nccl-pair" else unknown_name(name, TESTS, what="a test")
 
 
 def _number(value: object) -> object:
@@ -47,7 +42,7 @@ def _expected(expected: dict[str, dict[str, dict[str, float]]]) -> dict[str, dic
     for platform, tests in expected.items():
         for test, figures in tests.items():
             if test not in TESTS:
-                raise ValueError(f"of {platform}: {_no_test(test)}")
+                raise ValueError(f"of {platform}: {unknown_name(test, TESTS, what='a test')}")
             for figure in figures:
                 if figure not in TESTS[test]:
                     raise ValueError(f"of {platform}: {unknown_name(figure, TESTS[test], what=f'a figure of {test}')}")
@@ -86,18 +81,6 @@ CHECKS: Final[Mapping[str, frozenset[str]]] = {
 }
 """Check -> its thresholds. Their meanings and defaults: docs/health.md."""
 
-GONE: Final = frozenset({"clock", "gpu-links", "gpu-memory", "gpu-thermal", "memory", "processes"})
-"""Checks of earlier versions, for which NHC's and DCGM's serve (docs/health.md)."""
-
-GONE_LIMITS: Final = frozenset(
-    {"errors_per_hour", "fail_downs_per_hour", "fail_inodes_percent", "persists_seconds", "tell_seconds"}
-    | {"warn_downs_per_hour", "warn_inodes_percent", "warn_seconds"}
-)
-"""Thresholds of earlier versions."""
-
-LIFTED: Final = frozenset({"nccl-pair", "new-machine"})
-"""For what earlier versions drained, beside these checks. The watcher lifts that (images/health/watch/program.py)."""
-
 KUBERNETES: Final = "kubernetes"
 """What the watcher itself finds out about the machines; can be told only (`report_only`), not turned off as a check."""
 
@@ -106,12 +89,7 @@ def _known(names: Iterable[str], allowed: Iterable[str], what: str) -> None:
     allowed = sorted(allowed)
     for name in names:
         if name not in allowed:
-            if name in GONE:
-                raise ValueError(
-                    f"{name!r} is a check that is gone: remove it (docs/health.md says what serves instead)"
-                )
-            gone = f"{name!r} is a threshold that is gone: remove it (docs/health.md has those that there are)"
-            raise ValueError(gone if name in GONE_LIMITS else unknown_name(name, allowed, what=what))
+            raise ValueError(unknown_name(name, allowed, what=what))
 
 
 def _thresholds(thresholds: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
@@ -208,8 +186,6 @@ class Health(Section):
         for name in self.programs:
             if name in CHECKS or name in TESTS or name == KUBERNETES:
                 return f"has programs.{name}, and a check of ours has this name; take another one"
-            if name in LIFTED:
-                return f"has programs.{name}, and drains of this name are an earlier version's; take another one"
         known = [*CHECKS, *self.programs]
         _known(self.disabled, known, "a check, in disabled")
         _known(self.report_only, [*known, KUBERNETES], "a check, in report_only")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -11,12 +10,6 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from config.base import Matching, Quantity, Section, Span, Volume, once, span_of
 from config.names import Image, LabelKey, LabelValue, NamespaceName, ObjectName, check_server, port_of
 
-
-def _runbooks(url: str) -> str:
-    url = url.rstrip("/")
-    return f"{url}.md" if url.endswith("/docs/runbooks") else url
-
-
 PageUrl = Annotated[
     str,
     Matching(
@@ -24,7 +17,6 @@ PageUrl = Annotated[
         "is not where a page is found: http:// or https://, a host, perhaps a port and a path, and no user, question "
         "mark or space, such as https://git.example.com/slurmstack/blob/main/docs/runbooks.md",
     ),
-    AfterValidator(_runbooks),
 ]
 """A URL to which `#name` is added."""
 
@@ -82,8 +74,8 @@ class Monitoring(Section):
     runbooks: PageUrl | None = None
     """URL at which people who are told find docs/runbooks.md:
     `https://git.example.com/slurmstack/blob/main/docs/runbooks.md`. Alerts have it as `runbook_url`, with their section
-    of the page added (`#slurmctlddown`). A URL that ends in `/docs/runbooks`, as it did when that was a directory, gets
-    `.md`. Default: alerts only have `runbook`, the section's path in the repository. Needs `install` or `existing`."""
+    of the page added (`#slurmctlddown`). Default: alerts only have `runbook`, the section's path in the repository.
+    Needs `install` or `existing`."""
 
     @property
     def is_on(self) -> bool:
@@ -145,16 +137,6 @@ class Otlp(Section):
     def port(self) -> int:
         """Where it listens."""
         return port_of(self.endpoint)
-
-    @property
-    def address(self) -> str | None:
-        """Its range of one address, where the stack file names no host but a number."""
-        host = urlsplit(self.endpoint).hostname or ""
-        try:
-            number = ip_address(host)
-        except ValueError:
-            return None
-        return f"{number}/{number.max_prefixlen}"
 
 
 class Logs(Section):

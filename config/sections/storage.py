@@ -83,10 +83,7 @@ _RESERVED = ("top", "first", "root", "roots", "none", "all")
 SHARED = ("home", "srv")
 """Directories at the volume's top that all roots share. images/common/jail_roots.py has the same."""
 
-_OF_THE_SYSTEM = (
-    "bin", "boot", "dev", "etc", "home", "jail", "lib", "lib32", "lib64", "libx32", "media", "mnt", "proc", "root",
-    "run", "sbin", "srv", "sys", "tmp", "usr", "var",
-)  # fmt: skip
+_OF_THE_SYSTEM = (*_TAKEN_PATHS, "home", "media", "mnt", "srv")
 """At a root's top: what it has from its image, what pods bind over it, what all roots share, accounts and sudo."""
 
 _OF_THE_SITE = ("/usr/local", "/etc/profile.d", "/etc/modulefiles", "/etc/environment-modules", "/etc/lmod")

@@ -80,11 +80,6 @@ class Run:
     steps: tuple[Step, ...]
 
     @property
-    def has_run(self) -> bool:
-        """Whether it has had CPUs for a second at least."""
-        return bool(self.start and self.end and self.seconds and self.cpus)
-
-    @property
     def cpu_seconds(self) -> float | None:
         """What it used; None if that is not known."""
         return sum(step.cpu_seconds or 0.0 for step in self.steps) if self._covers("cpu_seconds") else None

@@ -102,12 +102,6 @@ def advices(*items: Advice) -> Reply:
     return lambda request: listed(request) if request.parent_id == TENANT else FORBIDDEN
 
 
-def filesystem(name: str, size_gib: int = 2048) -> compute.Filesystem:
-    """A shared file system of the project."""
-    status = compute.FilesystemStatus(size_bytes=size_gib * GIB)
-    return compute.Filesystem(metadata=ResourceMetadata(name=name), status=status)
-
-
 def gpu_cluster(name: str, fabric: str = "fabric-6") -> compute.GpuCluster:
     """A GPU cluster of the project."""
     metadata = ResourceMetadata(id="computegpucluster-e00a", name=name)
@@ -143,6 +137,5 @@ def good() -> dict[str, Reply]:
         "ResourceAdviceService/List": advices(
             advice(), advice(fabric="fabric-2", machines=0), advice(region="eu-west1")
         ),
-        "FilesystemService/List": pages(compute.ListFilesystemsResponse, [], 50),
         "GpuClusterService/List": gpu_clusters(),
     }

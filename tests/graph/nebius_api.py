@@ -33,8 +33,6 @@ REQUESTS: Mapping[str, tuple[str, str, str]] = {
     types.GROUP: ("iam.v1", "CreateGroupRequest", "group"),
     types.GROUP_MEMBERSHIP: ("iam.v1", "CreateGroupMembershipRequest", "groupmembership"),
     types.ACCESS_PERMIT: ("iam.v1", "CreateAccessPermitRequest", "accesspermit"),
-    types.ACCESS_KEY: ("iam.v2", "CreateAccessKeyRequest", "accesskey"),
-    types.BUCKET: ("storage.v1", "CreateBucketRequest", "storagebucket"),
 }
 """Package and name of the request that creates a resource, and how ids of such resources begin."""
 

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from cli.program.recording import Recording, Registration
-from cli.program.values import Unknown, printable
+from cli.program.values import Unknown
 from components.clouds.nebius.immutable import (
-    ACCESS_KEY,
     ALLOCATION,
-    BUCKET,
     CLUSTER,
     FILESYSTEM,
     NODE_GROUP,
@@ -62,7 +60,7 @@ def test_the_number_of_resources_depends_on_pools_and_hundreds_of_nodes() -> Non
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({}, {CLUSTER, FILESYSTEM, BUCKET}),
+        ({}, {CLUSTER, FILESYSTEM}),
         ({"protect": False}, set()),
         ({"cloud": {**stacks.nebius_full()["cloud"], "allow_replacement": True}}, set()),
     ],
@@ -112,21 +110,3 @@ def test_kubectl_asks_for_a_token_each_time_and_none_is_kept(credentials: str, c
     (cluster,) = config["clusters"]
     assert base64.b64decode(cluster["cluster"]["certificate-authority-data"]) == b"a certificate"
     assert cluster["cluster"]["server"] == "https://public.invalid"
-
-
-# Access
-
-
-def test_the_backups_key_never_comes_into_the_state(full: Recording) -> None:
-    (key,) = full.of_type(ACCESS_KEY)
-    assert key.inputs["secretDeliveryMode"] == "MYSTERY_BOX"
-    (bucket,) = full.of_type(BUCKET)
-    assert (bucket.inputs["name"], bucket.inputs["versioningPolicy"]) == ("full-backups-e00example", "ENABLED")
-    outputs = printable(full.outputs)
-    assert {name: outputs[name] for name in outputs if name.startswith("backups_")} == {
-        "backups_bucket": "full-backups-e00example",
-        "backups_endpoint": "storage.invalid",
-        "backups_key_id": "key-id",
-        "backups_secret": "secret-id",
-    }
-    assert not record(stacks.nebius_minimum(), stack="test").of_type(BUCKET)

@@ -8,7 +8,7 @@ import pytest
 
 from cli.program.recording import Registration
 from cli.program.values import Resource
-from components.clouds.nebius.immutable import BUCKET, FILESYSTEM
+from components.clouds.nebius.immutable import FILESYSTEM
 from tests import stacks
 from tests.graph import diff as graphs
 from tests.stacks import with_change
@@ -109,7 +109,6 @@ def test_a_change_touches_no_more_machines_than_it_has_to(
     [
         ("controller.filesystem.block_size", "4Ki", {FILESYSTEM: ["blockSizeBytes"]}),
         ("mounts.data.filesystem.type", "VAST", {FILESYSTEM: ["type"]}),
-        ("cloud.backups.bucket", "another-name", {BUCKET: ["name"]}),
     ],
 )
 def test_what_can_never_change_makes_exactly_that_resource_anew(

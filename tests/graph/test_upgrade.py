@@ -42,7 +42,10 @@ def left(sections: Any, where: str = "") -> Any:
 
 
 def taken_over(directory: Path, older: dict[str, Any]) -> EnginePlan:
-    return against_state(stack_of(directory, left(older["sections"])), older["state"])
+    resources = older["state"]["deployment"]["resources"]
+    # As the message about `cloud.backups` says: a bucket that was made here stays.
+    kept = [item for item in resources if not (item["type"].startswith("nebius:") and item["urn"].endswith("-backups"))]
+    return against_state(stack_of(directory, left(older["sections"])), {"deployment": {"resources": kept}})
 
 
 @graphs("*/*.json")

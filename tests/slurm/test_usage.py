@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from cli.efficiency.report import summarize as efficiency_of
 from cli.usage.query import ask_sacct, read_runs
-from cli.usage.report import Usage, summarize
+from cli.usage.report import Report, summarize
 from images.common.slurm_runs import FIELDS, Run, sacct
 from tests.slurm.accounting import AccountingSandbox, kill, sacctmgr, wait_for_accounting
 from tests.slurm.cluster import ClusterFactory
@@ -131,18 +130,18 @@ def database(sandbox: AccountingSandbox, sql: str) -> str:
     return done.stdout
 
 
-def report(sandbox: AccountingSandbox, start: datetime, end: datetime) -> Usage:
+def report(sandbox: AccountingSandbox, start: datetime, end: datetime) -> Report:
     """The command's own way from slurmdbd to hours."""
     kubectl: Any = Controller(sandbox)
-    return summarize(read_runs(kubectl, "slurm", start, end), start=start, end=end, by=("account", "user"))
+    return summarize(read_runs(kubectl, "slurm", start, end), start=start, end=end, now=end, by=("account", "user"))
 
 
-def seconds(usage: Usage) -> dict[tuple[str, ...], int]:
+def seconds(usage: Report) -> dict[tuple[str, ...], int]:
     """Seconds by account, user and resource."""
     found: dict[tuple[str, ...], int] = {}
     for row in usage.rows:
-        found[*row.group, "cpu"] = round(row.cpu_hours * 3600)
-        found[*row.group, "gres/gpu"] = round(row.gpu_hours * 3600)
+        found[*row.group, "cpu"] = round(row.cpu_asked * 3600)
+        found[*row.group, "gres/gpu"] = round(row.gpu_asked * 3600)
     return {key: value for key, value in found.items() if value}
 
 
@@ -175,7 +174,11 @@ def runs_of(sandbox: AccountingSandbox, job: str) -> list[Run]:
     """Runs of a job that was submitted a moment ago."""
     kubectl: Any = Controller(sandbox)
     now = datetime.now(UTC)
-    return [run for run in read_runs(kubectl, "slurm", now - timedelta(minutes=10), now) if run.job == job]
+    return [
+        run
+        for run in read_runs(kubectl, "slurm", now - timedelta(minutes=10), now)
+        if run.job == job and run.seconds and run.cpus
+    ]
 
 
 def test_every_run_of_a_requeued_job_counts(past: AccountingSandbox) -> None:
@@ -226,9 +229,8 @@ def test_a_job_that_uses_one_of_two_cpus_is_half_efficient_and_its_memory_is_wha
     assert job.memory_used is not None
     assert 128 <= job.memory_used / 2**20 < 170
     now = datetime.now(UTC)
-    report = efficiency_of([job], start=now - timedelta(hours=1), end=now, now=now, by=("account",))
-    percent = report.total.cpu_percent
-    assert percent is not None
+    total = summarize([job], start=now - timedelta(hours=1), end=now, now=now, by=("account",)).total
+    percent = 100 * total.cpu_used / total.cpu_measured
     assert percent == pytest.approx(100 * job.cpu_seconds / (2 * job.seconds))
     assert percent < 60  # one CPU is never more than half of two, but seconds are whole
     said = seff(past, job.job)

@@ -101,7 +101,7 @@ def test_each_command_of_ours_is_one_and_each_pod_and_container_is_there() -> No
                 assert (target, container) in containers(), command
 
 
-@pytest.mark.parametrize("wrong", ["doctor nod cpu-0", "logs --tial 3"])
+@pytest.mark.parametrize("wrong", ["doctor jbo 1", "logs --tial 3"])
 def test_wrong_words_would_be_seen(wrong: str) -> None:
     with pytest.raises((USAGE_ERROR, AssertionError)):
         parsed(wrong.split())

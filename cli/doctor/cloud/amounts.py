@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from nebius.api.nebius.capacity.v1 import ResourceAdvice
@@ -30,10 +30,12 @@ class Demand(NamedTuple):
     source: Source
 
 
-def check_capacity(answers: Answers, needs: Needs, config: ClusterConfig, region: str) -> Iterator[Finding]:
+def check_capacity(
+    answers: Answers, nodes: Sequence[NodeNeed], config: ClusterConfig, region: str
+) -> Iterator[Finding]:
     """Whether the service has the machines that are still missing. What it says holds for this moment only."""
     wanted: Counter[Demand] = Counter()
-    for node in needs.nodes:
+    for node in nodes:
         if node.pool is not None and node.size.gpus and node.count:
             wanted[_demand(node, config, answers)] += node.count
     for demand, machines in wanted.items():
@@ -59,22 +61,16 @@ def _check_demand(answers: Answers, demand: Demand, wanted: int, region: str) ->
     if isinstance(answers.advice, Unanswered):
         return unchecked("capacity", subject, answers.advice)
     here: list[int] = []
-    elsewhere: Counter[str] = Counter()
-    for advice in _about(answers, demand):
+    for advice in (one for one in _about(answers, demand) if _fits(one, demand, region)):
         status = advice.status
         offers = {"preemptible": [status.preemptible], "reserved": [status.reserved], "on demand": [status.on_demand]}
-        found = sum(offer.available for offer in offers.get(demand.source, [status.reserved, status.on_demand]))
-        if _fits(advice, demand, region):
-            here.append(found)
-        else:
-            elsewhere[f"{advice.spec.fabric or 'no fabric'} in {advice.spec.region}"] += found
-    enough = ", ".join(sorted(place for place, machines in elsewhere.items() if machines >= wanted))
-    instead = f"there is enough on {enough}" if enough else "make the pool smaller, reserve capacity, or try later"
+        here.append(sum(offer.available for offer in offers.get(demand.source, [status.reserved, status.on_demand])))
     if not here:
-        return warning("capacity", f"{subject}: the service names none in {region}, so it may be wrong; {instead}")
+        return warning("capacity", f"{subject}: the service names none in {region}, so it may be wrong")
     if sum(here) >= wanted:
         return fine("capacity", f"{subject}: {sum(here)} can be had now")
-    return change("capacity", f"{subject}: only {sum(here)} can be had now; {instead} (quotas bound this number, too)")
+    instead = "make the pool smaller, reserve capacity, or try later (quotas bound this number, too)"
+    return change("capacity", f"{subject}: only {sum(here)} can be had now; {instead}")
 
 
 def _about(answers: Answers, demand: Demand) -> list[ResourceAdvice]:
@@ -89,7 +85,9 @@ def _fits(advice: ResourceAdvice, demand: Demand, region: str) -> bool:
     return advice.spec.region == region and demand.fabric in {"", advice.spec.fabric}
 
 
-def check_quotas(answers: Answers, lack: Missing, config: ClusterConfig, cloud: NebiusCloud) -> Iterator[Finding]:
+def check_quotas(
+    answers: Answers, lack: Missing, needs: Needs, config: ClusterConfig, cloud: NebiusCloud
+) -> Iterator[Finding]:
     """One line for all that suffice, one for each that does not. A tenant's and its project's quotas both bind."""
     quotas: list[tuple[str, QuotaAllowance]] = []
     for whose, answer in (("tenant", answers.tenant_quotas), ("project", answers.project_quotas)):
@@ -98,9 +96,9 @@ def check_quotas(answers: Answers, lack: Missing, config: ClusterConfig, cloud: 
         quotas += [(whose, item) for item in listed(answer) if item.spec.region in {cloud.region, ""}]
     if isinstance(answers.tenant_quotas, Unanswered):
         return
-    reserved = _reserved(answers, lack.needs, config, cloud.region)
+    reserved = _reserved(answers, lack.nodes, config, cloud.region)
     amount, most = (
-        _of_the_rest(lack, cloud) + _of_the_machines(lack, config, reserved, most=most) for most in (False, True)
+        _of_the_rest(lack, needs) + _of_the_machines(lack.nodes, config, reserved, most=most) for most in (False, True)
     )
     enough: list[str] = []
     unlisted: list[str] = []
@@ -119,11 +117,11 @@ def check_quotas(answers: Answers, lack: Missing, config: ClusterConfig, cloud: 
         yield fine("quotas", f"enough in {cloud.region}: {', '.join(enough)}")
 
 
-def _reserved(answers: Answers, needs: Needs, config: ClusterConfig, region: str) -> Counter[str]:
+def _reserved(answers: Answers, nodes: Sequence[NodeNeed], config: ClusterConfig, region: str) -> Counter[str]:
     """By quota: GPUs that come out of reservations, which count against none. What one pool takes, no other has."""
     taken: Counter[tuple[str, str, str]] = Counter()
     found: Counter[str] = Counter()
-    asked = [(node, _demand(node, config, answers)) for node in needs.nodes if node.pool is not None and node.size.gpus]
+    asked = [(node, _demand(node, config, answers)) for node in nodes if node.pool is not None and node.size.gpus]
     for node, demand in sorted(asked, key=lambda one: not one[1].fabric):  # which may have others than those of its own
         machines = node.count if "reserved" in demand.source else 0
         for one in _about(answers, demand):
@@ -146,7 +144,9 @@ def _short(name: str, wanted: int, quotas: Mapping[str, QuotaAllowance]) -> Iter
             yield f"{name}: {_told(wanted, unit)} more needed, and {has}"
 
 
-def _of_the_machines(lack: Missing, config: ClusterConfig, reserved: Mapping[str, int], *, most: bool) -> Counter[str]:
+def _of_the_machines(
+    nodes: Sequence[NodeNeed], config: ClusterConfig, reserved: Mapping[str, int], *, most: bool
+) -> Counter[str]:
     """Amounts by quota that the machines begin with, or with `most` may come to by autoscaling.
 
     The names are those that the service lists (`nebius quotas quota-allowance list`). Machines with GPUs do not count
@@ -154,7 +154,7 @@ def _of_the_machines(lack: Missing, config: ClusterConfig, reserved: Mapping[str
     range of its pods.
     """
     total: Counter[str] = Counter()
-    for node in lack.needs.nodes:
+    for node in nodes:
         pool = config.worker_nodes.get(node.pool or "")
         machines = node.most if most else node.count
         total["compute.instance.count"] += machines
@@ -176,27 +176,21 @@ def _gpu_quota(node: NodeNeed) -> str:
     return f"compute.instance.gpu.{node.platform.split('-')[1]}"
 
 
-def _of_the_rest(lack: Missing, cloud: NebiusCloud) -> Counter[str]:
-    needs = lack.needs
-    own_network = int(lack.new_cluster and cloud.subnet_id is None)
-    found = Counter(
-        {
-            "compute.gpucluster.count": len(needs.fabrics),
-            "compute.filesystem.count": lack.new_filesystems,
-            "compute.disk.count": len(needs.volume_gib),
-            "mk8s.cluster.count": int(lack.new_cluster),
-            "vpc.allocation.count": needs.load_balancers,
-            "vpc.ipv4-address.public.count": needs.public_addresses,
-            "vpc.network.count": own_network,
-            "vpc.subnet.count": own_network,
-            "storage.bucket.count": int(lack.new_cluster and cloud.backups.enabled),
-        }
-    )
-    found.update(
-        {f"compute.filesystem.size.{_slug(kind)}": gib * GIBIBYTE for kind, gib in needs.filesystem_gib.items()}
-    )
-    found.update({f"compute.disk.size.{_slug(kind)}": gib * GIBIBYTE for kind, gib in needs.volume_gib.items()})
-    return found
+def _of_the_rest(lack: Missing, needs: Needs) -> Counter[str]:
+    """Of a new cluster."""
+    if not lack.new_cluster:
+        return Counter()
+    own = [item for item in needs.filesystems if item.filesystem.id is None]
+    disks = {f"compute.disk.size.{_slug(kind)}": gib * GIBIBYTE for kind, gib in needs.volume_gib.items()}
+    shared = {f"compute.filesystem.size.{_slug(kind)}": gib * GIBIBYTE for kind, gib in needs.filesystem_gib.items()}
+    return Counter({
+        "compute.gpucluster.count": len(needs.fabrics),
+        "compute.filesystem.count": len(own),
+        "compute.disk.count": len(needs.volume_gib),
+        "mk8s.cluster.count": 1,
+        **disks,
+        **shared,
+    })  # fmt: skip
 
 
 def _slug(kind: str) -> str:

@@ -44,8 +44,6 @@ class Answers:
     project: iam.Project
     groups: Answer[tuple[mk8s.NodeGroup, ...] | None]
     """Node groups of the stack's cluster. None: there is no such cluster."""
-    filesystems: Answer[tuple[compute.Filesystem, ...]]
-    """All of the project."""
     gpu_clusters: Answer[tuple[compute.GpuCluster, ...]]
     """All of the project."""
     tenant_quotas: Answer[tuple[quotas.QuotaAllowance, ...]]
@@ -71,7 +69,6 @@ async def ask(sdk: SDK, cloud: NebiusCloud, cluster: str, *, seconds: float) -> 
     for name, client, request, parent_id in (
         ("tenant_quotas", quotas.QuotaAllowanceServiceClient, quotas.ListQuotaAllowancesRequest, tenant_id),
         ("project_quotas", quotas.QuotaAllowanceServiceClient, quotas.ListQuotaAllowancesRequest, project_id),
-        ("filesystems", compute.FilesystemServiceClient, compute.ListFilesystemsRequest, project_id),
         ("gpu_clusters", compute.GpuClusterServiceClient, compute.ListGpuClustersRequest, project_id),
         # The service gives no advice about a project.
         ("advice", capacity.ResourceAdviceServiceClient, capacity.ListResourceAdviceRequest, tenant_id),

@@ -39,5 +39,5 @@ def findings(answers: Answers, config: ClusterConfig, cloud: NebiusCloud) -> Ite
     lack = missing(wanted, answers, cloud.prefix(config.cluster.namespace))
     yield check_project(answers.project, cloud)
     yield check_present(answers, lack, wanted)
-    yield from check_quotas(answers, lack, config, cloud)
-    yield from check_capacity(answers, lack.needs, config, cloud.region)
+    yield from check_quotas(answers, lack, wanted, config, cloud)
+    yield from check_capacity(answers, lack.nodes, config, cloud.region)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,6 @@ from cli.change.lock import LEASE, has_died
 from cli.change.owner import is_stopped, note_of
 from cli.doctor.cluster.facts import Claim, Container, Facts, Lease, Machine, Owner, Pod, Pool
 from cli.doctor.cluster.slurm import SECONDS, ask_slurm
-from cli.errors import Failure
 from cli.kubectl.client import Kubectl, is_true
 from cli.kubectl.pods import LEAVING, pod_of
 from cli.status.read import read_objects
@@ -50,12 +49,10 @@ Object = Mapping[str, Any]
 Warnings = Mapping[str, tuple[str, ...]]
 
 
-def collect(
-    kubectl: Kubectl, config: ClusterConfig, *, job: str = "", ask_pulumi: Callable[[], list[str]] = list
-) -> Facts:
+def collect(kubectl: Kubectl, config: ClusterConfig, *, job: str = "") -> Facts:
     """All that can be read within some seconds. What could not be read is in `unread`.
 
-    `job`: the number of one that is asked about. `ask_pulumi`: what its state says is not finished; may raise Failure.
+    `job`: the number of one that is asked about.
     Raises Failure only if kubectl cannot be run.
     """
     namespace, here = config.cluster.namespace, time.time()
@@ -64,7 +61,6 @@ def collect(
             pool.submit(read_objects, kubectl, namespace, kinds, *options, seconds=SECONDS) for kinds, options in _ASKED
         ]
         slurm = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled, job=job)
-        pulumi = pool.submit(ask_pulumi)
         wanted = config_hash(render(config))
     items: list[Any] = []
     unread: dict[str, str] = {}
@@ -74,11 +70,6 @@ def collect(
         unread |= {_PARTS.get(kind, kind): why for kind, why in missing.items()}
     of_slurm, silent = slurm.result()
     unread |= silent
-    unfinished: list[str] = []
-    try:
-        unfinished = pulumi.result()
-    except Failure as failure:
-        unread["pulumi"] = failure.message
     # One that is ahead, here or there, would have a pod deleted by force that has just begun to end.
     now = min(of_slurm.pop("clock", 0.0) or here, here)
     return Facts(
@@ -88,7 +79,6 @@ def collect(
         pools={name: Pool(size=pool.most, elastic=pool.is_elastic) for name, pool in config.worker_nodes.items()},
         wanted_configuration=wanted,
         unread=unread,
-        unfinished=tuple(unfinished),
         restore=_restore([item for item in items if item["kind"] in {"StatefulSet", "Deployment"}]),
         **parse(items, now),
         **of_slurm,

@@ -1,4 +1,4 @@
-"""Facts in, findings out: of the whole cluster, of one job, of one node."""
+"""Facts in, findings out: of the whole cluster, of one job."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _THEMES = (pods, nodes, configuration, jobs)
 """What is nearer to the machines comes first: of two that are equally bad it is more often the cause."""
 
 
-def _found(facts: Facts, themes: Iterable[ModuleType] = _THEMES) -> list[Finding]:
+def _found(facts: Facts, themes: Iterable[ModuleType]) -> list[Finding]:
     return [item for theme in themes for item in theme.find(facts)]
 
 
 def diagnose(facts: Facts) -> tuple[Finding, ...]:
     """All that is wrong with the cluster, the most likely cause of the worst first."""
-    return ranked(_found(facts))
+    return ranked(_found(facts, _THEMES))
 
 
 def diagnose_job(facts: Facts, wanted: str) -> tuple[Finding, ...]:
@@ -36,23 +36,6 @@ def diagnose_job(facts: Facts, wanted: str) -> tuple[Finding, ...]:
     about = {item.about for item in said}
     texts = {item.cause for item in said}
     return tuple(item for item in found if item.about in about | causes or texts & set(item.consequences))
-
-
-def diagnose_node(facts: Facts, name: str) -> tuple[Finding, ...]:
-    """What is wrong with one node: with its pod, its machine and its checks, or with what it needs."""
-    pod = facts.pod(name)
-    ill = {f"node {name}", f"pod {name}", *([f"machine {pod.machine}"] if pod and pod.machine else [])}
-    found = _found(facts)
-    texts = {item.cause for item in found if item.about in ill}
-    return tuple(item for item in ranked(found) if item.about in ill or texts & set(item.consequences))
-
-
-def knows_node(facts: Facts, name: str) -> bool:
-    """Whether there is a node of this name, or is to be one. Where not all could be read, there may be."""
-    pool, _, number = name.rpartition("-")
-    wanted = pool in facts.pools and number.isdecimal() and int(number) < facts.pools[pool].size
-    there = facts.pod(name) is not None or any(node.name == name for node in facts.nodes)
-    return wanted or there or not facts.knows("pods", "slurm", "nodes")
 
 
 def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:

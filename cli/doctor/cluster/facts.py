@@ -163,8 +163,6 @@ class Facts:
     lease: Lease | None = None
     restore: tuple[str, str] | None = None
     """Why Slurm is stopped, and the command that starts it, where a restore has stopped it."""
-    unfinished: tuple[str, ...] = ()
-    """What Pulumi's state says is being done, or was when an update was cut short: `creating slurm-jail`."""
 
     slurmctld: str = ""
     """Why slurmctld does not answer, in its own words; empty if it does, or was not asked."""

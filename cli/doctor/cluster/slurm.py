@@ -1,8 +1,7 @@
-"""One call in the controller's pod with all questions to Slurm, and its answers as facts."""
+"""Doctor's questions to Slurm, in one call in the controller's pod, and the answers as parts of the facts."""
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -11,16 +10,15 @@ from typing import Any
 
 from cli.doctor.cluster.facts import SlurmNode
 from cli.health.nodes import in_order
-from cli.kubectl.client import Kubectl, complaint
-from cli.kubectl.pods import DATABASE, put
-from cli.status.slurm import LATE, STATE_FILE
+from cli.kubectl.client import Kubectl
+from cli.status.slurm import STATE_FILE, Said, ask, configuration_of
 from images.common.slurm_jobs import ENDED, JobList
 from images.common.slurm_records import entries_in, node_records
 
 SECONDS = 3
 """For all answers together. What has answered by then counts."""
 
-_EACH = 2
+EACH = 2
 """Seconds for one question."""
 
 JOBS = JobList(
@@ -33,42 +31,37 @@ FIRST = {
     "munge": "timeout 1 sh -c 'munge -n | unmunge' 2>&1 >/dev/null",
     "slurmctld": "sinfo --noheader --format=%R 2>&1",
 }
-"""The last one decides whether more is asked. Slurm tries munge for longer than a question may take, and then names it:
-so it is asked itself."""
+"""Slurm tries munge for longer than a question may take, and then names it: so it is asked itself."""
 
 _THEN = {
     "nodes": "scontrol show nodes --json",
     "queue": JOBS.shell,
     "partitions": "scontrol show partitions --oneliner",
 }
-"""What is asked where slurmctld has answered at all: else each would wait in vain."""
 
 _PAST = "sacct --noheader --parsable2 -X --format=State,ExitCode,NodeList,Start,End,Reason --jobs="
 
 _PARTITION = re.compile(r"^PartitionName=(\S+).*? State=(\S+)", re.MULTILINE)
 
-_PARTS = {"queue": "jobs", "past": "accounting"}
-"""Question -> the part of the facts that is missing without an answer, where that is called otherwise."""
+READERS: Mapping[str, Callable[[str], Any]] = {
+    "clock": float,
+    "configuration": configuration_of,
+    "nodes": lambda text: node_records(text, SlurmNode),
+    "queue": lambda text: tuple(job for job in JOBS.read(text) if job.state != ENDED),
+    "partitions": lambda text: {name: state for name, state in _PARTITION.findall(text) if state != "UP"},
+    "job": lambda text: next(iter(entries_in(text, "jobs")), None),
+    "past": lambda text: tuple(text.splitlines()[-1].split("|")) if text else (),
+}
 
-_ASKED_OF_ONE = ("job", "past")
-"""Questions about the one job that is asked about. Slurm refuses them for a job that it does not know."""
+_PARTS = {"queue": "jobs", "job": "jobs", "past": "accounting"}
+"""Question -> the part of the facts that is missing without an answer, where that is called otherwise."""
 
 
 def ask_slurm(kubectl: Kubectl, namespace: str, *, accounting: bool, job: str) -> tuple[dict[str, Any], dict[str, str]]:
     """The parts of the facts that Slurm knows, and why some are missing. `job`: one that is asked about, or none."""
     then = questions(accounting=accounting, job=job)
-    answers, done = put(kubectl, namespace, FIRST, then, seconds=SECONDS, each=_EACH, slurmdbd=accounting)
-    if not answers:
-        why = " ".join(complaint(done).split())[:200]
-        return {}, {"slurm": "not allowed to run commands in controller-0" if "forbidden" in why else why}
-    parts, unread = parse(answers)
-    # One that nobody knows is told from one that nobody could be asked about. sacct complains of no unknown job.
-    if not parts.get("slurmctld"):
-        if "job" in then and answers.get("job", (LATE, ""))[0] == LATE:
-            unread.setdefault("jobs", "no answer")
-        if "past" in then and answers.get("past", (LATE, ""))[0]:
-            unread.setdefault("accounting", "no answer")
-    return parts, unread
+    said = ask(kubectl, namespace, FIRST, then, READERS, seconds=SECONDS, each=EACH, accounting=accounting)
+    return parts_of(said) if said.reached else ({}, {"slurm": said.slurmctld})
 
 
 def questions(*, accounting: bool, job: str) -> dict[str, str]:
@@ -77,49 +70,14 @@ def questions(*, accounting: bool, job: str) -> dict[str, str]:
     return {**_THEN, **of_job, **({"past": _PAST + job} if job and accounting else {})}
 
 
-def parse(answers: Mapping[str, tuple[int, str]]) -> tuple[dict[str, Any], dict[str, str]]:
+def parts_of(said: Said) -> tuple[dict[str, Any], dict[str, str]]:
     """The parts of the facts in these answers, and why the others are missing."""
-    said = answers.get("clock", (1, ""))[1]
-    clock = float(said) if said.isdecimal() else 0.0
-    parts: dict[str, Any] = {"clock": clock}
-    unread: dict[str, str] = {}
-    code, said = answers.get("slurmctld", (LATE, ""))
-    if code:
-        without, munge = answers.get("munge", (0, ""))
-        said = said or (f"munge does not answer. {munge}" if without else f"no answer within {_EACH} s")
-        parts["slurmctld"] = " ".join(said.split())[:300]
-    if DATABASE in answers:
-        parts["slurmdbd_answers"] = answers[DATABASE][0] == 0
-    for name, parser in _parsers(clock or time.time()).items():
-        part = _PARTS.get(name, name)
-        status, text = answers.get(name, (None, ""))
-        if status == 0:
-            try:
-                parts |= parser(text)
-            except Exception:  # noqa: BLE001  whatever it has printed: the other answers count all the same
-                unread[part] = "the answer is not understood"
-        elif name in _ASKED_OF_ONE:
-            continue
-        elif status is not None:
-            unread[part] = "no answer" if status == LATE else f"exit status {status}"
-        elif not code:
-            unread[part] = f"no answer within {SECONDS} s"
-    return parts, unread
-
-
-def _parsers(now: float) -> dict[str, Callable[[str], dict[str, Any]]]:
-    return {
-        "configuration": lambda text: {"configuration": dict(json.loads(text))},
-        "nodes": lambda text: {"nodes": _nodes(text, now)},
-        "queue": lambda text: {"jobs": tuple(job for job in JOBS.read(text) if job.state != ENDED)},
-        "partitions": lambda text: {
-            "partitions": {name: state for name, state in _PARTITION.findall(text) if state != "UP"}
-        },
-        "job": lambda text: {"job": next(iter(entries_in(text, "jobs")), None)},
-        "past": lambda text: {"past": tuple(text.splitlines()[-1].split("|")) if text else ()},
-    }
-
-
-def _nodes(text: str, now: float) -> tuple[SlurmNode, ...]:
-    nodes = [replace(node, now=now) for node in node_records(text, SlurmNode)]
-    return tuple(sorted(nodes, key=lambda node: in_order(node.name)))
+    parts = {"slurmctld": said.slurmctld, "slurmdbd_answers": said.slurmdbd_answers, **said.parts}
+    if "queue" in parts:
+        parts["jobs"] = parts.pop("queue")
+    now = parts.get("clock") or time.time()
+    nodes = (replace(node, now=now) for node in parts.get("nodes", ()))
+    parts["nodes"] = tuple(sorted(nodes, key=lambda node: in_order(node.name)))
+    # scontrol refuses a job that slurmctld knows no longer: that is an answer, too.
+    unread = {name: why for name, why in said.unread.items() if name != "job" or why.startswith("no answer")}
+    return parts, {_PARTS.get(name, name): why for name, why in unread.items()}

@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import CloudResources, Placement, StaticVolumeArgs, host_volume, kubernetes_provider
 from components.clouds.nebius import resources
-from components.clouds.nebius.access import create_backups, create_node_account
+from components.clouds.nebius.access import create_node_account
 from components.clouds.nebius.gpu_stack import RDMA_RESOURCE, GpuStack, GpuStackArgs
 from components.clouds.nebius.node_groups import NodeGroupsArgs, create_role_groups, create_worker_groups
 from components.clouds.nebius.placement import role_placement, worker_placement
@@ -56,8 +56,6 @@ class NebiusCloud(pulumi.ComponentResource, CloudResources):
         self.provider = self._create_kubernetes_provider()
         self._create_gpu_stack()
         self.login_annotations = self._create_login_address()
-        if cloud.backups.enabled:
-            self.exports |= create_backups(self._scope, cloud.backups)
         self.register_outputs({**self.exports})
 
     def _create_filesystems(self) -> Mapping[str, pulumi.Input[str]]:

@@ -21,8 +21,6 @@ SERVICE_ACCOUNT: Final = "nebius:index/iamV1ServiceAccount:IamV1ServiceAccount"
 GROUP: Final = "nebius:index/iamV1Group:IamV1Group"
 GROUP_MEMBERSHIP: Final = "nebius:index/iamV1GroupMembership:IamV1GroupMembership"
 ACCESS_PERMIT: Final = "nebius:index/iamV1AccessPermit:IamV1AccessPermit"
-ACCESS_KEY: Final = "nebius:index/iamV2AccessKey:IamV2AccessKey"
-BUCKET: Final = "nebius:index/storageV1Bucket:StorageV1Bucket"
 
 IMMUTABLE: Final[Mapping[str, tuple[str, ...]]] = {
     CLUSTER: ("parentId", "controlPlane.subnetId", "kubeNetwork.serviceCidrs"),
@@ -44,7 +42,5 @@ IMMUTABLE: Final[Mapping[str, tuple[str, ...]]] = {
     GROUP: ("parentId",),
     GROUP_MEMBERSHIP: ("parentId", "name", "labels", "memberId"),
     ACCESS_PERMIT: ("parentId", "name", "labels", "resourceId", "role"),
-    ACCESS_KEY: ("parentId", "account", "expiresAt", "secretDeliveryMode"),
-    BUCKET: ("parentId", "name", "filesystemBucket.filesystemId", "filesystemBucket.directory"),
 }
 """Paths of input properties, in the provider's spelling, by resource type."""

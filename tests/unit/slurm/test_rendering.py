@@ -15,7 +15,7 @@ from config.sections.services import Images
 from slurm.certificates import ed25519_public_key
 from slurm.conf import effective_settings, render
 from slurm.images import ROLES, image_tag, image_tags
-from slurm.sizing import max_node_count, real_memory_mib, shared_memory
+from slurm.sizing import max_node_count, real_memory_mib
 from tests import stacks
 from tests.stacks import with_change
 
@@ -29,7 +29,7 @@ def test_a_user_s_setting_wins_whatever_its_case_and_stands_where_ours_stood() -
     assert [line.partition("=")[0] for line in lines[: len(before)]] == [line.partition("=")[0] for line in before]
 
 
-@pytest.mark.parametrize("sections", [stacks.dev(), stacks.existing_full(), stacks.nebius(), stacks.nebius_full()])
+@pytest.mark.parametrize("sections", [stacks.existing_full(), stacks.nebius_full()])
 def test_no_key_stands_twice_and_no_comment_looks_like_one(sections: dict[str, Any]) -> None:
     """What reads slurm.conf line by line, our own programs too, finds each key where it holds."""
     lines = render(load_config(sections))["slurm.conf"].splitlines()
@@ -67,12 +67,6 @@ def test_a_size_is_in_none_of_the_files() -> None:
     small = render(load_config(with_change(stacks.dev(), "worker_nodes.default.size", 1)))
     large = render(load_config(with_change(stacks.dev(), "worker_nodes.default.size", 500)))
     assert small == large
-
-
-def test_shared_memory_is_half_of_the_pod_s_unless_written() -> None:
-    pools = load_config(with_change(stacks.existing(), "worker_nodes.gpu.shared_memory", "64Gi")).worker_nodes
-    assert shared_memory(pools["cpu"]) == "32768Mi"
-    assert shared_memory(pools["gpu"]) == "64Gi"
 
 
 def test_a_host_key_never_changes_between_releases() -> None:

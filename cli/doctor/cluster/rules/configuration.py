@@ -109,16 +109,6 @@ def _populating(facts: Facts, owner: Owner) -> Finding:
 
 
 def _apply(facts: Facts) -> Iterator[Finding]:
-    if facts.unfinished:
-        more = f" and {len(facts.unfinished) - 1} more" if len(facts.unfinished) > 1 else ""
-        yield Finding(
-            about="apply",
-            severity="error",
-            cause=f"an update by Pulumi is at work, or was cut short: {facts.unfinished[0]}{more}",
-            evidence=facts.unfinished[:4],
-            mend="wait for it; if there is none, `slurmstack up` goes on with it",
-            weight=12,
-        )
     if facts.lease is None:
         return
     died, age = facts.lease.died, facts.lease.age

@@ -12,7 +12,6 @@ from cli.doctor.cluster.facts import Facts, SlurmNode
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.doctor.cluster.reasons import Meaning, meaning
 from cli.text import plain
-from cli.usage.times import YEAR_10000
 from images.common.slurm_jobs import Job
 from images.common.slurm_records import number_of, states_of, text_of
 
@@ -114,7 +113,9 @@ def _waiting(facts: Facts, job: Job) -> Finding:
     lines = [
         f"Slurm says {job.detail or job.reason}",
         f"nodes of its partition that take no jobs: {', '.join(closed[:4])}" if closed else "",
-        f"the scheduler expects to start it at {_time(job.start)}" if job.start else "",
+        f"the scheduler expects to start it at {datetime.fromtimestamp(job.start, UTC):%Y-%m-%dT%H:%M:%S}"
+        if job.start
+        else "",
     ]
     severities: dict[str, Severity] = {"turn": "note", "limit": "note", "held": "warning", "never": "error"}
     return Finding(
@@ -127,12 +128,6 @@ def _waiting(facts: Facts, job: Job) -> Finding:
     )
 
 
-def _time(seconds: float) -> str:
-    if seconds >= YEAR_10000:
-        return "a time after the year 9999"
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
-
-
 def _running(job: Job) -> Finding:
     left = f"{job.left // 60} min are left of its time limit" if job.left is not None else "it has no time limit"
     return Finding(
@@ -140,7 +135,7 @@ def _running(job: Job) -> Finding:
         severity="note",
         cause=f"job {job.id} of {job.user} is {job.state.lower()} on {', '.join(job.nodes)}",
         evidence=(left,),
-        mend="nothing to mend; `slurmstack doctor node NAME` looks at a node",
+        mend="nothing to mend",
     )
 
 

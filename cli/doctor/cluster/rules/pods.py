@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cli.doctor.cluster.facts import Container, Facts, Owner, Pod
 from cli.doctor.cluster.findings import Finding, Severity
-from slurm.names import CONTROLLER, CONTROLLER_HOST, LOG_SHIPPER, WORKER
+from slurm.names import CONTROLLER, CONTROLLER_HOST, WORKER
 
 RECENT = 900
 """Seconds for which a restart is told."""
@@ -165,9 +165,7 @@ def _container(facts: Facts, pod: Pod, item: Container) -> tuple[str, str, str] 
         else:
             cause = f"{who} cannot be started ({item.waiting}), a Secret or ConfigMap may be missing"
             mend = "`slurmstack preview`, then `slurmstack up` puts back what is missing"
-        if pod.component == LOG_SHIPPER:  # its image and its Secrets are the site's own
-            mend = "correct logs.otlp (its image, or the Secrets of its headers), then `slurmstack up`"
-        elif pod.owner_kind == "StatefulSet" and pod.component != WORKER:
+        if pod.owner_kind == "StatefulSet" and pod.component != WORKER:
             # They are made in order: before one is ready Kubernetes makes no other in its place, whatever is applied.
             mend += f", and then {facts.kubectl(f'delete pod {pod.name}')}"
         return cause, item.message, mend

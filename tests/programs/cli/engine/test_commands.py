@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from cli.engine.pulumi import unfinished
-from cli.errors import REFUSED, USAGE, Failure
+from cli.errors import REFUSED, USAGE
 from cli.preview.document import NOT_COMPARED
 from cli.stack import open_stack
 from tests import stacks
@@ -251,21 +250,6 @@ def test_an_update_that_was_killed_is_repeated_with_what_it_has_made_already(
     engine.holds({**engine.state, "deployment": {**engine.state["deployment"], "pending_operations": []}})
     call(engine, file, "up", "--yes")
     assert UPSERT not in engine.environment("up"), "what others have made is never taken over otherwise"
-
-
-def test_what_an_update_that_was_killed_did_is_read_without_making_a_stack(
-    engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    stack = open_stack(killed_while_making(engine, tmp_path, "kubernetes:core/v1:Secret", "random:index:Bytes"))
-    assert unfinished(stack, 60) == [], "without pulumi nobody knows"
-    monkeypatch.setenv("PATH", str(engine.directory))
-    assert unfinished(stack, 60) == ["creating urn:kubernetes:core/v1:Secret", "creating urn:random:index:Bytes"]
-    engine.holds(EMPTY)
-    assert unfinished(stack, 60) == []
-    assert {tuple(call[:2]) for call in engine.calls("pulumi")} == {("stack", "export")}
-    with pytest.raises(Failure, match="no answer within 0 s"):
-        unfinished(stack, 0)
 
 
 @pytest.mark.parametrize(

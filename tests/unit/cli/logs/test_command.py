@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from cli.app import app
 from cli.commands import logs as command
 from cli.errors import Failure
-from cli.logs.gather import JOBS, lines_of
+from cli.logs.gather import JOBS
 from images.common.slurm_runs import DELIMITER
 from tests.fakes.squeue import printed
 from tests.fakes.written_cluster import CONTROLLER, FakeCluster, event, pod, worker
@@ -104,22 +104,6 @@ def test_a_component_is_found_by_its_name_its_container_its_pool_or_its_pod(
     assert {json.loads(line)["place"] for line in result.stdout.splitlines()} == places
 
 
-@pytest.mark.parametrize(
-    ("name", "where"),
-    [
-        ("slurmctld", ["controller-0", "-c", "slurmctld"]),
-        ("login", ["-l", "app.kubernetes.io/component=login", "--all-containers"]),
-    ],
-)
-def test_kubectl_follows_what_has_a_name(monkeypatch: pytest.MonkeyPatch, name: str, where: list[str]) -> None:
-    begun: list[list[str]] = []
-    monkeypatch.setattr("os.execvpe", lambda _, command, __: begun.append(command))
-    login = [pod(f"login-{number}", "login", "sshd") for number in range(2)]
-    logs(monkeypatch, with_(pods=[pod("controller-0", "controller", "slurmctld", "config-agent"), *login]), "-f", name)
-    assert begun[0][-len(where) :] == where
-    assert "--follow" in begun[0]
-
-
 def test_without_a_name_all_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = shown(logs(monkeypatch, CLUSTER, *ALL))
     assert len(lines) == sum(text.count("\n") for text in LOGS.values()) + len(EVENTS)
@@ -202,12 +186,6 @@ def test_a_job_that_waits_says_for_what(monkeypatch: pytest.MonkeyPatch) -> None
     assert "started" not in result.stdout
 
 
-def test_a_time_that_no_calendar_has_takes_no_other_line_away() -> None:
-    """As of a job that is to begin in thousands of years."""
-    told = [(1e12, "job 1 started"), (1.0, "job 1 submitted")]
-    assert [line.time for line in lines_of("sacct", "1", iter(told))] == ["1970-01-01T00:00:01Z"]
-
-
 def test_a_job_s_name_may_have_anything_in_it_and_is_no_record_of_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
     forged = "\t".join(("7", "7", "bob", "main", "FAILED", *(BEGUN,) * 3, ENDED, "a-10", "1:0", "x"))
     odd = SACCT.replace("train", f"x\ty\x1b[2J\n{forged}")
@@ -220,18 +198,6 @@ def test_a_job_s_name_may_have_anything_in_it_and_is_no_record_of_another_job(mo
 def test_a_node_of_the_job_that_is_gone_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     result = logs(monkeypatch, with_(pods=PODS[:2]), "--job", "5")
     assert result.stderr == "not read: a-1: there is no such pod now\n"
-
-
-def test_of_a_thousand_workers_some_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those that could not be read, and of those that there are."""
-    workers = [worker(f"a-{number}") for number in range(100)]
-    result = logs(monkeypatch, with_(pods=workers, refused=frozenset({"logs"})), *ALL)
-    assert result.stderr.count("\n") == 13
-    assert result.stderr.endswith("not read: 188 more\n")
-    result = logs(monkeypatch, with_(pods=workers, events=()), "--node", "b-0")
-    assert isinstance(result.exception, Failure)
-    assert len(result.exception.message) < 400
-    assert result.exception.message.endswith(" ...")
 
 
 def test_no_log_can_move_the_cursor_and_json_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cli.logs.lines import Line, in_order, names_job, names_node, nanoseconds, parse_log, when
+from cli.errors import Failure
+from cli.logs.lines import Line, in_order, names_job, names_node, nanoseconds, parse_log
 from cli.logs.sources import is_probe
-from cli.usage.times import TimeError
+from cli.times import parse_time
 
 NOW = datetime(2026, 11, 25, 16, 30, tzinfo=UTC)
 
@@ -37,18 +38,18 @@ def test_a_line_without_a_time_belongs_to_the_one_before_it() -> None:
 @pytest.mark.parametrize(
     ("text", "ago"),
     [
-        ("90s", 90), ("30m", 1800), ("1h", 3600), ("2d", 172_800), ("now-7days", 604_800), ("now", 0),
+        ("90s", 90), ("30m", 1800), ("1h", 3600), ("2d", 172_800), ("now-7days", 604_800), ("today", 59_400),
         ("2026-11-25T16:00", 1800), ("2026-11-25T16:29:59Z", 1), ("2026-11-25T16:29:59.500Z", 0.5),
     ],
 )  # fmt: skip
 def test_times_are_written_as_spans_as_slurm_has_them_and_as_the_lines_show_them(text: str, ago: float) -> None:
-    assert when(text, NOW) == NOW - timedelta(seconds=ago)
+    assert parse_time(text, NOW) == NOW - timedelta(seconds=ago)
 
 
 @pytest.mark.parametrize("text", ["yesterday", "1y", "999999999w", "2026-02-30T00:00:00Z"])
 def test_what_is_no_time_is_refused_with_the_forms_that_are(text: str) -> None:
-    with pytest.raises(TimeError, match="write 30m, 1h or 2d"):
-        when(text, NOW)
+    with pytest.raises(Failure, match="write 30m, 1h or 2d"):
+        parse_time(text, NOW)
 
 
 def test_a_line_that_names_a_job_is_the_job_s_and_no_other_s() -> None:

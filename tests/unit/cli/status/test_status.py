@@ -189,7 +189,7 @@ def test_a_slurmdbd_and_a_queue_that_are_silent_are_said_and_the_rest_is_shown(s
     asked.slurm.update(database=(124, ""), queue=(124, ""))
     found = read_status(asked, CONFIG)
     assert (found.slurmdbd_answers, found.healthy, len(found.nodes)) == (False, False, 2)
-    assert (found.queue, found.unread) == (None, {"queue": "squeue: no answer within 8 s"})
+    assert (found.queue, found.unread) == (None, {"queue": "no answer within 8 s"})
     assert "kubectl --context test logs -n slurm slurmdbd-0" in show(found)
 
 

@@ -14,8 +14,7 @@ from cli.commands import usage as usage_commands
 from cli.errors import Failure
 from cli.kubectl.client import NO_SLURMDBD
 from cli.usage.query import read_runs
-from cli.usage.report import Usage, as_csv, as_data, print_table, summarize
-from cli.usage.times import parse_time
+from cli.usage.report import HOURS, Report, as_csv, as_data, hours_cells, hours_data, print_table, summarize
 from images.common.slurm_runs import Run, parse_runs
 from tests.unit.cli.usage.records import NOW, START, Controller, epoch, job_line
 
@@ -44,9 +43,9 @@ def run(start: float, end: float, *, cpus: int = 1, gpus: int = 0, **changes: An
     return Run(**{**values, **changes})
 
 
-def total(runs: list[Run], **arguments: Any) -> Usage:
+def total(runs: list[Run], **arguments: Any) -> Report:
     """The report of two days."""
-    values: dict[str, Any] = {"start": START, "end": START + timedelta(days=2), "by": ("account",)}
+    values: dict[str, Any] = {"start": START, "end": START + timedelta(days=2), "now": NOW, "by": ("account",)}
     return summarize(runs, **{**values, **arguments})
 
 
@@ -104,33 +103,21 @@ def test_where_there_are_no_records_that_is_said_with_what_to_do(controller: Any
         assert len([words for words in controller.asked if words[0] == "exec"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2026-11-01", "2026-11-01 00:00"), ("2026-11-01T08:15", "2026-11-01 08:15"), ("now", "2026-11-21 18:30"),
-        ("now-7days", "2026-11-14 18:30"), ("now - 2 hours", "2026-11-21 16:30"), ("NOW-1week", "2026-11-14 18:30"),
-        ("now-60", "2026-11-21 18:29"), ("today", "2026-11-21 00:00"),
-    ],
-)  # fmt: skip
-def test_times_are_written_as_for_sacct(text: str, expected: str) -> None:
-    assert f"{parse_time(text, NOW):%Y-%m-%d %H:%M}" == expected
-
-
 # ---------------------------------------------------------------- runs and their hours
 
 
 def test_jobs_that_have_not_run_count_nothing() -> None:
     waiting = [job_line(start=word, end="Unknown", seconds=0, tres="", cpus=0) for word in ("Unknown", "None")]
-    assert not any(run.has_run for run in parse_runs([*waiting, job_line(end=epoch(0), seconds=0), ""]))
+    assert total(parse_runs([*waiting, job_line(end=epoch(0), seconds=0), ""])).rows == ()
 
 
 def test_hours_are_summed_up_by_account_and_the_largest_comes_first() -> None:
     found = total([run(0, 2, cpus=2), run(1, 2, account="bio", cpus=10), run(5, 6, job="2", gpus=8)])
-    assert [(row.group, row.jobs, row.cpu_hours, row.gpu_hours) for row in found.rows] == [
+    assert [(row.group, row.jobs, row.cpu_asked, row.gpu_asked) for row in found.rows] == [
         (("bio",), 1, 10.0, 0.0),
         (("ml",), 2, 5.0, 8.0),
     ]
-    assert (found.total.jobs, found.total.cpu_hours, found.total.gpu_hours) == (2, 15.0, 8.0)
+    assert (found.total.jobs, found.total.cpu_asked, found.total.gpu_asked) == (2, 15.0, 8.0)
 
 
 # ---------------------------------------------------------------- output
@@ -140,36 +127,30 @@ def test_the_json_has_its_documented_shape_and_the_csv_the_same_rows() -> None:
     found = total([run(22, 26, cpus=2, gpus=1, user="a\x1b[2J")], by=("account", "user"))
     when = {"start": "2026-11-20T00:00:00Z", "end": "2026-11-22T00:00:00Z"}
     numbers = {**when, "jobs": 1, "cpu_hours": 8.0, "gpu_hours": 4.0}
-    assert as_data(found, namespace="slurm") == {
+    assert as_data(found, hours_data, namespace="slurm") == {
         "namespace": "slurm",
         **when,
         "by": ["account", "user"],
         "rows": [{"account": "ml", "user": "a\x1b[2J", **numbers}],
         "total": numbers,
     }
-    (row,) = csv.DictReader(io.StringIO(as_csv(found)))
+    (row,) = csv.DictReader(io.StringIO(as_csv(found, hours_data)))
     told = {"account": "ml", "user": "a [2J", **{name: str(value) for name, value in numbers.items()}}
     assert row == told, "and nothing that moves a cursor"
 
 
-@pytest.mark.parametrize(
-    ("account", "cell"),
-    [
-        ("=LINK(1,2)", "'=LINK(1,2)"), ("+x", "'+x"), ("-1+2", "'-1+2"), ("@SUM(1)", "'@SUM(1)"), ("\t=1", "' =1"),
-        ("\r=1", "' =1"), ("\uff1d1", "'\uff1d1"), ("x;=1;", "x;'=1;"), ("x;1", "x;1"), ("a=1", "a=1"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("account", "cell"), [("=LINK(1,2)", "'=LINK(1,2)"), ("\t=1", "' =1"), ("a=1", "a=1")])
 def test_no_cell_of_the_csv_is_a_formula(account: str, cell: str) -> None:
-    (row,) = csv.DictReader(io.StringIO(as_csv(total([run(0, 1, account=account, cpus=3)])), newline=""))
+    (row,) = csv.DictReader(io.StringIO(as_csv(total([run(0, 1, account=account, cpus=3)]), hours_data), newline=""))
     assert (row["account"], row["jobs"], row["cpu_hours"]) == (cell, "1", "3.0")
 
 
 def test_the_table_shows_groups_shares_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(total([run(0, 3), run(0, 1, account="bio", job="2")]))
+    print_table(total([run(0, 3), run(0, 1, account="bio", job="2")]), HOURS, hours_cells)
     printed = capsys.readouterr().out
     lines = [row.split() for row in printed.splitlines()]
     assert ["ml", "1", "3.00", "75.0", "0.00", "-"] in lines
     assert ["all", "2", "4.00", "100.0", "0.00", "-"] in lines
     assert "2026-11-20 00:00 to 2026-11-22 00:00 UTC" in printed
-    print_table(total([]))
+    print_table(total([]), HOURS, hours_cells)
     assert capsys.readouterr().out.startswith("no job ran from 2026-11-20 00:00 to 2026-11-22 00:00 UTC")

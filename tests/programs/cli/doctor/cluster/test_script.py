@@ -6,12 +6,11 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
-import pytest
-
-from cli.doctor.cluster import slurm
-from cli.doctor.cluster.slurm import FIRST, parse, questions
+from cli.doctor.cluster.slurm import FIRST, READERS, parts_of, questions
 from cli.kubectl.pods import _answers, _script
+from cli.status.slurm import read_answers
 
 MARK = "0123456789abcdef"
 FINE = {"sinfo": "echo main", "scontrol": 'echo "{}"', "squeue": "true"}
@@ -20,11 +19,6 @@ NO_ANSWER = "exit 124"
 """As timeout(1) says of what hangs."""
 EACH = 5
 """Seconds for each answer: a machine with other work takes its time to start a program."""
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm, "_EACH", EACH)
 
 
 def answers(directory: Path, *, job: str = "", accounting: bool = True, **programs: str) -> dict[str, tuple[int, str]]:
@@ -44,6 +38,12 @@ def answers(directory: Path, *, job: str = "", accounting: bool = True, **progra
     done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     return _answers(done.stdout, MARK)
+
+
+def parse(found: dict[str, tuple[int, str]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """What doctor makes of them."""
+    then = questions(accounting=True, job="")
+    return parts_of(read_answers(found, FIRST, then, READERS, seconds=EACH, each=EACH))
 
 
 def test_each_question_has_its_answer(tmp_path: Path) -> None:
@@ -72,5 +72,5 @@ def test_a_slurmdbd_that_hangs_is_said_and_loses_no_other_answer(tmp_path: Path)
 
 def test_a_question_that_hangs_is_missing_alone(tmp_path: Path) -> None:
     found = answers(tmp_path, squeue=f"cd {tmp_path}; [ ! -e hung ] || {NO_ANSWER}; touch hung; {HANGS}")
-    assert parse(found)[1]["jobs"] == "no answer"
+    assert parse(found)[1]["jobs"] == "no answer within 5 s"
     assert "partitions" in found

@@ -47,8 +47,6 @@ class RecordedCluster(PlayedKubectl):
     slurm: dict[str, tuple[int, Any]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     """Kind, or `exec` -> what kubectl prints instead of an answer."""
-    unfinished: list[str] = field(default_factory=list)
-    """As Pulumi's state says."""
 
     def run(
         self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
@@ -76,7 +74,7 @@ class RecordedCluster(PlayedKubectl):
 
     def look(self, job: str = "") -> Facts:
         """Ask, as the command does."""
-        return collect(self, CONFIG, job=job, ask_pulumi=lambda: self.unfinished)
+        return collect(self, CONFIG, job=job)
 
     def thing(self, kind: str, name: str) -> dict[str, Any]:
         """One object, to be changed. `name`: its beginning is enough."""

@@ -111,10 +111,6 @@ def lease(age: float, *, died: bool = False) -> Ill:
     return make
 
 
-def unfinished(*operations: str) -> Ill:
-    return lambda cluster: cluster.unfinished.extend(operations)
-
-
 def told(name: str, replicas: int) -> Ill:
     return lambda cluster: cluster.thing("StatefulSet", name)["spec"].update(replicas=replicas)
 
@@ -247,9 +243,6 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "configuration is on its way": (agent(pending="later"), "is on its way", "config-agent"),
     "apply was cut short": (both(lease(600, died=True), told("default", 1)),
         "a command that began 10 min ago was cut short", "same command again"),
-    "an update by Pulumi was cut short": (
-        both(unfinished("creating slurm-jail", "updating slurm-default"), told("default", 1)),
-        "an update by Pulumi is at work, or was cut short: creating slurm-jail and 1 more", "`slurmstack up` goes on"),
     "apply is at work": (lease(600),
         "another command has been changing the cluster for 10 min", "wait for it; if it has ended"),
     "pool is smaller than the stack file": (told("default", 1),

@@ -13,7 +13,6 @@ from cli.doctor.cluster.diagnose import diagnose, diagnose_job
 from cli.doctor.cluster.facts import Facts, Pool
 from cli.doctor.cluster.findings import Finding
 from cli.doctor.cluster.reasons import Kind, meaning
-from slurm.names import LOG_SHIPPER
 from tests.unit.cli.doctor.cluster.recorded import RecordedCluster, recorded
 from tests.unit.cli.doctor.cluster.situations import (
     SITUATIONS,
@@ -101,18 +100,6 @@ def test_a_jail_that_is_populated_at_the_second_try_is_not_ill_for_the_first() -
     cluster.objects.append(first)
     (found,) = diagnose(cluster.look())
     assert found.cause.startswith("the jail is being populated")
-
-
-@pytest.mark.parametrize("reason", ["ImagePullBackOff", "CreateContainerConfigError"])
-def test_what_the_log_shipper_takes_from_the_site_is_for_the_site_to_mend(reason: str) -> None:
-    cluster = recorded()
-    pod = deepcopy(cluster.thing("Pod", "default-1"))
-    pod["metadata"] |= {"name": "log-shipper-abcde", "uid": "shipper"}
-    pod["metadata"]["labels"]["app.kubernetes.io/component"] = LOG_SHIPPER
-    cluster.objects.append(pod)
-    cluster.waiting("log-shipper-abcde", reason)
-    (first,) = diagnose(cluster.look())
-    assert "logs.otlp" in first.mend
 
 
 def test_many_jobs_with_one_reason_are_one_finding() -> None:

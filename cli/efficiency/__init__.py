@@ -1,1 +1,0 @@
-"""What jobs used of what they asked for."""
