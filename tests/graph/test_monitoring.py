@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 
 from cli.program.recording import Recording
-from slurm.network import METADATA as METADATA_RANGES
 from tests import stacks
 from tests.graph.objects import changed, containers, inputs, named, objects, pod, recorded, volumes
 from tests.graph.reachability import Network, network
 
-METADATA = [cidr.partition("/")[0] for cidr in METADATA_RANGES]
 KUBE_STATE = {"kube_state": True, "kube_state_image": "registry.example.com/kube-state-metrics:v2.15.0"}
 PODS = "slurm-monitoring-pods"
 
@@ -85,16 +83,6 @@ def test_prometheus_reaches_what_it_reads_and_users_do_not_reach_it() -> None:
     told = reached(sections(alertmanager_secret="pager"))
     assert told.allows("prometheus", "203.0.113.7", 587)
     assert not told.allows("prometheus", "169.254.169.254", 80)
-
-
-def test_kube_state_reaches_the_api_server_wherever_that_is() -> None:
-    found = network(recorded(sections(**KUBE_STATE)))
-    assert found.allows("kube-state", "10.96.0.1", 443)
-    assert found.allows("kube-state", "203.0.113.7", 16443)
-    assert not any(found.allows("kube-state", address, 80) for address in METADATA)
-
-
-# kube-state-metrics
 
 
 # A Prometheus that is there already

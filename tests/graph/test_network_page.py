@@ -7,9 +7,8 @@ from typing import Any, Final
 import pytest
 
 from config import load_config
-from slurm.network import FREE, NODES, links, outside
-from tests.graph.objects import everything, recorded
-from tests.graph.reachability import network
+from slurm.network import NODES, links
+from tests.graph.objects import everything
 from tests.stacks import ROOT
 
 CALLED: Final = {
@@ -53,13 +52,3 @@ def test_the_table_has_each_connection_and_no_other(sections: dict[str, Any]) ->
     opened = {(link.source, link.target, str(link.port or "all")) for link in links(load_config(sections))}
     assert opened - rows() == set(), "open, and not in docs/network.md"
     assert rows() - opened == set(), "in docs/network.md, and not open"
-
-
-def test_the_page_speaks_of_each_component(sections: dict[str, Any]) -> None:
-    made = set(network(recorded(sections)).pods) - {"login", "worker"}
-    assert made | {NODES} == set(CALLED)
-    beside = PAGE.partition("## Other pods\n")[2].partition("\n## ")[0]
-    beyond = {*FREE, *outside(load_config(sections))} - {NODES}
-    assert {one for one in beyond if CALLED[one] not in beside} == set()
-    connected = {end for source, target, _ in rows() for end in (source, target)}
-    assert {one for one in CALLED if one not in connected and CALLED[one] not in beside} == set()

@@ -134,17 +134,6 @@ def test_pods_for_users_have_them_beside_the_jail_and_show_them_as_home(homes: R
     assert HOMES not in json.dumps(pod(homes, "slurm-pool-plain-pods")), "a pool without the jail has none"
 
 
-def test_backups_read_homes_with_the_jail_and_restores_write_them(homes: Recording) -> None:
-    saving, restoring = (pod(homes, f"slurm-backup-{name}") for name in ("backup", "restore"))
-    (reading,) = saving["containers"]
-    assert mounts(reading, HOMES) == {HERE: {"name": HOMES, "mountPath": HERE, "readOnly": True}}
-    writing = {name: one for name, one in containers(restoring).items() if mounts(one, HOMES)}
-    assert set(writing) == {"restore-jail", "users"}
-    assert {environment(container)[HOMES_ENV] for container in (reading, *writing.values())} == {HERE}
-    for spec in (saving, restoring):
-        assert volumes(spec)[HOMES]["persistentVolumeClaim"] == {"claimName": HOMES}
-
-
 def test_homes_are_neither_added_to_a_cluster_nor_taken_from_one_by_a_change(tmp_path: Path) -> None:
     without = changed(backup=SAVED)
     (added,) = refusals(tmp_path, without, with_homes())
@@ -158,9 +147,9 @@ def test_homes_are_neither_added_to_a_cluster_nor_taken_from_one_by_a_change(tmp
     assert "slurm-jail-homes" not in {*diff.changed, *diff.replaced}
 
 
-@pytest.mark.parametrize(("was", "fits"), [(True, True), (False, False), (None, True)])
-def test_data_that_destroy_has_kept_is_taken_up_with_homes_where_they_are(was: bool | None, fits: bool) -> None:
-    told = {"cluster_name": "slurm", "slurm": "24.11", "root": ""} | ({} if was is None else {"homes": was})
+@pytest.mark.parametrize(("was", "fits"), [({"homes": True}, True), ({"homes": False}, False), ({}, True)])
+def test_data_that_destroy_has_kept_is_taken_up_with_homes_where_they_are(was: dict[str, bool], fits: bool) -> None:
+    told = {"cluster_name": "slurm", "slurm": "24.11", "root": ""} | was
     kept = {"name": "slurm", "labels": {KEPT: "true"}, "annotations": {KEPT_OF: json.dumps(told)}}
     config = load_config(changed(with_homes(), slurm__cluster_name="slurm"))
     if fits:
