@@ -118,7 +118,7 @@ def _ensure_base(report: Report, buildah: Buildah, slurm_version: str, apt: debi
 def _build_stages(report: Report, buildah: Buildah, images: ImageSet, apt: debian.AptSettings, base: str) -> None:
     """Build all targets: the shared stages first, then the large jail beside the small ones."""
     volumes = debian.write_build_settings(apt, buildah.directory / "apt")
-    arguments = [f"APT_CONFIG={debian.BUILD_SETTINGS}/apt.conf"] if volumes else []
+    arguments = [f"APT_CONFIG={debian.BUILD_SETTINGS}/apt.conf"]
     with (
         report.step(f"Build the images of Slurm {images.slurm_version}") as step,
         shell.threads(2) as pool,
