@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common.kubernetes import Kube, KubeError
+from images.common.kubernetes import Kube
 from images.controller.configuration import Changes, first_files, follow_config_map, follow_mounted
 from tests.fakes.commands import FakeClock
 from tests.fakes.kubernetes import FakeKubernetes
@@ -46,12 +46,6 @@ def changes(request: pytest.FixtureRequest, api: FakeKubernetes, kube: Kube) -> 
     return changes
 
 
-def test_the_token_is_sent(api: FakeKubernetes, kube: Kube) -> None:
-    kube.list_pods()
-
-    assert {question.token for question in api.questions} == {"Bearer secret-token"}
-
-
 def test_a_list_of_several_pages_is_whole(api: FakeKubernetes, kube: Kube) -> None:
     for number in range(5):
         api.put(PODS, f"pod-{number}")
@@ -59,13 +53,6 @@ def test_a_list_of_several_pages_is_whole(api: FakeKubernetes, kube: Kube) -> No
 
     assert [pod["metadata"]["name"] for pod in kube.list_pods()] == [f"pod-{number}" for number in range(5)]
     assert len(api.questions) == 3
-
-
-def test_an_error_of_the_server_tells_its_message(api: FakeKubernetes, kube: Kube) -> None:
-    api.refuses = {"configmaps": 403}
-
-    with pytest.raises(KubeError, match="403 configmaps is forbidden"):
-        kube.list_all(CONFIG_MAPS)
 
 
 @pytest.mark.parametrize(

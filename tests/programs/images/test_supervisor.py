@@ -91,11 +91,6 @@ class Volume:
             monkeypatch.setattr(module, "VOLUME_SECONDS", 0.8)
 
 
-def test_it_goes_on_while_the_volume_is_slow(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    Volume(monkeypatch, seconds=0.5)
-    assert over(begin(), 2.5) is None
-
-
 class Noted:
     """A Lease that anybody may have, and what is done with it."""
 

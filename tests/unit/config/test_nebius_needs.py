@@ -95,16 +95,3 @@ def test_an_existing_file_system_takes_nothing_new_but_is_named() -> None:
     ]
     assert found.filesystem_gib == {"NETWORK_HDD": 100, "NETWORK_SSD": 50, "WEKA": 1536}
     assert found.volume_gib == {}, "state and records lie on file systems"
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("controller.storage_class", "fast"),
-        ("accounting.database.storage_class", "fast"),
-        ("accounting.enabled", False),
-        ("accounting.database.external", {"host": "db.example", "password": {"name": "db", "key": "p"}}),
-    ],
-)
-def test_a_disk_that_is_not_there_or_of_another_storage_class_is_not_counted(path: str, value: Any) -> None:
-    assert _needs(with_change(_stack(), path, value)).volume_gib == {"NETWORK_SSD": 10}, "the other one"

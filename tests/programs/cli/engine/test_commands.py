@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from cli.engine.pulumi import unfinished
-from cli.errors import REFUSED, USAGE, Failure
+from cli.errors import REFUSED, USAGE
 from cli.preview.document import NOT_COMPARED
 from cli.stack import open_stack
 from tests import stacks
@@ -78,21 +77,6 @@ def test_a_preview_tells_what_the_state_and_what_the_engine_itself_would_change(
     assert done.returncode == 0, done.stderr
     assert "! update StatefulSet cpu\n-   spec.replicas: 4\n+   spec.replicas: 5\n" in done.stdout
     assert "`pulumi preview --refresh --diff` shows what was changed by hand" in done.stdout
-
-
-def test_nothing_to_change_is_said(engine: FakeEngine, tmp_path: Path) -> None:
-    file = applied(engine, tmp_path, stacks.existing(), stacks.existing())
-    done = call(engine, file, "preview", "--detailed-exitcode")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("no changes\n")
-
-
-def test_an_engine_that_cannot_preview_is_heard(engine: FakeEngine, tmp_path: Path) -> None:
-    file = applied(engine, tmp_path, stacks.existing(), stacks.existing())
-    engine.previews({"diagnostics": [{"severity": "error", "message": "no credentials\n"}]})
-    done = call(engine, file, "preview", "--json", "--detailed-exitcode")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "pulumi preview failed: no credentials" in done.stderr
 
 
 def test_a_preview_of_a_refused_change_lists_it_and_the_jobs_and_fails(
@@ -184,21 +168,6 @@ def test_without_pulumi_the_cloud_is_listed_by_kind_and_nothing_is_made(tmp_path
     assert not engine.calls("kubectl")
 
 
-def test_a_stack_that_makes_its_cloud_is_not_rendered(tmp_path: Path) -> None:
-    engine = FakeEngine(tmp_path / "bin", "kubectl")
-    done = call(engine, stack_file(tmp_path, stacks.nebius()), "render", "--output", str(tmp_path / "out"))
-    assert done.returncode == 1
-    assert "this stack has 10 cloud resources, which kubectl cannot make" in done.stderr
-
-
-def test_a_made_cluster_is_previewed_before_it_is_there(engine: FakeEngine, tmp_path: Path) -> None:
-    engine.holds(EMPTY)
-    done = call(engine, stack_file(tmp_path, stacks.nebius()), "preview")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("no changes\n"), "so says the engine, which this one here plays"
-    assert not engine.calls("kubectl"), "there is no cluster to ask yet"
-
-
 def test_a_cloud_whose_cluster_was_never_made_is_destroyed_without_asking_it(
     engine: FakeEngine, tmp_path: Path
 ) -> None:
@@ -251,21 +220,6 @@ def test_an_update_that_was_killed_is_repeated_with_what_it_has_made_already(
     engine.holds({**engine.state, "deployment": {**engine.state["deployment"], "pending_operations": []}})
     call(engine, file, "up", "--yes")
     assert UPSERT not in engine.environment("up"), "what others have made is never taken over otherwise"
-
-
-def test_what_an_update_that_was_killed_did_is_read_without_making_a_stack(
-    engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    stack = open_stack(killed_while_making(engine, tmp_path, "kubernetes:core/v1:Secret", "random:index:Bytes"))
-    assert unfinished(stack, 60) == [], "without pulumi nobody knows"
-    monkeypatch.setenv("PATH", str(engine.directory))
-    assert unfinished(stack, 60) == ["creating urn:kubernetes:core/v1:Secret", "creating urn:random:index:Bytes"]
-    engine.holds(EMPTY)
-    assert unfinished(stack, 60) == []
-    assert {tuple(call[:2]) for call in engine.calls("pulumi")} == {("stack", "export")}
-    with pytest.raises(Failure, match="no answer within 0 s"):
-        unfinished(stack, 0)
 
 
 @pytest.mark.parametrize(

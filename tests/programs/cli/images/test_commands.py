@@ -102,20 +102,6 @@ def test_a_failed_build_shows_the_last_lines_and_where_all_are(tools: FakeTools,
     assert {option(call, "--build-arg") for call in calls} == {"BASE=mirror.example/debian:trixie"}
 
 
-def test_a_package_that_does_not_exist_is_the_one_thing_that_is_told(tools: FakeTools, tmp_path: Path) -> None:
-    tools.add("docker")
-    said = "Reading package lists...\n#12 3.21 slurmstack: Debian has no package vom\nERROR: failed"
-    tools.fail("docker", "build", said, on="jail")
-    failure = failure_of(images("build", stack=on_context(tmp_path, "prod", jail={"packages": ["vom"]})))
-    assert failure.message == "building jail failed: Debian has no package vom"
-
-
-def test_without_a_registry_the_names_are_those_that_a_stack_without_one_uses(tools: FakeTools, tmp_path: Path) -> None:
-    tools.add("podman")
-    result = images("build", stack=on_context(tmp_path, "kind-dev"))
-    assert result.stdout.split()[-len(ROLES) :] == references("localhost/slurmstack")
-
-
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_push_tells_what_the_stack_file_needs_and_pins_it_where_asked(
     tools: FakeTools, stack: Path, tool: str
@@ -142,7 +128,9 @@ def test_a_push_that_breaks_off_pins_nothing(tools: FakeTools, stack: Path) -> N
     assert stack.read_bytes() == before
 
 
-def test_docker_decides_alone_about_registries_without_tls_and_is_not_told(tools: FakeTools, stack: Path) -> None:
+def test_a_package_that_does_not_exist_is_the_one_thing_that_is_told(tools: FakeTools, tmp_path: Path) -> None:
     tools.add("docker")
-    assert "docker" in failure_of(images("push", "--no-tls-verify", stack=stack)).message
-    assert not tools.calls("docker", "push")
+    said = "Reading package lists...\n#12 3.21 slurmstack: Debian has no package vom\nERROR: failed"
+    tools.fail("docker", "build", said, on="jail")
+    failure = failure_of(images("build", stack=on_context(tmp_path, "prod", jail={"packages": ["vom"]})))
+    assert failure.message == "building jail failed: Debian has no package vom"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import signal
 import socket
 from pathlib import Path
 
@@ -14,7 +12,6 @@ import pytest
 from images.common import jail_roots
 from images.common.process import RefusedError
 from images.jail import carry as carry_module
-from images.jail import populate as populate_module
 from images.jail.populate import IN_PROGRESS, MARKER, Wanted, populate, populate_root
 
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="gives files to others")
@@ -90,18 +87,6 @@ def test_files_of_the_old_image_stay_behind_and_those_that_users_changed_win(sce
     assert (new / "share").stat().st_mode & 0o7777 == 0o2775
 
 
-def test_without_a_list_of_the_old_roots_files_those_of_the_new_image_win(scene: Scene) -> None:
-    (jail_roots.directory_of(scene.volume, "") / jail_roots.MANIFEST).unlink()
-    (scene.volume / "usr/local/bin/tool").write_text("changed by an administrator")
-    (scene.volume / "usr/local/bin/own").touch()
-
-    new = scene.carry() / "usr/local/bin"
-
-    assert (new / "tool").read_text() == "the new one"
-    assert (new / "own").exists()
-    assert any("3 are those of the new image" in line for line in scene.said)
-
-
 def test_nothing_is_carried_from_a_root_that_is_not_whole(scene: Scene) -> None:
     (jail_roots.make_directory_of(scene.volume, "green") / "root/opt").mkdir(parents=True)
     for source in ("green", "gone"):
@@ -162,13 +147,6 @@ def test_what_a_user_made_runs_with_no_other_rights_than_before(scene: Scene) ->
 
     assert (new.stat().st_uid, new.stat().st_mode & 0o7777) == (10007, 0o755)
     assert any("/opt/tool" in line and "lost its set-user-ID" in line for line in scene.said)
-
-
-def test_there_is_an_end_to_how_deep_it_goes(scene: Scene) -> None:
-    (scene.volume / "opt" / "/".join(["d"] * 200)).mkdir(parents=True)
-    assert (scene.carry() / MARKER).exists()
-    (left,) = scene.left_out()
-    assert left.endswith("d: it is too deep")
 
 
 def test_what_is_no_file_is_left_out_and_named_and_the_root_is_filled(scene: Scene) -> None:
@@ -244,32 +222,6 @@ def test_holes_stay_holes_and_what_the_volume_has_no_room_for_is_left_out(
         copied.seek(2**30)
         assert copied.read(4) == b"data"
     assert scene.left_out() == ["left out: /opt/large: the volume has no room for it"]
-
-
-def test_who_holds_a_lease_holds_nothing_up(scene: Scene) -> None:
-    held = scene.volume / "opt/held"
-    held.write_text("x")
-    file = os.open(held, os.O_RDWR)
-    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # by which the kernel asks for it back
-    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-    try:
-        new = scene.carry()
-    finally:
-        os.close(file)
-        signal.signal(signal.SIGIO, before)
-    assert not (new / "opt/held").exists(), "it would be, had somebody waited until the kernel took the lease away"
-    assert any("/opt/held" in line for line in scene.left_out())
-
-
-def test_there_is_an_end_to_what_is_carried_and_the_root_is_filled(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(populate_module, "SECONDS", -1.0)
-
-    new = scene.carry()
-
-    assert (new / MARKER).exists()
-    assert any(line.startswith("carrying ended early") and "no more time" in line for line in scene.said)
 
 
 def test_an_interrupted_run_is_gone_on_with(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from images.common import jail_roots
 from images.common.log import Log
 from images.common.process import RefusedError
 from images.jail import roots
-from images.jail.manifest import compare, read_manifest
 from images.jail.populate import Wanted, populate, populate_root
 
 SAID = io.StringIO()
@@ -41,13 +40,6 @@ def test_a_root_without_a_list_of_its_files_is_told(volume: Path) -> None:
         roots.diff(volume, "")
     with pytest.raises(RefusedError, match="there is no root 'green' that is whole"):
         roots.diff(volume, "green")
-
-
-def test_a_look_ends_however_many_files_there_are(volume: Path) -> None:
-    root = jail_roots.root_of(volume, "blue")
-    was = read_manifest(jail_roots.directory_of(volume, "blue") / jail_roots.MANIFEST)
-    assert was is not None
-    assert compare(root, was, -1).incomplete.startswith("no more time, at /")
 
 
 def test_names_that_would_write_on_a_terminal_do_not(volume: Path) -> None:
