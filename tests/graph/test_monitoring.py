@@ -97,18 +97,6 @@ def operators_objects(recording: Recording) -> list[dict[str, Any]]:
     return [inputs(recording, item.name) for item in recording if ":monitoring.coreos.com/" in item.type]
 
 
-def test_its_objects_carry_the_labels_that_it_selects_by_and_nothing_runs_for_it() -> None:
-    recording = operated()
-    found = operators_objects(recording)
-    assert {document["metadata"]["name"] for document in found} == {"exporter", "workers", "slurm"}
-    for document in found:
-        assert document["metadata"]["labels"]["release"] == "kube-prometheus-stack"
-        assert document["metadata"]["labels"]["app.kubernetes.io/instance"] == "slurm"
-    assert not named(recording, "slurm-monitoring")
-    newer = operators_objects(operated("26.05"))
-    assert {document["metadata"]["name"] for document in newer} == {"exporter", "workers", "slurm", "controller"}
-
-
 def test_selectors_and_ports_are_those_of_the_services_and_pods_that_there_are() -> None:
     recording = operated("26.05")
     workloads = [*objects(recording, "StatefulSet").values(), *objects(recording, "Deployment").values()]

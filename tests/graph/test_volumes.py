@@ -13,10 +13,8 @@ import pytest
 from cli.change.owner import KEPT, KEPT_OF, refuse_other_kept
 from cli.errors import Refused
 from cli.program.recording import Recording, record
-from cli.program.values import reveal
 from components.clouds.base import StaticVolumeArgs, host_volume
 from components.clouds.existing import ExistingCluster
-from components.clouds.nebius.immutable import FILESYSTEM, NODE_GROUP
 from components.kit.volumes import SHARED_DIRECTORY
 from config import load_config
 from config.sections.storage import SHARED
@@ -159,17 +157,6 @@ def test_data_that_destroy_has_kept_is_taken_up_with_homes_where_they_are(was: d
         Refused, match=r"the data that `destroy` has kept. jail.homes: homes of this cluster are in the"
     ):
         refuse_other_kept({"metadata": kept}, config)
-
-
-def test_on_nebius_homes_are_a_file_system_of_the_machines_that_need_it() -> None:
-    recording = recorded(stacks.nebius(), jail__homes={"size": "512Gi"}, backup=SAVED)
-    (size,) = [item.inputs["sizeGibibytes"] for item in recording.of_type(FILESYSTEM) if item.name == f"slurm-{HOMES}"]
-    assert size == 512
-    groups = [json.dumps(reveal(item.inputs)["template"]) for item in recording.of_type(NODE_GROUP)]
-    assert len(groups) >= 4
-    assert all(f"/mnt/slurmstack/{HOMES}" in told for told in groups), "each has a pod that needs it"
-    assert inputs(recording, "slurm-jail-homes")["metadata"]["annotations"] == {"slurmstack/size": "512Gi"}
-    assert {"source": HERE, "path": "/home", "filesystem": "virtiofs"} in shown(recording, "slurm-login-pods")
 
 
 # Named roots in the jail's volume

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 import time
@@ -142,16 +141,6 @@ def one(term: Path) -> One:
     return One(term.parent)
 
 
-def test_who_cannot_rename_the_state_leaves_the_lease_to_the_other_one(
-    one: One, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(terms, "take_over", Mock(side_effect=OSError(errno.EROFS, "read-only")))
-    threading.Timer(0.5, one.is_ending.set).start()
-    assert one._await_turn() is None
-    assert one.noted[:2] == ["acquired 4", "released 4"]
-    assert one.noted.count("acquired 4") == 1, "the other one has time to take it"
-
-
 @pytest.mark.parametrize("released", [True, False])
 def test_a_slurmctld_that_answers_nothing_loses_the_turn_where_the_other_one_can_be_told(
     one: One, term: Path, monkeypatch: pytest.MonkeyPatch, *, released: bool
@@ -222,27 +211,6 @@ def test_a_standby_whose_volume_hangs_takes_no_lease_is_not_ready_and_ends_when_
     assert one.noted == [Over.VOLUME], "nor does it when the volume answers at last"
 
 
-def test_a_standby_that_could_not_take_over_is_not_ready(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An update would go on to the only one that can work."""
-    refused = [True]
-
-    def touch(_: Path) -> None:
-        if refused:
-            raise OSError(errno.EROFS, "read-only")
-
-    monkeypatch.setattr(supervisor, "VOLUME_SECONDS", 0.3)
-    monkeypatch.setattr(terms, "touch", touch)
-    one.lease.acquire = lambda _: None
-    waiting = threading.Thread(target=one._await_turn)
-    assert one.ready == HTTPStatus.OK
-    waiting.start()
-    wait_until(lambda: one.ready == HTTPStatus.SERVICE_UNAVAILABLE)
-    refused.clear()
-    wait_until(lambda: one.ready == HTTPStatus.OK)
-    one.is_ending.set()
-    waiting.join()
-
-
 SLOW = """\
 trap "trap '' TERM; while [ ! -e go ]; do sleep 0.02; done; touch saved; exit" TERM
 touch up
@@ -280,13 +248,3 @@ def test_the_turn_is_held_until_slurmctld_has_saved_all_and_not_longer(
     assert not worker.is_alive(), "the other one has the state already, and slurmctld is killed"
     assert (pod / "saved").exists() is mine
     assert one.noted[-1].startswith("ended in order")
-
-
-def test_a_second_controller_takes_nothing_from_one_that_knows_of_no_terms(tmp_path: Path) -> None:
-    """It is made while the only one still runs, without a Lease."""
-    (tmp_path / "job_state").touch()
-    second = One(tmp_path, me="controller-1")
-    threading.Timer(0.5, second.is_ending.set).start()
-    second._await_turn()
-    assert second.noted == ["waiting for controller-0 to begin the first term; standing by"]
-    assert [path.name for path in tmp_path.iterdir()] == ["job_state"]

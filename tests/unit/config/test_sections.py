@@ -6,7 +6,6 @@ import textwrap
 from pathlib import Path
 
 import jsonschema
-import pytest
 import yaml
 
 from config import load_config, load_stack_file
@@ -15,30 +14,6 @@ from slurm.conf import effective_settings, render
 from tests import stacks
 from tests.stacks import ROOT, with_change
 from tests.unit.config.messages import document, with_sections
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "port", "address"),
-    [
-        ("https://loki.example.com/otlp", 443, None),
-        ("http://loki.monitoring.svc", 80, None),
-        ("http://10.1.2.3:4318", 4318, "10.1.2.3/32"),
-        ("https://[fd12::1]:3100/otlp", 3100, "fd12::1/128"),
-    ],
-)
-def test_port_and_address_are_those_of_the_endpoint(endpoint: str, port: int, address: str | None) -> None:
-    section = {"otlp": {"endpoint": endpoint, "image": "registry.example.com:5000/otel/contrib:0.165.0"}}
-    otlp = load_config(with_change(stacks.existing(), "logs", section)).logs.otlp
-    assert otlp
-    assert (otlp.port, otlp.address) == (port, address)
-
-
-@pytest.mark.parametrize(
-    ("memory", "limit", "expected"), [("128Mi", None, "8Gi"), ("16Gi", None, "16Gi"), ("1Gi", "2Gi", "2Gi")]
-)
-def test_a_login_node_may_have_more_memory_than_it_asks_for(memory: str, limit: str | None, expected: str) -> None:
-    config = load_config(with_sections(login={"memory": memory, "memory_limit": limit}))
-    assert config.login.most_memory == expected
 
 
 def test_slurmctld_takes_workers_for_granted_that_read_lines_of_their_own() -> None:

@@ -157,17 +157,6 @@ def test_ctrl_c_leaves_pulumi_the_time_that_it_takes_to_end(engine: FakeEngine, 
     assert "run the same command again to continue" in told
 
 
-@pytest.mark.parametrize("command", [["up", "--yes"], ["preview"], ["destroy", "--yes"]])
-def test_without_pulumi_the_cloud_is_listed_by_kind_and_nothing_is_made(tmp_path: Path, command: list[str]) -> None:
-    engine = FakeEngine(tmp_path / "bin", "kubectl")
-    done = call(engine, stack_file(tmp_path, {**stacks.nebius(), "protect": False}), *command)
-    assert done.returncode == 1
-    assert "this stack has 10 cloud resources, which kubectl cannot make" in done.stderr
-    assert "5 Mk8sV1NodeGroup" in done.stderr
-    assert "https://www.pulumi.com/docs/install/" in done.stderr
-    assert not engine.calls("kubectl")
-
-
 def test_a_cloud_whose_cluster_was_never_made_is_destroyed_without_asking_it(
     engine: FakeEngine, tmp_path: Path
 ) -> None:

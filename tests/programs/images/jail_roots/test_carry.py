@@ -96,20 +96,6 @@ def test_nothing_is_carried_from_a_root_that_is_not_whole(scene: Scene) -> None:
 
 
 @AS_ROOT
-def test_directories_above_a_path_are_as_they_were(scene: Scene) -> None:
-    sw = scene.volume / "sw/team"
-    (sw / "app").mkdir(parents=True)
-    for path, mode, owner in ((sw.parent, 0o711, 0), (sw, 0o2770, 10007), (sw / "app", 0o700, 10008)):
-        os.chown(path, owner, owner)
-        path.chmod(mode)
-
-    new = scene.carry("/sw/team/app") / "sw"
-
-    for path, mode, owner in ((new, 0o711, 0), (new / "team", 0o2770, 10007), (new / "team/app", 0o700, 10008)):
-        assert (path.stat().st_mode & 0o7777, path.stat().st_uid) == (mode, owner), path
-
-
-@AS_ROOT
 def test_a_file_that_is_swapped_while_it_is_carried_gives_nobody_the_rights_of_another(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,34 +182,6 @@ def test_a_directory_that_becomes_a_link_meanwhile_leads_nowhere(scene: Scene, m
     assert not list(scene.carry().rglob("key"))
 
 
-def test_holes_stay_holes_and_what_the_volume_has_no_room_for_is_left_out(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    holes = scene.volume / "opt/holes"
-    with holes.open("wb") as file:
-        file.truncate(2**42)
-        file.seek(2**30)
-        file.write(b"data")
-    room = carry_module.Carrying._refuse_without_room
-
-    def little(self: carry_module.Carrying, size: int) -> None:
-        if size > 2**20:
-            raise carry_module.LeftOutError("the volume has no room for it")
-        room(self, size)
-
-    monkeypatch.setattr(carry_module.Carrying, "_refuse_without_room", little)
-    (scene.volume / "opt/large").write_bytes(os.urandom(2**21))
-
-    new = scene.carry() / "opt"
-
-    status = (new / "holes").stat()
-    assert (status.st_size, status.st_blocks * 512 < 2**20) == (2**42, True)
-    with (new / "holes").open("rb") as copied:
-        copied.seek(2**30)
-        assert copied.read(4) == b"data"
-    assert scene.left_out() == ["left out: /opt/large: the volume has no room for it"]
-
-
 def test_an_interrupted_run_is_gone_on_with(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         (scene.volume / f"opt/{number}").write_text(str(number))
@@ -245,3 +203,17 @@ def test_an_interrupted_run_is_gone_on_with(scene: Scene, monkeypatch: pytest.Mo
 
     assert {path.name: path.read_text() for path in (new / "opt").iterdir()} == {str(n): str(n) for n in range(10)}
     assert not (new / IN_PROGRESS).exists()
+
+
+@AS_ROOT
+def test_directories_above_a_path_are_as_they_were(scene: Scene) -> None:
+    sw = scene.volume / "sw/team"
+    (sw / "app").mkdir(parents=True)
+    for path, mode, owner in ((sw.parent, 0o711, 0), (sw, 0o2770, 10007), (sw / "app", 0o700, 10008)):
+        os.chown(path, owner, owner)
+        path.chmod(mode)
+
+    new = scene.carry("/sw/team/app") / "sw"
+
+    for path, mode, owner in ((new, 0o711, 0), (new / "team", 0o2770, 10007), (new / "team/app", 0o700, 10008)):
+        assert (path.stat().st_mode & 0o7777, path.stat().st_uid) == (mode, owner), path

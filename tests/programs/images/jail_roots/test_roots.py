@@ -35,27 +35,6 @@ def test_a_root_of_another_release_is_not_taken(source: Path, volume: Path) -> N
         fill(source, volume, "blue", version="26.05-abc", release="26.05")
 
 
-def test_an_interrupted_run_is_gone_on_with_and_no_pod_takes_it_for_whole(
-    source: Path, volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Killed(BaseException):
-        pass
-
-    def killed(*_: object) -> None:
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr("images.jail.populate.write_manifest", killed)
-        with pytest.raises(Killed):
-            fill(source, volume, "blue")
-    root = jail_roots.root_of(volume, "blue")
-    assert not (root / MARKER).exists()
-    assert jail_roots.whole(volume) == []
-
-    assert fill(source, volume, "blue") == 0
-    assert not (root / IN_PROGRESS).exists()
-
-
 @pytest.mark.parametrize("is_noted", [True, False], ids=["filled", "filled-by-an-earlier-version"])
 def test_root_in_the_first_root_cannot_have_it_filled_again(source: Path, volume: Path, *, is_noted: bool) -> None:
     fill(source, volume, "")

@@ -34,14 +34,6 @@ def volume(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_root_without_a_list_of_its_files_is_told(volume: Path) -> None:
-    (jail_roots.directory_of(volume, "") / jail_roots.MANIFEST).unlink()
-    with pytest.raises(RefusedError, match="the first root was filled by a version of slurmstack that kept no list"):
-        roots.diff(volume, "")
-    with pytest.raises(RefusedError, match="there is no root 'green' that is whole"):
-        roots.diff(volume, "green")
-
-
 def test_names_that_would_write_on_a_terminal_do_not(volume: Path) -> None:
     (jail_roots.root_of(volume, "blue") / "opt/\x1b[2Jx\n").touch()
     (jail_roots.root_of(volume, "blue") / os.fsdecode(b"opt/\xff")).touch()
@@ -69,22 +61,6 @@ def test_a_removed_root_is_gone_and_its_numbers_are_kept(volume: Path) -> None:
     assert (volume / "usr/bin/one").exists()
     with pytest.raises(RefusedError, match="there is no root 'blue'"):
         roots.remove(volume, "blue", LOG)
-
-
-def test_an_interrupted_removal_is_gone_on_with_and_the_root_is_no_longer_there_meanwhile(
-    volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(roots, "_empty", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            roots.remove(volume, "blue", LOG)
-    assert jail_roots.whole(volume) == [""]
-
-    roots.remove(volume, "blue", LOG)
-    assert [path.name for path in (volume / jail_roots.ROOTS).iterdir() if "removing" in path.name] == []
 
 
 def test_the_first_root_cannot_be_removed(volume: Path) -> None:

@@ -58,12 +58,6 @@ def test_where_slurmctld_hangs_the_others_are_not_asked(tmp_path: Path) -> None:
     assert parse(found)[0]["slurmctld"] == "no answer within 5 s"
 
 
-def test_a_slurmdbd_that_hangs_is_said_and_loses_no_other_answer(tmp_path: Path) -> None:
-    found = answers(tmp_path, sacctmgr=HANGS)
-    assert parse(found)[0]["slurmdbd_answers"] is False
-    assert found["nodes"] == (0, "{}")
-
-
 def test_a_question_that_hangs_is_missing_alone(tmp_path: Path) -> None:
     found = answers(tmp_path, squeue=f"cd {tmp_path}; [ ! -e hung ] || {NO_ANSWER}; touch hung; {HANGS}")
     assert parse(found)[1]["jobs"] == "no answer"
