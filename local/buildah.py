@@ -42,12 +42,6 @@ def parse_version(text: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def refusal(lines: Sequence[str]) -> str:
-    """What one of our own build steps says that a person has to change (images/jail/packages.py); empty if none did."""
-    found = (re.search(r"(?:^|\s)slurmstack: (.+)$", line) for line in reversed(lines))
-    return next((match[1] for match in found if match), "")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Buildah:
     """One image store."""
@@ -165,8 +159,6 @@ class Buildah:
             raise self._failure(command, "\n".join(tail))
 
     def _failure(self, command: Sequence[str], output: str) -> LocalError:
-        if reason := refusal(output.splitlines()):
-            return LocalError(reason)
         return LocalError(
             f"{' '.join(command[:2])} failed; its last lines:\n{output}",
             f"the images' sources are in images/; the store is {self.directory}",

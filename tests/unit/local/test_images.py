@@ -85,11 +85,11 @@ def test_only_the_jail_is_built_with_what_it_has_besides(report: PlainReport, tm
 
 
 def test_the_store_keeps_all_roles_of_a_build_whose_jail_has_something_besides() -> None:
-    kept = {"24.11-abc-12345678"}
-    assert not images._is_old("localhost/slurmstack/jail:24.11-abc-12345678", kept, "trixie", "base")
-    assert not images._is_old("localhost/slurmstack/worker:24.11-abc", kept, "trixie", "base")
-    assert images._is_old("localhost/slurmstack/jail:24.11-abc-87654321", kept, "trixie", "base")
-    assert images._is_old("localhost/slurmstack/worker:24.11-ab", kept, "trixie", "base")
+    kept = ["24.11-abc-12345678"]
+    for name in ("jail:24.11-abc-12345678", "worker:24.11-abc", "base:trixie-0123"):
+        assert not images._is_old(f"localhost/slurmstack/{name}", kept)
+    for name in ("jail:24.11-abc-87654321", "worker:24.11-abd"):
+        assert images._is_old(f"localhost/slurmstack/{name}", kept)
 
 
 def test_a_failed_build_leaves_no_archive_and_nothing_beside_it(
