@@ -10,13 +10,10 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
-from cli.change.owner import KEPT, KEPT_OF, refuse_other_kept
-from cli.errors import Refused
 from cli.program.recording import Recording, record
 from components.clouds.base import StaticVolumeArgs, host_volume
 from components.clouds.existing import ExistingCluster
 from components.kit.volumes import SHARED_DIRECTORY
-from config import load_config
 from config.sections.storage import SHARED
 from images.common import jail_roots
 from slurm.names import HOMES, HOMES_ENV, JAIL_ROOT, JAIL_ROOTS
@@ -145,20 +142,6 @@ def test_homes_are_neither_added_to_a_cluster_nor_taken_from_one_by_a_change(tmp
     assert "slurm-jail-homes" not in {*diff.changed, *diff.replaced}
 
 
-@pytest.mark.parametrize(("was", "fits"), [({"homes": True}, True), ({"homes": False}, False), ({}, True)])
-def test_data_that_destroy_has_kept_is_taken_up_with_homes_where_they_are(was: dict[str, bool], fits: bool) -> None:
-    told = {"cluster_name": "slurm", "slurm": "24.11", "root": ""} | was
-    kept = {"name": "slurm", "labels": {KEPT: "true"}, "annotations": {KEPT_OF: json.dumps(told)}}
-    config = load_config(changed(with_homes(), slurm__cluster_name="slurm"))
-    if fits:
-        refuse_other_kept({"metadata": kept}, config)
-        return
-    with pytest.raises(
-        Refused, match=r"the data that `destroy` has kept. jail.homes: homes of this cluster are in the"
-    ):
-        refuse_other_kept({"metadata": kept}, config)
-
-
 # Named roots in the jail's volume
 
 INSIDE = ".slurmstack-roots/blue/root"
@@ -209,14 +192,3 @@ def test_another_root_rolls_what_leads_into_it_and_keeps_keys_claims_and_the_con
 def test_names_are_the_same_on_both_sides() -> None:
     assert (JAIL_ROOTS, SHARED) == (jail_roots.ROOTS, jail_roots.SHARED)
     assert SHARED_DIRECTORY not in {f"/{name}" for name in SHARED}
-
-
-def test_another_release_of_slurm_needs_another_root(tmp_path: Path) -> None:
-    old, newer = rooted(), changed(rooted(), slurm__version="26.05")
-    (same,) = refusals(tmp_path, old, newer)
-    assert same.startswith("slurm.version: the root 'blue' was filled with Slurm 24.11, and daemons of 26.05 would not")
-    assert same.endswith("jail: {root: slurm-26.05}")
-    assert not refusals(tmp_path, old, changed(newer, jail__root="green"))
-    assert not refusals(tmp_path, stacks.existing(), newer), "from the first root to a named one"
-    (back,) = refusals(tmp_path, newer, changed(old, jail__root="green"))
-    assert back.startswith("slurm.version: the cluster's state is that of Slurm 26.05")

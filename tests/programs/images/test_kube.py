@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from images.common.kubernetes import Kube
-from images.controller.configuration import Changes, first_files, follow_config_map, follow_mounted
-from tests.fakes.commands import FakeClock
+from images.controller.configuration import Changes, first_files, follow_config_map
 from tests.fakes.kubernetes import FakeKubernetes
 
 CONFIG_MAPS = "/api/v1/namespaces/ns/configmaps"
@@ -95,18 +94,3 @@ def test_without_the_api_the_mounted_copy_serves_at_boot(api: FakeKubernetes, ku
 
     api.refuses = {}
     assert changes.get(timeout=5) == {"slurm.conf": "a\n"}, "and the API server's as soon as there are some"
-
-
-def test_mounted_files_are_offered_once_per_change(tmp_path: Path) -> None:
-    changes, clock, log = Changes(), FakeClock(), list[str]()
-    contents = iter(["1", "1", "2"])
-
-    def later() -> None:
-        (tmp_path / "slurm.conf").write_text(next(contents))  # and then it is enough
-
-    clock.on_sleep = later
-    with pytest.raises(StopIteration):
-        follow_mounted(changes, log.append, tmp_path, clock)
-
-    assert "waiting for" in log[0]
-    assert [changes.get_nowait()["slurm.conf"] for _ in range(changes.qsize())] == ["1", "2"]

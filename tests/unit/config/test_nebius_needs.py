@@ -77,21 +77,3 @@ def test_a_machine_takes_twice_its_pods_rounded_up_to_a_power_of_two(max_pods: i
 def test_login_machines_follow_the_login_nodes_up_to_their_own_limit(size: int, count: int, most: int) -> None:
     found = _needs(with_change(_stack(), "login.size", size))
     assert [(node.count, node.most) for node in found.nodes if node.role == "login"] == [(count, most)]
-
-
-def test_an_existing_file_system_takes_nothing_new_but_is_named() -> None:
-    sections = _stack() | {
-        "jail": {"size": "3Ti", "filesystem": {"id": "computefilesystem-e00a"}},
-        "controller": {"filesystem": {"type": "NETWORK_HDD"}, "storage": "100Gi"},
-        "accounting": {"database": {"filesystem": {"type": "NETWORK_SSD"}, "storage": "50Gi"}},
-        "mounts": {"data": {"path": "/data", "size": "1.5Ti", "filesystem": {"type": "WEKA"}}},
-    }
-    found = _needs(sections)
-    assert [(item.tag, item.size_gib, item.existing_id) for item in found.filesystems] == [
-        ("jail", 3072, "computefilesystem-e00a"),
-        ("controller-state", 100, None),
-        ("database-data", 50, None),
-        ("mount-data", 1536, None),
-    ]
-    assert found.filesystem_gib == {"NETWORK_HDD": 100, "NETWORK_SSD": 50, "WEKA": 1536}
-    assert found.volume_gib == {}, "state and records lie on file systems"

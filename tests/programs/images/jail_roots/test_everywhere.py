@@ -25,20 +25,6 @@ def test_a_number_is_remembered_when_its_root_is_gone(source: Path, volume: Path
         apply_everywhere(volume, Declared(groups={"others": Group(gid=20001)}), nothing_said)
 
 
-def test_a_group_that_only_an_old_root_has_does_not_keep_the_new_one_from_its_users(source: Path, volume: Path) -> None:
-    fill(source, volume, "")
-    with (volume / "etc/group").open("a") as file:
-        file.write("docker:x:998:\n")
-    fill(source, volume, "blue")
-
-    said = apply(volume, alice=user(groups=("docker",)))
-
-    assert "docker:x:998:alice" in (volume / "etc/group").read_text()
-    assert any("the group docker is not in this root yet" in line for line in said)
-    with pytest.raises(AccountError, match="the group video is neither"):
-        apply(volume, alice=user(groups=("video",)))
-
-
 @pytest.mark.parametrize("path", ["etc", "etc/ssh", "etc/sudoers.d", ".slurmstack", "etc/passwd"])
 def test_a_link_in_one_root_leads_the_accounts_into_no_other(source: Path, volume: Path, path: str) -> None:
     fill(source, volume, "")
