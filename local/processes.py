@@ -62,8 +62,9 @@ def start(component: str, command: Sequence[str], env: Mapping[str, str]) -> Non
     pid = os.posix_spawn(
         shell[0], shell, dict(env), file_actions=actions, setsid=True, setsigdef=defaults, setsigmask=[]
     )
-    while pid_of(component) != pid and os.waitpid(pid, os.WNOHANG)[0] == 0:
-        time.sleep(0.001)
+    with contextlib.suppress(ChildProcessError):  # it has ended, and was waited for where that was found out
+        while pid_of(component) != pid and os.waitpid(pid, os.WNOHANG)[0] == 0:
+            time.sleep(0.001)
 
 
 def stop(component: str, *, grace_s: float = 0) -> bool:
