@@ -16,17 +16,6 @@ from tests.recordings import record
 from tests.stacks import with_change
 
 
-@pytest.mark.parametrize(("size", "fabric", "least"), [(2, True, 1), (0, True, 0), (1, False, 0)])
-def test_the_autoscaler_has_a_machine_to_learn_from_where_workers_need_infiniband(
-    size: int, fabric: bool, least: int
-) -> None:
-    sections = with_change(stacks.nebius_minimum(), "worker_nodes.default.size", size)
-    if not fabric:
-        del sections["worker_nodes"]["default"]["gpu_cluster"]
-    scaling = groups(record(sections, stack="test"))["slurm-default-0"]["autoscaling"]
-    assert scaling == {"minNodeCount": least, "maxNodeCount": 100}
-
-
 def _elastic(size: dict[str, int]) -> dict[str, Any]:
     """The stack with an elastic pool on a fabric."""
     sections = with_change(stacks.nebius_minimum(), "topology", {"plugin": "none"})

@@ -102,16 +102,3 @@ def test_what_a_killed_containerd_has_left_is_not_kept(
     imagestore.furnish(setup, NAMES, [archive])
     assert imports == NAMES
     assert not imagestore.seed_of(setup, [archive]).exists()
-
-
-def test_only_the_last_seeds_stay(setup: Any, archive: Path, imports: list[str]) -> None:
-    for number, content in enumerate(("first", "second", "third layer")):
-        archive.write_text(content)
-        imagestore.furnish(setup, fresh_one(str(number)), [archive])
-    assert len(list((paths.cache() / "containerd").iterdir())) == imagestore.KEEP_SEEDS
-    assert imagestore.seed_of(setup, [archive]).is_dir()
-
-
-def fresh_one(name: str) -> list[str]:
-    fresh(f"node-{name}")
-    return [f"node-{name}"]
