@@ -15,15 +15,18 @@ setup(
     package_data={
         "": [
             "*.c",
+            "*.conflist",
             "*.css",
             "*.go",
             "*.h",
             "*.j2",
             "*.json",
             "*.sh",
+            "*.toml",
             "*.yaml",
             ".dockerignore",
             "Containerfile",
+            "Corefile",
             "Makefile",
             "go.*",
             "sshd_config",

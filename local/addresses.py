@@ -9,6 +9,7 @@ import ipaddress
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import Any
 
 from local.errors import LocalError
@@ -102,13 +103,9 @@ def _check_sizes(networks: Mapping[str, ipaddress.IPv4Network]) -> None:
             raise LocalError(
                 f"{name}={network} is too small", f"at most /{longest[name]}; for example {_DEFAULTS[name]}"
             )
-    names = list(networks)
-    for index, name in enumerate(names):
-        for other in names[index + 1 :]:
-            if networks[name].overlaps(networks[other]):
-                raise LocalError(
-                    f"{name}={networks[name]} overlaps {other}={networks[other]}", "choose separate ranges"
-                )
+    for (name, one), (other, another) in combinations(networks.items(), 2):
+        if one.overlaps(another):
+            raise LocalError(f"{name}={one} overlaps {other}={another}", "choose separate ranges")
 
 
 def overlaps(addresses: Addresses, routes: Iterable[Mapping[str, Any]]) -> list[str]:

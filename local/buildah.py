@@ -21,8 +21,6 @@ from local.tools import Tools
 SHARED_CACHE = Path("/var/lib/containers")
 """buildah's libraries keep what they know of compressed layers here, without a setting: each call finds ours there."""
 
-_NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
-
 _ENTER = 'mount --bind "$0" "$1" && shift && exec "$@"'
 """$0: our directory, $1: where buildah expects it, then the command."""
 
@@ -42,16 +40,6 @@ def parse_version(text: str) -> tuple[int, int]:
     """Read major and minor from the output of `buildah --version`; (0, 0) where there is none."""
     match = re.search(r"version (\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else (0, 0)
-
-
-def refusal(lines: Sequence[str]) -> str:
-    """What one of our own build steps says that a person has to change (images/jail/packages.py); empty if none did."""
-    found = (re.search(r"(?:^|\s)slurmstack: (.+)$", line) for line in reversed(lines))
-    return next((match[1] for match in found if match), "")
-
-
-class BuildFailedError(LocalError):
-    """A command of an image build failed; the message has its last lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,16 +158,8 @@ class Buildah:
         if status != 0:
             raise self._failure(command, "\n".join(tail))
 
-    def _failure(self, command: Sequence[str], output: str) -> BuildFailedError:
-        if _NO_SPACE.search(output):
-            free = shutil.disk_usage(self.directory).free / 1e9
-            return BuildFailedError(
-                f"the disk is full: {free:.1f} GB are free at {self.directory}",
-                "building the images of one Slurm version needs about 4 GB",
-            )
-        if reason := refusal(output.splitlines()):
-            return BuildFailedError(reason)
-        return BuildFailedError(
+    def _failure(self, command: Sequence[str], output: str) -> LocalError:
+        return LocalError(
             f"{' '.join(command[:2])} failed; its last lines:\n{output}",
             f"the images' sources are in images/; the store is {self.directory}",
         )

@@ -64,13 +64,11 @@ def _enable_controllers(parent: Path) -> None:
                 (parent / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
-def enter(pid: int, component: str) -> None:
-    """Move a daemon to its own cgroup. What it starts is born there, containerd's shims for example."""
-    hierarchy = _tracking_hierarchy()
-    path = hierarchy / root_name() / "daemons" / component
+def entrance(component: str) -> Path:
+    """Give the file that a daemon enters its own cgroup by. What it starts is born there, containerd's shims say."""
+    path = _tracking_hierarchy() / root_name() / "daemons" / component
     path.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(ProcessLookupError):
-        (path / "cgroup.procs").write_text(str(pid))
+    return path / "cgroup.procs"
 
 
 def _tracking_hierarchy() -> Path:
@@ -102,7 +100,7 @@ def kill_all(*relative: str, timeout_s: float = 60) -> set[int]:
     A database that waits for a busy disk dies when the disk has answered.
     """
     deadline = time.monotonic() + timeout_s
-    while (pids := _living(processes(*relative))) and time.monotonic() < deadline:
+    while (pids := living(*relative)) and time.monotonic() < deadline:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -110,16 +108,19 @@ def kill_all(*relative: str, timeout_s: float = 60) -> set[int]:
     return pids
 
 
-def _living(pids: set[int]) -> set[int]:
-    """Leave out zombies that are dead already, and waited for only by a parent that may be us."""
-    living = set()
-    for pid in pids:
+def living(*relative: str) -> set[int]:
+    """List the processes in these cgroups and below, without those that have ended.
+
+    Who is dead is waited for only by a parent that may be us.
+    """
+    found = set()
+    for pid in processes(*relative):
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
         with contextlib.suppress(OSError):
-            if not has_ended(Path(f"/proc/{pid}/stat").read_text()):
-                living.add(pid)
-    return living
+            if not _has_ended(Path(f"/proc/{pid}/stat").read_text()):
+                found.add(pid)
+    return found
 
 
 def remove(*relative: str) -> list[str]:
@@ -141,20 +142,10 @@ def remove(*relative: str) -> list[str]:
     return failed
 
 
-def _fields(stat: str) -> list[str]:
-    """Give what `/proc/PID/stat` has behind the name, which may itself have spaces and the parentheses it is in."""
-    return stat.rpartition(")")[2].split()
-
-
-def has_ended(stat: str) -> bool:
+def _has_ended(stat: str) -> bool:
     """Tell whether nothing is left but an entry for its parent.
 
     A zombie with other threads is still ending: its files and ports are taken until the last of them has gone.
     """
-    state, threads = _fields(stat)[0], int(_fields(stat)[17])
-    return state == "X" or (state == "Z" and threads <= 1)
-
-
-def start_ticks(stat: str) -> int | None:
-    """Read when it was started, in clock ticks since boot; None when it has ended."""
-    return None if has_ended(stat) else int(_fields(stat)[19])
+    fields = stat.rpartition(")")[2].split()  # the name may itself have spaces and parentheses
+    return fields[0] == "X" or (fields[0] == "Z" and int(fields[17]) <= 1)

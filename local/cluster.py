@@ -7,11 +7,10 @@ a second one, and one after a crash or a power cut are the same.
 from __future__ import annotations
 
 import json
-import math
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -243,7 +242,7 @@ def _wait_for_nodes(setup: Setup, api: Api, step: Step) -> None:
     while True:
         try:
             times = api.ready_times()
-            missing = [name for name in setup.nodes if times.get(name, 0.0) < _started(f"kubelet-{name}")]
+            missing = [name for name in setup.nodes if not _is_ready(name, times)]
         except ApiUnreachableError:
             missing = list(setup.nodes)
         if not missing:
@@ -257,10 +256,10 @@ def _wait_for_nodes(setup: Setup, api: Api, step: Step) -> None:
         time.sleep(0.1)
 
 
-def _started(component: str) -> float:
-    """When it was started, in whole seconds, as the API server keeps them; never, where it does not run."""
-    record = processes.record_of(component)
-    return int(record.started_at) if record else math.inf
+def _is_ready(name: str, times: Mapping[str, float]) -> bool:
+    """Whether it has said so since its kubelet was started, in whole seconds, as the API server keeps them."""
+    started = processes.started_at(f"kubelet-{name}")
+    return started is not None and times.get(name, 0.0) >= int(started)
 
 
 def _require_daemons(setup: Setup) -> None:

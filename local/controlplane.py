@@ -46,23 +46,17 @@ def is_running() -> bool:
 def ensure_store_and_api(setup: Setup) -> None:
     """Start etcd and the API server where they do not run; the second waits for the first for 20 s."""
     if not processes.is_running("etcd"):
-        data = paths.cluster() / "etcd"
-        data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _start(setup, "etcd", [setup.tools.path("etcd"), *configs.etcd_arguments(data)])
+        (paths.cluster() / "etcd").mkdir(parents=True, exist_ok=True, mode=0o700)
+        _start(setup, "etcd", setup.tools.path("etcd"))
     if not processes.is_running("kube-apiserver"):
-        arguments = configs.apiserver_arguments(setup.addresses, paths.pki())
-        _start(setup, "kube-apiserver", [setup.binaries.path("kube-apiserver"), *arguments])
+        _start(setup, "kube-apiserver", setup.binaries.path("kube-apiserver"))
 
 
 def ensure_controllers(setup: Setup) -> None:
     """Start controller manager and scheduler where they do not run."""
-    commands = {
-        "kube-controller-manager": configs.controller_manager_arguments(paths.pki()),
-        "kube-scheduler": configs.scheduler_arguments(paths.pki()),
-    }
-    for component, arguments in commands.items():
+    for component in ("kube-controller-manager", "kube-scheduler"):
         if not processes.is_running(component):
-            _start(setup, component, [setup.binaries.path(component), *arguments])
+            _start(setup, component, setup.binaries.path(component))
 
 
 def wait_ready(api: Api) -> None:
@@ -84,9 +78,9 @@ def require_alive(components: Sequence[str]) -> None:
             raise LocalError(f"{component} ended just after its start:\n{tail}", _where(component))
 
 
-def _start(setup: Setup, component: str, command: Sequence[str]) -> None:
+def _start(setup: Setup, component: str, program: str) -> None:
     inside = namespaces.enter(namespaces.CONTROL, with_mounts=False)
-    processes.start(component, [*inside, *command], setup.tools.env())
+    processes.start(component, [*inside, program, *configs.flags(component, setup.addresses)], setup.tools.env())
 
 
 def _where(component: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -83,7 +83,7 @@ def _build(report: Report, buildah: Buildah, images: ImageSet) -> None:
     base = _ensure_base(report, buildah, images.slurm_version, apt)
     _build_stages(report, buildah, images, apt, base)
     _pack(report, buildah, images)
-    _forget_old(buildah, base)
+    _forget_old(buildah)
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def _ensure_base(report: Report, buildah: Buildah, slurm_version: str, apt: debi
 def _build_stages(report: Report, buildah: Buildah, images: ImageSet, apt: debian.AptSettings, base: str) -> None:
     """Build all targets: the shared stages first, then the large jail beside the small ones."""
     volumes = debian.write_build_settings(apt, buildah.directory / "apt")
-    arguments = [f"APT_CONFIG={debian.BUILD_SETTINGS}/apt.conf"] if volumes else []
+    arguments = [f"APT_CONFIG={debian.BUILD_SETTINGS}/apt.conf"]
     with (
         report.step(f"Build the images of Slurm {images.slurm_version}") as step,
         shell.threads(2) as pool,
@@ -164,20 +164,15 @@ def _pack(report: Report, buildah: Buildah, images: ImageSet) -> None:
         shutil.rmtree(directory, ignore_errors=True)  # one without an archive
 
 
-def _forget_old(buildah: Buildah, base: str) -> None:
+def _forget_old(buildah: Buildah) -> None:
     """Drop builds beyond the last few: archives, images of the store, and layers that nothing uses any more."""
     found = [archive.parent for archive in paths.cache_images().glob(f"*/{_ARCHIVE}")]
     builds = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
     for path in builds[KEEP_BUILDS:]:
         shutil.rmtree(path, ignore_errors=True)
-    tags = {path.name for path in builds[:KEEP_BUILDS]}
-    suite = base.rpartition(":")[2].partition("-")[0]
-    buildah.remove([name for name in buildah.images() if _is_old(name, tags, suite, base)])
+    buildah.remove([name for name in buildah.images() if _is_old(name, [path.name for path in builds[:KEEP_BUILDS]])])
 
 
-def _is_old(name: str, tags: set[str], suite: str, base: str) -> bool:
-    if "/base:" in name:
-        return f"/base:{suite}-" in name and name != base
-    tag = name.rpartition(":")[2]
-    # The other roles of a build whose jail has something besides: theirs is where its tag begins.
-    return not any(kept == tag or kept.startswith(f"{tag}-") for kept in tags)
+def _is_old(name: str, kept: Sequence[str]) -> bool:
+    """Where a build's jail has something besides, the tag of its other roles is the beginning of its name."""
+    return "/base:" not in name and not any(build.startswith(name.rpartition(":")[2]) for build in kept)

@@ -73,17 +73,12 @@ def ensure_containerd(setup: Setup, name: str) -> None:
 
 def ensure_kubelet(setup: Setup, name: str) -> None:
     """Start kubelet and kube-proxy where they do not run."""
-    directory, pki = paths.node(name), paths.pki()
-    kubelet = configs.kubelet_arguments(setup.addresses, index_of(name), directory, pki)
-    commands = {
-        f"kubelet-{name}": [setup.binaries.path("kubelet"), *kubelet],
-        f"kube-proxy-{name}": [setup.binaries.path("kube-proxy"), f"--config={directory}/kube-proxy.yaml"],
-    }
-    for component, command in commands.items():
+    for program in ("kubelet", "kube-proxy"):
+        component = f"{program}-{name}"
         if not processes.is_running(component):
             cgroups.kill_all(f"daemons/{component}")
-            inside = namespaces.enter(name, with_mounts=True)
-            processes.start(component, [*inside, *command], setup.tools.env())
+            command = [setup.binaries.path(program), *configs.flags(program, setup.addresses, node=index_of(name))]
+            processes.start(component, [*namespaces.enter(name, with_mounts=True), *command], setup.tools.env())
 
 
 def ctr(
@@ -106,20 +101,16 @@ def _wait_for_containerd(setup: Setup, name: str) -> None:
 
 
 def _write_files(setup: Setup, name: str) -> None:
-    directory, pki = paths.node(name), paths.pki()
+    directory = paths.node(name)
     for part in ("kubelet", "cni", "log", "net.d", "pods", "volume-plugins", "containerd", "opt"):
         (directory / part).mkdir(parents=True, exist_ok=True)
-    addresses = setup.addresses
-    servers = "".join(f"nameserver {server}\n" for server in upstream_servers())
-    files = {
-        "containerd.toml": configs.containerd_config(directory, setup.tools.file(CNI_PLUGINS)),
-        "kubelet.yaml": configs.kubelet_config(addresses, name, directory, pki),
-        "kube-proxy.yaml": configs.proxy_config(addresses, name, pki),
-        "net.d/10-slurmstack.conflist": configs.cni_config(addresses.pods_of(index_of(name)), network.mtu()),
-        "resolv.conf": servers,
-    }
+    files = configs.node_files(
+        setup.addresses, index_of(name), plugins=setup.tools.file(CNI_PLUGINS), mtu=network.mtu()
+    )
     for relative, content in files.items():
         (directory / relative).write_text(content)
+    servers = "".join(f"nameserver {server}\n" for server in upstream_servers())
+    (directory / "resolv.conf").write_text(servers)
 
 
 def upstream_servers() -> list[str]:

@@ -1,7 +1,7 @@
 """Daemons that outlive the command that started them, and the records by which they are found again.
 
-A process id alone proves nothing, it may have been given to another process: a record also has the start time (in
-clock ticks since boot) and the boot's id, so that nothing of somebody else is ever killed.
+A process id alone proves nothing, it may have been given to another process: a component runs if the process of its
+record is in its cgroup, which nothing else ever is. So nothing of somebody else is ever killed.
 """
 
 from __future__ import annotations
@@ -12,56 +12,34 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from local import cgroups, files, paths
+from local import cgroups, paths
 
-_WHEN_RECORDED = 'read -r word && exec "$@" </dev/null'
-"""What a daemon is until it is recorded: a shell that ends where nobody sends it a line any more."""
+_BEGIN = 'echo $$ >"$0" && printf \'{"pid": %d}\' $$ >"$1" && shift && exec "$@" </dev/null'
+"""What a daemon does first, by itself: it enters its cgroup and writes its record.
 
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """Which process a component is."""
-
-    pid: int
-    start_ticks: int
-    boot_id: str
-    started_at: float
-
-    def is_alive(self) -> bool:
-        """Tell whether exactly this process runs."""
-        return self.boot_id == boot_id() and start_ticks(self.pid) == self.start_ticks
+Whoever interrupts or kills us at whatever moment, no daemon runs on unknown, with its port taken.
+"""
 
 
-def boot_id() -> str:
-    """Give the kernel's id of this boot."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def start_ticks(pid: int) -> int | None:
-    """Give a living process's start time; None when there is none or it is a zombie."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
+def pid_of(component: str) -> int | None:
+    """Give a component's process; None where it does not run, or its record is damaged (power cut)."""
     try:
-        return cgroups.start_ticks(Path(f"/proc/{pid}/stat").read_text())
-    except OSError:
+        pid = int(json.loads(_record(component).read_text())["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def record_of(component: str) -> Record | None:
-    """Read a component's record; a damaged one (power cut while it was written) counts as none."""
-    try:
-        return Record(**json.loads(_record_path(component).read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
+    return pid if pid in cgroups.living(f"daemons/{component}") else None
 
 
 def is_running(component: str) -> bool:
     """Tell whether a component runs."""
-    record = record_of(component)
-    return record is not None and record.is_alive()
+    return pid_of(component) is not None
+
+
+def started_at(component: str) -> float | None:
+    """Give when a component that runs was started, in seconds since 1970."""
+    return _record(component).stat().st_mtime if is_running(component) else None
 
 
 def log_path(component: str) -> Path:
@@ -69,40 +47,24 @@ def log_path(component: str) -> Path:
     return paths.logs() / f"{component}.log"
 
 
-def start(component: str, command: Sequence[str], env: Mapping[str, str]) -> Record:
-    """Start a daemon in a session of its own, its output appended to its log.
-
-    It is recorded before it begins: whoever interrupts or kills us at whatever moment, no daemon runs on unknown, with
-    its port taken.
-    """
-    log = log_path(component)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    reader, writer = os.pipe()
-    try:
-        pid = _spawn_waiting(command, env, log, reader)
-        cgroups.enter(pid, component)
-        record = Record(pid=pid, start_ticks=start_ticks(pid) or 0, boot_id=boot_id(), started_at=time.time())
-        files.write_whole(_record_path(component), json.dumps(asdict(record)), durable=False)
-        with contextlib.suppress(BrokenPipeError):  # it was killed meanwhile, which is found out as of any other daemon
-            os.write(writer, b"go\n")
-    finally:
-        os.close(writer)
-        os.close(reader)
-    return record
-
-
-def _spawn_waiting(command: Sequence[str], env: Mapping[str, str], log: Path, reader: int) -> int:
-    """Make the process that becomes the daemon when there is a line to be read; its id, which stays."""
+def start(component: str, command: Sequence[str], env: Mapping[str, str]) -> None:
+    """Start a daemon in a session of its own, its output appended to its log; returns when it is recorded."""
+    log, record = log_path(component), _record(component)
+    for file in (log, record):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    record.unlink(missing_ok=True)
     actions = [
-        (os.POSIX_SPAWN_DUP2, reader, 0),
         (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     defaults = [signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP]
-    shell = ["/bin/sh", "-c", _WHEN_RECORDED, "sh", *command]
-    return os.posix_spawn(
+    shell = ["/bin/sh", "-c", _BEGIN, str(cgroups.entrance(component)), str(record), *command]
+    pid = os.posix_spawn(
         shell[0], shell, dict(env), file_actions=actions, setsid=True, setsigdef=defaults, setsigmask=[]
     )
+    with contextlib.suppress(ChildProcessError):  # it has ended, and was waited for where that was found out
+        while pid_of(component) != pid and os.waitpid(pid, os.WNOHANG)[0] == 0:
+            time.sleep(0.001)
 
 
 def stop(component: str, *, grace_s: float = 0) -> bool:
@@ -110,15 +72,13 @@ def stop(component: str, *, grace_s: float = 0) -> bool:
 
     Returns whether it ended by itself or had done so before.
     """
-    record, by_itself = record_of(component), True
-    if record is not None and record.is_alive():
-        if grace_s > 0:
-            _signal(record, signal.SIGTERM)
-            _wait_gone(record, grace_s)
-        by_itself = not record.is_alive()
-        _signal(record, signal.SIGKILL)
-        _wait_gone(record, 10)
-    _record_path(component).unlink(missing_ok=True)
+    if grace_s > 0:
+        _signal(component, signal.SIGTERM)
+        _wait_gone(component, grace_s)
+    by_itself = not is_running(component)
+    _signal(component, signal.SIGKILL)
+    _wait_gone(component, 10)
+    _record(component).unlink(missing_ok=True)
     return by_itself
 
 
@@ -131,17 +91,17 @@ def log_tail(component: str, lines: int = 8) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def _record_path(component: str) -> Path:
+def _record(component: str) -> Path:
     return paths.run() / f"{component}.json"
 
 
-def _signal(record: Record, number: signal.Signals) -> None:
-    if record.is_alive():
+def _signal(component: str, number: signal.Signals) -> None:
+    if (pid := pid_of(component)) is not None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(record.pid, number)
+            os.kill(pid, number)
 
 
-def _wait_gone(record: Record, timeout_s: float) -> None:
+def _wait_gone(component: str, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
-    while record.is_alive() and time.monotonic() < deadline:
+    while is_running(component) and time.monotonic() < deadline:
         time.sleep(0.01)

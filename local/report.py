@@ -1,7 +1,7 @@
 """How long work tells a person what it does, how far it is and how long it took.
 
-`Report` is the protocol that the work is written against. `open_report` picks the terminal's form: a live line with
-`rich` on a terminal, plain lines elsewhere (a CI log), where progress is printed at most every few seconds.
+`open_report` picks the terminal's form: a live line with `rich` on a terminal, plain lines elsewhere (a CI log), where
+progress is printed at most every few seconds.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Protocol, TextIO
+from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,26 +19,6 @@ _PLAIN_INTERVAL_S = 5.0
 _PLAIN_GROWTH = 1.25
 _PLAIN_MOST_S = 300.0
 """A log gets a line after 5 s, and later ones further apart: a wait of days must not fill it."""
-
-
-class Step(Protocol):
-    """One piece of work in progress."""
-
-    def progress(self, done: int, total: int, detail: str = "") -> None:
-        """Say how far it is; `total` 0 means that nobody knows."""
-
-    def note(self, text: str) -> None:
-        """Add a few words to the line that is printed at the end."""
-
-
-class Report(Protocol):
-    """Where steps are told."""
-
-    def step(self, title: str) -> AbstractContextManager[Step]:
-        """Begin a step; leaving the context ends it, with its time."""
-
-    def info(self, text: str) -> None:
-        """Print one line that belongs to no step."""
 
 
 def progress_text(done: int, total: int, detail: str) -> str:
@@ -58,24 +38,22 @@ def duration_text(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s"
 
 
-class _Step:
-    """What both forms of a step have in common; `tell` shows how far it is."""
+class Step:
+    """One piece of work in progress; `tell` shows how far it is, at first after `interval_s`."""
 
     def __init__(self, tell: Callable[[str, str], None], interval_s: float) -> None:
         self._started = self._told = time.monotonic()
         self._tell = tell
         self._interval_s = interval_s
-        self._notes: list[str] = []
+        self.notes = ""
 
     @property
     def taken(self) -> str:
+        """The time since it began."""
         return duration_text(time.monotonic() - self._started)
 
-    @property
-    def notes(self) -> str:
-        return "".join(f", {note}" for note in self._notes)
-
     def progress(self, done: int, total: int, detail: str = "") -> None:
+        """Say how far it is; `total` 0 means that nobody knows."""
         now = time.monotonic()
         if now - self._told >= self._interval_s:
             self._told = now
@@ -83,7 +61,8 @@ class _Step:
             self._tell(progress_text(done, total, detail), self.taken)
 
     def note(self, text: str) -> None:
-        self._notes.append(text)
+        """Add a few words to the line that is printed at the end."""
+        self.notes += f", {text}"
 
 
 class PlainReport:
@@ -101,7 +80,7 @@ class PlainReport:
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
         """Print the step's end, or that it failed."""
-        step = _Step(
+        step = Step(
             lambda text, taken: self.info(f"  {title}{text and f': {text}'}, {taken} so far"), _PLAIN_INTERVAL_S
         )
         try:
@@ -127,13 +106,17 @@ class RichReport:
         """Show the step while it runs; steps are not nested."""
         name = escape(title)
         with self._console.status(name) as status:
-            step = _Step(lambda text, taken: status.update(f"{name} [dim]{escape(text)}, {taken}[/dim]"), 0)
+            step = Step(lambda text, taken: status.update(f"{name} [dim]{escape(text)}, {taken}[/dim]"), 0)
             try:
                 yield step
             except BaseException:
                 self._console.print(f"[red]✗[/red] {name} [dim]failed after {step.taken}[/dim]")
                 raise
         self._console.print(f"[green]✓[/green] {name}{escape(step.notes)} [dim]{step.taken}[/dim]")
+
+
+Report = PlainReport | RichReport
+"""Where steps are told."""
 
 
 def open_report() -> Report:

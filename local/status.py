@@ -18,7 +18,6 @@ class Component:
     """One daemon: `pid` and `since` only while it runs."""
 
     name: str
-    running: bool
     pid: int | None
     since: dt.datetime | None
     log: Path
@@ -31,21 +30,15 @@ class Status:
     exists: bool
     components: tuple[Component, ...] = ()
     nodes_ready: dict[str, bool] = field(default_factory=dict)
-    api_reachable: bool = False
     addresses: Addresses | None = None
     kubeconfig: Path
     directory: Path
 
     @property
     def healthy(self) -> bool:
-        """Tell whether everything runs and every node is Ready."""
-        return (
-            self.exists
-            and self.api_reachable
-            and all(component.running for component in self.components)
-            and bool(self.nodes_ready)
-            and all(self.nodes_ready.values())
-        )
+        """Tell whether everything runs and every node is Ready, which an API server has to say."""
+        runs = all(component.pid for component in self.components)
+        return runs and bool(self.nodes_ready) and all(self.nodes_ready.values())
 
 
 def read(addresses: Addresses | None, names: Sequence[str]) -> Status:
@@ -55,14 +48,12 @@ def read(addresses: Addresses | None, names: Sequence[str]) -> Status:
     components = [*controlplane.COMPONENTS, *(part for name in names for part in nodes.components(name))]
     try:
         ready = Api(addresses, timeout_s=2).ready_times()
-        reachable = True
     except (ApiUnreachableError, LocalError):
-        ready, reachable = {}, False
+        ready = {}
     return Status(
         exists=True,
         components=tuple(_component(name) for name in components),
         nodes_ready={name: name in ready for name in names},
-        api_reachable=reachable,
         addresses=addresses,
         kubeconfig=paths.kubeconfig(),
         directory=paths.root(),
@@ -71,13 +62,9 @@ def read(addresses: Addresses | None, names: Sequence[str]) -> Status:
 
 def lines(status: Status) -> list[str]:
     """Write the status for a person."""
-    if not status.exists or status.addresses is None:
+    if status.addresses is None:
         return [f"no cluster in {status.directory}"]
-    found = [
-        f"API server  {status.addresses.api_url} {'answers' if status.api_reachable else 'does not answer'}",
-        f"kubeconfig  {status.kubeconfig}",
-        f"ranges      {', '.join(f'{key} {value}' for key, value in status.addresses.as_json().items())}",
-    ]
+    found = [f"API server  {status.addresses.api_url}", f"kubeconfig  {status.kubeconfig}"]
     found += [f"node        {name}: {'Ready' if ready else 'not Ready'}" for name, ready in status.nodes_ready.items()]
     for component in status.components:
         since = f"pid {component.pid} since {component.since:%H:%M:%S}" if component.since else "not running"
@@ -86,12 +73,10 @@ def lines(status: Status) -> list[str]:
 
 
 def _component(name: str) -> Component:
-    record = processes.record_of(name)
-    alive = record is not None and record.is_alive()
+    started = processes.started_at(name)
     return Component(
         name=name,
-        running=alive,
-        pid=record.pid if record and alive else None,
-        since=dt.datetime.fromtimestamp(record.started_at).astimezone() if record and alive else None,
+        pid=processes.pid_of(name),
+        since=dt.datetime.fromtimestamp(started).astimezone() if started else None,
         log=processes.log_path(name),
     )

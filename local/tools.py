@@ -189,13 +189,13 @@ def _download(missing: Sequence[Requirement], archives: Path, step: Step) -> Non
         step.progress(0, 0, "updating package lists")
         # The exit status is not looked at: one unreachable source of the user's is no reason to stop.
         patience = ["-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20"]
-        _capture(["apt-get", "-q", *options, *patience, "update"])
+        _run(["apt-get", "-q", *options, *patience, "update"])
         _download_by(options, missing, archives, step)
 
 
 def _download_by(options: Sequence[str], missing: Sequence[Requirement], archives: Path, step: Step) -> None:
     named = [name for requirement in missing for name in requirement.packages]
-    known = parse_candidates(_capture(["apt-cache", *options, "policy", *named]).stdout)
+    known = parse_candidates(_run(["apt-cache", *options, "policy", *named]).stdout)
     # Where no list has any of a program's packages, apt says so of the first.
     wanted = [next((name for name in each.packages if name in known), each.packages[0]) for each in missing]
     plan = dict(planned_downloads(_apt([*options, "-s", "--no-install-recommends", "install", *wanted])))
@@ -215,21 +215,9 @@ def parse_candidates(policy: str) -> set[str]:
 
 
 def _apt(arguments: Sequence[str], cwd: Path | None = None) -> str:
-    done = _capture(["apt-get", "-q", *arguments], cwd=cwd)
-    if done.returncode != 0:
-        raise LocalError(
-            f"apt could not fetch the programs that the local cluster needs: {_complaint(done)}",
-            "check `apt-get update` and the network, then run again",
-        )
-    return done.stdout
+    return _run(["apt-get", "-q", *arguments], cwd=cwd, check=True).stdout
 
 
-def _complaint(done: subprocess.CompletedProcess[str]) -> str:
-    lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-    errors = [line.removeprefix("E: ") for line in lines if line.startswith("E: ")]
-    return "; ".join(errors or lines[-3:]) or f"exit status {done.returncode}"
-
-
-def _capture(command: Sequence[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def _run(command: Sequence[str], *, check: bool = False, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
-    return run(command, env=env, check=False, timeout_s=_APT_TIMEOUT_S, cwd=cwd)
+    return run(command, env=env, check=check, timeout_s=_APT_TIMEOUT_S, cwd=cwd)

@@ -35,7 +35,7 @@ RegistryOption = Annotated[
 ]
 ToolOption = Annotated[
     str | None,
-    option(help="docker, podman, buildah (default: the first that works), or local (the local cluster's own)."),
+    option(help="docker, podman, buildah (default: the first on PATH), or local (the local cluster's own)."),
 ]
 TagOption = Annotated[
     str | None, option(help="Default: the stack file's, else the Slurm version and a hash of images/.")

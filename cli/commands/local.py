@@ -26,21 +26,22 @@ app = typer.Typer(
 
 
 @app.command()
-def up(slurm_version: Annotated[str, typer.Option(help="Slurm of the images: 24.11 or 26.05.")] = "24.11") -> None:
+def up() -> None:
     """Start the local cluster and give it our images; fetch and build what is missing. Run again, it repairs.
 
-    The first run takes about 15 minutes on two cores (Kubernetes is built from source), later ones seconds.
+    The first run takes about 15 minutes on two cores (Kubernetes is built from source), later ones seconds. Images of
+    another Slurm than 24.11 come with the first `slurmstack up` of a stack that names it.
     """
     report = open_report()
-    cluster.up(report, images=lambda: images.ensure_images(report, slurm_version).archive)
+    cluster.up(report, images=lambda: images.ensure_images(report).archive)
     ensure_login_key()
 
 
 @app.command()
-def build(slurm_version: Annotated[str, typer.Option(help="Slurm of the images: 24.11 or 26.05.")] = "24.11") -> None:
+def build() -> None:
     """Fetch and build what `local up` needs, and start nothing: before the network goes, or in CI."""
     report = open_report()
-    cluster.build_all(report, images=lambda: images.ensure_images(report, slurm_version).archive)
+    cluster.build_all(report, images=lambda: images.ensure_images(report).archive)
 
 
 @app.command()

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cli.errors import USAGE, Failure
-from local.buildah import refusal
 from local.images import image_store
 from local.report import Report
 from local.shell import follow
@@ -99,13 +98,13 @@ class Tool:
             except OSError as error:
                 raise Failure(f"{command[0]} cannot be run: {error}") from error
         if status != 0:
-            shown = refusal(lines) or "\n".join(["its last lines:", *(f"  {line}" for line in lines[-_LAST_LINES:])])
-            raise Failure(f"{doing} failed: {shown}", hint=f"the whole log: {self.log}")
+            shown = "\n".join(f"  {line}" for line in lines[-_LAST_LINES:])
+            raise Failure(f"{doing} failed; its last lines:\n{shown}", hint=f"the whole log: {self.log}")
 
 
 @contextmanager
 def open_tool(wanted: str | None, log: Path, report: Report) -> Iterator[Tool]:
-    """The tool that was asked for, else the first that works, with a new log. Raises Failure with what each one says.
+    """The tool that was asked for, else the first on PATH, with a new log. Raises Failure where there is none.
 
     `local` holds off the local cluster's builds meanwhile.
     """
@@ -116,27 +115,12 @@ def open_tool(wanted: str | None, log: Path, report: Report) -> Iterator[Tool]:
                 name="buildah", log=log, launcher=tuple(store.inside([])), environment=store.environment(),
                 policy=tuple(store.policy),
             )  # fmt: skip
-    elif wanted is None or wanted in TOOLS:
-        yield _choose(TOOLS if wanted is None else (wanted,), log)
-    else:
+        return
+    if wanted is not None and wanted not in TOOLS:
         raise Failure(f"--tool {wanted!r} is none of {', '.join([*TOOLS, LOCAL])}", code=USAGE)
-
-
-def _choose(names: Sequence[str], log: Path) -> Tool:
-    """The first that can list its images: docker's daemon answers, a podman machine runs, a store can be used."""
-    complaints = []
-    for name in names:
-        tool = Tool(name=name, log=log)
-        if shutil.which(name) is None:
-            complaints.append(f"{name} is not on PATH")
-            continue
-        try:
-            tool.run(["images", "--quiet"], name)
-        except Failure as failure:
-            complaints.append(failure.message)
-        else:
-            return tool
-    raise Failure(
-        "\n".join(["no image tool works:", *complaints]),
-        hint="install or start one of them; on Debian as root, `--tool local` needs none",
-    )
+    name = wanted or next(filter(shutil.which, TOOLS), None)
+    if name is None:
+        raise Failure(
+            f"none of {', '.join(TOOLS)} is on PATH", hint="install one; on Debian as root, `--tool local` needs none"
+        )
+    yield Tool(name=name, log=log)

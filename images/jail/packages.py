@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 MARK: Final = "slurmstack: "
-"""Begins the one line that says why nothing was installed: what runs the build looks for it among all others."""
+"""Begins the one line that says why nothing was installed, among all others of a build."""
 
 CUDA: Final = ("nvidia-cuda-toolkit", "libnccl2", "libnccl-dev")
 """nvcc and all libraries, which Debian has in one piece, and NCCL. Recommended packages are left out: documentation,

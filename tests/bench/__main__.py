@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from tests.bench import accounting, apply, commands, elastic, failover, figures, health, jobs, rest, tables, upgrade
+from tests.bench import apply, commands, elastic, failover, figures, health, jobs, upgrade
 from tests.bench.cluster import Cluster, cluster_of
 from tests.bench.figures import Bench, Run
-from tests.bench.scale import nodes, restart, scrape
-
-FAILED = 1
+from tests.bench.scale import nodes, restart
 
 DESCRIPTION = """\
 Measures how long the things take that a user waits for, each several times, and prints median and spread beside the
@@ -28,13 +26,7 @@ EPILOG = """\
 parts:
 {parts}
 
-examples:
-  python -m tests.bench                              everything; kept in docs/benchmarks/
-  python -m tests.bench array start --runs 10        two parts, ten times each; kept in bench-results/
-  python -m tests.bench scaling --compare OLD.json   measure, and print both side by side
-  python -m tests.bench --compare OLD.json NEW.json  only print them
-
-exit status: 1 where a part failed; what was measured before is kept. What the rows mean: docs/benchmarks/README.md.
+Where a part fails, what was measured before is kept. What the rows mean: docs/benchmarks/README.md.
 """
 
 
@@ -61,14 +53,10 @@ PARTS = {
     "start": Part(about="from submission to start", measure=jobs.start),
     "array": Part(about="an array of 1,000 tasks", measure=jobs.array),
     "elastic": Part(about="jobs on an empty elastic pool", measure=elastic.elastic),
-    "rest": Part(about="submissions through the REST API", measure=rest.rest),
-    "records": Part(about="sacct with 10,000 jobs", measure=accounting.records),
     "health": Part(about="what a job's checks cost; faults, until they are acted on", measure=health.health),
-    "look": Part(about="status and doctor with monitoring", measure=commands.look),
     "upgrade": Part(about="another release of Slurm, under submissions", measure=upgrade.upgrade),
     "engine": Part(about="applies with Pulumi's engine", measure=apply.engine, engine="pulumi"),
     "scale": Part(about="1,000 slurmd on this machine, without Kubernetes", alone=nodes.scale),
-    "scrape": Part(about="what figures of them and 10,000 jobs cost slurmctld", alone=scrape.scrape),
     "restart": Part(about="slurmctld with 10,000 jobs queued, without Kubernetes", alone=restart.restart),
     "failover": Part(about="two controllers: kills and pauses, without Kubernetes", alone=failover.failover),
     "faults": Part(
@@ -80,35 +68,22 @@ PARTS = {
 
 def main(arguments: Sequence[str]) -> int:
     """The exit status."""
-    command = parser()
-    options = command.parse_args(arguments)
-    compared: list[Path] = options.compare or []
-    if unknown := sorted({*options.parts} - PARTS.keys()):
-        command.error(f"no such part: {', '.join(unknown)} (there are: {', '.join(PARTS)})")
-    if len(compared) > 2 or (len(compared) == 2 and options.parts):
-        command.error("--compare takes one file, or two where nothing is measured; parts come before it")
-    kept = [figures.read(path) for path in compared]
-    wanted = [name for name in PARTS if name in options.parts or not options.parts]
-    new = kept[1] if len(kept) == 2 else run(wanted, options)
-    print(tables.side_by_side(kept[0], new) if kept else tables.show(new))
-    return FAILED if new.failed else 0
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
     parts = "\n".join(f"  {name:<11} {part.about}" for name, part in PARTS.items())
-    made = argparse.ArgumentParser(
+    command = argparse.ArgumentParser(
         prog="python -m tests.bench", description=DESCRIPTION, epilog=EPILOG.format(parts=parts),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    made.add_argument("parts", nargs="*", metavar="PARTS", help="what to measure; all by default")
-    made.add_argument("--runs", type=int, metavar="N", help="measure each row N times, not as often as it says")
-    made.add_argument("--json", type=Path, metavar="FILE", help="keep the figures here")
-    made.add_argument(
-        "--compare", type=Path, nargs="+", metavar=("OLD.json", "NEW.json"),
-        help="print this run beside an earlier one, or two earlier ones side by side",
-    )  # fmt: skip
-    return made
+    command.add_argument("parts", nargs="*", metavar="PARTS", help="what to measure; all by default")
+    command.add_argument("--runs", type=int, metavar="N", help="measure each row N times, not as often as it says")
+    command.add_argument("--json", type=Path, metavar="FILE", help="keep the figures here")
+    command.add_argument("--compare", type=Path, metavar="OLD.json", help="print this run beside an earlier one")
+    options = command.parse_args(arguments)
+    if unknown := sorted({*options.parts} - PARTS.keys()):
+        command.error(f"no such part: {', '.join(unknown)} (there are: {', '.join(PARTS)})")
+    before = figures.read(options.compare) if options.compare else None
+    new = run([name for name in PARTS if name in options.parts or not options.parts], options)
+    print(figures.show(new, before))
+    return 1 if new.failed else 0
 
 
 def run(names: list[str], options: argparse.Namespace) -> Run:

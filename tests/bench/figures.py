@@ -18,9 +18,6 @@ from typing import Any
 
 from tests.stacks import ROOT
 
-SCHEMA = 1
-"""Goes up when a reader of older files would misunderstand newer ones."""
-
 KEPT = ROOT / "docs" / "benchmarks"
 """Whole runs, under version control. A run of some parts gets here only by `--json`."""
 
@@ -50,8 +47,17 @@ class Row:
         return self.name, self.nodes
 
     @property
+    def what(self) -> str:
+        """The row's name, with its nodes."""
+        return self.name if self.nodes is None else f"{self.name}, {self.nodes:,} nodes"
+
+    @property
     def median(self) -> float:
         return statistics.median(self.samples)
+
+    @property
+    def told_median(self) -> str:
+        return f"{number(self.median)} {self.unit}"
 
     @property
     def spread(self) -> str:
@@ -90,7 +96,7 @@ class Run:
 
     def write(self, path: Path) -> None:
         """Keep it."""
-        text = json.dumps({"schema": SCHEMA, **dataclasses.asdict(self)}, indent=1, ensure_ascii=False)
+        text = json.dumps({"schema": 1, **dataclasses.asdict(self)}, indent=1, ensure_ascii=False)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n", encoding="utf-8")
 
@@ -105,8 +111,30 @@ class Run:
 def read(path: Path) -> Run:
     """A run that was kept."""
     document = json.loads(path.read_text(encoding="utf-8"))
-    assert document.pop("schema") == SCHEMA, f"{path} is of another schema than {SCHEMA}"
+    del document["schema"]
     return Run(**{**document, "rows": [Row(**row) for row in document["rows"]]})
+
+
+def show(run: Run, before: Run | None = None) -> str:
+    """The figures of a run as a Markdown table, beside those of an earlier one where there is one.
+
+    Two runs on one machine differ by some percent: what lies within the other's spread is no difference.
+    """
+    then = {row.key: row for row in before.rows} if before else {}
+    lines = [["what", "median", "spread", "goal", "commit", *(["before", "spread"] if before else []), "note"]]
+    for row in run.rows:
+        old = then.get(row.key)
+        beside = [old.told_median, old.spread] if old else ["", ""]
+        cells = [row.what, row.told_median, row.spread, row.told_goal, run.commit]
+        lines.append([*cells, *(beside if before else []), row.note])
+    head, *others = (f"| {' | '.join(line)} |" for line in lines)
+    remarks = [f"left out: {what}" for what in run.left_out]
+    remarks += (
+        [f"the machine was busy when it began (load {run.load_at_start[0]:g})"] if run.load_at_start[0] > 1 else []
+    )
+    remarks += [f"the sources were not those of {run.commit}"] if run.dirty else []
+    remarks += [f"it ended early: {run.failed}"] if run.failed else []
+    return "\n".join([head, "|" + "---|" * len(lines[0]), *others, *remarks])
 
 
 def begin(parts: list[str], *, complete: bool) -> Run:

@@ -7,7 +7,6 @@ import sys
 
 BUILD = {"--file": 1, "--target": 1, "--tag": 1, "--build-arg": 1, "--no-cache": 0, "--pull": 0}
 DOCKER: dict[str, dict[str, int]] = {
-    "images": {"--quiet": 0},
     "build": BUILD,
     "push": {},
     "tag": {},
@@ -17,7 +16,7 @@ PUSH = {"--digestfile": 1, "--tls-verify=": 0}
 SYNTAX: dict[str, dict[str, dict[str, int]]] = {
     "docker": DOCKER,
     "podman": {**DOCKER, "push": PUSH},
-    "buildah": {"images": {"--quiet": 0}, "build": BUILD, "push": PUSH, "tag": {}},
+    "buildah": {"build": BUILD, "push": PUSH, "tag": {}},
 }
 """Program -> command -> option -> number of values. An option that ends in `=` has its value in the same word."""
 

@@ -24,7 +24,7 @@ def _local_cluster_at_its_usual_place() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", params=["dev", "existing", "existing_full", "everything", *STACKS])
+@pytest.fixture(scope="session", params=["dev", "existing", "everything", *STACKS])
 def recording(request: pytest.FixtureRequest) -> Recording:
     """What the program registers for the committed stacks, for some on a foreign cluster, and for all that a cloud can
     be asked for."""

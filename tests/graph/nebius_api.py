@@ -1,7 +1,8 @@
 """Checks recorded Nebius resources against the API itself, with the descriptors in the vendor's official SDK.
 
 Each resource becomes the request that would create it; the request is parsed and judged by the rules that the service
-enforces. A rule that this interpreter does not know is an error, so that none is passed over.
+enforces. A rule that this interpreter does not know is an error, so that none is passed over; but expressions in CEL
+are left out, which repeat what the configuration says of names and ranges.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from ipaddress import AddressValueError, IPv4Network, NetmaskValueError
 from typing import Any
 
 from google.protobuf import json_format, message_factory
@@ -143,8 +143,6 @@ def _camel(name: str) -> str:
 
 def _judge(message: Message, path: str, ids: Ids) -> Iterator[Violation]:
     descriptor: Descriptor = message.DESCRIPTOR
-    for rule in _options(descriptor, "MessageOptions", "buf.validate.message").cel:
-        yield from _cel(rule, message, path)
     for oneof in descriptor.oneofs:
         if _options(oneof, "OneofOptions", "buf.validate.oneof").required and not message.WhichOneof(oneof.name):
             yield Violation(path, f"one of {[field.name for field in oneof.fields]} is required")
@@ -193,11 +191,8 @@ def _id_kind(field: Descriptor, value: Any, path: str, ids: Ids) -> Iterator[Vio
 def _apply(rules: Any, value: Any, path: str) -> Iterator[Violation]:
     for rule, bound in rules.ListFields():
         match rule.name:
-            case "required" | "ignore":
+            case "required" | "ignore" | "cel":
                 pass
-            case "cel":
-                for expression in bound:
-                    yield from _cel(expression, value, path)
             case "repeated" | "map" | "string" | "int32" | "int64" | "uint32" | "duration":
                 for limit, number in bound.ListFields():
                     yield from _limit(limit.name, number, value, path)
@@ -232,56 +227,3 @@ _LIMITS: Mapping[str, Callable[[Any, Any], bool]] = {
     # The service's engine searches too: a pattern `|^...$` lets everything pass.
     "pattern": lambda value, bound: re.search(bound, value) is not None,
 }
-
-
-def _is_network(value: str) -> bool:
-    try:
-        return IPv4Network(value) is not None and "/" in value
-    except (AddressValueError, NetmaskValueError, ValueError):
-        return False
-
-
-def _is_address_or_mask(value: str) -> bool:
-    return value == "" or re.fullmatch(r"/([0-9]|[1-2][0-9]|3[0-2])", value) is not None or _is_network(f"{value}/32")
-
-
-def _surge(spec: Any) -> int:
-    return int(spec.strategy.max_surge.count or spec.strategy.max_surge.percent)
-
-
-_CEL: Mapping[str, Callable[[Any], bool]] = {
-    "size(this.name) >= 1 && size(this.name) <= 63 && "
-    "this.name.matches('^(([A-Za-z0-9][-A-Za-z0-9_]*)?[A-Za-z0-9])?$')": lambda this: bool(
-        re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_]{0,61}[A-Za-z0-9])?", this.name)
-    ),
-    "size(this.name) >= 1 && size(this.name) <= 63 && "
-    "this.name.matches('^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$')": lambda this: bool(
-        re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", this.name)
-    ),
-    "this.name.matches('^[a-zA-Z0-9][-_./a-zA-Z0-9]{1,254}$')": lambda this: bool(
-        re.fullmatch(r"[a-zA-Z0-9][-_./a-zA-Z0-9]{1,254}", this.name)
-    ),
-    "size(this.parent_id) <= 63": lambda this: len(this.parent_id) <= 63,
-    "this.all(x, x.matches('^(.*)/(1[2-9]|2[0-8])$'))": lambda this: all(
-        re.fullmatch(r".*/(1[2-9]|2[0-8])", item) for item in this
-    ),
-    "this.isIpPrefix(4, true)": _is_network,
-    "!(has(this.template.nvlink) && has(this.autoscaling))": lambda this: (
-        not (this.template.HasField("nvlink") and this.HasField("autoscaling"))
-    ),
-    "!has(this.template.nvlink) || !has(this.strategy.max_surge) || (has(this.strategy.max_surge.count) && "
-    "this.strategy.max_surge.count == 0) || (has(this.strategy.max_surge.percent) && "
-    "this.strategy.max_surge.percent == 0)": lambda this: not this.template.HasField("nvlink") or not _surge(this),
-    "this.min_node_count <= this.max_node_count": lambda this: this.min_node_count <= this.max_node_count,
-    "this == '' || this.matches('^/([0-9]|[1-2][0-9]|3[0-2])$') || this.isIp(4) || this.isIpPrefix(4, true)": (
-        lambda this: _is_address_or_mask(this) or _is_network(this)
-    ),
-}
-"""The expressions in the descriptors of what we use, by their text."""
-
-
-def _cel(rule: Any, value: Any, path: str) -> Iterator[Violation]:
-    if rule.expression not in _CEL:
-        raise NotImplementedError(f"{path}: the expression {rule.expression}")
-    if not _CEL[rule.expression](value):
-        yield Violation(path, rule.message)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from cli.program.recording import Recording
-from tests import stacks
-from tests.graph.objects import changed, containers, environment, inputs, mounts, named, objects, pod, recorded, volumes
+from tests.graph.objects import mounts, named, objects, pod, recorded, volumes
 
 EXTERNAL = {
     "host": "db.example",
@@ -51,38 +47,3 @@ def test_without_accounting_there_is_neither_and_no_policy() -> None:
 
 
 # The policy
-
-
-def test_its_job_comes_after_the_users_the_configuration_and_slurmdbd_and_looks_before_it_changes(
-    recording: Recording,
-) -> None:
-    (job,) = [item for item in recording if item.name == JOB]
-    needed = {urn.rpartition("::")[2] for urn in job.dependencies}
-    assert {"slurm-configuration-active", "slurm-users-job", SLURMDBD} <= needed
-    spec = inputs(recording, JOB)["spec"]
-    assert [*containers(spec["template"]["spec"])] == ["munged", "await-config", "check-database", "policy"]
-    rules = spec["podFailurePolicy"]["rules"]
-    counted = [rule["onExitCodes"]["containerName"] for rule in rules if "onExitCodes" in rule]
-    assert counted == ["await-config", "check-database", "policy"], "munged's end says nothing about the work"
-    told = environment(containers(spec["template"]["spec"])["policy"])
-    assert told.keys() == {"CLUSTER_NAME", "CONTROLLER", "ACCOUNTING", "AUTH_TYPE"}, "no secret"
-
-
-def test_the_document_of_many_users_fits_into_a_config_map() -> None:
-    users = {
-        f"u{n:04}": {"uid": 10000 + n, "accounts": {f"t{n % 50:02}": {"fairshare": 2, "grp_tres": {"cpu": 8}}}}
-        for n in range(3000)
-    }
-    accounts: dict[str, dict[str, int]] = {f"t{n:02}": {} for n in range(50)}
-    recording = recorded(stacks.dev(), users=users, accounts=accounts)
-    text = inputs(recording, "slurm-policy-document")["data"]["policy.json"]
-    assert len(text) < 900_000
-    assert json.loads(text)["users"]["u2999"]["associations"] == {"t49": {"fairshare": 2, "grp_tres": {"cpu": 8}}}
-
-
-def test_another_configuration_of_slurm_is_no_reason_to_run_again() -> None:
-    def names(settings: dict[str, Any]) -> list[str]:
-        recording = recorded(changed(stacks.dev(), slurm={"settings": settings}))
-        return [inputs(recording, name)["metadata"]["name"] for name in (JOB, "slurm-policy-document")]
-
-    assert names({}) == names({"MessageTimeout": 40})

@@ -9,11 +9,10 @@ import pytest
 from cli.program.recording import Recording
 from config.errors import ConfigError
 from config.load import load_config
-from images.common import terms
 from images.controller import lease, supervisor
 from slurm import names
 from tests import stacks
-from tests.graph.objects import changed, environment, inputs, mounts, objects, recorded
+from tests.graph.objects import changed, inputs, objects, recorded
 from tests.stacks import with_change
 
 PODS = "slurm-controller-pods"
@@ -57,24 +56,6 @@ def test_their_rights_are_of_one_lease_and_of_two_pods(one: Recording, both: Rec
     assert lease.PODS == ("controller-0", "controller-1")
 
 
-def test_the_pods_and_their_programs_use_the_same_places(both: Recording) -> None:
-    first, *_ = programs = controller(both)["template"]["spec"]["containers"]
-    assert {(path, mount["name"]) for path, mount in mounts(first).items()} >= {
-        (str(terms.VOLUME), "state"),
-        ("/var/spool", "spool"),
-    }
-    assert str(terms.VOLUME) == names.SHARED_STATE
-    assert (names.ACTIVE, names.SUPERVISOR_PORT) == (lease.ACTIVE, supervisor.PORT)
-    assert {environment(program)["SLURMSTACK_HOST"] for program in programs} == {"controller-0"}
-
-
-def test_both_programs_know_which_file_system_the_state_must_be_on() -> None:
-    """Where a machine has not mounted the cloud's, its own disk is empty there: a first term would begin on it."""
-    cloud = two(stacks.nebius(), cloud__controller_nodes__max_size=2, controller__filesystem={})
-    for program in controller(cloud)["template"]["spec"]["containers"]:
-        assert environment(program)["EXPECT_FILESYSTEM"] == "virtiofs", program["name"]
-
-
 @pytest.mark.parametrize(
     ("sections", "change", "said"),
     [
@@ -102,6 +83,7 @@ def test_one_address_leads_to_the_active_one_and_nobody_else_is_told_of_two(one:
     """Everything that names the controller is the same with one and with two."""
     selector = objects(both, "Service")["controller-0"]["spec"]["selector"]
     assert selector[names.ACTIVE] == "yes"
+    assert (names.ACTIVE, names.SUPERVISOR_PORT) == (lease.ACTIVE, supervisor.PORT)
     assert "statefulset.kubernetes.io/pod-name" not in selector
     assert objects(one, "ConfigMap")["slurm-config"] == objects(both, "ConfigMap")["slurm-config"]
     assert objects(one, "StatefulSet")["default"] == objects(both, "StatefulSet")["default"]

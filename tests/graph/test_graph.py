@@ -78,34 +78,6 @@ def test_everything_in_the_namespace_goes_away_with_it_but_what_has_to_go_before
     assert before == {"worker", "controller"}
 
 
-def _seconds(duration: str) -> float:
-    return float(duration[:-1]) * {"s": 1, "m": 60, "h": 3600}[duration[-1]]
-
-
-def test_waits_for_jobs_for_the_jail_and_for_images_are_longer_than_the_provider_s_ten_minutes(
-    recording: Recording,
-) -> None:
-    def limits(kind: str) -> dict[str, tuple[Registration, dict[str, float]]]:
-        found = [item for item in recording if item.type.endswith(f":{kind}")]
-        return {item.name: (item, {verb: _seconds(value) for verb, value in item.timeouts.items()}) for item in found}
-
-    for name, (job, limit) in limits("Job").items():
-        deadline = reveal(job.inputs)["spec"].get("activeDeadlineSeconds", 3600)
-        assert min(limit["create"], limit["update"]) >= deadline, name
-    grace = 0
-    for name, (item, limit) in (limits("StatefulSet") | limits("Deployment")).items():
-        pod = reveal(item.inputs)["spec"]["template"]["spec"]
-        if item.deleted_with:
-            assert min(limit["create"], limit["update"]) > 600, name
-        else:
-            assert limit["delete"] >= pod["terminationGracePeriodSeconds"], name
-        if "slurmd" in [container["name"] for container in pod["containers"]]:
-            grace = max(grace, pod["terminationGracePeriodSeconds"])
-    _, controller = limits("StatefulSet")["slurm-controller-pods"]
-    assert controller["delete"] >= grace, "slurmctld stays until the last worker has left"
-    assert controller["create"] > 600
-
-
 def test_nothing_that_outlives_a_namespace_or_a_cluster_is_left_behind_by_destroy(recording: Recording) -> None:
     """Pulumi does not delete what goes away with something else. A mistake leaves objects, or machines that cost."""
     known = recording.by_urn()

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cli.change.job_effects import partitions_in, pools_of, slurm_conf_in
-from cli.engine import plan as engines
 from tests import stacks
-from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending
-from tests.graph.state import compare_files, stack_of
+from tests.fakes.queue_cluster import objects
 from tests.recordings import record
-from tests.stacks import with_change
 
 
 def registered(sections: dict[str, Any]) -> list[dict[str, Any]]:
@@ -30,18 +24,3 @@ def test_pools_and_partitions_are_read_as_the_program_writes_them() -> None:
     assert set(pools) == {"cpu", "gpu", "plain"}
     assert (pools["gpu"].size, pools["gpu"].grace) == (2, 7 * 24 * 3600 + 30)
     assert partitions_in(slurm_conf_in(real)) == {"main": ("cpu", "gpu"), "gpu": ("gpu",)}
-
-
-def test_an_update_by_the_engine_is_judged_by_the_cluster_and_by_pulumi_s_own_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = stacks.existing()
-    after = with_change(with_change(before, "worker_nodes.cpu.size", 1), "worker_nodes.gpu.features", ["h100"])
-    comparison = compare_files(tmp_path, before, after)
-    queue = [job("1", nodes="cpu-3"), job("2", nodes="gpu-0"), job("3", nodes="cpu-0"), pending("4")]
-    text = "".join(f"{line}\n" for line in queue)
-    kubectl = FakeKubectl(queue=text, in_force=slurm_conf_in(registered(before)), there=registered(before))
-    monkeypatch.setattr(engines, "reach_if_made", lambda _: kubectl)
-    found = engines.jobs_of(stack_of(tmp_path, after), comparison)
-    assert fates(found) == {"1": "waits", "2": "waits"}
-    assert "pool 'gpu' gets new pods" in next(item.why for item in found.touched if item.id == "2")

@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 
 from cli.program.recording import Recording
-from slurm.network import METADATA as METADATA_RANGES
 from tests import stacks
 from tests.graph.objects import changed, containers, inputs, named, objects, pod, recorded, volumes
 from tests.graph.reachability import Network, network
 
-METADATA = [cidr.partition("/")[0] for cidr in METADATA_RANGES]
 KUBE_STATE = {"kube_state": True, "kube_state_image": "registry.example.com/kube-state-metrics:v2.15.0"}
 PODS = "slurm-monitoring-pods"
 
@@ -87,16 +85,6 @@ def test_prometheus_reaches_what_it_reads_and_users_do_not_reach_it() -> None:
     assert not told.allows("prometheus", "169.254.169.254", 80)
 
 
-def test_kube_state_reaches_the_api_server_wherever_that_is() -> None:
-    found = network(recorded(sections(**KUBE_STATE)))
-    assert found.allows("kube-state", "10.96.0.1", 443)
-    assert found.allows("kube-state", "203.0.113.7", 16443)
-    assert not any(found.allows("kube-state", address, 80) for address in METADATA)
-
-
-# kube-state-metrics
-
-
 # A Prometheus that is there already
 
 
@@ -107,18 +95,6 @@ def operated(version: str = "24.11", **more: Any) -> Recording:
 
 def operators_objects(recording: Recording) -> list[dict[str, Any]]:
     return [inputs(recording, item.name) for item in recording if ":monitoring.coreos.com/" in item.type]
-
-
-def test_its_objects_carry_the_labels_that_it_selects_by_and_nothing_runs_for_it() -> None:
-    recording = operated()
-    found = operators_objects(recording)
-    assert {document["metadata"]["name"] for document in found} == {"exporter", "workers", "slurm"}
-    for document in found:
-        assert document["metadata"]["labels"]["release"] == "kube-prometheus-stack"
-        assert document["metadata"]["labels"]["app.kubernetes.io/instance"] == "slurm"
-    assert not named(recording, "slurm-monitoring")
-    newer = operators_objects(operated("26.05"))
-    assert {document["metadata"]["name"] for document in newer} == {"exporter", "workers", "slurm", "controller"}
 
 
 def test_selectors_and_ports_are_those_of_the_services_and_pods_that_there_are() -> None:

@@ -45,7 +45,6 @@ MOUNTS = ["template.cloudInitUserData", "template.filesystems"]
 @pytest.mark.parametrize(
     ("base", "path", "value", "groups", "machines"),
     [
-        ("nebius_minimum", "worker_nodes.default.size", 1, ([], []), {}),
         ("nebius_minimum", "worker_nodes.default.size", 100, ([], []), {}),
         ("nebius_minimum", "worker_nodes.default.size", 101, ([f"{GROUP} slurm-default-1"], []), {}),
         # A pool that comes to rest gives its last machine back.
@@ -124,17 +123,11 @@ def test_what_can_never_change_makes_exactly_that_resource_anew(
     ("path", "value"),
     [
         ("cloud.kubernetes.version", "1.35"),
-        ("cloud.kubernetes.allowed_cidrs", ["203.0.113.0/24"]),
         ("cloud.kubernetes.public_endpoint", False),
-        ("cloud.kubernetes.control_plane_size", 1),
         ("cloud.system_nodes", {"max_size": 9}),
-        ("cloud.ssh_keys", [stacks.ALICE_KEY]),
-        ("cloud.credentials", "sdk"),
         ("jail.size", "8Ti"),
         ("jail.filesystem", {"forbid_deletion": False}),
         ("worker_nodes.default.preemptible", True),
-        ("worker_nodes.default.max_pods", 64),
-        ("worker_nodes.default.reservation", {"policy": "FORBID"}),
         ("login", {"service_type": "LoadBalancer"}),
     ],
 )

@@ -11,25 +11,9 @@ from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks
 from tests.graph import nebius_api
-from tests.graph.nebius_recordings import groups, minimum, one
+from tests.graph.nebius_recordings import groups, one
 from tests.recordings import record
 from tests.stacks import with_change
-
-
-def test_an_update_waits_for_jobs_as_long_as_the_pool_says() -> None:
-    group = groups(minimum("worker_nodes.default.drain_timeout", 600))["slurm-default-0"]
-    assert group["strategy"]["drainTimeout"] == "660s", "and the time that slurmd itself needs"
-
-
-@pytest.mark.parametrize(("size", "fabric", "least"), [(2, True, 1), (0, True, 0), (1, False, 0)])
-def test_the_autoscaler_has_a_machine_to_learn_from_where_workers_need_infiniband(
-    size: int, fabric: bool, least: int
-) -> None:
-    sections = with_change(stacks.nebius_minimum(), "worker_nodes.default.size", size)
-    if not fabric:
-        del sections["worker_nodes"]["default"]["gpu_cluster"]
-    scaling = groups(record(sections, stack="test"))["slurm-default-0"]["autoscaling"]
-    assert scaling == {"minNodeCount": least, "maxNodeCount": 100}
 
 
 def _elastic(size: dict[str, int]) -> dict[str, Any]:

@@ -86,25 +86,6 @@ def test_a_file_system_can_be_made_anew_in_two_steps_that_the_command_names(comp
     ]
 
 
-def test_a_smaller_file_system_is_refused_once(tmp_path: Path) -> None:
-    (effect,) = refused(compare_files(tmp_path, stacks.nebius(), changed("jail.size", "1Ti")).effects)
-    assert effect.kind == "file system"
-    assert "jail.size: 1Ti is less than the 2Ti that it has, and it cannot shrink" in effect.refused
-
-
-def test_a_mount_that_leaves_is_refused_while_it_is_protected(tmp_path: Path) -> None:
-    without = stacks.nebius()
-    del without["mounts"]["data"]
-    (effect,) = [
-        item for item in compare_files(tmp_path, stacks.nebius(), without).effects if item.kind == "file system"
-    ]
-    assert "the files of mounts.data: it stays in the cloud as slurm-mount-data" in effect.cost
-    assert effect.cost.endswith(", without being managed")
-    assert effect.refused.startswith("it is protected")
-    unprotected = {**stacks.nebius(), "protect": False}
-    assert not refused(compare_files(tmp_path, unprotected, {**without, "protect": False}).effects)
-
-
 @WAYS
 def test_another_subnet_is_another_cluster_and_only_that_is_refused(compared: Any, tmp_path: Path) -> None:
     found = compared(tmp_path, stacks.nebius(), changed("cloud.subnet_id", "vpcsubnet-e00other"))

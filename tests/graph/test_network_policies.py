@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests import stacks
-from tests.graph.objects import objects, recorded
+from tests.graph.objects import recorded
 from tests.graph.reachability import Network, network
 
 PORTS = {"ssh": 22, "database": 3306, "slurmctld": 6817, "slurmd": 6818, "slurmdbd": 6819, "rest": 6820, "agent": 8817}
@@ -114,13 +114,6 @@ def test_what_the_stack_file_lists_replaces_the_internet(
         assert found.allows(user, "controller", 6817)
 
 
-def test_ports_and_protocol_of_what_is_listed_count() -> None:
-    found = stack(network_policies__egress=[{"to": "10.3.0.7/32", "ports": [123], "protocol": "UDP"}])
-    assert found.allows("worker", "10.3.0.7", 123, "UDP")
-    assert not found.allows("worker", "10.3.0.7", 123, "TCP")
-    assert not found.allows("worker", "10.3.0.7", 124, "UDP")
-
-
 def test_a_database_outside_is_reached_by_those_that_use_it() -> None:
     external = {"host": "db.example", "port": 3307, "password": {"name": "db", "key": "password"}}
     found = stack(accounting__database={"external": external})
@@ -149,8 +142,3 @@ def test_the_rest_api_is_open_to_whom_the_stack_names(rest: dict[str, Any], outs
     assert [address for address in ("198.51.100.7", "203.0.113.7") if found.allows(address, "rest", 6820)] == outside
     assert found.allows("worker", "rest", 6820)
     assert not found.allows("198.51.100.7", "rest", 22)
-
-
-def test_there_is_no_policy_for_what_a_stack_does_not_have() -> None:
-    names = objects(recorded(accounting__enabled=False), "NetworkPolicy").keys()
-    assert names == {"configuration", "controller", "default-deny", "elastic", "health-watch", "login", "slurm-nodes"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, get_args
 
@@ -97,16 +96,6 @@ def test_another_namespace_would_be_another_cluster_and_is_refused(compared: Any
     those = {(effect.kind, effect.name) for effect in refused(found.effects)}
     assert {("Namespace", "slurm"), ("PersistentVolumeClaim", "jail")} <= those
     assert all(effect.action == "delete" for effect in refused(found.effects))
-
-
-def test_a_replacement_that_was_cut_short_and_what_pulumi_only_reads_are_no_resources(tmp_path: Path) -> None:
-    before = record(stacks.existing(), stack="test")
-    twice = state_of(before)
-    (claim,) = [item for item in twice["deployment"]["resources"] if item["urn"].endswith("::slurm-jail-claim")]
-    for mark in ("delete", "external"):
-        document = json.loads(json.dumps(twice))
-        document["deployment"]["resources"].append({**claim, mark: True, "urn": claim["urn"] + "-x"})
-        assert not against_state(stack_of(tmp_path, stacks.existing()), document).changes
 
 
 def test_a_stack_that_was_never_applied_is_all_new(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from cli.program.recording import Recording
 from tests import stacks
 from tests.graph.diff import Diff
-from tests.graph.objects import changed, inputs, objects, recorded
+from tests.graph.objects import changed, inputs, recorded
 
 
 def with_tree(**more: Any) -> dict[str, Any]:
@@ -31,11 +31,6 @@ def test_turning_the_tree_on_adds_rights_changes_slurms_files_and_touches_no_pod
     assert Diff(with_tree(), with_tree(worker_nodes__cpu__size=400)).changed == {
         "slurm-pool-cpu-pods": ["spec.replicas"]
     }
-
-
-@pytest.mark.parametrize("stack", [stacks.dev(), stacks.existing()])
-def test_a_stack_without_a_fabric_and_a_watcher_of_machines_has_no_right_outside_its_namespace(stack: Any) -> None:
-    assert not objects(recorded(stack, health__machines={"follow": False}), "ClusterRole")
 
 
 def test_the_controller_s_own_account_may_only_read_nodes_and_pods(tree: Recording) -> None:

@@ -10,15 +10,10 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
-from cli.change.owner import KEPT, KEPT_OF, refuse_other_kept
-from cli.errors import Refused
 from cli.program.recording import Recording, record
-from cli.program.values import reveal
 from components.clouds.base import StaticVolumeArgs, host_volume
 from components.clouds.existing import ExistingCluster
-from components.clouds.nebius.immutable import FILESYSTEM, NODE_GROUP
 from components.kit.volumes import SHARED_DIRECTORY
-from config import load_config
 from config.sections.storage import SHARED
 from images.common import jail_roots
 from slurm.names import HOMES, HOMES_ENV, JAIL_ROOT, JAIL_ROOTS
@@ -134,17 +129,6 @@ def test_pods_for_users_have_them_beside_the_jail_and_show_them_as_home(homes: R
     assert HOMES not in json.dumps(pod(homes, "slurm-pool-plain-pods")), "a pool without the jail has none"
 
 
-def test_backups_read_homes_with_the_jail_and_restores_write_them(homes: Recording) -> None:
-    saving, restoring = (pod(homes, f"slurm-backup-{name}") for name in ("backup", "restore"))
-    (reading,) = saving["containers"]
-    assert mounts(reading, HOMES) == {HERE: {"name": HOMES, "mountPath": HERE, "readOnly": True}}
-    writing = {name: one for name, one in containers(restoring).items() if mounts(one, HOMES)}
-    assert set(writing) == {"restore-jail", "users"}
-    assert {environment(container)[HOMES_ENV] for container in (reading, *writing.values())} == {HERE}
-    for spec in (saving, restoring):
-        assert volumes(spec)[HOMES]["persistentVolumeClaim"] == {"claimName": HOMES}
-
-
 def test_homes_are_neither_added_to_a_cluster_nor_taken_from_one_by_a_change(tmp_path: Path) -> None:
     without = changed(backup=SAVED)
     (added,) = refusals(tmp_path, without, with_homes())
@@ -156,31 +140,6 @@ def test_homes_are_neither_added_to_a_cluster_nor_taken_from_one_by_a_change(tmp
     assert not refusals(tmp_path, with_homes(), with_homes(root="blue"))
     diff = Diff(with_homes(), with_homes(root="blue"))
     assert "slurm-jail-homes" not in {*diff.changed, *diff.replaced}
-
-
-@pytest.mark.parametrize(("was", "fits"), [(True, True), (False, False), (None, True)])
-def test_data_that_destroy_has_kept_is_taken_up_with_homes_where_they_are(was: bool | None, fits: bool) -> None:
-    told = {"cluster_name": "slurm", "slurm": "24.11", "root": ""} | ({} if was is None else {"homes": was})
-    kept = {"name": "slurm", "labels": {KEPT: "true"}, "annotations": {KEPT_OF: json.dumps(told)}}
-    config = load_config(changed(with_homes(), slurm__cluster_name="slurm"))
-    if fits:
-        refuse_other_kept({"metadata": kept}, config)
-        return
-    with pytest.raises(
-        Refused, match=r"the data that `destroy` has kept. jail.homes: homes of this cluster are in the"
-    ):
-        refuse_other_kept({"metadata": kept}, config)
-
-
-def test_on_nebius_homes_are_a_file_system_of_the_machines_that_need_it() -> None:
-    recording = recorded(stacks.nebius(), jail__homes={"size": "512Gi"}, backup=SAVED)
-    (size,) = [item.inputs["sizeGibibytes"] for item in recording.of_type(FILESYSTEM) if item.name == f"slurm-{HOMES}"]
-    assert size == 512
-    groups = [json.dumps(reveal(item.inputs)["template"]) for item in recording.of_type(NODE_GROUP)]
-    assert len(groups) >= 4
-    assert all(f"/mnt/slurmstack/{HOMES}" in told for told in groups), "each has a pod that needs it"
-    assert inputs(recording, "slurm-jail-homes")["metadata"]["annotations"] == {"slurmstack/size": "512Gi"}
-    assert {"source": HERE, "path": "/home", "filesystem": "virtiofs"} in shown(recording, "slurm-login-pods")
 
 
 # Named roots in the jail's volume
@@ -233,14 +192,3 @@ def test_another_root_rolls_what_leads_into_it_and_keeps_keys_claims_and_the_con
 def test_names_are_the_same_on_both_sides() -> None:
     assert (JAIL_ROOTS, SHARED) == (jail_roots.ROOTS, jail_roots.SHARED)
     assert SHARED_DIRECTORY not in {f"/{name}" for name in SHARED}
-
-
-def test_another_release_of_slurm_needs_another_root(tmp_path: Path) -> None:
-    old, newer = rooted(), changed(rooted(), slurm__version="26.05")
-    (same,) = refusals(tmp_path, old, newer)
-    assert same.startswith("slurm.version: the root 'blue' was filled with Slurm 24.11, and daemons of 26.05 would not")
-    assert same.endswith("jail: {root: slurm-26.05}")
-    assert not refusals(tmp_path, old, changed(newer, jail__root="green"))
-    assert not refusals(tmp_path, stacks.existing(), newer), "from the first root to a named one"
-    (back,) = refusals(tmp_path, newer, changed(old, jail__root="green"))
-    assert back.startswith("slurm.version: the cluster's state is that of Slurm 26.05")

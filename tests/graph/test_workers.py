@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from cli.change.change import compare, of_recording
 from cli.program.recording import Recording
 from images.worker.job_metrics import PORT
 from slurm.names import JOB_METRICS_PORT
@@ -88,20 +87,3 @@ def test_of_a_machine_s_directory_each_pod_sees_its_own_part_alone() -> None:
     assert (told["POD_NAME"], told["SCRATCH"]) == ({"fieldRef": {"fieldPath": "metadata.name"}}, "host_path")
     for other in (*spec["initContainers"], *spec["containers"]):
         assert len(mounts(other, volume["name"])) == (other["name"] == "slurmd")
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (None, CLAIM),
-        (DIRECTORY, None),
-        (CLAIM, DIRECTORY),
-    ],
-)
-def test_any_change_of_it_gives_the_pool_new_pods_and_replaces_nothing(
-    before: dict[str, Any] | None, after: dict[str, Any] | None
-) -> None:
-    """A StatefulSet's own `volumeClaimTemplates` could not change in place: the claim is a part of the pod."""
-    (change,) = compare(of_recording(with_scratch(before)), of_recording(with_scratch(after)))
-    assert (change.action, change.name) == ("update", "cpu")
-    assert {path.path.partition("spec.template.spec.")[1] for path in change.properties} == {"spec.template.spec."}

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from local import cluster
 from tests.stacks import ROOT
-from tests.suites import tree
-from tests.suites.run import MOST_RESCUED, Result, Run, load, run_python, run_step
+from tests.suites.run import MOST_RESCUED, Result, Run, commit, in_the_way, load, run_python, run_step
 from tests.suites.steps import GATE, Step
 
-FLAKY = ROOT / tree.RECORDS / "flaky.jsonl"
+FLAKY = ROOT / "test-record/flaky.jsonl"
 """A line for each test that failed and passed in a new process."""
 
 
@@ -27,12 +25,10 @@ def state_file() -> Path:
 
 
 def run_gate(steps: Iterable[Step], *, run: Run = run_python, flaky: Path = FLAKY) -> int:
-    """Run all steps, also after one has failed, and say at the end how each went. The exit status: 0, 1, or 130."""
-    steps, started, commit = tuple(steps), time.monotonic(), tree.commit()
+    """Run all steps, also after one has failed, and say at the end how each went. The exit status: 0, 1, 2 or 130."""
+    steps, started, tested = tuple(steps), time.monotonic(), commit()
     state_file().unlink(missing_ok=True)  # whoever reads it reads this run's result, or none
-    if any(step.needs_no_cluster for step in steps) and cluster.status().exists:
-        print("A local cluster is there, and the step end-to-end makes and removes one. Run `make down` first,")
-        print('or leave that step out: make test STEPS="program daemons"')
+    if in_the_way(steps):
         return 2
     results: list[Result] = []
     try:
@@ -40,20 +36,18 @@ def run_gate(steps: Iterable[Step], *, run: Run = run_python, flaky: Path = FLAK
             rescued = len({test.partition("::")[0] for result in results for test in result.flaky})
             results.append(run_step(step, may_rescue=MOST_RESCUED - rescued, run=run))
     except KeyboardInterrupt:
-        left = [step.name for step in steps[len(results) :]]
-        _finish([*results, *(Result(step=name, seconds=0, problem="interrupted") for name in left)], started, commit)
-        note_flaky(results, flaky)
+        results += [Result(step=step.name, seconds=0, problem="interrupted") for step in steps[len(results) :]]
+    _finish(results, round(time.monotonic() - started, 1), tested)
+    _note_flaky(results, flaky, tested)
+    if any(result.problem == "interrupted" for result in results):
         return 130
-    ok = _finish(results, started, commit)
-    note_flaky(results, flaky)
-    return 0 if ok else 1
+    return 0 if all(result.ok for result in results) else 1
 
 
-def _finish(results: list[Result], started: float, commit: str) -> bool:
-    ok = all(result.ok for result in results)
-    seconds = round(time.monotonic() - started, 1)
+def _finish(results: Sequence[Result], seconds: float, tested: str) -> None:
+    """Write the result down, and print it."""
     written = {
-        "commit": commit,
+        "commit": tested,
         "result": _in_a_word(results),
         "seconds": seconds,
         "load": load(),
@@ -65,29 +59,22 @@ def _finish(results: list[Result], started: float, commit: str) -> bool:
     fresh = file.with_suffix(".new")
     fresh.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
     fresh.replace(file)
-    print("\n".join(["", *summary(results, seconds), f"({file})"]), flush=True)
-    return ok
+    print("\n".join(["", *_summary(results, seconds), f"({file})"]), flush=True)
 
 
-def _in_a_word(results: Iterable[Result]) -> str:
+def _in_a_word(results: Sequence[Result]) -> str:
     """`passed`, `failed`, or, where some steps were not asked for, `passed in part`: that lands nothing."""
-    results = tuple(results)
     if not all(result.ok for result in results):
         return "failed"
     return "passed" if {step.name for step in GATE} <= {result.step for result in results} else "passed in part"
 
 
-def summary(results: Iterable[Result], seconds: float) -> list[str]:
+def _summary(results: Sequence[Result], seconds: float) -> list[str]:
     """The last lines: each step, its time and what failed, and the sum in the words that CI systems look for."""
-    results = tuple(results)
-    word = _in_a_word(results)
-    lines = [f"The gate {'FAILED' if word == 'failed' else word} after {seconds:.0f} s:"]
+    lines = [f"The gate {_in_a_word(results).replace('failed', 'FAILED')} after {seconds:.0f} s:"]
     for result in results:
-        counted = f"{result.passed} passed, {len(result.failed)} failed" if result.passed or result.failed else ""
-        counted += f", {result.skipped} skipped" if result.skipped else ""
-        lines.append(
-            f"  {result.step:12} {'passed' if result.ok else 'FAILED'} {result.seconds:7.0f} s  {counted}".rstrip()
-        )
+        counted = f"{result.passed} passed, {len(result.failed)} failed, {result.skipped} skipped"
+        lines.append(f"  {result.step:12} {'passed' if result.ok else 'FAILED'} {result.seconds:7.0f} s  {counted}")
         lines += [f"      {result.problem}"] if result.problem else []
         lines += [f"      failed: {test}" for test in result.failed]
         lines += [f"      failed once, passed in a new process: {test}" for test in result.flaky]
@@ -95,9 +82,9 @@ def summary(results: Iterable[Result], seconds: float) -> list[str]:
     return [*lines, f"{passed} passed, {failed} failed"]
 
 
-def note_flaky(results: Iterable[Result], file: Path) -> None:
+def _note_flaky(results: Iterable[Result], file: Path, tested: str) -> None:
     """Add what was rescued to the record: it is mended by its kind, or leaves the gate."""
-    now = {"commit": tree.commit(), "day": datetime.now(UTC).date().isoformat(), "load": load()}
+    now = {"commit": tested, "day": datetime.now(UTC).date().isoformat(), "load": load()}
     lines = [json.dumps({"id": test, "step": result.step, **now}) for result in results for test in result.flaky]
     if lines:
         file.parent.mkdir(exist_ok=True)

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from local import cluster
 from tests.stacks import ROOT
-from tests.suites import junit
-from tests.suites.junit import Outcome
 from tests.suites.steps import Step
 
 LOGS = ROOT / "test-logs"
@@ -33,6 +33,66 @@ PYTEST = ("-m", "pytest", *_TOLD, *_XDIST, "-o", "junit_family=xunit1")
 
 Run = Callable[[tuple[str, ...]], int]
 """Runs this Python with these arguments to its end; its exit status."""
+
+
+def git(*arguments: str) -> str:
+    """What git prints. Empty where it fails, as for a revision that is not here."""
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def commit() -> str:
+    """The commit that is checked out, with `+` where files differ from it."""
+    revision, changed = git("rev-parse", "HEAD"), git("status", "--porcelain", "--", ".", ":(exclude)test-record")
+    return revision + ("+" if changed or not revision else "")
+
+
+def in_the_way(steps: Iterable[Step]) -> bool:
+    """Whether a local cluster is there that a step would take away; it is said then."""
+    found = any(step.needs_no_cluster for step in steps) and cluster.status().exists
+    if found:
+        print("A local cluster is there, and steps make and remove one: run `make down` first, or name other steps.")
+    return found
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Tests of one run, by their ids as pytest takes them."""
+
+    passed: frozenset[str] = frozenset()
+    failed: frozenset[str] = frozenset()
+    """With an error in set-up or teardown, too."""
+    skipped: frozenset[str] = frozenset()
+    crashed: frozenset[str] = frozenset()
+    """Of those that failed: in these a worker of pytest-xdist has ended."""
+
+
+def read(path: Path) -> Outcome | None:
+    """What pytest has written into its JUnit file (family xunit1); None where it did not come to its end."""
+    try:
+        cases = ET.parse(path).getroot().iter("testcase")
+    except (OSError, ET.ParseError):
+        return None
+    found: dict[str, set[str]] = {"passed": set(), "failed": set(), "skipped": set(), "crashed": set()}
+    for case in cases:
+        error = case.find("error")
+        if error is not None and "crashed while running" in error.get("message", ""):
+            found["crashed"].add(_id(case))
+        bad = error is not None or case.find("failure") is not None
+        found["failed" if bad else "passed" if case.find("skipped") is None else "skipped"].add(_id(case))
+    found["passed"] -= found["failed"]
+    found["skipped"] -= found["passed"] | found["failed"]
+    return Outcome(**{name: frozenset(tests) for name, tests in found.items()})
+
+
+def _id(case: ET.Element) -> str:
+    """`tests/unit/test_x.py::Class::test_y[z]`; of a file that cannot be collected, the file."""
+    file, name = case.get("file", ""), case.get("name", "")
+    module = file.removesuffix(".py").replace("/", ".")
+    if name == module:
+        return file
+    within = case.get("classname", "").removeprefix(module).strip(".")
+    return "::".join(filter(None, (file, *within.split("."), name)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +155,6 @@ def run_step(step: Step, *, may_rescue: int = MOST_RESCUED, run: Run = run_pytho
     left = ""
     try:
         problem, first, second = _run(step, may_rescue, run)
-    except OSError as error:  # a full disk, say: the other steps still run
-        problem, first, second = f"not run to its end: {error}", Outcome(), Outcome()
     finally:
         left = _do(step.after, run)
     return Result(
@@ -113,7 +171,7 @@ def run_step(step: Step, *, may_rescue: int = MOST_RESCUED, run: Run = run_pytho
 def _run(step: Step, may_rescue: int, run: Run) -> tuple[str, Outcome, Outcome]:
     """Why it failed besides tests, what the tests did, and what those of failed modules did in a new process."""
     problem, first = _try(step, step.pytest, step.name, run)
-    modules = first.failed_modules
+    modules = tuple(sorted({test.partition("::")[0] for test in first.failed}))
     if problem or not modules or len(modules) > may_rescue:
         return problem, first, Outcome()
     print(f"\n== {step.name}: once more, in a new process: {' '.join(modules)}", flush=True)
@@ -134,7 +192,7 @@ def _try(step: Step, arguments: tuple[str, ...], name: str, run: Run) -> tuple[s
     report = LOGS / f"{name}.xml"
     report.unlink(missing_ok=True)
     status = run((*PYTEST, f"--junitxml={report}", *arguments))
-    outcome = junit.read(report)
+    outcome = read(report)
     if outcome is None:
         return f"pytest did not come to its end: status {status}", Outcome()
     return _problem(status, outcome), outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from tests.bench.figures import Bench
-from tests.bench.scale.sandbox import JOBS, ScaleSandbox, ask, held_jobs
+from tests.bench.scale.sandbox import JOBS, ScaleSandbox, ask, many_jobs
 from tests.slurm.pod import wait_until
 
 NODES = 4
@@ -26,7 +26,7 @@ def restart(bench: Bench) -> None:
         (sandbox.machine.root / STARTS.lstrip("/")).write_text("")
         (sandbox.machine.root / STARTS.lstrip("/")).chmod(0o666)
         bench.say(f"{JOBS:,} jobs are made")
-        ask(sandbox, held_jobs(f"date +%s.%N >> {STARTS}; sleep 2", "--mem=1", release=True), timeout=600)
+        ask(sandbox, many_jobs(f"date +%s.%N >> {STARTS}; sleep 2", "--mem=1"), timeout=600)
         wait_until(lambda: len(_starts(sandbox)) > 10, lambda: ask(sandbox, "squeue | head; sinfo"), 60)
         name = f"slurmctld ended with {JOBS:,} jobs queued: its start -> it starts a job"
         row = bench.measure(name, lambda _: _once(sandbox), runs=5, goal=5)

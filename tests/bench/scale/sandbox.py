@@ -67,8 +67,8 @@ def lacking() -> str:
     return f"{NODES + 200} open files of at most {files}" if files < NODES + 200 else ""
 
 
-def held_jobs(script: str, options: str = "", *, release: bool = False) -> str:
-    """What makes 10,000 jobs: held tasks of arrays, each changed a little.
+def many_jobs(script: str, options: str) -> str:
+    """What makes 10,000 jobs: held tasks of arrays, each changed a little, and then released.
 
     So each has a record of its own, as jobs have that came one by one.
     """
@@ -78,7 +78,7 @@ def held_jobs(script: str, options: str = "", *, release: bool = False) -> str:
             number=$(sbatch --uid=nobody --parsable --hold {options} --array=0-{TASKS - 1} --output=/dev/null \\
                 --wrap '{script}')
             seq -f "update jobid=${{number}}_%g nice=1" 0 {TASKS - 1}
-            {'echo "release $number"' if release else ""}
+            echo "release $number"
         done > commands
         scontrol < commands
     """
@@ -151,20 +151,6 @@ class ScaleSandbox(AccountingSandbox, KubernetesSandbox):
     def machine(self) -> Pod:
         """The pod of all nodes."""
         return self.pods[MACHINE]
-
-    @property
-    def slurmctld(self) -> int:
-        """Its process, as seen from outside."""
-        wanted = self.run(["pgrep", "--oldest", "--exact", "slurmctld"]).stdout.strip()
-        inside = Path(f"/proc/{self.controller.pid}/ns/pid").readlink()
-        for status in Path("/proc").glob("[0-9]*/status"):
-            try:
-                pids = next(line for line in status.read_text().splitlines() if line.startswith("NSpid:")).split()
-                if pids[-1] == wanted and status.with_name("ns").joinpath("pid").readlink() == inside:
-                    return int(pids[1])
-            except (OSError, StopIteration):
-                continue
-        raise AssertionError(f"no slurmctld: {self.controller.log('slurmctld')}")
 
     def start_nodes(self) -> None:
         """Start every slurmd; none of them has to be there yet when this returns."""

@@ -15,12 +15,6 @@ from tests.stacks import with_change
 from tests.unit.cli.command_line import slurmstack, stack_file
 
 
-def test_a_valid_stack_file_is_fine() -> None:
-    done = slurmstack("validate", "--config", "Pulumi.dev.yaml")
-    assert done.returncode == 0
-    assert "fine (1 pool, 2 nodes, Slurm 24.11)" in done.stdout
-
-
 @pytest.mark.parametrize("command", [["validate"], ["up", "--yes"]])
 def test_every_command_lists_all_errors_of_a_stack_file_and_exits_with_2(tmp_path: Path, command: list[str]) -> None:
     sections = with_change(stacks.dev(), "worker_nodes.default.size", -1)
@@ -84,22 +78,16 @@ def test_a_context_that_does_not_exist_is_named(tmp_path: Path) -> None:
         assert done.stdout == ""
 
 
-def test_without_a_local_cluster_the_way_to_one_is_named(tmp_path: Path) -> None:
-    done = slurmstack("up", "--yes", "--engine", "kubectl", SLURMSTACK_LOCAL_DIR=str(tmp_path))
-    assert done.returncode == 1
-    assert "the local cluster is not running" in done.stderr
-    assert "slurmstack local up" in done.stderr
-
-
-def test_pulumi_is_asked_for_by_name_only_where_it_is(tmp_path: Path) -> None:
-    done = slurmstack("up", "--engine", "pulumi", PATH=str(tmp_path))
-    assert done.returncode == 1
-    assert "the pulumi command is not on PATH" in done.stderr
-
-
 def test_the_exit_status_of_a_command_is_that_of_the_process(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "cli.entry", "local", "status"]
     done = subprocess.run(
         command, cwd=stacks.ROOT, env={**os.environ, "SLURMSTACK_LOCAL_DIR": str(tmp_path)}, check=False
     )
     assert done.returncode == 1
+
+
+def test_without_a_local_cluster_the_way_to_one_is_named(tmp_path: Path) -> None:
+    done = slurmstack("up", "--yes", "--engine", "kubectl", SLURMSTACK_LOCAL_DIR=str(tmp_path))
+    assert done.returncode == 1
+    assert "the local cluster is not running" in done.stderr
+    assert "slurmstack local up" in done.stderr

@@ -75,10 +75,3 @@ def test_each_object_is_as_the_operator_s_schema_has_it(version: str, release: s
     assert sorted({document["kind"] for document in found}) == list(KINDS)
     for document in found:
         validate(document, release)
-
-
-def test_the_schema_does_refuse_what_the_operator_does_not_know() -> None:
-    (rule,) = [document for document in objects() if document["kind"] == "PrometheusRule"]
-    rule["spec"]["groups"][0]["rules"][0]["wait"] = "2m"
-    with pytest.raises(jsonschema.ValidationError, match="'wait' was unexpected"):
-        validate(rule, "v0.85.0")

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from images.common.kubernetes import Kube, KubeError
-from images.controller.configuration import Changes, first_files, follow_config_map, follow_mounted
-from tests.fakes.commands import FakeClock
+from images.common.kubernetes import Kube
+from images.controller.configuration import Changes, first_files, follow_config_map
 from tests.fakes.kubernetes import FakeKubernetes
 
 CONFIG_MAPS = "/api/v1/namespaces/ns/configmaps"
@@ -46,12 +45,6 @@ def changes(request: pytest.FixtureRequest, api: FakeKubernetes, kube: Kube) -> 
     return changes
 
 
-def test_the_token_is_sent(api: FakeKubernetes, kube: Kube) -> None:
-    kube.list_pods()
-
-    assert {question.token for question in api.questions} == {"Bearer secret-token"}
-
-
 def test_a_list_of_several_pages_is_whole(api: FakeKubernetes, kube: Kube) -> None:
     for number in range(5):
         api.put(PODS, f"pod-{number}")
@@ -59,13 +52,6 @@ def test_a_list_of_several_pages_is_whole(api: FakeKubernetes, kube: Kube) -> No
 
     assert [pod["metadata"]["name"] for pod in kube.list_pods()] == [f"pod-{number}" for number in range(5)]
     assert len(api.questions) == 3
-
-
-def test_an_error_of_the_server_tells_its_message(api: FakeKubernetes, kube: Kube) -> None:
-    api.refuses = {"configmaps": 403}
-
-    with pytest.raises(KubeError, match="403 configmaps is forbidden"):
-        kube.list_all(CONFIG_MAPS)
 
 
 @pytest.mark.parametrize(
@@ -108,18 +94,3 @@ def test_without_the_api_the_mounted_copy_serves_at_boot(api: FakeKubernetes, ku
 
     api.refuses = {}
     assert changes.get(timeout=5) == {"slurm.conf": "a\n"}, "and the API server's as soon as there are some"
-
-
-def test_mounted_files_are_offered_once_per_change(tmp_path: Path) -> None:
-    changes, clock, log = Changes(), FakeClock(), list[str]()
-    contents = iter(["1", "1", "2"])
-
-    def later() -> None:
-        (tmp_path / "slurm.conf").write_text(next(contents))  # and then it is enough
-
-    clock.on_sleep = later
-    with pytest.raises(StopIteration):
-        follow_mounted(changes, log.append, tmp_path, clock)
-
-    assert "waiting for" in log[0]
-    assert [changes.get_nowait()["slurm.conf"] for _ in range(changes.qsize())] == ["1", "2"]

@@ -96,17 +96,6 @@ def test_a_package_that_does_not_exist_is_named_and_nothing_is_installed(debian:
 
 
 @needs_apt
-def test_a_debian_without_cuda_says_what_to_do(tmp_path: Path) -> None:
-    debian = PlayedDebian(tmp_path)
-    debian.add("bc")
-    with pytest.raises(
-        packages.RefusedError, match=r"images\.jail\.cuda: Debian trixie has no nvidia-cuda-toolkit"
-    ) as error:
-        packages.install([], cuda=True, run=debian.run, root=debian.root)
-    assert "pip's or conda's" in str(error.value)
-
-
-@needs_apt
 def test_an_archive_that_does_not_answer_is_not_taken_for_one_without_the_package(debian: PlayedDebian) -> None:
     (debian.root / "etc/apt/sources.list").write_text("deb [trusted=yes] http://127.0.0.1:1/debian trixie main\n")
     with pytest.raises(subprocess.CalledProcessError) as error:

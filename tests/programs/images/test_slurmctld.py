@@ -43,14 +43,6 @@ def test_the_scratch_slurmctld_is_ended_as_soon_as_it_is_up(tmp_path: Path) -> N
     assert not Path(f"/proc/{pid_file.read_text().strip()}/cmdline").exists()
 
 
-def test_one_that_ends_is_heard_to_the_end(tmp_path: Path) -> None:
-    fake = program(tmp_path, "echo 'slurmctld: error: a'; printf 'slurmctld: fatal: b'; exit 1")
-
-    verdict = check(FILES, program=fake, user=ME)
-
-    assert verdict == Verdict(starts=False, complaints=("error: a", "fatal: b"))
-
-
 def test_one_that_hangs_is_given_up_with_its_last_line(tmp_path: Path) -> None:
     fake = program(tmp_path, "echo 'slurmctld: thinking'; sleep 60")
 
@@ -127,16 +119,6 @@ def test_a_daemon_is_ended_with_all_that_it_has_started(number: signal.Signals, 
     child = (tmp_path / "pid").read_text().strip()
     state = subprocess.run(["ps", "-o", "stat=", child], capture_output=True, text=True, check=False).stdout
     assert state.strip()[:1] in {"", "Z"}
-
-
-def test_a_daemon_that_hangs_is_killed_at_last(tmp_path: Path) -> None:
-    script = f"trap '' TERM; touch {tmp_path}/deaf; while :; do sleep 0.1; done"
-    daemon = Daemon(("/bin/sh", "-c", script), quiet, Clock())
-    daemon.keep_up()
-    wait_until((tmp_path / "deaf").exists)
-    assert daemon.reap()
-    daemon.end(signal.SIGTERM, seconds=0.5)
-    assert not daemon.reap()
 
 
 @pytest.mark.parametrize(("script", "expected"), [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 import time
@@ -81,21 +80,6 @@ def test_a_machine_that_remembers_the_old_name_is_not_believed(
     assert over(mine, 3 * LOOK_SECONDS) is Over.STATE
 
 
-class Volume:
-    """Answers a write after so many seconds, or when it is let go."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float | None) -> None:
-        self.let_go = threading.Event()
-        monkeypatch.setattr(terms, "touch", lambda _: self.let_go.wait(seconds))
-        for module in (supervisor, leases):
-            monkeypatch.setattr(module, "VOLUME_SECONDS", 0.8)
-
-
-def test_it_goes_on_while_the_volume_is_slow(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    Volume(monkeypatch, seconds=0.5)
-    assert over(begin(), 2.5) is None
-
-
 class Noted:
     """A Lease that anybody may have, and what is done with it."""
 
@@ -145,16 +129,6 @@ def pod(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture
 def one(term: Path) -> One:
     return One(term.parent)
-
-
-def test_who_cannot_rename_the_state_leaves_the_lease_to_the_other_one(
-    one: One, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(terms, "take_over", Mock(side_effect=OSError(errno.EROFS, "read-only")))
-    threading.Timer(0.5, one.is_ending.set).start()
-    assert one._await_turn() is None
-    assert one.noted[:2] == ["acquired 4", "released 4"]
-    assert one.noted.count("acquired 4") == 1, "the other one has time to take it"
 
 
 @pytest.mark.parametrize("released", [True, False])
@@ -209,45 +183,6 @@ def test_the_service_is_led_here_by_who_has_the_lease_alone(
     assert lead_to.call_args_list == [call(None, "controller-0")] * mine
 
 
-def test_a_standby_whose_volume_hangs_takes_no_lease_is_not_ready_and_ends_when_it_is_to(
-    one: One, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    volume = Volume(monkeypatch, seconds=None)
-    whole = threading.Thread(target=supervisor._run, args=(one, one.noted.append), daemon=True)
-    whole.start()
-    wait_until(lambda: one.noted)
-    assert one.noted == [Over.VOLUME]
-    assert one.ready == HTTPStatus.SERVICE_UNAVAILABLE
-    assert one.answer("/live").status == HTTPStatus.OK
-    one.is_ending.set()
-    whole.join(HANGS)
-    assert not whole.is_alive()
-    volume.let_go.set()
-    wait_until(lambda: "supervisor" not in [thread.name for thread in threading.enumerate()])
-    assert one.noted == [Over.VOLUME], "nor does it when the volume answers at last"
-
-
-def test_a_standby_that_could_not_take_over_is_not_ready(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An update would go on to the only one that can work."""
-    refused = [True]
-
-    def touch(_: Path) -> None:
-        if refused:
-            raise OSError(errno.EROFS, "read-only")
-
-    monkeypatch.setattr(supervisor, "VOLUME_SECONDS", 0.3)
-    monkeypatch.setattr(terms, "touch", touch)
-    one.lease.acquire = lambda _: None
-    waiting = threading.Thread(target=one._await_turn)
-    assert one.ready == HTTPStatus.OK
-    waiting.start()
-    wait_until(lambda: one.ready == HTTPStatus.SERVICE_UNAVAILABLE)
-    refused.clear()
-    wait_until(lambda: one.ready == HTTPStatus.OK)
-    one.is_ending.set()
-    waiting.join()
-
-
 SLOW = """\
 trap "trap '' TERM; while [ ! -e go ]; do sleep 0.02; done; touch saved; exit" TERM
 touch up
@@ -285,13 +220,3 @@ def test_the_turn_is_held_until_slurmctld_has_saved_all_and_not_longer(
     assert not worker.is_alive(), "the other one has the state already, and slurmctld is killed"
     assert (pod / "saved").exists() is mine
     assert one.noted[-1].startswith("ended in order")
-
-
-def test_a_second_controller_takes_nothing_from_one_that_knows_of_no_terms(tmp_path: Path) -> None:
-    """It is made while the only one still runs, without a Lease."""
-    (tmp_path / "job_state").touch()
-    second = One(tmp_path, me="controller-1")
-    threading.Timer(0.5, second.is_ending.set).start()
-    second._await_turn()
-    assert second.noted == ["waiting for controller-0 to begin the first term; standing by"]
-    assert [path.name for path in tmp_path.iterdir()] == ["job_state"]

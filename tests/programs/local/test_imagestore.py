@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from local import imagestore, nodes, paths, processes
-from local.errors import LocalError
 
 BLOB = "io.containerd.content.v1.content/blobs/sha256/layer"
 DATABASE = "io.containerd.metadata.v1.bolt/meta.db"
@@ -103,29 +102,3 @@ def test_what_a_killed_containerd_has_left_is_not_kept(
     imagestore.furnish(setup, NAMES, [archive])
     assert imports == NAMES
     assert not imagestore.seed_of(setup, [archive]).exists()
-
-
-def test_where_links_cannot_be_made_every_node_imports(
-    setup: Any, archive: Path, imports: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_arguments: Any, **_options: Any) -> None:
-        raise LocalError("Invalid cross-device link")
-
-    monkeypatch.setattr(imagestore, "run", refuse)
-    fresh(*NAMES)
-    imagestore.furnish(setup, NAMES, [archive])
-    assert [node for node in imports if node in NAMES] == NAMES
-    assert list((paths.cache() / "containerd").iterdir()) == []
-
-
-def test_only_the_last_seeds_stay(setup: Any, archive: Path, imports: list[str]) -> None:
-    for number, content in enumerate(("first", "second", "third layer")):
-        archive.write_text(content)
-        imagestore.furnish(setup, fresh_one(str(number)), [archive])
-    assert len(list((paths.cache() / "containerd").iterdir())) == imagestore.KEEP_SEEDS
-    assert imagestore.seed_of(setup, [archive]).is_dir()
-
-
-def fresh_one(name: str) -> list[str]:
-    fresh(f"node-{name}")
-    return [f"node-{name}"]

@@ -1,4 +1,4 @@
-"""Daemons of the local cluster as real processes."""
+"""Daemons of the local cluster as real processes; their cgroup is a file that tells who is in it."""
 
 from __future__ import annotations
 
@@ -8,54 +8,55 @@ from pathlib import Path
 
 import pytest
 
-from local import cgroups, files, processes
-
-
-@pytest.fixture
-def entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Processes that would have been put into a cgroup."""
-    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
-    entered: list[int] = []
-    monkeypatch.setattr(cgroups, "enter", lambda pid, _: entered.append(pid))
-    return entered
-
+from local import cgroups, processes
 
 DAEMON = ("/bin/sh", "-c", "echo began; exec sleep 60")
 
 
-def test_a_daemon_is_recorded_and_begins(entered: list[int]) -> None:
-    record = processes.start("etcd", DAEMON, os.environ)
+@pytest.fixture
+def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
+    procs = tmp_path / "cgroup.procs"
+    procs.touch()
+    monkeypatch.setattr(cgroups, "entrance", lambda _: procs)
+    monkeypatch.setattr(cgroups, "processes", lambda *_: set(map(int, procs.read_text().split())))
+    return procs
+
+
+def test_a_daemon_is_in_its_cgroup_and_recorded_when_it_begins_and_can_be_stopped(cgroup: Path) -> None:
+    processes.start("etcd", DAEMON, os.environ)
     try:
         assert processes.is_running("etcd")
-        assert entered == [record.pid]
+        assert cgroup.read_text().split() == [str(processes.pid_of("etcd"))]
         while not processes.log_tail("etcd"):
             assert processes.is_running("etcd")
         assert processes.log_tail("etcd") == "began"
     finally:
-        processes.stop("etcd")
+        assert not processes.stop("etcd"), "it was killed"
     assert not processes.is_running("etcd")
 
 
-def test_a_start_that_is_interrupted_before_the_record_leaves_no_daemon_that_nobody_knows(
-    entered: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It had the port of the next one (etcd: address already in use), and outlived `down`."""
+def test_a_daemon_that_cannot_enter_its_cgroup_does_not_begin(cgroup: Path) -> None:
+    """It would have the port of the next one (etcd: address already in use), and outlive `down`."""
+    cgroup.unlink()
+    cgroup.mkdir()
+    processes.start("etcd", DAEMON, os.environ)
+    assert "began" not in processes.log_tail("etcd")
 
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(files, "write_whole", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        processes.start("etcd", DAEMON, os.environ)
-    [pid] = entered
-    os.waitpid(pid, 0)  # it ends by itself
-    assert processes.log_tail("etcd") == ""
+def test_a_process_that_ended_is_dead_even_while_nobody_waited_for_it(cgroup: Path) -> None:
+    processes.start("etcd", DAEMON, os.environ)
+    pid = processes.pid_of("etcd")
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert not processes.is_running("etcd")
 
 
-def test_a_process_that_ended_is_dead_even_while_nobody_waited_for_it(entered: list[int]) -> None:
-    record = processes.start("etcd", DAEMON, os.environ)
-    assert record.is_alive()
-    os.kill(record.pid, signal.SIGKILL)
-    os.waitid(os.P_PID, record.pid, os.WEXITED | os.WNOWAIT)
-    assert not record.is_alive()
+def test_a_process_with_the_number_of_a_daemon_that_is_gone_is_not_taken_for_it(cgroup: Path) -> None:
+    """After a reboot, for example: nothing is in a cgroup of ours then."""
+    (cgroup.parent / "cluster/run").mkdir(parents=True)
+    (cgroup.parent / "cluster/run/etcd.json").write_text(f'{{"pid": {os.getpid()}, "boot_id": "old"}}')
+    assert not processes.is_running("etcd")
+    cgroup.write_text(str(os.getpid()))
+    assert processes.is_running("etcd")

@@ -123,15 +123,3 @@ def test_of_what_follows_from_slurmctld_being_down_nobody_is_told(
     with running(alertmanager, tmp_path, config) as url:
         found = names(told(url, [down, *warnings, *others, elsewhere]))
     assert found == sorted(["SlurmctldDown", "StateVolumeNearlyFull", "SlurmdbdDown", "JailSlow", "SlurmNodesDown"])
-
-
-def test_nodes_that_one_check_has_drained_are_not_told_one_by_one(
-    alertmanager: list[str], tmp_path: Path, config: str
-) -> None:
-    def drained(node: str, check: str) -> dict[str, str]:
-        return {"alertname": "SlurmNodeDrained", "node": node, "check": check}
-
-    many = {"alertname": "SlurmManyNodesDrained", "check": "dns"}
-    with running(alertmanager, tmp_path, config) as url:
-        messages = told(url, [many, *(drained(f"n{number}", "dns") for number in range(3)), drained("n3", "clock")])
-    assert [alert["node"] for message in messages for alert in message if "node" in alert] == ["n3"]

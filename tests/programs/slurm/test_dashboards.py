@@ -8,15 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from images.exporter.names import OURS, SLURMS
 from images.worker.job_metrics import SERIES, text
-from slurm.dashboards.boards import BOARDS, JOBS
+from slurm.dashboards.boards import JOBS
 from tests import panels
-from tests.stacks import ROOT
 from tests.unit.slurm.pages import MODES, asked, config
-
-DCGM = {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_TEMP"}
-"""Of etc/default-counters.csv of NVIDIA's dcgm-exporter, what the dashboards use."""
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -42,32 +37,3 @@ def test_panels_of_jobs_have_data_with_what_workers_say(promtool: str, tmp_path:
     assert panels.empty(promtool, tmp_path, given, queries) == ""
     (shares,) = [query for query in queries if "cgroup_memory_total_bytes" in query]
     assert panels.empty(promtool, tmp_path, given, [f"count({shares}) == 1"]) == ""
-
-
-def given_by_us() -> set[str]:
-    """Names that the exporter and the workers have."""
-    of_jobs = {line.split("{")[0] for line in text({"1": JOB}).splitlines() if not line.startswith("#")}
-    return {*SLURMS, *OURS, *of_jobs}
-
-
-def is_of_checks(name: str) -> bool:
-    """Whether health checks give it: their figures have names in the checks' own code."""
-    bare = name.removeprefix("slurmstack_health_")
-    found = [*(ROOT / "images/health/checks").glob("*.py"), ROOT / "images/health/periodic.py"]
-    texts = [path.read_text(encoding="utf-8") for path in found]
-    return bare != name and any(f"'{bare}{{{{" in text or f'"{bare}"' in text for text in texts)
-
-
-def test_each_figure_that_is_asked_for_is_given_by_somebody() -> None:
-    for board in BOARDS:
-        for panel in board.panels():
-            for name in {name for query in panel.queries for name in query.figures}:
-                if name.startswith("node_"):
-                    known = panel.needs in {"machines", "infiniband"}  # each is node_exporter's
-                elif name.startswith("kube_"):
-                    known = panel.needs == "kube_state"  # each has data in tests/e2e/test_rest.py
-                elif name.startswith("DCGM_"):
-                    known = panel.needs == "dcgm" and name in DCGM
-                else:
-                    known = name in given_by_us() or is_of_checks(name)
-                assert known, f"{board.name}: {panel.title}: {name}"

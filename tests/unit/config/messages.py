@@ -32,21 +32,9 @@ def minimum(*changes: tuple[str, Any]) -> dict[str, Any]:
     return sections
 
 
-def only_complaint(*changes: tuple[str, Any]) -> str:
-    """The one problem of the smallest stack for Nebius with these changes."""
-    (complaint,) = complaints(minimum(*changes))
-    return complaint
-
-
 def with_sections(**sections: Any) -> dict[str, Any]:
     """The stack on somebody's cluster with one of everything, with these sections replaced or added."""
     return {**stacks.existing(), **sections}
-
-
-def policy_complaint(**sections: Any) -> str:
-    """The one problem of that stack with these sections."""
-    (complaint,) = complaints(with_sections(**sections))
-    return complaint
 
 
 def document(sections: dict[str, Any]) -> dict[str, Any]:

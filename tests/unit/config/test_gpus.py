@@ -12,7 +12,6 @@ from slurm.conf import render, tracked_resources
 from slurm.sizing import extended_resources, node_conf
 from tests import stacks
 from tests.stacks import with_change
-from tests.unit.config.messages import minimum
 
 GPUS = "worker_nodes.gpu.resources.gpus"
 
@@ -66,9 +65,3 @@ def test_shares_are_known_to_slurm_only_where_there_are_some() -> None:
     assert "\nGresTypes=gpu\n" in render(without)["slurm.conf"]
     assert tracked_resources(with_shares) == ["gres/gpu", "gres/shard"]
     assert tracked_resources(without) == ["gres/gpu"]
-
-
-def test_the_preset_counts_the_gpus_that_a_map_does_not() -> None:
-    pool = load_config(minimum(("worker_nodes.default.resources", {"gpus": {"shard": 16}}))).worker_nodes["default"]
-    assert pool.resources.gpus == Gpus(count=8, shard=16)
-    assert pool.gpu_types == ("h100",)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from config import load_config
-from config.sections.health import CHECKS, DEFAULT, TESTS, Health
+from config.sections.health import CHECKS, DEFAULT, TESTS
 from images.health.node_tests.catalog import TESTS as CATALOG
 from images.health.node_tests.plan import Settings
 from images.health.registry import find_checks
@@ -58,34 +58,6 @@ def test_without_checks_slurm_runs_none_of_them_and_still_has_an_epilog() -> Non
     keys = effective_settings(load_config(with_health(enabled=False)))
     assert keys["Epilog"] == "/usr/libexec/slurmstack/health-epilog", "it takes the job's own directories away"
     assert not keys.keys() & {"Prolog", "HealthCheckProgram"}
-
-
-def test_the_watcher_s_settings() -> None:
-    machines = {"drain_conditions": ["Maintenance"], "requeue_after": 60}
-    machines |= {"release": "cordon", "release_after": 0, "release_condition": "Suspected", "max_unavailable": "5%"}
-    health = Health.model_validate(
-        {
-            "max_drained": 2,
-            "report_only": ["disks"],
-            "disabled": ["dns"],
-            "tests": {"enabled": True},
-            "machines": machines,
-        }
-    )
-    assert watch_environment(health) == {
-        "MAX_DRAINED": "2",
-        "REPORT_ONLY": "disks,dns",
-        "TESTS": "yes",
-        "MACHINES": "yes",
-        "DRAIN_CONDITIONS": "Maintenance",
-        "REQUEUE_AFTER": "60",
-        "RELEASE": "cordon",
-        "RELEASE_AFTER": "0",
-        "RELEASE_CONDITION": "Suspected",
-        "MAX_UNAVAILABLE": "5%",
-    }
-    alone = watch_environment(Health.model_validate({"machines": {"follow": False}}))
-    assert (alone["MACHINES"], alone["REPORT_ONLY"]) == ("no", "kubernetes")
 
 
 @pytest.mark.parametrize(

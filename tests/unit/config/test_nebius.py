@@ -12,16 +12,12 @@ from nebius.api.nebius.compute import v1 as compute
 from nebius.api.nebius.mk8s import v1 as mk8s
 
 from config import load_config
-from config.base import parse_bytes
-from config.nebius.platforms import nebius_catalogue, worker_resources
 from config.schema import stack_file_schema
 from config.sections.machines import MAX_GROUP_SIZE, DiskType, Machines
 from config.sections.storage import Filesystem
 from tests import stacks
 from tests.stacks import ROOT
-from tests.unit.config.messages import H100, POOL, document, minimum
-
-CATALOGUE = nebius_catalogue()
+from tests.unit.config.messages import document
 
 
 def test_project_subnet_region_and_one_pool_are_enough() -> None:
@@ -30,51 +26,11 @@ def test_project_subnet_region_and_one_pool_are_enough() -> None:
     assert (resources.cpus, resources.memory, resources.gpus.count) == (126, "1518Gi", 8)
 
 
-def test_part_of_the_resources_may_be_written_where_the_preset_gives_the_rest() -> None:
-    sections = minimum((f"{POOL}.resources", {"cpu_request": "100"}))
-    jsonschema.validate(document(sections), stack_file_schema())
-    resources = load_config(sections).worker_nodes["default"].resources
-    expected = worker_resources(CATALOGUE.platforms["gpu-h100-sxm"].presets[H100])
-    assert (resources.cpu_request, resources.cpus, resources.memory) == ("100", expected["cpus"], expected["memory"])
-
-
 def test_the_schema_accepts_the_example_and_the_minimum_without_resources() -> None:
     schema = stack_file_schema()
     jsonschema.validate(yaml.safe_load((ROOT / "Pulumi.nebius.yaml").read_text(encoding="utf-8")), schema)
     jsonschema.validate(document(stacks.nebius_minimum()), schema)
     jsonschema.validate(document(stacks.existing()), schema)
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("cloud", {"kind": "nebius", "region": "eu-north1"}),
-        ("cloud", {"project_id": "project-a", "region": "eu-north1"}),
-        ("cloud", {"kind": "aws"}),
-        ("cloud.context", "prod"),
-        (f"{POOL}.preset", None),
-        ("worker_nodes", {"default": {"size": 1}}),
-        ("worker_nodes", {"default": {"size": 1, "resources": {"cpus": 1}}}),
-        (f"{POOL}.resources", {"cpu": 1}),
-    ],
-)
-def test_the_schema_refuses_what_an_editor_can_know(path: str, value: Any) -> None:
-    sections = minimum((path, value))
-    if value is None:
-        section = sections["worker_nodes"]["default"]
-        del section[path.rsplit(".", 1)[1]]
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(document(sections), stack_file_schema())
-
-
-@pytest.mark.parametrize("platform", ["cpu-d3", "gpu-h100-sxm"])
-def test_each_preset_leaves_room_for_the_system(platform: str) -> None:
-    for preset, machine in CATALOGUE.platforms[platform].presets.items():
-        sections = minimum((f"{POOL}.platform", platform), (f"{POOL}.preset", preset))
-        resources = load_config(sections).worker_nodes["default"].resources
-        assert resources.cpus < machine.vcpus
-        assert parse_bytes(resources.memory) < machine.memory_gib * 2**30
-        assert resources.gpus.count == machine.gpus
 
 
 def field(message: Any, name: str) -> Any:

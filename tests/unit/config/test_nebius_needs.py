@@ -66,34 +66,3 @@ def test_machines_at_the_beginning_and_at_most(pool: dict[str, Any], count: int,
 def test_login_machines_follow_the_login_nodes_up_to_their_own_limit(size: int, count: int, most: int) -> None:
     found = _needs(with_change(_stack(), "login.size", size))
     assert [(node.count, node.most) for node in found.nodes if node.role == "login"] == [(count, most)]
-
-
-def test_an_existing_file_system_takes_nothing_new_but_is_named() -> None:
-    sections = _stack() | {
-        "jail": {"size": "3Ti", "filesystem": {"id": "computefilesystem-e00a"}},
-        "controller": {"filesystem": {"type": "NETWORK_HDD"}, "storage": "100Gi"},
-        "accounting": {"database": {"filesystem": {"type": "NETWORK_SSD"}, "storage": "50Gi"}},
-        "mounts": {"data": {"path": "/data", "size": "1.5Ti", "filesystem": {"type": "WEKA"}}},
-    }
-    found = _needs(sections)
-    assert [(item.tag, item.size_gib, item.filesystem.id) for item in found.filesystems] == [
-        ("jail", 3072, "computefilesystem-e00a"),
-        ("controller-state", 100, None),
-        ("database-data", 50, None),
-        ("mount-data", 1536, None),
-    ]
-    assert found.filesystem_gib == {"NETWORK_HDD": 100, "NETWORK_SSD": 50, "WEKA": 1536}
-    assert found.volume_gib == {}, "state and records lie on file systems"
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("controller.storage_class", "fast"),
-        ("accounting.database.storage_class", "fast"),
-        ("accounting.enabled", False),
-        ("accounting.database.external", {"host": "db.example", "password": {"name": "db", "key": "p"}}),
-    ],
-)
-def test_a_disk_that_is_not_there_or_of_another_storage_class_is_not_counted(path: str, value: Any) -> None:
-    assert _needs(with_change(_stack(), path, value)).volume_gib == {"NETWORK_SSD": 10}, "the other one"

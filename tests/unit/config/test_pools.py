@@ -24,12 +24,6 @@ def windows(written: Any, **more: Any) -> WorkerPool:
     return pool({"min": 1, "max": 8}, windows=written, **more)
 
 
-def test_a_range_and_a_number_say_how_many_nodes_there_are() -> None:
-    elastic, fixed = pool({"min": 1, "max": 64}, idle_timeout="10m"), pool(2)
-    assert (elastic.is_elastic, elastic.least, elastic.most) == (True, 1, 64)
-    assert (fixed.is_elastic, fixed.least, fixed.most) == (False, 2, 2)
-
-
 def test_as_people_write_them_windows_need_no_quotes() -> None:
     written = yaml.safe_load("[{days: mon-fri, hours: 08:00-19:00, min: 4}, {days: sat sun, max: 2}]")
     first, second = windows(written, timezone="Europe/Berlin").windows

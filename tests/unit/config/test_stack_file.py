@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config import ConfigError, Problem, load_config, load_stack_file
-from config.load import read_document, read_sections
+from config.load import read_sections
 from config.schema import stack_file_schema
 from tests import stacks
 from tests.unit.config.messages import complaints
@@ -110,14 +110,6 @@ def test_a_stack_file_that_is_missing_or_no_text_is_named(tmp_path: Path, stack:
         load_stack_file(stack)
     with pytest.raises(ConfigError, match=r"cannot be read: Is a directory$"):
         load_stack_file(tmp_path)
-
-
-def test_aliases_may_be_used_again_and_what_is_merged_may_be_said_again(stack: Path) -> None:
-    stack.write_text("config: {a: &one {b: [1, 2]}, c: [*one, {d: *one}], e: *one}", encoding="utf-8")
-    assert read_document(stack)["config"]["e"] == {"b": [1, 2]}
-    text = "config:\n  a:a: &a {x: 1, y: 1}\n  a:b: &b {<<: *a, x: 2}\n  slurmstack:login: {<<: *b, y: 3}\n"
-    stack.write_text(text, encoding="utf-8")
-    assert read_sections(stack) == {"login": {"x": 2, "y": 3}}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from local import addresses, firewall, namespaces, network, paths
+from local import addresses, firewall, namespaces, paths
 from local.errors import LocalError
 
 
@@ -93,10 +93,3 @@ def test_a_directory_with_files_of_others_is_not_closed_over_their_heads(
         paths.close()
 
     assert tmp_path.stat().st_mode & 0o777 == 0o755
-
-
-def test_another_directory_is_another_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", "/srv/one")
-    first = network.mark()
-    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", "/srv/two")
-    assert network.mark() != first

@@ -3,8 +3,6 @@ from __future__ import annotations
 import errno
 import io
 
-import pytest
-
 from local import report
 
 
@@ -13,13 +11,6 @@ def test_a_finished_step_says_what_it_was_and_what_it_took() -> None:
     with report.PlainReport(stream).step("Build it") as step:
         step.note("3 packages")
     assert stream.getvalue() == "Build it, 3 packages (0.0 s)\n"
-
-
-def test_a_failed_step_says_so_and_lets_the_error_through() -> None:
-    stream = io.StringIO()
-    with pytest.raises(ValueError, match="broken"), report.PlainReport(stream).step("Build it"):
-        raise ValueError("broken")
-    assert stream.getvalue().startswith("failed: Build it")
 
 
 def test_work_goes_on_where_nobody_can_be_told_of_it() -> None:

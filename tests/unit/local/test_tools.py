@@ -2,10 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from local import tools
-from local.report import PlainReport
 
 SIMULATION = """NOTE: This is only a simulation!
 Inst passwd [1:4.13+dfsg1-1+deb12u1] (1:4.13+dfsg1-1+deb12u2 Debian:12.15/oldstable [amd64])
@@ -52,15 +49,3 @@ def test_programs_of_the_tree_go_before_those_of_the_host(tmp_path: Path) -> Non
     assert found.path("etcd") == str(program)
     assert found.env({"PATH": "/bin"})["LD_LIBRARY_PATH"] == str(tmp_path / "usr/lib/x86_64-linux-gnu")
     assert found.env({"PATH": "/bin"})["PATH"].startswith(str(tmp_path / "usr/bin"))
-
-
-def test_a_pattern_that_the_host_has_no_file_for_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = tools.Requirement(packages=("here",), files=("etc/os-releas*",))
-    elsewhere = tools.Requirement(packages=("elsewhere",), files=("etc/no-such-*",))
-    fetched: list[tools.Requirement] = []
-    monkeypatch.setattr(tools, "_fetch_into", lambda _, missing, __: fetched.extend(missing))
-    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
-
-    tools.ensure_tools(PlainReport(), (here, elsewhere))
-
-    assert fetched == [elsewhere]

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.stacks import ROOT
-from tests.suites import full, gate, junit, quarantine, run, steps, tree
-from tests.suites.full import Record
+from tests.suites import full, gate, run, steps
 from tests.suites.run import Result, run_step
-from tests.suites.steps import FULL, GATE, Step, chosen
-
-TODAY = date(2026, 11, 28)
+from tests.suites.steps import GATE, Step
 
 
 class PlayedPytest:
@@ -58,15 +51,18 @@ A, B, C = (f"tests/slurm/test_{letter}.py::test_it" for letter in "abc")
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """All files elsewhere; what git says of the commit, and of files that differ."""
     monkeypatch.setattr(run, "LOGS", tmp_path / "logs")
     monkeypatch.setattr(full, "RECORDS", tmp_path / "record")
-    monkeypatch.setattr(quarantine, "FILE", tmp_path / "quarantine.toml")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(tree, "git", lambda *_: "")
+    said = {"rev-parse": "abc", "rev-list": "41"}
+    for module in (run, full):
+        monkeypatch.setattr(module, "git", lambda *asked: said.get(asked[0], ""))
+    return said
 
 
-def test_ids_are_read_as_pytest_takes_them(tmp_path: Path) -> None:
+def test_ids_are_read_as_pytest_takes_them_and_a_file_that_cannot_be_collected_has_failed(tmp_path: Path) -> None:
     report = tmp_path / "junit.xml"
     outcomes = {
         "tests/unit/test_x.py::test_a[24.11-b.c]": "passed",
@@ -74,22 +70,17 @@ def test_ids_are_read_as_pytest_takes_them(tmp_path: Path) -> None:
         "tests/unit/test_x.py::test_c": "error",
         "tests/unit/test_x.py::test_d": "skipped",
     }
-    report.write_text(junit_file(outcomes), encoding="utf-8")
-    found = junit.read(report)
+    case = '<testcase classname="" file="tests/unit/test_y.py" name="tests.unit.test_y"><error message="m"/></testcase>'
+    report.write_text(junit_file(outcomes).replace("</testsuite>", f"{case}</testsuite>"), encoding="utf-8")
+    found = run.read(report)
     assert found is not None
     assert found.passed == {"tests/unit/test_x.py::test_a[24.11-b.c]"}
-    assert found.failed == {"tests/unit/test_x.py::Class::test_b", "tests/unit/test_x.py::test_c"}
+    assert found.failed == {
+        "tests/unit/test_x.py::Class::test_b",
+        "tests/unit/test_x.py::test_c",
+        "tests/unit/test_y.py",
+    }
     assert found.skipped == {"tests/unit/test_x.py::test_d"}
-    assert found.failed_modules == ("tests/unit/test_x.py",)
-
-
-def test_a_file_that_cannot_be_collected_has_failed(tmp_path: Path) -> None:
-    report = tmp_path / "junit.xml"
-    case = '<testcase classname="" file="tests/unit/test_x.py" name="tests.unit.test_x"><error message="m"/></testcase>'
-    report.write_text(f"<testsuites><testsuite>{case}</testsuite></testsuites>", encoding="utf-8")
-    found = junit.read(report)
-    assert found is not None
-    assert found.failed == {"tests/unit/test_x.py"}
 
 
 def test_a_module_that_failed_runs_once_more_in_a_new_process_with_its_clusters_made_anew() -> None:
@@ -100,11 +91,6 @@ def test_a_module_that_failed_runs_once_more_in_a_new_process_with_its_clusters_
     assert first[-1] == "tests/slurm"
     assert second[-3:] == ("-m", "gate", "tests/slurm/test_a.py")
     assert [command for command in played.commands if "pytest" not in command] == [("begin",), ("end",)] * 2
-
-
-def test_a_module_that_fails_again_has_failed() -> None:
-    result = run_step(STEP, run=PlayedPytest({A: "failure"}, {A: "failure"}))
-    assert (result.ok, result.failed, result.flaky) == (False, (A,), ())
 
 
 def test_what_fails_only_the_second_time_has_failed_too() -> None:
@@ -128,37 +114,6 @@ def test_a_cluster_that_cannot_be_put_away_fails_the_step_and_gives_no_second_tr
         result = run_step(STEP, run=played)
         assert (result.ok, "end ended with status 5" in result.problem) == (False, True)
         assert len([command for command in played.commands if "pytest" in command]) == 1
-
-
-def test_a_full_disk_fails_its_step_and_the_others_run(tmp_path: Path) -> None:
-    def full_once(arguments: tuple[str, ...]) -> int:
-        if not tried:
-            tried.append(True)
-            raise OSError(28, "No space left on device")
-        return played(arguments)
-
-    tried: list[bool] = []
-    played = PlayedPytest({B: "passed"})
-    assert gate.run_gate([STEP, STEP], run=full_once, flaky=tmp_path / "flaky.jsonl") == 1
-    first, second = json.loads(gate.state_file().read_text())["steps"]
-    assert ("No space left" in first["problem"], second["passed"]) == (True, 1)
-
-
-def test_options_of_pytest_in_the_environment_choose_no_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: dict[str, Any] = {}
-
-    class Process:
-        def __init__(self, _: list[str], **how: object) -> None:
-            started.update(how)
-
-        def wait(self, _: float) -> int:
-            return 0
-
-    monkeypatch.setattr(subprocess, "Popen", Process)
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
-    run.run_python(("-m", "pytest"))
-    assert "PYTEST_ADDOPTS" not in started["env"]
-    assert "PATH" in started["env"]
 
 
 def test_more_modules_than_two_are_not_run_again() -> None:
@@ -235,125 +190,6 @@ def test_a_cluster_that_somebody_uses_is_not_taken_down(
     assert "make down" in capsys.readouterr().out
 
 
-def test_a_stage_of_another_name_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(ValueError, match="guests"):
-        chosen(FULL, ["guest"])
-    assert [step.name for step in chosen(FULL, ["soak", "guests"])] == ["soak", "guests"]
-
-
-def record(**changes: object) -> Record:
-    fields = {
-        "commit": "0" * 40, "tree": "t", "ended": "", "seconds": 1.0, "load": 1.0, "passed": 3, "skipped": 0,
-        "failed": (), "flaky": (), "quarantined": (), "problem": "",
-    }  # fmt: skip
-    return Record(**{**fields, **changes})  # type: ignore[arg-type]
-
-
-def test_check_prints_how_each_stage_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "tree", lambda: "this")
-    monkeypatch.setattr(tree, "commits_since", lambda _: 41)
-    full.write("lanes", record(quarantined=(A, B), commit="0" * 40 + "+"))
-    full.write("soak", record(tree="this", failed=(C,), flaky=(A,)))
-    lines = {line.partition(":")[0]: line for line in full.record_lines()}
-    assert lines["lanes"] == "lanes: green at 000000000 with changes, 41 commits ago; 2 open"
-    assert lines["soak"] == "soak: red at 000000000, this tree; 1 open, 1 flaky"
-    assert lines["guests"] == "guests: never run"
-
-
-def test_a_record_says_what_is_wrong_with_its_run() -> None:
-    full.write("watch", record(skipped=2, seconds=1201.0, problem="it did not begin"))
-    [line] = [line for line in full.record_lines() if line.startswith("watch")]
-    for said in ("red", "2 skipped", "over 20 minutes", "it did not begin"):
-        assert said in line
-    full.write("watch", record(seconds=1199.0))
-    assert not [line for line in full.record_lines() if "minutes" in line or "skipped" in line]
-
-
-def test_a_failure_opens_an_entry_once_for_which_somebody_writes_the_reason() -> None:
-    test = "tests/unit/suites/test_suites.py::test_check_prints_how_each_stage_stands"
-    for _ in range(2):
-        quarantine.add([test], "abc", TODAY)
-    [entry] = quarantine.read()
-    assert (entry.id, entry.since) == (test, TODAY)
-    [problem] = quarantine.problems([entry], TODAY)
-    assert "why" in problem
-
-
-def test_a_stage_is_red_until_the_reason_of_its_failure_is_written_down() -> None:
-    for _ in range(2):
-        assert full.run_full([STEP], run=PlayedPytest({A: "failure"}, {A: "failure"})) == 1
-    file = quarantine.FILE
-    file.write_text(file.read_text().replace('reason = ""', 'reason = "a slow disk"'))
-    assert full.run_full([STEP], run=PlayedPytest({A: "failure"}, {A: "failure"})) == 0
-
-
-def test_a_file_that_cannot_be_imported_and_a_name_with_colons() -> None:
-    of_this = "tests/unit/suites/test_suites.py::test_ids_are_read_as_pytest_takes_them[a::b]"
-    quarantine.add(["tests/unit/gone.py", of_this], "abc", TODAY)
-    [entry] = quarantine.read()
-    [problem] = quarantine.problems([entry], TODAY)
-    assert (entry.id, "why" in problem) == (of_this, True)
-
-
-def test_a_record_is_of_the_commit_that_was_there_when_its_tests_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    head = ["before"]
-    said = {"ls-tree": "blob\tfile"}
-    monkeypatch.setattr(tree, "git", lambda *asked: head[-1] if asked[0] == "rev-parse" else said.get(asked[0], ""))
-
-    def committing(arguments: tuple[str, ...]) -> int:
-        head.append("after")
-        return played(arguments)
-
-    played = PlayedPytest({A: "passed"}, {A: "passed"})
-    full.run_full([STEP], run=committing)
-    assert json.loads((full.RECORDS / "daemons.json").read_text())["commit"] == "before"
-
-    def editing(arguments: tuple[str, ...]) -> int:
-        said["status"] = "M file"
-        return played(arguments)
-
-    full.run_full([STEP], run=editing)
-    assert json.loads((full.RECORDS / "daemons.json").read_text())["commit"] == "after+"
-
-
-def test_tests_of_files_that_are_not_committed_are_of_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = {"rev-parse": "abc", "status": "M file", "ls-tree": "blob\tfile", "rev-list": "0"}
-    monkeypatch.setattr(tree, "git", lambda *asked: said[asked[0]])
-    clean = tree.tree().rstrip("+")
-    for name in (clean, tree.tree()):
-        full.write("lanes", record(tree=name))
-        assert "this tree" not in full.record_lines()[4]
-
-
-def test_outside_of_a_repository_nothing_is_of_this_tree() -> None:
-    full.write("lanes", record(tree=tree.tree(), commit=tree.commit()))
-    assert (tree.tree(), tree.commit()) == ("unknown+", "+")
-    assert "its commit is not here" in full.record_lines()[4]
-
-
-@pytest.mark.parametrize(
-    ("test", "day", "problem"),
-    [
-        ("tests/unit/suites/test_suites.py::test_of_old", 28, "no such test"),
-        ("tests/unit/gone.py::test_it", 28, "no such test"),
-        ("tests/unit/suites/test_suites.py::test_ids_are_read_as_pytest_takes_them[x]", 13, "15 days"),
-    ],
-)
-def test_quarantine_is_for_tests_that_there_are_and_for_two_weeks(test: str, day: int, problem: str) -> None:
-    entry = quarantine.Entry(id=test, since=date(2026, 11, day), commit="abc", reason="slow disk")
-    [found] = quarantine.problems([entry], TODAY)
-    assert problem in found
-    assert any("at most" in line for line in quarantine.problems([entry] * 16, TODAY))
-
-
-def test_the_quarantine_of_this_tree_is_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quarantine, "FILE", ROOT / tree.QUARANTINE)
-    entries = quarantine.read()
-    days = [entry.since for entry in entries]
-    newest = max(days, default=TODAY)
-    assert not quarantine.problems(entries, newest), "`make check` tells the age"
-
-
 def test_every_marker_that_a_stage_asks_for_is_registered(pytestconfig: pytest.Config) -> None:
     known = {line.partition(":")[0] for line in pytestconfig.getini("markers")}
     asked = {
@@ -366,6 +202,28 @@ def test_every_marker_that_a_stage_asks_for_is_registered(pytestconfig: pytest.C
     assert asked <= known
 
 
-def test_results_say_whether_they_are_well() -> None:
-    assert Result(step="a", seconds=1, passed=1, flaky=(A,)).ok
-    assert not Result(step="a", seconds=1, problem="ended").ok
+def test_a_record_is_of_the_commit_that_was_there_when_its_tests_began(head: dict[str, str]) -> None:
+    def committing(arguments: tuple[str, ...]) -> int:
+        head["rev-parse"] = "after"
+        return played(arguments)
+
+    played = PlayedPytest({A: "failure"}, {A: "failure"}, {A: "passed"})
+    assert full.run_full([STEP], run=committing) == 1
+    found = json.loads((full.RECORDS / "daemons.json").read_text())
+    assert (found["commit"], found["failed"]) == ("abc", [A])
+
+    def editing(arguments: tuple[str, ...]) -> int:
+        head["status"] = "M file"
+        return played(arguments)
+
+    assert full.run_full([STEP], run=editing) == 0
+    assert json.loads((full.RECORDS / "daemons.json").read_text())["commit"] == "after+"
+
+
+def test_check_prints_how_each_stage_stands() -> None:
+    full.write(Result(step="lanes", seconds=1201.0, passed=1, skipped=2), "0" * 40 + "+")
+    full.write(Result(step="soak", seconds=1.0, failed=(C,), flaky=(A,)), "0" * 40)
+    lines = {line.partition(":")[0]: line for line in full.record_lines()}
+    assert lines["lanes"] == "lanes: green at 000000000 with changes, 41 commits ago, 2 skipped, over 20 minutes"
+    assert lines["soak"] == "soak: red at 000000000, 41 commits ago, 1 failed, 1 flaky"
+    assert lines["guests"] == "guests: never run"

@@ -19,14 +19,6 @@ def test_status_asks_the_cluster_that_the_stack_made(engine: FakeEngine, tmp_pat
     assert all(words[:4] == ["--kubeconfig", kept, "--context", "nebius-slurm"] for words in engine.calls("kubectl"))
 
 
-def test_a_cluster_that_is_not_made_yet_is_said_to_be_so(engine: FakeEngine, tmp_path: Path) -> None:
-    engine.holds(EMPTY)
-    done = call(engine, stack_file(tmp_path, NEBIUS), "status")
-    assert done.returncode == 1
-    assert "the stack 'test' has no cluster yet" in done.stderr
-    assert "slurmstack up" in done.stderr
-
-
 def test_without_pulumi_a_kubeconfig_that_was_kept_serves(tmp_path: Path) -> None:
     engine = FakeEngine(tmp_path / "bin", "kubectl")
     file = stack_file(tmp_path, NEBIUS)

@@ -10,12 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import nebius.api.nebius.iam.v1 as iam
-import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from grpc import StatusCode
 
-from components.clouds.nebius.resources import EXEC_API
 from tests.fakes.nebius import Fails, Reply, serve
 from tests.stacks import ROOT
 
@@ -71,14 +69,6 @@ def test_the_token_of_the_environment_is_printed_as_kubectl_reads_it(tmp_path: P
     assert done.stderr == ""
 
 
-def test_the_answer_has_the_version_that_the_client_asks_for(tmp_path: Path) -> None:
-    asked = json.dumps({"apiVersion": EXEC_API, "kind": "ExecCredential", "spec": {}})
-    done = kube_token(tmp_path, NEBIUS_IAM_TOKEN="secret-1", KUBERNETES_EXEC_INFO=asked)
-    assert json.loads(done.stdout)["apiVersion"] == EXEC_API, "that of our own kubeconfig"
-    odd = kube_token(tmp_path, NEBIUS_IAM_TOKEN="secret-1", KUBERNETES_EXEC_INFO="{")
-    assert json.loads(odd.stdout)["apiVersion"] == "client.authentication.k8s.io/v1"
-
-
 def test_a_service_accounts_file_is_exchanged_for_a_token_that_expires(tmp_path: Path) -> None:
     file = credentials_file(tmp_path)
     with serve({EXCHANGE: exchanged("secret-2", 3600)}) as server:
@@ -102,17 +92,4 @@ def test_a_refused_account_says_so_and_prints_no_token(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.splitlines()[0].endswith("the key was revoked")
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"), [([], "set NEBIUS_IAM_TOKEN"), (["--credentials", "broken.json"], "error: ")]
-)
-def test_what_is_wrong_with_credentials_is_said_without_a_traceback(
-    tmp_path: Path, arguments: list[str], said: str
-) -> None:
-    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
-    done = kube_token(tmp_path, *(str(tmp_path / word) if word.endswith(".json") else word for word in arguments))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert said in done.stderr
     assert "Traceback" not in done.stderr

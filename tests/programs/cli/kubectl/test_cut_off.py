@@ -62,9 +62,3 @@ def test_what_it_has_half_done_is_taken_back(tmp_path: Path, how: str) -> None:
             time.sleep(0.05)
     finally:
         os.waitpid(pid, 0)
-
-
-def test_what_nohup_has_made_deaf_stays_so() -> None:
-    look = "import signal; from cli.change import lock; lock._interruptible(); print(signal.getsignal(signal.SIGHUP))"
-    told = subprocess.run(["nohup", sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert told.stdout == f"{signal.SIG_IGN}\n"

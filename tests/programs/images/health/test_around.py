@@ -90,13 +90,6 @@ def test_a_directory_of_jobs_that_is_somebody_s_is_not_entered(around: Around, t
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["17"]
 
 
-@pytest.mark.parametrize("job", ["../17", "-1"])
-def test_what_is_no_number_of_a_job_names_no_directory(around: Around, job: str) -> None:
-    around.run("prolog", job)
-    around.run("epilog", job)
-    assert not around.jobs.exists()
-
-
 def test_where_there_are_gpus_python_does_the_rest(around: Around) -> None:
     (around.root / "run/slurmstack/health/gpus").touch()
     assert "health-gpus: No such file" in around.run("prolog")

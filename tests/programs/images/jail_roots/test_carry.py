@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import signal
 import socket
 from pathlib import Path
 
@@ -14,7 +12,6 @@ import pytest
 from images.common import jail_roots
 from images.common.process import RefusedError
 from images.jail import carry as carry_module
-from images.jail import populate as populate_module
 from images.jail.populate import IN_PROGRESS, MARKER, Wanted, populate, populate_root
 
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="gives files to others")
@@ -90,38 +87,12 @@ def test_files_of_the_old_image_stay_behind_and_those_that_users_changed_win(sce
     assert (new / "share").stat().st_mode & 0o7777 == 0o2775
 
 
-def test_without_a_list_of_the_old_roots_files_those_of_the_new_image_win(scene: Scene) -> None:
-    (jail_roots.directory_of(scene.volume, "") / jail_roots.MANIFEST).unlink()
-    (scene.volume / "usr/local/bin/tool").write_text("changed by an administrator")
-    (scene.volume / "usr/local/bin/own").touch()
-
-    new = scene.carry() / "usr/local/bin"
-
-    assert (new / "tool").read_text() == "the new one"
-    assert (new / "own").exists()
-    assert any("3 are those of the new image" in line for line in scene.said)
-
-
 def test_nothing_is_carried_from_a_root_that_is_not_whole(scene: Scene) -> None:
     (jail_roots.make_directory_of(scene.volume, "green") / "root/opt").mkdir(parents=True)
     for source in ("green", "gone"):
         with pytest.raises(RefusedError, match=f"the root '{source}' is not whole, so nothing can be carried from it"):
             scene.carry("/opt", source=source)
     assert not jail_roots.root_of(scene.volume, "blue").exists(), "nothing was begun"
-
-
-@AS_ROOT
-def test_directories_above_a_path_are_as_they_were(scene: Scene) -> None:
-    sw = scene.volume / "sw/team"
-    (sw / "app").mkdir(parents=True)
-    for path, mode, owner in ((sw.parent, 0o711, 0), (sw, 0o2770, 10007), (sw / "app", 0o700, 10008)):
-        os.chown(path, owner, owner)
-        path.chmod(mode)
-
-    new = scene.carry("/sw/team/app") / "sw"
-
-    for path, mode, owner in ((new, 0o711, 0), (new / "team", 0o2770, 10007), (new / "team/app", 0o700, 10008)):
-        assert (path.stat().st_mode & 0o7777, path.stat().st_uid) == (mode, owner), path
 
 
 @AS_ROOT
@@ -162,13 +133,6 @@ def test_what_a_user_made_runs_with_no_other_rights_than_before(scene: Scene) ->
 
     assert (new.stat().st_uid, new.stat().st_mode & 0o7777) == (10007, 0o755)
     assert any("/opt/tool" in line and "lost its set-user-ID" in line for line in scene.said)
-
-
-def test_there_is_an_end_to_how_deep_it_goes(scene: Scene) -> None:
-    (scene.volume / "opt" / "/".join(["d"] * 200)).mkdir(parents=True)
-    assert (scene.carry() / MARKER).exists()
-    (left,) = scene.left_out()
-    assert left.endswith("d: it is too deep")
 
 
 def test_what_is_no_file_is_left_out_and_named_and_the_root_is_filled(scene: Scene) -> None:
@@ -218,60 +182,6 @@ def test_a_directory_that_becomes_a_link_meanwhile_leads_nowhere(scene: Scene, m
     assert not list(scene.carry().rglob("key"))
 
 
-def test_holes_stay_holes_and_what_the_volume_has_no_room_for_is_left_out(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    holes = scene.volume / "opt/holes"
-    with holes.open("wb") as file:
-        file.truncate(2**42)
-        file.seek(2**30)
-        file.write(b"data")
-    room = carry_module.Carrying._refuse_without_room
-
-    def little(self: carry_module.Carrying, size: int) -> None:
-        if size > 2**20:
-            raise carry_module.LeftOutError("the volume has no room for it")
-        room(self, size)
-
-    monkeypatch.setattr(carry_module.Carrying, "_refuse_without_room", little)
-    (scene.volume / "opt/large").write_bytes(os.urandom(2**21))
-
-    new = scene.carry() / "opt"
-
-    status = (new / "holes").stat()
-    assert (status.st_size, status.st_blocks * 512 < 2**20) == (2**42, True)
-    with (new / "holes").open("rb") as copied:
-        copied.seek(2**30)
-        assert copied.read(4) == b"data"
-    assert scene.left_out() == ["left out: /opt/large: the volume has no room for it"]
-
-
-def test_who_holds_a_lease_holds_nothing_up(scene: Scene) -> None:
-    held = scene.volume / "opt/held"
-    held.write_text("x")
-    file = os.open(held, os.O_RDWR)
-    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # by which the kernel asks for it back
-    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-    try:
-        new = scene.carry()
-    finally:
-        os.close(file)
-        signal.signal(signal.SIGIO, before)
-    assert not (new / "opt/held").exists(), "it would be, had somebody waited until the kernel took the lease away"
-    assert any("/opt/held" in line for line in scene.left_out())
-
-
-def test_there_is_an_end_to_what_is_carried_and_the_root_is_filled(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(populate_module, "SECONDS", -1.0)
-
-    new = scene.carry()
-
-    assert (new / MARKER).exists()
-    assert any(line.startswith("carrying ended early") and "no more time" in line for line in scene.said)
-
-
 def test_an_interrupted_run_is_gone_on_with(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         (scene.volume / f"opt/{number}").write_text(str(number))
@@ -293,3 +203,17 @@ def test_an_interrupted_run_is_gone_on_with(scene: Scene, monkeypatch: pytest.Mo
 
     assert {path.name: path.read_text() for path in (new / "opt").iterdir()} == {str(n): str(n) for n in range(10)}
     assert not (new / IN_PROGRESS).exists()
+
+
+@AS_ROOT
+def test_directories_above_a_path_are_as_they_were(scene: Scene) -> None:
+    sw = scene.volume / "sw/team"
+    (sw / "app").mkdir(parents=True)
+    for path, mode, owner in ((sw.parent, 0o711, 0), (sw, 0o2770, 10007), (sw / "app", 0o700, 10008)):
+        os.chown(path, owner, owner)
+        path.chmod(mode)
+
+    new = scene.carry("/sw/team/app") / "sw"
+
+    for path, mode, owner in ((new, 0o711, 0), (new / "team", 0o2770, 10007), (new / "team/app", 0o700, 10008)):
+        assert (path.stat().st_mode & 0o7777, path.stat().st_uid) == (mode, owner), path

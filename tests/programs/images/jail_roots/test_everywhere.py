@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from images.common import jail_roots
 from images.common.jail_view import JailViewError
-from images.common.process import CannotGoOnError
-from images.jail import users
 from images.jail.accounts import AccountError, Declared, Group
 from images.jail.users import apply_everywhere
 from tests.programs.images.jail_roots.roots import ME, apply, fill, nothing_said, user
@@ -27,20 +23,6 @@ def test_a_number_is_remembered_when_its_root_is_gone(source: Path, volume: Path
     apply(volume, bob=user())
     with pytest.raises(AccountError, match="group others: gid 20001 was that of team in a root that was removed"):
         apply_everywhere(volume, Declared(groups={"others": Group(gid=20001)}), nothing_said)
-
-
-def test_a_group_that_only_an_old_root_has_does_not_keep_the_new_one_from_its_users(source: Path, volume: Path) -> None:
-    fill(source, volume, "")
-    with (volume / "etc/group").open("a") as file:
-        file.write("docker:x:998:\n")
-    fill(source, volume, "blue")
-
-    said = apply(volume, alice=user(groups=("docker",)))
-
-    assert "docker:x:998:alice" in (volume / "etc/group").read_text()
-    assert any("the group docker is not in this root yet" in line for line in said)
-    with pytest.raises(AccountError, match="the group video is neither"):
-        apply(volume, alice=user(groups=("video",)))
 
 
 @pytest.mark.parametrize("path", ["etc", "etc/ssh", "etc/sudoers.d", ".slurmstack", "etc/passwd"])
@@ -60,24 +42,6 @@ def test_a_link_in_one_root_leads_the_accounts_into_no_other(source: Path, volum
     assert place.is_symlink()
     if path in {"etc", "etc/passwd"}:  # found before anything is written
         assert "alice:!" not in (volume / "etc/shadow").read_text()
-
-
-HOLD = "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); input()"
-
-
-def test_who_holds_the_lock_of_a_root_does_not_hold_this_up_for_ever(
-    source: Path, volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(source, volume, "")
-    monkeypatch.setattr(users, "LOCK_SECONDS", 0.2)
-    argv = [sys.executable, "-c", HOLD, str(volume / "etc/.pwd.lock")]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        with pytest.raises(CannotGoOnError, match=r"another program has held .*\.pwd\.lock"):
-            apply(volume, alice=user())
-        holder.communicate(b"\n")
-    apply(volume, alice=user())
 
 
 def test_a_home_outside_of_the_root_is_not_made(source: Path, volume: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from images.common import jail_roots, readiness
 from images.common.process import RefusedError
-from images.health.local import find_local
 from images.jail import populate, users
 
 ME = os.getuid() or 10001
@@ -101,27 +100,7 @@ def test_nobody_goes_on_where_homes_are_elsewhere_than_the_stack_file_says(
     assert scene.pod_starts(apart=apart, root=root)
 
 
-def test_until_a_root_is_whole_the_stack_file_may_change_its_mind(scene: Scene) -> None:
-    jail_roots.note_homes(scene.jail, apart=True)
-    scene.run(apart=False)
-    assert (scene.jail / "home/alice").is_dir()
-
-
 def test_a_pod_waits_until_the_volume_is_known_to_have_homes(scene: Scene) -> None:
     scene.run(apart=True)
     (scene.jail / readiness.ACCOUNTS_MARKER).unlink()
     assert not scene.pod_starts(apart=True), "nobody has taken the volume's top from everybody yet"
-
-
-def test_a_pipe_in_the_place_of_the_marker_holds_no_pod_up(scene: Scene) -> None:
-    scene.run(apart=False)
-    (scene.jail / readiness.ACCOUNTS_MARKER).unlink()
-    os.mkfifo(scene.jail / readiness.ACCOUNTS_MARKER)
-    assert scene.pod_starts(apart=False), "whatever root in the jail puts there"
-
-
-def test_checks_of_nodes_look_at_the_volume_where_users_see_it() -> None:
-    told = {"JAIL": "/jail", "HOMES": "/shared/home"}
-    assert find_local(told, Path("/nothing")).node.homes == Path("/jail/home")
-    assert find_local({"JAIL": "/jail"}, Path("/nothing")).node.homes is None
-    assert find_local({"JAIL": "", "HOMES": "/shared/home"}, Path("/nothing")).node.homes is None

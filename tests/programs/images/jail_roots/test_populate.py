@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 
 from images.jail import fill as filling
 from images.jail import populate as populate_module
-from images.jail.fill import NO_SPACE
 from images.jail.populate import MARKER, REFUSED, populate
 
 
@@ -41,15 +39,6 @@ def fill(source: Path, jail: Path, version: str = "1") -> tuple[int, list[str]]:
     log: list[str] = []
     mounted = frozenset({"/", "/etc/hosts", "/volumes/mounted"})
     return populate(source, jail, version, log.append, mounted), log
-
-
-def test_files_keep_their_mode_links_and_times(source: Path, jail: Path) -> None:
-    assert fill(source, jail)[0] == 0
-
-    assert (jail / "bin/tool").stat().st_mode & 0o7777 == 0o4755
-    assert (jail / "bin/tool").stat().st_ino == (jail / "bin/tool-2").stat().st_ino
-    assert (jail / "bin/link").readlink() == Path("tool")
-    assert (jail / "bin").stat().st_mtime == 1_000_000
 
 
 def test_mounts_and_processes_of_the_pod_are_not_copied_but_can_be_bound(source: Path, jail: Path) -> None:
@@ -106,21 +95,6 @@ def test_an_interrupted_run_leaves_no_marker_and_the_next_one_finishes(
     assert any("interrupted" in line for line in log)
     assert (jail / "bin/tool").read_text() == "#!/bin/sh\n"
     assert (jail / MARKER).exists()
-
-
-def test_a_full_volume_is_said_plainly_and_no_marker_is_written(
-    source: Path, jail: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(filling, "_copy_file", full)
-
-    code, log = fill(source, jail)
-
-    assert code == NO_SPACE
-    assert any("the volume is full" in line for line in log)
-    assert not (jail / MARKER).exists()
 
 
 def test_the_machines_own_disk_is_never_taken_for_the_shared_file_system(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from images.backup import settings
 from images.common import jail_roots
 from images.common.jail_view import JailViewError
 from images.common.process import RefusedError
-from images.jail.populate import IN_PROGRESS, MARKER, REFUSED
+from images.jail.populate import IN_PROGRESS, MARKER
 from tests.programs.images.jail_roots.roots import fill
 
 
@@ -35,27 +33,6 @@ def test_a_root_of_another_release_is_not_taken(source: Path, volume: Path) -> N
     fill(source, volume, "blue")
     with pytest.raises(RefusedError, match=r"'blue' was filled with Slurm 24.11, and slurm.version is 26.05"):
         fill(source, volume, "blue", version="26.05-abc", release="26.05")
-
-
-def test_an_interrupted_run_is_gone_on_with_and_no_pod_takes_it_for_whole(
-    source: Path, volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Killed(BaseException):
-        pass
-
-    def killed(*_: object) -> None:
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr("images.jail.populate.write_manifest", killed)
-        with pytest.raises(Killed):
-            fill(source, volume, "blue")
-    root = jail_roots.root_of(volume, "blue")
-    assert not (root / MARKER).exists()
-    assert jail_roots.whole(volume) == []
-
-    assert fill(source, volume, "blue") == 0
-    assert not (root / IN_PROGRESS).exists()
 
 
 @pytest.mark.parametrize("is_noted", [True, False], ids=["filled", "filled-by-an-earlier-version"])
@@ -104,34 +81,3 @@ def test_a_link_in_the_place_of_the_roots_is_not_followed(source: Path, volume: 
     with pytest.raises(JailViewError, match="symbolic link"):
         fill(source, volume, "blue")
     assert not (volume / "home/roots/blue").exists()
-
-
-@pytest.mark.parametrize(
-    "text", ["[" * 100_000, "null", '{"version": {}}', "\xff", '{"version": "24.11-a\\u001b[2J", "left_out": 1e999}'],
-)  # fmt: skip
-def test_whatever_is_in_a_marker_a_root_is_listed(volume: Path, text: str) -> None:
-    (volume / ".slurmstack").mkdir()
-    (volume / MARKER).write_text(text, encoding="latin-1")
-
-    known = jail_roots.filled(volume, "")
-
-    assert known is not None
-    assert known.version.isprintable()
-    assert known.left_out == 0
-
-
-def test_backups_leave_the_same_out_of_each_root(monkeypatch: pytest.MonkeyPatch, source: Path, volume: Path) -> None:
-    fill(source, volume, "blue")
-    monkeypatch.setattr(settings, "JAIL", volume)
-    left = settings.in_jail(json.dumps(["/scratch"]))
-    assert f"--exclude={volume}/scratch" in left
-    assert f"--exclude={volume}/.slurmstack-roots/*/root/scratch" in left
-    assert f"--exclude={volume}/.slurmstack-roots/.homes" in left, "where homes are is a matter of this volume"
-
-
-def test_a_name_that_leads_elsewhere_fills_nothing(source: Path, volume: Path) -> None:
-    for name in ("../x", ".first", "a/b", "-"):
-        with pytest.raises(RefusedError):
-            fill(source, volume, name)
-    assert list(volume.iterdir()) == []
-    assert RefusedError.status == REFUSED

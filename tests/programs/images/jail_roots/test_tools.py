@@ -12,7 +12,6 @@ from images.common import jail_roots
 from images.common.log import Log
 from images.common.process import RefusedError
 from images.jail import roots
-from images.jail.manifest import compare, read_manifest
 from images.jail.populate import Wanted, populate, populate_root
 
 SAID = io.StringIO()
@@ -33,21 +32,6 @@ def volume(tmp_path: Path) -> Path:
     wanted = Wanted(volume=path, name="blue", version="24.11-def", release="24.11")
     assert populate_root(source, wanted, LOG, frozenset({"/"})) == 0
     return path
-
-
-def test_a_root_without_a_list_of_its_files_is_told(volume: Path) -> None:
-    (jail_roots.directory_of(volume, "") / jail_roots.MANIFEST).unlink()
-    with pytest.raises(RefusedError, match="the first root was filled by a version of slurmstack that kept no list"):
-        roots.diff(volume, "")
-    with pytest.raises(RefusedError, match="there is no root 'green' that is whole"):
-        roots.diff(volume, "green")
-
-
-def test_a_look_ends_however_many_files_there_are(volume: Path) -> None:
-    root = jail_roots.root_of(volume, "blue")
-    was = read_manifest(jail_roots.directory_of(volume, "blue") / jail_roots.MANIFEST)
-    assert was is not None
-    assert compare(root, was, -1).incomplete.startswith("no more time, at /")
 
 
 def test_names_that_would_write_on_a_terminal_do_not(volume: Path) -> None:
@@ -77,22 +61,6 @@ def test_a_removed_root_is_gone_and_its_numbers_are_kept(volume: Path) -> None:
     assert (volume / "usr/bin/one").exists()
     with pytest.raises(RefusedError, match="there is no root 'blue'"):
         roots.remove(volume, "blue", LOG)
-
-
-def test_an_interrupted_removal_is_gone_on_with_and_the_root_is_no_longer_there_meanwhile(
-    volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(roots, "_empty", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            roots.remove(volume, "blue", LOG)
-    assert jail_roots.whole(volume) == [""]
-
-    roots.remove(volume, "blue", LOG)
-    assert [path.name for path in (volume / jail_roots.ROOTS).iterdir() if "removing" in path.name] == []
 
 
 def test_the_first_root_cannot_be_removed(volume: Path) -> None:

@@ -58,18 +58,6 @@ def test_where_slurmctld_hangs_the_others_are_not_asked(tmp_path: Path) -> None:
     assert parse(found)[0]["slurmctld"] == "no answer within 5 s"
 
 
-def test_a_slurmctld_that_hangs_for_munge_is_said_in_munge_s_words(tmp_path: Path) -> None:
-    munge = "echo no socket >&2; exit 1"
-    found = answers(tmp_path, munge=munge, unmunge="cat >/dev/null; exit 1", sinfo=NO_ANSWER)
-    assert parse(found)[0]["slurmctld"] == "munge does not answer. no socket"
-
-
-def test_a_slurmdbd_that_hangs_is_said_and_loses_no_other_answer(tmp_path: Path) -> None:
-    found = answers(tmp_path, sacctmgr=HANGS)
-    assert parse(found)[0]["slurmdbd_answers"] is False
-    assert found["nodes"] == (0, "{}")
-
-
 def test_a_question_that_hangs_is_missing_alone(tmp_path: Path) -> None:
     found = answers(tmp_path, squeue=f"cd {tmp_path}; [ ! -e hung ] || {NO_ANSWER}; touch hung; {HANGS}")
     assert parse(found)[1]["jobs"] == "no answer within 5 s"

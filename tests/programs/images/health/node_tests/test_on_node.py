@@ -65,11 +65,6 @@ def test_it_tells_the_end_of_an_output_in_which_nothing_matters(place: Path) -> 
     assert (said["code"], said["text"], said["end"]) == (3, "", "out of paper")
 
 
-def test_it_tells_that_there_is_no_tool(place: Path) -> None:
-    said = run(place, "no-such-tool")
-    assert (said["code"], said["end"]) == (127, "no-such-tool: No such file or directory")
-
-
 def test_it_knows_the_cpus_and_has_a_directory_that_is_gone_after_it(place: Path) -> None:
     left = place / f"slurmstack-health-{os.uname().nodename}-old"
     left.mkdir()
@@ -78,11 +73,6 @@ def test_it_knows_the_cpus_and_has_a_directory_that_is_gone_after_it(place: Path
     assert int(cpus) == len(os.sched_getaffinity(0))
     assert Path(directory).parent == place
     assert sorted(path.name for path in place.iterdir()) == ["bin", "said"]
-
-
-def test_a_directory_that_is_not_there_is_told(place: Path) -> None:
-    said = run(place, "sh", "-c", "true", "{scratch}", directory=str(place / "absent"))
-    assert (said["code"], "absent" in said["end"]) == (127, True)
 
 
 def lives(pid: int) -> bool:
