@@ -149,8 +149,8 @@ SETTLE_SECONDS: Final = 2.0
 """After the first change: nodes that come together are read in one go."""
 SPACING_SECONDS: Final = 10.0
 """Between two reconfigurations: each makes every slurmd read its configuration again."""
-REMOVAL_SECONDS: Final = 60.0
-"""Nodes that have left, or are off, do no harm where they were; they go with the next change, or after this time."""
+PATIENT_SECONDS: Final = 30.0
+"""Where no node waits: who has left or is off does no harm where it was, and who has moved takes jobs there."""
 PATIENCE_SECONDS: Final = 10.0
 """How long to wait for a first answer of the API server before nodes are taken for unlabelled."""
 
@@ -173,7 +173,6 @@ class TopologyKeeper:
         self._since: float | None = None
         """When the change came that waits, if any does."""
         self._started = self._last = float("-inf")
-        self._loaded: dict[str, Path] = {}
 
     def initial(self, keys: tuple[str, ...]) -> str:
         """A first topology.conf, for the moment when a tree is asked for: no running node may be without a switch."""
@@ -205,20 +204,15 @@ class TopologyKeeper:
         if not self._is_known(now, urgent=waiting):
             return
         if not waiting and wanted == files[TOPOLOGY_CONF]:
-            self._loaded, self._since = places, None
+            self._since = None
             return
         self._since = now if self._since is None else self._since
-        only_removed = not waiting and all(
-            self._loaded.get(name) == path or (name in self._loaded and path == unplaced(name))
-            for name, path in places.items()
-        )
-        due = self._since + (REMOVAL_SECONDS if only_removed else SETTLE_SECONDS)
+        due = self._since + (SETTLE_SECONDS if waiting else PATIENT_SECONDS)
         if now < max(due, self._last + SPACING_SECONDS):
             return
         loaded = self._reload(wanted)
         self._last, self._since = self._slurmctld.clock.now(), None
         if loaded:
-            self._loaded = places
             self._log(f"the topology of {len(places)} nodes at {len(set(places.values()))} leaf switches is in force")
             self._release(nodes)
 

@@ -77,7 +77,6 @@ class Kept:
     cgroups: Path | None = None
     asked: list[int] = field(default_factory=list)
     containers: bool = True
-    time: float = 1000.0
     made: list[tuple[int, Path, Owner]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -85,7 +84,6 @@ class Kept:
         self.warden = Warden(
             self.cells,
             self.log.append,
-            now=lambda: self.time,
             cgroups_of=self._cgroups_of,
             cgroups=self.directory / "cgroups",
             make_namespaces=(lambda *asked: self.made.append(asked)) if self.containers else None,

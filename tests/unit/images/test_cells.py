@@ -114,26 +114,6 @@ def test_a_job_has_no_more_shared_memory_than_its_memory_leaves(tmp_path: Path, 
     assert mounts.mounted[f"{cell}/dev/shm"] == f"{int(mib * MIB)} bytes"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="makes another user's directory")
-def test_a_number_that_is_given_once_more_is_no_way_into_another_user_s_cell(tmp_path: Path) -> None:
-    """slurmctld has lost its state, and nobody has told of the first job's end."""
-    mounts = FakeCellMounts()
-    cells = cells_in(tmp_path, mounts)
-    cell = cells.enter("17", 10001, 10001)
-    os.chown(cell / "tmp", 10001, 10001)  # as the mount would show it
-    (tmp_path / "jobs/17/secret").touch()
-
-    assert cells.enter("17", 10002, 10002) == cell
-
-    assert (tmp_path / "jobs/17").stat().st_uid == 10002
-    assert not list((tmp_path / "jobs/17").iterdir())
-    assert len(mounts.mounted) == 3
-    os.chown(cell / "tmp", 10002, 10002)
-    (tmp_path / "jobs/17/own").touch()
-    cells.enter("17", 10002, -1, -1)
-    assert (tmp_path / "jobs/17/own").exists()
-
-
 @pytest.mark.parametrize("kind", ["link", "file", "open"])
 def test_a_place_that_a_user_has_prepared_is_refused(tmp_path: Path, kind: str) -> None:
     jobs, elsewhere = tmp_path / "jobs", tmp_path / "elsewhere"
