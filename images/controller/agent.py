@@ -132,25 +132,8 @@ class Agent:
         noted = self._noted()
         if noted == version:
             self._activate(pending)
-        elif version is not None and self._store.has(noted):
-            self._change(version, noted, self.published())
-        else:
-            self._read_again(pending)
-
-    def _read_again(self, pending: str) -> None:
-        """Make slurmctld read what is in force, where there is nothing to go back to."""
-        files = self.published()
-        if self._clock.now() < self._read_at:
-            return
-        failure = self._cluster_id.obstacle(files)
-        if failure is None:
-            self._cluster_id.prepare(files)
-            failure = self._reconfigure()
-        if failure is None:
-            self._activate(pending)
-            return
-        self._read_at = self._clock.now() + LOOK_AGAIN_SECONDS
-        self._log(f"slurmctld has not read configuration {self._store.current()} yet: {failure}")
+        elif version is not None and self._clock.now() >= self._read_at:
+            self._change(version, noted)
 
     def _noted(self) -> str:
         """The version that slurmctld has read for sure, when it started or since; empty where nobody knows."""
@@ -215,12 +198,16 @@ class Agent:
         obstacle = verdict.rejection(self._known(current) if current else verdict.complaints)
         if obstacle is None and version != current:
             obstacle = self._limit(files)
-        if obstacle is None and may_start and self._slurmctld.is_up():
-            self._change(version, current, files)
+        runs = may_start and self._slurmctld.is_up()
+        if obstacle is None and runs and (awaited := self._cluster_id.obstacle(files)):
+            self._log(f"configuration {version} passed its check; before slurmctld reads it: waiting for {awaited}")
+            self._look_again(files)
             return
         if obstacle is None and (obstacle := self._publish(files)):
             self._look_again(files)
-        if obstacle is None:
+        if obstacle is None and runs:
+            self._change(version, current or "")
+        elif obstacle is None:
             for line in verdict.complaints:
                 self._log(f"slurmctld complains, but starts: {line}")
             self._log(f"configuration {version} passed its check; slurmctld will start with it")
@@ -244,21 +231,19 @@ class Agent:
         self._ready.parent.mkdir(parents=True, exist_ok=True)
         self._ready.touch()
 
-    def _change(self, version: str, previous: str | None, files: Files) -> None:
-        """Change the configuration of a slurmctld that runs."""
-        if obstacle := self._cluster_id.obstacle(files):
-            self._log(f"configuration {version} passed its check; before slurmctld reads it: waiting for {obstacle}")
-            self._look_again(files)
-            return
-        self._cluster_id.prepare(files)
-        if obstacle := self._publish(files):
-            self._look_again(files)
-            self._reject(version, obstacle)
-            return
-        failure = self._reconfigure()
+    def _change(self, version: str, previous: str) -> None:
+        """Make a slurmctld that runs read what is in force. `previous`: what to go back to; empty: nothing."""
+        files = self.published()
+        awaited = failure = self._cluster_id.obstacle(files)
+        if awaited is None:
+            self._cluster_id.prepare(files)
+            failure = self._reconfigure()
         if failure is None:
             self._activate(stack_part(version))
-        elif failure is DIED and previous is not None and self._died_of != version:
+        elif awaited or not self._store.has(previous):
+            self._read_at = self._clock.now() + LOOK_AGAIN_SECONDS
+            self._log(f"slurmctld has not read configuration {version} yet: {failure}")
+        elif failure is DIED and self._died_of != version:
             self._died_of = version
             self._look_again(files)
             self._force(previous)
@@ -326,16 +311,15 @@ class Agent:
         self._clock.sleep(SETTLE_SECONDS)
         return self._slurmctld.is_up()
 
-    def _go_back(self, version: str, previous: str | None, message: str) -> None:
+    def _go_back(self, version: str, previous: str, message: str) -> None:
         """Take back what passed the check and failed all the same.
 
         Where slurmctld died of it, Kubernetes restarts it, and it must find the version before.
         """
         self._reject(version, message)
-        if previous is not None:
-            self._force(previous)
-            self._update(pending=stack_part(previous))
-            self._log(f"the configuration before, {previous}, is in force again")
+        self._force(previous)
+        self._update(pending=stack_part(previous))
+        self._log(f"the configuration before, {previous}, is in force again")
 
     def _force(self, version: str) -> None:
         """What slurmctld starts with next."""
