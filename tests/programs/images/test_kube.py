@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from images.common.kubernetes import Kube, KubeError
-from images.controller.configuration import Changes, first_files, follow_config_map, follow_mounted
-from tests.fakes.commands import FakeClock
+from images.controller.configuration import Changes, first_files, follow_config_map
 from tests.fakes.kubernetes import FakeKubernetes
 
 CONFIG_MAPS = "/api/v1/namespaces/ns/configmaps"
@@ -44,12 +43,6 @@ def changes(request: pytest.FixtureRequest, api: FakeKubernetes, kube: Kube) -> 
     follow_config_map(kube, "slurm-config", changes, lambda _: None).start()
     assert changes.get(timeout=5) == {"slurm.conf": "a\n"}
     return changes
-
-
-def test_the_token_is_sent(api: FakeKubernetes, kube: Kube) -> None:
-    kube.list_pods()
-
-    assert {question.token for question in api.questions} == {"Bearer secret-token"}
 
 
 def test_a_list_of_several_pages_is_whole(api: FakeKubernetes, kube: Kube) -> None:
@@ -92,12 +85,6 @@ def test_a_watch_that_breaks_is_started_again_and_misses_nothing(api: FakeKubern
     assert changes.get(timeout=5) == {"slurm.conf": "while away\n"}
 
 
-def test_a_deleted_config_map_changes_nothing(api: FakeKubernetes, changes: Changes) -> None:
-    api.remove(CONFIG_MAPS, "slurm-config")
-    change(api, "again\n")
-    assert changes.get(timeout=5) == {"slurm.conf": "again\n"}
-
-
 def test_without_the_api_the_mounted_copy_serves_at_boot(api: FakeKubernetes, kube: Kube, tmp_path: Path) -> None:
     api.refuses = {"configmaps": 403}
     (tmp_path / "slurm.conf").write_text("mounted\n")
@@ -108,18 +95,3 @@ def test_without_the_api_the_mounted_copy_serves_at_boot(api: FakeKubernetes, ku
 
     api.refuses = {}
     assert changes.get(timeout=5) == {"slurm.conf": "a\n"}, "and the API server's as soon as there are some"
-
-
-def test_mounted_files_are_offered_once_per_change(tmp_path: Path) -> None:
-    changes, clock, log = Changes(), FakeClock(), list[str]()
-    contents = iter(["1", "1", "2"])
-
-    def later() -> None:
-        (tmp_path / "slurm.conf").write_text(next(contents))  # and then it is enough
-
-    clock.on_sleep = later
-    with pytest.raises(StopIteration):
-        follow_mounted(changes, log.append, tmp_path, clock)
-
-    assert "waiting for" in log[0]
-    assert [changes.get_nowait()["slurm.conf"] for _ in range(changes.qsize())] == ["1", "2"]

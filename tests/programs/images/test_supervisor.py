@@ -81,21 +81,6 @@ def test_a_machine_that_remembers_the_old_name_is_not_believed(
     assert over(mine, 3 * LOOK_SECONDS) is Over.STATE
 
 
-class Volume:
-    """Answers a write after so many seconds, or when it is let go."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float | None) -> None:
-        self.let_go = threading.Event()
-        monkeypatch.setattr(terms, "touch", lambda _: self.let_go.wait(seconds))
-        for module in (supervisor, leases):
-            monkeypatch.setattr(module, "VOLUME_SECONDS", 0.8)
-
-
-def test_it_goes_on_while_the_volume_is_slow(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    Volume(monkeypatch, seconds=0.5)
-    assert over(begin(), 2.5) is None
-
-
 class Noted:
     """A Lease that anybody may have, and what is done with it."""
 
@@ -207,45 +192,6 @@ def test_the_service_is_led_here_by_who_has_the_lease_alone(
     one.is_active = True
     one._lead_here(Mock(term=3, ended=threading.Event()))
     assert lead_to.call_args_list == [call(None, "controller-0")] * mine
-
-
-def test_a_standby_whose_volume_hangs_takes_no_lease_is_not_ready_and_ends_when_it_is_to(
-    one: One, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    volume = Volume(monkeypatch, seconds=None)
-    whole = threading.Thread(target=supervisor._run, args=(one, one.noted.append), daemon=True)
-    whole.start()
-    wait_until(lambda: one.noted)
-    assert one.noted == [Over.VOLUME]
-    assert one.ready == HTTPStatus.SERVICE_UNAVAILABLE
-    assert one.answer("/live").status == HTTPStatus.OK
-    one.is_ending.set()
-    whole.join(HANGS)
-    assert not whole.is_alive()
-    volume.let_go.set()
-    wait_until(lambda: "supervisor" not in [thread.name for thread in threading.enumerate()])
-    assert one.noted == [Over.VOLUME], "nor does it when the volume answers at last"
-
-
-def test_a_standby_that_could_not_take_over_is_not_ready(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An update would go on to the only one that can work."""
-    refused = [True]
-
-    def touch(_: Path) -> None:
-        if refused:
-            raise OSError(errno.EROFS, "read-only")
-
-    monkeypatch.setattr(supervisor, "VOLUME_SECONDS", 0.3)
-    monkeypatch.setattr(terms, "touch", touch)
-    one.lease.acquire = lambda _: None
-    waiting = threading.Thread(target=one._await_turn)
-    assert one.ready == HTTPStatus.OK
-    waiting.start()
-    wait_until(lambda: one.ready == HTTPStatus.SERVICE_UNAVAILABLE)
-    refused.clear()
-    wait_until(lambda: one.ready == HTTPStatus.OK)
-    one.is_ending.set()
-    waiting.join()
 
 
 SLOW = """\

@@ -4,7 +4,6 @@ the switch tree beside them; tests/slurm/test_config_agent.py: the rest."""
 from __future__ import annotations
 
 import errno
-import json
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -188,13 +187,3 @@ def test_a_tree_that_slurm_does_not_like_is_taken_back(controller: World, text: 
     assert topology(controller) == "# first x\n"
     assert controller.active == config_hash(STACK)
     assert controller.agent.status.rejected is None
-
-
-# ---------------------------------------------------------------- what it answers
-
-
-def test_the_status_is_in_a_file_too_and_a_full_volume_ends_nothing(world: World) -> None:
-    world.agent.take(GOOD)  # there is no directory for the file yet
-    world.slurmctld.start()
-    world.agent.tick()
-    assert json.loads(world.file.read_text())["active"] == config_hash(GOOD)

@@ -15,24 +15,6 @@ from tests.unit.images.cells import FakeCellMounts, cells_in
 UID, GID = os.getuid(), os.getgid()
 
 
-def test_a_job_sees_the_jail_with_a_tmp_and_a_shared_memory_of_its_own(tmp_path: Path) -> None:
-    mounts = FakeCellMounts()
-    cells = cells_in(tmp_path, mounts)
-
-    cell = cells.enter("17", UID, GID)
-
-    assert cell == cells.path("17") == tmp_path / "cells/17"
-    assert list(mounts.mounted.items()) == [
-        (str(cell), "/jail"),
-        (f"{cell}/tmp", str(tmp_path / "jobs/17")),
-        (f"{cell}/dev/shm", "4096 bytes"),
-    ]
-    assert (tmp_path / "jobs/17").stat().st_mode & 0o777 == 0o700
-    assert (tmp_path / "cells").stat().st_mode & 0o777 == 0o700
-    assert "17" in cells
-    assert cells.jobs() == ["17"]
-
-
 @pytest.mark.parametrize("kind", ["copy", "bind", "memory"])
 def test_a_cell_that_cannot_be_made_whole_is_not_made_at_all(tmp_path: Path, kind: str) -> None:
     """With half of it, a job would see what is everybody's."""

@@ -12,7 +12,6 @@ import pytest
 from images.common.files import install_secret, swap_symlink, write_atomically
 from images.common.install import USERS_FROM, take_users
 from images.common.log import Log
-from images.common.munged import prepare
 from images.common.steps import SLURMSTEPD, local_steps
 from images.common.wait import wait_for
 from tests.fakes.commands import FakeClock
@@ -43,20 +42,6 @@ def test_a_reader_never_sees_half_a_file_and_a_link_is_swapped_even_where_one_is
     assert stat.S_IMODE(path.stat().st_mode) == 0o400
     assert link.readlink() == Path("new")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["current", "file"]
-
-
-def test_munges_key_is_only_for_munge(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_bytes(b"k" * 128)
-    status = tmp_path.stat()
-
-    prepare(secret, tmp_path / "root", status.st_uid, status.st_gid, print)
-
-    key = tmp_path / "root/run/munged/munge.key"
-    assert key.read_bytes() == b"k" * 128
-    assert stat.S_IMODE(key.stat().st_mode) == 0o400
-    assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
-    assert stat.S_IMODE((tmp_path / "root/run/munge").stat().st_mode) == 0o755
 
 
 def test_only_slurmstepd_counts_as_a_step_and_no_name_does(tmp_path: Path) -> None:

@@ -37,10 +37,7 @@ def test_jobs_are_shown_at_their_gpus_until_they_end(jobs: GpuJobs) -> None:
 def test_a_start_forgets_the_jobs_of_before_and_leaves_other_pods_their_gpus(jobs: GpuJobs) -> None:
     jobs.begin("17", (0, 1))
     (jobs.shown / "dcgm/0").write_text("16\n")
-    (jobs.shown / "gpustat").mkdir()
-    (jobs.shown / "gpustat/4").write_text("17 10001\n")
     jobs.start(GPUS)
-    assert not (jobs.shown / "gpustat").exists(), "of a version before this one"
     assert shown(jobs) == {"0": "16\n"}
     jobs.begin("18", (0,))
     assert "17" not in "".join(shown(jobs).values())

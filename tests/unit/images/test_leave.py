@@ -59,16 +59,6 @@ def test_an_administrator_who_drains_while_the_jobs_end_is_heard() -> None:
     assert "w-0" in slurm.nodes
 
 
-def test_a_refused_deletion_is_told_and_ends() -> None:
-    slurm, _ = slurm_with()
-    slurm.refuses = {"delete w-0": "Requested operation is presently disabled: node is in a reservation"}
-
-    ending, log = leave(slurm)
-
-    assert ending is Ending.REFUSED
-    assert any("in a reservation" in line for line in log)
-
-
 def test_without_a_controller_it_waits_for_local_steps_and_then_deletes_the_record() -> None:
     (slurm, _), clock = slurm_with(), FakeClock()
     slurm.away = True

@@ -6,8 +6,6 @@ from collections.abc import Container, Iterable, Sequence
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from images.common.command import Result
 from images.common.slurm_node import PLACED, TOPOLOGY_REASON
@@ -62,29 +60,6 @@ def test_a_name_that_could_be_taken_for_another_is_told_apart_by_a_digest(path: 
     assert len(name) <= LONGEST_NAME
     assert name not in {"root", "unknown", "a.b.c"}
     assert name != switch_name((*path[:-1], path[-1][:-1] + "_"))
-
-
-_VALUE = st.text("abC19._-", min_size=1, max_size=63)
-_PATH = st.one_of(
-    st.just(()), st.lists(st.one_of(_VALUE, st.sampled_from(["root", "unknown"])), min_size=1, max_size=4)
-)
-
-
-@given(st.dictionaries(st.integers(0, 400).map(lambda number: f"pool-{number}"), _PATH.map(tuple), max_size=40))
-def test_the_tree_is_connected_and_has_each_node_once(places: dict[str, Path]) -> None:
-    depth = max((len(path) for path in places.values()), default=0)
-    places = {name: path + ("x",) * (depth - len(path)) if path else () for name, path in places.items()}
-
-    leaves, inner = tree(render(places))
-
-    assert sorted(node for nodes in leaves.values() for node in nodes) == sorted(places or ["none"])
-    reached, waiting = set(), ["root"]
-    while waiting:
-        reached.add(waiting[-1])
-        waiting += inner.get(waiting.pop(), [])
-    assert reached == leaves.keys() | inner.keys()
-    children = [child for below in inner.values() for child in below]
-    assert len(children) == len(set(children)), "a switch below two others"
 
 
 def test_the_trial_has_the_same_tree_with_nodes_of_its_own() -> None:
