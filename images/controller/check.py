@@ -39,7 +39,6 @@ _HOPELESS: Final = "retrying in 1sec up to 60sec"
 _NOISE: Final = tuple(
     re.compile(pattern)
     for pattern in (
-        r"error: Configured MailProg is invalid",
         r"error: Could not open \w+ state file ",
         r"error: NOTE: Trying backup (?:\w+ )?save file",
         r"error: High latency for \d+ calls to gettimeofday",
@@ -54,10 +53,6 @@ _NOISE: Final = tuple(
 )
 """`error:` lines that come from the scratch slurmctld's empty state, from the network of the moment, or from what
 `scratch_files` leaves out."""
-
-_UNKNOWN_GROUP: Final = re.compile(r"error: \w*get_group_members: Could not find configured group (\S+)")
-"""The scratch slurmctld looks users up where the configuration in force says, and does not see a group that comes with
-the one to be checked."""
 
 _PREFIX: Final = re.compile(r"^(?:slurmctld: )?(?:\[[0-9T:.+\-]+\] )?(?:slurmctld: )?")
 _COMPLAINT: Final = re.compile(r"^(?:error|fatal): ")
@@ -85,20 +80,14 @@ def clean(line: str, directory: str) -> str:
 
 
 def declared_groups(files: Files) -> frozenset[str]:
-    """Groups that are published with slurm.conf: this machine knows them only when that has happened."""
+    """Groups that are published with slurm.conf: only then does this machine know them, and slurmctld ask for them."""
     return frozenset(line.partition(":")[0] for line in files.get("group", "").splitlines())
 
 
-def complaints_in(lines: list[str], groups: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """The lines that speak against a configuration, each once. `groups`: those that it brings along."""
-
-    def speaks_against(line: str) -> bool:
-        unknown = _UNKNOWN_GROUP.match(line)
-        if unknown is not None and unknown[1] in groups:
-            return False
-        return _COMPLAINT.match(line) is not None and not any(noise.match(line) for noise in _NOISE)
-
-    return tuple(dict.fromkeys(line for line in lines if speaks_against(line)))
+def complaints_in(lines: list[str]) -> tuple[str, ...]:
+    """The lines that speak against a configuration, each once."""
+    complaints = dict.fromkeys(line for line in lines if _COMPLAINT.match(line))
+    return tuple(line for line in complaints if not any(noise.match(line) for noise in _NOISE))
 
 
 def check(
@@ -116,7 +105,7 @@ def check(
         for path in (root, *root.iterdir()):
             os.chown(path, owner.pw_uid, owner.pw_gid)
         lines, timed_out = _run([program, "-D", "-c", "-f", f"{directory}/slurm.conf"], directory, timeout)
-    complaints = complaints_in(lines, declared_groups(files))
+    complaints = complaints_in(lines)
     if timed_out:
         last = lines[-1] if lines else "(none)"
         complaints += (f"error: slurmctld is not up after {timeout:g} s; its last line: {last}",)

@@ -60,17 +60,11 @@ def test_a_link_in_the_jail_is_not_followed(tmp_path: Path, place: str) -> None:
     assert not mounts.mounted
 
 
-@pytest.mark.parametrize("lacks", ["", "/tmp", "/dev/shm"])
-def test_a_cell_that_was_only_begun_is_made_anew(tmp_path: Path, lacks: str) -> None:
+def test_a_cell_that_was_only_begun_is_made_anew(tmp_path: Path) -> None:
     """A warden that is killed in the middle leaves one in which /tmp is everybody's."""
     mounts = FakeCellMounts()
     cell = cells_in(tmp_path, mounts).enter("17", UID, GID)
-    gone = [point for point in mounts.mounted if point == f"{cell}{lacks}" or not lacks]
-    for point in gone:
-        del mounts.mounted[point]
-    if not lacks:  # a directory, and nothing was mounted yet
-        for name in ("tmp", "dev/shm", "dev"):
-            (cell / name).rmdir()
+    del mounts.mounted[f"{cell}/tmp"]
 
     cells = cells_in(tmp_path, mounts)
 
@@ -86,7 +80,7 @@ MIB = 2**20
 
 @pytest.mark.parametrize(
     ("memory_mib", "mib"),
-    [(0, 100), (1000, 100), (64, 32), (32, 1), (1, 1), (-1, 100)],
+    [(0, 100), (1000, 100), (64, 32), (1, 1)],
 )
 def test_a_job_has_no_more_shared_memory_than_its_memory_leaves(tmp_path: Path, memory_mib: int, mib: float) -> None:
     """What is in there stays when the kernel has ended the tasks: then the step could not end."""

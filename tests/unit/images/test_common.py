@@ -7,10 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-import pytest
-
 from images.common.files import install_secret, swap_symlink, write_atomically
-from images.common.install import USERS_FROM, take_users
 from images.common.log import Log
 from images.common.steps import SLURMSTEPD, local_steps
 from images.common.wait import wait_for
@@ -54,26 +51,6 @@ def test_only_slurmstepd_counts_as_a_step_and_no_name_does(tmp_path: Path) -> No
     add_process(proc, 26, comm="slurmstepd", title="slurmstepd: [5.0]", uid=1001, runs=SLURMSTEPD)
 
     assert local_steps(proc) == 2
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/nsswitch.conf").write_text("passwd:         files\ngroup:  files sss\nhosts:  files dns\n")
-    return tmp_path
-
-
-@pytest.mark.parametrize("role", [*USERS_FROM, "jail"])
-def test_pods_find_users_where_those_of_their_role_are(root: Path, role: str) -> None:
-    """The jail has them in its own files. Where users log in or run jobs it is seen, too, who is locked."""
-    take_users(role, root)
-
-    links = {path.name: str(path.readlink()) for path in (root / "var/lib/extrausers").glob("*")}
-    names = {"jail": [], "worker": ["passwd", "group", "shadow"], "login": ["passwd", "group", "shadow"]}
-    assert links == {name: f"{USERS_FROM[role]}/{name}" for name in names.get(role, ["passwd", "group"])}
-    services = "files sss" if role == "jail" else "files extrausers sss"
-    text = (root / "etc/nsswitch.conf").read_text()
-    assert text == f"passwd:         {services}\ngroup:          {services}\nhosts:  files dns\n"
 
 
 def test_only_the_daemon_can_read_a_key_and_a_rotated_one_replaces_it(tmp_path: Path) -> None:

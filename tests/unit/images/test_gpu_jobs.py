@@ -23,17 +23,6 @@ def shown(jobs: GpuJobs) -> dict[str, str]:
     return {path.name: path.read_text() for path in jobs.shown.glob("dcgm/*") if path.is_file()}
 
 
-def test_jobs_are_shown_at_their_gpus_until_they_end(jobs: GpuJobs) -> None:
-    jobs.begin("9", (0,))
-    jobs.begin("10", (0, 1))
-    jobs.begin("11", ())
-    assert shown(jobs) == {"4": "9\n10\n", "5.7": "10\n"}
-    assert (jobs.shown / "dcgm/4").stat().st_mode & 0o777 == 0o644
-    jobs.end("10")
-    jobs.end("11")
-    assert shown(jobs) == {"4": "9\n"}
-
-
 def test_a_start_forgets_the_jobs_of_before_and_leaves_other_pods_their_gpus(jobs: GpuJobs) -> None:
     jobs.begin("17", (0, 1))
     (jobs.shown / "dcgm/0").write_text("16\n")
@@ -41,10 +30,3 @@ def test_a_start_forgets_the_jobs_of_before_and_leaves_other_pods_their_gpus(job
     assert shown(jobs) == {"0": "16\n"}
     jobs.begin("18", (0,))
     assert "17" not in "".join(shown(jobs).values())
-
-
-def test_a_node_without_gpus_shows_nothing(tmp_path: Path) -> None:
-    made = GpuJobs(shown=tmp_path / "shown", own=tmp_path / "own")
-    made.start([])
-    made.begin("17", (0,))
-    assert not made.shown.exists()

@@ -137,17 +137,6 @@ def put(kept: Kept, connection: int, *directories: Path, program: bytes = PROGRA
             os.close(file)
 
 
-def test_a_step_brings_the_programs_of_its_job(kept: Kept, loaded: list[bytes]) -> None:
-    kept.cgroups = kept.directory / "job_17"
-    (kept.cgroups / "step_0").mkdir(parents=True)
-    kept.enter(5, "17")
-
-    assert put(kept, 5, kept.cgroups) == "ok"
-    assert put(kept, 5, kept.cgroups / "step_0", program=START + devices.ALLOW_ALL * 2) == "ok"
-
-    assert len(loaded) == 2
-
-
 def test_who_is_no_step_brings_none(kept: Kept, loaded: list[bytes]) -> None:
     kept.cgroups = kept.directory
     assert put(kept, 5, kept.directory) == "this is no step with a cgroup"
