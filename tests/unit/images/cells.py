@@ -96,5 +96,9 @@ class Kept:
     def ask(self, connection: int, request: str) -> str:
         return self.warden.answer(connection, PID, request.encode())
 
+    def jobs(self) -> list[str]:
+        """Those that have a cell."""
+        return sorted(path.name for path in (self.directory / "cells").iterdir())
+
     def enter(self, connection: int, job: str, mib: int = 0) -> str:
         return self.ask(connection, f"cell {job} {UID} {GID} {mib}")

@@ -28,7 +28,7 @@ def test_a_step_asks_for_its_cell_once_and_for_nothing_else(kept: Kept, request_
     answer = kept.ask(5, f"{request_} {UID} {GID} 0" if request_.startswith("cell") else request_)
 
     assert answer == "this is a step of job 17"
-    assert kept.cells.jobs() == ["17", "18"]
+    assert kept.jobs() == ["17", "18"]
 
 
 def test_what_is_no_number_of_a_job_reaches_no_directory(kept: Kept) -> None:
@@ -46,15 +46,15 @@ def test_a_cell_stays_while_a_step_is_there(kept: Kept) -> None:
     kept.enter(6, "17")
     kept.warden.closed(5)
     assert kept.ask(9, "end 17") == "ok later"
-    assert kept.cells.jobs() == ["17"]
+    assert kept.jobs() == ["17"]
     assert kept.ask(9, "end 17 now") == "ok"
-    assert kept.cells.jobs() == []
+    assert kept.jobs() == []
 
     kept.warden.closed(6)
     kept.enter(7, "17")
     kept.warden.closed(7)
     assert kept.ask(9, "end 17") == "ok"
-    assert kept.cells.jobs() == []
+    assert kept.jobs() == []
     assert not kept.log
 
 
