@@ -231,13 +231,3 @@ def test_the_turn_is_held_until_slurmctld_has_saved_all_and_not_longer(
     assert not worker.is_alive(), "the other one has the state already, and slurmctld is killed"
     assert (pod / "saved").exists() is mine
     assert one.noted[-1].startswith("ended in order")
-
-
-def test_a_second_controller_takes_nothing_from_one_that_knows_of_no_terms(tmp_path: Path) -> None:
-    """It is made while the only one still runs, without a Lease."""
-    (tmp_path / "job_state").touch()
-    second = One(tmp_path, me="controller-1")
-    threading.Timer(0.5, second.is_ending.set).start()
-    second._await_turn()
-    assert second.noted == ["waiting for controller-0 to begin the first term; standing by"]
-    assert [path.name for path in tmp_path.iterdir()] == ["job_state"]
