@@ -28,13 +28,11 @@ LABELS_FILE: Final = "topology.labels"
 
 ROOT: Final = "root"
 UNKNOWN: Final = "unknown"
-"""Leaf switch of the nodes of which no label is known, and what stands for a single label that is missing."""
+"""Leaf switch of the nodes of which no label is known, as those of elastic pools that are off; also what stands for a
+single label that is missing."""
 
 LONGEST_NAME: Final = 40
 """Of a switch. Slurm takes 64 characters; with 200 slurmctld does not start (measured with 24.11 and 26.05)."""
-
-UNPLACED: Final = "unplaced"
-"""Behind the pool's name: leaf switch of the nodes of an elastic pool that have no machine, or one without labels."""
 
 _NO_NODE: Final = "none"
 """Slurm has no empty leaf switch, and 26.05 does not start without any switch (measured). Nodes are named
@@ -53,11 +51,6 @@ def path_of(labels: Mapping[str, str], keys: Iterable[str]) -> Path:
     """Where a node with these labels is."""
     values = tuple(labels.get(key, "") for key in keys)
     return tuple(value or UNKNOWN for value in values) if any(values) else ()
-
-
-def unplaced(node: str) -> Path:
-    """Where a node of an elastic pool is as long as nobody knows: beside the others of its pool, as it takes jobs."""
-    return (f"{node.rpartition('-')[0]}-{UNPLACED}",)
 
 
 def switch_name(path: Path) -> str:
@@ -221,9 +214,7 @@ class TopologyKeeper:
             self._locations = self._make_locations()
             self._started = self._slurmctld.clock.now()
         off = {node.name for node in nodes if node.states & OFF}
-        found = self._locations.of((node.name for node in nodes), keys, off)
-        elastic = {node.name for node in nodes if "CLOUD" in node.states}
-        return {name: path or (unplaced(name) if name in elastic else ()) for name, path in found.items()}
+        return self._locations.of((node.name for node in nodes), keys, off)
 
     def _is_known(self, now: float, *, urgent: bool) -> bool:
         """Whether the API server has told where nodes are. Without it, a tree from before stays unless nodes wait."""
