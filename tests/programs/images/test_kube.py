@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from images.common.kubernetes import Kube, KubeError
+from images.common.kubernetes import Kube
 from images.controller.configuration import Changes, first_files, follow_config_map
 from tests.fakes.kubernetes import FakeKubernetes
 
@@ -52,13 +52,6 @@ def test_a_list_of_several_pages_is_whole(api: FakeKubernetes, kube: Kube) -> No
 
     assert [pod["metadata"]["name"] for pod in kube.list_pods()] == [f"pod-{number}" for number in range(5)]
     assert len(api.questions) == 3
-
-
-def test_an_error_of_the_server_tells_its_message(api: FakeKubernetes, kube: Kube) -> None:
-    api.refuses = {"configmaps": 403}
-
-    with pytest.raises(KubeError, match="403 configmaps is forbidden"):
-        kube.list_all(CONFIG_MAPS)
 
 
 @pytest.mark.parametrize(

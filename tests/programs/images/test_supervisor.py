@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator
 from functools import partialmethod
 from http import HTTPStatus
 from pathlib import Path
@@ -20,7 +18,7 @@ from images.common.kubernetes import KubeError
 from images.common.wait import Clock
 from images.controller import lease as leases
 from images.controller import supervisor
-from images.controller.lease import LOOK_SECONDS, ROUND_SECONDS, Over, Turn
+from images.controller.lease import Over
 from images.controller.supervisor import Daemon
 from tests.programs.waiting import HANGS, wait_until
 
@@ -39,46 +37,6 @@ def term(tmp_path: Path) -> Path:
     directory = tmp_path / "term-3"
     directory.mkdir()
     return directory
-
-
-Begin = Callable[..., Turn]
-
-
-@pytest.fixture
-def begin(term: Path) -> Iterator[Begin]:
-    """Begins a turn with a Lease whose renewal says this, or fails so."""
-    begun: list[Turn] = []
-
-    def make(renewal: bool | Exception = True) -> Turn:
-        lease: Any = Mock()
-        lease.renew.side_effect = [renewal] * 99
-        begun.append(Turn(term, lease, quiet))
-        begun[-1].begin()
-        return begun[-1]
-
-    yield make
-    for one in begun:
-        one.stop()
-
-
-def over(mine: Turn, seconds: float) -> Over | None:
-    """What it says within so many seconds, asked as often as the supervisor does."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if (reason := mine.over()) is not None:
-            return reason
-        time.sleep(ROUND_SECONDS)
-    return None
-
-
-def test_a_machine_that_remembers_the_old_name_is_not_believed(
-    term: Path, begin: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(terms, "touch", lambda _: None)
-    mine = begin()
-    assert over(mine, 0.5) is None
-    term.rename(term.parent / "term-4")
-    assert over(mine, 3 * LOOK_SECONDS) is Over.STATE
 
 
 class Noted:
@@ -151,29 +109,6 @@ def test_a_slurmctld_that_answers_nothing_loses_the_turn_where_the_other_one_can
     one._serve(term)
     assert one.noted[-1].endswith(Over.HANGS)
     assert supervisor.TURN.exists() is not released, "the same turn goes on where nobody else can have it"
-
-
-def test_who_has_a_killed_slurmctld_that_is_still_there_takes_no_turn(
-    one: One, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would start no other one beside it, and the other machine would stand by."""
-    there = [True, True, False]
-    said: list[HTTPStatus] = []
-
-    def reap(_: Daemon) -> bool:
-        said.append(one.ready)
-        return bool(there) and there.pop(0)
-
-    monkeypatch.setattr(Daemon, "reap", reap)
-    monkeypatch.setattr(supervisor, "LOOK_SECONDS", 0.05)
-    serve = Mock(side_effect=lambda _: one.is_ending.set())
-    monkeypatch.setattr(one, "_serve", serve)
-    one.run()
-    assert not there
-    assert said == [HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE]
-    assert one.ready == HTTPStatus.OK
-    assert serve.call_count == 1
-    assert one.noted[0].startswith("waiting for the slurmctld of an earlier turn to be gone")
 
 
 @pytest.mark.parametrize("mine", [True, False])

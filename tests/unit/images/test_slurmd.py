@@ -39,7 +39,6 @@ NONE = Result(code=0, stdout='{"nodes": []}')
         pytest.param([record("ALLOCATED", "CLOUD", "POWERING_UP")], 0.0, "of the record", id="waited for"),
         pytest.param([SILENCE] * 300 + [record("POWERED_DOWN")] * 90 + [record("POWERING_UP")], 39.0, "of the record",
                      id="slurmctld is away for half a minute"),
-        pytest.param([NONE], 0.0, "of the pod", id="no record"),
         pytest.param([record("IDLE", "CLOUD", "POWERED_DOWN")] * 200, 10.0, "of the record", id="never"),
     ],
 )  # fmt: skip
