@@ -104,7 +104,6 @@ class Agent:
         self._read_at = 0.0
         """When slurmctld is told again to read what is in force."""
         self._died_of: str | None = None
-        self._complaints: dict[str, tuple[str, ...]] = {}
         self.status = Status(slurm_version=slurmctld.version())
         self._update()
 
@@ -163,12 +162,12 @@ class Agent:
             return False  # what is published may have to wait for slurmdbd
         files = change(self._store.files(previous))
         version = version_of(files)
+        obstacle = None
         if version != previous:
-            verdict = self._check(files)
-            self._complaints[version] = verdict.complaints
-            if obstacle := verdict.rejection(self._known(previous)) or self._publish(files):
-                self._log(f"{what} is not taken, the one before goes on:\n{obstacle}")
-                return False
+            obstacle = self._check(files).rejection(self._known(previous)) or self._publish(files)
+        if obstacle:
+            self._log(f"{what} is not taken, the one before goes on:\n{obstacle}")
+            return False
         failure = self._reconfigure()
         if failure is None:
             return True
@@ -194,8 +193,7 @@ class Agent:
             self.tick()
             return
         verdict = self._check(files)
-        self._complaints[version] = verdict.complaints
-        obstacle = verdict.rejection(self._known(current) if current else verdict.complaints)
+        obstacle = verdict.rejection(self._known(current) if current and verdict.complaints else verdict.complaints)
         if obstacle is None and version != current:
             obstacle = self._limit(files)
         runs = may_start and self._slurmctld.is_up()
@@ -328,9 +326,7 @@ class Agent:
 
     def _known(self, version: str) -> tuple[str, ...]:
         """Complaints of the version in force, which a change is not to blame for."""
-        if version not in self._complaints:
-            self._complaints = {version: self._check(self._store.files(version)).complaints}
-        return self._complaints[version]
+        return self._check(self._store.files(version)).complaints
 
     def _activate(self, version: str | None) -> None:
         rejected = self.status.rejected

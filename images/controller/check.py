@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from images.common.files import JWT_KEY, write_atomically
-from images.common.process import as_active_host
+from images.common.process import ACTIVE_HOST, HOST
 from images.common.slurm_conf import uses_database, with_included
 from images.controller.configuration import TOPOLOGY_CONF, Files
 
@@ -115,9 +115,11 @@ def check(
 def _run(command: list[str], directory: str, timeout: float) -> tuple[list[str], bool]:
     """What a scratch slurmctld says until it is up or gives up, and whether it has done neither in time."""
     own = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF": f"{directory}/slurm.conf"}
+    if HOST in os.environ:  # of two controllers
+        own |= {HOST: os.environ[HOST], "LD_PRELOAD": ACTIVE_HOST}
     process = subprocess.Popen(
         command, text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, env={**own, **as_active_host()}, start_new_session=True,
+        stderr=subprocess.STDOUT, env=own, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
     found: list[str] = []
