@@ -167,9 +167,9 @@ class Cells:
         cell.rmdir()
 
 
-def shared_memory_size(directory: str = SHARED_MEMORY) -> int:
+def shared_memory_size() -> int:
     """Bytes that the pod may have in /dev/shm, which is what each of its jobs may have."""
-    found = os.statvfs(directory)
+    found = os.statvfs(SHARED_MEMORY)
     return found.f_blocks * found.f_frsize
 
 

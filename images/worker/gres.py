@@ -53,7 +53,7 @@ class Device:
     """What exporters of NVIDIA's figures call it."""
 
 
-def fitting_gres(conf: NodeConf, log: Callable[[str], None], gpus: Path = GPUS) -> NodeConf:
+def fitting_gres(conf: NodeConf, log: Callable[[str], None]) -> NodeConf:
     """The node's description, without the type of its GPUs where these are called otherwise.
 
     The type comes from the stack file or the name of the cloud's platform. Slurm wants it to be a part of the name that
@@ -62,7 +62,7 @@ def fitting_gres(conf: NodeConf, log: Callable[[str], None], gpus: Path = GPUS) 
     """
     kind = _kind(conf)
     # As Slurm writes them: small letters, `_` for spaces.
-    names = [told["Model"].lower().replace(" ", "_") for _, told in _information(gpus) if told.get("Model")]
+    names = [told["Model"].lower().replace(" ", "_") for _, told in _information(GPUS) if told.get("Model")]
     if not kind or conf.is_divided or all(kind in name for name in names):
         return conf
     log(f"the GPUs are called {', '.join(sorted(set(names)))}, not {kind}: this node offers them without a type")
@@ -70,28 +70,16 @@ def fitting_gres(conf: NodeConf, log: Callable[[str], None], gpus: Path = GPUS) 
 
 
 def write_gres_conf(
-    conf: NodeConf,
-    vendor: str,
-    topology: Topology | None,
-    *,
-    runner: Runner,
-    log: Callable[[str], None],
-    directory: Path = NODE,
-    root: Path = Path("/"),
-    jobs: GpuJobs | None = None,
+    conf: NodeConf, vendor: str, topology: Topology | None, *, runner: Runner, log: Callable[[str], None]
 ) -> None:
-    """What slurmd reads after the cluster's gres.conf.
-
-    `topology`: the machine's; the node may be registered without it. `jobs`: told of the devices.
-    """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    devices = find_devices(conf, vendor, runner=runner, log=log, root=root) if conf.gres else []
+    """What slurmd reads after the cluster's gres.conf. `topology`: the machine's; the node may not be told of it."""
+    devices = find_devices(conf, vendor, runner=runner, log=log) if conf.gres else []
     lines = own_lines(conf, vendor, topology, devices, log) if conf.gres else []
     if lines:  # a first line with NodeName takes the place of all such lines of the cluster's file (guarded.c)
         lines[0] = f"NodeName={socket.gethostname()} {lines[0]}"
-    (directory / "gres.conf").write_text("".join(f"{line}\n" for line in lines))
+    (NODE / "gres.conf").write_text("".join(f"{line}\n" for line in lines))
     try:
-        (jobs or GpuJobs()).start([device.shown for device in devices if device.shown])
+        GpuJobs().start([device.shown for device in devices if device.shown])
     except OSError as error:
         log(f"nobody will be told which job has which GPU: {error}")
 
