@@ -6,7 +6,6 @@ import errno
 import os
 import threading
 from functools import partialmethod
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock, call
@@ -23,13 +22,6 @@ from images.controller.supervisor import Daemon
 from tests.programs.waiting import HANGS, wait_until
 
 LOG = list[str]
-
-
-AWAY = KubeError("away")
-
-
-def quiet(_: str) -> None:
-    """A log that nobody reads."""
 
 
 @pytest.fixture
@@ -54,7 +46,7 @@ class Noted:
 
     def release(self, term: int) -> None:
         if self.is_away:
-            raise AWAY
+            raise KubeError("away")
         self.noted.append(f"released {term}")
 
 
@@ -70,10 +62,6 @@ class One(supervisor.Supervisor):
             kube=nothing, me=me, lease=lease, owner=(os.getuid(), os.getgid()), log=self.noted.append,
             volume=volume, command=("/bin/sleep", "987"),
         )  # fmt: skip
-
-    @property
-    def ready(self) -> HTTPStatus:
-        return self.answer("/ready").status
 
 
 @pytest.fixture(autouse=True)
