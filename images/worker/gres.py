@@ -35,10 +35,6 @@ GPUS: Final = Path("/proc/driver/nvidia/gpus")
 _AMD: Final = "0x1002"
 """AMD's number as a maker of PCI devices."""
 
-_NO_SOCKET: Final = (
-    "the CPUs near a GPU are not those of one socket, which Slurm refuses: it is told of whole sockets instead"
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
@@ -74,7 +70,7 @@ def write_gres_conf(
 ) -> None:
     """What slurmd reads after the cluster's gres.conf. `topology`: the machine's; the node may not be told of it."""
     devices = find_devices(conf, vendor, runner=runner, log=log) if conf.gres else []
-    lines = own_lines(conf, vendor, topology, devices, log) if conf.gres else []
+    lines = own_lines(conf, vendor, topology, devices) if conf.gres else []
     if lines:  # a first line with NodeName takes the place of all such lines of the cluster's file (guarded.c)
         lines[0] = f"NodeName={socket.gethostname()} {lines[0]}"
     (NODE / "gres.conf").write_text("".join(f"{line}\n" for line in lines))
@@ -100,15 +96,12 @@ def find_devices(
     return devices
 
 
-def own_lines(
-    conf: NodeConf, vendor: str, topology: Topology | None, devices: Sequence[Device], log: Callable[[str], None]
-) -> list[str]:
+def own_lines(conf: NodeConf, vendor: str, topology: Topology | None, devices: Sequence[Device]) -> list[str]:
     """The lines of this node's gres.conf: one where Slurm finds the devices by itself and takes them as they are."""
     placed = topology if conf.layout else None
-    if vendor != "amd" and not conf.is_divided:
-        if all(_whole_socket(device.cpus, topology, placed) for device in devices):
-            return ["AutoDetect=nvidia"]  # asks the kernel's driver and needs no library, unlike `nvml`
-        log(_NO_SOCKET)
+    by_sockets = all(_whole_socket(device.cpus, topology, placed) for device in devices)
+    if vendor != "amd" and not conf.is_divided and by_sockets:
+        return ["AutoDetect=nvidia"]  # asks the kernel's driver and needs no library, unlike `nvml`
     return ["AutoDetect=off", *_lines(devices, placed, "amd_gpu_env" if vendor == "amd" else "nvidia_gpu_env")]
 
 

@@ -79,23 +79,15 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def lines(
-    root: Path,
-    conf: str,
-    vendor: str = "nvidia",
-    *,
-    log: list[str] | None = None,
-    answers: FakeRunner | None = None,
-) -> list[str]:
-    told = [] if log is None else log
-    devices = find_devices(node_conf.conf(conf), vendor, runner=answers or FakeRunner(), log=told.append, root=root)
-    return own_lines(node_conf.conf(conf), vendor, TWO_SOCKETS, devices, told.append)
+def lines(root: Path, gres: str) -> list[str]:
+    conf = node_conf.conf(f"{REGISTERED} Gres={gres}")
+    return own_lines(conf, "nvidia", TWO_SOCKETS, find_devices(conf, "nvidia", runner=SMI, log=print, root=root))
 
 
 @pytest.mark.parametrize("near", ["0,1", ""])
 def test_without_one_socket_all_gpus_are_near_everything(tmp_path: Path, near: str) -> None:
     """For some of them only it would be an error."""
-    assert lines(nvidia(tmp_path, "0,2,4,6", near), f"{REGISTERED} Gres=gpu:2") == [
+    assert lines(nvidia(tmp_path, "0,2,4,6", near), "gpu:2") == [
         "AutoDetect=off",
         "Name=gpu File=/dev/nvidia0 Flags=nvidia_gpu_env",
         "Name=gpu File=/dev/nvidia1 Flags=nvidia_gpu_env",
@@ -103,9 +95,8 @@ def test_without_one_socket_all_gpus_are_near_everything(tmp_path: Path, near: s
 
 
 def test_parts_of_gpus_have_all_the_files_that_they_need_and_the_sockets_of_their_gpu(tmp_path: Path) -> None:
-    conf = f"{REGISTERED} Gres=gpu:1g.10gb:1,gpu:1g.10gb.me:1,gpu:3g.40gb:1"
     cap = "/dev/nvidia-caps/nvidia-cap"
-    assert lines(divided(tmp_path), conf, answers=SMI) == [
+    assert lines(divided(tmp_path), "gpu:1g.10gb:1,gpu:1g.10gb.me:1,gpu:3g.40gb:1") == [
         "AutoDetect=off",
         f"Name=gpu Type=1g.10gb MultipleFiles=/dev/nvidia1,{cap}201,{cap}202 Cores=2-3 Flags=nvidia_gpu_env",
         f"Name=gpu Type=1g.10gb.me MultipleFiles=/dev/nvidia0,{cap}84,{cap}85 Cores=0-1 Flags=nvidia_gpu_env",
@@ -113,8 +104,8 @@ def test_parts_of_gpus_have_all_the_files_that_they_need_and_the_sockets_of_thei
     ]
 
 
-def names(root: Path, conf: str, answers: FakeRunner | None = None) -> list[str]:
-    devices = find_devices(node_conf.conf(conf), "nvidia", runner=answers or FakeRunner(), log=print, root=root)
+def names(root: Path, conf: str) -> list[str]:
+    devices = find_devices(node_conf.conf(conf), "nvidia", runner=SMI, log=print, root=root)
     return [device.shown for device in devices]
 
 
@@ -134,4 +125,4 @@ def test_no_line_is_longer_than_the_cluster_s_file() -> None:
     files = ("/dev/nvidia15", *(f"/dev/nvidia-caps/nvidia-cap{number}" for number in (9201, 9202)))
     part = Device(files=files, cpus=frozenset({0, 4, 2, 6}), kind="1g.10gb.me")
     conf = node_conf.conf(f"{REGISTERED} Gres=gpu:1g.10gb.me:1")
-    assert max(map(len, own_lines(conf, "nvidia", TWO_SOCKETS, [part], print))) < cluster
+    assert max(map(len, own_lines(conf, "nvidia", TWO_SOCKETS, [part]))) < cluster
