@@ -31,7 +31,6 @@ _CAPABILITY_VERSION_3: Final = 0x20080522
 _EFFECTIVE, _PERMITTED, _INHERITABLE = 0, 1, 2
 """Of the first 32 capabilities: three words, followed by three for the others (capset(2))."""
 
-_FOR_ALL: Final = (Path("/tmp"), Path("/dev/shm"))
 _LAST_WORDS: Final = Path("/dev/termination-log")
 """Kubelet lets everybody write there, and it lies on the machine's own disk."""
 
@@ -58,12 +57,12 @@ def forget_configuration(directory: Path, link: Path = RUN_SLURM / "conf") -> No
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
-def settle_shared(directories: Sequence[Path] = _FOR_ALL, last_words: Path = _LAST_WORDS) -> None:
+def settle_shared() -> None:
     """Directories for everybody: nobody may delete another's files. And nobody but root writes our last words."""
-    for directory in directories:
+    for directory in (Path("/tmp"), Path("/dev/shm")):
         directory.chmod(0o1777)
-    if last_words.exists():
-        last_words.chmod(0o600)
+    if _LAST_WORDS.exists():
+        _LAST_WORDS.chmod(0o600)
 
 
 def seal_root(runner: Runner) -> None:

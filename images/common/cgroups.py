@@ -30,8 +30,6 @@ from images.common.mountinfo import MOUNTINFO, read_mounts
 
 MOUNT: Final = Path("/sys/fs/cgroup")
 _NEEDED: Final = ("cpuset", "cpu", "memory")
-_WANTED: Final = ("io", "pids", "hugetlb")
-"""Nothing limits these, but what a job uses of them can be read."""
 
 _ROUNDS: Final = 100
 """Looks for processes that were started meanwhile, by kubelet's probes for one."""
@@ -125,6 +123,4 @@ def _move_all(top: Path, leaf: Path) -> None:
 
 
 def _enable(directory: Path) -> None:
-    there = (directory / "cgroup.controllers").read_text(encoding="ascii").split()
-    wanted = [f"+{name}" for name in (*_NEEDED, *_WANTED) if name in there]
-    (directory / "cgroup.subtree_control").write_text(" ".join(wanted))
+    (directory / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in _NEEDED))

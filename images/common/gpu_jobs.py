@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +43,6 @@ class GpuJobs:
         self.own.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in self.own.iterdir():
             path.unlink()
-        shutil.rmtree(self.shown / "gpustat", ignore_errors=True)  # earlier versions', which name jobs that have ended
         write_atomically(self.own / _GPUS, json.dumps(list(gpus)))
         self._show()
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from images.common.command import Result, Runner
 from images.common.jail_view import Bind, JailViewError, bind_into_jail
-from images.common.mountinfo import MOUNTINFO, mount_points
+from images.common.mountinfo import mount_points
 
 DIRECTORY: Final = "/run/slurmstack/gpu"
 """`lib` and `bin` of the driver, on a file system in memory that only this pod sees. It is made at this path of the
@@ -103,33 +103,22 @@ def _links(libraries: Mapping[str, Path]) -> dict[str, str]:
     return links
 
 
-def bind_driver(
-    jail: Path,
-    runner: Runner,
-    log: Callable[[str], None],
-    *,
-    root: Path = Path("/"),
-    mountinfo: Path = MOUNTINFO,
-) -> bool:
+def bind_driver(jail: Path, runner: Runner, log: Callable[[str], None]) -> bool:
     """Show the driver in the jail; returns whether there is one. A second call changes nothing.
 
     Raises JailViewError.
     """
-    points = mount_points(mountinfo)
-    driver = find_driver(points, root)
+    points = mount_points()
+    driver = find_driver(points)
     if not driver:
         return False
-    made = root / DIRECTORY.lstrip("/")
     if str(jail / DIRECTORY.lstrip("/")) not in points:
-        _fill(made, driver, runner)
+        _fill(Path(DIRECTORY), driver, runner)
     # With all mounts below it: each library is one.
-    binds = [Bind(path=DIRECTORY, source=str(made), recursive=True, make=True)]
+    binds = [Bind(path=path, recursive=True, make=True) for path in (DIRECTORY, *driver.sockets)]
     if search_path := DEFAULT_SEARCH_PATH.get(platform.machine(), ""):
-        binds.append(Bind(path=search_path, source=str(made / "lib"), recursive=True, make=True))
-    binds.extend(
-        Bind(source=str(root / path.lstrip("/")), path=path, recursive=True, make=True) for path in driver.sockets
-    )
-    bind_into_jail(jail, binds, log, mountinfo)
+        binds.append(Bind(path=search_path, source=f"{DIRECTORY}/lib", recursive=True, make=True))
+    bind_into_jail(jail, binds, log)
     log(f"GPU driver in the jail at {DIRECTORY}: {len(driver.libraries)} libraries, {len(driver.programs)} programs")
     return True
 

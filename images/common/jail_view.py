@@ -50,7 +50,7 @@ class Bind:
     """Type that its file system must have; empty: any."""
 
 
-COMMON_BINDS: Final = (
+LOGIN_BINDS: Final = (
     Bind(path="/proc", recursive=True),
     Bind(path="/sys", recursive=True),
     Bind(path="/dev", recursive=True),
@@ -63,10 +63,7 @@ COMMON_BINDS: Final = (
 )
 
 
-WORKER_BINDS: Final = (*COMMON_BINDS, Bind(path=str(SPOOL)), Bind(path=str(CONF_CACHE), read_only=True))
-
-
-LOGIN_BINDS: Final = COMMON_BINDS
+WORKER_BINDS: Final = (*LOGIN_BINDS, Bind(path=str(SPOOL)), Bind(path=str(CONF_CACHE), read_only=True))
 
 
 def sssd_binds() -> tuple[Bind, ...]:

@@ -38,12 +38,12 @@ def _shown(line: str) -> str:
     return "".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in line)
 
 
-def open_pod_log(stdout_of_pid_1: Path = Path("/proc/1/fd/1")) -> TextIO:
+def open_pod_log() -> TextIO:
     """The stream that `kubectl logs` reads, for a program that Kubernetes starts beside PID 1, as a preStop hook.
 
     Falls back to standard error, where kubelet at least shows it in an event.
     """
     try:
-        return stdout_of_pid_1.open("a", encoding="utf-8")
+        return Path("/proc/1/fd/1").open("a", encoding="utf-8")
     except OSError:
         return sys.stderr

@@ -17,18 +17,17 @@ THREADS: Final = 64
 """Instead of two: each waits 2 s for a client that says nothing."""
 
 
-def prepare(secret: Path, root: Path, uid: int, gid: int, log: Callable[[str], None]) -> None:
+def prepare(uid: int, gid: int, log: Callable[[str], None]) -> None:
     """Give munged the key and the directories with the owner and modes that it insists on.
 
     A Secret volume can give neither: munged refuses a key that another user owns, and a socket directory that a group
     may write.
     """
-    for name, mode in (("run/munge", 0o755), ("run/munged", 0o700)):
-        directory = root / name
+    for directory, mode in ((Path("/run/munge"), 0o755), (Path("/run/munged"), 0o700)):
         directory.mkdir(parents=True, exist_ok=True)
         os.chown(directory, uid, gid)
         directory.chmod(mode)
-    install_secret("the key", secret, root / "run/munged/munge.key", log, owner=(uid, gid))
+    install_secret("the key", SECRET, Path("/run/munged/munge.key"), log, owner=(uid, gid))
 
 
 COMMAND: Final = (
@@ -41,6 +40,6 @@ def main() -> None:
     """Entry point."""
     with program("munged") as log:
         user = pwd.getpwnam("munge")
-        prepare(SECRET, Path("/"), user.pw_uid, user.pw_gid, log)
+        prepare(user.pw_uid, user.pw_gid, log)
         drop_privileges(user)
         become(COMMAND, log)

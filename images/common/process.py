@@ -40,11 +40,6 @@ STATE_VARIABLE: Final = "SLURMSTACK_STATE"
 """With slurmctld's state directory, for SAVED_FIRST."""
 
 
-def as_active_host() -> dict[str, str]:
-    """For the environment of a slurmctld that only tries a configuration; nothing where there is one controller."""
-    return {HOST: os.environ[HOST], "LD_PRELOAD": ACTIVE_HOST} if HOST in os.environ else {}
-
-
 def with_preloaded(*libraries: str) -> dict[str, str]:
     """This process's environment, with the libraries for the daemon that it turns into."""
     return {**os.environ, "LD_PRELOAD": ":".join(libraries)}

@@ -57,8 +57,6 @@ class Job:
     min_nodes: int = 0
     cpus: int = 0
     """On all nodes together."""
-    min_cpus: int = 0
-    """On each node."""
     resources: Mapping[str, float] = field(default_factory=dict)
     """TRES that it has, or waits for; memory in MiB."""
     restarts: int = 0
@@ -120,7 +118,6 @@ _COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "node_list": ("NodeList", str),
     "min_nodes": ("NumNodes", count),
     "cpus": ("NumCPUs", count),
-    "min_cpus": ("MinCpus", count),
     "resources": ("tres-alloc", amounts),
     "restarts": ("RestartCnt", count),
     "submitted": ("SubmitTime", moment),

@@ -155,12 +155,8 @@ class NodeRecord:
     """`gpu:h100:8(S:0-1),shard:16`."""
     gres_used: str = ""
     cpus: int = 0
-    cpus_effective: int = 0
-    """Those that jobs may have."""
     cpus_alloc: int = 0
     memory: int = 0
-    memory_effective: int = 0
-    """What jobs may have."""
     memory_alloc: int = 0
     started_at: float = 0.0
     """When its slurmd started, in seconds since 1970: before that it may have been another machine of this name."""
@@ -238,7 +234,6 @@ def node_of(entry: Mapping[str, Any], kind: type[Kind]) -> Kind | None:
     name, states = text_of(entry.get("name")), states_of(entry.get("state"))
     if not name or not states:
         return None
-    cpus, memory = _whole(entry.get("cpus")), _whole(entry.get("real_memory"))
     return kind(
         name=name,
         states=states,
@@ -251,11 +246,9 @@ def node_of(entry: Mapping[str, Any], kind: type[Kind]) -> Kind | None:
         partitions=tuple(words_of(entry.get("partitions"), ",")),
         gres=text_of(entry.get("gres")),
         gres_used=text_of(entry.get("gres_used")),
-        cpus=cpus,
-        cpus_effective=_whole(entry.get("effective_cpus", cpus)),
+        cpus=_whole(entry.get("cpus")),
         cpus_alloc=_whole(entry.get("alloc_cpus")),
-        memory=memory,
-        memory_effective=memory - _whole(entry.get("specialized_memory")),
+        memory=_whole(entry.get("real_memory")),
         memory_alloc=_whole(entry.get("alloc_memory")),
         started_at=number_of(entry.get("slurmd_start_time")) or 0.0,
         address=text_of(entry.get("address")) or name,

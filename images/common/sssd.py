@@ -18,28 +18,25 @@ SECRET: Final = Path("/secrets/sssd")
 CONFIG: Final = "sssd.conf"
 SSSD: Final = "/usr/sbin/sssd"
 
-_DIRECTORIES: Final = {
-    "etc/sssd": 0o711,
-    "etc/sssd/secrets": 0o700,
-    "var/lib/sss/pipes": 0o755,
-    "var/lib/sss/pipes/private": 0o750,
-}
+_ETC: Final = Path("/etc/sssd")
+_PIPES: Final = Path("/var/lib/sss/pipes")
+_DIRECTORIES: Final = {_ETC: 0o711, _ETC / "secrets": 0o700, _PIPES: 0o755, _PIPES / "private": 0o750}
 """With the modes of Debian's package. The pipes lie on a volume that is empty when the pod starts."""
 
 
-def prepare(secret: Path, root: Path, log: Callable[[str], None]) -> None:
+def prepare(log: Callable[[str], None]) -> None:
     """Write the configuration with the owner and mode that sssd insists on, and its directories."""
-    for name, mode in _DIRECTORIES.items():
-        (root / name).mkdir(parents=True, exist_ok=True)
-        (root / name).chmod(mode)
-    for stale in (root / "var/lib/sss/pipes").iterdir():
+    for directory, mode in _DIRECTORIES.items():
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(mode)
+    for stale in _PIPES.iterdir():
         # Sockets of the container before this one, where it has ended: whoever waits for them must not find them.
         if not stale.is_dir():
             stale.unlink()
-    names = sorted(path.name for path in secret.iterdir() if path.is_file() and not path.name.startswith("."))
+    names = sorted(path.name for path in SECRET.iterdir() if path.is_file() and not path.name.startswith("."))
     for name in names:
-        target = root / "etc/sssd" / (name if name == CONFIG else f"secrets/{name}")
-        write_atomically(target, (secret / name).read_bytes(), mode=0o600)
+        target = _ETC / (name if name == CONFIG else f"secrets/{name}")
+        write_atomically(target, (SECRET / name).read_bytes(), mode=0o600)
     log(f"configuration from the keys {', '.join(names)} of the Secret")
 
 
@@ -51,5 +48,5 @@ def main() -> None:
                 "this image has no SSSD; Debian's suite with Slurm 24.11 has it, the one with 26.05 has not"
             )
         wait_for(f"the key {CONFIG} of the Secret ({SECRET})", (SECRET / CONFIG).is_file, log)
-        prepare(SECRET, Path("/"), log)
+        prepare(log)
         become([SSSD, "--interactive", "--logger=stderr"], log)

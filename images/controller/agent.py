@@ -113,7 +113,6 @@ class Agent:
         self._start_at: float | None = None
         """When slurmctld may start once more with what it has ended with again and again."""
         self._died_of: str | None = None
-        self._complaints: dict[str, tuple[str, ...]] = {}
         self.status = Status(slurm_version=slurmctld.version())
         self._update()
 
@@ -145,10 +144,8 @@ class Agent:
         noted = self._noted()
         if noted == version:
             self._activate(pending)
-        elif version is not None and self._store.has(noted):
-            self._change(version, noted, self.published())
-        else:
-            self._read_again(pending)
+        elif version is not None and self._clock.now() >= self._read_at:
+            self._change(version, noted)
 
     def _give_up(self, version: str) -> None:
         """Reject what slurmctld has ended with at each start. It may have been by chance, so it starts again later."""
@@ -161,21 +158,6 @@ class Agent:
         elif now >= self._start_at:
             self._start_at = None
             self._ready.touch()
-
-    def _read_again(self, pending: str) -> None:
-        """Make slurmctld read what is in force, where there is nothing to go back to."""
-        files = self.published()
-        if self._clock.now() < self._read_at:
-            return
-        failure = self._cluster_id.obstacle(files)
-        if failure is None:
-            self._cluster_id.prepare(files)
-            failure = self._reconfigure()
-        if failure is None:
-            self._activate(pending)
-            return
-        self._read_at = self._clock.now() + LOOK_AGAIN_SECONDS
-        self._log(f"slurmctld has not read configuration {self._store.current()} yet: {failure}")
 
     def _noted(self) -> str:
         """The version that slurmctld has read for sure, when it started or since; empty where nobody knows."""
@@ -205,12 +187,12 @@ class Agent:
             return False  # what is published may have to wait for slurmdbd
         files = change(self._store.files(previous))
         version = version_of(files)
+        obstacle = None
         if version != previous:
-            verdict = self._check(files)
-            self._complaints[version] = verdict.complaints
-            if obstacle := verdict.rejection(self._known(previous)) or self._publish(files):
-                self._log(f"{what} is not taken, the one before goes on:\n{obstacle}")
-                return False
+            obstacle = self._check(files).rejection(self._known(previous)) or self._publish(files)
+        if obstacle:
+            self._log(f"{what} is not taken, the one before goes on:\n{obstacle}")
+            return False
         failure = self._reconfigure()
         if failure is None:
             return True
@@ -236,16 +218,19 @@ class Agent:
             self.tick()
             return
         verdict = self._check(files)
-        self._complaints[version] = verdict.complaints
-        obstacle = verdict.rejection(self._known(current) if current else verdict.complaints)
+        obstacle = verdict.rejection(self._known(current) if current and verdict.complaints else verdict.complaints)
         if obstacle is None and version != current:
             obstacle = self._limit(files)
-        if obstacle is None and may_start and self._slurmctld.is_up():
-            self._change(version, current, files)
+        runs = may_start and self._slurmctld.is_up()
+        if obstacle is None and runs and (awaited := self._cluster_id.obstacle(files)):
+            self._log(f"configuration {version} passed its check; before slurmctld reads it: waiting for {awaited}")
+            self._look_again(files)
             return
         if obstacle is None and (obstacle := self._publish(files)):
             self._look_again(files)
-        if obstacle is None:
+        if obstacle is None and runs:
+            self._change(version, current or "")
+        elif obstacle is None:
             for line in verdict.complaints:
                 self._log(f"slurmctld complains, but starts: {line}")
             self._log(f"configuration {version} passed its check; slurmctld will start with it")
@@ -269,21 +254,19 @@ class Agent:
         self._ready.parent.mkdir(parents=True, exist_ok=True)
         self._ready.touch()
 
-    def _change(self, version: str, previous: str | None, files: Files) -> None:
-        """Change the configuration of a slurmctld that runs."""
-        if obstacle := self._cluster_id.obstacle(files):
-            self._log(f"configuration {version} passed its check; before slurmctld reads it: waiting for {obstacle}")
-            self._look_again(files)
-            return
-        self._cluster_id.prepare(files)
-        if obstacle := self._publish(files):
-            self._look_again(files)
-            self._reject(version, obstacle)
-            return
-        failure = self._reconfigure()
+    def _change(self, version: str, previous: str) -> None:
+        """Make a slurmctld that runs read what is in force. `previous`: what to go back to; empty: nothing."""
+        files = self.published()
+        awaited = failure = self._cluster_id.obstacle(files)
+        if awaited is None:
+            self._cluster_id.prepare(files)
+            failure = self._reconfigure()
         if failure is None:
             self._activate(stack_part(version))
-        elif failure is DIED and previous is not None and self._died_of != version:
+        elif awaited or not self._store.has(previous):
+            self._read_at = self._clock.now() + LOOK_AGAIN_SECONDS
+            self._log(f"slurmctld has not read configuration {version} yet: {failure}")
+        elif failure is DIED and self._died_of != version:
             self._died_of = version
             self._look_again(files)
             self._force(previous)
@@ -351,16 +334,15 @@ class Agent:
         self._clock.sleep(SETTLE_SECONDS)
         return self._slurmctld.is_up()
 
-    def _go_back(self, version: str, previous: str | None, message: str) -> None:
+    def _go_back(self, version: str, previous: str, message: str) -> None:
         """Take back what passed the check and failed all the same.
 
         Where slurmctld died of it, Kubernetes restarts it, and it must find the version before.
         """
         self._reject(version, message)
-        if previous is not None:
-            self._force(previous)
-            self._update(pending=stack_part(previous))
-            self._log(f"the configuration before, {previous}, is in force again")
+        self._force(previous)
+        self._update(pending=stack_part(previous))
+        self._log(f"the configuration before, {previous}, is in force again")
 
     def _force(self, version: str) -> None:
         """What slurmctld starts with next."""
@@ -369,9 +351,7 @@ class Agent:
 
     def _known(self, version: str) -> tuple[str, ...]:
         """Complaints of the version in force, which a change is not to blame for."""
-        if version not in self._complaints:
-            self._complaints = {version: self._check(self._store.files(version)).complaints}
-        return self._complaints[version]
+        return self._check(self._store.files(version)).complaints
 
     def _activate(self, version: str | None) -> None:
         rejected = self.status.rejected

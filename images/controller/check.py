@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from images.common.files import JWT_KEY, write_atomically
-from images.common.process import as_active_host
+from images.common.process import ACTIVE_HOST, HOST
 from images.common.slurm_conf import uses_database, with_included
 from images.controller.configuration import TOPOLOGY_CONF, Files
 
@@ -40,7 +40,6 @@ _HOPELESS: Final = "retrying in 1sec up to 60sec"
 _NOISE: Final = tuple(
     re.compile(pattern)
     for pattern in (
-        r"error: Configured MailProg is invalid",
         r"error: Could not open \w+ state file ",
         r"error: NOTE: Trying backup (?:\w+ )?save file",
         r"error: High latency for \d+ calls to gettimeofday",
@@ -55,10 +54,6 @@ _NOISE: Final = tuple(
 )
 """`error:` lines that come from the scratch slurmctld's empty state, from the network of the moment, or from what
 `scratch_files` leaves out."""
-
-_UNKNOWN_GROUP: Final = re.compile(r"error: \w*get_group_members: Could not find configured group (\S+)")
-"""The scratch slurmctld looks users up where the configuration in force says, and does not see a group that comes with
-the one to be checked."""
 
 _PREFIX: Final = re.compile(r"^(?:slurmctld: )?(?:\[[^\]]*\] )?(?:slurmctld: )?")
 """Whatever the time looks like with the `LogTimeFormat` that is tried."""
@@ -88,20 +83,14 @@ def clean(line: str, directory: str) -> str:
 
 
 def declared_groups(files: Files) -> frozenset[str]:
-    """Groups that are published with slurm.conf: this machine knows them only when that has happened."""
+    """Groups that are published with slurm.conf: only then does this machine know them, and slurmctld ask for them."""
     return frozenset(line.partition(":")[0] for line in files.get("group", "").splitlines())
 
 
-def complaints_in(lines: list[str], groups: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """The lines that speak against a configuration, each once. `groups`: those that it brings along."""
-
-    def speaks_against(line: str) -> bool:
-        unknown = _UNKNOWN_GROUP.match(line)
-        if unknown is not None and unknown[1] in groups:
-            return False
-        return _COMPLAINT.match(line) is not None and not any(noise.match(line) for noise in _NOISE)
-
-    return tuple(dict.fromkeys(line for line in lines if speaks_against(line)))
+def complaints_in(lines: list[str]) -> tuple[str, ...]:
+    """The lines that speak against a configuration, each once."""
+    complaints = dict.fromkeys(line for line in lines if _COMPLAINT.match(line))
+    return tuple(line for line in complaints if not any(noise.match(line) for noise in _NOISE))
 
 
 def check(
@@ -119,7 +108,7 @@ def check(
         for path in (root, *root.iterdir()):
             os.chown(path, owner.pw_uid, owner.pw_gid)
         lines, timed_out = _run([program, "-D", "-c", "-v", "-f", f"{directory}/slurm.conf"], directory, timeout)
-    complaints = complaints_in(lines, declared_groups(files))
+    complaints = complaints_in(lines)
     if timed_out:
         last = lines[-1] if lines else "(none)"
         complaints += (f"error: slurmctld is not up after {timeout:g} s; its last line: {last}",)
@@ -129,9 +118,11 @@ def check(
 def _run(command: list[str], directory: str, timeout: float) -> tuple[list[str], bool]:
     """What a scratch slurmctld says until it is up or gives up, and whether it has done neither in time."""
     own = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF": f"{directory}/slurm.conf"}
+    if HOST in os.environ:  # of two controllers
+        own |= {HOST: os.environ[HOST], "LD_PRELOAD": ACTIVE_HOST}
     process = subprocess.Popen(
         command, text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, env={**own, **as_active_host()}, start_new_session=True,
+        stderr=subprocess.STDOUT, env=own, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
     found: list[str] = []

@@ -6,7 +6,6 @@ force:
 GET /config   {"active": hash|null, "rejected": {"hash", "message"}|null,
                    "pending": hash|null, "slurm_version": "24.11.5"}
 GET /store    {"free_bytes", "size_bytes": of the volume with slurmctld's state}
-GET /healthz  200 as long as the agent runs
 """
 
 from __future__ import annotations
@@ -65,9 +64,7 @@ def answer(agent: Agent, store: Path, path: str) -> Answer:
         return Answer("application/json", agent.status.to_json())
     if path == "/store":
         return Answer("application/json", json.dumps(_state_of(store)))
-    if path == "/healthz":
-        return Answer("text/plain", "ok\n")
-    return Answer("text/plain", "known: /config /store /healthz\n", HTTPStatus.NOT_FOUND)
+    return Answer("text/plain", "known: /config /store\n", HTTPStatus.NOT_FOUND)
 
 
 def _state_of(store: Path) -> dict[str, float]:

@@ -12,11 +12,13 @@ They lie in the state volume: a controller that comes back after its ConfigMap w
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import queue
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +27,7 @@ from typing import Final
 from images.common.files import swap_symlink, write_atomically
 from images.common.kubernetes import Follower, Kube
 from images.common.slurm_conf import IN_FORCE, block_of, without_block
-from images.common.wait import Clock, Reminder
+from images.common.wait import wait_for
 
 STATE: Final = Path("/var/spool/slurmctld")
 STORE: Final = STATE / "slurmstack"
@@ -122,22 +124,14 @@ def first_files(
                 changes.offer(read_files(mounted))
 
 
-def follow_mounted(
-    changes: Changes, log: Callable[[str], None], mounted: Path = MOUNTED, clock: Clock | None = None
-) -> None:
-    """Offer the files of a directory, first as they are and then after every change. Looks each second, for ever."""
-    clock = clock or Clock()
-    reminder = Reminder(log, clock)
+def follow_mounted(changes: Changes, log: Callable[[str], None]) -> None:
+    """Offer the files of the mounted copy, first as they are and then after every change. Looks each second."""
+    wait_for(f"{MOUNTED}/slurm.conf", (MOUNTED / "slurm.conf").is_file, log)
     while True:
-        try:
-            files = read_files(mounted)
-        except OSError:
-            files = {}
-        if "slurm.conf" not in files:
-            reminder.waiting(f"{mounted}/slurm.conf")
-        else:
-            changes.offer(files)
-        clock.sleep(POLL_SECONDS)
+        with contextlib.suppress(OSError):  # they are just exchanged
+            if "slurm.conf" in (files := read_files(MOUNTED)):
+                changes.offer(files)
+        time.sleep(POLL_SECONDS)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,8 @@ the last worker has left: workers wait for their jobs, and need slurmctld to lea
 
 from __future__ import annotations
 
-import http.client
 import subprocess
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import Final, TypeVar
 
 from images.common import terms
@@ -38,15 +36,6 @@ KILL_SECONDS: Final = 30
 Value = TypeVar("Value")
 
 
-class Ending(Enum):
-    """Why slurmctld may end."""
-
-    ORDINARY = "the cluster stays"
-    LEFT = "all workers have left"
-    STAYING = "the workers that are there stay"
-    UNKNOWN = "the API server does not say more"
-
-
 class Leaving:
     """Holds slurmctld up as long as workers need it."""
 
@@ -56,33 +45,27 @@ class Leaving:
         self._api, self._log, self._runner, self._clock = api, log, runner, clock or Clock()
         self._reminder = Reminder(log, self._clock)
 
-    def run(self) -> Ending:
-        """Return when slurmctld may end."""
-        goes = self._answer(self._cluster_goes, "whether the cluster goes", _may_pass)
-        if not goes:
-            return Ending.UNKNOWN if goes is None else Ending.ORDINARY
+    def run(self) -> str:
+        """Return when slurmctld may end, with the reason."""
+        if not self._answer(self._cluster_goes):
+            return "the cluster stays"
         started = self._clock.now()
-        while True:
-            # Rights may go before the workers: whatever the answer, it may be another one in a moment.
-            pods = self._answer(self._api.list_workers, "which workers are left", lambda _: True)
-            if pods is None:
-                return Ending.UNKNOWN
-            if not pods:
-                return Ending.LEFT
+        while pods := self._answer(self._api.list_workers):
             if self._clock.now() - started >= SETTLE_SECONDS and not any(map(_is_deleted, pods)):
-                return Ending.STAYING
+                return "the workers that are there stay"
             self._reminder.waiting(self._who(pods))
             self._clock.sleep(POLL_SECONDS)
+        return "all workers have left"
 
-    def _answer(self, question: Callable[[], Value], what: str, may_pass: Callable[[KubeError], bool]) -> Value | None:
+    def _answer(self, question: Callable[[], Value]) -> Value | None:
         """The answer, or None if the API server gives none for `SILENCE_SECONDS`: it may be busy or start anew."""
         started = self._clock.now()
         while True:
             try:
                 return question()
-            except KubeError as error:
-                if not may_pass(error) or self._clock.now() - started >= SILENCE_SECONDS:
-                    self._log(f"nobody says {what}: {error}")
+            except KubeError as error:  # rights may go before the workers, too
+                if self._clock.now() - started >= SILENCE_SECONDS:
+                    self._log(f"not waited for any longer: {error}")
                     return None
                 self._reminder.waiting(f"the API server: {error}")
             self._clock.sleep(POLL_SECONDS)
@@ -91,23 +74,13 @@ class Leaving:
         sets = {item["metadata"]["name"]: item for item in self._api.list_stateful_sets()}
         if STATEFUL_SET not in sets or _is_deleted(sets[STATEFUL_SET]):
             return True
-        try:
-            return _is_deleted(self._api.get_namespace())
-        except KubeError as error:
-            if _may_pass(error):
-                raise
-            return False  # not allowed by the Role of an earlier version
+        return _is_deleted(self._api.get_namespace())
 
     def _who(self, pods: Sequence[Object]) -> str:
         names = sorted(str(pod["metadata"]["name"]) for pod in pods)
         listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
         queue = self._runner(["squeue", "--noheader", "--states=running,suspended,completing", "--format=%A"]).stdout
         return f"{len(names)} workers to leave ({listed}), with {len(queue.split())} running jobs"
-
-
-def _may_pass(error: KubeError) -> bool:
-    """Whether the API server was busy or away, rather than of another opinion."""
-    return error.status is None or error.status == http.client.TOO_MANY_REQUESTS or error.status >= 500
 
 
 def _is_deleted(item: Object) -> bool:
@@ -134,8 +107,8 @@ def main() -> int:
         return 0  # it stands by, and nobody needs it to leave
     try:
         kube = Kube.in_cluster(own_namespace())
-        ending = Leaving(kube, log).run() if kube is not None else Ending.UNKNOWN
-        log(f"slurmctld may end: {ending.value}")
+        if kube is not None:
+            log(f"slurmctld may end: {Leaving(kube, log).run()}")
     finally:
         end_from_now_on()
     return 0

@@ -28,13 +28,11 @@ LABELS_FILE: Final = "topology.labels"
 
 ROOT: Final = "root"
 UNKNOWN: Final = "unknown"
-"""Leaf switch of the nodes of which no label is known, and what stands for a single label that is missing."""
+"""Leaf switch of the nodes of which no label is known, as those of elastic pools that are off; also what stands for a
+single label that is missing."""
 
 LONGEST_NAME: Final = 40
 """Of a switch. Slurm takes 64 characters; with 200 slurmctld does not start (measured with 24.11 and 26.05)."""
-
-UNPLACED: Final = "unplaced"
-"""Behind the pool's name: leaf switch of the nodes of an elastic pool that have no machine, or one without labels."""
 
 _NO_NODE: Final = "none"
 """Slurm has no empty leaf switch, and 26.05 does not start without any switch (measured). Nodes are named
@@ -53,11 +51,6 @@ def path_of(labels: Mapping[str, str], keys: Iterable[str]) -> Path:
     """Where a node with these labels is."""
     values = tuple(labels.get(key, "") for key in keys)
     return tuple(value or UNKNOWN for value in values) if any(values) else ()
-
-
-def unplaced(node: str) -> Path:
-    """Where a node of an elastic pool is as long as nobody knows: beside the others of its pool, as it takes jobs."""
-    return (f"{node.rpartition('-')[0]}-{UNPLACED}",)
 
 
 def switch_name(path: Path) -> str:
@@ -149,8 +142,8 @@ SETTLE_SECONDS: Final = 2.0
 """After the first change: nodes that come together are read in one go."""
 SPACING_SECONDS: Final = 10.0
 """Between two reconfigurations: each makes every slurmd read its configuration again."""
-REMOVAL_SECONDS: Final = 60.0
-"""Nodes that have left, or are off, do no harm where they were; they go with the next change, or after this time."""
+PATIENT_SECONDS: Final = 30.0
+"""Where no node waits: who has left or is off does no harm where it was, and who has moved takes jobs there."""
 PATIENCE_SECONDS: Final = 10.0
 """How long to wait for a first answer of the API server before nodes are taken for unlabelled."""
 
@@ -173,7 +166,6 @@ class TopologyKeeper:
         self._since: float | None = None
         """When the change came that waits, if any does."""
         self._started = self._last = float("-inf")
-        self._loaded: dict[str, Path] = {}
 
     def initial(self, keys: tuple[str, ...]) -> str:
         """A first topology.conf, for the moment when a tree is asked for: no running node may be without a switch."""
@@ -205,20 +197,15 @@ class TopologyKeeper:
         if not self._is_known(now, urgent=waiting):
             return
         if not waiting and wanted == files[TOPOLOGY_CONF]:
-            self._loaded, self._since = places, None
+            self._since = None
             return
         self._since = now if self._since is None else self._since
-        only_removed = not waiting and all(
-            self._loaded.get(name) == path or (name in self._loaded and path == unplaced(name))
-            for name, path in places.items()
-        )
-        due = self._since + (REMOVAL_SECONDS if only_removed else SETTLE_SECONDS)
+        due = self._since + (SETTLE_SECONDS if waiting else PATIENT_SECONDS)
         if now < max(due, self._last + SPACING_SECONDS):
             return
         loaded = self._reload(wanted)
         self._last, self._since = self._slurmctld.clock.now(), None
         if loaded:
-            self._loaded = places
             self._log(f"the topology of {len(places)} nodes at {len(set(places.values()))} leaf switches is in force")
             self._release(nodes)
 
@@ -227,9 +214,7 @@ class TopologyKeeper:
             self._locations = self._make_locations()
             self._started = self._slurmctld.clock.now()
         off = {node.name for node in nodes if node.states & OFF}
-        found = self._locations.of((node.name for node in nodes), keys, off)
-        elastic = {node.name for node in nodes if "CLOUD" in node.states}
-        return {name: path or (unplaced(name) if name in elastic else ()) for name, path in found.items()}
+        return self._locations.of((node.name for node in nodes), keys, off)
 
     def _is_known(self, now: float, *, urgent: bool) -> bool:
         """Whether the API server has told where nodes are. Without it, a tree from before stays unless nodes wait."""

@@ -98,10 +98,6 @@ class Cells:
     def __contains__(self, job: str) -> bool:
         return job in self._made
 
-    def jobs(self) -> list[str]:
-        """The jobs that have one."""
-        return sorted(self._made)
-
     def path(self, job: str) -> Path:
         """Where a job's cell is, or would be."""
         return self._cells / job
@@ -112,12 +108,8 @@ class Cells:
         `memory_mib`: the job's; 0 or less: nothing limits it, or who asks does not know, as slurmd for `sbcast`.
         """
         cell = self.path(job)
-        if job in self._made and not _is_of_another(cell, uid):
+        if job in self._made:
             return cell
-        if job in self._made:  # slurmctld has lost its state, and nobody has told of the first one's end
-            self.leave(job)
-            with contextlib.suppress(OSError):  # tried again below
-                make_directory(job, uid, gid, self._jobs)
         cell.mkdir(mode=0o700)
         try:
             self._fill(cell, directory_of(job, uid, gid, self._jobs), memory_mib)
@@ -175,14 +167,9 @@ class Cells:
         cell.rmdir()
 
 
-def _is_of_another(cell: Path, uid: int) -> bool:
-    """Whether a job's own /tmp belongs to another user."""
-    return (cell / "tmp").lstat().st_uid not in {0, uid}
-
-
-def shared_memory_size(directory: str = SHARED_MEMORY) -> int:
+def shared_memory_size() -> int:
     """Bytes that the pod may have in /dev/shm, which is what each of its jobs may have."""
-    found = os.statvfs(directory)
+    found = os.statvfs(SHARED_MEMORY)
     return found.f_blocks * found.f_frsize
 
 

@@ -179,9 +179,7 @@ def _write(directory: Path, found: Confinement, cgroup_conf: str) -> Confinement
     return found
 
 
-def write_slurm_conf(
-    *, confined: bool, own_cpus: bool, in_jail: bool, directory: Path = NODE, root: Path = Path("/")
-) -> None:
+def write_slurm_conf(*, confined: bool, own_cpus: bool, in_jail: bool, directory: Path = NODE) -> None:
     """What slurmd reads after the cluster's slurm.conf."""
     lines = []
     plugins = [*(["task/affinity"] if own_cpus else []), *(["task/cgroup"] if confined else [])]
@@ -189,14 +187,14 @@ def write_slurm_conf(
         lines.append(f"TaskPlugin={','.join(plugins)}")
     if confined:
         lines += ["ProctrackType=proctrack/cgroup", "JobAcctGatherType=jobacct_gather/cgroup"]
-    if in_jail and has_join_plugin(root):
+    if in_jail and has_join_plugin():
         lines.append("JobContainerType=job_container/jail")
     (directory / "slurm.conf").write_text("".join(f"{line}\n" for line in lines))
 
 
-def has_join_plugin(root: Path = Path("/")) -> bool:
+def has_join_plugin() -> bool:
     """Whether it is Slurm's plugin that takes slurmd into cells (images/spank/join.c)."""
-    return bool(list(root.glob(_JOIN_PLUGIN)))
+    return bool(list(Path("/").glob(_JOIN_PLUGIN)))
 
 
 def _version(runner: Runner) -> tuple[int, int]:

@@ -36,9 +36,6 @@ _COMPARED: Final = (2, 4, 5)
 
 ALLOW_ALL: Final = b"".join(_INSTRUCTION.pack(*line) for line in ((_ANSWER, 0, 0, 1), (_END, 0, 0, 0)))
 
-FEW: Final = 256
-"""Programs that are not looked through. Each takes a descriptor, and two pages of the memory that slurmd has."""
-
 
 class BadProgramError(ValueError):
     """Not a program as Slurm writes them."""
@@ -112,7 +109,6 @@ class DevicePrograms:
 
     def __init__(self) -> None:
         self._attached: dict[int, tuple[bytes, int]] = {}
-        self._many = FEW
 
     def put(self, cgroup: int, directory: Path, program: bytes) -> None:
         """Attach a program to an open cgroup, which has to be in `directory`. Raises OSError or BadProgramError."""
@@ -137,11 +133,6 @@ class DevicePrograms:
         """Close the programs of cgroups that are not in `directory` any more. The kernel has detached them."""
         for inode in self._attached.keys() - _inodes(directory):
             os.close(self._attached.pop(inode)[1])
-        self._many = 2 * len(self._attached) + FEW
-
-    def are_many(self) -> bool:
-        """Whether it is time to forget: a job may have thousands of steps before any job of the node ends."""
-        return len(self._attached) > self._many
 
 
 def _inodes(directory: Path) -> set[int]:

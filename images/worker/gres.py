@@ -35,10 +35,6 @@ GPUS: Final = Path("/proc/driver/nvidia/gpus")
 _AMD: Final = "0x1002"
 """AMD's number as a maker of PCI devices."""
 
-_NO_SOCKET: Final = (
-    "the CPUs near a GPU are not those of one socket, which Slurm refuses: it is told of whole sockets instead"
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
@@ -53,7 +49,7 @@ class Device:
     """What exporters of NVIDIA's figures call it."""
 
 
-def fitting_gres(conf: NodeConf, log: Callable[[str], None], gpus: Path = GPUS) -> NodeConf:
+def fitting_gres(conf: NodeConf, log: Callable[[str], None]) -> NodeConf:
     """The node's description, without the type of its GPUs where these are called otherwise.
 
     The type comes from the stack file or the name of the cloud's platform. Slurm wants it to be a part of the name that
@@ -62,7 +58,7 @@ def fitting_gres(conf: NodeConf, log: Callable[[str], None], gpus: Path = GPUS) 
     """
     kind = _kind(conf)
     # As Slurm writes them: small letters, `_` for spaces.
-    names = [told["Model"].lower().replace(" ", "_") for _, told in _information(gpus) if told.get("Model")]
+    names = [told["Model"].lower().replace(" ", "_") for _, told in _information(GPUS) if told.get("Model")]
     if not kind or conf.is_divided or all(kind in name for name in names):
         return conf
     log(f"the GPUs are called {', '.join(sorted(set(names)))}, not {kind}: this node offers them without a type")
@@ -70,28 +66,16 @@ def fitting_gres(conf: NodeConf, log: Callable[[str], None], gpus: Path = GPUS) 
 
 
 def write_gres_conf(
-    conf: NodeConf,
-    vendor: str,
-    topology: Topology | None,
-    *,
-    runner: Runner,
-    log: Callable[[str], None],
-    directory: Path = NODE,
-    root: Path = Path("/"),
-    jobs: GpuJobs | None = None,
+    conf: NodeConf, vendor: str, topology: Topology | None, *, runner: Runner, log: Callable[[str], None]
 ) -> None:
-    """What slurmd reads after the cluster's gres.conf.
-
-    `topology`: the machine's; the node may be registered without it. `jobs`: told of the devices.
-    """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    devices = find_devices(conf, vendor, runner=runner, log=log, root=root) if conf.gres else []
-    lines = own_lines(conf, vendor, topology, devices, log) if conf.gres else []
+    """What slurmd reads after the cluster's gres.conf. `topology`: the machine's; the node may not be told of it."""
+    devices = find_devices(conf, vendor, runner=runner, log=log) if conf.gres else []
+    lines = own_lines(conf, vendor, topology, devices) if conf.gres else []
     if lines:  # a first line with NodeName takes the place of all such lines of the cluster's file (guarded.c)
         lines[0] = f"NodeName={socket.gethostname()} {lines[0]}"
-    (directory / "gres.conf").write_text("".join(f"{line}\n" for line in lines))
+    (NODE / "gres.conf").write_text("".join(f"{line}\n" for line in lines))
     try:
-        (jobs or GpuJobs()).start([device.shown for device in devices if device.shown])
+        GpuJobs().start([device.shown for device in devices if device.shown])
     except OSError as error:
         log(f"nobody will be told which job has which GPU: {error}")
 
@@ -112,15 +96,12 @@ def find_devices(
     return devices
 
 
-def own_lines(
-    conf: NodeConf, vendor: str, topology: Topology | None, devices: Sequence[Device], log: Callable[[str], None]
-) -> list[str]:
+def own_lines(conf: NodeConf, vendor: str, topology: Topology | None, devices: Sequence[Device]) -> list[str]:
     """The lines of this node's gres.conf: one where Slurm finds the devices by itself and takes them as they are."""
     placed = topology if conf.layout else None
-    if vendor != "amd" and not conf.is_divided:
-        if all(_whole_socket(device.cpus, topology, placed) for device in devices):
-            return ["AutoDetect=nvidia"]  # asks the kernel's driver and needs no library, unlike `nvml`
-        log(_NO_SOCKET)
+    by_sockets = all(_whole_socket(device.cpus, topology, placed) for device in devices)
+    if vendor != "amd" and not conf.is_divided and by_sockets:
+        return ["AutoDetect=nvidia"]  # asks the kernel's driver and needs no library, unlike `nvml`
     return ["AutoDetect=off", *_lines(devices, placed, "amd_gpu_env" if vendor == "amd" else "nvidia_gpu_env")]
 
 

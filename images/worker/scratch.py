@@ -60,20 +60,12 @@ def prepare(
         return replace(conf, disk_mib=min(says, has))
     if has < LEAST_SHARE * says:
         raise CannotGoOnError(
-            f"the pool's scratch has {has} MiB on this machine, and scratch.size says {says} MiB: "
-            + (
-                "mount the disk at scratch.host_path"
-                if kind == OF_THE_MACHINE
-                else "ask the storage class for volumes as large as it is asked for"
-            )
-            + ", or write a smaller size"
+            f"the pool's scratch has {has} MiB on this machine, and scratch.size says {says} MiB: mount the disk at "
+            "scratch.host_path, look at what its storage class makes, or write a smaller size"
         )
     if left := _set_aside(directory, log):
         log("removing what earlier jobs have left in the scratch")
-        try:
-            (remove or _begin_to_remove)(left)
-        except OSError as error:
-            log(f"it stays until slurmd starts again: {error}")
+        (remove or _begin_to_remove)(left)
     return replace(conf, disk_mib=min(says, has))
 
 

@@ -81,11 +81,7 @@ def raise_locked_memory(log: Callable[[str], None], devices: Path = RDMA_DEVICES
     try:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, _UNLIMITED)
     except (ValueError, OSError) as error:
-        soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-        log(
-            f"jobs may lock only {soft // 1024} KiB of memory, too little for RDMA: the limit cannot be raised "
-            f"({error}; the container needs CAP_SYS_RESOURCE)"
-        )
+        log(f"jobs cannot lock the memory that RDMA needs: {error} (the container needs CAP_SYS_RESOURCE)")
 
 
 def slurmd_command(controller: str, conf: str, name: str, confinement: str, mark: str = "") -> list[str]:

@@ -43,8 +43,9 @@ has ended that."""
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 
-IDLE_SECONDS: Final = 24 * 3600.0
-"""For a cell without a step: a site's own epilog may not tell of its job's end, and each keeps memory."""
+FORGET_EVERY: Final = 256
+"""Programs between two looks for cgroups that have gone: a job may have thousands of steps, and each program takes a
+descriptor and two pages of the memory that slurmd has."""
 
 Namespaces = Callable[[int, Path, namespaces.Owner], None]
 """Makes them around a cell, and answers on that connection by itself, later."""
@@ -95,7 +96,6 @@ class Warden:
         cells: Cells,
         log: Callable[[str], None],
         *,
-        now: Callable[[], float] = time.monotonic,
         cgroups_of: Callable[[int], Path | None] | None = None,
         make_namespaces: Namespaces | None = None,
         cgroups: Path = CGROUPS,
@@ -103,17 +103,14 @@ class Warden:
         """`make_namespaces`: None where the pool allows none."""
         self._cells = cells
         self._log = log
-        self._now = now
         self._cgroups_of = cgroups_of or job_cgroups
         self._make_namespaces = make_namespaces
         self._programs = DevicePrograms()
         self._cgroups = cgroups
+        self._brought = 0
+        """Programs so far."""
         self._steps: dict[int, Step] = {}
         """By the number of the connection's descriptor."""
-        self._idle: dict[str, float] = {}
-        """Since when cells have no step."""
-        self._before = set(cells.jobs())
-        """Jobs of before this warden, whose steps have no connection to it."""
 
     def answer(self, connection: int, pid: int, message: bytes, files: Sequence[int] = ()) -> str:
         """What to answer; never raises for what is asked. Empty: somebody else does. `pid`: who asks."""
@@ -129,9 +126,7 @@ class Warden:
 
     def closed(self, connection: int) -> None:
         """A step has ended, or whoever asked."""
-        step = self._steps.pop(connection, None)
-        if step is not None and step.job in self._cells:
-            self._idle[step.job] = self._now()
+        self._steps.pop(connection, None)
 
     def _do(self, connection: int, pid: int, what: str, job: str = "", *more: str) -> str:
         if connection in self._steps:
@@ -140,7 +135,6 @@ class Warden:
             raise ValueError(f"{job!r} is no job's number")
         match what, more:
             case "cell", (uid, gid, mib):
-                self._tidy(job)
                 path = self._cells.enter(job, int(uid), int(gid), int(mib))
                 self._steps[connection] = Step(job=job, cgroups=self._cgroups_of(pid))
                 return f"ok {path}"
@@ -164,39 +158,24 @@ class Warden:
     def _end(self, job: str, *, waits: bool) -> bool:
         """Whether all has gone, or nobody waits for it.
 
-        Slurm's epilog may begin while slurmstepd still removes files of its own, which it reaches by the cell. Of a job
-        of before this warden nobody knows: who asks waits as long as it does, and then says `now`.
+        Slurm's epilog may begin while slurmstepd still removes files of its own, which it reaches by the cell.
         """
         is_here = any(step.job == job for step in self._steps.values())
-        if waits and (is_here or job in self._before):
+        if waits and is_here:
             return False
         self._cells.leave(job)
-        self._idle.pop(job, None)
-        self._before.discard(job)
         left = [] if is_here else list(self._cgroups.glob(f"{SCOPE}/job_{job}"))
         gone = [_end_cgroup(group) for group in left]
         self._programs.forget_gone(self._cgroups)
         return all(gone) or not waits
-
-    def _tidy(self, asking: str) -> None:
-        """Take away cells whose end nobody has told. What fails is tried again a day later."""
-        old = {job for job, since in self._idle.items() if self._now() >= since + IDLE_SECONDS}
-        for job in old and old - {asking, *self._before, *(step.job for step in self._steps.values())}:
-            self._idle[job] = self._now()
-            try:
-                self._cells.leave(job)
-            except OSError as error:
-                self._log(f"the cell of job {job} stays: {error}")
-            else:
-                del self._idle[job]
-                self._log(f"the cell of job {job} had no step for a day, and is gone")
 
     def _put_devices(self, connection: int, program: bytes, files: Sequence[int]) -> None:
         step = self._steps.get(connection)
         if step is None or step.cgroups is None or len(files) != 1:
             raise ValueError("this is no step with a cgroup")
         self._programs.put(files[0], step.cgroups, program)
-        if self._programs.are_many():
+        self._brought += 1
+        if self._brought % FORGET_EVERY == 0:
             self._programs.forget_gone(self._cgroups)
 
 

@@ -14,11 +14,11 @@ from tests.slurm.switches import LABELS_FILE, NODES, TREE, leaves_of
 from tests.stacks import existing, with_change
 
 LEAVES = {"gpu-0": "core.a", "gpu-1": "core.b", "gpu-2": "core.a", "gpu-3": "core.b"}
-UNPLACED = dict.fromkeys(LEAVES, "gpu-unplaced")
+UNPLACED = dict.fromkeys(LEAVES, "unknown")
 
 
 class InTheTree(ElasticSandbox):
-    """Its agent waits less between changes of the tree: how long it does is proven by unit tests.
+    """Its agent waits less before a change of the tree, and between two.
 
     But longer until nothing more changes: 26.05 never launches a batch job whose nodes have all come, and whose
     `await-nodes` has not yet returned on a busy machine, when the tree is read just then.
@@ -26,8 +26,8 @@ class InTheTree(ElasticSandbox):
 
     def start_agent(self, pod: Pod) -> None:
         code = pod.root / "usr/lib/slurmstack/images/controller/topology.py"
-        text, found = re.subn(r"(?m)^((?:REMOVAL|SPACING|SETTLE)_SECONDS: Final = ).*", r"\g<1>4.0", code.read_text())
-        assert found == 3, "LONGEST_SETTLE_SECONDS stays"
+        text, found = re.subn(r"(?m)^((?:PATIENT|SPACING|SETTLE)_SECONDS: Final = ).*", r"\g<1>4.0", code.read_text())
+        assert found == 3
         code.write_text(text)
         super().start_agent(pod)
 

@@ -78,12 +78,6 @@ def test_a_watch_that_breaks_is_started_again_and_misses_nothing(api: FakeKubern
     assert changes.get(timeout=5) == {"slurm.conf": "while away\n"}
 
 
-def test_a_deleted_config_map_changes_nothing(api: FakeKubernetes, changes: Changes) -> None:
-    api.remove(CONFIG_MAPS, "slurm-config")
-    change(api, "again\n")
-    assert changes.get(timeout=5) == {"slurm.conf": "again\n"}
-
-
 def test_without_the_api_the_mounted_copy_serves_at_boot(api: FakeKubernetes, kube: Kube, tmp_path: Path) -> None:
     api.refuses = {"configmaps": 403}
     (tmp_path / "slurm.conf").write_text("mounted\n")

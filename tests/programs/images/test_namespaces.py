@@ -9,13 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from images.common.mountinfo import expect_done, libc
+from images.common.mountinfo import expect_done
 from images.worker import namespaces
 from images.worker.namespaces import Owner, make
-
-PRIVATE = namespaces._MS_REC_PRIVATE
-
-RECURSIVE_BIND = 0x5000
 
 OWNER = Owner(uid=10001, gid=10002)
 
@@ -66,39 +62,3 @@ def test_a_process_that_does_not_make_them_is_the_last_and_not_waited_for_long(
     with pytest.raises(OSError, match=told):
         make(Path("/cell"), OWNER)
     assert children() == before, "and is ended"
-
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes CAP_SYS_ADMIN")
-
-
-def apart(tmp_path: Path, work: Callable[[], None]) -> bool:
-    """Whether it could be done, in a process with mounts of its own, where `tmp_path` is a root with a /proc."""
-    (tmp_path / "proc").mkdir()
-    tmp_path.chmod(0o755)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            expect_done(libc().unshare(namespaces.NEW_MOUNTS), "be apart")
-            expect_done(libc().mount(None, b"/", None, PRIVATE, None), "be apart")
-            for source, target in ((tmp_path, tmp_path), (Path("/proc"), tmp_path / "proc")):
-                expect_done(libc().mount(bytes(source), bytes(target), None, RECURSIVE_BIND, None), "bind")
-            work()
-            status = 0
-        finally:
-            os._exit(status)
-    return os.waitpid(child, 0)[1] == 0
-
-
-@needs_root
-def test_nothing_of_the_pod_is_below_the_cell(tmp_path: Path) -> None:
-    """Not even for who could take the cell away: only the file system that the kernel itself began with."""
-
-    def work() -> None:
-        namespaces.leave_for(tmp_path)
-        here = os.open("/proc/self/ns/mnt", os.O_RDONLY)
-        expect_done(libc().umount2(b"/", namespaces._MNT_DETACH), "take the cell away")
-        namespaces.enter(here)
-        assert not {"etc", "home", "usr"} & {*os.listdir("/")}  # noqa: PTH208
-
-    assert apart(tmp_path, work)

@@ -13,10 +13,10 @@ import pytest
 
 from images.common.wait import Clock
 from images.controller import supervisor as module
-from images.controller.check import Verdict, check
+from images.controller.check import check
 from images.controller.lease import UNANSWERED
-from images.controller.supervisor import Daemon, answers
-from tests.programs.waiting import HANGS, wait_until
+from images.controller.supervisor import Daemon
+from tests.programs.waiting import wait_until
 
 FILES = {"slurm.conf": "ClusterName=a\n"}
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -31,16 +31,6 @@ def program(directory: Path, script: str, name: str = "slurmctld") -> str:
     path.write_text(f"#!/bin/bash\n{script}\n")
     path.chmod(0o755)
     return str(path)
-
-
-def test_the_scratch_slurmctld_is_ended_as_soon_as_it_is_up(tmp_path: Path) -> None:
-    pid_file = tmp_path / "pid"
-    fake = program(tmp_path, f"echo $$ > {pid_file}; echo 'slurmctld: Running as primary controller'; sleep 60")
-
-    verdict = check(FILES, program=fake, user=ME)
-
-    assert verdict == Verdict(starts=True, complaints=())
-    assert not Path(f"/proc/{pid_file.read_text().strip()}/cmdline").exists()
 
 
 def test_one_that_hangs_is_given_up_with_its_last_line(tmp_path: Path) -> None:
@@ -74,16 +64,6 @@ def test_one_that_has_answered_and_no_longer_does_hangs(daemon: Daemon) -> None:
     assert not stay_silent(daemon), "it reads its state"
     daemon.note(answered=True)
     assert stay_silent(daemon)
-
-
-def test_one_that_starts_again_in_the_same_turn_may_read_its_state_for_long(daemon: Daemon) -> None:
-    daemon.note(answered=True)
-    assert stay_silent(daemon)
-    os.kill(daemon._pid, signal.SIGKILL)
-    wait_until(lambda: not daemon.reap())
-    daemon._not_before = 0
-    daemon.keep_up()
-    assert not stay_silent(daemon)
 
 
 def test_a_daemon_that_hangs_in_the_kernel_is_not_waited_for_and_no_second_one_is_started(

@@ -77,7 +77,6 @@ class Kept:
     cgroups: Path | None = None
     asked: list[int] = field(default_factory=list)
     containers: bool = True
-    time: float = 1000.0
     made: list[tuple[int, Path, Owner]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -85,7 +84,6 @@ class Kept:
         self.warden = Warden(
             self.cells,
             self.log.append,
-            now=lambda: self.time,
             cgroups_of=self._cgroups_of,
             cgroups=self.directory / "cgroups",
             make_namespaces=(lambda *asked: self.made.append(asked)) if self.containers else None,
@@ -97,6 +95,10 @@ class Kept:
 
     def ask(self, connection: int, request: str) -> str:
         return self.warden.answer(connection, PID, request.encode())
+
+    def jobs(self) -> list[str]:
+        """Those that have a cell."""
+        return sorted(path.name for path in (self.directory / "cells").iterdir())
 
     def enter(self, connection: int, job: str, mib: int = 0) -> str:
         return self.ask(connection, f"cell {job} {UID} {GID} {mib}")

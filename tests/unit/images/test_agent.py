@@ -3,8 +3,6 @@ the switch tree beside them; tests/slurm/test_config_agent.py: the rest."""
 
 from __future__ import annotations
 
-import errno
-import json
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -13,7 +11,7 @@ import pytest
 from images.common.command import TIMED_OUT, Result
 from images.controller.agent import LOOK_AGAIN_SECONDS, PATIENCE_SECONDS, SILENT, SURVIVAL_SECONDS
 from images.controller.check import Verdict
-from images.controller.configuration import TOPOLOGY_CONF, Store, config_hash
+from images.controller.configuration import TOPOLOGY_CONF, config_hash
 from images.controller.topology import LABELS_FILE
 from tests.unit.images.agents import COMPLAINT, DEADLY, MISSPELT, World
 
@@ -145,19 +143,6 @@ def test_a_limit_that_is_too_small_is_not_what_slurmctld_starts_with(world: Worl
     assert world.ready.exists(), "slurmctld starts with the old ones"
 
 
-def test_a_first_configuration_waits_for_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Store, "publish", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
-        world.agent.take(GOOD)
-        assert not world.ready.exists()
-
-    world.clock.sleep(LOOK_AGAIN_SECONDS)
-    world.agent.tick()
-
-    assert world.ready.exists()
-    assert world.store.current() == config_hash(GOOD)
-
-
 # ---------------------------------------------------------------- the switch tree beside the stack's files
 
 STACK = {"slurm.conf": "ClusterName=a\n", LABELS_FILE: "x\n"}
@@ -188,13 +173,3 @@ def test_a_tree_that_slurm_does_not_like_is_taken_back(controller: World, text: 
     assert topology(controller) == "# first x\n"
     assert controller.active == config_hash(STACK)
     assert controller.agent.status.rejected is None
-
-
-# ---------------------------------------------------------------- what it answers
-
-
-def test_the_status_is_in_a_file_too_and_a_full_volume_ends_nothing(world: World) -> None:
-    world.agent.take(GOOD)  # there is no directory for the file yet
-    world.slurmctld.start()
-    world.agent.tick()
-    assert json.loads(world.file.read_text())["active"] == config_hash(GOOD)

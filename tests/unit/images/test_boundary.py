@@ -2,59 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 
 import pytest
 
 from images.common.boundary import (
     forget_configuration,
-    own_directory,
     protect_cgroups,
-    settle_shared,
 )
 from images.common.command import Result
 from images.common.process import CannotGoOnError
 from slurm.rights import IN_JAIL
 from tests.fakes.commands import FakeRunner
 from tests.stacks import ROOT
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-def test_what_kubernetes_opens_for_everybody_is_closed(tmp_path: Path) -> None:
-    run, shared, words = tmp_path / "run", tmp_path / "shm", tmp_path / "termination-log"
-    for directory in (run, shared):
-        directory.mkdir()
-        directory.chmod(0o777)
-    words.touch()
-    words.chmod(0o666)
-
-    own_directory(run, os.getuid(), os.getgid())
-    own_directory(tmp_path / "new", os.getuid(), os.getgid())
-    settle_shared([shared], words)
-
-    assert [mode(path) for path in (run, tmp_path / "new", shared, words)] == [0o755, 0o755, 0o1777, 0o600]
-
-
-@pytest.mark.parametrize("kind", ["link", "file"])
-def test_what_took_the_place_of_a_directory_goes_and_nothing_that_it_leads_to(tmp_path: Path, kind: str) -> None:
-    """Code of the pod's that an earlier container ran may have put it there."""
-    (tmp_path / "other").mkdir(mode=0o700)
-    place = tmp_path / "place"
-    if kind == "link":
-        place.symlink_to(tmp_path / "other")
-    else:
-        place.touch()
-
-    own_directory(place, os.getuid(), os.getgid())
-
-    assert place.is_dir()
-    assert not place.is_symlink()
-    assert mode(tmp_path / "other") == 0o700
 
 
 @pytest.mark.parametrize("link", ["to the copy", "a directory", "absent"])

@@ -47,14 +47,6 @@ def test_without_a_namespace_the_machine_s_own_tree_is_left_alone(tmp_path: Path
     assert not commands
 
 
-def test_controllers_that_kubernetes_keeps_to_itself_are_named(tmp_path: Path) -> None:
-    assert "lacks cpu, cpuset" in refused(tmp_path, controllers="io pids memory")[0]
-
-
-def test_a_mount_that_stays_read_only_is_said(tmp_path: Path) -> None:
-    assert "read-only and cannot be mounted otherwise: mount: permission denied" in refused(tmp_path)[0]
-
-
 def test_the_container_s_own_limit(tmp_path: Path) -> None:
     assert memory_limit(tmp_path) is None, "version 1"
     for text, limit in (("8589934592", 2**33), ("max", None)):

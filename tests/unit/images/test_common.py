@@ -7,12 +7,8 @@ import os
 import stat
 from pathlib import Path
 
-import pytest
-
 from images.common.files import install_secret, swap_symlink, write_atomically
-from images.common.install import USERS_FROM, take_users
 from images.common.log import Log
-from images.common.munged import prepare
 from images.common.steps import SLURMSTEPD, local_steps
 from images.common.wait import wait_for
 from tests.fakes.commands import FakeClock
@@ -45,20 +41,6 @@ def test_a_reader_never_sees_half_a_file_and_a_link_is_swapped_even_where_one_is
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["current", "file"]
 
 
-def test_munges_key_is_only_for_munge(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_bytes(b"k" * 128)
-    status = tmp_path.stat()
-
-    prepare(secret, tmp_path / "root", status.st_uid, status.st_gid, print)
-
-    key = tmp_path / "root/run/munged/munge.key"
-    assert key.read_bytes() == b"k" * 128
-    assert stat.S_IMODE(key.stat().st_mode) == 0o400
-    assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
-    assert stat.S_IMODE((tmp_path / "root/run/munge").stat().st_mode) == 0o755
-
-
 def test_only_slurmstepd_counts_as_a_step_and_no_name_does(tmp_path: Path) -> None:
     proc = tmp_path / "proc"
     add_process(proc, 1, comm="slurmd", uid=0)
@@ -69,26 +51,6 @@ def test_only_slurmstepd_counts_as_a_step_and_no_name_does(tmp_path: Path) -> No
     add_process(proc, 26, comm="slurmstepd", title="slurmstepd: [5.0]", uid=1001, runs=SLURMSTEPD)
 
     assert local_steps(proc) == 2
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/nsswitch.conf").write_text("passwd:         files\ngroup:  files sss\nhosts:  files dns\n")
-    return tmp_path
-
-
-@pytest.mark.parametrize("role", [*USERS_FROM, "jail"])
-def test_pods_find_users_where_those_of_their_role_are(root: Path, role: str) -> None:
-    """The jail has them in its own files. Where users log in or run jobs it is seen, too, who is locked."""
-    take_users(role, root)
-
-    links = {path.name: str(path.readlink()) for path in (root / "var/lib/extrausers").glob("*")}
-    names = {"jail": [], "worker": ["passwd", "group", "shadow"], "login": ["passwd", "group", "shadow"]}
-    assert links == {name: f"{USERS_FROM[role]}/{name}" for name in names.get(role, ["passwd", "group"])}
-    services = "files sss" if role == "jail" else "files extrausers sss"
-    text = (root / "etc/nsswitch.conf").read_text()
-    assert text == f"passwd:         {services}\ngroup:          {services}\nhosts:  files dns\n"
 
 
 def test_only_the_daemon_can_read_a_key_and_a_rotated_one_replaces_it(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_jobs_are_held_to_what_the_machine_lets_the_pod_divide(
 
 
 def lines(tmp_path: Path, *, confined: bool, own_cpus: bool) -> list[str]:
-    write_slurm_conf(confined=confined, own_cpus=own_cpus, in_jail=False, directory=tmp_path, root=tmp_path)
+    write_slurm_conf(confined=confined, own_cpus=own_cpus, in_jail=False, directory=tmp_path)
     return (tmp_path / "slurm.conf").read_text().splitlines()
 
 

@@ -144,21 +144,6 @@ def put(programs: DevicePrograms, cgroup: Path, job: Path, program: bytes) -> No
         os.close(number)
 
 
-OTHER = slurms([("c", 195, 1, True)], last=False)
-
-
-def test_a_cgroup_has_one_program_the_last_that_was_brought(kernel: Kernel, job: Path) -> None:
-    programs = DevicePrograms()
-    put(programs, job, job, ONE)
-    (first, _) = kernel.attached[0]
-    put(programs, job, job, ONE)  # each step brings the job's again
-    assert kernel.attached == [(first, None)]
-    put(programs, job, job, OTHER)
-    (second, before) = kernel.attached[1]
-    assert (before, kernel.loaded[second]) == (first, OTHER)
-    assert kernel.open() == 1
-
-
 def test_programs_of_jobs_that_are_gone_are_let_go(kernel: Kernel, job: Path) -> None:
     programs = DevicePrograms()
     put(programs, job / "step_0", job, ONE)

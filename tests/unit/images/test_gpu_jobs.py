@@ -1,53 +1,17 @@
-"""Files that tell exporters of GPUs' figures which jobs have which GPU."""
+"""Files that tell exporters of GPUs' figures which jobs have which GPU; tests/slurm/test_gpus.py shows them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from images.common.gpu_jobs import GpuJobs
 
-GPUS = ("4", "5.7")
-"""Those of a pod that has a whole one and a part of its machine's; Slurm's numbers are 0 and 1."""
 
-
-@pytest.fixture
-def jobs(tmp_path: Path) -> GpuJobs:
-    made = GpuJobs(shown=tmp_path / "shown", own=tmp_path / "own")
-    made.start(GPUS)
-    return made
-
-
-def shown(jobs: GpuJobs) -> dict[str, str]:
-    return {path.name: path.read_text() for path in jobs.shown.glob("dcgm/*") if path.is_file()}
-
-
-def test_jobs_are_shown_at_their_gpus_until_they_end(jobs: GpuJobs) -> None:
-    jobs.begin("9", (0,))
-    jobs.begin("10", (0, 1))
-    jobs.begin("11", ())
-    assert shown(jobs) == {"4": "9\n10\n", "5.7": "10\n"}
-    assert (jobs.shown / "dcgm/4").stat().st_mode & 0o777 == 0o644
-    jobs.end("10")
-    jobs.end("11")
-    assert shown(jobs) == {"4": "9\n"}
-
-
-def test_a_start_forgets_the_jobs_of_before_and_leaves_other_pods_their_gpus(jobs: GpuJobs) -> None:
+def test_a_start_forgets_the_jobs_of_before_and_leaves_other_pods_their_gpus(tmp_path: Path) -> None:
+    jobs = GpuJobs(shown=tmp_path / "shown", own=tmp_path / "own")
+    jobs.start(["4", "5.7"])
     jobs.begin("17", (0, 1))
     (jobs.shown / "dcgm/0").write_text("16\n")
-    (jobs.shown / "gpustat").mkdir()
-    (jobs.shown / "gpustat/4").write_text("17 10001\n")
-    jobs.start(GPUS)
-    assert not (jobs.shown / "gpustat").exists(), "of a version before this one"
-    assert shown(jobs) == {"0": "16\n"}
+    jobs.start(["4", "5.7"])
     jobs.begin("18", (0,))
-    assert "17" not in "".join(shown(jobs).values())
-
-
-def test_a_node_without_gpus_shows_nothing(tmp_path: Path) -> None:
-    made = GpuJobs(shown=tmp_path / "shown", own=tmp_path / "own")
-    made.start([])
-    made.begin("17", (0,))
-    assert not made.shown.exists()
+    assert {path.name: path.read_text() for path in jobs.shown.glob("dcgm/*")} == {"0": "16\n", "4": "18\n"}

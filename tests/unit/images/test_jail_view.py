@@ -18,7 +18,7 @@ from images.common.jail_view import (
     make_home,
     user_volumes,
 )
-from images.common.mountinfo import Mounted, WrongFilesystemError, expect_filesystem, mount_points, read_mounts
+from images.common.mountinfo import WrongFilesystemError, expect_filesystem
 from images.login import make_home as make_home_program
 from tests.fakes.commands import FakeMounts
 
@@ -38,13 +38,6 @@ def mountinfo(tmp_path: Path) -> Path:
     path = tmp_path / "mountinfo"
     path.write_text(POD)
     return path
-
-
-def test_points_and_types_are_read(mountinfo: Path) -> None:
-    rw = frozenset({"rw"})
-    assert read_mounts(mountinfo)[2] == Mounted(point="/jail", filesystem="virtiofs", options=rw)
-    assert read_mounts(mountinfo)[4] == Mounted(point="/mounts/data", filesystem="ext4", options=rw)
-    assert "/mnt/a b" in mount_points(mountinfo)
 
 
 def test_a_volume_that_the_machine_did_not_mount_is_refused(mountinfo: Path) -> None:

@@ -50,12 +50,6 @@ def test_a_job_s_cgroup_is_told_as_the_cgroup_exporter_tells_it(tmp_path: Path) 
     ]
 
 
-def test_a_job_without_a_limit_has_minus_one_and_one_that_ends_meanwhile_is_left_out(tmp_path: Path) -> None:
-    assert read(tmp_path, memory_max="max\n")["17"]["memory_total_bytes"] == -1
-    (tmp_path / "system.slice/default-0_slurmstepd.scope/job_17/memory.stat").unlink()
-    assert again(tmp_path) == {}
-
-
 def test_a_node_without_cgroups_tells_of_its_health_alone(tmp_path: Path) -> None:
     assert answer("default-0", "/metrics", tmp_path / "metrics.prom").text == ""
     (tmp_path / "metrics.prom").write_text("slurmstack_health_last_run_timestamp_seconds 1\n")

@@ -33,18 +33,6 @@ def leave(
     return ending, log
 
 
-def test_a_long_wait_is_told_at_most_every_ten_seconds_and_polled_gently() -> None:
-    (slurm, node), clock = slurm_with(jobs=1), FakeClock()
-    clock.on_sleep = lambda: setattr(node, "jobs", ()) if clock.time > 600 else None
-
-    _, log = leave(slurm, clock=clock)
-
-    assert 30 < sum("waiting" in line for line in log) <= 61
-    assert len(slurm.runner.commands) < 700
-    asked = [command for command in slurm.runner.commands if command.startswith("squeue")]
-    assert len(asked) <= 3, "it reads the whole queue, whatever users have written into it"
-
-
 def test_an_administrator_who_drains_while_the_jobs_end_is_heard() -> None:
     (slurm, node), clock = slurm_with(jobs=1), FakeClock()
 
@@ -57,16 +45,6 @@ def test_an_administrator_who_drains_while_the_jobs_end_is_heard() -> None:
 
     assert ending is Ending.KEPT
     assert "w-0" in slurm.nodes
-
-
-def test_a_refused_deletion_is_told_and_ends() -> None:
-    slurm, _ = slurm_with()
-    slurm.refuses = {"delete w-0": "Requested operation is presently disabled: node is in a reservation"}
-
-    ending, log = leave(slurm)
-
-    assert ending is Ending.REFUSED
-    assert any("in a reservation" in line for line in log)
 
 
 def test_without_a_controller_it_waits_for_local_steps_and_then_deletes_the_record() -> None:

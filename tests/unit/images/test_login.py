@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from images.common.cgroups import CannotConfineError, Subtree
-from images.common.command import Runner, run
+from images.common.command import run
 from images.login.sshd import OUR_MODULE, limits_file, pam_service, set_up_shares
 
 
@@ -36,19 +36,6 @@ def test_pam_never_authenticates_asks_about_the_account_first_and_narrows_the_se
             "before anything that is sufficient"
         )
         assert lines[-1] == f"session required {OUR_MODULE}"
-
-
-@pytest.mark.parametrize(("own", "users"), [(8192, 7168), (640, 480)])
-def test_all_users_together_have_less_than_the_login_node(tmp_path: Path, own: int, users: int) -> None:
-    taken: list[int | None] = []
-
-    def take(_: str, __: str, memory: int | None, ___: Runner) -> Subtree:
-        taken.append(memory)
-        return Subtree(how="remounted", swap=True)
-
-    set_up_shares({}, run, print, take=take, limit=lambda: own * 2**20, file=tmp_path / "shares")
-
-    assert taken == [users * 2**20]
 
 
 def test_without_cgroups_there_are_no_shares_and_the_log_says_why(tmp_path: Path) -> None:

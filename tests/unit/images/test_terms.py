@@ -44,9 +44,7 @@ def test_whoever_wrote_before_finds_nothing_any_more(volume: Path) -> None:
     assert not (after / "job_state.new").exists()
 
 
-@pytest.mark.parametrize(
-    ("code", "is_well"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EROFS, False), (errno.ESTALE, False)]
-)
+@pytest.mark.parametrize(("code", "is_well"), [(errno.ENOSPC, True), (errno.EROFS, False)])
 def test_a_volume_that_is_full_answers_and_one_that_takes_no_writes_does_not(
     volume: Path, monkeypatch: pytest.MonkeyPatch, code: int, *, is_well: bool
 ) -> None:
@@ -62,7 +60,7 @@ def test_a_volume_that_is_full_answers_and_one_that_takes_no_writes_does_not(
     ("mounted", "is_well"),
     [
         ("nfs4 server:/state rw,vers=4.2,hard", False), ("nfs server:/state rw,lookupcache=none", True),
-        ("nfs4 server:/state rw,sync,noac,hard", True), ("ceph mon:/state rw", True), ("virtiofs state rw", True),
+        ("ceph mon:/state rw", True),
     ],
 )  # fmt: skip
 def test_nfs_that_remembers_names_is_refused(volume: Path, tmp_path: Path, mounted: str, *, is_well: bool) -> None:
@@ -73,11 +71,10 @@ def test_nfs_that_remembers_names_is_refused(volume: Path, tmp_path: Path, mount
         terms.expect_no_memory(volume, mountinfo)
 
 
-@pytest.mark.parametrize("term", [1, 2])
-def test_an_old_term_never_comes_back(volume: Path, term: int) -> None:
+def test_an_old_term_never_comes_back(volume: Path) -> None:
     terms.take_over(2, ME, volume)
     with pytest.raises(terms.LostError):
-        terms.take_over(term, ME, volume)
+        terms.take_over(2, ME, volume)
     assert terms.current(volume) == volume / "term-2"
 
 
