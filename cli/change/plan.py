@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -219,37 +219,15 @@ def _kept(inside: Live, namespace: str) -> KeptValues:
     return KeptValues({name: base64.b64decode(value).decode() for name, value in data.items()})
 
 
-def jobs_of_plan(
-    kubectl: Kubectl,
-    planned: Plan,
-    found: Sequence[Change] | None = None,
-    asked: Future[tuple[Queue, Pods]] | None = None,
-) -> JobsTouched:
-    """What applying a plan does to the jobs.
-
-    `found`: the plan's changes, where they are known. Otherwise the API server is asked for those of the worker pools.
-    `asked`: where the queue has been asked for already.
-    """
+def jobs_of_plan(kubectl: Kubectl, planned: Plan, asked: Future[tuple[Queue, Pods]] | None = None) -> JobsTouched:
+    """What applying a plan does to the jobs. `asked`: where the queue has been asked for already."""
     if not planned.exists:
         return JobsTouched()
     there = [planned.live.get(at) for at in (("ConfigMap", CONFIG_MAP), ("StatefulSet", CONTROLLER))]
-    pools = [item for item in planned.objects if POOL_LABEL in labels_of(item.document)]
     return jobs_touched(
         kubectl,
         planned.namespace,
         old=[*planned.pools, *(item for item in there if item is not None)],
         new=[item.document for item in planned.objects],
-        rolled=rolled(changes(kubectl, pools, planned.live) if found is None else found),
         asked=asked,
     )
-
-
-def rolled(found: Iterable[Change]) -> set[str]:
-    """StatefulSets with another pod template."""
-    return {
-        change.name
-        for change in found
-        if change.kind == "StatefulSet"
-        and change.before is not None
-        and (change.action == "replace" or any(item.path.startswith("spec.template") for item in change.properties))
-    }

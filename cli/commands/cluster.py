@@ -200,7 +200,7 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
             roots.refuse_root_of_plan(kubectl, stack.config, planned, report)
             _tell_kept(kubectl, planned)
             found = None if yes else changes_by_kubectl(kubectl, planned)
-            jobs, policy = jobs_of_plan(kubectl, planned, found, asked), asking.result()
+            jobs, policy = jobs_of_plan(kubectl, planned, asked), asking.result()
         if found is not None:
             print_lines([*change_lines(found), counted(found)])
         shown = Preview(stack=stack.name, against="cluster", effects=planned.effects, jobs=jobs, policy=policy)
@@ -218,7 +218,7 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
                 send(kubectl, trial)
                 _await(kubectl, planned, trial, timeout, step)
         if found is not None or trial or saved:
-            jobs = jobs_of_plan(kubectl, planned, found)  # more may have come meanwhile
+            jobs = jobs_of_plan(kubectl, planned)  # more may have come meanwhile
             if not kill_jobs:
                 refuse_lost_jobs(jobs)
         policies.run_again(kubectl, stack.config, policy, policies.jobs_among(planned.inside.values()))

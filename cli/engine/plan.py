@@ -12,7 +12,7 @@ from cli.change.change import Action, Change, compare, of_recording, of_states
 from cli.change.effects import Effect, effects
 from cli.change.jobs import JobsTouched, jobs_touched
 from cli.change.owner import refuse_foreign, refuse_other_stack
-from cli.change.plan import effects_there, rolled
+from cli.change.plan import effects_there
 from cli.errors import Failure
 from cli.program.recording import Made, Recording, record
 from cli.program.values import Resource, Secret, contains, from_state
@@ -100,7 +100,7 @@ def jobs_of(stack: Stack, planned: EnginePlan) -> JobsTouched:
         return JobsTouched(unread=str(failure))
     resources = (item for item in planned.resources if item.type.startswith("kubernetes:"))
     new = [item.inputs for item in resources if "metadata" in item.inputs]  # a Helm release is no object
-    return jobs_touched(kubectl, namespace, old=old, new=new, rolled=rolled(planned.changes))
+    return jobs_touched(kubectl, namespace, old=old, new=new)
 
 
 def of_export(document: Mapping[str, Any]) -> list[Resource]:

@@ -131,7 +131,7 @@ def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
         first,
         changes=tuple(found),
         policy=policy.result(),
-        jobs=jobs_of_plan(kubectl, planned, found, asked),
+        jobs=jobs_of_plan(kubectl, planned, asked),
     )
 
 

@@ -49,18 +49,17 @@ def touched(
     after: dict[str, Any],
     *queue: str,
     before: dict[str, Any] = STACK,
-    rolled: tuple[str, ...] = (),
     in_force: str = "",
     pods: str = "",
 ) -> JobsTouched:
     """What a change from one stack file to another does to these jobs."""
     text = "".join(f"{line}\n" for line in queue)
     kubectl = FakeKubectl(queue=text, in_force=in_force or slurm_conf(before), pods=pods)
-    return jobs_touched(kubectl, "slurm", old=objects(before), new=objects(after), rolled=rolled)
+    return jobs_touched(kubectl, "slurm", old=objects(before), new=objects(after))
 
 
 def unread(after: dict[str, Any], before: dict[str, Any] = STACK) -> JobsTouched:
-    return jobs_touched(FakeKubectl(queue=None), "slurm", old=objects(before), new=objects(after), rolled=())
+    return jobs_touched(FakeKubectl(queue=None), "slurm", old=objects(before), new=objects(after))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,21 +112,11 @@ ROWS: dict[str, Row] = {
         fates={"2": "waits"},
         why="pool 'cpu' shrinks to 2; cpu-2 waits 7 days at most",
     ),
-    "an old pod waits as long as it was made to": Row(
-        after=SHORT, queue=[LASTS], fates={"7": "waits"}, how={"rolled": ("cpu",), "pods": f"cpu-3 {WEEK}\n"}
-    ),
-    "a pod that was not made anew yet, too": Row(
+    "a pod that was not made anew yet waits as long as it was made to": Row(
         after=sized(0), queue=[LASTS], fates={"7": "ends"}, how={"pods": "cpu-3 90\n"}
     ),
-    "one that leaves a pool which gets new pods, too": Row(
-        after=sized(3), queue=[LASTS], fates={"7": "ends"}, how={"rolled": ("cpu",), "pods": "cpu-3 90\n"}
-    ),
     "another template waits for the jobs of its pool however long they take": Row(
-        after=STACK,
-        queue=[job("1", left="1:00:00"), job("2", nodes="big-0"), pending("3")],
-        fates={"1": "waits"},
-        why="pool 'cpu' gets new pods as its nodes fall idle; cpu-3 waits for it",
-        how={"before": SHORT, "rolled": ("cpu",), "pods": "cpu-3 90\n"},
+        after=STACK, queue=[job("1", left="1:00:00"), pending("3")], how={"before": SHORT, "pods": "cpu-3 90\n"},
     ),
 }  # fmt: skip
 
@@ -191,9 +180,9 @@ def test_a_job_that_may_outlast_the_wait_of_its_node_is_said_to_end_and_refused(
 def test_without_the_config_map_the_jobs_are_found_by_the_configuration_in_force() -> None:
     old = [item for item in objects(STACK) if item["kind"] != "ConfigMap"]
     kubectl = FakeKubectl(queue=pending(partition="large") + "\n", in_force=slurm_conf(STACK))
-    found = jobs_touched(kubectl, "slurm", old=old, new=objects(WITHOUT_BIG), rolled=())
+    found = jobs_touched(kubectl, "slurm", old=old, new=objects(WITHOUT_BIG))
     assert fates(found) == {"8": "never_starts"}
-    assert jobs_touched(FakeKubectl(queue=None), "slurm", old=[], new=objects(STACK), rolled=()) == JobsTouched()
+    assert jobs_touched(FakeKubectl(queue=None), "slurm", old=[], new=objects(STACK)) == JobsTouched()
 
 
 @pytest.mark.parametrize(
@@ -262,8 +251,7 @@ IN_TIME = job(left="1:00:00", limit="2:00:00")
     [
         ([IN_TIME], {}, {"7": "waits"}),
         ([IN_TIME, pending()], {"grace": 90}, {"7": "ends", "8": "never_starts"}),
-        ([pending(), pending("9", partition="large")], {"keeps_queue": True},
-         {"8": "stays_pending", "9": "stays_pending"}),
+        ([pending()], {"keeps_queue": True}, {}),
         ([LASTS], {"keeps_queue": True, "grace": 90, "there": []}, {"7": "ends"}),
         ([IN_TIME], {"keeps_queue": True, "grace": 90, "there": objects(ELASTIC)}, {"7": "ends"}),
     ],
