@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cli.access.reach import reach
+from cli.access.reach import reach, reach_if_made
 from cli.backup.restore import forget_restore
 from cli.change.apply import (
     DATABASE_GOES_FIRST,
@@ -175,7 +175,7 @@ def _up_with_pulumi(stack: Stack, report: Report, *, yes: bool, kill_jobs: bool)
         refuse_lost_jobs(jobs)
     _build_local_images(stack, report)
     again = engines.resume(stack, state)
-    policies.prepare(stack, policy)
+    policies.run_again(reach_if_made(stack), stack.config, policy)  # an update may only now make the cluster
     if jobs.lost:
         if not yes:  # the engine asks too late: it may wait for a pool that waits for these jobs
             require_terminal()
@@ -221,7 +221,7 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
             jobs = jobs_of_plan(kubectl, planned)  # more may have come meanwhile
             if not kill_jobs:
                 refuse_lost_jobs(jobs)
-        policies.run_again(kubectl, stack.config, policy, policies.jobs_among(planned.inside.values()))
+        policies.run_again(kubectl, stack.config, policy)
         for objects in one_by_one(planned):
             hint = DATABASE_GOES_FIRST if upgrades else ONE_STOPPED
             with hinting(hint), report.step(f"Giving {component_of(objects[0].document)} its new image") as step:

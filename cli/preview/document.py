@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any, Literal
 from cli.change.change import Change, of_recording
 from cli.change.effects import Effect
 from cli.change.jobs import JobsTouched, queue_and_pods, refusal
-from cli.change.plan import Plan, jobs_of_plan, plan
+from cli.change.plan import jobs_of_plan, plan
 from cli.change.plan import preview as changes_by_kubectl
 from cli.engine import pulumi as engines
 from cli.engine.plan import against_state_and_cluster, compared, foreseen, jobs_of
@@ -126,21 +124,17 @@ def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
         try:
             found = changes_by_kubectl(kubectl, planned)
         except Refused as refusal:
-            return replace(first, effects=(*first.effects, *_by_server(refusal, planned)), notes=(NOT_COMPARED,))
+            told = Effect(
+                action="update", kind="Namespace", name=planned.namespace, because=(), cost="",
+                refused=in_one_line(refusal),
+            )  # fmt: skip
+            return replace(first, effects=(*first.effects, told), notes=(NOT_COMPARED,))
     return replace(
         first,
         changes=tuple(found),
         policy=policy.result(),
         jobs=jobs_of_plan(kubectl, planned, asked),
     )
-
-
-def _by_server(refusal: Refused, planned: Plan) -> Iterator[Effect]:
-    """What the API server will not change, in its words, by object where it names one."""
-    told = re.findall(r"([A-Z]\w*)[\w.]* \"([^\"]+)\" is invalid:(.*)", refusal.message)
-    for kind, name, why in told or [("Namespace", planned.namespace, " ".join(refusal.message.split()))]:
-        refused = in_one_line(Refused(why.strip() or "a field can never change", hint=refusal.hint))
-        yield Effect(action="update", kind=kind, name=name, because=(), cost="", refused=refused)
 
 
 def of_engine(stack: Stack) -> Preview:
