@@ -21,7 +21,6 @@ from cli.change.owner import (
     refuse_foreign,
     refuse_half_restored,
     refuse_half_rotated,
-    refuse_left_behind,
     refuse_other_kept,
     refuse_other_stack,
     refuse_takeover,
@@ -110,7 +109,6 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     refuse_half_restored(planned.inside.values())
     refuse_half_rotated(planned.inside.values())
     refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
-    refuse_left_behind(kubectl, planned.namespace, planned.objects, planned.live)
     _refuse_rolling(kubectl, planned)
     return planned
 
@@ -140,10 +138,9 @@ def _compare(kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept
 
 
 def _refuse_rolling(kubectl: Kubectl, planned: Plan) -> None:
-    """Raise Failure for pools made before their nodes were replaced as they fall idle (`OnDelete`).
+    """Raise Failure for pools made when Kubernetes replaced their pods: `rollingUpdate` stays beside `OnDelete`.
 
-    Server-side apply, which Pulumi's provider uses too, leaves the default `rollingUpdate` of such a StatefulSet beside
-    `OnDelete`, and the API server refuses the two together; `null` in the applied object removes it no more.
+    The API server refuses the two together, and no server-side apply removes a default.
     """
     names = [
         item.name
@@ -154,8 +151,7 @@ def _refuse_rolling(kubectl: Kubectl, planned: Plan) -> None:
     if names:
         patch = json.dumps({"spec": {"updateStrategy": {**ON_DELETE, "rollingUpdate": None}}})
         raise Failure(
-            f"{', '.join(names)}: the StatefulSet was made by a version that let Kubernetes replace its pods, and no "
-            "apply can take that from it",
+            f"{', '.join(names)}: the StatefulSet was made by an older version",
             hint=f"patch it once, which touches no pod: {kubectl.shown} -n {planned.namespace} patch "
             f"--field-manager={FIELD_MANAGER} statefulset {' '.join(names)} --type=merge -p '{patch}'",
         )

@@ -285,7 +285,7 @@ def test_a_volume_whose_claim_went_with_its_namespace_can_be_claimed_again() -> 
 def test_a_pool_that_kubernetes_rolls_itself_is_named_with_the_patch_that_no_apply_can_make() -> None:
     default = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
     pools = [thing("StatefulSet", "default", spec={"updateStrategy": default})]
-    with pytest.raises(Failure, match="default: the StatefulSet was made by a version") as refused:
+    with pytest.raises(Failure, match="default: the StatefulSet was made by an older version") as refused:
         plan(FakeCluster(items_there=[NAMESPACE, *pools]), load_config(stacks.dev()), stacks.dev(), stack="test")
     patch = str(refused.value.hint).partition(" -p ")[2].strip("'")
     assert json.loads(patch) == {"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}}

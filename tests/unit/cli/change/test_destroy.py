@@ -29,7 +29,6 @@ from local.report import open_report
 from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, LOGIN
 from tests import stacks
 from tests.fakes.kubectl import OURS, FakeCluster, UpLock, thing
-from tests.stacks import with_change
 from tests.unit.cli.command_line import stack_file
 
 
@@ -252,11 +251,7 @@ def test_claims_volumes_and_keys_stay_labelled_and_what_others_have_put_there_an
     noted, rotated, labelled = whole.told
     assert rotated == f"annotate secret {GENERATED} -n slurm {ROTATING}-"
     assert f'{KEPT_OF}={{"cluster_name": "slurm", "slurm": "24.11"}}' in noted
-    kept = "namespace/slurm persistentvolumeclaim/jail persistentvolumeclaim/controller-state"
-    assert labelled == (
-        f"label -n slurm {kept} persistentvolume/slurm-jail secret/{GENERATED} {KEPT}=true --overwrite "
-        "--field-manager=slurmstack"
-    )
+    assert labelled == f"label namespace slurm {KEPT}=true --overwrite --field-manager=slurmstack"
 
 
 def test_it_is_noted_where_homes_are_and_no_release_of_what_a_restore_has_left_stopped(whole: Cluster) -> None:
@@ -305,9 +300,7 @@ def test_up_goes_on_with_what_is_kept_and_takes_the_label_off_when_all_is_sent(t
     assert found.is_only_kept
     apply(kubectl, found, UpLock(kubectl))
     assert kubectl.applied
-    assert kubectl.told == [
-        f"label -n slurm namespace/slurm persistentvolumeclaim/jail {KEPT}- --field-manager=slurmstack"
-    ]
+    assert kubectl.told == [f"label namespace slurm {KEPT}- --field-manager=slurmstack"]
 
 
 @pytest.mark.parametrize(
@@ -330,18 +323,6 @@ def test_data_of_another_cluster_is_refused_before_anything_is_touched(
     if "homes" in of:
         kubectl.items_there.pop()
         assert plan_of(kubectl, stack).is_only_kept, "with a new jail they may lie elsewhere"
-
-
-def test_a_volume_whose_claim_is_gone_is_never_left_aside_for_an_empty_one(tmp_path: Path) -> None:
-    volume = thing("PersistentVolume", "slurm-jail", spec={"claimRef": {"namespace": "slurm", "name": "jail"}})
-    kubectl = Cluster(items_there=[volume])
-    same = open_stack(stack_file(tmp_path, stacks.dev()))
-    plan_of(kubectl, same)
-    other = open_stack(stack_file(tmp_path, with_change(stacks.dev(), "jail.storage_class", "fast")))
-    with pytest.raises(Refused, match=r"the volume slurm-jail has all users' files .* storage class fast"):
-        plan_of(kubectl, other)
-    volume["spec"]["claimRef"]["namespace"] = "another"
-    plan_of(kubectl, other)
 
 
 def test_a_protected_stack_may_go_but_not_its_data(
