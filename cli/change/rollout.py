@@ -260,18 +260,11 @@ def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
 
 def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[str]:
     """Why pods are not ready, as far as Kubernetes says. `late`: the names of what has to have ready pods."""
-    pods = kubectl.items("pod", "-n", namespace)
-    try:
-        events = kubectl.items("event", "-n", namespace, "--field-selector=type=Warning")
-    except Failure:  # whoever may not read them is told the rest
-        events = []
-    about, reasons = set(late), list[str]()
-    for pod in pods:
+    reasons, waiting = list[str](), set[str]()
+    for pod in kubectl.items("pod", "-n", namespace):
         name, status = pod["metadata"]["name"], pod.get("status", {})
-        if any(_maker(owner) in late for owner in pod["metadata"].get("ownerReferences", [])):
-            about.add(name)
         if status.get("phase") == "Pending":
-            about.add(name)
+            waiting.add(name)
         reasons.extend(
             f"{name}: {condition.get('message', 'cannot be scheduled')}"
             for condition in status.get("conditions", [])
@@ -279,26 +272,20 @@ def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[st
         )
         for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
             state = container.get("state", {})
-            waiting, ended = state.get("waiting", {}), state.get("terminated", {})
-            is_on_its_way = waiting.get("reason") in {"PodInitializing", "ContainerCreating"}
-            if (waiting and not is_on_its_way) or ended.get("exitCode"):
-                said = f"{waiting.get('reason', 'has ended')} {waiting.get('message', '')}".rstrip()
+            waits, ended = state.get("waiting", {}), state.get("terminated", {})
+            is_on_its_way = waits.get("reason") in {"PodInitializing", "ContainerCreating"}
+            if (waits and not is_on_its_way) or ended.get("exitCode"):
+                said = f"{waits.get('reason', 'has ended')} {waits.get('message', '')}".rstrip()
                 reasons.append(f"{name}/{container['name']}: {said}")
                 last = (ended or container.get("lastState", {}).get("terminated", {})).get("message", "")
                 reasons.extend(f"  {line}" for line in str(last).strip().splitlines()[-4:])
-    told = {
-        str(event.get("message", "")): _maker(event["involvedObject"])
-        for event in events
-        if event.get("reason") in _TELLING and _maker(event["involvedObject"]) in about
-    }
+    told: dict[str, str] = {}
+    for event in kubectl.items("event", "-n", namespace, "--field-selector=type=Warning"):
+        name = str(event["involvedObject"].get("name"))
+        if event.get("reason") in _TELLING and (name in waiting or any(f"{name}-".startswith(f"{it}-") for it in late)):
+            told[str(event.get("message", ""))] = name
     return [*(f"{name}: {message}" for message, name in told.items()), *reasons]
 
 
 _TELLING = frozenset({"FailedCreate", "FailedCreatePodSandBox", "FailedMount", "Unhealthy"})
 """Events that say why a pod is not there or not ready, which nothing else says."""
-
-
-def _maker(reference: Mapping[str, Any]) -> str:
-    """The name of an object; of a ReplicaSet, that of its Deployment."""
-    name = str(reference.get("name", ""))
-    return name.rpartition("-")[0] if reference.get("kind") == "ReplicaSet" else name

@@ -15,10 +15,14 @@ from cli.access.reach import reach, reach_if_made
 from cli.backup.restore import forget_restore
 from cli.change.apply import (
     DATABASE_GOES_FIRST,
+    NOTHING_TOUCHED,
+    ONE_STOPPED,
     apply,
     delete_failed_jobs,
     hinting,
+    image_trial,
     is_upgrade,
+    one_by_one,
     save_first,
     send,
     way_back,
@@ -26,7 +30,6 @@ from cli.change.apply import (
 from cli.change.change import Change
 from cli.change.destroy import data_of
 from cli.change.effects import refuse
-from cli.change.image_trial import NOTHING_TOUCHED, ONE_STOPPED, image_trial, one_by_one
 from cli.change.job_effects import Queue
 from cli.change.jobs import JobsTouched, Pods, cancel_lost_jobs, queue_and_pods, refuse_lost_jobs
 from cli.change.lock import Lock, held

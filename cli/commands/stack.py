@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from cli.commands.options import ConfigOption, JsonOption, named, option
 from cli.errors import USAGE, Failure, Refused
-from cli.preview.document import exit_status, notes_of, of_files
+from cli.preview.document import exit_status, of_files
 from cli.preview.text import DetailedOption, MarkdownOption, beside_objects, counted, form_of, markdown
 from cli.program.manifests import manifests, write
 from cli.program.recording import KeptValues, record
@@ -52,7 +52,6 @@ def validate(
     nodes = sum(pool.most for pool in stack.config.worker_nodes.values())
     summary: dict[str, Any] = {
         "file": str(stack.file), "stack": stack.name, "pools": len(stack.config.worker_nodes), "nodes": nodes,
-        "notes": list(notes_of(stack.config)),
     }  # fmt: skip
     document = of_files(stack, against) if against is not None else None
     if form == "markdown" and document is not None:
@@ -63,9 +62,7 @@ def validate(
         pools = "pool" if summary["pools"] == 1 else "pools"
         fine = f"{stack.file}: fine ({summary['pools']} {pools}, {nodes} nodes, Slurm {stack.config.slurm.version})"
         say(escape(fine))
-        if document is None:
-            print_lines(f"note: {note}" for note in summary["notes"])
-        else:
+        if document is not None:
             print_lines([*beside_objects(document), f"against {against}: {counted(document.changes)}"])
             if document.refused:
                 raise Refused("\n".join(document.refused))

@@ -80,21 +80,6 @@ def test_a_preview_tells_what_the_state_and_what_the_engine_itself_would_change(
     assert "`pulumi preview --refresh --diff` shows what was changed by hand" in done.stdout
 
 
-def test_nothing_to_change_is_said(engine: FakeEngine, tmp_path: Path) -> None:
-    file = applied(engine, tmp_path, stacks.existing(), stacks.existing())
-    done = call(engine, file, "preview", "--detailed-exitcode")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("no changes\n")
-
-
-def test_an_engine_that_cannot_preview_is_heard(engine: FakeEngine, tmp_path: Path) -> None:
-    file = applied(engine, tmp_path, stacks.existing(), stacks.existing())
-    engine.previews({"diagnostics": [{"severity": "error", "message": "no credentials\n"}]})
-    done = call(engine, file, "preview", "--json", "--detailed-exitcode")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "pulumi preview failed: no credentials" in done.stderr
-
-
 def test_a_preview_of_a_refused_change_lists_it_and_the_jobs_and_fails(
     engine: FakeEngine, losing: Path, tmp_path: Path
 ) -> None:
@@ -173,30 +158,14 @@ def test_ctrl_c_leaves_pulumi_the_time_that_it_takes_to_end(engine: FakeEngine, 
     assert "run the same command again to continue" in told
 
 
-@pytest.mark.parametrize("command", [["up", "--yes"], ["preview"], ["destroy", "--yes"]])
-def test_without_pulumi_the_cloud_is_listed_by_kind_and_nothing_is_made(tmp_path: Path, command: list[str]) -> None:
+def test_without_pulumi_the_cloud_is_listed_by_kind_and_nothing_is_made(tmp_path: Path) -> None:
     engine = FakeEngine(tmp_path / "bin", "kubectl")
-    done = call(engine, stack_file(tmp_path, {**stacks.nebius(), "protect": False}), *command)
+    done = call(engine, stack_file(tmp_path, {**stacks.nebius(), "protect": False}), "up", "--yes")
     assert done.returncode == 1
     assert "this stack has 10 cloud resources, which kubectl cannot make" in done.stderr
     assert "5 Mk8sV1NodeGroup" in done.stderr
     assert "https://www.pulumi.com/docs/install/" in done.stderr
     assert not engine.calls("kubectl")
-
-
-def test_a_stack_that_makes_its_cloud_is_not_rendered(tmp_path: Path) -> None:
-    engine = FakeEngine(tmp_path / "bin", "kubectl")
-    done = call(engine, stack_file(tmp_path, stacks.nebius()), "render", "--output", str(tmp_path / "out"))
-    assert done.returncode == 1
-    assert "this stack has 10 cloud resources, which kubectl cannot make" in done.stderr
-
-
-def test_a_made_cluster_is_previewed_before_it_is_there(engine: FakeEngine, tmp_path: Path) -> None:
-    engine.holds(EMPTY)
-    done = call(engine, stack_file(tmp_path, stacks.nebius()), "preview")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("no changes\n"), "so says the engine, which this one here plays"
-    assert not engine.calls("kubectl"), "there is no cluster to ask yet"
 
 
 def test_a_cloud_whose_cluster_was_never_made_is_destroyed_without_asking_it(

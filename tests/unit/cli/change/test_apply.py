@@ -142,13 +142,6 @@ def test_a_kept_key_of_another_length_is_not_overwritten() -> None:
         planned_in(kubectl)
 
 
-def test_where_the_secret_with_the_keys_is_gone_the_likely_cause_and_the_way_back_are_named() -> None:
-    kubectl = FakeCluster(items_there=[NAMESPACE, thing("Secret", "munge-key")])
-    with pytest.raises(Failure, match=f"or somebody has deleted the Secret {GENERATED}") as caught:
-        planned_in(kubectl)
-    assert "put its backup back: kubectl create -f FILE" in caught.value.hint
-
-
 def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
     kubectl = Keeping(items_there=[])
     planned = planned_in(kubectl)
@@ -210,7 +203,6 @@ class WithSet(PlayedKubectl):
         default_factory=lambda: {KINDS: "Certificate.cert-manager.io,ConfigMap,PodDisruptionBudget.policy"}
     )
     calls: list[tuple[str, ...]] = field(default_factory=list)
-    broken: str = ""
 
     def run(
         self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
@@ -223,8 +215,6 @@ class WithSet(PlayedKubectl):
         return subprocess.CompletedProcess(arguments, 1 if error else 0, json.dumps(output), error)
 
     def _answer(self, arguments: tuple[str, ...]) -> tuple[Any, str]:
-        if self.broken:
-            return {}, self.broken
         match arguments:
             case ("get", "--ignore-not-found", "secret", *_):
                 return {"metadata": {"annotations": self.annotations}}, ""
@@ -258,14 +248,6 @@ def test_a_kind_that_the_cluster_no_longer_knows_stops_neither_preview_nor_apply
     apply(without, of_objects(NAMESPACE), UpLock(without))
     assert without.annotations[KINDS] == "ConfigMap,PodDisruptionBudget.policy"
     assert [call[0] for call in without.calls if "--prune" in call] == ["apply", "apply"]
-
-
-def test_another_complaint_of_the_api_server_is_passed_on_and_makes_no_kind_be_forgotten() -> None:
-    troubled = WithSet(broken="error: no rights")
-    before = dict(troubled.annotations)
-    with pytest.raises(Failure, match="no rights"):
-        apply(troubled, of_objects(NAMESPACE), UpLock(troubled))
-    assert troubled.annotations == before
 
 
 def test_a_volume_whose_claim_went_with_its_namespace_can_be_claimed_again() -> None:

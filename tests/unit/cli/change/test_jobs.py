@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from cli.change.job_effects import partitions_in
 from cli.change.jobs import (
     JobsTouched,
     cancel_lost_jobs,
@@ -92,19 +91,9 @@ ROWS: dict[str, Row] = {
         ],
         fates={"2_[4-100%8]": "never_starts", "1": "waits"},
     ),
-    "its pool had no nodes before either, but the job would keep the partition for ever": Row(
-        after=without(sized(0, pool="big"), "worker_nodes", "big"),
-        queue=[pending(partition="large")],
-        fates={"8": "never_starts"},
-        how={"before": sized(0, pool="big")},
+    "nothing is forecast for a pending job that names nothing that leaves": Row(
+        after=sized(0, pool="big"), queue=[pending(partition="large,small")]
     ),
-    **{
-        f"nothing is forecast for a pending job that names nothing that leaves: {needs}": Row(
-            after=sized(0, pool="big"), queue=[pending(**needs)]
-        )
-        for needs in ({"partition": "other"}, {"partition": "large,small"})
-    },
-    "another setting": Row(after=with_change(STACK, "slurm", {"settings": {"MinJobAge": 5}}), queue=[job()]),
     "a pool grows": Row(after=sized(9), queue=[job(), pending()]),
     "some nodes leave": Row(
         after=sized(2),
@@ -189,7 +178,6 @@ def test_without_the_config_map_the_jobs_are_found_by_the_configuration_in_force
     ("after", "before", "dangers"),
     [
         (STACK, STACK, ()),
-        (with_change(STACK, "partitions.small.max_time", "2-00:00:00"), STACK, ()),
         (sized(1), STACK, ("nodes of pool 'cpu' leave",)),
         (
             WITHOUT_BIG,
@@ -224,11 +212,6 @@ def test_the_list_is_cut_for_people_and_whole_for_scripts() -> None:
         "why": "pool 'cpu' shrinks to 0; cpu-3 waits 7 days at most",
     }  # fmt: skip
     assert lines(touched(STACK, job())) == ["jobs: 1 running, 0 pending; none is touched"]
-
-
-def test_a_partition_line_of_a_user_s_own_writing_is_understood() -> None:
-    text = "# PartitionName=x Nodes=y\nClusterName=c\npartitionname=p maxtime=60 nodes=a,b State=UP\n"
-    assert partitions_in(text) == {"p": ("a", "b")}
 
 
 # destroy

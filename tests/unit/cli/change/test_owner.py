@@ -18,7 +18,6 @@ from cli.commands import backup, destroy, jail, rotate
 from cli.engine import plan as engines
 from cli.errors import Failure, Refused
 from cli.jail import roots
-from cli.program.recording import record
 from cli.stack import Stack, open_stack
 from components.secrets import JWT_KEY_BYTES
 from slurm.names import GENERATED, STACK
@@ -41,11 +40,6 @@ def cluster(of: str | None) -> FakeCluster:
         namespace["metadata"]["annotations"] = {STACK: of}
     secret = thing("Secret", GENERATED, data={"slurm-secrets-jwt": base64.b64encode(JWT.encode()).decode()})
     return FakeCluster(context="admin@prod", items_there=[namespace, secret])
-
-
-def test_the_namespace_says_which_stack_makes_it() -> None:
-    (namespace,) = [item for item in record(stacks.dev(), stack="prod") if item.type.endswith(":Namespace")]
-    assert namespace.inputs["metadata"]["annotations"] == {STACK: "prod"}
 
 
 def test_a_cluster_of_another_stack_is_not_planned(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,11 +83,6 @@ def test_what_is_refused_and_lost_comes_before_everything_else() -> None:
     assert places == sorted(places)
 
 
-def test_a_queue_that_could_not_be_read_is_not_an_empty_one() -> None:
-    comment = markdown(preview(jobs=JobsTouched(unread="slurmctld does not answer")))
-    assert "the queue could not be read: slurmctld does not answer" in comment
-
-
 @settings(deadline=None)
 @given(st.text(min_size=1, max_size=60) | st.text(alphabet="`\n~<>@/ -+", min_size=1, max_size=60))
 @example("```\n@everyone\n```")
@@ -142,7 +137,7 @@ def test_a_stack_s_name_cannot_end_the_hidden_line() -> None:
     assert "--_" in markdown(preview(stack="a-->b")).splitlines()[1]
 
 
-@pytest.mark.parametrize("value", ["x" * 1000, "ü" * 1000, "x\n" * 1000])
+@pytest.mark.parametrize("value", ["ü" * 1000, "x\n" * 1000])
 def test_a_huge_change_is_cut_and_says_how_much_is_missing(value: str) -> None:
     many = tuple(
         update(PropertyChange(path="data.file", old="", new=value), name=f"object-{number}") for number in range(100)
