@@ -10,7 +10,7 @@ import yaml
 
 from cli.commands.stack import read_file, write_file
 from cli.errors import Failure
-from cli.program.manifests import INDEX, KUSTOMIZATION, manifests, write
+from cli.program.manifests import KUSTOMIZATION, manifests, write
 from cli.program.recording import KeptValues, Recording, Registration
 from cli.program.values import UNKNOWN, Secret, reveal
 from tests import stacks
@@ -118,15 +118,6 @@ def test_rendering_again_removes_what_left_the_stack_and_nothing_else(tmp_path: 
     assert (tmp_path / "80-statefulset-pool0.yaml").exists()
     assert "pool1" not in (tmp_path / KUSTOMIZATION).read_text(encoding="utf-8")
     assert (tmp_path / "README.md").read_text(encoding="utf-8") == "mine"
-
-
-def test_a_file_that_somebody_else_wrote_is_never_overwritten(tmp_path: Path) -> None:
-    foreign = tmp_path / "00-namespace-slurm.yaml"
-    foreign.write_text("mine", encoding="utf-8")
-    with pytest.raises(Failure, match=r"did not write: 00-namespace-slurm\.yaml"):
-        write(manifests(record(stacks.dev(), stack="dev")), tmp_path)
-    assert foreign.read_text(encoding="utf-8") == "mine"
-    assert not (tmp_path / INDEX).exists()
 
 
 def test_cloud_resources_are_listed_and_refused() -> None:
