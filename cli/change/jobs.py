@@ -28,7 +28,7 @@ from cli.errors import Failure, Refused
 from cli.kubectl.client import Kubectl, complaint, in_controller
 from cli.text import plain, say
 from images.common.slurm_conf import IN_FORCE
-from images.common.slurm_jobs import ENDED, Job, JobList
+from images.common.slurm_jobs import ENDED, JobList
 from images.common.slurm_records import NotUnderstoodError, task_ids
 from slurm.names import POOL_LABEL
 
@@ -48,15 +48,12 @@ def read_queue(kubectl: Kubectl, namespace: str) -> Queue:
     if done.returncode != 0:
         raise Failure(complaint(done) if done.returncode != 124 else f"no answer within {_TIMEOUT} s")
     slurm_conf, _, jobs = done.stdout.partition(f"{_END_OF_FILE}\n")
-    return Queue(jobs=parse_jobs(jobs), slurm_conf=slurm_conf)
-
-
-def parse_jobs(printed: str) -> tuple[Job, ...]:
-    """The jobs in what squeue printed, but those that only clean up. Raises Failure."""
     try:
-        return tuple(job for job in JOBS.read(printed) if job.state != ENDED)
+        # One that only cleans up has ended.
+        found = tuple(job for job in JOBS.read(jobs) if job.state != ENDED)
     except NotUnderstoodError as error:
         raise Failure(f"squeue: {error}") from error
+    return Queue(jobs=found, slurm_conf=slurm_conf)
 
 
 LINES = 20

@@ -18,7 +18,6 @@ from cli.change.job_effects import Queue
 from cli.change.jobs import JobsTouched, Pods, jobs_touched
 from cli.change.owner import (
     KEPT,
-    refuse_foreign,
     refuse_half_restored,
     refuse_half_rotated,
     refuse_other_kept,
@@ -98,11 +97,6 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
         inside = objects_in(kubectl, config.cluster.namespace)
     kept = _kept(inside, config.cluster.namespace)
     planned = _compare(kubectl, config, record(sections, stack=stack, generated=kept), kept, inside)
-    if kept.damaged:
-        raise Failure(
-            f"Secret {GENERATED}: {', '.join(kept.damaged)} has not the length of such a key",
-            hint='put the Secret back from its backup (docs/rotate-keys.md, "Back up the keys")',
-        )
     there = planned.live.get(("Namespace", planned.namespace))
     refuse_takeover(there)
     refuse_other_stack(kubectl, there, stack)
@@ -111,19 +105,6 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
     _refuse_rolling(kubectl, planned)
     return planned
-
-
-def effects_there(kubectl: Kubectl, config: ClusterConfig, recording: Recording) -> tuple[Effect, ...]:
-    """What an update by the Pulumi engine costs in the cluster as it is, which may not be what its state says.
-
-    `recording`: a run of the program with this configuration. The engine itself would only find out in the middle of
-    the update. Raises Failure if the namespace is somebody else's.
-    """
-    planned = _compare(kubectl, config, recording, KeptValues({}), objects_in(kubectl, config.cluster.namespace))
-    refuse_foreign(planned.live.get(("Namespace", planned.namespace)))
-    refuse_half_restored(planned.inside.values())
-    _refuse_rolling(kubectl, planned)
-    return planned.effects
 
 
 def _compare(kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept: KeptValues, inside: Live) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from cli.change.diff import key
@@ -58,7 +58,7 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
     Worker pools are not waited for: a leaving node may wait for its jobs for days. Raises Failure when a job fails,
     with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
     """
-    begun, pauses = time.monotonic(), _pauses()
+    begun = time.monotonic()
     awaited = [
         item
         for item in objects
@@ -77,7 +77,7 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
             _refuse_unpulled(kubectl, namespace, [item.name for item in awaited if item.kind == "Job"])
         if time.monotonic() > begun + STUCK:
             _end_stuck(kubectl, namespace, [item for item in found.values() if item["kind"] == "StatefulSet"])
-        time.sleep(next(pauses))
+        time.sleep(min(POLL + (time.monotonic() - begun) / 5, SLOWEST_POLL))
 
 
 def _end_stuck(kubectl: Kubectl, namespace: str, sets: Iterable[dict[str, Any]]) -> None:
@@ -136,13 +136,6 @@ def require_slurmctld(kubectl: Kubectl, namespace: str) -> None:
                     hint="`slurmstack status` shows why; docs/diagnose.md says where to look",
                 ) from failure
         time.sleep(POLL)
-
-
-def _pauses() -> Iterator[float]:
-    pause = POLL
-    while True:
-        yield pause
-        pause = min(pause * 1.25, SLOWEST_POLL)
 
 
 def configuration_jobs(objects: Iterable[Manifest]) -> list[Manifest]:

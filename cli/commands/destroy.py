@@ -188,9 +188,6 @@ class _Order:
         for line in kept.lines:
             typer.echo(f"  {line}")
         typer.echo(AFTERWARDS)
-        backup = self.stack.config.backup
-        if backup is not None:
-            typer.echo(f"backups in bucket {backup.bucket} stay where they are")
 
 
 def _refuse_other_engine(kubectl: Kubectl, stack: Stack, engine: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -116,30 +115,18 @@ def render(
 def read_file(path: Path) -> KeptValues:
     """The values that `write_file` kept, none if there is no file yet. Raises Failure if they cannot be read."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        for value in values.values():
-            base64.b64decode(value, validate=True)
+        return KeptValues(dict(json.loads(path.read_text(encoding="utf-8"))))
     except FileNotFoundError:
         return KeptValues({})
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise _unreadable(path, str(error)) from error
-    return KeptValues(values)
-
-
-def _unreadable(path: Path, why: str) -> Failure:
-    return Failure(
-        f"{path}, which keeps the generated keys, cannot be read: {why}",
-        hint="restore it from a backup; without it new keys would be made, and running pods keep the old ones",
-    )
+    except (OSError, ValueError, TypeError) as error:
+        raise Failure(
+            f"{path}, which keeps the generated keys, cannot be read: {error}",
+            hint="restore it from a backup; without it new keys would be made, and running pods keep the old ones",
+        ) from error
 
 
 def write_file(path: Path, kept: KeptValues) -> None:
-    """Keep the values in a file that only its owner can read; it appears whole or not at all.
-
-    Raises Failure, with nothing written, if a kept value was damaged.
-    """
-    if kept.damaged:
-        raise _unreadable(path, f"{', '.join(kept.damaged)} has not the length of such a key")
+    """Keep the values in a file that only its owner can read; it appears whole or not at all."""
     if not kept.changed:
         return
     try:

@@ -136,12 +136,6 @@ def test_a_key_that_is_added_is_refused_where_somebody_has_written_keys_since_th
     assert not [command for command in kubectl.applied if "--prune" in command]
 
 
-def test_a_kept_key_of_another_length_is_not_overwritten() -> None:
-    kubectl = FakeCluster(items_there=[NAMESPACE, keys(**{MUNGE: "c2hvcnQ="})])
-    with pytest.raises(Failure, match=f"Secret {GENERATED}: {MUNGE} has not the length"):
-        planned_in(kubectl)
-
-
 def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
     kubectl = Keeping(items_there=[])
     planned = planned_in(kubectl)

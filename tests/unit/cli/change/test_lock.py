@@ -99,14 +99,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "LINGER", 0)
 
 
-def test_a_command_that_was_killed_here_does_not_keep_others_out() -> None:
-    api, told = Api(), Told()
-    api.held_by("slurmstack up of bob@here")
-    with held(api, "slurm", "up", told, timeout=30):
-        assert "bob" not in api.leases["it"]["spec"]["holderIdentity"]
-    assert told.titles == ["Waiting for slurmstack up of bob@here, at work since 2026-11-22T12:00:00 UTC"]
-
-
 @pytest.mark.parametrize(
     "process", [f"{machine()} {os.getpid()}", "another-boot pid:[4026531836] 4194305"],
     ids=["lives", "of another machine"],

@@ -50,7 +50,7 @@ def test_a_cluster_of_another_stack_is_not_planned(stack: Stack, monkeypatch: py
     assert mend in caught.value.hint, "in the right cluster, which is this stack's then"
     monkeypatch.setattr(engines, "reach", lambda _: kubectl)
     with pytest.raises(Refused, match="of the stack 'prod'"):
-        engines.refuse_foreign_namespace(stack)
+        engines.against_state_and_cluster(stack, {})
 
 
 def test_a_cluster_of_the_pulumi_engine_is_not_destroyed_by_kubectl(stack: Stack) -> None:
