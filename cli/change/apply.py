@@ -15,10 +15,9 @@ from dataclasses import replace
 
 from cli.backup.jobs import run_job
 from cli.change.destroy import unmark
-from cli.change.diff import APPLY, forget_unknown_kinds, key
 from cli.change.in_place import image_of, release_of
 from cli.change.lock import Lock
-from cli.change.plan import APPLY_SET, Plan, as_member, is_member
+from cli.change.plan import APPLY, APPLY_SET, Plan, as_member, forget_unknown_kinds, is_member, key
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, component_of, is_true, message
 from cli.program.manifests import Manifest

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cli.change.diff import KINDS, served_kinds
 from cli.change.effects import DATA
 from cli.change.in_place import cluster_name_of, has_homes, is_put_back, jail_root_of, release_of
 from cli.change.owner import KEPT, KEPT_OF, ROTATING
-from cli.change.plan import APPLY_SET, RIGHTS_OUTSIDE
+from cli.change.plan import APPLY_SET, KINDS, RIGHTS_OUTSIDE, served_kinds
 from cli.errors import Failure
 from cli.kubectl.client import (
     FIELD_MANAGER,

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from cli.change.diff import key
 from cli.change.jobs import read_queue
+from cli.change.plan import key
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, annotations_of, is_true
 from cli.program.manifests import Manifest

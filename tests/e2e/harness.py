@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from cli.access.login import ssh_arguments, ssh_program
 from cli.access.reach import host_public_key, login_address
-from cli.change.diff import KINDS
+from cli.change.plan import KINDS
 from cli.change.rollout import unready
 from cli.engine import pulumi as engines
 from cli.errors import Failure

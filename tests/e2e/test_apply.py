@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.change.diff import key
+from cli.change.plan import key
 from cli.program.manifests import manifests
 from cli.program.recording import record
 from config.base import parse_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cli.change.change import compare, of_recording
-from cli.change.diff import KINDS
+from cli.change.plan import KINDS
 from cli.program.recording import Recording
 from images.common.elastic.view import SETTINGS, Pool, pool_of
 from images.common.slurm_node import NodeConf

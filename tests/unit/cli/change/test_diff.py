@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cli.change.change import Change
-from cli.change.diff import changes, key
+from cli.change.plan import changes, key
 from cli.errors import Failure, Refused
 from cli.program.manifests import Manifest
 from tests.fakes.kubectl import FakeKubectl, listed, thing

@@ -12,9 +12,8 @@ import pytest
 
 from cli.change import apply as upgrade
 from cli.change import rollout
-from cli.change.diff import key
 from cli.change.jobs import JobsTouched
-from cli.change.plan import Plan, plan
+from cli.change.plan import Plan, key, plan
 from cli.commands import cluster as cluster_commands
 from cli.commands import local
 from cli.errors import USAGE, Failure
