@@ -161,8 +161,7 @@ def preview(kubectl: Kubectl, planned: Plan) -> list[Change]:
     """Each object that applying the plan would create, change or delete."""
     if not planned.exists:
         return [Change(action="create", resource=of_object(item.document)) for item in planned.objects]
-    present = members(kubectl, planned.namespace, APPLY_SET, f"{PART_OF}={set_id(planned.namespace)}")
-    left = sorted((item for item in present if key(item) not in planned.wanted), key=key)
+    left = sorted((item for item in members(kubectl, planned.namespace) if key(item) not in planned.wanted), key=key)
     objects = [as_member(item, planned.namespace) if is_member(item) else item for item in planned.objects]
     return changes(kubectl, objects, planned.live, [*left, *planned.outside])
 
@@ -310,41 +309,15 @@ def _comparable(document: dict[str, Any]) -> dict[str, Any]:
 
 _KINDS = "applyset.kubernetes.io/contains-group-kinds"
 
-_UNKNOWN = ("have a resource type", "could not find the requested resource")
-"""In kubectl's complaint about a kind that the cluster does not know, before and after it has asked the cluster."""
+
+def members(kubectl: Kubectl, namespace: str) -> list[dict[str, Any]]:
+    """The set's objects of all kinds."""
+    kinds = set_kinds(kubectl, namespace)
+    return kubectl.items(",".join(kinds), "-n", namespace, "-l", f"{PART_OF}={set_id(namespace)}") if kinds else []
 
 
-def members(kubectl: Kubectl, namespace: str, parent: str, selector: str) -> list[dict[str, Any]]:
-    """The set's objects of all kinds that the cluster still knows. `parent`: the Secret that stands for the set."""
-    kinds = served_kinds(kubectl, namespace, parent)
-    return kubectl.items(",".join(kinds), "-n", namespace, "-l", selector) if kinds else []
-
-
-def served_kinds(kubectl: Kubectl, namespace: str, parent: str) -> list[str]:
-    """Kinds of the set's objects, of those that the cluster still knows; none where there is no set."""
-    return [kind for kind in _kinds(kubectl, namespace, parent) if _is_served(kubectl, namespace, kind)]
-
-
-def forget_unknown_kinds(kubectl: Kubectl, namespace: str, parent: str) -> bool:
-    """Strike kinds off that left the cluster with all their objects; kubectl prunes nothing any more because of them.
-
-    Returns whether there were any.
-    """
-    kinds, served = _kinds(kubectl, namespace, parent), served_kinds(kubectl, namespace, parent)
-    if served != kinds:
-        kubectl.run("annotate", "secret", parent, "-n", namespace, "--overwrite", f"{_KINDS}={','.join(served)}")
-    return served != kinds
-
-
-def _kinds(kubectl: Kubectl, namespace: str, parent: str) -> list[str]:
-    found = kubectl.items("secret", parent, "-n", namespace)
+def set_kinds(kubectl: Kubectl, namespace: str) -> list[str]:
+    """Kinds of the set's objects (`ConfigMap`, `PodMonitor.monitoring.coreos.com`); none where there is no set."""
+    found = kubectl.items("secret", APPLY_SET, "-n", namespace)
     annotations = found[0]["metadata"].get("annotations", {}) if found else {}
     return [kind for kind in annotations.get(_KINDS, "").split(",") if kind]
-
-
-def _is_served(kubectl: Kubectl, namespace: str, kind: str) -> bool:
-    """Whether the cluster knows a kind: Kubernetes' own always, those of others (`PodMonitor.GROUP`) may go."""
-    if kind.partition(".")[0].lower() in KINDS:
-        return True
-    complaint = kubectl.run("get", kind, "-n", namespace, "-o", "name", check=False).stderr
-    return not any(unknown in complaint for unknown in _UNKNOWN)
