@@ -12,7 +12,7 @@ from cli.errors import Refused
 from cli.program.values import Resource
 from config.cluster import ClusterConfig
 from config.sections.cloud import NebiusCloud
-from slurm.names import CONTROLLER, HOMES
+from slurm.names import HOMES
 
 _STATE_CLAIM = "controller-state"
 _STATE = "the job queue and Slurm's other state"
@@ -67,28 +67,11 @@ class Effect:
     """Why it is not done, and the way out; empty if it is allowed."""
 
 
-def effects(
-    changes: Sequence[Change],
-    config: ClusterConfig,
-    *,
-    old: Iterable[Resource],
-) -> tuple[Effect, ...]:
-    """Those of the changes that cost somebody something, or that cannot be made. `config` is the new stack file.
-
-    `old`: all that is there.
-    """
+def effects(changes: Sequence[Change], config: ClusterConfig) -> tuple[Effect, ...]:
+    """Those of the changes that cost somebody something, or that cannot be made. `config` is the new stack file."""
     whole = any(item.action == "delete" and item.kind == "Kubernetes cluster" for item in changes)
-    has_state = any((item.kind, item.title) in _WITH_STATE for item in old)
-    judges = (
-        _Judge(change=change, config=config, whole=whole, has_state=has_state)
-        for change in changes
-        if change.action != "create"
-    )
+    judges = (_Judge(change=change, config=config, whole=whole) for change in changes if change.action != "create")
     return tuple(effect for judge in judges if (effect := judge.effect()) is not None)
-
-
-_WITH_STATE = {("StatefulSet", CONTROLLER), ("PersistentVolumeClaim", _STATE_CLAIM)}
-"""Where one of these is, slurmctld has written its state."""
 
 
 def refused(found: Iterable[Effect]) -> list[Effect]:
@@ -112,7 +95,6 @@ class _Judge:
     config: ClusterConfig
     whole: bool
     """Whether the whole cluster goes."""
-    has_state: bool
 
     @property
     def kind(self) -> str:
@@ -126,7 +108,7 @@ class _Judge:
         """What people should know of it; None if nothing."""
         if self.change.action == "update":
             size_key = f"{self._where()}.{'storage' if self._key() in _SECTIONS else 'size'}"
-            verdict = judge(self.change, size_key, has_state=self.has_state)
+            verdict = judge(self.change, size_key)
             return self._effect(verdict.cost, verdict.refused, verdict.because) if verdict else None
         refused = self._replace_refused() if self.change.action == "replace" else self._delete_refused()
         cost = self._cost()

@@ -45,7 +45,7 @@ def _differ(old: str, new: str) -> bool:
     return bool(old and new) and old != new
 
 
-def judge(change: Change, size_key: str, *, has_state: bool) -> Verdict | None:
+def judge(change: Change, size_key: str) -> Verdict | None:
     """None if there is nothing to say. `size_key`: the key of the stack file that has a volume's size."""
     was, will, found = change.before, change.resource, None
     match change.kind, change.name:
@@ -62,7 +62,7 @@ def judge(change: Change, size_key: str, *, has_state: bool) -> Verdict | None:
         case "StatefulSet", name if name == CONTROLLER and not is_put_back(was.inputs):
             found = other_state(release_of(was.inputs), release_of(will.inputs))
             found = _same_images(was.inputs, will.inputs) or found
-        case "ConfigMap", name if name == CONFIG_MAP and has_state:
+        case "ConfigMap", name if name == CONFIG_MAP:
             found = other_name(cluster_name_of(was.inputs), cluster_name_of(will.inputs))
     return found
 

@@ -152,7 +152,8 @@ class ClusterChange:
             for name in self._leaving_partitions
             if not any(pool in self.new_pools for pool in self.partitions[name])
         ]
-        return (*partitions, *(f"nodes of pool {name!r} leave" for name in self.pools if self._goes(name)))
+        lose = [name for name, pool in self.pools.items() if pool.size and self._goes(name)]
+        return (*partitions, *(f"nodes of pool {name!r} leave" for name in lose))
 
     @property
     def _leaving_partitions(self) -> list[str]:

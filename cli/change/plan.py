@@ -108,7 +108,7 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     planned = replace(
         planned,
         outside=tuple(item for item in outside if key(item) not in planned.wanted),
-        effects=effects(_expected(planned), config, old=map(of_object, inside.values())),
+        effects=effects(_expected(planned), config),
     )
     there = planned.live.get(("Namespace", planned.namespace))
     refuse_takeover(there)

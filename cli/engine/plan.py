@@ -65,7 +65,7 @@ def removal(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
 def compared(stack: Stack, before: Sequence[Resource], after: Sequence[Resource]) -> EnginePlan:
     """Two sets of resources compared; `stack` is that of the later one."""
     changes = compare(before, after)
-    found = effects(changes, stack.config, old=before)
+    found = effects(changes, stack.config)
     return EnginePlan(changes=tuple(changes), effects=found, resources=tuple(after))
 
 

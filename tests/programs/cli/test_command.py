@@ -21,9 +21,7 @@ def test_a_valid_stack_file_is_fine() -> None:
     assert "fine (1 pool, 2 nodes, Slurm 24.11)" in done.stdout
 
 
-@pytest.mark.parametrize(
-    "command", [["validate"], ["render", "--output", "out"], ["preview"], ["up", "--yes"], ["status"]]
-)
+@pytest.mark.parametrize("command", [["validate"], ["up", "--yes"], ["status"]])
 def test_every_command_lists_all_errors_of_a_stack_file_and_exits_with_2(tmp_path: Path, command: list[str]) -> None:
     sections = with_change(stacks.dev(), "worker_nodes.default.size", -1)
     sections["partitionss"] = {}

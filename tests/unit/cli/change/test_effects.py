@@ -36,7 +36,7 @@ def judge(old: list[Resource], new: list[Resource], **changed: Any) -> list[Effe
     sections = NEBIUS
     for path, value in changed.items():
         sections = with_change(sections, path.replace("__", "."), value)
-    return list(effects(compare(old, new), load_config(sections), old=old))
+    return list(effects(compare(old, new), load_config(sections)))
 
 
 def nested(path: str, value: Any) -> dict[str, Any]:

@@ -155,17 +155,6 @@ def test_of_two_controllers_both_start_again_the_one_that_stands_by_first(
     assert kubectl.restarted == ["controller-1", "controller-0"]
 
 
-def test_a_rotation_that_was_cut_short_goes_on_with_its_key_and_starts_nobody_twice(
-    kubectl: Cluster,
-) -> None:
-    first = Rotation(kubectl, "slurm", KEYS["munge"])
-    assert not first.begin()
-    kubectl.copies["default-0"] = kubectl.digest()  # it was started again, and then the command was killed
-    assert run(kubectl, "munge").startswith("pods did not understand each other for ")
-    assert kubectl.digest() == first.digest
-    assert sorted(kubectl.restarted) == ["controller-0", "login-0"]
-
-
 def test_a_rotation_of_the_database_s_password_goes_on_while_slurmdbd_may_not_log_in(kubectl: Cluster) -> None:
     """It was started anew by somebody else, with the new password and the old one in the database: it ends at once."""
     slurmdbd = pod("slurmdbd-0", "slurmdbd")
