@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cli.access.reach import reach, reach_if_made
+from cli.access.reach import reach
 from cli.backup.restore import forget_restore
 from cli.change.apply import (
     DATABASE_GOES_FIRST,
@@ -178,7 +178,8 @@ def _up_with_pulumi(stack: Stack, report: Report, *, yes: bool, kill_jobs: bool)
         refuse_lost_jobs(jobs)
     _build_local_images(stack, report)
     again = engines.resume(stack, state)
-    policies.run_again(reach_if_made(stack), stack.config, policy)  # an update may only now make the cluster
+    if policy is not None and policy.changes:  # else an update may only now make the cluster
+        policies.run_again(reach(stack), stack.config, policy)
     if jobs.lost:
         if not yes:  # the engine asks too late: it may wait for a pool that waits for these jobs
             require_terminal()

@@ -58,22 +58,19 @@ def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan
 
 def policy_of(stack: Stack) -> PolicyPlan | None:
     """The same for a stack whose cluster may not be there, or may not answer: that stops no preview."""
-    if not stack.config.accounting.enabled:
-        return None
     try:
-        kubectl = reach_if_made(stack)
+        return planned_policy(reach_if_made(stack), stack.config)
     except Failure as failure:
         return _not_compared(str(failure))
-    return planned_policy(kubectl, stack.config)
 
 
 def _not_compared(why: str) -> PolicyPlan:
     return PolicyPlan(changes=(), notes=(f"! the policy in force cannot be compared: {why}",))
 
 
-def run_again(kubectl: Kubectl | None, config: ClusterConfig, planned: PolicyPlan | None) -> None:
+def run_again(kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan | None) -> None:
     """Delete the job that has done its work where Slurm has something else now: the update makes and awaits it anew."""
-    if kubectl is None or planned is None or not planned.changes:
+    if planned is None or not planned.changes:
         return
     ours = ("-n", config.cluster.namespace, "-l", f"app.kubernetes.io/component={COMPONENT}")
     jobs = kubectl.items("job", *ours)
