@@ -18,7 +18,7 @@ from nebius.base.resolver import Constant, Resolver
 from nebius.sdk import SDK
 from yaml import YAMLError
 
-from cli.errors import Failure
+from cli.errors import USAGE, Failure
 
 USER_AGENT = "slurmstack/0.1.0"
 
@@ -48,7 +48,9 @@ def open_sdk() -> SDK:
 
     Nothing is asked yet. Raises Failure if there are no credentials, or what describes them is wrong.
     """
-    server = os.environ.get(SERVER_ENV)
+    server = os.environ.get(SERVER_ENV, "")
+    if server and not server.startswith("127.0.0.1:"):  # a token must never travel in the clear
+        raise Failure(f"{SERVER_ENV} is {server!r}, which is no address of this machine", code=USAGE)
     resolver: Resolver | None = Constant(server) if server else None
     options = [(INSECURE, True)] if server else []
     named = os.environ.get(CREDENTIALS_ENV)
