@@ -6,9 +6,7 @@ import logging
 import os
 import sys
 from contextlib import suppress
-from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from nebius.aio.cli_config import Config
 from nebius.aio.token.options import OPTION_REPORT_ERROR
@@ -45,26 +43,29 @@ HINT = (
 )
 
 
-def open_sdk(*, credentials: Path | None = None, profile: str | None = None) -> SDK:
+def open_sdk() -> SDK:
     """The SDK with credentials: a file that is named, else the token in the environment, else the command's profile.
 
     Nothing is asked yet. Raises Failure if there are no credentials, or what describes them is wrong.
     """
-    server = _server()
+    server = os.environ.get(SERVER_ENV, "")
+    if server and not server.startswith("127.0.0.1:"):  # a token must never travel in the clear
+        raise Failure(f"{SERVER_ENV} is {server!r}, which is no address of this machine", code=USAGE)
     resolver: Resolver | None = Constant(server) if server else None
     options = [(INSECURE, True)] if server else []
-    named = credentials or (Path(path) if (path := os.environ.get(CREDENTIALS_ENV)) else None)
+    named = os.environ.get(CREDENTIALS_ENV)
     logging.getLogger("nebius").setLevel(logging.CRITICAL)  # it logs with tracebacks what we say in one line
     try:
-        if named is not None:
-            return SDK(user_agent_prefix=USER_AGENT, resolver=resolver, options=options, credentials_file_name=named)
-        if profile is None and os.environ.get(TOKEN_ENV) and not _profile_file().is_file():
+        if named:
+            file = Path(named)
+            return SDK(user_agent_prefix=USER_AGENT, resolver=resolver, options=options, credentials_file_name=file)
+        if os.environ.get(TOKEN_ENV) and not _profile_file().is_file():
             return SDK(user_agent_prefix=USER_AGENT, resolver=resolver, options=options, credentials=EnvBearer())
         return SDK(
             user_agent_prefix=USER_AGENT,
             resolver=resolver,
             options=options,
-            config_reader=Config(client_id=CLIENT_ID, profile=profile, no_parent_id=True),
+            config_reader=Config(client_id=CLIENT_ID, no_parent_id=True),
             federation_invitation_writer=sys.stderr,  # standard output belongs to the answer
         )
     except FileNotFoundError as error:
@@ -81,23 +82,6 @@ def close_sdk(sdk: SDK) -> None:
 
 def _profile_file() -> Path:
     return (Path(DEFAULT_CONFIG_DIR) / DEFAULT_CONFIG_FILE).expanduser()
-
-
-def _server() -> str | None:
-    """The server of the tests. Only on this machine: a token must never travel in the clear."""
-    server = os.environ.get(SERVER_ENV)
-    if not server:
-        return None
-    host = urlsplit(f"//{server}").hostname or ""
-    try:
-        local = ip_address(host).is_loopback
-    except ValueError:
-        local = False
-    if not local:
-        raise Failure(
-            f"{SERVER_ENV} is {server!r}, which is no address of this machine such as 127.0.0.1:50051", code=USAGE
-        )
-    return server
 
 
 def _said(error: Exception) -> str:

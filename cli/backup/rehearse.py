@@ -12,8 +12,8 @@ from cli.backup import throwaway, verdict
 from cli.backup.jobs import run_job, statuses
 from cli.backup.restore import RESTORED_BY, chosen
 from cli.backup.verdict import Outcome, Shown, told_by
-from cli.change.diff import APPLY
 from cli.change.lock import held
+from cli.change.plan import APPLY
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, complaint, in_controller, is_true
 from cli.stack import Stack

@@ -1,6 +1,7 @@
 """Applies a plan with kubectl: server-side apply, with an apply set that prunes what left the stack.
 
-Another release of Slurm comes after a backup, and slurmdbd before everything else, as Slurm wants it.
+Images that a running control plane is to get are tried first, and then given to one of its daemons at a time. Another
+release of Slurm comes after a backup, and slurmdbd before everything else, as Slurm wants it.
 """
 
 from __future__ import annotations
@@ -14,15 +15,14 @@ from dataclasses import replace
 
 from cli.backup.jobs import run_job
 from cli.change.destroy import unmark
-from cli.change.diff import APPLY, forget_unknown_kinds, key
 from cli.change.in_place import image_of, release_of
 from cli.change.lock import Lock
-from cli.change.plan import APPLY_SET, Plan, as_member, is_member
+from cli.change.plan import APPLY, APPLY_SET, Plan, as_member, is_member, key
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, component_of, is_true, message
 from cli.program.manifests import Manifest
 from local.report import Report
-from slurm.names import ACCOUNTING, BACKUP, CONTROLLER, GENERATED
+from slurm.names import ACCOUNTING, BACKUP, CONTROLLER, DATABASE, GENERATED, IMAGES
 
 BEFORE_UPGRADE = "before-upgrade"
 """Kind of a backup of what an upgrade converts. No retention takes it away (images/backup/backups.py)."""
@@ -88,13 +88,7 @@ def _apply_set(kubectl: Kubectl, planned: Plan, before_prune: Callable[[], None]
         before_prune()
     pruning = replace(kubectl, environment={"KUBECTL_APPLYSET": "true"})
     arguments = ["--prune", f"--applyset=secrets/{APPLY_SET}", "-n", planned.namespace, "-f", "-"]
-    documents = as_list([item.document for item in members])
-    try:
-        pruning.run(*APPLY, *arguments, stdin=documents)
-    except Failure:
-        if not forget_unknown_kinds(kubectl, planned.namespace, APPLY_SET):
-            raise
-        pruning.run(*APPLY, *arguments, stdin=documents)
+    pruning.run(*APPLY, *arguments, stdin=as_list([item.document for item in members]))
 
 
 def _write_kept(kubectl: Kubectl, planned: Plan) -> None:
@@ -204,3 +198,57 @@ def _gets_another(planned: Plan, which: tuple[str, str]) -> bool:
     both = planned.live[which], planned.wanted[which]
     before, after = map(release_of, both)
     return before != after if before and after else len(set(map(image_of, both))) > 1
+
+
+# Images
+
+NOTHING_TOUCHED = (
+    "nothing runs with these images, and what runs goes on. Correct `images` in the stack file, or push what it names "
+    "(docs/images.md), and run this again"
+)
+
+ONE_STOPPED = "the rest runs as it did. The stack file of before, applied with `up`, is the way back"
+"""Where a daemon does not come up with an image that could be started."""
+
+
+def image_trial(planned: Plan) -> list[Manifest]:
+    """The job that tries the images, where a control plane runs that may get them; else nothing."""
+    if not _ready(planned, CONTROLLER, ACCOUNTING, DATABASE):
+        return []
+    jobs = [item for item in planned.objects if item.kind == "Job" and component_of(item.document) == IMAGES]
+    return [as_member(job, planned.namespace) for job in jobs if not is_true(planned.live.get(job.key, {}), "Complete")]
+
+
+def one_by_one(planned: Plan) -> list[list[Manifest]]:
+    """What is sent and waited for before all else, step by step: each daemon that gets another image.
+
+    slurmdbd comes first, so that MariaDB converts no data before an upgrade of Slurm has begun well. slurmctld of
+    another release comes later, with its configuration. Nothing where the database is down, for which slurmdbd waits.
+    """
+    if not _ready(planned, DATABASE):
+        return []
+    steps = [
+        upgraded_first(planned) or _with_another_image(planned, ACCOUNTING),
+        _with_another_image(planned, DATABASE),
+        [] if is_upgrade(planned) else _with_another_image(planned, CONTROLLER),
+    ]
+    return [step for step in steps if step]
+
+
+def _ready(planned: Plan, *components: str) -> bool:
+    """Whether those of the components that are there run and are ready, and slurmctld is there."""
+    sets = [planned.live[at] for name in components if (at := ("StatefulSet", name)) in planned.live]
+    pods = [(item["spec"]["replicas"], item.get("status", {}).get("readyReplicas", 0)) for item in sets]
+    return ("StatefulSet", CONTROLLER) in planned.live and all(0 < wanted <= ready for wanted, ready in pods)
+
+
+def _with_another_image(planned: Plan, component: str) -> list[Manifest]:
+    """All that the component is made of, if its StatefulSet is there and gets another image under a slurmctld."""
+    both = [found.get(("StatefulSet", component)) for found in (planned.live, planned.wanted)]
+    if None in both or len(set(map(image_of, filter(None, both)))) < 2 or not _ready(planned, CONTROLLER):
+        return []
+    return [
+        as_member(item, planned.namespace)
+        for item in planned.objects
+        if is_member(item) and component_of(item.document) == component
+    ]

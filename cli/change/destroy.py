@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cli.change.diff import KINDS, served_kinds
 from cli.change.effects import DATA
 from cli.change.in_place import cluster_name_of, has_homes, is_put_back, jail_root_of, release_of
-from cli.change.owner import KEPT, KEPT_OF, PART_OF, ROTATING
-from cli.change.plan import APPLY_SET, RIGHTS_OUTSIDE
+from cli.change.owner import KEPT, KEPT_OF, ROTATING
+from cli.change.plan import APPLY_SET, KINDS, RIGHTS_OUTSIDE, set_kinds
 from cli.errors import Failure
 from cli.kubectl.client import (
     FIELD_MANAGER,
@@ -22,6 +21,7 @@ from cli.kubectl.client import (
     complaint,
     in_controller,
     labels_of,
+    message,
     slurm,
 )
 from config.cluster import ClusterConfig
@@ -132,27 +132,19 @@ def note_identity(kubectl: Kubectl, namespace: str) -> None:
 
 
 def mark(kubectl: Kubectl, kept: Kept) -> None:
-    """Label what is kept, so that `kubectl get` finds it: `-l slurmstack/kept`."""
+    """Label the namespace in which data is kept, so that `kubectl get` finds it: `-l slurmstack/kept`."""
     if kept.keys:  # all who had an older key have ended
         kubectl.run("annotate", "secret", GENERATED, "-n", kept.namespace, f"{ROTATING}-")
-    _label(kubectl, kept, f"{KEPT}=true", "--overwrite")
+    _label(kubectl, kept.namespace, f"{KEPT}=true", "--overwrite")
 
 
 def unmark(kubectl: Kubectl, namespace: str) -> None:
     """The cluster is there again."""
-    _label(kubectl, data_of(kubectl, namespace), f"{KEPT}-")
+    _label(kubectl, namespace, f"{KEPT}-")
 
 
-def _label(kubectl: Kubectl, kept: Kept, *label: str) -> None:
-    ours = kubectl.items("persistentvolume", "-l", PART_OF)
-    names = {str(item["metadata"]["name"]) for item in ours}
-    what = [
-        f"namespace/{kept.namespace}",
-        *(f"persistentvolumeclaim/{item.claim}" for item in kept.volumes),
-        *(f"persistentvolume/{item.volume}" for item in kept.volumes if item.volume in names),
-        *([f"secret/{GENERATED}"] if kept.keys else []),
-    ]
-    kubectl.run("label", "-n", kept.namespace, *what, *label, f"--field-manager={FIELD_MANAGER}")
+def _label(kubectl: Kubectl, namespace: str, *label: str) -> None:
+    kubectl.run("label", "namespace", namespace, *label, f"--field-manager={FIELD_MANAGER}")
 
 
 def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:
@@ -209,12 +201,15 @@ def destroy_cluster(
 
 def _delete_all_but_data(kubectl: Kubectl, namespace: str) -> None:
     """Delete what the stack has made: all with its labels but claims, and the keys, which have none."""
-    others = [
-        kind for kind in served_kinds(kubectl, namespace, APPLY_SET) if kind.partition(".")[0].lower() not in KINDS
-    ]
-    kinds = ",".join([*(kind for kind in KINDS if kind != "persistentvolumeclaim"), *others])
+    kinds = ",".join(kind for kind in KINDS if kind != "persistentvolumeclaim")
     ours = ("-n", namespace, "-l", cluster_labels(namespace))
     kubectl.run("delete", kinds, *ours, "--ignore-not-found", "--wait=false")
+    for kind in set_kinds(kubectl, namespace):
+        if kind.partition(".")[0].lower() not in KINDS:
+            done = kubectl.run("delete", kind, *ours, "--ignore-not-found", "--wait=false", check=False)
+            gone = "have a resource type" in done.stderr  # with its operator, and all objects
+            if done.returncode != 0 and not gone:
+                raise Failure(message(done.stderr))
     kubectl.run("delete", RIGHTS_OUTSIDE, "-l", cluster_labels(namespace), "--ignore-not-found")
     deadline = time.monotonic() + GONE_SECONDS
     while left := kubectl.items(kinds, *ours):

@@ -12,7 +12,7 @@ from cli.errors import Refused
 from cli.program.values import Resource
 from config.cluster import ClusterConfig
 from config.sections.cloud import NebiusCloud
-from slurm.names import CONTROLLER, HOMES
+from slurm.names import HOMES
 
 _STATE_CLAIM = "controller-state"
 _STATE = "the job queue and Slurm's other state"
@@ -67,28 +67,11 @@ class Effect:
     """Why it is not done, and the way out; empty if it is allowed."""
 
 
-def effects(
-    changes: Sequence[Change],
-    config: ClusterConfig,
-    *,
-    old: Iterable[Resource],
-) -> tuple[Effect, ...]:
-    """Those of the changes that cost somebody something, or that cannot be made. `config` is the new stack file.
-
-    `old`: all that is there.
-    """
+def effects(changes: Sequence[Change], config: ClusterConfig) -> tuple[Effect, ...]:
+    """Those of the changes that cost somebody something, or that cannot be made. `config` is the new stack file."""
     whole = any(item.action == "delete" and item.kind == "Kubernetes cluster" for item in changes)
-    has_state = any((item.kind, item.title) in _WITH_STATE for item in old)
-    judges = (
-        _Judge(change=change, config=config, whole=whole, has_state=has_state)
-        for change in changes
-        if change.action != "create"
-    )
+    judges = (_Judge(change=change, config=config, whole=whole) for change in changes if change.action != "create")
     return tuple(effect for judge in judges if (effect := judge.effect()) is not None)
-
-
-_WITH_STATE = {("StatefulSet", CONTROLLER), ("PersistentVolumeClaim", _STATE_CLAIM)}
-"""Where one of these is, slurmctld has written its state."""
 
 
 def refused(found: Iterable[Effect]) -> list[Effect]:
@@ -112,7 +95,6 @@ class _Judge:
     config: ClusterConfig
     whole: bool
     """Whether the whole cluster goes."""
-    has_state: bool
 
     @property
     def kind(self) -> str:
@@ -126,7 +108,7 @@ class _Judge:
         """What people should know of it; None if nothing."""
         if self.change.action == "update":
             size_key = f"{self._where()}.{'storage' if self._key() in _SECTIONS else 'size'}"
-            verdict = judge(self.change, size_key, has_state=self.has_state)
+            verdict = judge(self.change, size_key)
             return self._effect(verdict.cost, verdict.refused, verdict.because) if verdict else None
         refused = self._replace_refused() if self.change.action == "replace" else self._delete_refused()
         cost = self._cost()
@@ -195,31 +177,14 @@ class _Judge:
                 return f"{never}. Set it back, or to lose this set {missing}"
         if self.change.resource.protect:
             return f"{never}, and this is protected. Set it back, or to lose this set `slurmstack:protect: false` too"
-        return self._name_taken() or self._misfit()
-
-    def _misfit(self) -> str:
-        """Another release or name of Slurm does not fit to the jail and the state, even in an object made anew."""
-        if self.kind not in {"StatefulSet", "ConfigMap"}:
-            return ""
-        verdict = judge(self.change, "", has_state=self.has_state)
-        return verdict.refused if verdict else ""
+        return ""
 
     def _delete_refused(self) -> str:
         was = self.change.resource
         if was.protect:
             return f"it is protected. To really lose it, {_UNPROTECT}"
-        if self.kind == "node group":
-            return self._group_refused()
-        if self.kind != "file system" or was.retained or not was.inputs.get("forbidDeletion"):
-            return ""
-        return (
-            "the cloud itself forbids to delete it. To really lose it, set "
-            f"{self._where()}.filesystem.forbid_deletion: false, apply that with `up`, and then make this change"
-        )
-
-    def _group_refused(self) -> str:
-        """A pool that shrinks drains its workers, but those that stay may be on machines of the group that goes."""
-        name = self._pool()
+        # A pool that shrinks drains its workers, but those that stay may be on machines of the group that goes.
+        name = self._pool() if self.kind == "node group" else ""
         pool = self.config.worker_nodes.get(name)
         if pool is None or pool.allow_replacement or self.whole:
             return ""
@@ -228,20 +193,6 @@ class _Judge:
             f"workers that stay may be on its machines. Set worker_nodes.{name}.autoscaling.groups to {kept} or more, "
             "apply, and when no worker is on this group's machines lower it with "
             f"worker_nodes.{name}.allow_replacement: true, which ends what still runs there"
-        )
-
-    def _name_taken(self) -> str:
-        """A file system that the cloud keeps keeps its name too, and names are unique in a project.
-
-        Pulumi goes by what its state says of the old one, so it does not help to change that in the same update.
-        """
-        was = self.change.before
-        if self.kind != "file system" or was is None or not (was.retained or was.inputs.get("forbidDeletion")):
-            return ""
-        return (
-            "the cloud keeps the old one, whose name the new one needs. To lose it, set "
-            f"{self._where()}.filesystem.forbid_deletion: false beside cloud.allow_replacement: true, apply that with "
-            "`up`, and then make this change"
         )
 
     def _switches(self) -> dict[str, bool]:

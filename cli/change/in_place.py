@@ -45,14 +45,14 @@ def _differ(old: str, new: str) -> bool:
     return bool(old and new) and old != new
 
 
-def judge(change: Change, size_key: str, *, has_state: bool) -> Verdict | None:
+def judge(change: Change, size_key: str) -> Verdict | None:
     """None if there is nothing to say. `size_key`: the key of the stack file that has a volume's size."""
     was, will, found = change.before, change.resource, None
     match change.kind, change.name:
         case _ if was is None:
             pass
         case (("file system" | "PersistentVolumeClaim"), _):
-            found = _other_kind(was, will, size_key) or _resize(was, will, size_key)
+            found = _other_kind(was, will, size_key) or _shrinks(was, will, size_key)
         case "node group", _:
             found = _roll(was, will)
         case "StatefulSet", name if name == LOGIN:
@@ -62,26 +62,19 @@ def judge(change: Change, size_key: str, *, has_state: bool) -> Verdict | None:
         case "StatefulSet", name if name == CONTROLLER and not is_put_back(was.inputs):
             found = other_state(release_of(was.inputs), release_of(will.inputs))
             found = _same_images(was.inputs, will.inputs) or found
-        case "ConfigMap", name if name == CONFIG_MAP and has_state:
+        case "ConfigMap", name if name == CONFIG_MAP:
             found = other_name(cluster_name_of(was.inputs), cluster_name_of(will.inputs))
     return found
 
 
-def _resize(was: Resource, will: Resource, key: str) -> Verdict | None:
-    old, new = _size(was), _size(will)
-    if old is None or new is None or new == old or (new > old and not _is_directory(was)):
+def _shrinks(was: Resource, will: Resource, key: str) -> Verdict | None:
+    (before, old), (after, new) = map(_size, (was, will))
+    if old is None or new is None or new >= old:
         return None
-    before, after = _quantity(old), _quantity(new)
-    if new > old:
-        refused = (
-            f"{key}: the volume is a directory of the local cluster, with all the space of this machine's disk "
-            f"whatever its size says, and Kubernetes never changes that size. Set it back to {before}"
-        )
-    else:
-        refused = (
-            f"{key}: {after} is less than the {before} that it has, and it cannot shrink. "
-            f"Set it back to {before}. To really have a smaller one: {_another_volume(was, key)}"
-        )
+    refused = (
+        f"{key}: {after} is less than the {before} that it has, and it cannot shrink. "
+        f"Set it back to {before}. To really have a smaller one: {_another_volume(was, key)}"
+    )
     return _verdict("size", before, after, refused=refused)
 
 
@@ -98,62 +91,29 @@ def _another_volume(was: Resource, key: str) -> str:
 
 
 def _other_kind(was: Resource, will: Resource, size_key: str) -> Verdict | None:
-    """A claim keeps the class that it was made with, and how many machines may mount it.
-
-    One that has no class yet may still get one.
-    """
-    if was.kind != "PersistentVolumeClaim":
-        return None
-    section = size_key.rpartition(".")[0]
-    before, after = (item.inputs.get("spec", {}) for item in (was, will))
-    old, new = before.get("storageClassName"), after.get("storageClassName")
-    modes = sorted(before.get("accessModes") or ()), sorted(after.get("accessModes") or ())
-    if old is not None and old != new and (new is not None or _has_set_class(was)):
-        key = "storageClassName"
-        refused = f"{section}.storage_class: the volume's is {old!r}, and that can never change. "
-        refused += f"Set it back to {old}" if old else "Remove this key"
-    elif all(modes) and modes[0] != modes[1]:
-        key, old, new = "accessModes", str(modes[0]), str(modes[1])
-        refused = (
-            f"{section}: its volume was made as {', '.join(modes[0])}, which can never change, and the stack file "
-        )
-        refused += f"needs {', '.join(modes[1])}. Set back what asks for that"
-    else:
-        return None
-    refused += f". To really have another one: {_another_volume(was, size_key)}"
-    return _verdict(f"spec.{key}", old, new, refused=refused)
+    """A claim keeps the class that it was made with, and how many machines may mount it."""
+    section, (before, after) = size_key.rpartition(".")[0], (item.inputs.get("spec", {}) for item in (was, will))
+    keys = {"storageClassName": f"{section}.storage_class", "accessModes": section}
+    for path, key in keys.items() if was.kind == "PersistentVolumeClaim" else ():
+        old, new = before.get(path), after.get(path)
+        if old is not None and new is not None and old != new:
+            back = f"Set it back to {old}" if old else "Remove this key"
+            refused = f"{key}: the volume's {path} is {old!r}, and that can never change. {back}"
+            refused += f". To really have another one: {_another_volume(was, size_key)}"
+            return _verdict(f"spec.{path}", old, new, refused=refused)
+    return None
 
 
-def _has_set_class(claim: Resource) -> bool:
-    """Whether an apply has set the claim's class. Kubernetes' default is kept where nobody asks for any."""
-    entries = [item for item in claim.inputs["metadata"].get("managedFields", []) if item.get("operation") == "Apply"]
-    return any("f:storageClassName" in item.get("fieldsV1", {}).get("f:spec", {}) for item in entries)
-
-
-def _is_directory(resource: Resource) -> bool:
-    """Whether it is a claim without a storage class. `_size` leaves those out that lie on a cloud's file system."""
-    return resource.kind == "PersistentVolumeClaim" and resource.inputs.get("spec", {}).get("storageClassName") == ""
-
-
-def _size(resource: Resource) -> int | None:
-    """Capacity in bytes; None if nobody can tell."""
-    if resource.type.startswith("kubernetes:"):
-        if SIZE_ANNOTATION in ((resource.inputs.get("metadata") or {}).get("annotations") or {}):
-            return None  # it lies on a file system of the cloud, which is judged for itself
-        requests = resource.inputs.get("spec", {}).get("resources", {}).get("requests", {})
-        quantity = requests.get("storage")
-        if not isinstance(quantity, str):
-            return None
-        return int(quantity) if quantity.isdigit() else parse_bytes(quantity)
-    size = resource.inputs.get("sizeGibibytes")
-    return int(size) * 2**30 if size else None
-
-
-def _quantity(size: int) -> str:
-    for unit, factor in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20)):
-        if size >= factor and size % factor == 0:
-            return f"{size // factor}{unit}"
-    return f"{size} bytes"
+def _size(resource: Resource) -> tuple[str, int | None]:
+    """Capacity as it is written, and in bytes; None if nobody can tell."""
+    if not resource.type.startswith("kubernetes:"):
+        size = resource.inputs.get("sizeGibibytes")
+        return f"{size}Gi", int(size) * 2**30 if size else None
+    quantity = resource.inputs.get("spec", {}).get("resources", {}).get("requests", {}).get("storage")
+    on_file_system = SIZE_ANNOTATION in annotations_of(resource.inputs)  # of the cloud, which is judged for itself
+    if on_file_system or not isinstance(quantity, str):
+        return "", None
+    return quantity, int(quantity) if quantity.isdigit() else parse_bytes(quantity)
 
 
 def _roll(was: Resource, will: Resource) -> Verdict | None:

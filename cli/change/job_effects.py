@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 from cli.kubectl.client import annotations_of, labels_of
@@ -35,48 +34,6 @@ class Pool:
 
 Partitions = Mapping[str, tuple[str, ...]]
 """Partitions by name, each with its pools."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterChange:
-    """A cluster before and after an update."""
-
-    pools: Mapping[str, Pool]
-    new_pools: Mapping[str, Pool]
-    rolled: frozenset[str]
-    """Pools that stay and whose pods are made anew, each when its node is idle."""
-    partitions: Partitions
-    new_partitions: Partitions
-
-    @cached_property
-    def leaving_partitions(self) -> tuple[str, ...]:
-        """Partitions that this change takes out of the stack."""
-        return tuple(name for name in self.partitions if name not in self.new_partitions)
-
-    def gives_back(self, name: str) -> bool:
-        """Whether all pods of a pool are told to go with its template, as when the cloud takes their machines."""
-        before, after = self.pools.get(name), self.new_pools.get(name)
-        return before is not None and before.gives_back and (after is None or not after.is_elastic)
-
-    def stays_elastic(self, name: str) -> bool:
-        """Whether nodes leave a pool by their records: their pods go after their jobs, however long that takes."""
-        both = (self.pools.get(name), self.new_pools.get(name))
-        return all(pool is not None and pool.is_elastic for pool in both)
-
-    def changes_kind(self, name: str) -> bool:
-        """Whether a pool that stays becomes elastic, or fixed."""
-        before, after = self.pools.get(name), self.new_pools.get(name)
-        return before is not None and after is not None and before.is_elastic != after.is_elastic
-
-    @cached_property
-    def smaller_pools(self) -> tuple[str, ...]:
-        """Pools that this change takes nodes from."""
-        return tuple(name for name, pool in self.pools.items() if size_of(self.new_pools, name) < pool.size)
-
-
-def size_of(pools: Mapping[str, Pool], name: str) -> int:
-    """Nodes of a pool, none if it is not there."""
-    return pools[name].size if name in pools else 0
 
 
 def pools_of(documents: Iterable[Document]) -> dict[str, Pool]:
@@ -120,11 +77,10 @@ def partitions_in(slurm_conf: str) -> dict[str, tuple[str, ...]]:
     return {options["partitionname"]: tuple(options.get("nodes", "").split(",")) for options in found}
 
 
-Fate = Literal["waits", "stays_pending", "never_starts", "ends"]
+Fate = Literal["waits", "never_starts", "ends"]
 
 FATES: Mapping[Fate, tuple[str, str]] = {
     "waits": ("is waited for", "are waited for"),
-    "stays_pending": ("stays pending", "stay pending"),
     "never_starts": ("never starts", "never start"),
     "ends": ("is ended", "are ended"),
 }
@@ -170,19 +126,78 @@ class Touched:
     """Which change does it, and how."""
 
 
-def touched_jobs(change: ClusterChange, queue: Queue, grace: Mapping[str, int]) -> tuple[Touched, ...]:
-    """The jobs that a change touches, the worst fates first, each once.
+@dataclass(frozen=True, kw_only=True)
+class ClusterChange:
+    """A cluster before and after an update."""
 
-    `grace`: by node, the seconds for which its pod as it is now may wait. A pool's other pods wait as its StatefulSet
-    says.
-    """
-    judge = _Judge(change, grace)
-    return worst_first(touched for job in queue.jobs if (touched := judge.touched(job)) is not None)
+    pools: Mapping[str, Pool]
+    new_pools: Mapping[str, Pool]
+    partitions: Partitions
+    new_partitions: Partitions
 
+    def touched(self, queue: Queue, grace: Mapping[str, int]) -> tuple[Touched, ...]:
+        """The jobs that it touches, the worst fates first, each once.
 
-def worst_first(found: Iterable[Touched]) -> tuple[Touched, ...]:
-    """Sorted by fate; otherwise as they were."""
-    return tuple(sorted(found, key=lambda item: -_SEVERITY.index(item.fate)))
+        `grace`: by node, the seconds for which its pod as it is now may wait. A pool's other pods wait as its
+        StatefulSet says.
+        """
+        found = [touch(job, *worst) for job in queue.jobs if (worst := self._worst(job, grace)) is not None]
+        return tuple(sorted(found, key=lambda item: -_SEVERITY.index(item.fate)))
+
+    @property
+    def dangers(self) -> tuple[str, ...]:
+        """What of it could end jobs, whichever there are."""
+        partitions = [
+            f"partition {name!r} leaves with all its pools"
+            for name in self._leaving_partitions
+            if not any(pool in self.new_pools for pool in self.partitions[name])
+        ]
+        lose = [name for name, pool in self.pools.items() if pool.size and self._goes(name)]
+        return (*partitions, *(f"nodes of pool {name!r} leave" for name in lose))
+
+    @property
+    def _leaving_partitions(self) -> list[str]:
+        return [name for name in self.partitions if name not in self.new_partitions]
+
+    def _worst(self, job: Job, grace: Mapping[str, int]) -> tuple[Fate, str] | None:
+        """The worst that it does to a job, and why; None if it does nothing to it."""
+        if job.waits:
+            gone = all(map(self._partition_goes, job.partitions))
+            return ("never_starts", "the partition leaves with its nodes") if gone else None
+        found = [self._of_node(job, node, grace) for node in job.nodes]
+        return max(filter(None, found), key=lambda item: _SEVERITY.index(item[0]), default=None)
+
+    def _of_node(self, job: Job, node: str, grace: Mapping[str, int]) -> tuple[Fate, str] | None:
+        name, _, ordinal = node.rpartition("-")
+        first, why = self._goes(name) or (0, "")
+        if not why or not ordinal.isdigit() or int(ordinal) < first:
+            return None
+        pool = self.pools.get(name)
+        if pool is not None and pool.gives_back:
+            return "ends", f"{why}, and {node} gives its jobs back at once"
+        return _outlasts(job, node, grace.get(node, pool.grace if pool else 0), why)
+
+    def _goes(self, name: str) -> tuple[int, str] | None:
+        """From which number on the nodes of a pool leave, and why; None if none does, or it is no pool.
+
+        From a pool that stays elastic nodes go when they are idle.
+        """
+        before, after = self.pools.get(name), self.new_pools.get(name)
+        if after is None:  # of one that is not there a `destroy` that was cut off has left the pods
+            return (0, f"pool {name!r} leaves") if before or not self.new_pools else None
+        if before is not None and before.is_elastic != after.is_elastic:
+            return 0, f"pool {name!r} becomes {'elastic' if after.is_elastic else 'fixed'}"
+        if before is not None and not after.is_elastic and after.size < before.size:
+            return after.size, f"pool {name!r} shrinks to {after.size}"
+        return None
+
+    def _partition_goes(self, name: str) -> bool:
+        """Whether a partition leaves and can run no job any more.
+
+        The configuration agent keeps one that leaves for the jobs that are in it, so with a node they still start.
+        """
+        left = (self.new_pools.get(pool) for pool in self.partitions.get(name, ()))
+        return name in self._leaving_partitions and not any(pool is not None and pool.size for pool in left)
 
 
 def touch(job: Job, fate: Fate, why: str) -> Touched:
@@ -196,87 +211,6 @@ def touch(job: Job, fate: Fate, why: str) -> Touched:
         fate=fate,
         why=why,
     )
-
-
-def dangers(change: ClusterChange) -> tuple[str, ...]:
-    """What of a change could end jobs, whichever there are."""
-    lose = [
-        name
-        for name in change.pools
-        if change.gives_back(name)
-        or ((name in change.smaller_pools or change.changes_kind(name)) and not change.stays_elastic(name))
-    ]
-    return (
-        *(
-            f"partition {name!r} leaves with all its pools"
-            for name in change.leaving_partitions
-            if not any(pool in change.new_pools for pool in change.partitions[name])
-        ),
-        *(f"nodes of pool {name!r} leave" for name in lose),
-    )
-
-
-class _Judge:
-    """One change, and how long the pods may wait."""
-
-    def __init__(self, change: ClusterChange, grace: Mapping[str, int]) -> None:
-        self._change, self._grace = change, grace
-
-    def touched(self, job: Job) -> Touched | None:
-        """The worst that the change does to the job; None if it does nothing to it."""
-        if job.waits:
-            gone = all(map(self._goes_with_its_nodes, job.partitions))
-            return touch(job, "never_starts", "the partition leaves with its nodes") if gone else None
-        found = list(self._of_running(job))
-        return touch(job, *max(found, key=lambda item: _SEVERITY.index(item[0]))) if found else None
-
-    def _of_running(self, job: Job) -> Iterator[tuple[Fate, str]]:
-        for node in job.nodes:
-            name, why = node.rpartition("-")[0], self._node_goes(node)
-            if self._change.gives_back(name):
-                yield "ends", f"{why}, and {node} gives its jobs back at once"
-            elif why and self._only_rolls(node):
-                yield "waits", f"{why}; {node} waits for it"
-            elif why:
-                known = self._change.pools.get(name)
-                yield _outlasts(job, node, self._grace.get(node, known.grace if known else 0), why)
-
-    def _only_rolls(self, node: str) -> bool:
-        """Whether a node only gets a new pod, for which it is waited however long its jobs take."""
-        name = node.rpartition("-")[0]
-        return name in self._change.new_pools and not self._shrinks_by(node) and not self._change.changes_kind(name)
-
-    def _shrinks_by(self, node: str) -> bool:
-        """Whether a node is one of the highest numbers, which a fixed pool loses that becomes smaller.
-
-        From an elastic pool nodes go when they are idle.
-        """
-        name, _, ordinal = node.rpartition("-")
-        smaller = name in self._change.smaller_pools and not self._change.stays_elastic(name)
-        return smaller and int(ordinal) >= size_of(self._change.new_pools, name)
-
-    def _node_goes(self, node: str) -> str:
-        """Why a node leaves or is made anew; empty if it stays."""
-        name, _, ordinal = node.rpartition("-")
-        pools, new = self._change.pools, self._change.new_pools
-        if not ordinal.isdigit() or (name not in pools and new):
-            return ""
-        if name not in new:  # also one of which a `destroy` that was cut off has left the pods
-            return f"pool {name!r} leaves"
-        if self._shrinks_by(node):
-            return f"pool {name!r} shrinks to {new[name].size}"
-        if self._change.changes_kind(name):
-            return f"pool {name!r} becomes {'elastic' if new[name].is_elastic else 'fixed'}"
-        return f"pool {name!r} gets new pods as its nodes fall idle" if name in self._change.rolled else ""
-
-    def _goes_with_its_nodes(self, name: str) -> bool:
-        """Whether a partition leaves and can run no job any more.
-
-        The configuration agent keeps one that leaves for the jobs that are in it, so with a node they still start.
-        """
-        change = self._change
-        pools = change.partitions.get(name, ())
-        return name in change.leaving_partitions and not any(size_of(change.new_pools, pool) for pool in pools)
 
 
 def _outlasts(job: Job, node: str, grace: int, why: str) -> tuple[Fate, str]:

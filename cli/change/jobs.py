@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -18,20 +18,17 @@ from cli.change.job_effects import (
     Fate,
     Queue,
     Touched,
-    dangers,
     partitions_in,
     pools_of,
     slurm_conf_in,
     span,
     touch,
-    touched_jobs,
-    worst_first,
 )
 from cli.errors import Failure, Refused
 from cli.kubectl.client import Kubectl, complaint, in_controller
 from cli.text import plain, say
 from images.common.slurm_conf import IN_FORCE
-from images.common.slurm_jobs import ENDED, Job, JobList
+from images.common.slurm_jobs import ENDED, JobList
 from images.common.slurm_records import NotUnderstoodError, task_ids
 from slurm.names import POOL_LABEL
 
@@ -51,22 +48,16 @@ def read_queue(kubectl: Kubectl, namespace: str) -> Queue:
     if done.returncode != 0:
         raise Failure(complaint(done) if done.returncode != 124 else f"no answer within {_TIMEOUT} s")
     slurm_conf, _, jobs = done.stdout.partition(f"{_END_OF_FILE}\n")
-    return Queue(jobs=parse_jobs(jobs), slurm_conf=slurm_conf)
-
-
-def parse_jobs(printed: str) -> tuple[Job, ...]:
-    """The jobs in what squeue printed, but those that only clean up. Raises Failure."""
     try:
-        return tuple(job for job in JOBS.read(printed) if job.state != ENDED)
+        # One that only cleans up has ended.
+        found = tuple(job for job in JOBS.read(jobs) if job.state != ENDED)
     except NotUnderstoodError as error:
         raise Failure(f"squeue: {error}") from error
+    return Queue(jobs=found, slurm_conf=slurm_conf)
 
 
 LINES = 20
-"""Running jobs that are printed at most, each with its reason; the rest is counted."""
-
-IDS = 10
-"""Pending jobs of one fate that are named at most, in one line."""
+"""Jobs that are named at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,14 +118,13 @@ def jobs_touched(
     *,
     old: Sequence[Document],
     new: Sequence[Document],
-    rolled: Collection[str],
     asked: Future[tuple[Queue, Pods]] | None = None,
 ) -> JobsTouched:
     """Look at the queue, and say what the change does to the jobs in it.
 
     `old`: the StatefulSets of controller and worker pools and the ConfigMap of Slurm's files, as they are in the
-    cluster; where there is none of them, nothing has run yet. `new`: the objects that are to be. `rolled`: pools with
-    another pod template. `asked`: `queue_and_pods`, where a command has asked already while it did something else.
+    cluster; where there is none of them, nothing has run yet. `new`: the objects that are to be. `asked`:
+    `queue_and_pods`, where a command has asked already while it did something else.
 
     What counts is the configuration in force. The ConfigMap may have one that Slurm has rejected, or may be missing.
     """
@@ -143,17 +133,14 @@ def jobs_touched(
     change = ClusterChange(
         pools=pools_of(old),
         new_pools=pools_of(new),
-        rolled=frozenset(rolled),
         partitions=partitions_in(slurm_conf_in(old)),
         new_partitions=partitions_in(slurm_conf_in(new)),
     )
-    lost = dangers(change)
     try:
         queue, pods = asked.result() if asked else queue_and_pods(kubectl, namespace)
     except Failure as failure:
-        return JobsTouched(unread=str(failure), dangers=lost)
-    in_force = replace(change, partitions=partitions_in(queue.stack_conf))
-    return _found(queue, touched_jobs(in_force, queue, pods))
+        return JobsTouched(unread=str(failure), dangers=change.dangers)
+    return _found(queue, replace(change, partitions=partitions_in(queue.stack_conf)).touched(queue, pods))
 
 
 def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> JobsTouched:
@@ -174,12 +161,11 @@ def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> Jo
         )
         queue_goes = () if keeps_queue else ("the queue is deleted, and nobody knows what is in it",)
         return JobsTouched(unread=str(failure), dangers=(*lost, *queue_goes))
-    change = ClusterChange(pools=pools, new_pools={}, rolled=frozenset(), partitions={}, new_partitions={})
-    running = replace(queue, jobs=tuple(job for job in queue.jobs if not job.waits))
-    fate: Fate = "stays_pending" if keeps_queue else "never_starts"
-    why = "the queue stays on its volume for the next `up`" if keeps_queue else "the queue is deleted"
-    waiting = tuple(touch(job, fate, why) for job in queue.jobs if job.waits)
-    return _found(queue, worst_first((*touched_jobs(change, running, grace), *waiting)))
+    change = ClusterChange(pools=pools, new_pools={}, partitions={}, new_partitions={})
+    pending = [] if keeps_queue else [job for job in queue.jobs if job.waits]
+    return _found(
+        queue, (*change.touched(queue, grace), *(touch(job, "never_starts", "the queue is deleted") for job in pending))
+    )
 
 
 def _found(queue: Queue, touched: tuple[Touched, ...]) -> JobsTouched:
@@ -236,21 +222,18 @@ def lines(found: JobsTouched) -> list[str]:
         for item in running[:LINES]
     ]
     more = len(running) - LINES
+    waiting = [item for item in found.touched if not item.nodes]
     shares = "; ".join(f"{count} {FATES[fate][count > 1]}" for fate, count in found.counts().items())
-    return [f"{head}; {shares}", *told, *([f"  ... and {more} more"] if more > 0 else []), *_pending_lines(found)]
-
-
-def _pending_lines(found: JobsTouched) -> list[str]:
-    """One line for all pending jobs of the same fate."""
-    together: dict[tuple[Fate, str], list[Touched]] = {}
-    for item in found.touched:
-        if not item.nodes:
-            together.setdefault((item.fate, item.why), []).append(item)
     return [
-        f"  {len(jobs)} pending job{'s' if len(jobs) > 1 else ''} {FATES[fate][len(jobs) > 1]}, as {why}: "
-        + _listed(jobs, IDS)
-        for (fate, why), jobs in together.items()
+        f"{head}; {shares}",
+        *told,
+        *([f"  ... and {more} more"] if more > 0 else []),
+        *([f"  {_pending(len(waiting))}, as {waiting[0].why}: {_listed(waiting)}"] if waiting else []),
     ]
+
+
+def _pending(count: int) -> str:
+    return f"{count} pending job{'s' if count > 1 else ''} {FATES['never_starts'][count > 1]}"
 
 
 def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) -> None:
@@ -269,5 +252,5 @@ def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) 
         say(f"cancelled: {escape(_listed(jobs))}")
 
 
-def _listed(jobs: Sequence[Touched], most: int = LINES) -> str:
-    return ", ".join(item.id for item in jobs[:most]) + (", ..." if len(jobs) > most else "")
+def _listed(jobs: Sequence[Touched]) -> str:
+    return ", ".join(item.id for item in jobs[:LINES]) + (", ..." if len(jobs) > LINES else "")

@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import socket
-import stat
 import subprocess
 import threading
 import time
@@ -19,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal
 
 from cli.errors import Failure
@@ -50,42 +48,35 @@ def held(
     `lease`: another one, for work that changes nothing of the cluster and may be done once at a time.
     """
     lock = Lock(kubectl, namespace, work, report, timeout, lease=lease)
-    before = _interruptible()
-    try:
-        lock.take()
-        yield lock
-    finally:
+    with _interruptible():
         try:
-            lock.release()
+            lock.take()
+            yield lock
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            lock.release()
 
 
-def _interruptible() -> dict[signal.Signals, Any]:
-    """Have all that ends a command do so as Ctrl-C does, which takes back what is half done; the handlers before.
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Have all that ends a command do so as Ctrl-C does, which takes back what is half done.
 
     A session that is cut off (SIGHUP, unless `nohup` ignores it), a pipeline that is cancelled (SIGTERM).
     """
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-    ends = (signal.SIGTERM, signal.SIGHUP)
-    return {number: signal.signal(number, _end) for number in ends if signal.getsignal(number) == signal.SIG_DFL}
+    in_main = threading.current_thread() is threading.main_thread()
+    ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
 
+    def end(*_: object) -> None:
+        for number in ours:
+            signal.signal(number, signal.SIG_IGN)  # the next one would end what is taken back now
+        raise KeyboardInterrupt
 
-def _end(ended_by: int, _: FrameType | None) -> None:
-    """End as by Ctrl-C, once: the next such signal would end what is taken back now.
-
-    A shell that is cut off sends SIGHUP to what it has started, and the kernel sends it again when that shell ends.
-    """
-    for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    if ended_by == signal.SIGHUP:
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (1, 2):
-            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
-                os.dup2(nothing, descriptor)  # the terminal is gone, and a word more to it would end this as well
-    raise KeyboardInterrupt
+    for number in ours if in_main else ():
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours if in_main else ():
+            signal.signal(number, signal.SIG_DFL)
 
 
 class Lock:

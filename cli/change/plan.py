@@ -5,31 +5,28 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from cli.change.change import Change, of_object
-from cli.change.diff import Live, changes, key, live_objects, members, objects_in
+from cli.change.change import Change, differences, of_object
 from cli.change.effects import Effect, effects
 from cli.change.job_effects import Queue
 from cli.change.jobs import JobsTouched, Pods, jobs_touched
 from cli.change.owner import (
     KEPT,
-    refuse_foreign,
     refuse_half_restored,
     refuse_half_rotated,
-    refuse_left_behind,
     refuse_other_kept,
     refuse_other_stack,
     refuse_takeover,
 )
-from cli.errors import Failure
-from cli.kubectl.client import FIELD_MANAGER, Kubectl, cluster_labels, labels_of
+from cli.errors import Failure, Refused
+from cli.kubectl.client import FIELD_MANAGER, OWNERS, Kubectl, as_list, cluster_labels, labels_of, message
 from cli.program.manifests import Manifest, manifests
-from cli.program.recording import KeptValues, Recording, program_loading, record
+from cli.program.recording import KeptValues, program_loading, record
 from config.cluster import ClusterConfig
 from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, JAIL, POOL_LABEL
 
@@ -45,6 +42,10 @@ ON_DELETE = {"type": "OnDelete"}
 RIGHTS_OUTSIDE = "clusterrolebinding,clusterrole,priorityclass"
 """What the stack may have in no namespace, besides the namespace itself and volumes, which are never deleted with an
 apply. An apply set has a namespace, so these are found by their labels."""
+
+
+Live = Mapping[tuple[str, str], dict[str, Any]]
+"""Objects of the cluster, by kind and name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,52 +99,31 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     with program_loading():
         inside = objects_in(kubectl, config.cluster.namespace)
     kept = _kept(inside, config.cluster.namespace)
-    planned = _compare(kubectl, config, record(sections, stack=stack, generated=kept), kept, inside)
-    if kept.damaged:
-        raise Failure(
-            f"Secret {GENERATED}: {', '.join(kept.damaged)} has not the length of such a key",
-            hint='put the Secret back from its backup (docs/rotate-keys.md, "Back up the keys")',
-        )
+    objects = manifests(record(sections, stack=stack, generated=kept))
+    outside = kubectl.items(RIGHTS_OUTSIDE, "-l", cluster_labels(config.cluster.namespace))
+    planned = Plan(
+        namespace=config.cluster.namespace, objects=tuple(objects), kept=kept,
+        live=live_objects(kubectl, objects, inside), inside=inside, outside=(), effects=(),
+    )  # fmt: skip
+    planned = replace(
+        planned,
+        outside=tuple(item for item in outside if key(item) not in planned.wanted),
+        effects=effects(_expected(planned), config),
+    )
     there = planned.live.get(("Namespace", planned.namespace))
     refuse_takeover(there)
     refuse_other_stack(kubectl, there, stack)
     refuse_half_restored(planned.inside.values())
     refuse_half_rotated(planned.inside.values())
     refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
-    refuse_left_behind(kubectl, planned.namespace, planned.objects, planned.live)
     _refuse_rolling(kubectl, planned)
     return planned
 
 
-def effects_there(kubectl: Kubectl, config: ClusterConfig, recording: Recording) -> tuple[Effect, ...]:
-    """What an update by the Pulumi engine costs in the cluster as it is, which may not be what its state says.
-
-    `recording`: a run of the program with this configuration. The engine itself would only find out in the middle of
-    the update. Raises Failure if the namespace is somebody else's.
-    """
-    planned = _compare(kubectl, config, recording, KeptValues({}), objects_in(kubectl, config.cluster.namespace))
-    refuse_foreign(planned.live.get(("Namespace", planned.namespace)))
-    refuse_half_restored(planned.inside.values())
-    _refuse_rolling(kubectl, planned)
-    return planned.effects
-
-
-def _compare(kubectl: Kubectl, config: ClusterConfig, recording: Recording, kept: KeptValues, inside: Live) -> Plan:
-    objects = manifests(recording)
-    outside = kubectl.items(RIGHTS_OUTSIDE, "-l", cluster_labels(config.cluster.namespace))
-    planned = Plan(
-        namespace=config.cluster.namespace, objects=tuple(objects), kept=kept,
-        live=live_objects(kubectl, objects, inside), inside=inside, outside=(), effects=(),
-    )  # fmt: skip
-    found = effects(_expected(planned), config, old=map(of_object, inside.values()))
-    return replace(planned, outside=tuple(item for item in outside if key(item) not in planned.wanted), effects=found)
-
-
 def _refuse_rolling(kubectl: Kubectl, planned: Plan) -> None:
-    """Raise Failure for pools made before their nodes were replaced as they fall idle (`OnDelete`).
+    """Raise Failure for pools made when Kubernetes replaced their pods: `rollingUpdate` stays beside `OnDelete`.
 
-    Server-side apply, which Pulumi's provider uses too, leaves the default `rollingUpdate` of such a StatefulSet beside
-    `OnDelete`, and the API server refuses the two together; `null` in the applied object removes it no more.
+    The API server refuses the two together, and no server-side apply removes a default.
     """
     names = [
         item.name
@@ -154,8 +134,7 @@ def _refuse_rolling(kubectl: Kubectl, planned: Plan) -> None:
     if names:
         patch = json.dumps({"spec": {"updateStrategy": {**ON_DELETE, "rollingUpdate": None}}})
         raise Failure(
-            f"{', '.join(names)}: the StatefulSet was made by a version that let Kubernetes replace its pods, and no "
-            "apply can take that from it",
+            f"{', '.join(names)}: the StatefulSet was made by an older version",
             hint=f"patch it once, which touches no pod: {kubectl.shown} -n {planned.namespace} patch "
             f"--field-manager={FIELD_MANAGER} statefulset {' '.join(names)} --type=merge -p '{patch}'",
         )
@@ -182,8 +161,7 @@ def preview(kubectl: Kubectl, planned: Plan) -> list[Change]:
     """Each object that applying the plan would create, change or delete."""
     if not planned.exists:
         return [Change(action="create", resource=of_object(item.document)) for item in planned.objects]
-    present = members(kubectl, planned.namespace, APPLY_SET, f"{PART_OF}={set_id(planned.namespace)}")
-    left = sorted((item for item in present if key(item) not in planned.wanted), key=key)
+    left = sorted((item for item in members(kubectl, planned.namespace) if key(item) not in planned.wanted), key=key)
     objects = [as_member(item, planned.namespace) if is_member(item) else item for item in planned.objects]
     return changes(kubectl, objects, planned.live, [*left, *planned.outside])
 
@@ -219,37 +197,127 @@ def _kept(inside: Live, namespace: str) -> KeptValues:
     return KeptValues({name: base64.b64decode(value).decode() for name, value in data.items()})
 
 
-def jobs_of_plan(
-    kubectl: Kubectl,
-    planned: Plan,
-    found: Sequence[Change] | None = None,
-    asked: Future[tuple[Queue, Pods]] | None = None,
-) -> JobsTouched:
-    """What applying a plan does to the jobs.
-
-    `found`: the plan's changes, where they are known. Otherwise the API server is asked for those of the worker pools.
-    `asked`: where the queue has been asked for already.
-    """
+def jobs_of_plan(kubectl: Kubectl, planned: Plan, asked: Future[tuple[Queue, Pods]] | None = None) -> JobsTouched:
+    """What applying a plan does to the jobs. `asked`: where the queue has been asked for already."""
     if not planned.exists:
         return JobsTouched()
     there = [planned.live.get(at) for at in (("ConfigMap", CONFIG_MAP), ("StatefulSet", CONTROLLER))]
-    pools = [item for item in planned.objects if POOL_LABEL in labels_of(item.document)]
     return jobs_touched(
         kubectl,
         planned.namespace,
         old=[*planned.pools, *(item for item in there if item is not None)],
         new=[item.document for item in planned.objects],
-        rolled=rolled(changes(kubectl, pools, planned.live) if found is None else found),
         asked=asked,
     )
 
 
-def rolled(found: Iterable[Change]) -> set[str]:
-    """StatefulSets with another pod template."""
-    return {
-        change.name
-        for change in found
-        if change.kind == "StatefulSet"
-        and change.before is not None
-        and (change.action == "replace" or any(item.path.startswith("spec.template") for item in change.properties))
-    }
+# What is there, and what the API server would make of it
+
+KINDS = (
+    "configmap",
+    "cronjob",
+    "daemonset",
+    "deployment",
+    "job",
+    "networkpolicy",
+    "persistentvolumeclaim",
+    "poddisruptionbudget",
+    "podtemplate",
+    "role",
+    "rolebinding",
+    "secret",
+    "service",
+    "serviceaccount",
+    "statefulset",
+)
+"""What a stack has in its namespace (a test holds that these are all), as `kubectl get` takes them."""
+
+APPLY = ("apply", "--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}")
+
+_OF_THE_SERVER = {"managedFields", "generation", "resourceVersion", "creationTimestamp", "uid"}
+"""What the API server writes itself into an object's metadata."""
+
+
+def changes(
+    kubectl: Kubectl, objects: Sequence[Manifest], live: Live, left: Sequence[Mapping[str, Any]] = ()
+) -> list[Change]:
+    """What applying the objects would do. `live`: those that exist. `left`: what is there and no longer among them.
+
+    The API server itself tells, by a dry run, what each object would become: so defaults are no differences, and what
+    was changed by hand is one. Raises Refused in its words if it will not change one of them.
+    """
+    found: list[Change] = []
+    outcome = _dry_run(kubectl, [manifest for manifest in objects if manifest.key in live])
+    for manifest in objects:
+        at = manifest.key
+        resource, before = of_object(manifest.document), of_object(live[at]) if at in live else None
+        if before is None:
+            found.append(Change(action="create", resource=resource))
+        else:
+            old, new = _comparable(live[at]), _comparable(outcome[at])
+            properties = tuple(differences(old, new, secret=manifest.kind == "Secret"))
+            if properties:
+                found.append(Change(action="update", resource=resource, before=before, properties=properties))
+    gone = [of_object(document) for document in left]
+    return found + [Change(action="delete", resource=resource, before=resource) for resource in gone]
+
+
+def key(document: Mapping[str, Any]) -> tuple[str, str]:
+    """Kind and name: unique, since all objects are in one namespace or in none."""
+    return str(document["kind"]), str(document["metadata"]["name"])
+
+
+def objects_in(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """All objects of `KINDS` in a namespace, whoever made them: one request a kind, however many pools there are."""
+    return {key(item): item for item in kubectl.items(",".join(KINDS), "-n", namespace, OWNERS)}
+
+
+def live_objects(kubectl: Kubectl, objects: Sequence[Manifest], inside: Live) -> dict[tuple[str, str], dict[str, Any]]:
+    """Those of the objects that exist. `inside`: what `objects_in` has found just now."""
+    wanted = {item.key for item in objects}
+    live = {at: item for at, item in inside.items() if at in wanted}
+    if others := [item.document for item in objects if item.cluster_scoped or item.kind.lower() not in KINDS]:
+        get = ("get", "--ignore-not-found", "-f", "-", "-o", "json", OWNERS)
+        live |= {key(item): item for item in _items(kubectl.run(*get, stdin=as_list(others)).stdout)}
+    return live
+
+
+def _dry_run(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any]]:
+    """What the objects would become."""
+    if not objects:
+        return {}
+    documents = as_list([item.document for item in objects])
+    done = kubectl.run(*APPLY, "--dry-run=server", "-f", "-", "-o", "json", stdin=documents, check=False)
+    if done.returncode == 0:
+        return {key(item): item for item in _items(done.stdout)}
+    if "immutable" in done.stderr or "Forbidden: updates to" in done.stderr:
+        raise Refused(message(done.stderr), hint="set it back: it can never change, and kubectl makes nothing anew")
+    raise Failure(message(done.stderr))
+
+
+def _items(printed: str) -> list[dict[str, Any]]:
+    if not printed.strip():
+        return []
+    document = json.loads(printed)
+    return list(document["items"]) if document["kind"] == "List" else [document]
+
+
+def _comparable(document: dict[str, Any]) -> dict[str, Any]:
+    metadata = {name: value for name, value in document["metadata"].items() if name not in _OF_THE_SERVER}
+    return {**document, "metadata": metadata, "status": None}
+
+
+_KINDS = "applyset.kubernetes.io/contains-group-kinds"
+
+
+def members(kubectl: Kubectl, namespace: str) -> list[dict[str, Any]]:
+    """The set's objects of all kinds."""
+    kinds = set_kinds(kubectl, namespace)
+    return kubectl.items(",".join(kinds), "-n", namespace, "-l", f"{PART_OF}={set_id(namespace)}") if kinds else []
+
+
+def set_kinds(kubectl: Kubectl, namespace: str) -> list[str]:
+    """Kinds of the set's objects (`ConfigMap`, `PodMonitor.monitoring.coreos.com`); none where there is no set."""
+    found = kubectl.items("secret", APPLY_SET, "-n", namespace)
+    annotations = found[0]["metadata"].get("annotations", {}) if found else {}
+    return [kind for kind in annotations.get(_KINDS, "").split(",") if kind]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from cli.change.diff import key
 from cli.change.jobs import read_queue
+from cli.change.plan import key
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, annotations_of, is_true
 from cli.program.manifests import Manifest
@@ -58,7 +58,7 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
     Worker pools are not waited for: a leaving node may wait for its jobs for days. Raises Failure when a job fails,
     with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
     """
-    begun, pauses = time.monotonic(), _pauses()
+    begun = time.monotonic()
     awaited = [
         item
         for item in objects
@@ -77,7 +77,7 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
             _refuse_unpulled(kubectl, namespace, [item.name for item in awaited if item.kind == "Job"])
         if time.monotonic() > begun + STUCK:
             _end_stuck(kubectl, namespace, [item for item in found.values() if item["kind"] == "StatefulSet"])
-        time.sleep(next(pauses))
+        time.sleep(min(POLL + (time.monotonic() - begun) / 5, SLOWEST_POLL))
 
 
 def _end_stuck(kubectl: Kubectl, namespace: str, sets: Iterable[dict[str, Any]]) -> None:
@@ -136,13 +136,6 @@ def require_slurmctld(kubectl: Kubectl, namespace: str) -> None:
                     hint="`slurmstack status` shows why; docs/diagnose.md says where to look",
                 ) from failure
         time.sleep(POLL)
-
-
-def _pauses() -> Iterator[float]:
-    pause = POLL
-    while True:
-        yield pause
-        pause = min(pause * 1.25, SLOWEST_POLL)
 
 
 def configuration_jobs(objects: Iterable[Manifest]) -> list[Manifest]:
@@ -260,18 +253,11 @@ def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
 
 def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[str]:
     """Why pods are not ready, as far as Kubernetes says. `late`: the names of what has to have ready pods."""
-    pods = kubectl.items("pod", "-n", namespace)
-    try:
-        events = kubectl.items("event", "-n", namespace, "--field-selector=type=Warning")
-    except Failure:  # whoever may not read them is told the rest
-        events = []
-    about, reasons = set(late), list[str]()
-    for pod in pods:
+    reasons, waiting = list[str](), set[str]()
+    for pod in kubectl.items("pod", "-n", namespace):
         name, status = pod["metadata"]["name"], pod.get("status", {})
-        if any(_maker(owner) in late for owner in pod["metadata"].get("ownerReferences", [])):
-            about.add(name)
         if status.get("phase") == "Pending":
-            about.add(name)
+            waiting.add(name)
         reasons.extend(
             f"{name}: {condition.get('message', 'cannot be scheduled')}"
             for condition in status.get("conditions", [])
@@ -279,26 +265,20 @@ def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[st
         )
         for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
             state = container.get("state", {})
-            waiting, ended = state.get("waiting", {}), state.get("terminated", {})
-            is_on_its_way = waiting.get("reason") in {"PodInitializing", "ContainerCreating"}
-            if (waiting and not is_on_its_way) or ended.get("exitCode"):
-                said = f"{waiting.get('reason', 'has ended')} {waiting.get('message', '')}".rstrip()
+            waits, ended = state.get("waiting", {}), state.get("terminated", {})
+            is_on_its_way = waits.get("reason") in {"PodInitializing", "ContainerCreating"}
+            if (waits and not is_on_its_way) or ended.get("exitCode"):
+                said = f"{waits.get('reason', 'has ended')} {waits.get('message', '')}".rstrip()
                 reasons.append(f"{name}/{container['name']}: {said}")
                 last = (ended or container.get("lastState", {}).get("terminated", {})).get("message", "")
                 reasons.extend(f"  {line}" for line in str(last).strip().splitlines()[-4:])
-    told = {
-        str(event.get("message", "")): _maker(event["involvedObject"])
-        for event in events
-        if event.get("reason") in _TELLING and _maker(event["involvedObject"]) in about
-    }
+    told: dict[str, str] = {}
+    for event in kubectl.items("event", "-n", namespace, "--field-selector=type=Warning"):
+        name = str(event["involvedObject"].get("name"))
+        if event.get("reason") in _TELLING and (name in waiting or any(f"{name}-".startswith(f"{it}-") for it in late)):
+            told[str(event.get("message", ""))] = name
     return [*(f"{name}: {message}" for message, name in told.items()), *reasons]
 
 
 _TELLING = frozenset({"FailedCreate", "FailedCreatePodSandBox", "FailedMount", "Unhealthy"})
 """Events that say why a pod is not there or not ready, which nothing else says."""
-
-
-def _maker(reference: Mapping[str, Any]) -> str:
-    """The name of an object; of a ReplicaSet, that of its Deployment."""
-    name = str(reference.get("name", ""))
-    return name.rpartition("-")[0] if reference.get("kind") == "ReplicaSet" else name

@@ -15,10 +15,14 @@ from cli.access.reach import reach
 from cli.backup.restore import forget_restore
 from cli.change.apply import (
     DATABASE_GOES_FIRST,
+    NOTHING_TOUCHED,
+    ONE_STOPPED,
     apply,
     delete_failed_jobs,
     hinting,
+    image_trial,
     is_upgrade,
+    one_by_one,
     save_first,
     send,
     way_back,
@@ -26,7 +30,6 @@ from cli.change.apply import (
 from cli.change.change import Change
 from cli.change.destroy import data_of
 from cli.change.effects import refuse
-from cli.change.image_trial import NOTHING_TOUCHED, ONE_STOPPED, image_trial, one_by_one
 from cli.change.job_effects import Queue
 from cli.change.jobs import JobsTouched, Pods, cancel_lost_jobs, queue_and_pods, refuse_lost_jobs
 from cli.change.lock import Lock, held
@@ -175,7 +178,8 @@ def _up_with_pulumi(stack: Stack, report: Report, *, yes: bool, kill_jobs: bool)
         refuse_lost_jobs(jobs)
     _build_local_images(stack, report)
     again = engines.resume(stack, state)
-    policies.prepare(stack, policy)
+    if policy is not None and policy.changes:  # else an update may only now make the cluster
+        policies.run_again(reach(stack), stack.config, policy)
     if jobs.lost:
         if not yes:  # the engine asks too late: it may wait for a pool that waits for these jobs
             require_terminal()
@@ -200,7 +204,7 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
             roots.refuse_root_of_plan(kubectl, stack.config, planned, report)
             _tell_kept(kubectl, planned)
             found = None if yes else changes_by_kubectl(kubectl, planned)
-            jobs, policy = jobs_of_plan(kubectl, planned, found, asked), asking.result()
+            jobs, policy = jobs_of_plan(kubectl, planned, asked), asking.result()
         if found is not None:
             print_lines([*change_lines(found), counted(found)])
         shown = Preview(stack=stack.name, against="cluster", effects=planned.effects, jobs=jobs, policy=policy)
@@ -218,10 +222,10 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
                 send(kubectl, trial)
                 _await(kubectl, planned, trial, timeout, step)
         if found is not None or trial or saved:
-            jobs = jobs_of_plan(kubectl, planned, found)  # more may have come meanwhile
+            jobs = jobs_of_plan(kubectl, planned)  # more may have come meanwhile
             if not kill_jobs:
                 refuse_lost_jobs(jobs)
-        policies.run_again(kubectl, stack.config, policy, policies.jobs_among(planned.inside.values()))
+        policies.run_again(kubectl, stack.config, policy)
         for objects in one_by_one(planned):
             hint = DATABASE_GOES_FIRST if upgrades else ONE_STOPPED
             with hinting(hint), report.step(f"Giving {component_of(objects[0].document)} its new image") as step:

@@ -163,8 +163,6 @@ class _Order:
 
     def carry_out(self, kubectl: Kubectl, report: Report) -> None:
         """End all pods, and delete what is to go."""
-        if self.by_pulumi:  # its own lock is taken by `pulumi destroy`, after all pods have ended
-            engines.refuse_locked(self.stack)
         data = data_of(kubectl, self.namespace)
         retained = [item.volume for item in data.volumes if self.delete_data and is_retained(kubectl, item)]
         with nullcontext() if self.by_pulumi else held(kubectl, self.namespace, "destroy", report):
@@ -190,9 +188,6 @@ class _Order:
         for line in kept.lines:
             typer.echo(f"  {line}")
         typer.echo(AFTERWARDS)
-        backup = self.stack.config.backup
-        if backup is not None:
-            typer.echo(f"backups in bucket {backup.bucket} stay where they are")
 
 
 def _refuse_other_engine(kubectl: Kubectl, stack: Stack, engine: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ from rich.markup import escape
 
 from cli.commands.options import ConfigOption, JsonOption, named, option
 from cli.errors import USAGE, Failure, Refused
-from cli.preview.document import exit_status, notes_of, of_files
+from cli.preview.document import exit_status, of_files
 from cli.preview.text import DetailedOption, MarkdownOption, beside_objects, counted, form_of, markdown
 from cli.program.manifests import manifests, write
 from cli.program.recording import KeptValues, record
@@ -52,7 +51,6 @@ def validate(
     nodes = sum(pool.most for pool in stack.config.worker_nodes.values())
     summary: dict[str, Any] = {
         "file": str(stack.file), "stack": stack.name, "pools": len(stack.config.worker_nodes), "nodes": nodes,
-        "notes": list(notes_of(stack.config)),
     }  # fmt: skip
     document = of_files(stack, against) if against is not None else None
     if form == "markdown" and document is not None:
@@ -63,9 +61,7 @@ def validate(
         pools = "pool" if summary["pools"] == 1 else "pools"
         fine = f"{stack.file}: fine ({summary['pools']} {pools}, {nodes} nodes, Slurm {stack.config.slurm.version})"
         say(escape(fine))
-        if document is None:
-            print_lines(f"note: {note}" for note in summary["notes"])
-        else:
+        if document is not None:
             print_lines([*beside_objects(document), f"against {against}: {counted(document.changes)}"])
             if document.refused:
                 raise Refused("\n".join(document.refused))
@@ -119,30 +115,18 @@ def render(
 def read_file(path: Path) -> KeptValues:
     """The values that `write_file` kept, none if there is no file yet. Raises Failure if they cannot be read."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        for value in values.values():
-            base64.b64decode(value, validate=True)
+        return KeptValues(dict(json.loads(path.read_text(encoding="utf-8"))))
     except FileNotFoundError:
         return KeptValues({})
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise _unreadable(path, str(error)) from error
-    return KeptValues(values)
-
-
-def _unreadable(path: Path, why: str) -> Failure:
-    return Failure(
-        f"{path}, which keeps the generated keys, cannot be read: {why}",
-        hint="restore it from a backup; without it new keys would be made, and running pods keep the old ones",
-    )
+    except (OSError, ValueError, TypeError) as error:
+        raise Failure(
+            f"{path}, which keeps the generated keys, cannot be read: {error}",
+            hint="restore it from a backup; without it new keys would be made, and running pods keep the old ones",
+        ) from error
 
 
 def write_file(path: Path, kept: KeptValues) -> None:
-    """Keep the values in a file that only its owner can read; it appears whole or not at all.
-
-    Raises Failure, with nothing written, if a kept value was damaged.
-    """
-    if kept.damaged:
-        raise _unreadable(path, f"{', '.join(kept.damaged)} has not the length of such a key")
+    """Keep the values in a file that only its owner can read; it appears whole or not at all."""
     if not kept.changed:
         return
     try:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cli.access.reach import reach, reach_if_made
 from cli.change.change import Action, Change, compare, of_recording, of_states
 from cli.change.effects import Effect, effects
 from cli.change.jobs import JobsTouched, jobs_touched
-from cli.change.owner import refuse_foreign, refuse_other_stack
-from cli.change.plan import effects_there, rolled
+from cli.change.owner import refuse_foreign, refuse_half_restored, refuse_other_stack
 from cli.errors import Failure
-from cli.program.recording import Made, Recording, record
+from cli.program.recording import Made, record
 from cli.program.values import Resource, Secret, contains, from_state
 from cli.stack import Stack
 from config.sections.cloud import NebiusCloud
@@ -39,29 +38,23 @@ class EnginePlan:
     effects: tuple[Effect, ...]
     resources: tuple[Resource, ...] = ()
     """All resources that are to be."""
-    recording: Recording = field(default_factory=Recording)
-    """The run of the program that registered the resources, where it was ours."""
 
 
 def against_state(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
     """The stack compared with a document that `pulumi stack export` printed. Nothing is asked of any cloud."""
     recording = record(stack.sections, stack=stack.name, made=_made(document))
-    return replace(compared(stack, of_export(document), of_recording(recording)), recording=recording)
+    return compared(stack, of_export(document), of_recording(recording))
 
 
 def against_state_and_cluster(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
-    """The same, with what it costs in the cluster as that is, where there is one already.
-
-    Raises Failure if that is not the stack's.
-    """
-    refuse_foreign_namespace(stack)
-    planned = against_state(stack, document)
-    if isinstance(stack.config.cloud, NebiusCloud):
-        return planned
-    told = {(effect.kind, effect.name) for effect in planned.effects}
-    there = effects_there(reach(stack), stack.config, planned.recording)
-    more = (effect for effect in there if (effect.kind, effect.name) not in told)
-    return replace(planned, effects=(*planned.effects, *more))
+    """The same. Raises Failure if the namespace in a cluster that is there is not the stack's, or is half restored."""
+    if not isinstance(stack.config.cloud, NebiusCloud):
+        kubectl, namespace = reach(stack), stack.config.cluster.namespace
+        there = next(iter(kubectl.items("namespace", namespace)), None)
+        refuse_foreign(there)
+        refuse_other_stack(kubectl, there, stack.name)
+        refuse_half_restored(kubectl.items("statefulset,deployment", "-n", namespace))
+    return against_state(stack, document)
 
 
 def removal(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
@@ -72,17 +65,8 @@ def removal(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
 def compared(stack: Stack, before: Sequence[Resource], after: Sequence[Resource]) -> EnginePlan:
     """Two sets of resources compared; `stack` is that of the later one."""
     changes = compare(before, after)
-    found = effects(changes, stack.config, old=before)
+    found = effects(changes, stack.config)
     return EnginePlan(changes=tuple(changes), effects=found, resources=tuple(after))
-
-
-def refuse_foreign_namespace(stack: Stack) -> None:
-    """Raise Failure if the namespace in a cluster that is there belongs to something else."""
-    if not isinstance(stack.config.cloud, NebiusCloud):
-        kubectl = reach(stack)
-        there = next(iter(kubectl.items("namespace", stack.config.cluster.namespace)), None)
-        refuse_foreign(there)
-        refuse_other_stack(kubectl, there, stack.name)
 
 
 def jobs_of(stack: Stack, planned: EnginePlan) -> JobsTouched:
@@ -100,7 +84,7 @@ def jobs_of(stack: Stack, planned: EnginePlan) -> JobsTouched:
         return JobsTouched(unread=str(failure))
     resources = (item for item in planned.resources if item.type.startswith("kubernetes:"))
     new = [item.inputs for item in resources if "metadata" in item.inputs]  # a Helm release is no object
-    return jobs_touched(kubectl, namespace, old=old, new=new, rolled=rolled(planned.changes))
+    return jobs_touched(kubectl, namespace, old=old, new=new)
 
 
 def of_export(document: Mapping[str, Any]) -> list[Resource]:

@@ -24,9 +24,6 @@ from slurm.names import JAIL_ROOT, LOGIN
 POPULATE = "populate-jail"
 """Beginning of the name of the Job that fills a root."""
 
-REMOVING = "jail-remove-"
-"""Beginning of the name of a Job that removes one."""
-
 PROGRAM = "/usr/libexec/slurmstack/roots"
 COMPONENT = "jail-roots"
 
@@ -39,7 +36,9 @@ def filling_job(kubectl: Kubectl, namespace: str) -> dict[str, Any]:
     found = kubectl.items("job", "-n", namespace, "-l", "app.kubernetes.io/component=jail")
     jobs = [item for item in found if str(item["metadata"]["name"]).startswith(POPULATE)]
     if not jobs:
-        raise Failure("this cluster has no jail yet", hint="`slurmstack up` makes one")
+        raise Failure(
+            "there is no job that has filled the jail", hint="`slurmstack up` with the jail.root of before makes it"
+        )
     return max(jobs, key=lambda item: str(item["metadata"].get("creationTimestamp", "")))
 
 
@@ -69,19 +68,6 @@ def ask(kubectl: Kubectl, namespace: str, like: Mapping[str, Any], report: Repor
     except BaseException:
         kubectl.run("delete", "job", name, "-n", namespace, "--ignore-not-found", "--wait=false", check=False)
         raise
-
-
-def refuse_removed(kubectl: Kubectl, config: ClusterConfig) -> None:
-    """Raise Refused where a Job still removes, or will, what the stack file names: its command was killed."""
-    namespace = config.cluster.namespace
-    for job in open_jobs(kubectl, namespace, COMPONENT):
-        name, root = str(job["metadata"]["name"]), _env(job).get("ROOT")
-        if name.startswith(REMOVING) and root in {config.jail.root, config.jail.carry_from} - {None}:
-            raise Refused(
-                f"the job {name} has not ended, and removes the root {root!r}, which the stack file names",
-                hint=f"`kubectl delete job {name} -n {namespace}` stops it; `slurmstack jail list` shows whether the "
-                "root is whole",
-            )
 
 
 def _env(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,60 +112,34 @@ def refuse_used(kubectl: Kubectl, config: ClusterConfig, namespace: str, name: s
 
 def refuse_root_of_plan(kubectl: Kubectl, config: ClusterConfig, planned: Plan, report: Report) -> None:
     """Before kubectl applies. Raises Refused."""
-    objects = {(item.kind, item.name): item.document for item in planned.objects}
-    populates = [
-        item
-        for there in (planned.inside, objects)
-        for (kind, name), item in there.items()
-        if kind == "Job" and name.startswith(POPULATE)
-    ]
-    # With an image that is there already: the new one may not be built yet, or not exist.
-    populate = _with_image_of(populates[-1], populates[0])
-    login = planned.live.get(("StatefulSet", LOGIN)), objects["StatefulSet", LOGIN]
-    refuse_misfit(lambda: kubectl, config, login, populate, report)
+    login = ("StatefulSet", LOGIN)
+    refuse_misfit(lambda: kubectl, config, planned.live.get(login), planned.wanted[login], report)
 
 
 def refuse_root_of_engine(stack: Stack, planned: EnginePlan) -> None:
     """Before the engine applies. Raises Refused."""
-    jobs = [item for item in planned.resources if item.kind == "Job" and item.title.startswith(POPULATE)]
-    filled = [item.before for item in planned.changes if item.kind == "Job" and item.before is not None]
-    filled = [item for item in filled if item.title.startswith(POPULATE)]
-    logins = [item for item in planned.changes if (item.kind, item.name) == ("StatefulSet", LOGIN)]
-    for change in logins:
-        was = None if change.before is None else change.before.inputs
-        login = was, change.resource.inputs
-        if change.action != "delete" and jobs:
-            populate = _with_image_of(jobs[0].inputs, (filled[0] if filled else jobs[0]).inputs)
-            refuse_misfit(lambda: reach(stack), stack.config, login, populate, PlainReport(sys.stderr))
-
-
-def _with_image_of(job: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
-    made: dict[str, Any] = copy.deepcopy(dict(job))
-    (container,), (its,) = (one["spec"]["template"]["spec"]["containers"] for one in (made, other))
-    container["image"] = its["image"]
-    return made
+    for change in planned.changes:
+        if (change.kind, change.name) == ("StatefulSet", LOGIN) and change.action != "delete":
+            was = None if change.before is None else change.before.inputs
+            refuse_misfit(lambda: reach(stack), stack.config, was, change.resource.inputs, PlainReport(sys.stderr))
 
 
 def refuse_misfit(
     kubectl: Callable[[], Kubectl],
     config: ClusterConfig,
-    login: tuple[Mapping[str, Any] | None, Mapping[str, Any]],
-    populate: Mapping[str, Any],
+    was: Mapping[str, Any] | None,
+    will: Mapping[str, Any],
     report: Report,
 ) -> None:
     """Raise Refused if the root is there with another release of Slurm, or is to be filled from one that is not whole.
 
-    Or while a Job removes one of the two. Only the volume knows, so it is looked at where root or release change.
-    `login`: the login nodes' StatefulSet as it is, None if there is none, and as it will be. `populate`: the Job that
-    fills the root.
+    Only the volume knows, so it is looked at where root or release change. `was`, `will`: the login nodes' StatefulSet.
     """
-    was, will = login
     if was is None or (jail_root_of(was), release_of(was)) == (jail_root_of(will), release_of(will)):
         return
-    cluster = kubectl()
-    refuse_removed(cluster, config)
-    reason = misfit(config, answer_in(ask(cluster, config.cluster.namespace, populate, report, "list")))
-    if reason:
+    cluster, namespace = kubectl(), config.cluster.namespace
+    written = ask(cluster, namespace, filling_job(cluster, namespace), report, "list")
+    if reason := misfit(config, answer_in(written)):
         raise Refused(reason)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any, Literal
 from cli.change.change import Change, of_recording
 from cli.change.effects import Effect
 from cli.change.jobs import JobsTouched, queue_and_pods, refusal
-from cli.change.plan import Plan, jobs_of_plan, plan
+from cli.change.plan import jobs_of_plan, plan
 from cli.change.plan import preview as changes_by_kubectl
 from cli.engine import pulumi as engines
 from cli.engine.plan import against_state_and_cluster, compared, foreseen, jobs_of
@@ -23,8 +21,6 @@ from cli.preview.policy import PolicyPlan
 from cli.program.recording import record
 from cli.stack import Stack, open_stack
 from config import ConfigError
-from config.cluster import ClusterConfig
-from slurm.conf import effective_settings
 
 Outcome = Literal["none", "changes", "refused"]
 
@@ -93,22 +89,6 @@ def in_one_line(refused: Refused) -> str:
     return f"{refused.message}. {refused.hint}" if refused.hint else refused.message
 
 
-_ASKS = {"all", "associations", "limits", "qos", "safe", "wckeys"}
-"""Of AccountingStorageEnforce: each asks for an association, some by way of another one (slurm.conf(5))."""
-
-
-def notes_of(config: ClusterConfig) -> tuple[str, ...]:
-    """One sentence for each; none of it is refused, as it may be on its way out of the stack."""
-    served = {pool for partition in config.partitions.values() for pool in partition.pools}
-    idle = [name for name in config.worker_nodes if config.partitions and name not in served]
-    found = [f"worker_nodes.{name} is in no partition: no job can run there" for name in idle]
-    enforced = effective_settings(config).get("AccountingStorageEnforce", "").lower().strip('"').split(",")
-    if config.accounts and _ASKS & {part.strip() for part in enforced}:
-        without = [name for name, user in config.users.items() if not user.accounts]
-        found += [f"users.{name} has no accounts: Slurm refuses every job of theirs" for name in without]
-    return tuple(found)
-
-
 def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
     """What an apply with kubectl would do. Raises Failure if the cluster is not one that kubectl may change.
 
@@ -119,28 +99,24 @@ def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
         policy = pool.submit(policies.planned_policy, kubectl, stack.config)
         planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
         first = Preview(
-            stack=stack.name, against="cluster", effects=planned.effects, notes=notes_of(stack.config),
+            stack=stack.name, against="cluster", effects=planned.effects,
         )  # fmt: skip
         if first.refused:
             return replace(first, notes=(NOT_COMPARED,))
         try:
             found = changes_by_kubectl(kubectl, planned)
         except Refused as refusal:
-            return replace(first, effects=(*first.effects, *_by_server(refusal, planned)), notes=(NOT_COMPARED,))
+            told = Effect(
+                action="update", kind="Namespace", name=planned.namespace, because=(), cost="",
+                refused=in_one_line(refusal),
+            )  # fmt: skip
+            return replace(first, effects=(*first.effects, told), notes=(NOT_COMPARED,))
     return replace(
         first,
         changes=tuple(found),
         policy=policy.result(),
-        jobs=jobs_of_plan(kubectl, planned, found, asked),
+        jobs=jobs_of_plan(kubectl, planned, asked),
     )
-
-
-def _by_server(refusal: Refused, planned: Plan) -> Iterator[Effect]:
-    """What the API server will not change, in its words, by object where it names one."""
-    told = re.findall(r"([A-Z]\w*)[\w.]* \"([^\"]+)\" is invalid:(.*)", refusal.message)
-    for kind, name, why in told or [("Namespace", planned.namespace, " ".join(refusal.message.split()))]:
-        refused = in_one_line(Refused(why.strip() or "a field can never change", hint=refusal.hint))
-        yield Effect(action="update", kind=kind, name=name, because=(), cost="", refused=refused)
 
 
 def of_engine(stack: Stack) -> Preview:
@@ -152,7 +128,7 @@ def of_engine(stack: Stack) -> Preview:
     state = engines.export(stack)
     planned = against_state_and_cluster(stack, state)
     first = Preview(
-        stack=stack.name, against="engine", effects=planned.effects, notes=notes_of(stack.config),
+        stack=stack.name, against="engine", effects=planned.effects,
         jobs=jobs_of(stack, planned),
     )  # fmt: skip
     if first.refused:
@@ -180,7 +156,6 @@ def of_files(stack: Stack, file: Path) -> Preview:
         # Keys are made once, whatever the stack file says.
         changes=tuple(item for item in planned.changes if not item.resource.type.startswith("random:")),
         effects=planned.effects,
-        notes=notes_of(stack.config),
     )
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from cli.access.reach import reach_if_made
 from cli.change.rollout import worked_jobs
@@ -14,7 +12,6 @@ from cli.kubectl.client import (
     NO_SLURMDBD,
     SILENT_SLURMDBD,
     Kubectl,
-    component_of,
     if_slurmdbd_answers,
     is_true,
     message,
@@ -23,9 +20,6 @@ from cli.stack import Stack
 from config.cluster import ClusterConfig
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST
 from slurm.policy import COMPONENT, environment, policy_document
-
-_JOBS = f"app.kubernetes.io/component={COMPONENT}"
-"""Selector of the Jobs that bring Slurm in line with the policy."""
 
 _PROGRAM = "/usr/libexec/slurmstack/policy"
 
@@ -64,45 +58,21 @@ def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan
 
 def policy_of(stack: Stack) -> PolicyPlan | None:
     """The same for a stack whose cluster may not be there, or may not answer: that stops no preview."""
-    if not stack.config.accounting.enabled:
-        return None
     try:
-        kubectl = reach_if_made(stack)
+        return planned_policy(reach_if_made(stack), stack.config)
     except Failure as failure:
         return _not_compared(str(failure))
-    return planned_policy(kubectl, stack.config)
 
 
 def _not_compared(why: str) -> PolicyPlan:
     return PolicyPlan(changes=(), notes=(f"! the policy in force cannot be compared: {why}",))
 
 
-def policy_jobs(kubectl: Kubectl, namespace: str) -> list[dict[str, Any]]:
-    """The jobs that bring Slurm in line with the policy, ended ones too."""
-    return kubectl.items("job", "-n", namespace, "-l", _JOBS)
-
-
-def jobs_among(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same, where the namespace's objects have been read already."""
-    return [item for item in objects if item["kind"] == "Job" and component_of(item) == COMPONENT]
-
-
-def run_again(
-    kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan | None, jobs: Sequence[Mapping[str, Any]]
-) -> None:
-    """Delete the job that has done its work where Slurm has something else now: the update makes and awaits it anew.
-
-    `jobs`: the policy jobs that are there.
-    """
+def run_again(kubectl: Kubectl, config: ClusterConfig, planned: PolicyPlan | None) -> None:
+    """Delete the job that has done its work where Slurm has something else now: the update makes and awaits it anew."""
     if planned is None or not planned.changes:
         return
-    namespace = config.cluster.namespace
-    if any(is_true(job, "Complete") for job in jobs) or worked_jobs(kubectl, namespace, jobs):
-        kubectl.run("delete", "job", "-n", namespace, "-l", _JOBS, "--cascade=foreground", "--ignore-not-found")
-
-
-def prepare(stack: Stack, planned: PolicyPlan | None) -> None:
-    """The same before an update by the Pulumi engine, which may only now make the cluster."""
-    kubectl = None if planned is None else reach_if_made(stack)
-    if kubectl is not None:
-        run_again(kubectl, stack.config, planned, policy_jobs(kubectl, stack.config.cluster.namespace))
+    ours = ("-n", config.cluster.namespace, "-l", f"app.kubernetes.io/component={COMPONENT}")
+    jobs = kubectl.items("job", *ours)
+    if any(is_true(job, "Complete") for job in jobs) or worked_jobs(kubectl, config.cluster.namespace, jobs):
+        kubectl.run("delete", "job", *ours, "--cascade=foreground", "--ignore-not-found")

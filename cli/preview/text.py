@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -133,76 +132,37 @@ def form_of(*, as_json: bool, as_markdown: bool) -> Form:
 LIMIT = 65_000
 """Bytes of a comment at most. GitHub refuses more than 65,536 characters."""
 
-_FIRST = 30_000
-"""Bytes that what comes before the objects may have."""
-
-_WIDTH = 110
-"""Columns of running text: blocks are not wrapped by those who show them."""
-
-_AGAINST = {
-    "cluster": "Compared with the cluster as it is now.",
-    "engine": "Compared with Pulumi's state, and by Pulumi with what is there now.",
-    "file": "Compared with an earlier stack file. No cluster and no cloud was asked: what was changed by hand and "
-    "which jobs run is not known here.",
-}
-
-
-def marker(stack: str) -> str:
-    """The first line of a stack's comment, by which a pipeline finds the one it wrote before. It is not shown."""
-    return f"<!-- slurmstack preview of {_word(stack)} -->"
-
 
 def markdown(preview: Preview) -> str:
     """The preview as a comment of at most LIMIT bytes. The same preview is always the same comment.
 
-    Whoever opens a pull request chooses much of what stands in a preview: names, settings, whole files. So all of that
-    is inside fenced blocks, with fences longer than anything in them and one line for each line that we print. There
-    Markdown knows no markup, no mentions, no links, and GitLab no quick actions. Outside stand only words of ours.
+    Its first line is not shown: by that a pipeline finds the comment that it wrote before. Whoever opens a pull
+    request chooses much of what stands in a preview: names, settings, whole files. So all of that is in one fenced
+    block, with a fence longer than anything in it and one line for each line that we print. There Markdown knows no
+    markup, no mentions, no links, and GitLab no quick actions. Outside stand only words of ours.
     """
-    comment = [marker(preview.stack), f"### slurmstack: {_headline(preview)}", "", _AGAINST[preview.against], ""]
-    first = [*(f"! refused: {plain(reason)}" for reason in preview.refused), *beside_objects(preview)]
-    if first:
-        comment += [*_fenced([part for line in first for part in _wrapped(line)], _FIRST), ""]
-    if preview.changes:
-        comment += [f"<details><summary>Objects: {counted(preview.changes)}</summary>", ""]
-        tail = ["", "</details>"]
-        comment += [*_fenced(list(change_lines(preview.changes)), LIMIT - _size([*comment, *tail])), *tail]
-    return "\n".join(comment).rstrip("\n")
-
-
-def _headline(preview: Preview) -> str:
-    name = f"stack `{_word(preview.stack)}`"
+    stack = re.sub(r"[^A-Za-z0-9_.-]+", "_", preview.stack)[:100]  # a file's name, of the characters that Pulumi allows
+    said = counted(preview.changes)
     if preview.outcome == "refused":
-        count = len(preview.refused)
-        return f"{name}: **refused**, {count} change{'s' if count > 1 else ''} cannot be made"
-    only_policy = preview.outcome == "changes" and not preview.changes
-    return f"{name}: {'only the policy in Slurm changes' if only_policy else counted(preview.changes)}"
+        said = f"**refused**, {len(preview.refused)} to correct"
+    elif preview.outcome == "changes" and not preview.changes:
+        said = "only the policy in Slurm changes"
+    head = f"<!-- slurmstack preview of {stack} -->\n### slurmstack: stack `{stack}`: {said}"
+    refused = [f"! refused: {plain(reason)}" for reason in preview.refused]
+    lines = [*refused, *beside_objects(preview), *change_lines(preview.changes)]
+    return "\n".join([head, "", *_fenced(lines)]) if lines else head
 
 
-def _word(stack: str) -> str:
-    """The stack's name, which is a file's, of the characters that Pulumi allows in one."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", stack)[:100]
-
-
-def _wrapped(line: str) -> list[str]:
-    return textwrap.wrap(line, _WIDTH, subsequent_indent="    ") or [line]
-
-
-def _fenced(lines: Sequence[str], size: int) -> list[str]:
-    """The lines in a block of at most so many bytes. Where some are left out, the last line says how many."""
-    longest = max((len(run.group()) for line in lines for run in re.finditer("`+", line)), default=0)
+def _fenced(lines: Sequence[str]) -> list[str]:
+    """The lines in a block. Where some are left out, the last line says how many."""
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
-    room = size - 2 * len(fence) - 90
-    kept: list[str] = []
+    room, kept = LIMIT - 2 * len(fence) - 500, list[str]()
     for line in lines:
-        room -= _size([line])
+        room -= len(line.encode()) + 1
         if room < 0:
             break
         kept.append(line)
     left = len(lines) - len(kept)
     more = [f"# ... {left} more lines are left out; `slurmstack preview` prints all"] if left else []
     return [f"{fence}diff", *kept, *more, fence]
-
-
-def _size(lines: Sequence[str]) -> int:
-    return sum(len(line.encode()) + 1 for line in lines)

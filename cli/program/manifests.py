@@ -123,7 +123,7 @@ def write(objects: Sequence[Manifest], directory: Path) -> list[Path]:
     """Write one YAML file per object, and a list for kustomize; remove files of an earlier run that left the set.
 
     Returns the objects' files, in the order in which they can be applied. Files with Secrets can be read by their owner
-    only. Other files in the directory are left alone, and never overwritten.
+    only. Other files in the directory are left alone.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,6 @@ def write(objects: Sequence[Manifest], directory: Path) -> list[Path]:
         ours = set(index.read_text(encoding="utf-8").split("\n")) if index.exists() else set()
         manifests = {file_name(manifest): manifest for manifest in objects}
         names = {*manifests, KUSTOMIZATION}
-        _refuse_foreign(directory, names - ours)
         # The list grows before files appear and shrinks after they went: an interrupted run can be repeated.
         index.write_text("\n".join(sorted(ours | names)), encoding="utf-8")
         for name, manifest in manifests.items():
@@ -171,12 +170,3 @@ def to_yaml(manifest: Manifest) -> str:
 def _kustomization(names: Sequence[str]) -> str:
     listed = "".join(f"  - {name}\n" for name in names)
     return f"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{listed}"
-
-
-def _refuse_foreign(directory: Path, names: set[str]) -> None:
-    foreign = sorted(name for name in names if (directory / name).exists())
-    if foreign:
-        raise Failure(
-            f"{directory} already has files that this command did not write: {', '.join(foreign)}",
-            hint="name another directory with --output",
-        )

@@ -21,8 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from cli.access.login import ssh_arguments, ssh_program
 from cli.access.reach import host_public_key, login_address
-from cli.change.diff import KINDS
-from cli.change.owner import KEPT
+from cli.change.plan import KINDS
 from cli.change.rollout import unready
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, cluster_labels, connect
@@ -106,7 +105,7 @@ def only_data_is_left(slurm: SlurmOnKubernetes) -> None:
     assert {(kind, name) for kind, name in left if kind != "PersistentVolumeClaim"} <= {("Secret", GENERATED)}
     assert slurm.kubectl.items("secret", GENERATED, *there)
     assert not slurm.kubectl.items("lease", "slurmstack", *there)
-    claims = slurm.kubectl.items("persistentvolumeclaim", "-n", slurm.namespace, "-l", KEPT)
+    claims = slurm.kubectl.items("persistentvolumeclaim", *there, "-l", cluster_labels(slurm.namespace))
     assert {item["status"]["phase"] for item in claims} == {"Bound"}
     for verb, status in (("status", 1), ("doctor", 3)):
         said = slurmstack(verb, "--config", str(slurm.file), check=False)

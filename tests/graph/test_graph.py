@@ -11,7 +11,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from cli.change.diff import KINDS
+from cli.change.plan import KINDS
 from cli.program.recording import GeneratedValues, Recording, Registration, record
 from cli.program.values import printable, reveal
 from config import ConfigError, load_config

@@ -24,3 +24,17 @@ def test_pools_and_partitions_are_read_as_the_program_writes_them() -> None:
     assert set(pools) == {"cpu", "gpu", "plain"}
     assert (pools["gpu"].size, pools["gpu"].grace) == (2, 7 * 24 * 3600 + 30)
     assert partitions_in(slurm_conf_in(real)) == {"main": ("cpu", "gpu"), "gpu": ("gpu",)}
+
+
+def test_an_update_by_the_engine_is_judged_by_the_cluster_and_by_pulumi_s_own_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = stacks.existing()
+    after = with_change(before, "worker_nodes.cpu.size", 1)
+    comparison = compare_files(tmp_path, before, after)
+    queue = [job("1", nodes="cpu-3"), job("2", nodes="gpu-0"), job("3", nodes="cpu-0"), pending("4")]
+    text = "".join(f"{line}\n" for line in queue)
+    kubectl = FakeKubectl(queue=text, in_force=slurm_conf_in(registered(before)), there=registered(before))
+    monkeypatch.setattr(engines, "reach_if_made", lambda _: kubectl)
+    found = engines.jobs_of(stack_of(tmp_path, after), comparison)
+    assert fates(found) == {"1": "waits"}

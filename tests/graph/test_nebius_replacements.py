@@ -74,16 +74,34 @@ def test_another_type_of_the_jails_file_system_loses_all_files_and_is_refused(co
 
 
 @WAYS
-def test_a_file_system_can_be_made_anew_in_two_steps_that_the_command_names(compared: Any, tmp_path: Path) -> None:
+def test_a_file_system_can_be_made_anew_where_cloud_and_stack_allow_it(compared: Any, tmp_path: Path) -> None:
     released = with_change(changed("jail.filesystem.forbid_deletion", False), "cloud.allow_replacement", True)
     at_once = with_change(released, "jail.filesystem.type", "NETWORK_HDD")
-    assert "the cloud keeps the old one" in compared(tmp_path, stacks.nebius(), at_once).effects[0].refused
     assert not refused(compared(tmp_path, stacks.nebius(), released).effects)
     second = compared(tmp_path, released, at_once)
     assert not refused(second.effects)
     assert [(item.kind, item.cost) for item in second.effects if item.action == "replace"] == [
         ("file system", "all users' files and the software in the jail are lost: the new one is empty")
     ]
+
+
+def test_a_smaller_file_system_is_refused_once(tmp_path: Path) -> None:
+    (effect,) = refused(compare_files(tmp_path, stacks.nebius(), changed("jail.size", "1Ti")).effects)
+    assert effect.kind == "file system"
+    assert "jail.size: 1024Gi is less than the 2048Gi that it has, and it cannot shrink" in effect.refused
+
+
+def test_a_mount_that_leaves_is_refused_while_it_is_protected(tmp_path: Path) -> None:
+    without = stacks.nebius()
+    del without["mounts"]["data"]
+    (effect,) = [
+        item for item in compare_files(tmp_path, stacks.nebius(), without).effects if item.kind == "file system"
+    ]
+    assert "the files of mounts.data: it stays in the cloud as slurm-mount-data" in effect.cost
+    assert effect.cost.endswith(", without being managed")
+    assert effect.refused.startswith("it is protected")
+    unprotected = {**stacks.nebius(), "protect": False}
+    assert not refused(compare_files(tmp_path, unprotected, {**without, "protect": False}).effects)
 
 
 @WAYS

@@ -42,13 +42,6 @@ def test_commands_that_only_look_need_no_pulumi(words: list[str]) -> None:
     assert not {"pulumi", "pulumi_kubernetes"} & set(done.stderr.split())
 
 
-def test_without_a_command_the_list_is_the_answer_and_no_empty_error() -> None:
-    done = subprocess.run([sys.executable, "-m", "cli.entry"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "Commands" in done.stdout + done.stderr
-    assert "error:" not in done.stderr
-
-
 @pytest.mark.parametrize(
     ("redirection", "status", "said"),
     [

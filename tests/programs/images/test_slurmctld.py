@@ -99,18 +99,3 @@ def test_a_daemon_is_ended_with_all_that_it_has_started(number: signal.Signals, 
     child = (tmp_path / "pid").read_text().strip()
     state = subprocess.run(["ps", "-o", "stat=", child], capture_output=True, text=True, check=False).stdout
     assert state.strip()[:1] in {"", "Z"}
-
-
-@pytest.mark.parametrize(("script", "expected"), [
-    ('grep -q "localhost(127.0.0.1)" $SLURM_CONF && echo "Slurmctld(primary) at localhost is UP"', True),
-    ('echo "Slurmctld(primary) at localhost is DOWN"', False),
-    ("exec sleep 600", False),
-])  # fmt: skip
-def test_slurmctld_of_this_pod_is_asked_whatever_its_name_leads_to(
-    script: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program(tmp_path, script, "scontrol")
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(module, "ASKING", tmp_path / "asking.conf")
-    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5 if "sleep" in script else HANGS)
-    assert answers() is expected

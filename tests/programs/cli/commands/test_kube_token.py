@@ -20,11 +20,11 @@ from tests.stacks import ROOT
 EXCHANGE = "TokenExchangeService/Exchange"
 
 
-def kube_token(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def kube_token(home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the plugin with nothing of the environment that could hold credentials, but what is given."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("NEBIUS", "KUBERNETES", "SLURM"))}
     return subprocess.run(
-        [sys.executable, "-m", "cli.entry", "kube-token", *arguments],
+        [sys.executable, "-m", "cli.entry", "kube-token"],
         cwd=ROOT,
         env={**clean, "HOME": str(home), "NO_COLOR": "1", **environment},
         capture_output=True,
@@ -69,10 +69,17 @@ def test_the_token_of_the_environment_is_printed_as_kubectl_reads_it(tmp_path: P
     assert done.stderr == ""
 
 
+def test_the_answer_has_the_version_that_the_client_asks_for(tmp_path: Path) -> None:
+    asked = json.dumps({"apiVersion": EXEC_API, "kind": "ExecCredential", "spec": {}})
+    done = kube_token(tmp_path, NEBIUS_IAM_TOKEN="secret-1", KUBERNETES_EXEC_INFO=asked)
+    assert json.loads(done.stdout)["apiVersion"] == EXEC_API, "that of our own kubeconfig"
+
+
 def test_a_service_accounts_file_is_exchanged_for_a_token_that_expires(tmp_path: Path) -> None:
     file = credentials_file(tmp_path)
     with serve({EXCHANGE: exchanged("secret-2", 3600)}) as server:
-        done = kube_token(tmp_path, "--credentials", str(file), SLURMSTACK_NEBIUS_SERVER=server.address)
+        named = {"SLURMSTACK_NEBIUS_CREDENTIALS": str(file), "SLURMSTACK_NEBIUS_SERVER": server.address}
+        done = kube_token(tmp_path, **named)
     status = json.loads(done.stdout)["status"]
     assert status["token"] == "secret-2"
     left = datetime.fromisoformat(status["expirationTimestamp"]) - datetime.now(UTC)
@@ -92,4 +99,13 @@ def test_a_refused_account_says_so_and_prints_no_token(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.splitlines()[0].endswith("the key was revoked")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("named", "said"), [("", "set NEBIUS_IAM_TOKEN"), ("broken.json", "error: ")])
+def test_what_is_wrong_with_credentials_is_said_without_a_traceback(tmp_path: Path, named: str, said: str) -> None:
+    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
+    done = kube_token(tmp_path, SLURMSTACK_NEBIUS_CREDENTIALS=str(tmp_path / named) if named else "")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert said in done.stderr
     assert "Traceback" not in done.stderr

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import io
 import subprocess
-from unittest.mock import MagicMock
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -13,7 +11,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from cli.access import login
 from cli.access.login import open_session
-from cli.access.reach import forwarded
 from cli.errors import Failure
 from config import load_config
 from tests import stacks
@@ -47,17 +44,3 @@ def test_a_login_node_that_does_not_answer_is_given_up(cluster: FakeKubectl, mon
     assert open_session(cluster, load_config(stacks.dev()), user=None, key=None, command=["id"]) == 255
     assert "-o ConnectTimeout=10 " in asked[0]
     assert asked[0].endswith("@203.0.113.7 id")
-
-
-def test_a_port_that_kubectl_does_not_open_is_told_in_its_words(
-    cluster: FakeKubectl, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended = MagicMock(stderr=io.BytesIO(b"no pods are there\n"))
-    ended.poll.return_value = 1
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: ended)
-    with (
-        pytest.raises(Failure, match="port-forward ended: no pods are there"),
-        forwarded(cluster, "slurm", "login", 22),
-    ):
-        pytest.fail("there is no port")
-    ended.wait.assert_called_once()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from cli.change.apply import apply
-from cli.change.change import Change
 from cli.change.plan import Plan, plan, preview
 from cli.errors import Failure, Refused
 from cli.program.manifests import Manifest
@@ -19,7 +18,7 @@ from cli.program.recording import KeptValues
 from config import load_config
 from slurm.names import GENERATED, STACK
 from tests import stacks
-from tests.fakes.kubectl import OURS, FakeCluster, PlayedKubectl, UpLock, thing
+from tests.fakes.kubectl import OURS, FakeCluster, UpLock, thing
 from tests.stacks import with_change
 
 SET_LABEL = "applyset.kubernetes.io/part-of"
@@ -136,19 +135,6 @@ def test_a_key_that_is_added_is_refused_where_somebody_has_written_keys_since_th
     assert not [command for command in kubectl.applied if "--prune" in command]
 
 
-def test_a_kept_key_of_another_length_is_not_overwritten() -> None:
-    kubectl = FakeCluster(items_there=[NAMESPACE, keys(**{MUNGE: "c2hvcnQ="})])
-    with pytest.raises(Failure, match=f"Secret {GENERATED}: {MUNGE} has not the length"):
-        planned_in(kubectl)
-
-
-def test_where_the_secret_with_the_keys_is_gone_the_likely_cause_and_the_way_back_are_named() -> None:
-    kubectl = FakeCluster(items_there=[NAMESPACE, thing("Secret", "munge-key")])
-    with pytest.raises(Failure, match=f"or somebody has deleted the Secret {GENERATED}") as caught:
-        planned_in(kubectl)
-    assert "put its backup back: kubectl create -f FILE" in caught.value.hint
-
-
 def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
     kubectl = Keeping(items_there=[])
     planned = planned_in(kubectl)
@@ -191,53 +177,15 @@ def test_a_cluster_that_is_half_restored_is_not_started_by_an_apply() -> None:
         planned_in(kubectl)
 
 
-KINDS = "applyset.kubernetes.io/contains-group-kinds"
-
-NOT_SERVED = {
-    "get": 'error: the server doesn\'t have a resource type "Certificate"',
-    "apply": "error: listing cert-manager.io/v1, Kind=Certificate objects for pruning: "
-    "the server could not find the requested resource",
-}
-"""kubectl's words once cert-manager has been removed with its kinds."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WithSet(PlayedKubectl):
-    """A cluster with an apply set, and the kinds that it knows."""
-
-    served: tuple[str, ...] = ("ConfigMap", "PodDisruptionBudget.policy", "Certificate.cert-manager.io")
-    annotations: dict[str, str] = field(
-        default_factory=lambda: {KINDS: "Certificate.cert-manager.io,ConfigMap,PodDisruptionBudget.policy"}
-    )
-    calls: list[tuple[str, ...]] = field(default_factory=list)
-    broken: str = ""
+class Patched(FakeCluster):
+    """Remembers what was patched as well."""
 
     def run(
         self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
     ) -> subprocess.CompletedProcess[str]:
-        del stdin
-        self.calls.append(arguments)
-        output, error = self._answer(arguments)
-        if error and check:
-            raise Failure(error)
-        return subprocess.CompletedProcess(arguments, 1 if error else 0, json.dumps(output), error)
-
-    def _answer(self, arguments: tuple[str, ...]) -> tuple[Any, str]:
-        if self.broken:
-            return {}, self.broken
-        match arguments:
-            case ("get", "--ignore-not-found", "secret", *_):
-                return {"metadata": {"annotations": self.annotations}}, ""
-            case ("get", "--ignore-not-found", kinds, *_) | ("get", kinds, *_) if kinds[0].isupper():
-                if set(kinds.split(",")) - {*self.served}:
-                    return {}, NOT_SERVED["get"]
-                items = [{"kind": kind.partition(".")[0], "metadata": {"name": "rest"}} for kind in kinds.split(",")]
-                return {"items": items}, ""
-            case ("annotate", *_, change):
-                self.annotations[KINDS] = change.partition("=")[2]
-            case ("apply", *words) if "--prune" in words and set(self.annotations[KINDS].split(",")) - {*self.served}:
-                return {}, NOT_SERVED["apply"]
-        return {"items": []}, ""
+        if arguments[0] == "patch":
+            self.applied.append(arguments)
+        return super().run(*arguments, stdin=stdin, check=check)
 
 
 def of_objects(*objects: dict[str, Any], live: dict[tuple[str, str], Any] | None = None) -> Plan:
@@ -248,36 +196,13 @@ def of_objects(*objects: dict[str, Any], live: dict[tuple[str, str], Any] | None
     )
 
 
-def deleted(found: list[Change]) -> set[str]:
-    return {f"{change.kind} {change.name}" for change in found if change.action == "delete"}
-
-
-def test_a_kind_that_the_cluster_no_longer_knows_stops_neither_preview_nor_apply() -> None:
-    without = WithSet(served=("ConfigMap", "PodDisruptionBudget.policy"))
-    assert deleted(preview(without, of_objects())) == {"ConfigMap rest", "PodDisruptionBudget rest"}
-    apply(without, of_objects(NAMESPACE), UpLock(without))
-    assert without.annotations[KINDS] == "ConfigMap,PodDisruptionBudget.policy"
-    assert [call[0] for call in without.calls if "--prune" in call] == ["apply", "apply"]
-
-
-def test_another_complaint_of_the_api_server_is_passed_on_and_makes_no_kind_be_forgotten() -> None:
-    troubled = WithSet(broken="error: no rights")
-    before = dict(troubled.annotations)
-    with pytest.raises(Failure, match="no rights"):
-        apply(troubled, of_objects(NAMESPACE), UpLock(troubled))
-    assert troubled.annotations == before
-
-
 def test_a_volume_whose_claim_went_with_its_namespace_can_be_claimed_again() -> None:
     volumes = [{"kind": "PersistentVolume", "metadata": {"name": name}} for name in ("slurm-jail", "slurm-state")]
     phases = {("PersistentVolume", "slurm-jail"): "Released", ("PersistentVolume", "slurm-state"): "Bound"}
-    cluster = WithSet()
-    apply(
-        cluster,
-        of_objects(*volumes, live={at: {"status": {"phase": phase}} for at, phase in phases.items()}),
-        UpLock(cluster),
-    )
-    (patch,) = [call for call in cluster.calls if call[0] == "patch"]
+    live = {at: {"status": {"phase": phase}} for at, phase in phases.items()}
+    cluster = Patched()
+    apply(cluster, of_objects(*volumes, live=live), UpLock(cluster))
+    (patch,) = [call for call in cluster.applied if call[0] == "patch"]
     assert patch[2] == "slurm-jail"
     assert json.loads(patch[-1]) == [{"op": "remove", "path": "/spec/claimRef/uid"}]
 
@@ -285,7 +210,7 @@ def test_a_volume_whose_claim_went_with_its_namespace_can_be_claimed_again() -> 
 def test_a_pool_that_kubernetes_rolls_itself_is_named_with_the_patch_that_no_apply_can_make() -> None:
     default = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
     pools = [thing("StatefulSet", "default", spec={"updateStrategy": default})]
-    with pytest.raises(Failure, match="default: the StatefulSet was made by a version") as refused:
+    with pytest.raises(Failure, match="default: the StatefulSet was made by an older version") as refused:
         plan(FakeCluster(items_there=[NAMESPACE, *pools]), load_config(stacks.dev()), stacks.dev(), stack="test")
     patch = str(refused.value.hint).partition(" -p ")[2].strip("'")
     assert json.loads(patch) == {"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cli.change.change import Change
-from cli.change.diff import changes, key, objects_in
+from cli.change.plan import changes, key
 from cli.errors import Failure, Refused
 from cli.program.manifests import Manifest
 from tests.fakes.kubectl import FakeKubectl, listed, thing
@@ -88,8 +88,3 @@ def test_what_the_api_server_will_not_change_is_told_in_its_words(complaint: str
     with pytest.raises(Failure, match=complaint) as caught:
         changed(stateful_set(2), stateful_set(2), complaint=complaint)
     assert type(caught.value) is failure
-
-
-def test_of_what_is_there_kubectl_is_asked_too_who_has_set_what() -> None:
-    answers: list[tuple[set[str], Any, str]] = [({"get", "--show-managed-fields"}, listed(thing("Secret", "x")), "")]
-    assert list(objects_in(FakeKubectl(answers=answers), "slurm")) == [("Secret", "x")]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from cli.change.job_effects import partitions_in
 from cli.change.jobs import (
     JobsTouched,
     cancel_lost_jobs,
@@ -49,18 +48,17 @@ def touched(
     after: dict[str, Any],
     *queue: str,
     before: dict[str, Any] = STACK,
-    rolled: tuple[str, ...] = (),
     in_force: str = "",
     pods: str = "",
 ) -> JobsTouched:
     """What a change from one stack file to another does to these jobs."""
     text = "".join(f"{line}\n" for line in queue)
     kubectl = FakeKubectl(queue=text, in_force=in_force or slurm_conf(before), pods=pods)
-    return jobs_touched(kubectl, "slurm", old=objects(before), new=objects(after), rolled=rolled)
+    return jobs_touched(kubectl, "slurm", old=objects(before), new=objects(after))
 
 
 def unread(after: dict[str, Any], before: dict[str, Any] = STACK) -> JobsTouched:
-    return jobs_touched(FakeKubectl(queue=None), "slurm", old=objects(before), new=objects(after), rolled=())
+    return jobs_touched(FakeKubectl(queue=None), "slurm", old=objects(before), new=objects(after))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,19 +91,9 @@ ROWS: dict[str, Row] = {
         ],
         fates={"2_[4-100%8]": "never_starts", "1": "waits"},
     ),
-    "its pool had no nodes before either, but the job would keep the partition for ever": Row(
-        after=without(sized(0, pool="big"), "worker_nodes", "big"),
-        queue=[pending(partition="large")],
-        fates={"8": "never_starts"},
-        how={"before": sized(0, pool="big")},
+    "nothing is forecast for a pending job that names nothing that leaves": Row(
+        after=sized(0, pool="big"), queue=[pending(partition="large,small")]
     ),
-    **{
-        f"nothing is forecast for a pending job that names nothing that leaves: {needs}": Row(
-            after=sized(0, pool="big"), queue=[pending(**needs)]
-        )
-        for needs in ({"partition": "other"}, {"partition": "large,small"})
-    },
-    "another setting": Row(after=with_change(STACK, "slurm", {"settings": {"MinJobAge": 5}}), queue=[job()]),
     "a pool grows": Row(after=sized(9), queue=[job(), pending()]),
     "some nodes leave": Row(
         after=sized(2),
@@ -113,21 +101,11 @@ ROWS: dict[str, Row] = {
         fates={"2": "waits"},
         why="pool 'cpu' shrinks to 2; cpu-2 waits 7 days at most",
     ),
-    "an old pod waits as long as it was made to": Row(
-        after=SHORT, queue=[LASTS], fates={"7": "waits"}, how={"rolled": ("cpu",), "pods": f"cpu-3 {WEEK}\n"}
-    ),
-    "a pod that was not made anew yet, too": Row(
+    "a pod that was not made anew yet waits as long as it was made to": Row(
         after=sized(0), queue=[LASTS], fates={"7": "ends"}, how={"pods": "cpu-3 90\n"}
     ),
-    "one that leaves a pool which gets new pods, too": Row(
-        after=sized(3), queue=[LASTS], fates={"7": "ends"}, how={"rolled": ("cpu",), "pods": "cpu-3 90\n"}
-    ),
     "another template waits for the jobs of its pool however long they take": Row(
-        after=STACK,
-        queue=[job("1", left="1:00:00"), job("2", nodes="big-0"), pending("3")],
-        fates={"1": "waits"},
-        why="pool 'cpu' gets new pods as its nodes fall idle; cpu-3 waits for it",
-        how={"before": SHORT, "rolled": ("cpu",), "pods": "cpu-3 90\n"},
+        after=STACK, queue=[job("1", left="1:00:00"), pending("3")], how={"before": SHORT, "pods": "cpu-3 90\n"},
     ),
 }  # fmt: skip
 
@@ -191,16 +169,15 @@ def test_a_job_that_may_outlast_the_wait_of_its_node_is_said_to_end_and_refused(
 def test_without_the_config_map_the_jobs_are_found_by_the_configuration_in_force() -> None:
     old = [item for item in objects(STACK) if item["kind"] != "ConfigMap"]
     kubectl = FakeKubectl(queue=pending(partition="large") + "\n", in_force=slurm_conf(STACK))
-    found = jobs_touched(kubectl, "slurm", old=old, new=objects(WITHOUT_BIG), rolled=())
+    found = jobs_touched(kubectl, "slurm", old=old, new=objects(WITHOUT_BIG))
     assert fates(found) == {"8": "never_starts"}
-    assert jobs_touched(FakeKubectl(queue=None), "slurm", old=[], new=objects(STACK), rolled=()) == JobsTouched()
+    assert jobs_touched(FakeKubectl(queue=None), "slurm", old=[], new=objects(STACK)) == JobsTouched()
 
 
 @pytest.mark.parametrize(
     ("after", "before", "dangers"),
     [
         (STACK, STACK, ()),
-        (with_change(STACK, "partitions.small.max_time", "2-00:00:00"), STACK, ()),
         (sized(1), STACK, ("nodes of pool 'cpu' leave",)),
         (
             WITHOUT_BIG,
@@ -230,16 +207,7 @@ def test_the_list_is_cut_for_people_and_whole_for_scripts() -> None:
     assert (len(printed), printed[-1]) == (22, "  ... and 10 more")
     document = json.loads(json.dumps(found.as_data()))
     assert (document["counts"], len(document["jobs"])) == ({"waits": 30}, 30)
-    assert document["jobs"][0] == {
-        "id": "0", "user": "user0", "partition": "main", "state": "RUNNING", "nodes": ["cpu-3"], "fate": "waits",
-        "why": "pool 'cpu' shrinks to 0; cpu-3 waits 7 days at most",
-    }  # fmt: skip
     assert lines(touched(STACK, job())) == ["jobs: 1 running, 0 pending; none is touched"]
-
-
-def test_a_partition_line_of_a_user_s_own_writing_is_understood() -> None:
-    text = "# PartitionName=x Nodes=y\nClusterName=c\npartitionname=p maxtime=60 nodes=a,b State=UP\n"
-    assert partitions_in(text) == {"p": ("a", "b")}
 
 
 # destroy
@@ -262,8 +230,7 @@ IN_TIME = job(left="1:00:00", limit="2:00:00")
     [
         ([IN_TIME], {}, {"7": "waits"}),
         ([IN_TIME, pending()], {"grace": 90}, {"7": "ends", "8": "never_starts"}),
-        ([pending(), pending("9", partition="large")], {"keeps_queue": True},
-         {"8": "stays_pending", "9": "stays_pending"}),
+        ([pending()], {"keeps_queue": True}, {}),
         ([LASTS], {"keeps_queue": True, "grace": 90, "there": []}, {"7": "ends"}),
         ([IN_TIME], {"keeps_queue": True, "grace": 90, "there": objects(ELASTIC)}, {"7": "ends"}),
     ],

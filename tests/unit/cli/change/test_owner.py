@@ -18,7 +18,6 @@ from cli.commands import backup, destroy, jail, rotate
 from cli.engine import plan as engines
 from cli.errors import Failure, Refused
 from cli.jail import roots
-from cli.program.recording import record
 from cli.stack import Stack, open_stack
 from components.secrets import JWT_KEY_BYTES
 from slurm.names import GENERATED, STACK
@@ -43,11 +42,6 @@ def cluster(of: str | None) -> FakeCluster:
     return FakeCluster(context="admin@prod", items_there=[namespace, secret])
 
 
-def test_the_namespace_says_which_stack_makes_it() -> None:
-    (namespace,) = [item for item in record(stacks.dev(), stack="prod") if item.type.endswith(":Namespace")]
-    assert namespace.inputs["metadata"]["annotations"] == {STACK: "prod"}
-
-
 def test_a_cluster_of_another_stack_is_not_planned(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     kubectl = cluster("prod")
     with pytest.raises(Refused, match="is that of the stack 'prod', and this is the stack 'test'") as caught:
@@ -56,7 +50,7 @@ def test_a_cluster_of_another_stack_is_not_planned(stack: Stack, monkeypatch: py
     assert mend in caught.value.hint, "in the right cluster, which is this stack's then"
     monkeypatch.setattr(engines, "reach", lambda _: kubectl)
     with pytest.raises(Refused, match="of the stack 'prod'"):
-        engines.refuse_foreign_namespace(stack)
+        engines.against_state_and_cluster(stack, {})
 
 
 def test_a_cluster_of_the_pulumi_engine_is_not_destroyed_by_kubectl(stack: Stack) -> None:

@@ -10,10 +10,8 @@ from typing import Any, get_args
 import pytest
 
 from cli.change import apply as upgrade
-from cli.change.apply import hinting, is_upgrade, save_first, upgraded_first, way_back
-from cli.change.diff import key
-from cli.change.image_trial import image_trial, one_by_one
-from cli.change.plan import PART_OF, Plan, set_id
+from cli.change.apply import hinting, image_trial, is_upgrade, one_by_one, save_first, upgraded_first, way_back
+from cli.change.plan import PART_OF, Plan, key, set_id
 from cli.errors import Failure
 from cli.program.manifests import Manifest, manifests
 from cli.program.recording import KeptValues

@@ -12,9 +12,8 @@ import pytest
 
 from cli.change import apply as upgrade
 from cli.change import rollout
-from cli.change.diff import key
 from cli.change.jobs import JobsTouched
-from cli.change.plan import Plan, plan
+from cli.change.plan import Plan, key, plan
 from cli.commands import cluster as cluster_commands
 from cli.commands import local
 from cli.errors import USAGE, Failure
@@ -23,7 +22,6 @@ from cli.program.manifests import manifests
 from cli.program.recording import KeptValues
 from cli.stack import Stack, open_stack
 from config import load_config
-from local import archives, cluster
 from local.report import PlainReport
 from slurm.images import JailExtras
 from slurm.names import GENERATED
@@ -132,28 +130,6 @@ def test_the_images_have_what_the_stack_wants_in_the_jail(tmp_path: Path, monkey
     local.ensure_local_images(PlainReport(), config)
 
     assert loaded == [(config.slurm.version, JailExtras(packages=("bc", "vim"), cuda=True))]
-
-
-@pytest.mark.parametrize(
-    ("monitoring", "given"),
-    [
-        ({"install": True, "kube_state": True}, ["kube-state.tar"]),
-        ({"install": True, "kube_state": True, "kube_state_image": "example.com/kube-state:v1"}, []),
-        ({"install": True}, []),
-    ],
-)
-def test_kube_state_metrics_is_built_for_a_stack_that_wants_it_and_names_no_image(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, monitoring: dict[str, Any], given: list[str]
-) -> None:
-    loaded: list[str] = []
-    monkeypatch.setattr(local, "kubeconfig", lambda: tmp_path)
-    monkeypatch.setattr(archives, "ensure_kube_state", lambda _: Path("kube-state.tar"))
-    monkeypatch.setattr(cluster, "load_archive", lambda archive: loaded.append(archive.name))
-    config = load_config({**stacks.dev(), "images": {"tag": "mine"}, "monitoring": monitoring})
-
-    local.ensure_local_images(PlainReport(), config)
-
-    assert loaded == given
 
 
 def test_machines_in_a_cloud_are_not_sent_for_images_that_are_only_here() -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import json
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -17,7 +15,6 @@ from typer.testing import CliRunner, Result
 from cli.app import app
 from cli.backup.jobs import answer_in
 from cli.commands import jail as commands
-from cli.commands import options
 from cli.errors import Failure, Refused
 from cli.jail import roots
 from cli.kubectl.client import Kubectl
@@ -31,7 +28,6 @@ from tests.recordings import record
 from tests.unit.cli.command_line import stack_file
 
 REPORT = PlainReport(io.StringIO())
-USES = [{"volumeMounts": [{"mountPath": "/jail", "subPath": ".slurmstack-roots/half/root"}]}]
 """Containers of a pod that leads into the root `half`."""
 FOUND = [
     {"name": "", "whole": True, "version": "24.11-a", "release": "24.11", "filled": "then", "carried_from": None,
@@ -177,10 +173,9 @@ def test_the_volume_is_looked_at_only_where_root_or_release_change() -> None:
     old, new = stack(), {**stack(root="blue"), "slurm": {"version": "26.05"}}
     cluster, will = Cluster(old), Cluster(new)
     logins = [item.template("StatefulSet", "login") for item in (cluster, will)]
-    populate = roots.filling_job(as_kubectl(will), "slurm")
 
     def look(was: dict[str, Any] | None, to: dict[str, Any]) -> None:
-        roots.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), (was, to), populate, REPORT)
+        roots.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), was, to, REPORT)
 
     look(None, logins[1])
     look(logins[0], logins[0])
@@ -188,7 +183,8 @@ def test_the_volume_is_looked_at_only_where_root_or_release_change() -> None:
     with pytest.raises(Refused, match=r"the root 'blue' was filled with Slurm 24\.11"):
         look(logins[0], logins[1])
     (made,) = cluster.made
-    assert made["spec"]["template"]["spec"]["containers"][0]["image"].count("26.05") == 1, "there with the new stack"
+    image = made["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert "24.11" in image, "it is there: the new one may not be built yet"
 
 
 def test_before_the_engine_applies_the_volume_is_looked_at_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,48 +224,3 @@ def test_a_removal_that_nobody_waits_for_any_more_does_not_happen_later(opened: 
             as_kubectl(opened), "slurm", roots.filling_job(as_kubectl(opened), "slurm"), REPORT, "remove", ROOT="x"
         )
     assert opened.ended == [opened.made[0]["metadata"]["name"]]
-
-
-def left_behind(root: str) -> dict[str, Any]:
-    """A Job of a command that was killed."""
-    container = {"env": [{"name": "ROOT", "value": root}]}
-    return {
-        "kind": "Job",
-        "metadata": {"name": f"jail-remove-of-{root}"},
-        "spec": {"template": {"spec": {"containers": [container]}}},
-    }
-
-
-def test_a_root_that_is_still_to_be_removed_is_not_gone_back_to() -> None:
-    old, new = stack(), stack(root="blue")
-    cluster, will = Cluster(old), Cluster(new)
-    logins = [item.template("StatefulSet", "login") for item in (cluster, will)]
-    populate = roots.filling_job(as_kubectl(will), "slurm")
-    cluster.made = [left_behind("green")]
-    roots.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), (logins[0], logins[1]), populate, REPORT)
-    cluster.made = [left_behind("blue")]
-    with pytest.raises(Refused, match="jail-remove-of-blue has not ended, and removes the root 'blue'"):
-        roots.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), (logins[0], logins[1]), populate, REPORT)
-
-
-def test_a_question_keeps_nobody_from_the_cluster(opened: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    order: list[str] = []
-
-    @contextmanager
-    def held(*_: object) -> Iterator[None]:
-        order.append("lock")
-        opened.lead("worker", opened.template("StatefulSet", "cpu")["spec"]["template"]["spec"] | {"containers": USES})
-        yield
-
-    monkeypatch.setattr(commands, "held", held)
-
-    def confirm(_: str) -> bool:
-        order.append("question")
-        return True
-
-    monkeypatch.setattr("typer.confirm", confirm)
-    monkeypatch.setattr(options, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
-    result = call("remove", "half")
-    assert order == ["question", "lock"]
-    assert "in use: 1 worker pod" in str(failure_of(result)), "somebody came while the question waited"
-    assert not opened.made

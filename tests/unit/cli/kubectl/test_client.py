@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl, connect, in_controller, message, slurm
+from cli.kubectl.client import Kubectl, connect, in_controller, slurm
 from config.sections.cloud import ExistingCloud
 
 
@@ -18,27 +18,6 @@ def test_a_kubeconfig_that_is_not_there_is_called_so(tmp_path: Path, monkeypatch
     monkeypatch.setattr("cli.kubectl.client.find_program", lambda: "kubectl")
     with pytest.raises(Failure, match="there is no file"):
         connect(ExistingCloud(kind="existing", context="mine", kubeconfig=str(tmp_path / "none")))
-
-
-IMMUTABLE = """\
-W1123 12:00:00.000000 warnings.go:70] a warning
-Error from server (Invalid): PersistentVolumeClaim "jail" is invalid: spec: Forbidden: spec is immutable after creation
-@@ -10,7 +10,7 @@
--   }
-  },
-  "VolumeName": "",
-- "StorageClassName": "fast",
-+ "StorageClassName": "slow",
-  "VolumeMode": "Filesystem",
-  "DataSource": null,
-"""
-"""kubectl's own words for one claim."""
-
-
-def test_an_object_that_is_invalid_is_named_however_much_is_told_of_it() -> None:
-    claim, *below = message(IMMUTABLE).splitlines()
-    assert 'PersistentVolumeClaim "jail" is invalid' in claim
-    assert below == IMMUTABLE.splitlines()[-6:]
 
 
 class TwoControllers(Kubectl):
@@ -82,12 +61,6 @@ def test_a_server_that_refuses_is_told_in_its_words_with_what_to_do(monkeypatch:
     with pytest.raises(Failure, match="You must be logged in") as caught:
         connect(MINE)
     assert caught.value.hint.startswith("log in to the cluster anew")
-
-
-def test_a_page_of_a_proxy_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    says(monkeypatch, lambda _: (0, "<html>log in</html>\n", ""))
-    with pytest.raises(Failure, match="no Kubernetes API server: '<html>log in"):
-        connect(MINE).items("pods")
 
 
 def test_a_pod_whose_machine_is_lost_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

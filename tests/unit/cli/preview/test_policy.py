@@ -13,7 +13,6 @@ from cli.kubectl.client import NO_SLURMDBD
 from cli.preview.policy import (
     PolicyPlan,
     planned_policy,
-    policy_jobs,
     run_again,
 )
 from config import load_config
@@ -93,7 +92,7 @@ def test_the_finished_job_goes_only_where_slurm_has_something_else(
     planned: PolicyPlan | None, state: str, deleted: bool
 ) -> None:
     kubectl = FakeKubectl(job_state=state)
-    run_again(kubectl, configuration(), planned, policy_jobs(kubectl, "slurm"))
+    run_again(kubectl, configuration(), planned)
     assert any(call[:2] == ("delete", "job") for call in kubectl.calls) == deleted
 
 
