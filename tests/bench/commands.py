@@ -10,7 +10,6 @@ from tests.e2e.harness import slurmstack, wait_until
 
 MONITORING = {
     "rest": {"enabled": True},
-    "dashboard": {"enabled": True},
     "monitoring": {"install": True, "kube_state": True, "storage": "1Gi"},
 }
 

@@ -111,7 +111,6 @@ def everything() -> dict[str, Any]:
         stacks.existing_full(),
         monitoring=monitoring,
         logs={"otlp": otlp},
-        dashboard={"enabled": True},
         worker_nodes__gpu__size={"max": 2},
         health={"tests": {"enabled": True}},
         sssd={"secret": "ldap"},
