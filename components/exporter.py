@@ -1,4 +1,4 @@
-"""The exporter: figures for Prometheus that slurmctld does not give itself."""
+"""The exporter: figures of Slurm for Prometheus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
 from components.secrets import Secrets
 from config.cluster import ClusterConfig
-from slurm.monitoring import is_private, slurmctld_gives_figures
+from slurm.monitoring import is_private
 from slurm.names import AGENT_PORT, CONTROLLER_HOST, EXPORTER, EXPORTER_PORT
 
 UID = 953
@@ -79,7 +79,6 @@ def _exporter(args: ExporterArgs) -> k8s.core.v1.ContainerArgs:
     config = args.config
     uid = SLURM_UID if is_private(config) else UID
     values = {
-        "SLURMS_OWN": not slurmctld_gives_figures(config),
         "BY_PERSON": not is_private(config),
         "ACCOUNTING": config.accounting.enabled,
     }

@@ -76,7 +76,7 @@ ALERTS: Final = (
         # kube-state-metrics without its rights answers, with a page that has no figures: of pods and of the claims, one
         # of which is Prometheus' own, there are always some.
         "SlurmTargetDown",
-        'up{job=~"slurmctld|slurmstack-.+"} == 0 unless on (instance) '
+        'up{job=~"slurmstack-.+"} == 0 unless on (instance) '
         f'label_replace(slurmstack_node_down == 1, "instance", "$1:{JOB_METRICS_PORT}", "node", "(.+)") or '
         'up{job="slurmstack-kubernetes"} == 1 unless on (instance) (kube_pod_container_status_restarts_total '
         "and on (instance) kube_persistentvolumeclaim_status_phase)",

@@ -15,17 +15,15 @@ from config.base import parse_bytes
 from config.cluster import ClusterConfig
 from slurm.alerts import ALERTS, GROUP_BY, INHIBITIONS, alerts_of, rule_groups, rules_file
 from slurm.dashboards.boards import figures
-from slurm.monitoring import PATHS, of_cluster, slurmctld_gives_figures
+from slurm.monitoring import of_cluster
 from slurm.names import (
     ALERTMANAGER_PORT,
-    CONTROLLER_HOST,
     EXPORTER,
     EXPORTER_PORT,
     JOB_METRICS_PORT,
     KUBE_STATE,
     KUBE_STATE_PORT,
     PROMETHEUS_PORT,
-    SLURMCTLD_PORT,
     node_name,
 )
 
@@ -50,7 +48,6 @@ and volume are for all. A thousand nodes and as many groups are 60,000 samples."
 
 READS_EXPORTER: Final = "slurmstack-exporter"
 READS_JOBS: Final = "slurmstack-jobs"
-READS_SLURMCTLD: Final = "slurmctld"
 _READS_OBJECTS: Final = "slurmstack-kubernetes"
 """Names of what is read, in the label `job`, by which alerts know it."""
 
@@ -98,8 +95,6 @@ def _prometheus(config: ClusterConfig) -> dict[str, Any]:
     ]
     if config.monitoring.has_kube_state:
         jobs.append(_job(_READS_OBJECTS, {"static_configs": [{"targets": [f"{KUBE_STATE}:{KUBE_STATE_PORT}"]}]}))
-    if slurmctld_gives_figures(config):
-        jobs.append(_job(READS_SLURMCTLD, _slurmctld()))
     return {
         "global": {
             "scrape_interval": READ_EVERY,
@@ -127,16 +122,6 @@ def _workers(config: ClusterConfig) -> dict[str, Any]:
     return found
 
 
-def _slurmctld() -> dict[str, Any]:
-    """One job for all paths. `instance` has the path, too: targets with the same labels would be one series."""
-    address = f"{CONTROLLER_HOST}:{SLURMCTLD_PORT}"
-    targets = [
-        {"targets": [address], "labels": {"__metrics_path__": path, "instance": f"{address}{path}"}} for path in PATHS
-    ]
-    # slurmctld says no version of the format, and Prometheus 3, which Debian has beside this Slurm, wants one.
-    return {"static_configs": targets, "fallback_scrape_protocol": "PrometheusText0.0.4"}
-
-
 def _text(content: Any) -> str:
     return json.dumps(content, indent=2) + "\n"
 
@@ -159,17 +144,6 @@ def jobs_monitor(config: ClusterConfig, labels: Mapping[str, str]) -> Spec:
     """PodMonitor of the workers. `instance` is the node's name and the port, as jobstats and people look for it."""
     named = _constant("instance", f"$1:{JOB_METRICS_PORT}") | {"sourceLabels": ["__meta_kubernetes_pod_name"]}
     return _monitor("podMetricsEndpoints", labels, [_endpoint(config, "job-metrics", READS_JOBS, named)])
-
-
-def slurmctld_monitor(config: ClusterConfig, labels: Mapping[str, str]) -> Spec:
-    """ServiceMonitor of slurmctld, where it gives figures itself: several paths, which `instance` tells apart."""
-    address = f"{CONTROLLER_HOST}:{SLURMCTLD_PORT}"
-    named = {path: _constant("instance", f"{address}{path}") for path in PATHS}
-    endpoints = [
-        {"path": path, **_endpoint(config, "slurmctld", READS_SLURMCTLD, instance)} for path, instance in named.items()
-    ]
-    # slurmctld says no version of the format; the operator tells only a Prometheus that knows this (3 and later).
-    return {**_monitor("endpoints", labels, endpoints), "fallbackScrapeProtocol": "PrometheusText0.0.4"}
 
 
 def rules(config: ClusterConfig) -> Spec:

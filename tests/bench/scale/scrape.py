@@ -57,7 +57,7 @@ def scrape(bench: Bench) -> None:
 def _start_exporter(sandbox: ScaleSandbox) -> None:
     pod = sandbox.add_pod("exporter", "exporter", {sandbox.config_directory: "/config/slurm"})
     env = {"SLURM_CONF": "/config/slurm/slurm.conf", "AGENT_URL": "http://controller-0:8817"}
-    more = {"SLURMS_OWN": "yes", "BY_PERSON": "yes", "INTERVAL_SECONDS": str(ROUND_SECONDS)}
+    more = {"BY_PERSON": "yes", "INTERVAL_SECONDS": str(ROUND_SECONDS)}
     pod.start_program("exporter", {**env, **more})
     wanted = f"{JOBS} {NODES}\n"
     wait_until(lambda: pod.run(["python3", "-c", READ]).stdout == wanted, sandbox.logs, 60)
