@@ -122,7 +122,6 @@ def program_check(name: str, program: Mapping[str, Any]) -> Check:
 
     return Check(
         name=name,
-        summary=f"{' '.join(command)} (this site's)",
         run=run,
         hardware="gpu" if program.get("gpus") else "any",
         seconds=seconds + 1,

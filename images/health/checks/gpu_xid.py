@@ -54,7 +54,7 @@ FAULTS: Final = {
     172: "uncorrectable memory error (SRAM)",
 }
 """Those for which NVIDIA's catalogue (docs.nvidia.com/deploy/xid-errors, edition of October 2025, Xid 1 to 172) wants a
-reset, a restart or a look at the machine. For 167, 169, 171 and 172 it names nothing: by their names they are as grave."""
+reset, a restart or a look at the machine. For 167, 169, 171 and 172 it names nothing; their names are as grave."""
 
 NVLINK: Final = range(144, 151)
 """Errors of NVLink 5, which are such where the line says Fatal."""
@@ -133,7 +133,6 @@ def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
 
 CHECK: Final = Check(
     name=NAME,
-    summary="errors of the GPUs in the kernel's log (Xids) after which they have to be reset",
     run=run,
     hardware="gpu",
 )
