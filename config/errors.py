@@ -184,7 +184,7 @@ GONE: Final = {
     "health.machines.max_unavailable": ": remove it. What is released has drained nodes, of which there are "
     "`max_drained` at most",
     "health.tests.account": ": remove it. It is `health`",
-    "health.tests.intervals": ": remove it. Tests run once a day, dcgm-r2 once a week",
+    "health.tests.intervals": ": remove it. Tests run once a day",
     "health.tests.max_under_test": ": remove it. At most a tenth of the nodes is under test",
     "health.tests.nccl_tests": ": remove it. Tests start `all_reduce_perf`, which has to be in the jail's PATH: "
     "a link in /usr/local/bin serves",

@@ -16,14 +16,16 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     "filesystem-throughput": ("read", "write"),
     "nccl-node": ("busbw",),
     "nccl-infiniband": ("busbw",),
-    "dcgm-r1": ("passed",),
-    "dcgm-r2": ("passed",),
-    "dcgm-r3": ("passed",),
 }
 """Test -> the figures that it measures (images/health/node_tests)."""
 
-DEFAULT: Final = tuple(name for name in TESTS if name != "dcgm-r3")
-"""What runs unless the stack file names others. The third level of dcgmi takes three quarters of an hour."""
+GONE_TESTS: Final = {
+    "nccl-pair": "nccl-infiniband tries the ports of each node by itself",
+    **dict.fromkeys(
+        ("dcgm-r1", "dcgm-r2", "dcgm-r3"), "`dcgmi diag` in a job of yours, or a check in health.programs, serves"
+    ),
+}
+"""Tests of earlier versions, and what serves instead."""
 
 
 def _test(name: str) -> str:
@@ -33,8 +35,9 @@ def _test(name: str) -> str:
 
 
 def _no_test(name: str) -> str:
-    gone = f"{name!r} is a test that is gone: remove it. nccl-infiniband tries the ports of each node by itself"
-    return gone if name == "nccl-pair" else unknown_name(name, TESTS, what="a test")
+    if name in GONE_TESTS:
+        return f"{name!r} is a test that is gone: remove it. {GONE_TESTS[name]}"
+    return unknown_name(name, TESTS, what="a test")
 
 
 def _number(value: object) -> object:
@@ -63,7 +66,7 @@ class NodeTests(Section):
 
     enabled: bool = Field(default=False, strict=True)
     """Whether there are any."""
-    run: Annotated[tuple[TestName, ...], AfterValidator(once)] = DEFAULT
+    run: Annotated[tuple[TestName, ...], AfterValidator(once)] = tuple(TESTS)
     """Which."""
     expected: Annotated[dict[str, dict[str, dict[str, Minimum]]], AfterValidator(_expected)] = Field(
         default_factory=dict
@@ -95,7 +98,7 @@ GONE_LIMITS: Final = frozenset(
 )
 """Thresholds of earlier versions."""
 
-LIFTED: Final = frozenset({"nccl-pair", "new-machine"})
+LIFTED: Final = frozenset({*GONE_TESTS, "new-machine"})
 """For what earlier versions drained, beside these checks. The watcher lifts that (images/health/watch/program.py)."""
 
 KUBERNETES: Final = "kubernetes"
