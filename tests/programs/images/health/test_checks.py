@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from images.common.command import run
 from images.common.health.contract import Result, Status
-from images.health.checks import gpu_presence, gpu_xid, munge
+from images.health.checks import gpu_presence, gpu_xid
 from images.health.runner import run_checks
 from tests.fakes import gpu_tools
-from tests.unit.images.health.tables import words
 from tests.unit.images.health.worker import DATA, DEFAULTS, gpu_node
 
 ROOT = Path(__file__).parents[4]
-
-
-def test_a_node_without_such_hardware_does_not_load_their_programs() -> None:
-    code = (
-        "import sys; from images.common.health.contract import Node; from images.health.registry import find_checks; "
-        "find_checks(Node(name='cpu-0')); print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = done.stdout.split()
-    assert "images.health.checks.disks" in loaded
-    assert not [name for name in loaded if "nvidia" in name or "gpu" in name or "infiniband" in name]
 
 
 CHECKS = [gpu_presence.CHECK, gpu_xid.CHECK]
@@ -84,21 +70,3 @@ def test_a_machine_that_breaks_is_told_by_the_right_check_and_heals(machine: Mac
     assert set(failing(machine.look())) == {"gpu-xid"}
     (machine.says / "kernel.log").write_text("")  # emptied by an administrator
     assert failing(machine.look()) == {}
-
-
-def test_a_credential_goes_from_one_program_to_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With small programs in place of munge's."""
-
-    def play(name: str, script: str) -> None:
-        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / name).chmod(0o755)
-
-    def found() -> str:
-        return words(munge.CHECK.run(gpu_node(tmp_path), run, DEFAULTS))
-
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    play("munge", 'echo "MUNGE:$1"')
-    play("unmunge", 'read line && test "$line" = MUNGE:--no-input && echo "STATUS: 0"')
-    assert found() == "ok"
-    play("munge", "echo munge: Error: away >&2; exit 6")
-    assert found() == "fail [node]: munged of this pod: away"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import signal
 import socket
 from pathlib import Path
 
@@ -244,21 +242,6 @@ def test_holes_stay_holes_and_what_the_volume_has_no_room_for_is_left_out(
         copied.seek(2**30)
         assert copied.read(4) == b"data"
     assert scene.left_out() == ["left out: /opt/large: the volume has no room for it"]
-
-
-def test_who_holds_a_lease_holds_nothing_up(scene: Scene) -> None:
-    held = scene.volume / "opt/held"
-    held.write_text("x")
-    file = os.open(held, os.O_RDWR)
-    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # by which the kernel asks for it back
-    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-    try:
-        new = scene.carry()
-    finally:
-        os.close(file)
-        signal.signal(signal.SIGIO, before)
-    assert not (new / "opt/held").exists(), "it would be, had somebody waited until the kernel took the lease away"
-    assert any("/opt/held" in line for line in scene.left_out())
 
 
 def test_there_is_an_end_to_what_is_carried_and_the_root_is_filled(

@@ -113,13 +113,6 @@ def test_a_pod_waits_until_the_volume_is_known_to_have_homes(scene: Scene) -> No
     assert not scene.pod_starts(apart=True), "nobody has taken the volume's top from everybody yet"
 
 
-def test_a_pipe_in_the_place_of_the_marker_holds_no_pod_up(scene: Scene) -> None:
-    scene.run(apart=False)
-    (scene.jail / readiness.ACCOUNTS_MARKER).unlink()
-    os.mkfifo(scene.jail / readiness.ACCOUNTS_MARKER)
-    assert scene.pod_starts(apart=False), "whatever root in the jail puts there"
-
-
 def test_checks_of_nodes_look_at_the_volume_where_users_see_it() -> None:
     told = {"JAIL": "/jail", "HOMES": "/shared/home"}
     assert find_local(told, Path("/nothing")).node.homes == Path("/jail/home")

@@ -80,11 +80,6 @@ def test_it_knows_the_cpus_and_has_a_directory_that_is_gone_after_it(place: Path
     assert sorted(path.name for path in place.iterdir()) == ["bin", "said"]
 
 
-def test_a_directory_that_is_not_there_is_told(place: Path) -> None:
-    said = run(place, "sh", "-c", "true", "{scratch}", directory=str(place / "absent"))
-    assert (said["code"], "absent" in said["end"]) == (127, True)
-
-
 def lives(pid: int) -> bool:
     """Whether a process runs. One that has ended may wait for somebody to ask how."""
     try:

@@ -259,13 +259,3 @@ def test_a_drain_of_an_administrator_s_since_the_last_look_stays() -> None:
     site.slow = slow
     code, said = site.by_hand()
     assert (code, said[-1], site.cluster.reservations) == (1, "w-0 is drained: mine", {})
-
-
-def test_a_job_of_another_name_is_none_of_ours() -> None:
-    site = Site()
-    for name in ("train", "health-cpu-speed", "my-health-cpu-speed:w-0", "health-cpu-speed:w-0,w-9", "health-x:w-0"):
-        site.cluster.jobs = [
-            Job(number=7, name=name, node="w-0", began=0, spec={}, state="COMPLETED", ended=site.cluster.now)
-        ]
-        site.tester.round()
-    assert site.cluster.extras == {}

@@ -6,7 +6,6 @@ import pytest
 
 from images.common.command import Result
 from images.common.health.slurm import Slurm, keep_looking
-from images.health.node_tests.catalog import TESTS
 from images.health.watch import program
 from images.health.watch.decide import Limit, Policy
 from images.health.watch.machines import Machines
@@ -20,13 +19,6 @@ from tests.unit.images.health.watch.views import policy
 
 class Ended(Exception):  # noqa: N818
     """Ends a loop that has no end."""
-
-
-def test_the_settings_have_defaults_that_spare_the_cluster() -> None:
-    without_tests = GONE | TESTS.keys()
-    assert policy_from({}) == Policy(max_drained=Limit(number=10, percent=True), report_only=without_tests)
-    assert rules_from({}) is None
-    assert rules_from({"RELEASE": "cordon"}) == Rules(after=600)
 
 
 def test_the_settings_are_read() -> None:
