@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from config.cluster import ClusterConfig
 from slurm.names import BACKUP, BACKUPS, JOB_METRICS_PORT
 
 RUNBOOKS: Final = "docs/runbooks.md"
@@ -35,8 +34,6 @@ class Alert:
 
 _NODE = "{{ $labels.node }}"
 
-_DISK = "slurmstack_health_disk_used_ratio"
-
 _GPU = "Hostname, hostname, gpu, UUID"
 """Labels of DCGM's exporter that tell GPUs apart."""
 
@@ -44,17 +41,6 @@ _GPU = "Hostname, hostname, gpu, UUID"
 def _backup(figure: str, cronjob: str = BACKUP) -> str:
     """A figure of kube-state-metrics about the CronJob of backups."""
     return f'kube_cronjob_{figure}{{cronjob="{cronjob}"}}'
-
-
-def _nearly_full(*, homes: bool) -> Alert:
-    """Each worker says it of the same volumes. `homes`: whether they have one of their own."""
-    what = "the volume at {{ $labels.path }}" if homes else "the jail's volume"
-    return Alert(
-        "JailNearlyFull",
-        f'max by (path) ({_DISK}{{path=~"/jail(/home)?"}}) > 0.9' if homes else f'max({_DISK}{{path="/jail"}}) > 0.9',
-        "10m",
-        f"Less than a tenth of {what} is free",
-    )
 
 
 ALERTS: Final = (
@@ -137,7 +123,13 @@ ALERTS: Final = (
         "10m",
         "The jail answers slowly on node {{ $labels.instance }}",
     ),
-    _nearly_full(homes=False),
+    Alert(
+        # Each worker says it of the same volumes; of homes where they have one of their own.
+        "JailNearlyFull",
+        'max by (path) (slurmstack_health_disk_used_ratio{path=~"/jail(/home)?"}) > 0.9',
+        "10m",
+        "Less than a tenth of the volume at {{ $labels.path }} is free",
+    ),
     Alert(
         "StateVolumeNearlyFull",
         'slurmstack_volume_free_bytes{volume="state"} / slurmstack_volume_size_bytes{volume="state"} < 0.1',
@@ -201,14 +193,6 @@ ALERTS: Final = (
         "GPU {{ $labels.gpu }} on {{ $labels.Hostname }}{{ $labels.hostname }} has reported an error",
     ),
 )
-
-
-def alerts_of(config: ClusterConfig) -> tuple[Alert, ...]:
-    """The alerts as a stack has them."""
-    if config.jail.homes is None:
-        return ALERTS
-    full = _nearly_full(homes=True)
-    return tuple(full if alert.name == full.name else alert for alert in ALERTS)
 
 
 _WHOSE: Final = ("cluster", "namespace")

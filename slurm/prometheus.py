@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
-from slurm.alerts import ALERTS, GROUP_BY, INHIBITIONS, alerts_of, rule_groups, rules_file
+from slurm.alerts import ALERTS, GROUP_BY, INHIBITIONS, rule_groups, rules_file
 from slurm.dashboards.boards import figures
 from slurm.monitoring import of_cluster
 from slurm.names import (
@@ -56,7 +56,7 @@ def prometheus_files(config: ClusterConfig) -> dict[str, str]:
     """What Prometheus reads at its start: its configuration and its rules."""
     return {
         PROMETHEUS_FILE: _text(_prometheus(config)),
-        RULES_FILE: rules_file(alerts_of(config), runbooks=config.monitoring.runbooks),
+        RULES_FILE: rules_file(runbooks=config.monitoring.runbooks),
     }
 
 
@@ -151,7 +151,7 @@ def rules(config: ClusterConfig) -> Spec:
 
     Sums and counts have lost these labels, by which Alertmanager knows what follows from what.
     """
-    own = [replace(alert, expression=of_cluster(alert.expression, config)) for alert in alerts_of(config)]
+    own = [replace(alert, expression=of_cluster(alert.expression, config)) for alert in ALERTS]
     labels = {"cluster": config.slurm.cluster_name, "namespace": config.cluster.namespace}
     return rule_groups(own, runbooks=config.monitoring.runbooks, labels=labels)
 

@@ -133,5 +133,5 @@ def test_each_figure_in_an_alert_is_one_that_a_program_of_ours_gives() -> None:
     given = {*OURS, *SLURMS, *re.findall(r"^slurmstack_\w+", health, re.MULTILINE)}
     expressions = " ".join(alert.expression for alert in ALERTS)
     assert set(re.findall(r"\bslurm(?:stack)?_\w+", expressions)) <= given
-    for series in re.findall(r"\bslurmstack_health_\w+{[^}]*}", expressions):
+    for series in re.findall(r"\bslurmstack_health_\w+{[^}~]*}", expressions):
         assert f"\n{series} " in health
