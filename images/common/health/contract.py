@@ -76,8 +76,6 @@ class Node:
     """Other file systems whose room matters."""
     job: str = ""
     """Number of the job, in a prolog."""
-    job_uid: int | None = None
-    """Its user."""
     job_gpus: tuple[int, ...] = ()
     """Indices of its GPUs."""
     other_jobs: bool = False
