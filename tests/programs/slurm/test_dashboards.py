@@ -62,9 +62,7 @@ def test_each_figure_that_is_asked_for_is_given_by_somebody() -> None:
     for board in BOARDS:
         for panel in board.panels():
             for name in {name for query in panel.queries for name in query.figures}:
-                if name.startswith("node_"):
-                    known = panel.needs in {"machines", "infiniband"}  # each is node_exporter's
-                elif name.startswith("kube_"):
+                if name.startswith("kube_"):
                     known = panel.needs == "kube_state"  # each has data in tests/e2e/test_rest.py
                 elif name.startswith("DCGM_"):
                     known = panel.needs == "dcgm" and name in DCGM
