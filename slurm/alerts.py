@@ -12,9 +12,6 @@ from slurm.names import BACKUP, BACKUPS, JOB_METRICS_PORT
 RUNBOOKS: Final = "docs/runbooks.md"
 """The page in the repository on which each alert has its section."""
 
-END_DAYS: Final = 14
-"""Days before a certificate's end at which somebody is told."""
-
 
 @dataclass(frozen=True)
 class Alert:
@@ -136,12 +133,6 @@ ALERTS: Final = (
         "5m",
         "Less than a tenth of slurmctld's state volume is free",
         "critical",
-    ),
-    Alert(
-        "CertificateNearItsEnd",
-        f"slurmstack_certificate_not_after_timestamp_seconds - time() < {END_DAYS} * 86400",
-        "1h",
-        f"{{{{ $labels.name }}}} ends within {END_DAYS} days",
     ),
     Alert(
         "SlurmConfigurationRefused",

@@ -58,11 +58,11 @@ class Rounds:
 
     def __init__(
         self, sources: Sources, log: Callable[[str], None], *, by_person: bool, accounting: bool,
-        certificates: Mapping[str, str], now: Callable[[], float] = time.time,
+        now: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        """`certificates`: name -> file. `by_person`: whether accounts are named."""
+        """`by_person`: whether accounts are named."""
         self._sources, self._log, self._now = sources, log, now
-        self._by_person, self._accounting, self._certificates = by_person, accounting, certificates
+        self._by_person, self._accounting = by_person, accounting
         self._complaints: dict[str, str] = {}
         self._latest = (0.0, "")
         """When the latest round ended, and its text."""
@@ -107,8 +107,6 @@ class Rounds:
         }  # fmt: skip
         if self._accounting:
             found["slurmdbd"] = sources.slurmdbd
-        if self._certificates:
-            found["certificates"] = lambda: sources.certificates(self._certificates)
         return found
 
     def _figures(self, name: str, answers: Mapping[str, Any]) -> Figures:
@@ -127,9 +125,6 @@ class Rounds:
         elif name == "nodes":
             put_nodes(figures, answer)
             put_closed(figures, answer)
-        elif name == "certificates":
-            for certificate, end in answer.items():
-                figures.put("slurmstack_certificate_not_after_timestamp_seconds", end, name=certificate)
         elif name == "configuration":
             figures.put("slurmstack_configuration_refused", answer["refused"])
             for key in sorted({"free_bytes", "size_bytes"} & answer.keys()):
@@ -149,14 +144,12 @@ def _answer(rounds: Rounds, path: str) -> Answer:
 
 
 def _serve(log: Log) -> NoReturn:
-    """As components/exporter.py asks for it. `CERTIFICATES`: `rest=/secrets/rest/tls.crt`, divided by blanks."""
+    """As components/exporter.py asks for it."""
     sources = Sources(agent_url=os.environ.get("AGENT_URL", Sources.agent_url))
-    certificates = (entry.partition("=") for entry in os.environ.get("CERTIFICATES", "").split())
     rounds = Rounds(
         sources, log,
         by_person=os.environ.get("BY_PERSON") == "yes",
         accounting=os.environ.get("ACCOUNTING") == "yes",
-        certificates={name: path for name, _, path in certificates},
     )  # fmt: skip
     start_server(lambda path: _answer(rounds, path), PORT)
     interval = float(os.environ.get("INTERVAL_SECONDS", INTERVAL_SECONDS))

@@ -44,7 +44,7 @@ def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> I
     )
 
 
-def test_the_exporter_tells_of_slurm_its_jobs_and_the_certificate(slurm: SlurmOnKubernetes) -> None:
+def test_the_exporter_tells_of_slurm_and_its_jobs(slurm: SlurmOnKubernetes) -> None:
     program = "import urllib.request as r; print(r.urlopen('http://exporter:9341/metrics', timeout=10).read().decode())"
     execute = ("exec", "-n", slurm.namespace, "deploy/exporter", "-c", "exporter", "--", "python3", "-c", program)
 
@@ -57,7 +57,6 @@ def test_the_exporter_tells_of_slurm_its_jobs_and_the_certificate(slurm: SlurmOn
         "slurmstack_slurmctld_up 1",
         "slurmstack_slurmdbd_up 1",
         "slurmstack_configuration_refused 0",
-        'slurmstack_exporter_up{source="certificates"} 1',
     )
     wait_until(lambda: set(wanted) <= set(figures().splitlines()), f"all of {wanted}")
 
@@ -118,7 +117,7 @@ def test_with_a_node_drained_under_jobs_each_panel_has_data_and_the_alert_is_tol
 
     An alert that has to hold for a minute only, which the reason of the drain tells.
     """
-    absent = {"gpus", "dcgm", "infiniband", *([] if cgroups.is_v2() else ["cgroups"])}
+    absent = {"gpus", "dcgm", *([] if cgroups.is_v2() else ["cgroups"])}
     panels = [panel for board in BOARDS for panel in board.panels()]
     queries = [as_asked(query) for panel in panels if panel.needs not in absent for query in panel.queries]
     assert len(queries) > 40

@@ -64,10 +64,6 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         },
     ),
     "StateVolumeNearlyFull": ({FREE: "9x200", SIZE: "100x200"}, {FREE: "11x200", SIZE: "100x200"}),
-    "CertificateNearItsEnd": (  # promtool's clock starts at 0.
-        {'slurmstack_certificate_not_after_timestamp_seconds{name="rest"}': "1200000x200"},
-        {'slurmstack_certificate_not_after_timestamp_seconds{name="rest"}': "1300000x200"},
-    ),
     "SlurmConfigurationRefused": (
         {"slurmstack_configuration_refused": "1x200"},
         {"slurmstack_configuration_refused": "0x200"},

@@ -89,7 +89,6 @@ ANSWERS: dict[str, Any] = {
     "partitions": ["main"],
     "configuration": {"refused": False, "free_bytes": 1, "size_bytes": 2},
     "slurmdbd": None,
-    "certificates": {"rest": NOW},
 }
 """Of a cluster in which there is something to say of everything."""
 
@@ -109,8 +108,7 @@ def rounds_of(
         return answers[name]
 
     sources: Any = SimpleNamespace(**{name: lambda *_, name=name: ask(name) for name in ANSWERS})
-    wanted: dict[str, Any] = {"accounting": True, "certificates": {"rest": "tls.crt"}}
-    return Rounds(sources, log, by_person=by_person, now=now, **wanted)
+    return Rounds(sources, log, by_person=by_person, now=now, accounting=True)
 
 
 def text_of(answers: dict[str, Any], **wanted: Any) -> str:
