@@ -181,8 +181,6 @@ GONE: Final = {
     "health.interval": _setting("HealthCheckInterval"),
     "health.machines.conditions": ": remove it. `release: cordon` with `release_condition` sets a condition of your "
     "choice on machines that are drained for a hardware fault and free of jobs",
-    "health.machines.max_unavailable": ": remove it. What is released has drained nodes, of which there are "
-    "`max_drained` at most",
     "health.tests.account": ": remove it. It is `health`",
     "health.tests.intervals": ": remove it. Tests run once a day",
     "health.tests.max_under_test": ": remove it. At most a tenth of the nodes is under test",

@@ -54,6 +54,7 @@ def watch_environment(health: Health) -> Mapping[str, str]:
         "RELEASE": "no" if machines.release == "none" else machines.release,
         "RELEASE_AFTER": str(machines.release_after),
         "RELEASE_CONDITION": machines.release_condition or "",
+        "MAX_UNAVAILABLE": str(machines.max_unavailable),
     }
 
 

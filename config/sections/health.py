@@ -154,6 +154,8 @@ class Machines(Section):
     release_condition: Annotated[str, Field(pattern=CONDITION)] | None = None
     """Type of a condition that is set on the Kubernetes node of a released machine, for a cloud's own repair.
     `HardwareIssuesSuspected` for Nebius."""
+    max_unavailable: Limit = 1
+    """How many machines may be released, or not ready, at a time: a number, or a part of all such as `5%`."""
 
     def _problem(self) -> str | None:
         wanted = self.release != "none" and not self.follow

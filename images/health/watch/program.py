@@ -2,7 +2,7 @@
 
 A pod of its own, of which there must be one at a time. Its settings are environment variables, named after the keys of
 the stack file and checked when they were written (config/sections/health.py says what each means): MAX_DRAINED,
-REPORT_ONLY, REQUEUE_AFTER, DRAIN_CONDITIONS, RELEASE, RELEASE_AFTER and RELEASE_CONDITION. What is
+REPORT_ONLY, REQUEUE_AFTER, DRAIN_CONDITIONS, RELEASE, RELEASE_AFTER, RELEASE_CONDITION and MAX_UNAVAILABLE. What is
 missing or empty has a default that spares the cluster. Besides these:
 
 MACHINES   `no`: do not look at the Kubernetes nodes
@@ -54,6 +54,7 @@ def rules_from(env: Mapping[str, str]) -> Rules | None:
     if env.get("RELEASE", "no") == "no":
         return None
     return Rules(
+        max_unavailable=Limit.parse(env.get("MAX_UNAVAILABLE") or "1"),
         after=float(env.get("RELEASE_AFTER") or RELEASE_AFTER_SECONDS),
         condition=env.get("RELEASE_CONDITION", ""),
         report_only=_words(env, "REPORT_ONLY"),

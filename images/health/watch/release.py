@@ -6,8 +6,8 @@ uncordoned here, and no pod, machine or Node is deleted: whoever mends a machine
 the fault as soon as the workers there take jobs again. What keeps a wrong check from hurting the cluster:
 
 - The check fails now, on this machine, and the drain for it has stood for `after` seconds.
-- All workers on the machine are ours, drained by us (of which there are `max_drained` at most) and without jobs. What
-  somebody has cordoned is left to them.
+- All workers on the machine are ours, drained by us and without jobs. What somebody has cordoned is left to them.
+- At most `max_unavailable` machines of our workers are released or not ready at a time.
 
 All that is needed for that is in Slurm's records and on the Node, so a restart changes nothing, but that the time of
 what is not the reason of the drain begins anew.
@@ -25,7 +25,7 @@ from images.common.health.contract import Status
 from images.common.health.report import SKEW_SECONDS, stamp
 from images.common.health.slurm import Slurm
 from images.common.kubernetes import Kube, KubeError
-from images.health.watch.decide import KUBERNETES, NodeView
+from images.health.watch.decide import KUBERNETES, Limit, NodeView
 from images.health.watch.machines import OWN_WORDS, RELEASED_FOR, Machine, Machines, Place, machine_of
 
 RELEASE_AFTER_SECONDS: Final = 600.0
@@ -41,6 +41,7 @@ PAUSE_SECONDS: Final = 30.0
 class Rules:
     """What the site wants."""
 
+    max_unavailable: Limit
     after: float = RELEASE_AFTER_SECONDS
     condition: str = ""
     """Type of the condition that is set on released machines; empty: none."""
@@ -90,38 +91,65 @@ def _cause(view: NodeView, place: Place, rules: Rules, now: float) -> tuple[floa
 
 def plan(
     views: Iterable[NodeView], pods: Mapping[str, Place], machines: Mapping[str, Machine], rules: Rules, now: float
-) -> list[Move]:
-    """What to do. `pods`: where each worker pod of this cluster is. `now`: seconds since 1970."""
+) -> tuple[list[Move], list[Move]]:
+    """What to do, and which machines have to wait because of `max_unavailable`.
+
+    `pods`: where each worker pod of this cluster is. `now`: seconds since 1970.
+    """
     by_name = {view.name: view for view in views}
     on_machine: dict[str, dict[str, NodeView | None]] = defaultdict(dict)
     for name, place in sorted(pods.items()):
-        on_machine[place.node][name] = by_name.get(name)
+        if place.node:
+            on_machine[place.node][name] = by_name.get(name)
     moves: list[Move] = []
+    wishes: list[tuple[float, Move]] = []
     for name, workers in sorted(on_machine.items()):
         machine = machines.get(name)
-        if machine is None or machine.cordoned:
+        if machine is None:
             continue
-        if not machine.released_for:
-            moves += _release(name, workers, pods, rules, now)
-        elif all(view is not None and view.takes_jobs for view in workers.values()):
-            why = f"it was released for {machine.released_for}, and its workers take jobs again"
-            moves.append(Move(machine=name, worker=min(workers), why=why))
-    return moves
+        if machine.released_for:
+            if not machine.cordoned and all(view is not None and view.takes_jobs for view in workers.values()):
+                why = f"it was released for {machine.released_for}, and its workers take jobs again"
+                moves.append(Move(machine=name, worker=min(workers), why=why))
+        elif not machine.cordoned and (wish := _wish(name, workers, pods, rules, now)) is not None:
+            wishes.append(wish)
+    room = _room(on_machine.keys(), pods, machines, rules)
+    held: list[Move] = []
+    for _, move in sorted(wishes, key=lambda wish: (wish[0], wish[1].machine)):  # the oldest first
+        more = machines[move.machine].ready == "True"  # else it counts already
+        (moves if room >= more else held).append(move)
+        room -= more
+    return moves, held
 
 
-def _release(
+def _wish(
     name: str, workers: Mapping[str, NodeView | None], pods: Mapping[str, Place], rules: Rules, now: float
-) -> list[Move]:
-    """The release of this machine, if it is time for it."""
+) -> tuple[float, Move] | None:
+    """Since when the machine should be released, limits aside; None: it should not."""
     views = [view for view in workers.values() if view is not None and view.is_drained_by_us and view.is_quiet]
     if len(views) < len(workers):
-        return []
-    for view in views:
-        cause = _cause(view, pods[view.name], rules, now)
-        if cause is not None and now - cause[0] >= rules.after:
-            why = f"health/{cause[1]}: {view.findings[cause[1]].result.message}"
-            return [Move(machine=name, worker=view.name, check=cause[1], why=why)]
-    return []
+        return None
+    found = [(_cause(view, pods[view.name], rules, now), view) for view in views]
+    causes = [(*cause, view.name, view) for cause, view in found if cause is not None]
+    if not causes:
+        return None
+    since, check, worker, view = min(causes, key=lambda cause: (cause[0], cause[2]))
+    if now - since < rules.after:
+        return None
+    why = f"health/{check}: {view.findings[check].result.message}"
+    return since, Move(machine=name, worker=worker, check=check, why=why)
+
+
+def _room(ours: Iterable[str], pods: Mapping[str, Place], machines: Mapping[str, Machine], rules: Rules) -> int:
+    """How many more machines may be released now.
+
+    Workers that have no machine count too: theirs may be gone, and with it all that told of it.
+    """
+    every = {*ours, *(name for name, machine in machines.items() if machine.is_released)}
+    there = [machines[name] for name in every & machines.keys()]
+    well = sum(machine.ready == "True" and not machine.is_released for machine in there)
+    homeless = sum(not place.node for place in pods.values())
+    return rules.max_unavailable.of(len(every)) - (len(every) - well) - homeless
 
 
 @dataclass(kw_only=True)
@@ -136,12 +164,19 @@ class Releaser:
     wall: Callable[[], float] = time.time
     """The clock that slurmctld has too."""
     _tried_at: float = float("-inf")
+    _told: tuple[str, ...] = ()
 
     def saw(self, views: Sequence[NodeView], now: float) -> None:
         """The nodes as they are. Raises SlurmError."""
         if not self.copies.synced or now - self._tried_at < PAUSE_SECONDS:
             return
-        for move in plan(views, self.copies.pods.values(), self.copies.nodes.values(), self.rules, now):
+        moves, held = plan(views, self.copies.pods.values(), self.copies.nodes.values(), self.rules, now)
+        names = tuple(move.machine for move in held)
+        if names and names != self._told:
+            limit = self.rules.max_unavailable
+            self.log(f"not released, as no more than {limit} may be unavailable: {', '.join(names)}")
+        self._told = names
+        for move in moves:
             self._tried_at = now
             try:
                 if self._move(move, {view.name: view for view in views}):

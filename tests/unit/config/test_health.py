@@ -66,7 +66,7 @@ def test_without_checks_slurm_runs_none_of_them_and_still_has_an_epilog() -> Non
 
 def test_the_watcher_s_settings() -> None:
     machines = {"drain_conditions": ["Maintenance"], "requeue_after": 60}
-    machines |= {"release": "cordon", "release_after": 0, "release_condition": "Suspected"}
+    machines |= {"release": "cordon", "release_after": 0, "release_condition": "Suspected", "max_unavailable": "5%"}
     health = Health.model_validate(
         {
             "max_drained": 2,
@@ -86,6 +86,7 @@ def test_the_watcher_s_settings() -> None:
         "RELEASE": "cordon",
         "RELEASE_AFTER": "0",
         "RELEASE_CONDITION": "Suspected",
+        "MAX_UNAVAILABLE": "5%",
     }
     alone = watch_environment(Health.model_validate({"machines": {"follow": False}}))
     assert (alone["MACHINES"], alone["REPORT_ONLY"]) == ("no", "kubernetes")
@@ -104,6 +105,7 @@ def test_the_watcher_s_settings() -> None:
                 "requeue_after": 60,
                 "release": "cordon",
                 "release_condition": "HardwareIssuesSuspected",
+                "max_unavailable": "5%",
             },
         },
     ],

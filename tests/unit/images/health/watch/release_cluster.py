@@ -12,6 +12,7 @@ from images.common.health.contract import Result
 from images.common.health.report import Report, encode, stamp
 from images.common.health.slurm import Slurm
 from images.common.kubernetes import WORKER_PODS, Follower, Kube
+from images.health.watch.decide import Limit
 from images.health.watch.machines import RELEASED_FOR, Machine, Machines, Place, machine_of, place_of
 from images.health.watch.release import Releaser, Rules
 from images.health.watch.watcher import Watcher
@@ -127,7 +128,7 @@ class Fleet:
         """The clock."""
         return time.time()
 
-    def start(self, **rules: Any) -> None:
+    def start(self, *, max_unavailable: str = "1", **rules: Any) -> None:
         """Start a watcher, in the place of the last one."""
         slurm = Slurm(runner=self.runner)
         machines = Machines(
@@ -140,7 +141,7 @@ class Fleet:
             kube=self.kube,
             slurm=slurm,
             copies=machines,
-            rules=Rules(**rules),
+            rules=Rules(max_unavailable=Limit.parse(max_unavailable), **rules),
             log=self.log.append,
             wall=self.wall,
         )

@@ -21,6 +21,13 @@ class Ended(Exception):  # noqa: N818
     """Ends a loop that has no end."""
 
 
+def test_the_settings_have_defaults_that_spare_the_cluster() -> None:
+    without_tests = GONE | TESTS.keys()
+    assert policy_from({}) == Policy(max_drained=Limit(number=10, percent=True), report_only=without_tests)
+    assert rules_from({}) is None
+    assert rules_from({"RELEASE": "cordon"}) == Rules(max_unavailable=Limit(number=1), after=600)
+
+
 def test_the_settings_are_read() -> None:
     env = {
         "MAX_DRAINED": "3",
@@ -29,12 +36,14 @@ def test_the_settings_are_read() -> None:
         "TESTS": "yes",
         "RELEASE": "cordon",
         "RELEASE_AFTER": "0",
+        "MAX_UNAVAILABLE": "5%",
         "RELEASE_CONDITION": "HardwareIssuesSuspected",
     }
     assert policy_from(env) == Policy(
         max_drained=Limit(number=3), report_only=GONE | {"dns", "munge"}, requeue_after=600.0, frees_broken=True
     )
     assert rules_from(env) == Rules(
+        max_unavailable=Limit(number=5, percent=True),
         after=0,
         condition="HardwareIssuesSuspected",
         report_only=frozenset({"dns", "munge"}),

@@ -1,12 +1,15 @@
-"""Which machines are released: never one that somebody else has a hand on."""
+"""Which machines are released: never one too many, never one that somebody else has a hand on."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from images.common.health.contract import Result
 from images.common.health.report import STALE_SECONDS, Finding
-from images.health.watch.decide import NodeView
+from images.health.watch.decide import Limit, NodeView
 from images.health.watch.machines import Machine, Place
 from images.health.watch.release import Move, Rules, plan
 from tests.unit.images.health.tables import table
@@ -15,7 +18,9 @@ from tests.unit.images.health.watch.views import NOW, OK, UNKNOWN, failed, found
 BROKEN = failed("GPU 3: Xid 79", "hardware")
 REASON = "health/gpu-xid [hardware]: GPU 3: Xid 79"
 READY = Machine(ready="True", conditions={})
-RELEASED = replace(READY, cordoned=True, released_for="health/gpu-xid")
+AWAY = replace(READY, ready="False")
+CORDONED = replace(READY, cordoned=True)
+RELEASED = replace(CORDONED, released_for="health/gpu-xid")
 UNCORDONED = replace(RELEASED, cordoned=False)
 UNWANTED = Finding(result=failed("maintenance"), at=NOW, declared=True, unwanted_since=NOW - 5000)
 BY_A_PERSON = Finding(result=failed("cordoned"), at=NOW, declared=True)
@@ -24,7 +29,9 @@ RELEASE = ["release m-0 of w-0"]
 FORGET = ["forget m-0 of w-0"]
 
 
-RULES = Rules(after=600)
+def rules(max_unavailable: str = "100", *, report_only: str = "", after: float = 600) -> Rules:
+    limit = Limit.parse(max_unavailable)
+    return Rules(max_unavailable=limit, after=after, report_only=frozenset(report_only.split()))
 
 
 def broken(
@@ -56,11 +63,11 @@ def on(**machines: str) -> dict[str, Place]:
     return {name.replace("_", "-"): Place(node=node, started=NOW - 9000) for name, node in machines.items()}
 
 
-def planned(*views: NodeView, by: Rules = RULES, machine: Machine = READY) -> list[Move]:
+def planned(*views: NodeView, by: Rules | None = None, machine: Machine = READY) -> list[Move]:
     """A plan for w-0 on m-0; other nodes are on machines of their own."""
     places = on(**{each.name: f"m-{each.name[2:]}" for each in views})
     machines = {place.node: READY for place in places.values()} | {"m-0": machine}
-    return plan(views, places, machines, by, NOW)
+    return plan(views, places, machines, by or rules(), NOW)[0]
 
 
 def done(made: list[Move]) -> list[str]:
@@ -68,16 +75,17 @@ def done(made: list[Move]) -> list[str]:
 
 
 @table(
-    "node",
+    "node, machine, limit",
     {
-        "drained for a hardware fault and without jobs": broken(),
-        "after the time for faults that go away": broken(ago=600),
-        "one that maintenance wants away": machined(UNWANTED),
-        "one that has broken after a drain for something else": second(600),
+        "drained for a hardware fault and without jobs": (broken(), READY, "100"),
+        "after the time for faults that go away": (broken(ago=600), READY, "100"),
+        "one that is not ready counts once": (broken(), AWAY, "1"),
+        "one that maintenance wants away": (machined(UNWANTED), READY, "100"),
+        "one that has broken after a drain for something else": (second(600), READY, "100"),
     },
 )
-def test_a_machine_is_released(node: NodeView) -> None:
-    made = planned(node, view("w-1", gpu_xid=OK))
+def test_a_machine_is_released(node: NodeView, machine: Machine, limit: str) -> None:
+    made = planned(node, view("w-1", gpu_xid=OK), by=rules(limit), machine=machine)
     assert done(made) == RELEASE
     assert made[0].check in {"gpu-xid", "kubernetes"}
 
@@ -111,11 +119,11 @@ def test_what_was_found_before_the_pod_came_to_the_machine_is_not_held_against_i
     """Until slurmd registers the record says when that of the machine before started."""
     for began, moves in ((NOW - 50, []), (None, []), (NOW - 599, []), (NOW - 600, RELEASE)):
         places = {"w-0": Place(node="m-0", started=began)}
-        assert done(plan([broken(ago=5000)], places, {"m-0": READY}, RULES, NOW)) == moves
+        assert done(plan([broken(ago=5000)], places, {"m-0": READY}, rules(), NOW)[0]) == moves
 
 
 def test_a_check_that_is_only_reported_releases_nothing() -> None:
-    assert done(planned(broken(), by=Rules(report_only=frozenset({"gpu-xid"})))) == []
+    assert done(planned(broken(), by=rules(report_only="gpu-xid"))) == []
 
 
 @table(
@@ -128,10 +136,68 @@ def test_a_check_that_is_only_reported_releases_nothing() -> None:
 )
 def test_a_machine_is_not_released_while_its_other_worker(other: NodeView, machine: str, moves: list[str]) -> None:
     places = on(w_0="m-0", w_1=machine)
-    assert done(plan([broken(), other], places, {"m-0": READY, "m-1": READY}, RULES, NOW)) == moves
+    assert done(plan([broken(), other], places, {"m-0": READY, "m-1": READY}, rules(), NOW)[0]) == moves
 
 
 def test_a_machine_is_forgotten_when_all_of_its_workers_take_jobs() -> None:
     places = on(w_0="m-0", w_1="m-0")
     for other, moves in ((view("w-1"), FORGET), (broken("w-1"), [])):
-        assert done(plan([WELL, other], places, {"m-0": UNCORDONED}, RULES, NOW)) == moves
+        assert done(plan([WELL, other], places, {"m-0": UNCORDONED}, rules(), NOW)[0]) == moves
+
+
+FLEET = [broken(f"w-{number}", ago=1000 + number) for number in range(10)]
+"""All broken, the last one for the longest time."""
+
+
+@table(
+    "nodes, machine, limit, released",
+    {
+        "the oldest faults go first": (FLEET[:5], READY, "2", ["m-4", "m-3"]),
+        "a part": (FLEET, READY, "20%", ["m-9", "m-8"]),
+        "one that is released already counts": (FLEET[:3], RELEASED, "2", ["m-2"]),
+        "one that is not ready counts": ([view("w-0"), broken("w-1")], AWAY, "1", []),
+        "one that others have cordoned does not": ([view("w-0"), broken("w-1")], CORDONED, "1", ["m-1"]),
+    },
+)
+def test_no_more_than_the_limit_is_released(
+    nodes: list[NodeView], machine: Machine, limit: str, released: list[str]
+) -> None:
+    assert [move.machine for move in planned(*nodes, machine=machine, by=rules(limit))] == released
+
+
+@table(
+    "at, machines",
+    {
+        "a machine that is gone counts": ("m-1", {"m-0": READY}),
+        "one that was released and left counts": ("", {"m-0": READY, "m-1": RELEASED}),
+        "deleted by the cloud, without a successor yet": ("", {"m-0": READY}),
+    },
+)
+def test_what_is_missing_counts(at: str, machines: dict[str, Machine]) -> None:
+    views = [broken(), broken("w-1", "DOWN", "DRAIN")]
+    assert plan(views, on(w_0="m-0", w_1=at), machines, rules("1"), NOW)[0] == []
+
+
+_MACHINES = st.sampled_from([READY, RELEASED, CORDONED, AWAY, UNCORDONED])
+_STATES = st.sampled_from([("IDLE",), ("MIXED", "DRAIN"), ("IDLE", "DRAIN"), ("DOWN", "DRAIN")])
+_NODES = st.tuples(_MACHINES, _STATES, st.sampled_from(["", "bad fan", REASON]), st.sampled_from([OK, UNKNOWN, BROKEN]))
+
+
+@settings(max_examples=100)
+@given(st.lists(_NODES, max_size=12), st.integers(0, 4))
+def test_whatever_comes_the_limit_holds_and_strangers_are_left_alone(
+    drawn: list[tuple[Machine, tuple[str, ...], str, Result]], limit: int
+) -> None:
+    machines = {f"m-{number}": machine for number, (machine, *_) in enumerate(drawn)}
+    views = {
+        f"m-{number}": view(f"w-{number}", *states, reason=reason, drained_ago=1000, gpu_xid=result)
+        for number, (_, states, reason, result) in enumerate(drawn)
+    }
+    places = on(**{each.name: name for name, each in views.items()})
+    made = plan(views.values(), places, machines, rules(str(limit)), NOW)[0]
+    before = {name for name, machine in machines.items() if machine.is_released or machine.ready != "True"}
+    released = {move.machine for move in made if move.check}
+    assert len(before | released) <= max(limit, len(before))
+    for name in released:
+        assert (machines[name].cordoned, machines[name].released_for) == (False, "")
+        assert (views[name].reason, views[name].is_quiet, views[name].is_closed) == (REASON, True, True)

@@ -50,6 +50,7 @@ def test_a_broken_machine_is_released_and_a_person_puts_it_back_to_use(cluster: 
 
 
 def test_a_new_machine_is_not_released_for_what_the_one_before_had(cluster: Cluster) -> None:
+    cluster.start(max_unavailable="2")
     cluster.play("break; round; 600 s")
     assert cluster.released() == ["m-0"]
     cluster.kubernetes.add_node("m-9")
