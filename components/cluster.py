@@ -286,6 +286,7 @@ class SlurmCluster(pulumi.ComponentResource):
         args = RestArgs(
             scope=self._scope,
             rest=config.rest,
+            dashboard=config.dashboard.enabled,
             secrets=self.secrets,
             configuration=self.configuration,
         )

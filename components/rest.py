@@ -1,4 +1,4 @@
-"""The REST API: slurmrestd behind TLS."""
+"""The REST API, and the dashboard: slurmrestd and a page for people, behind one TLS."""
 
 from __future__ import annotations
 
@@ -25,12 +25,19 @@ GRACE_SECONDS = 60
 """15 s until all nodes know that the pod is leaving, 30 s for requests that run (images/rest/proxy.py), and more."""
 
 
+DASHBOARD_MEMORY = "2Gi"
+"""The most that the page may have, unless its request is more. 100,000 jobs take 0.25 GiB (measured), and four pages
+are made at the same time; users must not take the machine's memory by it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RestArgs:
     """Inputs of `Rest`."""
 
     scope: Scope
     rest: RestConfig
+    dashboard: bool = False
+    """None: there is no page."""
     secrets: Secrets
     """A certificate of our own is derived from a seed in it."""
     configuration: Configuration
@@ -38,7 +45,7 @@ class RestArgs:
 
 
 class Rest(pulumi.ComponentResource):
-    """A Deployment of slurmrestd and nginx, its Service and its certificate.
+    """A Deployment of slurmrestd and nginx, with the dashboard where it is wanted, its Service and its certificate.
 
     No pod has a key of Slurm: a request is worth what the token is worth that it brings. Pods are replaced one by one,
     each after the next one answers.
@@ -114,8 +121,8 @@ class Rest(pulumi.ComponentResource):
             security_context=k8s.core.v1.PodSecurityContextArgs(
                 run_as_user=UID, run_as_group=UID, run_as_non_root=True, fs_group=UID
             ),
-            # As a sidecar it starts before nginx and ends after it: the last requests still find it.
-            init_containers=[_slurmrestd(args)],
+            # As sidecars they start before nginx and end after it: the last requests still find them.
+            init_containers=[_slurmrestd(args), *([_dashboard(args)] if args.dashboard else [])],
             containers=[_proxy(args)],
             volumes=[
                 args.configuration.files_as("config"),
@@ -147,12 +154,27 @@ def _slurmrestd(args: RestArgs) -> k8s.core.v1.ContainerArgs:
     )
 
 
+def _dashboard(args: RestArgs) -> k8s.core.v1.ContainerArgs:
+    return k8s.core.v1.ContainerArgs(
+        name="dashboard",
+        image=args.scope.image("rest"),
+        command=pods.program("dashboard"),
+        restart_policy="Always",
+        volume_mounts=[
+            volumes.mount("config", "/config/slurm", read_only=True),
+            volumes.mount("run", "/run/slurmstack"),
+        ],
+        resources=pods.resources(cpu="20m", memory="64Mi", memory_limit=DASHBOARD_MEMORY),
+    )
+
+
 def _proxy(args: RestArgs) -> k8s.core.v1.ContainerArgs:
     answers = pods.http_probe("/healthz", REST_PORT, scheme="HTTPS", period=10, timeout=5, failures=2)
     return k8s.core.v1.ContainerArgs(
         name="proxy",
         image=args.scope.image("rest"),
         command=pods.program("rest-proxy"),
+        env=pods.env(DASHBOARD="yes") if args.dashboard else None,
         **pods.serving("https", REST_PORT, answers),
         volume_mounts=[
             volumes.mount("tls", "/secrets/tls", read_only=True),

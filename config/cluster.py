@@ -14,7 +14,7 @@ from config.sections.accounting import Account, Accounting, Qos
 from config.sections.cloud import Cloud, ExistingCloud
 from config.sections.health import Health
 from config.sections.monitoring import Backup, Logs, Monitoring
-from config.sections.services import Cluster, Controller, Images, Login, NetworkPolicies, Rest, Rolling
+from config.sections.services import Cluster, Controller, Dashboard, Images, Login, NetworkPolicies, Rest, Rolling
 from config.sections.slurm import (
     JobSubmit,
     LicenseName,
@@ -86,6 +86,7 @@ class ClusterConfig(Section):
     """Figures for Prometheus."""
     logs: Logs = Field(default_factory=Logs)
     """Where logs go besides Kubernetes' own files."""
+    dashboard: Dashboard = Field(default_factory=Dashboard)
     """A page for people, behind the REST API's TLS."""
     network_policies: NetworkPolicies = Field(default_factory=NetworkPolicies)
     """Who may connect to what."""

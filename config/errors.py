@@ -177,7 +177,8 @@ GONE: Final = {
     "cloud.quotas": ": remove it. `slurmstack doctor cloud` asks the service for its quotas",
     "cloud.rdma_resource": ": remove it. It is rdma/ib",
     "cloud.*.boot_disk.block_size": ": remove it. It is 4Ki",
-    "dashboard": ", and so is its page: remove it. squeue and sinfo, and Grafana's dashboards, tell the same",
+    "dashboard.cpu": ": remove it. The page asks for 20m",
+    "dashboard.memory": ": remove it. The page asks for 64Mi, and has up to 2Gi",
     "health.interval": _setting("HealthCheckInterval"),
     "health.machines.conditions": ": remove it. `release: cordon` with `release_condition` sets a condition of your "
     "choice on machines that are drained for a hardware fault and free of jobs",

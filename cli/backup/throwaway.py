@@ -83,7 +83,7 @@ def sections_for(stack: Stack, *, version: str | None = None, tag: str = "") -> 
         images = {key: value for key, value in made.get("images", {}).items() if key not in {"tag", "digests"}}
         made["images"] = {**images, **({"tag": tag} if tag else {})}
     made["partitions"] = _closed(made.get("partitions"), config)
-    for name in ("logs", "rest", "monitoring"):
+    for name in ("logs", "rest", "dashboard", "monitoring"):
         made.pop(name, None)
     load_config(made)
     return made

@@ -15,6 +15,7 @@ from config.sections.services import (
     CUDA_VERSIONS,
     NO_CUDA,
     Controller,
+    Dashboard,
     Images,
     Login,
     NetworkPolicies,
@@ -127,8 +128,8 @@ def network(network_policies: NetworkPolicies, login: Login | None, rest: Rest |
         yield "network_policies.egress", _NO_POLICIES
 
 
-def rest(rest: Rest, accounting: Accounting | None) -> Found:
-    """What the API needs."""
+def rest(rest: Rest, accounting: Accounting | None, dashboard: Dashboard | None) -> Found:
+    """What the API needs, and the page, which has neither a certificate nor an address of its own."""
     if rest.enabled and accounting is not None and not accounting.enabled:
         # Measured with 24.11.5 and 26.05.5: the thread waits for itself in assoc_mgr_get_admin_level_locked.
         message = (
@@ -136,6 +137,9 @@ def rest(rest: Rest, accounting: Accounting | None) -> Found:
             "through the API"
         )
         yield "rest.enabled", message
+    if dashboard is not None and dashboard.enabled and not rest.enabled:
+        message = "needs the REST API, behind whose TLS it is; set rest.enabled to true, or remove this"
+        yield "dashboard.enabled", message
 
 
 def monitoring(sections: Sections, monitoring: Monitoring, cloud: Cloud | None) -> Found:

@@ -226,6 +226,13 @@ class Rest(Section):
     """Whether users make tokens for themselves; false: only root and `slurm` do. With and without `enabled`."""
 
 
+class Dashboard(Section):
+    """A page that shows nodes, queue and jobs; it changes nothing. Its users log in with a token of Slurm's."""
+
+    enabled: bool = Field(default=False, strict=True)
+    """Whether there is a page, at `/dashboard/` of the REST API, which must be there too (`rest.enabled`)."""
+
+
 class Rolling(Section):
     """New pods for worker nodes, as these fall idle: idle nodes first, then those whose jobs end soonest."""
 

@@ -44,6 +44,7 @@ PROGRAMS = {
     },
     "exporter": {"exporter": "images.exporter.program"},
     "rest": {"slurmrestd": "images.rest.slurmrestd", "rest-proxy": "images.rest.proxy"},
+    "dashboard": {"dashboard": "images.dashboard.app"},
     "health": {
         "health": "images.health.run",
         "health-periodic": "images.health.periodic",
@@ -81,9 +82,12 @@ up outside it), or the mounted ConfigMap. The jail itself has them in its own fi
 IN_JAIL = ("worker", "login")
 """Roles whose pods lead users into the jail: they also see whether an account is locked."""
 
-# -S: the programs need nothing but Python's own library, and prolog and epilog start often.
+WITH_PACKAGES = ("dashboard",)
+"""Folders whose programs use Debian's Python packages besides Python's own library."""
+
+# -S: most programs need nothing but Python's own library, and prolog and epilog start often.
 LAUNCHER = """\
-#!/usr/bin/python3 -IS
+#!/usr/bin/python3 {options}
 import sys
 
 sys.path.insert(0, "{library}")
@@ -98,9 +102,10 @@ def install_programs(folder: str, root: Path) -> list[Path]:
     directory = root / "usr/libexec/slurmstack"
     directory.mkdir(parents=True, exist_ok=True)
     written = []
+    options = "-I" if folder in WITH_PACKAGES else "-IS"
     for program, module in PROGRAMS[folder].items():
         path = directory / program
-        path.write_text(LAUNCHER.format(library=LIBRARY, module=module))
+        path.write_text(LAUNCHER.format(options=options, library=LIBRARY, module=module))
         path.chmod(0o755)
         written.append(path)
     for program in CALLED.get(folder, ()):

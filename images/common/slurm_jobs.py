@@ -6,10 +6,10 @@ Columns and not JSON, which is up to 8 kB a job: a queue of 10,000 would be 80 M
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from images.common.slurm_records import Columns, count, expand, moment, seconds, task_count
+from images.common.slurm_records import Columns, amounts, count, expand, moment, seconds, task_count
 
 RUNNING: Final = "RUNNING"
 PENDING: Final = "PENDING"
@@ -40,9 +40,11 @@ class Job:
     """As squeue shows it and scancel takes it: `12`, `12_3`, `12_[4-100]`."""
     number: str = ""
     """Slurm's own, one for each task that has started."""
+    name: str = ""
     user: str = ""
     account: str = ""
     qos: str = ""
+    comment: str = ""
     partitions: tuple[str, ...] = ()
     """One that waits may name several."""
     state: str = ""
@@ -52,6 +54,13 @@ class Job:
     """The reason in full, for example with the names of nodes."""
     node_list: str = ""
     """Where it runs; empty while it waits."""
+    min_nodes: int = 0
+    cpus: int = 0
+    """On all nodes together."""
+    min_cpus: int = 0
+    """On each node."""
+    resources: Mapping[str, float] = field(default_factory=dict)
+    """TRES that it has, or waits for; memory in MiB."""
     restarts: int = 0
     submitted: float | None = None
     """Times are in seconds since 1970; None where they have not come, or nobody knows."""
@@ -59,6 +68,8 @@ class Job:
     start: float | None = None
     """Of one that waits: when the scheduler expects to start it."""
     end: float | None = None
+    used: int | None = None
+    """Seconds that it has run."""
     left: int | None = None
     """Seconds that its time limit leaves it; None if there is no limit."""
     limit: int | None = None
@@ -97,19 +108,26 @@ def _span(value: str) -> int | None:
 _COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "id": ("JobArrayID", str),
     "number": ("JobID", str),
+    "name": ("Name", str),
     "user": ("UserName", str),
     "account": ("Account", _text),
     "qos": ("QOS", _text),
+    "comment": ("Comment", str),
     "partitions": ("Partition", lambda text: tuple(text.split(","))),
     "state": ("State", str),
     "reason": ("Reason", _text),
     "detail": ("ReasonList", lambda text: text.strip().removeprefix("(").removesuffix(")")),
     "node_list": ("NodeList", str),
+    "min_nodes": ("NumNodes", count),
+    "cpus": ("NumCPUs", count),
+    "min_cpus": ("MinCpus", count),
+    "resources": ("tres-alloc", amounts),
     "restarts": ("RestartCnt", count),
     "submitted": ("SubmitTime", moment),
     "eligible": ("EligibleTime", moment),
     "start": ("StartTime", moment),
     "end": ("EndTime", moment),
+    "used": ("TimeUsed", _span),
     "left": ("TimeLeft", _span),
     "limit": ("TimeLimit", _span),
 }

@@ -1,1 +1,1 @@
-"""slurmrestd, and the TLS in front of it."""
+"""slurmrestd, and the TLS in front of it and of the dashboard."""

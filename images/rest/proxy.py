@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import threading
@@ -145,8 +146,16 @@ http {{
         location / {{
             return 404 '{no_path}';
         }}
-    }}
+{dashboard}    }}
 }}
+"""
+
+DASHBOARD: Final = """
+        # The page says by itself who may see it (images/dashboard).
+        location /dashboard {{
+            client_max_body_size 16k;
+            proxy_pass http://unix:{socket};
+        }}
 """
 
 
@@ -155,8 +164,8 @@ def _error(message: str) -> str:
     return json.dumps({"errors": [{"error": message}]})
 
 
-def render(*, ipv6: bool) -> str:
-    """The configuration."""
+def render(*, ipv6: bool, dashboard: bool) -> str:
+    """The configuration. `dashboard`: whether the pod has the page (images/dashboard/app.py)."""
     return TEMPLATE.format(
         run=RUN,
         secret=SECRET,
@@ -168,6 +177,7 @@ def render(*, ipv6: bool) -> str:
         bad_token=_error(
             "the token is missing, wrong or over: scontrol token makes one; send it as X-SLURM-USER-TOKEN"
         ),
+        dashboard=DASHBOARD.format(socket=SOCKET.with_name("dashboard.sock")) if dashboard else "",
         no_path=_error("there is no such path: the API is at /slurm, /slurmdb and /openapi"),
     )
 
@@ -224,7 +234,8 @@ def main() -> int:
         wait_for(f"a certificate in {SECRET} (tls.crt and tls.key)", lambda: all(certificate() or (b"",)), log)
         wait_for("slurmrestd (its own container of this pod)", lambda: accepts_connections(SOCKET), log)
         conf = RUN / "nginx.conf"
-        write_atomically(conf, render(ipv6=Path("/proc/net/if_inet6").exists()))
+        ipv6, dashboard = Path("/proc/net/if_inet6").exists(), bool(os.environ.get("DASHBOARD"))
+        write_atomically(conf, render(ipv6=ipv6, dashboard=dashboard))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: leaving.set())
         seen = certificate()

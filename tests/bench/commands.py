@@ -10,6 +10,7 @@ from tests.e2e.harness import slurmstack, wait_until
 
 MONITORING = {
     "rest": {"enabled": True},
+    "dashboard": {"enabled": True},
     "monitoring": {"install": True, "kube_state": True, "storage": "1Gi"},
 }
 

@@ -33,6 +33,7 @@ def slurm(local_kubernetes: None, tmp_path_factory: pytest.TempPathFactory) -> I
         "users": {"alice": {"uid": 10001, "ssh_authorized_keys": [key]}},
         "rest": {"enabled": True, "size": 2},
         "monitoring": {"install": True, "storage": "1Gi"},
+        "dashboard": {"enabled": True},
     }
     slurm = SlurmOnKubernetes(engine=ENGINES[0], directory=directory, sections=sections)
     try:
@@ -105,6 +106,18 @@ def test_from_outside_it_is_reached_through_kubectl(slurm: SlurmOnKubernetes) ->
     assert (answer.status, [node["name"] for node in nodes]) == (200, ["default-0"])
 
 
+def test_the_dashboard_shows_a_user_who_logs_in_the_nodes_and_his_jobs_as_text(slurm: SlurmOnKubernetes) -> None:
+    number = slurm.submit("sleep 600", "--job-name='<b>seen</b>'")
+    page = "curl --silent --show-error --cacert rest-ca.pem --cookie-jar jar --cookie jar https://rest:6820/dashboard"
+    slurm.ssh(
+        f"umask 077; scontrol token > token; {page}/login --location --data-urlencode token@token > overview.html"
+    )
+    overview, jobs = slurm.ssh("cat overview.html"), slurm.ssh(f"{page}/jobs")
+    slurm.ssh(f"scancel {number}; rm jar token")
+    assert "<strong>default-0</strong>" in overview
+    assert f'<th scope="row">{number}</th><td>&lt;b&gt;seen&lt;/b&gt;</td><td>alice</td>' in jobs
+
+
 @contextmanager
 def forwarded(slurm: SlurmOnKubernetes) -> Iterator[int]:
     """A port of this machine that kubectl leads to the API."""
@@ -133,7 +146,8 @@ def test_the_pods_are_replaced_without_a_failed_request(slurm: SlurmOnKubernetes
 
 
 def test_turned_off_it_leaves_nothing_and_the_preview_says_so(slurm: SlurmOnKubernetes) -> None:
-    slurm.sections = with_change(slurm.sections, "rest.enabled", value=False)
+    for section in ("rest", "dashboard"):
+        slurm.sections = with_change(slurm.sections, f"{section}.enabled", value=False)
     if slurm.engine == "kubectl":
         shown = {
             (change["action"], change["kind"]) for change in slurm.preview()["changes"] if "rest" in change["name"]

@@ -111,6 +111,7 @@ def everything() -> dict[str, Any]:
         stacks.existing_full(),
         monitoring=monitoring,
         logs={"otlp": otlp},
+        dashboard={"enabled": True},
         worker_nodes__gpu__size={"max": 2},
         health={"tests": {"enabled": True}},
         sssd={"secret": "ldap"},

@@ -1,4 +1,4 @@
-"""The REST API: closed to the outside unless the stack file says otherwise, with no key of Slurm.
+"""The REST API and its page: closed to the outside unless the stack file says otherwise, with no key of Slurm.
 
 That no container has rights or a root that it can write to, test_confinement.py says of all pods.
 """
@@ -12,13 +12,14 @@ from cryptography import x509
 
 from cli.program.recording import Recording
 from tests.graph import objects
-from tests.graph.objects import inputs, named, pod, volumes
+from tests.graph.objects import containers, differing, environment, inputs, mounts, named, pod, volumes
 
 PODS = "slurm-rest-pods"
 
 
-def recorded(**rest: Any) -> Recording:
-    return objects.recorded(rest={"enabled": True, **rest})
+def recorded(*, dashboard: bool = False, monitoring: dict[str, Any] | None = None, **rest: Any) -> Recording:
+    asked = {"dashboard": {"enabled": dashboard}, "monitoring": monitoring or {}}
+    return objects.recorded(rest={"enabled": True, **rest}, **asked)
 
 
 @pytest.mark.parametrize(
@@ -71,3 +72,19 @@ def test_turning_it_on_changes_nothing_that_slurm_reads() -> None:
     assert without == with_it
     key = "AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key=/run/slurmstack/keys/jwt_hs256.key,max_token_lifespan="
     assert key in with_it["slurm.conf"]
+
+
+# The page
+
+
+def test_the_page_brings_no_object_of_its_own_and_changes_no_other() -> None:
+    without, with_page = recorded(), recorded(dashboard=True)
+    assert differing(without, with_page) == {PODS}
+    for recording, wanted in ((without, False), (with_page, True)):
+        assert ("DASHBOARD" in environment(containers(pod(recording, PODS))["proxy"])) is wanted
+
+
+def test_it_knows_no_secret() -> None:
+    page = containers(pod(recorded(dashboard=True), PODS))["dashboard"]
+    assert {found["name"] for found in mounts(page).values()} == {"config", "run"}
+    assert "env" not in page

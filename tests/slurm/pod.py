@@ -97,7 +97,7 @@ exec "$@"
 WITHOUT_SECRETS = frozenset({"backup-jail", "restore-jail"})
 """Containers that lack the Secrets which others of their pod have."""
 
-UIDS = {"slurmrestd": rest.UID, "rest-proxy": rest.UID, "exporter": exporter.UID}
+UIDS = {"slurmrestd": rest.UID, "rest-proxy": rest.UID, "dashboard": rest.UID, "exporter": exporter.UID}
 """Programs in containers that never are root, and who they are."""
 
 

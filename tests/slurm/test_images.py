@@ -20,6 +20,7 @@ JAIL_PROGRAMS = (
 MORE_FOLDERS = {
     "controller": ("health/watch", "health/node_tests", "elastic"),
     "worker": ("health",),
+    "rest": ("dashboard",),
     "database": ("backup",),
 }
 """Role -> what images/Containerfile installs in it besides its own folder and `common`."""

@@ -1,4 +1,4 @@
-"""What stands behind the Service `rest`, and a pod to ask from."""
+"""What stands behind the Service `rest`, the API alone or the page too, and a pod to ask from."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SLURMRESTD = {"THREADS": "4", "MAX_CONNECTIONS": "64"}
 
 
 class Web:
-    """A cluster with it."""
+    """A cluster with it. `dashboard`: with the page, too."""
 
-    def __init__(self, sandbox: SlurmSandbox, users: Mapping[str, int]) -> None:
+    def __init__(self, sandbox: SlurmSandbox, users: Mapping[str, int], *, dashboard: bool = False) -> None:
         self.sandbox = sandbox
         self.secret = sandbox.work / "tls"
         self.secret.mkdir()
@@ -27,9 +27,12 @@ class Web:
         client = sandbox.add_pod("client", "jail", munged=False)
         (client.root / "root/ca.pem").write_text(server_certificate(SEED, "sandbox", ["rest"]).authority)
         add_accounts(identity(users, "/tmp"), *(pod.root for pod in sandbox.pods.values()))
+        if dashboard:
+            self.pod.start_program("dashboard")
         self.pod.start_program("slurmrestd", SLURMRESTD)
-        self.pod.start_program("rest-proxy", {})
-        wait_until(lambda: self.curl("--fail", "https://rest:6820/healthz").returncode == 0, sandbox.logs)
+        self.pod.start_program("rest-proxy", {"DASHBOARD": "yes"} if dashboard else {})
+        page = "dashboard/login" if dashboard else "healthz"
+        wait_until(lambda: self.curl("--fail", f"https://rest:6820/{page}").returncode == 0, sandbox.logs)
 
     def renew(self, *names: str, key_of: str = SEED) -> None:
         """Put another certificate into the Secret's volume."""

@@ -139,7 +139,7 @@ def test_nodes_that_pending_jobs_ask_for() -> None:
 
 
 JOBS = JobList(
-    "id", "user", "partitions", "state", "reason", "node_list", "left", "limit", "eligible",
+    "id", "user", "partitions", "state", "reason", "node_list", "left", "limit", "min_nodes", "eligible",
 )  # fmt: skip
 
 
@@ -151,10 +151,10 @@ def read(**columns: str) -> Job:
 def test_what_squeue_prints_is_understood() -> None:
     array = read(
         JobArrayID="5_[1,5,9]", State="PENDING", Reason="Resources", NodeList="", Partition="main,old",
-        TimeLeft="1-00:00:00", TimeLimit="1-00:00:00", EligibleTime="1800000000",
+        TimeLeft="1-00:00:00", TimeLimit="1-00:00:00", NumNodes="2-4", EligibleTime="1800000000",
     )  # fmt: skip
     assert (array.waits, array.tasks, array.nodes, array.partitions) == (True, 3, (), ("main", "old"))
-    assert (array.left, array.limit) == (86_400, 86_400)
+    assert (array.left, array.limit, array.min_nodes) == (86_400, 86_400, 2)
     assert array.eligible == 1_800_000_000
     runs = read(NodeList="gpu-[2,7]", TimeLeft="29:57", TimeLimit="30:00")
     assert (runs.waits, runs.nodes, runs.left, runs.limit) == (False, ("gpu-2", "gpu-7"), 1797, 1800)

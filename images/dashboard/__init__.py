@@ -1,0 +1,1 @@
+"""The page for people without Grafana: nodes, queue and use, seen with one's own token."""

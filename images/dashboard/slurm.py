@@ -1,0 +1,115 @@
+"""What Slurm tells the bearer of a token: its own commands, run with SLURM_JWT, so that slurmctld decides.
+
+Commands and not slurmrestd: a queue of 10,000 would be 80 MB of JSON for each page (24.11).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from images.common.slurm_conf import setting
+from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
+from images.common.slurm_records import Columns
+
+CONFIG: Final = Path("/config/slurm")
+TIMEOUT_SECONDS: Final = 15.0
+"""More than the 10 s (MessageTimeout) after which Slurm's commands give up by themselves."""
+
+JOB_FIELDS: Final = (
+    "id", "user", "account", "partitions", "state", "reason", "submitted", "eligible", "used", "limit", "min_nodes",
+    "cpus", "node_list", "name",
+)  # fmt: skip
+NODE_FIELDS: Final = (
+    "NodeHost", "Partition", "StateLong", "Reason", "CPUsState", "Gres", "GresUsed",
+)  # fmt: skip
+
+Record = Mapping[str, str]
+"""Name of a field of sinfo's `--Format` -> what it says."""
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,1000}\.[A-Za-z0-9_-]{1,2000}\.[A-Za-z0-9_-]{1,1000}")
+_USER: Final = re.compile(r"[A-Za-z0-9._-]+")
+_REFUSED: Final = re.compile(r"authentication|access/permission denied|invalid.*(?:credential|token)", re.IGNORECASE)
+
+
+class TokenRefusedError(Exception):
+    """The token is not valid, or no longer."""
+
+
+class SlurmAwayError(Exception):
+    """Slurm does not answer; the message is the command's own."""
+
+
+class Token:
+    """What `scontrol token` gives. Nothing in it is to be believed before slurmctld has taken it."""
+
+    def __init__(self, text: str) -> None:
+        """Take a token, or the whole line `SLURM_JWT=...`. Raises TokenRefusedError for what cannot be one."""
+        text = text.strip().removeprefix("SLURM_JWT=")
+        if not _TOKEN.fullmatch(text):
+            raise TokenRefusedError
+        self.text = text
+        body = text.split(".")[1]
+        try:
+            claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+            self.user = str(claims.get("sun") or claims["username"])
+            self.ends = int(claims["exp"])
+        except (binascii.Error, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+            raise TokenRefusedError from None
+        if not _USER.fullmatch(self.user):
+            raise TokenRefusedError
+
+    def __repr__(self) -> str:
+        """Without the token: a traceback or a log may have this."""
+        return f"Token of {self.user}"
+
+
+class Slurm:
+    """Slurm as the bearer of a token sees it."""
+
+    def __init__(self, config: Path = CONFIG) -> None:
+        self._config = config
+
+    def jobs(self, token: Token) -> list[Job]:
+        """Jobs in the queue that the bearer may see; `PrivateData` is slurmctld's to enforce."""
+        question = JobList(*JOB_FIELDS)
+        return list(question.read(self._run(list(question.command), token)))
+
+    def nodes(self, token: Token) -> list[Record]:
+        """Nodes, once for each partition that they are in. Those of no partition are missing, as in sinfo."""
+        columns = Columns(NODE_FIELDS)
+        command = ["sinfo", "--Node", "--all", "--noheader", "--noconvert", columns.option]
+        return list(columns.rows(self._run(command, token)))
+
+    def cluster(self) -> str:
+        """ClusterName, as in the mounted slurm.conf."""
+        files = {"slurm.conf": (self._config / "slurm.conf").read_text(encoding="utf-8", errors="replace")}
+        return setting(files, "ClusterName") or "slurm"
+
+    def _run(self, command: list[str], token: Token) -> str:
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "LC_ALL": "C.UTF-8",
+            "SLURM_CONF": str(self._config / "slurm.conf"),
+            **ENVIRONMENT,
+            "SLURM_JWT": token.text,
+        }
+        try:
+            done = subprocess.run(
+                command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                timeout=TIMEOUT_SECONDS,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise SlurmAwayError(f"{command[0]} had no answer within {TIMEOUT_SECONDS:.0f} s") from None
+        said = done.stderr.decode(errors="replace").strip()
+        if done.returncode == 0:
+            return done.stdout.decode(errors="replace")
+        if _REFUSED.search(said):
+            raise TokenRefusedError
+        raise SlurmAwayError(said.splitlines()[-1] if said else f"{command[0]} ended with {done.returncode}")
