@@ -241,7 +241,6 @@ class SlurmCluster(pulumi.ComponentResource):
             secrets=self.secrets,
             configuration=self.configuration,
             config=config,
-            certificate=None if self.rest is None else self.rest.certificate,
         )
         return Exporter(f"{self._name}-exporter", args, self._inside)
 

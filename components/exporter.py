@@ -1,4 +1,4 @@
-"""The exporter: figures for Prometheus that slurmctld does not give itself."""
+"""The exporter: figures of Slurm for Prometheus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
 from components.secrets import Secrets
 from config.cluster import ClusterConfig
-from slurm.monitoring import is_private, slurmctld_gives_figures
+from slurm.monitoring import is_private
 from slurm.names import AGENT_PORT, CONTROLLER_HOST, EXPORTER, EXPORTER_PORT
 
 UID = 953
@@ -20,8 +20,6 @@ UID = 953
 
 SLURM_UID = 64030
 """SlurmUser, as images/Containerfile makes it. Where data are private it alone sees them without being an operator."""
-
-_CERTIFICATE = "/secrets/rest"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +30,6 @@ class ExporterArgs:
     secrets: Secrets
     configuration: Configuration
     config: ClusterConfig
-    certificate: pulumi.Input[str] | None
-    """Name of the Secret with the certificate of the REST API; None where there is none."""
 
 
 class Exporter(pulumi.ComponentResource):
@@ -53,21 +49,12 @@ class Exporter(pulumi.ComponentResource):
         self.register_outputs({"service": self.service.metadata})
 
     def _create_deployment(self, name: str, args: ExporterArgs) -> k8s.apps.v1.Deployment:
-        scope, certificate = args.scope, args.certificate
-        public = {"tls.crt": "tls.crt"}
+        scope = args.scope
         pod = k8s.core.v1.PodSpecArgs(
             termination_grace_period_seconds=5,
             init_containers=[pods.munge_sidecar(scope.image("exporter"))],
             containers=[_exporter(args)],
-            volumes=[
-                *pods.munge_volumes(args.secrets.munge.metadata.name),
-                args.configuration.files_as("config"),
-                *(
-                    []
-                    if certificate is None
-                    else [volumes.secret_volume("rest-tls", certificate, mode=0o444, files=public)]
-                ),
-            ],
+            volumes=[*pods.munge_volumes(args.secrets.munge.metadata.name), args.configuration.files_as("config")],
         )
         placement = scope.cloud.placement("system")
         template = pods.pod_template(scope, EXPORTER, placement, pod, annotations=pods.scraped(EXPORTER_PORT))
@@ -79,12 +66,9 @@ def _exporter(args: ExporterArgs) -> k8s.core.v1.ContainerArgs:
     config = args.config
     uid = SLURM_UID if is_private(config) else UID
     values = {
-        "SLURMS_OWN": not slurmctld_gives_figures(config),
         "BY_PERSON": not is_private(config),
         "ACCOUNTING": config.accounting.enabled,
     }
-    more = {} if args.certificate is None else {"CERTIFICATES": f"rest={_CERTIFICATE}/tls.crt"}
-
     return k8s.core.v1.ContainerArgs(
         name=EXPORTER,
         image=args.scope.image("exporter"),
@@ -93,14 +77,12 @@ def _exporter(args: ExporterArgs) -> k8s.core.v1.ContainerArgs:
             SLURM_CONF="/config/slurm/slurm.conf",
             AGENT_URL=f"http://{CONTROLLER_HOST}:{AGENT_PORT}",
             **{name: "yes" if value else "no" for name, value in values.items()},
-            **more,
         ),
         security_context=pods.runs_as(uid),
         **pods.serving("metrics", EXPORTER_PORT, pods.http_probe("/healthz", EXPORTER_PORT, period=30, timeout=5)),
         volume_mounts=[
             pods.munge_mount(),
             volumes.mount("config", "/config/slurm", read_only=True),
-            *([] if args.certificate is None else [volumes.mount("rest-tls", _CERTIFICATE, read_only=True)]),
         ],
         resources=pods.resources(cpu="20m", memory="64Mi", memory_limit="2Gi"),
     )

@@ -6,9 +6,8 @@ import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 
 from components.kit.context import ClusterArgs
-from slurm.monitoring import slurmctld_gives_figures
-from slurm.names import CONTROLLER, EXPORTER, WORKER
-from slurm.prometheus import API, Spec, exporter_monitor, jobs_monitor, rules, slurmctld_monitor
+from slurm.names import EXPORTER, WORKER
+from slurm.prometheus import API, Spec, exporter_monitor, jobs_monitor, rules
 
 _COMPONENT = "monitoring"
 
@@ -26,8 +25,6 @@ class PrometheusOperator(pulumi.ComponentResource):
         config, selector = args.config, args.scope.selector
         self._create("ServiceMonitor", EXPORTER, exporter_monitor(config, selector(EXPORTER)))
         self._create("PodMonitor", "workers", jobs_monitor(config, selector(WORKER)))
-        if slurmctld_gives_figures(config):
-            self._create("ServiceMonitor", CONTROLLER, slurmctld_monitor(config, selector(CONTROLLER)))
         self._create("PrometheusRule", "slurm", rules(config))
         self.register_outputs({})
 

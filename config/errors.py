@@ -185,7 +185,7 @@ GONE: Final = {
     "health.machines.conditions": ": remove it. `release: cordon` with `release_condition` sets a condition of your "
     "choice on machines that are drained for a hardware fault and free of jobs",
     "health.tests.account": ": remove it. It is `health`",
-    "health.tests.intervals": ": remove it. Tests run once a day, dcgm-r2 once a week",
+    "health.tests.intervals": ": remove it. Tests run once a day",
     "health.tests.max_under_test": ": remove it. At most a tenth of the nodes is under test",
     "health.tests.nccl_tests": ": remove it. Tests start `all_reduce_perf`, which has to be in the jail's PATH: "
     "a link in /usr/local/bin serves",

@@ -7,14 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from config.cluster import ClusterConfig
 from slurm.names import BACKUP, BACKUPS, JOB_METRICS_PORT
 
 RUNBOOKS: Final = "docs/runbooks.md"
 """The page in the repository on which each alert has its section."""
-
-END_DAYS: Final = 14
-"""Days before a certificate's end at which somebody is told."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +31,6 @@ class Alert:
 
 _NODE = "{{ $labels.node }}"
 
-_DISK = "slurmstack_health_disk_used_ratio"
-
 _GPU = "Hostname, hostname, gpu, UUID"
 """Labels of DCGM's exporter that tell GPUs apart."""
 
@@ -44,17 +38,6 @@ _GPU = "Hostname, hostname, gpu, UUID"
 def _backup(figure: str, cronjob: str = BACKUP) -> str:
     """A figure of kube-state-metrics about the CronJob of backups."""
     return f'kube_cronjob_{figure}{{cronjob="{cronjob}"}}'
-
-
-def _nearly_full(*, homes: bool) -> Alert:
-    """Each worker says it of the same volumes. `homes`: whether they have one of their own."""
-    what = "the volume at {{ $labels.path }}" if homes else "the jail's volume"
-    return Alert(
-        "JailNearlyFull",
-        f'max by (path) ({_DISK}{{path=~"/jail(/home)?"}}) > 0.9' if homes else f'max({_DISK}{{path="/jail"}}) > 0.9',
-        "10m",
-        f"Less than a tenth of {what} is free",
-    )
 
 
 ALERTS: Final = (
@@ -76,7 +59,7 @@ ALERTS: Final = (
         # kube-state-metrics without its rights answers, with a page that has no figures: of pods and of the claims, one
         # of which is Prometheus' own, there are always some.
         "SlurmTargetDown",
-        'up{job=~"slurmctld|slurmstack-.+"} == 0 unless on (instance) '
+        'up{job=~"slurmstack-.+"} == 0 unless on (instance) '
         f'label_replace(slurmstack_node_down == 1, "instance", "$1:{JOB_METRICS_PORT}", "node", "(.+)") or '
         'up{job="slurmstack-kubernetes"} == 1 unless on (instance) (kube_pod_container_status_restarts_total '
         "and on (instance) kube_persistentvolumeclaim_status_phase)",
@@ -137,19 +120,19 @@ ALERTS: Final = (
         "10m",
         "The jail answers slowly on node {{ $labels.instance }}",
     ),
-    _nearly_full(homes=False),
+    Alert(
+        # Each worker says it of the same volumes; of homes where they have one of their own.
+        "JailNearlyFull",
+        'max by (path) (slurmstack_health_disk_used_ratio{path=~"/jail(/home)?"}) > 0.9',
+        "10m",
+        "Less than a tenth of the volume at {{ $labels.path }} is free",
+    ),
     Alert(
         "StateVolumeNearlyFull",
         'slurmstack_volume_free_bytes{volume="state"} / slurmstack_volume_size_bytes{volume="state"} < 0.1',
         "5m",
         "Less than a tenth of slurmctld's state volume is free",
         "critical",
-    ),
-    Alert(
-        "CertificateNearItsEnd",
-        f"slurmstack_certificate_not_after_timestamp_seconds - time() < {END_DAYS} * 86400",
-        "1h",
-        f"{{{{ $labels.name }}}} ends within {END_DAYS} days",
     ),
     Alert(
         "SlurmConfigurationRefused",
@@ -201,14 +184,6 @@ ALERTS: Final = (
         "GPU {{ $labels.gpu }} on {{ $labels.Hostname }}{{ $labels.hostname }} has reported an error",
     ),
 )
-
-
-def alerts_of(config: ClusterConfig) -> tuple[Alert, ...]:
-    """The alerts as a stack has them."""
-    if config.jail.homes is None:
-        return ALERTS
-    full = _nearly_full(homes=True)
-    return tuple(full if alert.name == full.name else alert for alert in ALERTS)
 
 
 _WHOSE: Final = ("cluster", "namespace")

@@ -16,7 +16,6 @@ from config.rules.limits import named_resources, weighed_resources
 from config.sections.slurm import Partition, Preemption, folded, merge
 from slurm import names
 from slurm.elastic import POOLS_FILE, devices_of_nodes_that_are_off, elastic_pools, kept_up
-from slurm.monitoring import slurmctld_gives_figures
 from slurm.sizing import default_memory_per_cpu_mib, has_shards, max_node_count, most_memory_mib
 from slurm.users import identity_files
 
@@ -83,7 +82,6 @@ def slurm_conf(config: ClusterConfig) -> str:
         gpus=any(pool.resources.gpus.count for pool in config.worker_nodes.values()),
         shards=has_shards(config.worker_nodes.values()),
         tree=wants_tree(config),
-        gives_figures=slurmctld_gives_figures(config),
         elastic=elastic_pools(config),
         kept_up=kept_up(config),
         enforcement=enforcement(config),

@@ -1,4 +1,4 @@
-"""Which figures of Slurm come from where, and who may see whose."""
+"""Which figures are a cluster's own, and who may see them."""
 
 from __future__ import annotations
 
@@ -6,19 +6,6 @@ import re
 
 from config.cluster import ClusterConfig
 from config.sections.slurm import folded
-
-PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/scheduler")
-"""Of slurmctld, on its own port. /metrics itself is only a list of them.
-
-/metrics/jobs-users-accts is not among them: users choose the name of their account, and slurmctld writes it as it is
-(26.05, src/plugins/metrics/openmetrics/openmetrics.c, _dump_metric_no_desc). A quotation mark in one, or thousands of
-them, would keep all of it from Prometheus, and what follows a new line would be anything. The exporter gives running
-jobs by account.
-"""
-
-_WITH_METRICS = ("26.05",)
-"""Versions with `MetricsType`."""
-
 
 _OURS = re.compile(r"\b((?:slurm|slurmstack|cgroup|kube)_\w+|up(?=\{))(\{)?")
 """A figure of a cluster in PromQL, and whether matchers follow. `up`: whether a target could be read."""
@@ -42,11 +29,3 @@ def is_private(config: ClusterConfig) -> bool:
     settings = folded(config.slurm.settings)
     value = settings.get("privatedata", "")
     return "metricsauthusers" in settings or (bool(value) and str(value).lower() != "none")
-
-
-def slurmctld_gives_figures(config: ClusterConfig) -> bool:
-    """Whether slurmctld itself gives its figures; else the exporter gives those that are used, by the same names.
-
-    Of private ones slurmctld asks who somebody is, which no Prometheus proves (26.05.3, src/common/read_config.c).
-    """
-    return config.monitoring.is_on and config.slurm.version in _WITH_METRICS and not is_private(config)

@@ -12,7 +12,6 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from config.cluster import ClusterConfig
 from config.sections.services import INTERNET, Egress
 from slurm.health import WATCH
-from slurm.monitoring import slurmctld_gives_figures
 from slurm.names import (
     ACCOUNTING,
     AGENT_PORT,
@@ -118,12 +117,7 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
         BACKUP: config.backup is not None,
     }
     found = tuple(link for link in _LINKS if there.get(link.source, True) and there.get(link.target, True))
-    reads = there[PROMETHEUS] and slurmctld_gives_figures(config)
-    return (
-        *found,
-        *((Link(PROMETHEUS, CONTROLLER, SLURMCTLD_PORT),) if reads else ()),
-        *((Link(CONTROLLER, ELASTIC, ELASTIC_PORT),) if config.has_elastic_pools else ()),
-    )
+    return (*found, *((Link(CONTROLLER, ELASTIC, ELASTIC_PORT),) if config.has_elastic_pools else ()))
 
 
 def outside(config: ClusterConfig) -> dict[str, tuple[Destination, ...]]:
@@ -188,6 +182,5 @@ def scraped(config: ClusterConfig) -> dict[str, int]:
     return {
         EXPORTER: EXPORTER_PORT,
         WORKER: JOB_METRICS_PORT,
-        **({CONTROLLER: SLURMCTLD_PORT} if slurmctld_gives_figures(config) else {}),
         **({PROMETHEUS: PROMETHEUS_PORT} if config.monitoring.install else {}),
     }

@@ -13,19 +13,17 @@ from typing import Any, Final
 
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
-from slurm.alerts import ALERTS, GROUP_BY, INHIBITIONS, alerts_of, rule_groups, rules_file
+from slurm.alerts import ALERTS, GROUP_BY, INHIBITIONS, rule_groups, rules_file
 from slurm.dashboards.boards import figures
-from slurm.monitoring import PATHS, of_cluster, slurmctld_gives_figures
+from slurm.monitoring import of_cluster
 from slurm.names import (
     ALERTMANAGER_PORT,
-    CONTROLLER_HOST,
     EXPORTER,
     EXPORTER_PORT,
     JOB_METRICS_PORT,
     KUBE_STATE,
     KUBE_STATE_PORT,
     PROMETHEUS_PORT,
-    SLURMCTLD_PORT,
     node_name,
 )
 
@@ -50,7 +48,6 @@ and volume are for all. A thousand nodes and as many groups are 60,000 samples."
 
 READS_EXPORTER: Final = "slurmstack-exporter"
 READS_JOBS: Final = "slurmstack-jobs"
-READS_SLURMCTLD: Final = "slurmctld"
 _READS_OBJECTS: Final = "slurmstack-kubernetes"
 """Names of what is read, in the label `job`, by which alerts know it."""
 
@@ -59,7 +56,7 @@ def prometheus_files(config: ClusterConfig) -> dict[str, str]:
     """What Prometheus reads at its start: its configuration and its rules."""
     return {
         PROMETHEUS_FILE: _text(_prometheus(config)),
-        RULES_FILE: rules_file(alerts_of(config), runbooks=config.monitoring.runbooks),
+        RULES_FILE: rules_file(runbooks=config.monitoring.runbooks),
     }
 
 
@@ -98,8 +95,6 @@ def _prometheus(config: ClusterConfig) -> dict[str, Any]:
     ]
     if config.monitoring.has_kube_state:
         jobs.append(_job(_READS_OBJECTS, {"static_configs": [{"targets": [f"{KUBE_STATE}:{KUBE_STATE_PORT}"]}]}))
-    if slurmctld_gives_figures(config):
-        jobs.append(_job(READS_SLURMCTLD, _slurmctld()))
     return {
         "global": {
             "scrape_interval": READ_EVERY,
@@ -127,16 +122,6 @@ def _workers(config: ClusterConfig) -> dict[str, Any]:
     return found
 
 
-def _slurmctld() -> dict[str, Any]:
-    """One job for all paths. `instance` has the path, too: targets with the same labels would be one series."""
-    address = f"{CONTROLLER_HOST}:{SLURMCTLD_PORT}"
-    targets = [
-        {"targets": [address], "labels": {"__metrics_path__": path, "instance": f"{address}{path}"}} for path in PATHS
-    ]
-    # slurmctld says no version of the format, and Prometheus 3, which Debian has beside this Slurm, wants one.
-    return {"static_configs": targets, "fallback_scrape_protocol": "PrometheusText0.0.4"}
-
-
 def _text(content: Any) -> str:
     return json.dumps(content, indent=2) + "\n"
 
@@ -161,23 +146,12 @@ def jobs_monitor(config: ClusterConfig, labels: Mapping[str, str]) -> Spec:
     return _monitor("podMetricsEndpoints", labels, [_endpoint(config, "job-metrics", READS_JOBS, named)])
 
 
-def slurmctld_monitor(config: ClusterConfig, labels: Mapping[str, str]) -> Spec:
-    """ServiceMonitor of slurmctld, where it gives figures itself: several paths, which `instance` tells apart."""
-    address = f"{CONTROLLER_HOST}:{SLURMCTLD_PORT}"
-    named = {path: _constant("instance", f"{address}{path}") for path in PATHS}
-    endpoints = [
-        {"path": path, **_endpoint(config, "slurmctld", READS_SLURMCTLD, instance)} for path, instance in named.items()
-    ]
-    # slurmctld says no version of the format; the operator tells only a Prometheus that knows this (3 and later).
-    return {**_monitor("endpoints", labels, endpoints), "fallbackScrapeProtocol": "PrometheusText0.0.4"}
-
-
 def rules(config: ClusterConfig) -> Spec:
     """PrometheusRule with all alerts, each for this cluster's figures alone, and saying whose it is.
 
     Sums and counts have lost these labels, by which Alertmanager knows what follows from what.
     """
-    own = [replace(alert, expression=of_cluster(alert.expression, config)) for alert in alerts_of(config)]
+    own = [replace(alert, expression=of_cluster(alert.expression, config)) for alert in ALERTS]
     labels = {"cluster": config.slurm.cluster_name, "namespace": config.cluster.namespace}
     return rule_groups(own, runbooks=config.monitoring.runbooks, labels=labels)
 

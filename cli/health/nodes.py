@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from images.common.health import slurm
 from images.common.health.contract import Result, Status
-from images.common.health.report import SKEW_SECONDS, Finding, Report, decode, note_of, stamp
+from images.common.health.report import SKEW_SECONDS, Finding, Report, decode, line_of, note_of, stamp
 from images.common.health.slurm import Record
 
 Verdict = Literal["well", "failing", "unknown", "asleep"]
@@ -28,9 +28,7 @@ class Found(Result):
     @property
     def line(self) -> str:
         """For people: `fail disks [node]: /jail: 97 % of the space used, 95 % allowed`."""
-        fault = f" [{self.fault}]" if self.fault else ""
-        message = f": {self.message}" if self.message else ""
-        return f"{self.status} {self.check}{fault}{message}"
+        return line_of(self.check, self).removesuffix(":")
 
 
 @dataclass(frozen=True, kw_only=True)

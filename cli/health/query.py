@@ -44,8 +44,7 @@ def run_check(kubectl: Kubectl, namespace: str, node: str, check: str, *, as_jso
     done = kubectl.run(*where, *words, check=False)
     why = complaint(done)
     if done.returncode == USAGE:
-        hint = f"`kubectl exec -n {namespace} {node} -c slurmd -- {_HEALTH} list` shows all"
-        raise Failure(f"node {node}: {why.partition('; `health list`')[0]}", hint=hint, code=USAGE)
+        raise Failure(f"node {node}: {why}", code=USAGE)
     if "NotFound" in why:
         refuse_no_namespace(kubectl, namespace)
         raise Failure(f"there is no node {node}: {why}", hint="`slurmstack status` shows all", code=USAGE)

@@ -16,20 +16,28 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     "filesystem-throughput": ("read", "write"),
     "nccl-node": ("busbw",),
     "nccl-infiniband": ("busbw",),
-    "dcgm-r1": ("passed",),
-    "dcgm-r2": ("passed",),
-    "dcgm-r3": ("passed",),
 }
 """Test -> the figures that it measures (images/health/node_tests)."""
 
-DEFAULT: Final = tuple(name for name in TESTS if name != "dcgm-r3")
-"""What runs unless the stack file names others. The third level of dcgmi takes three quarters of an hour."""
+GONE_TESTS: Final = {
+    "nccl-pair": "nccl-infiniband tries the ports of each node by itself",
+    **dict.fromkeys(
+        ("dcgm-r1", "dcgm-r2", "dcgm-r3"), "`dcgmi diag` in a job of yours, or a check in health.programs, serves"
+    ),
+}
+"""Tests of earlier versions, and what serves instead."""
 
 
 def _test(name: str) -> str:
     if name not in TESTS:
-        raise ValueError(unknown_name(name, TESTS, what="a test").removeprefix(f"{name!r} "))
+        raise ValueError(_no_test(name).removeprefix(f"{name!r} "))
     return name
+
+
+def _no_test(name: str) -> str:
+    if name in GONE_TESTS:
+        return f"{name!r} is a test that is gone: remove it. {GONE_TESTS[name]}"
+    return unknown_name(name, TESTS, what="a test")
 
 
 def _number(value: object) -> object:
@@ -42,7 +50,7 @@ def _expected(expected: dict[str, dict[str, dict[str, float]]]) -> dict[str, dic
     for platform, tests in expected.items():
         for test, figures in tests.items():
             if test not in TESTS:
-                raise ValueError(f"of {platform}: {unknown_name(test, TESTS, what='a test')}")
+                raise ValueError(f"of {platform}: {_no_test(test)}")
             for figure in figures:
                 if figure not in TESTS[test]:
                     raise ValueError(f"of {platform}: {unknown_name(figure, TESTS[test], what=f'a figure of {test}')}")
@@ -58,7 +66,7 @@ class NodeTests(Section):
 
     enabled: bool = Field(default=False, strict=True)
     """Whether there are any."""
-    run: Annotated[tuple[TestName, ...], AfterValidator(once)] = DEFAULT
+    run: Annotated[tuple[TestName, ...], AfterValidator(once)] = tuple(TESTS)
     """Which."""
     expected: Annotated[dict[str, dict[str, dict[str, Minimum]]], AfterValidator(_expected)] = Field(
         default_factory=dict

@@ -283,17 +283,13 @@ def _modify_qos(key: Key, options: Iterable[str]) -> Command:
 
 
 def _accounts(new: list[Change], changed: list[Change], cluster: str) -> Iterator[Command]:
-    """New ones of the same kind together, level by level; then each one below its parent, from the top down.
+    """New ones from the top down; then each changed one below its parent.
 
     Going down the wanted tree, a parent is never below its child at the time of the move.
     """
-    groups: dict[tuple[str, ...], list[str]] = {}
     for change in new:
-        words = (f"parent={change.new['parent']}", *_texts(change), *_from_nothing(change.new))
-        groups.setdefault(words, []).append(change.key[0])
-    for words, names in groups.items():
-        for some in _portions(names):
-            yield ["add", "account", ",".join(some), f"cluster={cluster}", *words]
+        words = [f"parent={change.new['parent']}", *(f"{text}={change.new[text]}" for text in _TEXTS)]
+        yield ["add", "account", change.key[0], f"cluster={cluster}", *words, *_from_nothing(change.new)]
     for change in changed:
         options = [f"{text}={change.new[text]}" for text in _TEXTS if change.old[text] != change.new[text]]
         options += _options(ASSOCIATION, _widened(change))
@@ -301,13 +297,6 @@ def _accounts(new: list[Change], changed: list[Change], cluster: str) -> Iterato
             yield _modify_account(change.key[0], cluster, (f"parent={change.new['parent']}",))
         if options:
             yield _modify_account(change.key[0], cluster, options)
-
-
-def _texts(change: Change) -> list[str]:
-    """Those that Slurm does not set to the same: the account's name, and its parent's where that is not the root."""
-    name, parent = change.key[0], change.new["parent"]
-    usual = {"description": name, "organization": name if parent == ROOT else parent}
-    return [f"{text}={change.new[text]}" for text in _TEXTS if change.new[text] != usual[text]]
 
 
 def _modify_account(name: str, cluster: str, options: Iterable[str]) -> Command:

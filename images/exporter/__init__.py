@@ -1,1 +1,1 @@
-"""Figures for Prometheus: Slurm's own names where slurmctld gives none itself, and ours."""
+"""Figures for Prometheus, by Slurm's own names and by ours."""

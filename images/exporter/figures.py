@@ -125,26 +125,21 @@ def put_requeues(figures: Figures, jobs: Iterable[Job]) -> None:
         figures.put("slurmstack_job_requeues_max", restarts, partition=partition)
 
 
-def put_drained(figures: Figures, nodes: Iterable[NodeRecord]) -> None:
-    """What is drained, and for what. That a node waits for its new pod is nothing to mend."""
+def put_closed(figures: Figures, nodes: Iterable[NodeRecord]) -> None:
+    """Which nodes are drained, and for what, and which are down; Slurm's own figures only count them.
+
+    That a node waits for its new pod is nothing to mend, and what Slurm gave up and ended is started again. An elastic
+    pool is set aside where there were no machines for it (images/elastic/bounds.py), and waits for a person.
+    """
     for node in nodes:
-        if "DRAIN" in node.states and not node.reason.startswith((ELASTIC, ROLLS)):
+        is_drained = "DRAIN" in node.states
+        if is_drained and not node.reason.startswith((ELASTIC, ROLLS)):
             labels = {"reason_kind": _kind_of(node.reason, node.reason_by), "check": parse(node.reason) or ""}
             figures.put("slurmstack_node_drained", 1, node=node.name, **labels)
-
-
-def put_down(figures: Figures, nodes: Iterable[NodeRecord]) -> None:
-    """Which nodes are down; Slurm's own figures only count them. What Slurm gave up and ended is started again."""
-    for node in nodes:
+        if is_drained and node.reason.startswith(SET_ASIDE):
+            figures.put("slurmstack_elastic_pool_set_aside", 1, pool=node.name.rpartition("-")[0])
         if "DOWN" in node.states and "POWERED_DOWN" not in node.states:
             figures.put("slurmstack_node_down", 1, node=node.name)
-
-
-def put_set_aside(figures: Figures, nodes: Iterable[NodeRecord]) -> None:
-    """Elastic pools for which there were no machines (images/elastic/bounds.py), and which wait for a person."""
-    for node in nodes:
-        if "DRAIN" in node.states and node.reason.startswith(SET_ASIDE):
-            figures.put("slurmstack_elastic_pool_set_aside", 1, pool=node.name.rpartition("-")[0])
 
 
 def _kind_of(reason: str, by: str) -> str:

@@ -46,7 +46,6 @@ OURS: Final = {
     "slurmstack_configuration_refused": "Whether the latest configuration was refused (1) or not (0)",
     "slurmstack_volume_free_bytes": "Bytes of a volume that are free",
     "slurmstack_volume_size_bytes": "Bytes of a volume",
-    "slurmstack_certificate_not_after_timestamp_seconds": "When a certificate ends",
 }
 """What Slurm does not tell Prometheus itself."""
 

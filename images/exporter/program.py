@@ -18,14 +18,12 @@ from images.common.log import Log
 from images.common.process import program
 from images.exporter.figures import (
     put_accounts,
-    put_down,
-    put_drained,
+    put_closed,
     put_jobs,
     put_nodes,
     put_partitions,
     put_requeues,
     put_scheduler,
-    put_set_aside,
     put_waits,
 )  # fmt: skip
 from images.exporter.names import Figures
@@ -59,17 +57,12 @@ class Rounds:
     """Asks each source once a round, and keeps the text of the latest round."""
 
     def __init__(
-        self, sources: Sources, log: Callable[[str], None], *, slurms_own: bool, by_person: bool, accounting: bool,
-        certificates: Mapping[str, str], now: Callable[[], float] = time.time,
+        self, sources: Sources, log: Callable[[str], None], *, by_person: bool, accounting: bool,
+        now: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        """`certificates`: name -> file.
-
-        `slurms_own`: whether Slurm's own names are given; not where slurmctld gives them itself, but for those of
-        `by_person`, with which users and accounts are named.
-        """
+        """`by_person`: whether accounts are named."""
         self._sources, self._log, self._now = sources, log, now
-        self._slurms_own, self._by_person = slurms_own, by_person
-        self._accounting, self._certificates = accounting, certificates
+        self._by_person, self._accounting = by_person, accounting
         self._complaints: dict[str, str] = {}
         self._latest = (0.0, "")
         """When the latest round ended, and its text."""
@@ -114,45 +107,29 @@ class Rounds:
         }  # fmt: skip
         if self._accounting:
             found["slurmdbd"] = sources.slurmdbd
-        if self._certificates:
-            found["certificates"] = lambda: sources.certificates(self._certificates)
         return found
 
     def _figures(self, name: str, answers: Mapping[str, Any]) -> Figures:
         """Those of one source."""
         figures, answer, by_person = Figures(), answers[name], self._by_person
-        if name == "jobs":
+        if name == "scheduler":
+            put_scheduler(figures, answer)
+        elif name == "jobs":
+            put_jobs(figures, answer)
             put_waits(figures, answer, self._now(), by_person=by_person)
             put_requeues(figures, answer)
             if by_person:
                 put_accounts(figures, answer)
+        elif name == "partitions" and "jobs" in answers:
+            put_partitions(figures, answer, answers["jobs"])
         elif name == "nodes":
-            put_drained(figures, answer)
-            put_down(figures, answer)
-            put_set_aside(figures, answer)
-        elif name == "certificates":
-            for certificate, end in answer.items():
-                figures.put("slurmstack_certificate_not_after_timestamp_seconds", end, name=certificate)
+            put_nodes(figures, answer)
+            put_closed(figures, answer)
         elif name == "configuration":
             figures.put("slurmstack_configuration_refused", answer["refused"])
-            for key in ("free_bytes", "size_bytes"):
-                if key in answer:
-                    figures.put(f"slurmstack_volume_{key}", answer[key], volume="state")
-        if self._slurms_own:
-            _put_slurms(figures, name, answers)
+            for key in sorted({"free_bytes", "size_bytes"} & answer.keys()):
+                figures.put(f"slurmstack_volume_{key}", answer[key], volume="state")
         return figures
-
-
-def _put_slurms(figures: Figures, name: str, answers: Mapping[str, Any]) -> None:
-    """Those of one source under Slurm's names."""
-    if name == "scheduler":
-        put_scheduler(figures, answers[name])
-    elif name == "jobs":
-        put_jobs(figures, answers[name])
-    elif name == "nodes":
-        put_nodes(figures, answers[name])
-    elif name == "partitions" and "jobs" in answers:
-        put_partitions(figures, answers[name], answers["jobs"])
 
 
 def _answer(rounds: Rounds, path: str) -> Answer:
@@ -167,15 +144,12 @@ def _answer(rounds: Rounds, path: str) -> Answer:
 
 
 def _serve(log: Log) -> NoReturn:
-    """As components/exporter.py asks for it. `CERTIFICATES`: `rest=/secrets/rest/tls.crt`, divided by blanks."""
+    """As components/exporter.py asks for it."""
     sources = Sources(agent_url=os.environ.get("AGENT_URL", Sources.agent_url))
-    certificates = (entry.partition("=") for entry in os.environ.get("CERTIFICATES", "").split())
     rounds = Rounds(
         sources, log,
-        slurms_own=os.environ.get("SLURMS_OWN") == "yes",
         by_person=os.environ.get("BY_PERSON") == "yes",
         accounting=os.environ.get("ACCOUNTING") == "yes",
-        certificates={name: path for name, _, path in certificates},
     )  # fmt: skip
     start_server(lambda path: _answer(rounds, path), PORT)
     interval = float(os.environ.get("INTERVAL_SECONDS", INTERVAL_SECONDS))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import ssl
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -75,12 +74,6 @@ class Sources:
         # The agent remembers a refusal, also when others have been taken since.
         refused = (status.get("rejected") or {}).get("hash") == config_hash(read_files(self.mounted))
         return {**self._get("store"), "refused": refused}
-
-    def certificates(self, files: Mapping[str, str]) -> Mapping[str, float]:
-        """When the first certificate of each PEM file ends, in seconds since 1970, by the name that it has."""
-        # The one reader of certificates in Python's own library; openssl is in no image.
-        read: Any = ssl._ssl._test_decode_cert  # type: ignore[attr-defined]  # noqa: SLF001
-        return {name: ssl.cert_time_to_seconds(read(path)["notAfter"]) for name, path in files.items()}
 
     def _ask(self, command: tuple[str, ...]) -> str:
         env = {**os.environ, **ENVIRONMENT, "SLURM_JSON": "compact"}  # text without line breaks is a third shorter

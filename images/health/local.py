@@ -122,7 +122,6 @@ def program_check(name: str, program: Mapping[str, Any]) -> Check:
 
     return Check(
         name=name,
-        summary=f"{' '.join(command)} (this site's)",
         run=run,
         hardware="gpu" if program.get("gpus") else "any",
         seconds=seconds + 1,
@@ -131,14 +130,13 @@ def program_check(name: str, program: Mapping[str, Any]) -> Check:
 
 def with_jobs(node: Node, environment: Mapping[str, str]) -> Node:
     """The node with its jobs; `environment`: of a prolog or epilog, which has a job of its own."""
-    job, uid = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_UID", "")
+    job = environment.get("SLURM_JOB_ID", "")
     gpus: list[int] = []
     for match in re.finditer(r"(\d+)(?:-(\d+))?", environment.get("SLURM_JOB_GPUS", "")):
         gpus += range(int(match[1]), int(match[2] or match[1]) + 1)
     return replace(
         node,
         job=job,
-        job_uid=int(uid) if uid else None,
         job_gpus=tuple(gpus),
         other_jobs=bool(jobs_here(node.root / "proc") - {job}),
     )

@@ -1,9 +1,6 @@
-"""health: what `slurmstack health` asks of a node.
+"""health run CHECK [--json]: runs one check now, for `slurmstack health run`.
 
-    health list                  all checks, when they run, and whether this node has what they look at
-    health run CHECK [--json]    run one now
-
-Exit codes of `run`: 0 well, or a warning; 1 failed; 2 no such check; 3 not checked.
+Exit codes: 0 well, or a warning; 1 failed; 2 no such check; 3 not checked.
 """
 
 from __future__ import annotations
@@ -27,26 +24,13 @@ USAGE: Final = 2
 def by_hand(arguments: Sequence[str], local: Local, checks: Mapping[str, Check]) -> int:
     """Do what an administrator asked for. Returns the exit code."""
     match arguments:
-        case ["list"]:
-            width = max(map(len, checks), default=0)
-            for name, check in sorted(checks.items()):
-                print(f"{name:<{width}}  {_when(check, local):<20}  {check.summary}")
-            return 0
         case ["run", name, *form] if form in ([], ["--json"]) and name in checks:
             return _run(checks[name], local, as_json=bool(form))
         case ["run", name, *form] if form in ([], ["--json"]):
-            print(f"there is no check {name!r}; `health list` shows all", file=sys.stderr)
+            print(f"there is no check {name!r}; there are {', '.join(sorted(checks))}", file=sys.stderr)
         case _:
-            print("usage: health list | health run CHECK [--json]", file=sys.stderr)
+            print("usage: health run CHECK [--json]", file=sys.stderr)
     return USAGE
-
-
-def _when(check: Check, local: Local) -> str:
-    if check.name in local.off:
-        return "turned off"
-    if not has(local.node, check.hardware):
-        return f"never: no {check.hardware}"
-    return "between jobs" if check.between_jobs else "every interval"
 
 
 def _run(check: Check, local: Local, *, as_json: bool) -> int:

@@ -11,15 +11,13 @@ Kind = Literal["line", "stack", "number", "state", "table"]
 """line and stack: over time, side by side or on each other. number: the latest. state: 1 and 0 as words. table: the
 latest, a row a series."""
 
-Needs = Literal["accounting", "gpus", "dcgm", "machines", "infiniband", "kube_state", "cgroups"]
+Needs = Literal["accounting", "gpus", "dcgm", "kube_state", "cgroups"]
 """What a cluster must have, or its Prometheus must read, or else a panel is empty."""
 
 NEEDS: Final[dict[Needs, str]] = {
     "accounting": "Only with accounting.",
     "gpus": "Only with GPUs.",
     "dcgm": "From NVIDIA's DCGM exporter, which this Prometheus has to read, too.",
-    "machines": "From node exporters, which this Prometheus reads besides.",
-    "infiniband": "From node exporters, on machines with InfiniBand.",
     "kube_state": "From kube-state-metrics: of monitoring.kube_state, or one that this Prometheus reads besides.",
     "cgroups": "From workers whose machines have version 2 of cgroups.",
 }
@@ -82,15 +80,6 @@ class Board:
         """All, from top to bottom."""
         for panels in self.rows.values():
             yield from panels
-
-
-def _machine(title: str, expression: str, unit: str, needs: Needs = "machines") -> Panel:
-    return _plot(title, expression, "{{instance}}", unit, needs=needs)
-
-
-def _moved(sent: str, received: str) -> str:
-    """Bytes a second of all devices of a machine, both ways."""
-    return " + ".join(f"sum by (instance) (rate({figure}[{RATE}]))" for figure in (sent, received))
 
 
 def _number(
@@ -260,24 +249,6 @@ _HEALTH: Final = (
     ),
 )  # fmt: skip
 
-OF_THE_SITE: Final = "Machines"
-"""Heading of what a Prometheus of the site's (`monitoring.existing`) reads of all its machines, and ours does not."""
-
-_MACHINES: Final = (
-    _machine(
-        "CPU in use", f'1 - avg by (instance) (rate(node_cpu_seconds_total{{mode="idle"}}[{RATE}]))', "percentunit"
-    ),
-    _machine("Memory in use", "1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes", "percentunit"),
-    _machine("Load", "node_load5", "short"),
-    _machine("Disks: read and written", _moved("node_disk_read_bytes_total", "node_disk_written_bytes_total"), "Bps"),
-    _machine(
-        "InfiniBand: sent and received",
-        _moved("node_infiniband_port_data_transmitted_bytes_total", "node_infiniband_port_data_received_bytes_total"),
-        "Bps",
-        "infiniband",
-    ),
-)
-
 _GPU = "{{Hostname}} {{gpu}}"
 
 _GPUS: Final = (
@@ -293,7 +264,6 @@ NODES: Final = Board(
     rows={
         "Nodes": _NODES,
         "Health checks": _HEALTH,
-        OF_THE_SITE: _MACHINES,
         "GPUs": _GPUS,
     },
 )

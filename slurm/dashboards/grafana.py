@@ -22,7 +22,7 @@ from grafana_foundation_sdk.models.dashboard import (
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from config.cluster import ClusterConfig
-from slurm.dashboards.boards import BOARDS, NEEDS, OF_THE_SITE, Board, Panel
+from slurm.dashboards.boards import BOARDS, NEEDS, Board, Panel
 from slurm.monitoring import of_cluster
 
 _SOURCE: Final = DataSourceRef(type_val="prometheus", uid="${datasource}")
@@ -76,8 +76,6 @@ def _json(board: Board, config: ClusterConfig) -> str:
         page.with_variable(_variable(name, of_cluster(values, config)))
     number = count(1)
     for title, panels in board.rows.items():
-        if title == OF_THE_SITE and config.monitoring.existing is None:
-            continue
         page.with_row(dashboard.Row(title).id(next(number)))
         for panel in panels:
             page.with_panel(_panel(panel, config).id(next(number)))

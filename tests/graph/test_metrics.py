@@ -36,24 +36,15 @@ def test_figures_restart_nothing_but_workers_which_wait_for_their_jobs() -> None
 
 
 @pytest.mark.parametrize(
-    ("version", "settings", "by_slurmctld", "uid", "people"),
-    [
-        ("24.11", {}, False, 953, "yes"),
-        ("24.11", {"PrivateData": ["jobs", "users"]}, False, 64030, "no"),
-        ("26.05", {}, True, 953, "yes"),
-        ("26.05", {"PrivateData": "jobs"}, False, 64030, "no"),
-    ],
+    ("settings", "uid", "people"),
+    [({}, 953, "yes"), ({"PrivateData": ["jobs", "users"]}, 64030, "no"), ({"PrivateData": "jobs"}, 64030, "no")],
 )
-def test_slurms_own_figures_come_from_exactly_one_place_and_those_of_people_from_the_exporter(
-    version: str, settings: dict[str, Any], by_slurmctld: bool, uid: int, people: str
+def test_private_data_are_asked_for_as_slurms_user_and_nobody_is_named(
+    settings: dict[str, Any], uid: int, people: str
 ) -> None:
-    recording = recorded(sections(slurm__version=version, slurm__settings=settings))
-    exporter = containers(pod(recording, PODS))["exporter"]
-    told = environment(exporter)
-    assert (told["SLURMS_OWN"], told["BY_PERSON"]) == ("no" if by_slurmctld else "yes", people)
+    exporter = containers(pod(recorded(sections(slurm__settings=settings)), PODS))["exporter"]
+    assert environment(exporter)["BY_PERSON"] == people
     assert exporter["securityContext"]["runAsUser"] == uid
-    conf = inputs(recording, "slurm-configuration-files")["data"]["slurm.conf"]
-    assert ("MetricsType=metrics/openmetrics\n" in conf) == by_slurmctld
 
 
 @pytest.mark.parametrize(("component", "number"), [("exporter", 9341), ("worker", 9306)])

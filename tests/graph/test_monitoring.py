@@ -79,7 +79,6 @@ def test_prometheus_reaches_what_it_reads_and_users_do_not_reach_it() -> None:
     assert not any(found.allows(user, "prometheus", port) for user in ("worker", "login") for port in (9090, 9093))
     assert not found.allows("kube-state", "slurmdbd", 6819)
     assert not found.allows("prometheus", "203.0.113.7", 443)
-    assert reached(changed(own, slurm__version="26.05")).allows("prometheus", "controller", 6817)
     told = reached(sections(alertmanager_secret="pager"))
     assert told.allows("prometheus", "203.0.113.7", 587)
     assert not told.allows("prometheus", "169.254.169.254", 80)
@@ -88,9 +87,9 @@ def test_prometheus_reaches_what_it_reads_and_users_do_not_reach_it() -> None:
 # A Prometheus that is there already
 
 
-def operated(version: str = "24.11", **more: Any) -> Recording:
+def operated(**more: Any) -> Recording:
     existing = {"namespace": "monitoring", "labels": {"release": "kube-prometheus-stack"}}
-    return recorded(stacks.existing_full(), slurm__version=version, monitoring={"existing": existing, **more})
+    return recorded(stacks.existing_full(), monitoring={"existing": existing, **more})
 
 
 def operators_objects(recording: Recording) -> list[dict[str, Any]]:
@@ -98,7 +97,7 @@ def operators_objects(recording: Recording) -> list[dict[str, Any]]:
 
 
 def test_selectors_and_ports_are_those_of_the_services_and_pods_that_there_are() -> None:
-    recording = operated("26.05")
+    recording = operated()
     workloads = [*objects(recording, "StatefulSet").values(), *objects(recording, "Deployment").values()]
     pods = [workload["spec"]["template"] for workload in workloads]
     services = list(objects(recording, "Service").values())
@@ -122,13 +121,13 @@ def test_selectors_and_ports_are_those_of_the_services_and_pods_that_there_are()
 def test_the_namespace_of_that_prometheus_is_let_in_and_no_other() -> None:
     let_in = {
         (name, rule["ports"][0]["port"]): peer["namespaceSelector"]
-        for name, policy in objects(operated("26.05"), "NetworkPolicy").items()
+        for name, policy in objects(operated(), "NetworkPolicy").items()
         for rule in policy["spec"].get("ingress") or ()
         for peer in rule.get("from") or ()
         if "namespaceSelector" in peer
     }
     only = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
-    assert let_in == {("exporter", 9341): only, ("worker", 9306): only, ("controller", 6817): only}
+    assert let_in == {("exporter", 9341): only, ("worker", 9306): only}
 
 
 def test_dashboards_come_with_it_and_can_be_left_away() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from components.exporter import SLURM_UID
 from images.exporter.names import OURS, SLURMS
-from slurm.monitoring import PATHS
 from tests import panels
 from tests.nodes import SHOW, in_state
 from tests.slurm.accounting import kill
@@ -28,7 +27,6 @@ PEOPLE = {"games": "physics", "backup": "biology"}
 ENV = {
     "SLURM_CONF": "/config/slurm/slurm.conf",
     "AGENT_URL": "http://controller-0:8817",
-    "SLURMS_OWN": "yes",
     "BY_PERSON": "yes",
     "INTERVAL_SECONDS": "1",
 }
@@ -148,22 +146,10 @@ def test_the_figures_are_what_slurms_commands_say_and_what_slurmctld_of_26_05_sa
     assert own == {key: value for text in texts for key, value in figures(text).items() if key[0] in SLURMS}
 
 
-def test_each_panel_that_shows_slurm_has_data_with_the_figures_of_either_version(
-    exporter: SlurmSandbox, slurm_version: str, promtool: str, tmp_path: Path
-) -> None:
+def test_each_panel_that_shows_slurm_has_data(exporter: SlurmSandbox, promtool: str, tmp_path: Path) -> None:
     fill(exporter)
     wait_for(exporter, {("slurm_jobs_running", ""): 2, ("slurm_jobs_pending", ""): 6})
     texts = {"exporter:9341": scrape(exporter)}
-    if slurm_version == "26.05":
-        kill(exporter.pods["exporter"], "exporter")
-        exporter.pods["exporter"].start_program("exporter", {**ENV, "SLURMS_OWN": "no"})
-        own = wait_for(exporter, {("slurm_account_jobs_running", 'account="physics"'): 2})
-        assert ("slurm_jobs_running", "") not in own
-        theirs = {path: scrape(exporter, f"http://controller-0:6817{path}") for path in PATHS}
-        texts = {
-            "exporter:9341": scrape(exporter),
-            **{f"controller-0:6817{path}": text for path, text in theirs.items()},
-        }
     given = panels.series(texts)
     asked = panels.queries(name.partition("{")[0] for name in given)
     assert asked == panels.queries({*SLURMS, *OURS} - {"slurmstack_slurmdbd_up"}), "there is no slurmdbd"
@@ -173,7 +159,7 @@ def test_each_panel_that_shows_slurm_has_data_with_the_figures_of_either_version
 
 @pytest.mark.parametrize("account", ['a"b', "x" * 400])
 def test_whatever_users_call_their_accounts_figures_can_be_read(
-    exporter: SlurmSandbox, slurm_version: str, promtool: str, account: str
+    exporter: SlurmSandbox, promtool: str, account: str
 ) -> None:
     done = exporter.run(
         ["sbatch", "--uid=games", "--hold", f"--account={account}", "--output=/dev/null", "--wrap=true"]
@@ -186,8 +172,6 @@ def test_whatever_users_call_their_accounts_figures_can_be_read(
         return done.returncode != 1  # 3: it does not like the names
 
     assert is_read(scrape(exporter))
-    if slurm_version == "26.05":
-        assert all(is_read(scrape(exporter, f"http://controller-0:6817{path}")) for path in PATHS)
     exporter.run("scancel --user=games")
 
 

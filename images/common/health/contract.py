@@ -76,8 +76,6 @@ class Node:
     """Other file systems whose room matters."""
     job: str = ""
     """Number of the job, in a prolog."""
-    job_uid: int | None = None
-    """Its user."""
     job_gpus: tuple[int, ...] = ()
     """Indices of its GPUs."""
     other_jobs: bool = False
@@ -94,8 +92,6 @@ class Check:
 
     name: str
     """Short, in small letters with `-`: it is in drain reasons, metrics and options."""
-    summary: str
-    """What it looks at, in one line, for `health list`."""
     run: Callable[[Node, Runner, Thresholds], Result]
     """The program. It must not change anything on the node, may raise anything (which is `not checked`), and starts
     other programs only through the runner, with a time limit."""

@@ -43,7 +43,7 @@ _NAME: Final = r"(?P<name>[a-z0-9][a-z0-9-]*)"
 _FAULT: Final = r"(?: \[(?P<fault>user|node|hardware)\])?"
 # Patterns are compiled where they are used: a run of the checks on a healthy node needs none of them.
 _OK: Final = r"ok: (?P<names>[a-z0-9 -]+)"
-_BAD: Final = rf"(?P<status>fail|warn|not checked) {_NAME}{_FAULT}:(?: (?P<message>.*))?"
+_LINE: Final = rf"(?P<status>ok|fail|warn|not checked) {_NAME}{_FAULT}:(?: (?P<message>.*))?"
 _REASON: Final = rf"health/{_NAME}{_FAULT}(?::|$)"
 
 
@@ -92,7 +92,7 @@ def decode(comment: str) -> Report | None:
     at = moment(time_) if word == _WORD else None
     if at is None:
         return None
-    return Report(at=at, results={name: result for part in parts for name, result in _results(part)}, note=note)
+    return Report(at=at, results={name: result for part in parts for name, result in results_in(part)}, note=note)
 
 
 def note_of(comment: str) -> str:
@@ -115,12 +115,13 @@ def moment(text: str) -> int | None:
     return at if text == stamp(at) else None
 
 
-def _results(part: str) -> Iterator[tuple[str, Result]]:
+def results_in(part: str) -> Iterator[tuple[str, Result]]:
+    """What `line_of` has made of a result; or several that are well, `ok: disks dns`."""
     part = part.strip()
     if match := re.fullmatch(_OK, part):
         for name in match["names"].split():
             yield name, Result(status=Status.OK)
-    elif match := re.fullmatch(_BAD, part):
+    elif match := re.fullmatch(_LINE, part):
         fault = FAULTS.get(match["fault"] or "")
         yield match["name"], Result(status=Status(match["status"]), message=match["message"] or "", fault=fault)
 

@@ -98,7 +98,6 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
 # Not before a job: a full jail is the same for all nodes, and nothing that a job's start elsewhere would help.
 CHECK: Final = Check(
     name=NAME,
-    summary="space and inodes of the jail, homes and the local disks, and whether the local one can be written to",
     run=run,
     seconds=SECONDS,
 )

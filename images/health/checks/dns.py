@@ -78,7 +78,6 @@ def run(node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
 
 CHECK: Final = Check(
     name=NAME,
-    summary="slurmctld's name and the node's own resolve",
     run=run,
     seconds=SECONDS,
 )

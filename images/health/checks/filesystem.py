@@ -110,7 +110,6 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
 # touch the jail, as the first touch is what waits; JailSlow (slurm/alerts.py) looks at how long this check takes.
 CHECK: Final = Check(
     name=NAME,
-    summary="how long the jail takes to write, sync and remove",
     run=run,
     seconds=SECONDS,
 )

@@ -68,7 +68,6 @@ def _read(runner: Runner) -> tuple[list[tuple[int, int]], list[str]]:
 
 CHECK: Final = Check(
     name=NAME,
-    summary="all GPUs are there before a job, and nobody uses those that it is about to get, or has given back",
     between_jobs=True,
     run=run,
     hardware="gpu",

@@ -163,7 +163,6 @@ def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
 # Not before a job: with all fields nvidia-smi takes longer than a prolog should.
 CHECK: Final = Check(
     name=NAME,
-    summary="all GPUs of the node are there, and the driver asks for no reset",
     run=run,
     hardware="gpu",
     seconds=CHECK_SECONDS,

@@ -151,7 +151,6 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
 
 CHECK: Final = Check(
     name=NAME,
-    summary="state and rate of the InfiniBand ports, and links that go down",
     run=run,
     hardware="infiniband",
 )

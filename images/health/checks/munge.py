@@ -38,6 +38,5 @@ def run(_node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
 
 CHECK: Final = Check(
     name=NAME,
-    summary="munged makes credentials and understands them",
     run=run,
 )

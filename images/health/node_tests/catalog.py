@@ -22,7 +22,6 @@ from images.common.health.contract import FaultClass, Result, Status
 from images.health.verdict import UnknownError, fail, not_checked
 
 DATA: Final = Path(__file__).with_name("expected.json")
-DAY_SECONDS: Final = 86_400.0
 NO_PROGRAM: Final = 127
 _NUMBER: Final = r"(\d+(?:\.\d+)?)"
 
@@ -37,7 +36,7 @@ class Figure:
     unit: str
     """As people write it."""
     pattern: str
-    """Finds the number in what was kept of the output, exactly once. Of a test that `judges`: finds what is counted."""
+    """Finds the number in what was kept of the output, exactly once."""
     factor: float = 1.0
     """From the tool's unit to ours."""
 
@@ -56,18 +55,12 @@ class NodeTest:
     figures: Mapping[str, Figure]
     faults: str = ""
     """Finds what the tool itself calls a fault of the hardware."""
-    unsure: str = ""
-    """Finds what makes the tool's own verdict worthless."""
-    judges: bool = False
-    """The tool judges by itself: nothing has to be expected of its figures, which are counts."""
     gpus: int = 0
     """GPUs that a node must have."""
     infiniband: bool = False
     """Whether its pool must have InfiniBand."""
     minutes: int = 2
     """Time limit of the job."""
-    interval: float = DAY_SECONDS
-    """Seconds from one run on a node to the next."""
     fault: FaultClass = "hardware"
     """Whose fault a figure is that is too low."""
 
@@ -130,40 +123,12 @@ def _nccl(name: str, *environment: str, infiniband: bool = False) -> NodeTest:
     )
 
 
-_INSTALLATION: Final = (
-    "Denylist|Blacklist|NVML Library|CUDA|Permissions and OS|Persistence Mode|Environment Variables|Graphics Processes|"
-    "software"
-)
-"""Rows of dcgmi that look at the software, by how their names begin."""
-
-
-def _dcgm(level: int, *, minutes: int, days: int) -> NodeTest:
-    """A level of `dcgmi diag`. The table for people is read, as its JSON is too long for what a node can send back.
-
-    DCGM 3 and 4 differ in the rows and agree on the words: `| PCIe | Fail - GPU: 3 |`, or `| | GPU3: Fail |` below one.
-    """
-    return NodeTest(
-        name=f"dcgm-r{level}",
-        command=("dcgmi", "diag", "-r", str(level)),
-        keep=r"^\| ?(\w[^|]*?) ?\| ?((?:Pass|Fail)\b[^|]*?) ?\|$|^\| ?\| ?(\w+: Fail)\b",
-        figures={"passed": Figure(unit="tests passed", pattern=r" Pass\b")},
-        faults=rf"^(?!\w+: Fail)(?!{_INSTALLATION}).* Fail\b.*(?:\n\w+: Fail$)*",
-        unsure=rf"^(?:{_INSTALLATION}).* Fail\b.*",
-        judges=True,
-        gpus=1,
-        minutes=minutes,
-        interval=days * DAY_SECONDS,
-    )
-
-
 TESTS: Final[Mapping[str, NodeTest]] = {
     test.name: test
     for test in (
         *(_CPU, _MEMORY, _FILESYSTEM, _nccl("nccl-node")),
         # All goes out by one port and in by another: a slow one is this node's, and no second node has to be asked.
         _nccl("nccl-infiniband", "NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_ALGO=Ring", infiniband=True),
-        # Seconds, some two minutes, and up to half an hour (NVIDIA, "DCGM Diagnostics").
-        *(_dcgm(1, minutes=2, days=1), _dcgm(2, minutes=9, days=7), _dcgm(3, minutes=46, days=30)),
     )
 }
 """All there are, by name."""
@@ -175,18 +140,11 @@ def figures_in(test: NodeTest, text: str) -> tuple[dict[str, float], list[str]]:
     Raises UnknownError.
     """
     faults = [" ".join(found.split()) for found in _found(test.faults, text)]
-    if not faults and (unsure := _found(test.unsure, text)):
-        raise UnknownError("; ".join(unsure))
-    figures = {name: _number(test, figure, text) for name, figure in test.figures.items()}
-    if test.judges and not faults and not any(figures.values()):
-        raise UnknownError("no test of it passed or failed")
-    return figures, faults
+    return {name: _number(figure, text) for name, figure in test.figures.items()}, faults
 
 
-def _number(test: NodeTest, figure: Figure, text: str) -> float:
+def _number(figure: Figure, text: str) -> float:
     found = _found(figure.pattern, text)
-    if test.judges:
-        return float(len(found))
     if len(found) != 1:
         raise UnknownError(f"{len(found)} figures instead of one")
     if float(found[0]) <= 0:  # nothing that is measured here is 0, whatever the hardware does
@@ -231,7 +189,7 @@ def judge(test: NodeTest, comment: str, state: str, expected: Expected, pools: I
     names = [name for name in (*pools, str(said.get("platform", ""))) if name]
     minima = next((expected[name][test.name] for name in names if test.name in expected.get(name, {})), {})
     slow = {name: least for name, least in minima.items() if figures[name] < least}
-    if minima or test.judges:
+    if minima:
         told = _told(test, figures, slow)
         return fail(test.fault, told) if slow else Result(status=Status.OK, message=told)
     known = " or ".join(names) or "a platform that is not known"

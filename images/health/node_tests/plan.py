@@ -18,6 +18,8 @@ from images.health.node_tests.results import Record
 from images.health.watch.decide import Limit
 
 MOST_UNDER_TEST: Final = Limit(number=10, percent=True)
+INTERVAL_SECONDS: Final = 86_400.0
+"""From one run of a test on a node to the next."""
 PENDING_SECONDS: Final = 60.0
 """After which a test that has not started is not wanted any more."""
 AGAIN_SECONDS: Final = 120.0
@@ -132,5 +134,5 @@ def due_at(test: NodeTest, node: NodeView) -> float:
     if record is None:
         return 0.0
     return record.at + {Status.WARN: AGAIN_SECONDS, Status.FAIL: FAILED_SECONDS}.get(
-        record.result.status, test.interval
+        record.result.status, INTERVAL_SECONDS
     )

@@ -11,21 +11,16 @@ JSON, and the keys of others stay. A text that is none stays under the key `note
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from images.common.health.contract import Result, Status
-from images.common.health.report import FAULTS, line_of, moment, stamp
+from images.common.health.contract import Result
+from images.common.health.report import line_of, moment, results_in, stamp
 
 KEY: Final = "health_tests"
 NOTE: Final = "note"
 _PART: Final = " | "
-_LINE: Final = re.compile(
-    r"(?P<at>\S+) (?P<status>ok|warn|fail|not checked) (?P<name>[a-z0-9][a-z0-9-]*)"
-    r"(?: \[(?P<fault>user|node|hardware)\])?:(?: (?P<message>.*))?"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +37,10 @@ def decode(extra: str) -> dict[str, Record]:
     records: dict[str, Record] = {}
     line = _object(extra).get(KEY)
     for part in line.split(_PART) if isinstance(line, str) else []:
-        match = _LINE.fullmatch(part.strip())
-        at = moment(match["at"]) if match else None
-        if match is None or at is None:
-            continue
-        result = Result(
-            status=Status(match["status"]), message=match["message"] or "", fault=FAULTS.get(match["fault"] or "")
-        )
-        records[match["name"]] = Record(at=at, result=result)
+        time, _, said = part.strip().partition(" ")
+        at = moment(time)
+        if at is not None:
+            records |= {name: Record(at=at, result=result) for name, result in results_in(said)}
     return records
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from config import load_config
-from slurm.alerts import ALERTS, alerts_of, rules_file
+from slurm.alerts import ALERTS, rules_file
 from slurm.prometheus import CONFIG_DIR, prometheus_files
 from tests import alerts, stacks
-from tests.stacks import existing_full, with_change
+from tests.stacks import with_change
 
 UP = {"slurmstack_slurmctld_up": "1x200"}
 
@@ -64,10 +64,6 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         },
     ),
     "StateVolumeNearlyFull": ({FREE: "9x200", SIZE: "100x200"}, {FREE: "11x200", SIZE: "100x200"}),
-    "CertificateNearItsEnd": (  # promtool's clock starts at 0.
-        {'slurmstack_certificate_not_after_timestamp_seconds{name="rest"}': "1200000x200"},
-        {'slurmstack_certificate_not_after_timestamp_seconds{name="rest"}': "1300000x200"},
-    ),
     "SlurmConfigurationRefused": (
         {"slurmstack_configuration_refused": "1x200"},
         {"slurmstack_configuration_refused": "0x200"},
@@ -145,6 +141,8 @@ MORE: tuple[alerts.Case, ...] = (
     # A jail that hangs is told, though its check takes no time then.
     ("JailSlow", {_TOOK: "9 0x199", _STATUS: "0 0x199"}, False),
     ("JailSlow", {_TOOK: "9 0x199", _STATUS: "0 1x199"}, True),
+    # Homes on a volume of their own.
+    ("JailNearlyFull", {JAIL.format('disk_used_ratio{path="/jail/home', 0): "0.91x200"}, True),
     # A worker whose node is down is not told twice.
     ("SlurmTargetDown", {_WORKER.format(0): "0x200", **_DOWN}, False),
     ("SlurmTargetDown", {_WORKER.format(1): "0x200", **_DOWN}, True),
@@ -156,14 +154,6 @@ MORE: tuple[alerts.Case, ...] = (
     ),
 )
 """Further cases: name, figures, and whether the alert fires."""
-
-
-def test_a_volume_of_homes_that_is_nearly_full_is_told_like_the_jail_s(promtool: str, tmp_path: Path) -> None:
-    apart = rules_file(alerts_of(load_config(with_change(existing_full(), "jail.homes", {}))))
-    full = {JAIL.format('disk_used_ratio{path="/jail/home', 0): "0.91x200"}
-    assert alerts.wrong(promtool, tmp_path, apart, [("JailNearlyFull", full, True)]) == ""
-    for figures, fires in (CASES["JailNearlyFull"][0], True), (CASES["JailNearlyFull"][1], False):
-        assert alerts.wrong(promtool, tmp_path, apart, [("JailNearlyFull", figures, fires)]) == ""
 
 
 def test_each_alert_fires_where_it_should_and_not_where_all_is_well(promtool: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from config import load_config
-from config.sections.health import CHECKS, DEFAULT, TESTS
+from config.sections.health import CHECKS, TESTS
 from images.health.node_tests.catalog import TESTS as CATALOG
 from images.health.node_tests.plan import Settings
 from images.health.registry import find_checks
@@ -94,7 +94,6 @@ def test_tests_and_figures_are_those_of_the_images() -> None:
     assert {name: tuple(sorted(test.figures)) for name, test in CATALOG.items()} == {
         name: tuple(sorted(figures)) for name, figures in TESTS.items()
     }
-    assert set(DEFAULT) < CATALOG.keys()
 
 
 @pytest.mark.parametrize(
@@ -111,7 +110,7 @@ def test_tests_and_figures_are_those_of_the_images() -> None:
 )
 def test_the_program_understands_the_file(tests: dict[str, Any]) -> None:
     settings = Settings.parse(json.loads(node_test_settings(load_config(with_tests(**tests)), ["default"])))
-    assert [test.name for test in settings.tests] == list(tests.get("run", DEFAULT))
+    assert [test.name for test in settings.tests] == list(tests.get("run", TESTS))
     assert settings.infiniband == {"default"}
     assert settings.account == "health"
     assert settings.directory == tests.get("directory", "/var/tmp")

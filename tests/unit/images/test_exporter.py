@@ -12,7 +12,7 @@ import pytest
 from images.common.slurm_jobs import Job
 from images.common.slurm_node import ROLLS
 from images.common.slurm_records import NodeRecord, node_of
-from images.exporter.figures import put_drained
+from images.exporter.figures import put_closed
 from images.exporter.names import OURS, SLURMS, Figures
 from images.exporter.program import OLD_SECONDS, Rounds
 from slurm.alerts import ALERTS
@@ -89,7 +89,6 @@ ANSWERS: dict[str, Any] = {
     "partitions": ["main"],
     "configuration": {"refused": False, "free_bytes": 1, "size_bytes": 2},
     "slurmdbd": None,
-    "certificates": {"rest": NOW},
 }
 """Of a cluster in which there is something to say of everything."""
 
@@ -109,8 +108,7 @@ def rounds_of(
         return answers[name]
 
     sources: Any = SimpleNamespace(**{name: lambda *_, name=name: ask(name) for name in ANSWERS})
-    wanted: dict[str, Any] = {"slurms_own": True, "accounting": True, "certificates": {"rest": "tls.crt"}}
-    return Rounds(sources, log, by_person=by_person, now=now, **wanted)
+    return Rounds(sources, log, by_person=by_person, now=now, accounting=True)
 
 
 def text_of(answers: dict[str, Any], **wanted: Any) -> str:
@@ -184,7 +182,7 @@ def test_what_cannot_be_read_or_understood_takes_away_no_figure_of_another_sourc
 )
 def test_it_is_told_for_what_a_node_is_drained(reason: str, by: str, kind: str) -> None:
     figures = Figures()
-    put_drained(figures, [drained(reason, by)])
+    put_closed(figures, [drained(reason, by)])
     told = f'slurmstack_node_drained{{node="n",reason_kind="{kind}"}} 1'
     assert figures.text().splitlines()[2:] == ([told] if kind else [])
 

@@ -24,7 +24,6 @@ from slurm.prometheus import (
     jobs_monitor,
     keeps,
     prometheus_files,
-    slurmctld_monitor,
     targets_file,
 )
 from tests import stacks
@@ -63,12 +62,12 @@ def test_workers_of_elastic_pools_are_found_where_they_are_up_alone() -> None:
 def test_each_target_but_prometheus_itself_is_watched_by_an_alert() -> None:
     (alert,) = (alert for alert in ALERTS if alert.name == "SlurmTargetDown")
     (pattern,) = re.findall(r'job=~"(.*?)"', alert.expression)
-    given = jobs(config("26.05", **KUBE_STATE))
+    given = jobs(config(**KUBE_STATE))
     assert {name for name in given if re.fullmatch(pattern, name)} == given.keys() - {"prometheus"}
 
 
 def test_no_target_may_fill_prometheus() -> None:
-    for job in jobs(config("26.05")).values():
+    for job in jobs(config()).values():
         assert (job["sample_limit"], job["body_size_limit"], job["label_value_length_limit"]) == (200_000, "64MB", 300)
 
 
@@ -99,14 +98,10 @@ def test_targets_have_the_labels_that_jobstats_asks_for() -> None:
     assert labelled(exporter) == {"cluster": "tiger", "job": "slurmstack-exporter"}
 
 
-@pytest.mark.parametrize("version", ["24.11", "26.05"])
-def test_targets_have_the_names_by_which_alerts_know_those_of_the_cluster_s_own_prometheus(version: str) -> None:
-    given = operated(slurm__version=version)
-    specs = [exporter_monitor(given, LABELS), jobs_monitor(given, LABELS)]
-    specs += [slurmctld_monitor(given, LABELS)] if version == "26.05" else []
+def test_targets_have_the_names_by_which_alerts_know_those_of_the_cluster_s_own_prometheus() -> None:
+    specs = [exporter_monitor(operated(), LABELS), jobs_monitor(operated(), LABELS)]
     endpoints = [one for spec in specs for key in ("endpoints", "podMetricsEndpoints") for one in spec.get(key, ())]
-    own = operated(slurm__version=version, monitoring={"install": True})
-    read = json.loads(prometheus_files(own)["prometheus.yml"])["scrape_configs"]
+    read = json.loads(prometheus_files(operated(monitoring={"install": True}))["prometheus.yml"])["scrape_configs"]
     assert {labelled(one)["job"] for one in endpoints} == {job["job_name"] for job in read} - {"prometheus"}
 
 
@@ -138,5 +133,5 @@ def test_each_figure_in_an_alert_is_one_that_a_program_of_ours_gives() -> None:
     given = {*OURS, *SLURMS, *re.findall(r"^slurmstack_\w+", health, re.MULTILINE)}
     expressions = " ".join(alert.expression for alert in ALERTS)
     assert set(re.findall(r"\bslurm(?:stack)?_\w+", expressions)) <= given
-    for series in re.findall(r"\bslurmstack_health_\w+{[^}]*}", expressions):
+    for series in re.findall(r"\bslurmstack_health_\w+{[^}~]*}", expressions):
         assert f"\n{series} " in health

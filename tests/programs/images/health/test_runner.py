@@ -23,7 +23,7 @@ Program = Callable[[Node, Runner, Thresholds], Result]
 
 
 def check(name: str, program: Program, *, seconds: float = 20.0) -> Check:
-    return Check(name=name, summary="", run=program, seconds=seconds)
+    return Check(name=name, run=program, seconds=seconds)
 
 
 def says(result: Result) -> Program:

@@ -98,12 +98,6 @@ def test_all_controllers_are_looked_for_under_their_addresses() -> None:
     assert dns.controllers(conf) == ["one", "10.0.0.2", "three.example"]
 
 
-def test_this_machines_resolver_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RES_OPTIONS", "")
-    dns.resolve("localhost")
-    dns.resolve("10.0.0.2")
-
-
 SUCCESS = "STATUS:          0\n\n"
 NO_SOCKET = 'Failed to access "/run/munge/munge.socket.2": No such file or directory (Did you start munged?)'
 UNAUTHORIZED = "Unauthorized credential for client UID=0"

@@ -46,7 +46,7 @@ class FakeJob:
             log=self.log.append,
             runner=self.runner,
             environment=self.environment,
-            check=Check(name="gpu-free", summary="", run=lambda *_: self.finds, hardware="gpu"),
+            check=Check(name="gpu-free", run=lambda *_: self.finds, hardware="gpu"),
             gpu_jobs=self.gpu_jobs,
             clock=self.clock,
             now=lambda: NOW,

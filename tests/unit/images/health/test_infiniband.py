@@ -125,12 +125,3 @@ def test_a_node_that_should_have_infiniband_and_has_none_is_at_fault(tmp_path: P
     assert words(machine.look()) == Like("fail ...: no InfiniBand: its drivers are not loaded")
     (tmp_path / "sys/class/infiniband").mkdir()
     assert words(machine.look()) == "fail [hardware]: no InfiniBand: no device"
-
-
-def test_a_port_whose_files_cannot_be_read_hides_no_fault_of_another(machine: Machine) -> None:
-    path = machine.path("mlx5_6") / "state"
-    path.unlink()
-    path.mkdir()  # the firmware of a broken card answers with an error as well
-    assert words(machine.look()) == Like("not checked: mlx5_6/1: ...Is a directory...")
-    machine.port("mlx5_2", state="1: DOWN")
-    assert machine.look().status == "fail"

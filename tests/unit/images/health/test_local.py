@@ -64,9 +64,9 @@ def test_the_sites_settings_count_for_its_pools(tmp_path: Path) -> None:
 
 def test_a_prolog_knows_its_job(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
-    environment = {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": "1000", "SLURM_JOB_GPUS": "0,2,5-7"}
+    environment = {"SLURM_JOB_ID": "17", "SLURM_JOB_GPUS": "0,2,5-7"}
     node = with_jobs(Node(name="w-0", root=tmp_path), environment)
-    assert (node.job, node.job_uid, node.job_gpus) == ("17", 1000, (0, 2, 5, 6, 7))
+    assert (node.job, node.job_gpus) == ("17", (0, 2, 5, 6, 7))
     assert not node.other_jobs
 
 

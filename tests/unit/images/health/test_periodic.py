@@ -65,7 +65,7 @@ class FakeNode:
     def add(self, name: str, result: Result, *, between_jobs: bool = False) -> None:
         self.results[name] = result
         run: Callable[..., Result] = lambda *_: self.results[name]  # noqa: E731
-        self.checks[name] = Check(name=name, summary="", between_jobs=between_jobs, run=run, seconds=20)
+        self.checks[name] = Check(name=name, between_jobs=between_jobs, run=run, seconds=20)
 
     def job(self, *, runs: bool) -> None:
         """Whether a job runs here from now on."""

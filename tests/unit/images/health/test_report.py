@@ -5,13 +5,11 @@ The data were written by hand after the tables of both versions' parsers (`PARSE
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from images.common.command import Result as Command
 from images.common.health.contract import Status
-from images.common.health.report import Report, changes, decode, encode, gists, note_of
+from images.common.health.report import Report, decode, encode, note_of
 from images.common.health.slurm import Slurm, SlurmError, parse_nodes
 from images.health.verdict import fail, not_checked, ok, warn
 from tests.fakes.commands import FakeRunner
@@ -69,19 +67,6 @@ def test_a_comment_that_is_not_ours_is_no_report_and_wholly_the_administrators()
         assert note_of(comment) == comment
 
 
-def test_what_is_not_understood_says_nothing_about_any_check() -> None:
-    for part in ("fail disks [hardw", "fail disks [cosmic]: rays", "ok:", "|||"):
-        report = decode(f"health 2026-11-21T21:55:03Z | {part} | ok: clock")
-        assert report is not None
-        assert set(report.results) <= {"clock"}
-
-
-def test_the_log_tells_what_became_bad_and_what_became_well_and_nothing_twice() -> None:
-    old = {"disks": ok(), "dns": fail("node", "no answer"), "munge": fail("node", "refused 3 times")}
-    new = {"disks": fail("node", "/ 99 % used"), "dns": ok(), "munge": fail("node", "refused 4 times"), "memory": ok()}
-    assert changes(gists(old), new) == ["fail disks [node]: / 99 % used", "ok dns: it was fail"]
-
-
 def test_garbage_or_no_answer_is_an_error_and_never_an_empty_cluster() -> None:
     for text in ("no json", '{"nodes": ["w-0"]}', '{"nodes": null}'):
         with pytest.raises(SlurmError):
@@ -90,12 +75,3 @@ def test_garbage_or_no_answer_is_an_error_and_never_an_empty_cluster() -> None:
     for question in (slurm.nodes, lambda: slurm.node("w-0"), lambda: slurm.jobs_of("w-0")):
         with pytest.raises(SlurmError, match="Unable to contact"):
             question()
-
-
-def test_gpus_are_counted() -> None:
-    for gres, gpus in [
-        (None, 0), ("gpu:8", 8), ("gpu:h100:8(S:0-1),shard:h100:32(S:0-1)", 8), ("gpu:a:1,gpu:b:2", 3), ("nic:4", 0),
-        ("gpu:1g.10gb:7(S:0),gpu:3g.40gb:2", 0),
-    ]:  # fmt: skip
-        shown = json.dumps({"nodes": [{"name": "a", "state": ["IDLE"], "gres": gres}]})
-        assert parse_nodes(shown)[0].gpus == gpus, gres

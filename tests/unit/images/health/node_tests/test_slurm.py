@@ -47,13 +47,6 @@ def test_what_others_keep_there_stays() -> None:
     assert decode(again) == RECORDS
 
 
-def test_what_is_not_understood_is_left_out_and_the_rest_stays() -> None:
-    for extra in ("words", '{"health_tests": 7}', '{"health_tests": "a | b"}'):
-        assert decode(extra) == {}
-    part = "2026-19-18T11:06:40Z ok cpu: x"
-    assert set(decode(json.dumps({KEY: f"{part} | 2026-11-18T11:06:44Z ok memory: y"}))) == {"memory"}
-
-
 def test_no_message_breaks_another_result() -> None:
     evil = "x | 2026-11-18T11:06:40Z fail b [hardware]: y\nz \u2028"
     found = decode(encode({"a": Record(at=AT, result=warn("node", evil)), "b": Record(at=AT, result=ok())}, ""))

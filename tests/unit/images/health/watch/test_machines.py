@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from images.common.health.report import Finding
 from images.common.health.slurm import Record
-from images.health.watch.machines import TRIES, Machine, Machines, Place, answers, machine_of
+from images.health.watch.machines import TRIES, Machine, Machines, Place, answers
 from tests.unit.images.health.tables import Like, table, words
 from tests.unit.images.health.watch.release_cluster import Followed
 from tests.unit.images.health.watch.views import NOW
@@ -120,12 +119,6 @@ def test_a_node_whose_pod_was_never_seen_is_not_ours() -> None:
     cluster = Cluster(answers=False)
     del cluster.pods.copy["w-0"]
     assert said(cluster.look()) == "not checked: its pod is not known"
-
-
-def test_a_machine_that_says_nothing_is_not_taken_for_ready() -> None:
-    given: list[dict[str, Any]] = [{}, {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}]
-    for more in given:
-        assert machine_of({"metadata": {"name": "m"}, **more}).ready == "Unknown"
 
 
 def test_slurmd_is_silent_only_after_some_tries(monkeypatch: pytest.MonkeyPatch) -> None:
