@@ -141,7 +141,7 @@ def put_down(figures: Figures, nodes: Iterable[NodeRecord]) -> None:
 
 
 def put_set_aside(figures: Figures, nodes: Iterable[NodeRecord]) -> None:
-    """Elastic pools for which there were no machines (images/elastic/bounds.py), and which wait for a person."""
+    """Elastic pools for which there were no machines (images/elastic/starts.py), and which wait for a person."""
     for node in nodes:
         if "DRAIN" in node.states and node.reason.startswith(SET_ASIDE):
             figures.put("slurmstack_elastic_pool_set_aside", 1, pool=node.name.rpartition("-")[0])

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from images.common.elastic.view import MAX_UNAVAILABLE
+from images.elastic.view import MAX_UNAVAILABLE
 from tests.slurm.elastic import ElasticSandbox
 from tests.slurm.kubernetes import ENVIRONMENT, NAMESPACE, PODS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from images.common.command import NO_PROGRAM, Result
-from images.common.elastic.view import marked
+from images.elastic.view import marked
 from images.common.mountinfo import WrongFilesystemError
 from images.common.slurm_node import TOPOLOGY_REASON, Node
 from images.worker import slurmd
