@@ -179,8 +179,8 @@ def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -
     closed, found = view.closed[pool.name], set[str]()
     off = [node for node in nodes if node.has_nothing and "POWER_UP" not in node.states]
     # What somebody keeps jobs from, and whose machine is gone, takes no place; a pod that is nobody's does.
-    machines = sum(node not in off and (not node.is_others or node.name in view.pods) for node in nodes)
-    names = {node.name for node in nodes}
+    names, without = {node.name for node in nodes}, {node.name for node in off}
+    machines = sum(n.name not in without and (not n.is_others or n.name in view.pods) for n in nodes)
     room = pool.limit - machines - sum(pod.pool == pool.name and pod.name not in names for pod in view.pods.values())
     for node in sorted(off, key=lambda node: node.is_drained and node.reason.startswith(HELD_BACK)):
         if node.name in closed.lifted:
@@ -231,12 +231,12 @@ def _power_down(plan: Plan, view: View, pool: Pool, nodes: Iterable[Node]) -> in
 def _outdated(view: View, pool: Pool, nodes: Iterable[Node]) -> Iterable[Node]:
     """Nodes that are made anew now: some at once, idle ones first, then those whose jobs end soonest."""
     pairs = [(node, view.pods[node.name]) for node in nodes if node.name in view.pods and not node.is_off]
-    old = [node for node, pod in pairs if pod.digest not in {"", pool.digest} and not pod.is_leaving]
+    old = {node.name: node for node, pod in pairs if pod.digest not in {"", pool.digest} and not pod.is_leaving}
     machines = sum(pod.pool == pool.name and bool(pod.digest) for pod in view.pods.values())
-    moving = sum(node.is_coming or (node.goes_down and node in old) for node, _ in pairs)
+    moving = sum(node.is_coming or (node.goes_down and node.name in old) for node, _ in pairs)
     # Where nodes do not come with their new pods, those that there are go on.
     room = 0 if view.closed[pool.name].nodes else max(0, share(pool.max_unavailable, machines) - moving)
-    ready = [node for node in old if not (node.is_coming or node.is_others or node.goes_down)]
+    ready = [node for node in old.values() if not (node.is_coming or node.is_others or node.goes_down)]
     ready.sort(key=lambda node: (not node.is_idle, view.ends.get(node.name, math.inf)))
     yield from ready[:room]
     for node, _ in pairs:

@@ -91,11 +91,7 @@ class Rounds:
 
     def look(self) -> tuple[float, float]:
         """One look; seconds until the next one at the earliest, and where nobody asks. Raises SlurmError."""
-        pods = self.there()
-        pools = {name: pool.at(self.now()) for name, pool in self.pools().items() if pool is not None}
-        sets = {name: pool for name, pool in self.sets().items() if pool is not None}
-        rolling = [one for one in sets.values() if any(one.is_outdated(pods.get(name)) for name in one.nodes())]
-        if not (self.elastic or rolling or self._owes):
+        if not (self.elastic or self._owes or self._rolling()):
             self._tell({})
             return QUICK_SECONDS, ROLLED_SECONDS
         began = self.steady()
@@ -104,16 +100,24 @@ class Rounds:
         rest = min(max(QUICK_SECONDS, SHARE * (self.steady() - began)), USUAL_SECONDS)
         if not self.synced():
             return rest, max(rest, ROLLING_SECONDS)
-        pods = self.there()
+        # Only now: before Kubernetes has told all, it would look as if there were no pools.
+        pools = {name: pool.at(self.now()) for name, pool in self.pools().items() if pool is not None}
+        rolling, pods = self._rolling(), self.there()
         ends = self.nodes.ends() if rolling or _ends_matter(pools, nodes, pods) else {}
         plan = self._elastic_plan(pools, nodes, pods, ends) if self.elastic else Plan()
-        old = {pool.name: roll(plan, pool, nodes, pods, ends) for pool in sets.values()}
+        sets = [pool for pool in self.sets().values() if pool is not None]
+        old = {pool.name: roll(plan, pool, nodes, pods, ends) for pool in sets}
         self._tell({one.name: f"{old[one.name]} of {one.size} nodes still to get their new pods" for one in rolling})
         did = self._do(plan, pools)
         self._owes = bool(rolling) or any(drained_for_it(node) for node in nodes.values())
         usual = ROLLING_SECONDS if self._owes else USUAL_SECONDS
         moves = self.elastic and any(node.is_moving for node in nodes.values())
         return rest, rest if did or moves else max(rest, usual)
+
+    def _rolling(self) -> list[FixedPool]:
+        """Pools of which some nodes are to get new pods."""
+        pods, pools = self.there(), (pool for pool in self.sets().values() if pool is not None)
+        return [pool for pool in pools if any(pool.is_outdated(pods.get(name)) for name in pool.nodes())]
 
     def _elastic_plan(
         self, pools: Mapping[str, Pool], nodes: Mapping[str, Node], pods: Mapping[str, Pod], ends: Mapping[str, float]
@@ -148,37 +152,44 @@ class Rounds:
 
         Whether anything was done.
         """
-        plan.update = {change: right for change, names in plan.update.items() if (right := self._right(*change, names))}
+        right = self._checked(plan.update)
         gone, done = self._renew_records(plan, pools)
-        for (state, reason), names in sorted(plan.update.items(), key=lambda item: item[0][0] != "drain"):
+        for (state, reason), names in sorted(right.items(), key=lambda item: item[0][0] != "drain"):
             if left := [name for name in names if name not in gone]:
                 done.append(self._try(f"{state} {reason}", partial(self.nodes.update, left, state, reason)))
-        for pool, names in plan.create.items():
-            done.append(self._try(f"create {pool}", partial(self.nodes.create, pools[pool], names)))
-        for pool, names in plan.place.items():
-            done.append(self._try(f"place {pool}", partial(self.nodes.place, pools[pool], names)))
-        for pool, names in plan.start.items():
-            done.append(self._try(f"start {pool}", partial(self.pods.start, pools[pool], names)))
+        makes = (("create", self.nodes.create, plan.create), ("place", self.nodes.place, plan.place))
+        for what, make, wanted in (*makes, ("start", self.pods.start, plan.start)):
+            for pool, names in wanted.items():
+                done.append(self._try(f"{what} {pool}", partial(make, pools[pool], names)))
         if plan.end:
             done.append(self._try("end", partial(self.pods.end, [*plan.end.values()])))
         return any(done)
 
-    def _right(self, state: str, reason: str, names: list[str]) -> list[str]:
-        """Of a change that would end jobs, those nodes for which it is right at this very moment. Raises SlurmError."""
-        if state == "down":
-            try:
-                there = self.pods.there()
-            except KubeError as error:
-                self.log(f"cannot ask whether pods are gone: {error}")
-                return []
-            return [name for name in names if name not in there]
-        if state != "drain":
-            return names
-        now = self.nodes.read()
-        if reason == ROLLS:  # who has drained one meanwhile had a reason
-            return [name for name in names if name in now and not (now[name].is_drained or now[name].is_down)]
-        # Slurm gives back or ends the jobs of one that has got some, and is not up yet (node_mgr.c).
-        return [name for name in names if name in now and now[name].has_nothing]
+    def _checked(self, changes: Mapping[tuple[str, str], list[str]]) -> dict[tuple[str, str], list[str]]:
+        """Changes; of those that would end jobs, for the nodes for which they are right at this very moment."""
+        states = {state for state, _ in changes}
+        now = self.nodes.read() if "drain" in states else {}
+        there = self._pods_there() if "down" in states else None
+
+        def is_right(state: str, reason: str, name: str) -> bool:
+            if state == "down":
+                return there is not None and name not in there
+            if state != "drain":
+                return True
+            if name in now and reason == ROLLS:  # who has drained one meanwhile had a reason
+                return not (now[name].is_drained or now[name].is_down)
+            # Slurm gives back or ends the jobs of one that has got some, and is not up yet (node_mgr.c).
+            return name in now and now[name].has_nothing
+
+        return {change: [name for name in names if is_right(*change, name)] for change, names in changes.items()}
+
+    def _pods_there(self) -> Collection[str] | None:
+        """Pods that the API server has at this very moment; None: it does not answer."""
+        try:
+            return self.pods.there()
+        except KubeError as error:
+            self.log(f"cannot ask whether pods are gone: {error}")
+            return None
 
     def _renew_records(self, plan: Plan, pools: Mapping[str, Pool]) -> tuple[frozenset[str], list[bool]]:
         """Delete records, and make those anew that are of older resources; which are gone, and what was done.
@@ -193,7 +204,7 @@ class Rounds:
                 gone.update(half)
                 done.append(True)
                 for pool in pools.values():
-                    if again := [name for name in half if name in pool.nodes()]:
+                    if again := sorted({*half} & {*pool.nodes()}):
                         self._try(f"create {pool.name}", partial(self.nodes.create, pool, again))
         return frozenset(gone), done
 

@@ -106,12 +106,12 @@ class Starts:
             pod = pods.get(node.name)
             if came > self._began.get(node.name, self._since) or (pod is not None and pod.is_leaving):
                 self._tries[node.name] = tries = self._tries.get(node.name, 0) + 1
-                closed.nodes[node.name] = _reason(LATE, tries, now, _why(node.name, pod))
+                closed.nodes[node.name] = _reason(LATE, tries, now, _why(pod))
             else:
                 tries = max((self._tries.get(node.name, 0) for node in nodes), default=0) + 1
                 self._tries |= {node.name: tries for node in nodes}
                 kind = NO_CAPACITY if pod is None or pod.is_unscheduled else NO_START
-                closed.pool = _reason(kind, tries, now, _why(node.name, pod))
+                closed.pool = _reason(kind, tries, now, f"{node.name}: {_why(pod)}")
                 break
         closed.nodes = {**{node.name: closed.pool for node in failed if closed.pool}, **closed.nodes}
         began = min((self._began[name] for name in closed.nodes if name in self._began), default=math.inf)
@@ -122,7 +122,7 @@ class Starts:
         """What the reasons of nodes say that still holds."""
         closed = Closed()
         waiting = {node.name: found for node in nodes if node.is_drained and (found := _PAUSED.match(node.reason))}
-        aside = [node for node in nodes if node.is_drained and node.reason.startswith(SET_ASIDE)]
+        aside = {node.name for node in nodes if node.is_drained and node.reason.startswith(SET_ASIDE)}
         for name, found in waiting.items():
             self._tries[name] = max(self._tries.get(name, 0), int(found["tries"]))
         has_come = any(self._came.get(node.name, 0.0) > self._failed.get(pool, self._since) for node in nodes)
@@ -134,7 +134,7 @@ class Starts:
             if node.name in waiting and _lasts(waiting[node.name], now):
                 closed.nodes[node.name] = node.reason
                 closed.pool = closed.pool if waiting[node.name]["kind"] == LATE else node.reason
-            elif node in aside:
+            elif node.name in aside:
                 closed.nodes[node.name] = closed.aside = node.reason
         return closed
 
@@ -157,12 +157,10 @@ def _reason(kind: str, tries: int, now: float, why: str) -> str:
     return f"{kind}, {tries} in vain, again at {datetime.fromtimestamp(now + pause, UTC).strftime(_FORMAT)}: {why}"
 
 
-def _why(name: str, pod: Pod | None) -> str:
+def _why(pod: Pod | None) -> str:
     if pod is None:
-        return f"{name} has no pod"
-    if pod.is_leaving:
-        return f"the last pod of {name} has not gone"
-    return f"{name}: {pod.trouble or 'its slurmd has not registered'}"
+        return "it has no pod"
+    return "its last pod has not gone" if pod.is_leaving else pod.trouble or "its slurmd has not registered"
 
 
 def _lasts(pause: re.Match[str], now: float) -> bool:

@@ -266,6 +266,22 @@ def test_where_the_api_server_does_not_answer_no_more_pods_are_ended() -> None:
     assert len(said) == 2 + 100, "who has asked tells of the silence"
 
 
+def test_pools_that_kubernetes_tells_of_while_slurm_answers_are_seen_and_not_taken_for_gone() -> None:
+    """At the start: nodes that run jobs would be sent off."""
+    world = World([node("gpu-0", "MIXED+CLOUD")])
+    world.kubernetes.pods = {"gpu-0": Pod(name="gpu-0", pool="gpu", digest="new")}
+    told, answer = world.rounds.pools(), world.runner.answers["scontrol show nodes"]
+    known: list[dict[str, Pool | None]] = [{}]
+
+    def tells(argv: Sequence[str]) -> Result:
+        known.append(dict(told))
+        return answer(argv) if callable(answer) else answer
+
+    world.rounds.pools, world.rounds.synced = lambda: known[-1], lambda: len(known) > 1
+    world.runner.answers["scontrol show nodes"] = tells
+    assert world.done() == []
+
+
 FIXED = FixedPool(name="cpu", size=3, revision="new", max_unavailable="1")
 
 

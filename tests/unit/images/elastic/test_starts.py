@@ -40,7 +40,9 @@ def drained(there: Mapping[str, Node], closed: Closed) -> dict[str, Node]:
 def test_where_no_node_has_come_the_pool_waits_longer_and_longer_and_a_restart_forgets_nothing() -> None:
     there = nodes(LATE, OFF)
     first = looks(Starts(NOON), (0, nodes(COMING, OFF)), (60, there))
-    assert first.pool == "slurmstack/elastic: no capacity, 1 in vain, again at 2027-01-15T08:01:30Z: gpu-0 has no pod"
+    assert (
+        first.pool == "slurmstack/elastic: no capacity, 1 in vain, again at 2027-01-15T08:01:30Z: gpu-0: it has no pod"
+    )
     assert first.nodes == {"gpu-0": first.pool}
     waits, again = drained(there, first), Starts(NOON + 70)
     assert looks(again, (89, waits)).pool == first.pool
@@ -106,7 +108,7 @@ def test_the_true_reason_is_told() -> None:
     assert why(is_unscheduled=True, trouble="no GPU") == "no capacity; gpu-0: no GPU"
     assert why(trouble="ImagePullBackOff") == "no node comes; gpu-0: ImagePullBackOff"
     assert why() == "no node comes; gpu-0: its slurmd has not registered"
-    assert why(is_leaving=True) == "did not come; the last pod of gpu-0 has not gone", "the pool has no part in it"
+    assert why(is_leaving=True) == "did not come; its last pod has not gone", "the pool has no part in it"
 
 
 def test_nodes_that_came_for_a_job_whose_others_did_not_are_given_back_as_long_as_those_wait() -> None:
