@@ -153,7 +153,7 @@ def _may_go(pool: Pool, node: Node) -> bool:
 
 
 def _about_one_without_a_pod(plan: Plan, node: Node) -> None:
-    if node.is_others:
+    if node.is_others and not node.goes_down:
         # Powered down it would lose its drain (power_save.c): it stays as it is until somebody resumes it.
         if not node.is_down and not node.is_idle:
             plan.change(node.name, "down", node.reason)
