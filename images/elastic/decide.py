@@ -79,6 +79,8 @@ class Plan:
     """New records that partitions may find, by pool."""
     delete: list[str] = field(default_factory=list)
     """Records to delete, unless a pending job asks for them by name."""
+    renew: dict[str, list[str]] = field(default_factory=dict)
+    """The same, to be made anew at once, by pool."""
     start: dict[str, list[str]] = field(default_factory=dict)
     """Pods to make, by pool."""
     end: dict[str, Pod] = field(default_factory=dict)
@@ -144,7 +146,7 @@ def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) 
         # What is resumed counts as silent until it is heard, and slurmctld's next start would give it no job.
         plan.change(node.name, "power_down")
     elif pod is None and node.is_powered_down and node.mark != pool.mark and _may_go(pool, node):
-        plan.delete.append(node.name)
+        plan.renew.setdefault(pool.name, []).append(node.name)
 
 
 def _may_go(pool: Pool, node: Node) -> bool:
@@ -248,7 +250,7 @@ def _outdated(view: View, pool: Pool, nodes: Iterable[Node]) -> Iterable[Node]:
 
 def _keep_enough(plan: Plan, pool: Pool, nodes: Iterable[Node], closed: Collection[str], there: int) -> None:
     """Power up nodes until `min` are up or coming."""
-    barred = {*plan.delete, *closed}
+    barred = {*plan.renew.get(pool.name, ()), *closed}
     free = [node for node in nodes if node.is_powered_down and node.is_free and node.name not in barred]
     for node in free[: max(0, pool.least - there)]:
         if "POWER_UP" not in node.states:

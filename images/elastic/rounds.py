@@ -153,7 +153,7 @@ class Rounds:
         Whether anything was done.
         """
         right = self._checked(plan.update)
-        gone, done = self._renew_records(plan, pools)
+        gone, done = self._delete_records(plan, pools)
         for (state, reason), names in sorted(right.items(), key=lambda item: item[0][0] != "drain"):
             if left := [name for name in names if name not in gone]:
                 done.append(self._try(f"{state} {reason}", partial(self.nodes.update, left, state, reason)))
@@ -191,22 +191,25 @@ class Rounds:
             self.log(f"cannot ask whether pods are gone: {error}")
             return None
 
-    def _renew_records(self, plan: Plan, pools: Mapping[str, Pool]) -> tuple[frozenset[str], list[bool]]:
+    def _delete_records(self, plan: Plan, pools: Mapping[str, Pool]) -> tuple[set[str], list[bool]]:
         """Delete records, and make those anew that are of older resources; which are gone, and what was done.
 
         Before a drain is lifted: the record that comes may have other CPUs, memory and GPUs. In two halves: a pool
         without any record would have sbatch refuse what needs it.
         """
-        wanted = self.nodes.wanted() if plan.delete else frozenset()
-        names, gone, done = [name for name in plan.delete if name not in wanted], set[str](), list[bool]()
-        for half in (names[::2], names[1::2]):
-            if half and self._try("delete", partial(self.nodes.delete, half)):
-                gone.update(half)
-                done.append(True)
-                for pool in pools.values():
-                    if again := sorted({*half} & {*pool.nodes()}):
-                        self._try(f"create {pool.name}", partial(self.nodes.create, pool, again))
-        return frozenset(gone), done
+        wanted = self.nodes.wanted() if plan.delete or plan.renew else frozenset()
+        batches = [
+            ("", plan.delete),
+            *((pool, part) for pool, of in plan.renew.items() for part in (of[::2], of[1::2])),
+        ]
+        gone = set[str]()
+        for pool, names in batches:
+            left = [name for name in names if name not in wanted]
+            if left and self._try(f"delete {pool}", partial(self.nodes.delete, left)):
+                gone.update(left)
+                if pool:
+                    self._try(f"create {pool}", partial(self.nodes.create, pools[pool], left))
+        return gone, [bool(gone)]
 
     def _try(self, what: str, do: Callable[[], str]) -> bool:
         """Do what tells why it is refused; where it is, again after one second, two, four, at last thirty."""

@@ -11,7 +11,6 @@ from images.elastic.decide import GONE, LEAVES, OUTDATED, RETRY_SECONDS, Plan, V
 from images.elastic.starts import Closed
 from images.elastic.view import SLURM, Node, Pod, Pool, marked
 
-FEATURES = {"features": frozenset({"gpu"})}
 NOW = 1_800_000_000.0
 POOL = Pool(name="gpu", least=0, most=2, conf="CPUs=2 Feature=gpu", digest="new", uid="u")
 
@@ -119,7 +118,7 @@ DONE = {
         view(node("gpu-0", BUSY), pod("gpu-0", digest="old")),
         Plan(update={("power_down_asap", OUTDATED): ["gpu-0"]}),
     ),
-    "an old configuration": (view(node("gpu-0", OFF, mark="0")), Plan(delete=["gpu-0"])),
+    "an old configuration": (view(node("gpu-0", OFF, mark="0")), Plan(renew={"gpu": ["gpu-0"]})),
     "an old configuration, and Slurm does not take the node back": (
         view(
             node("gpu-0", "IDLE+CLOUD+DRAIN", mark="0", reason="gres/gpu count too low", reason_by=SLURM), pod("gpu-0")
@@ -128,7 +127,7 @@ DONE = {
     ),
     "an old configuration, held back": (
         view(node("gpu-0", f"{OFF}+DRAIN", mark="0", reason=HELD_BACK)),
-        Plan(delete=["gpu-0"], update={("resume", ""): ["gpu-0"]}),
+        Plan(renew={"gpu": ["gpu-0"]}, update={("resume", ""): ["gpu-0"]}),
     ),
     "beyond max, off": (view(node("gpu-0", OFF), node("gpu-2", OFF)), gone("gpu-2")),
     "beyond max, and a job that names it keeps its record": (

@@ -179,6 +179,14 @@ ALWAYS = Window(name="now", days=frozenset(range(7)), begin=0, end=1440, least=0
 THREE = replace(POOL, most=3, windows=(ALWAYS,))
 
 
+def test_one_that_leaves_a_smaller_pool_is_not_made_anew_though_its_number_is_small() -> None:
+    """Another one has a job and stays."""
+    there = [node("gpu-0", "MIXED+CLOUD"), node("gpu-1", OFF), node("gpu-2", "MIXED+CLOUD")]
+    world = World(there, pool=replace(POOL, most=2))
+    world.kubernetes.pods = {name: Pod(name=name, pool="gpu", digest="new") for name in ("gpu-0", "gpu-2")}
+    assert world.done() == ["delete nodename=gpu-1"]
+
+
 def test_nodes_are_held_back_before_pods_are_made_and_only_those_that_no_job_has_got_meanwhile() -> None:
     names = [f"gpu-{number}" for number in range(3)]
     before = [node(name, AWAITED if name == "gpu-0" else OFF) for name in names]
