@@ -17,8 +17,8 @@ from images.elastic.nodes import Nodes, SlurmError
 from images.elastic.pods import Pods
 from images.elastic.rolls import FixedPool, drained_for_it, roll
 from images.elastic.server import Ready
-from images.elastic.starts import Starts
-from images.elastic.view import Node, Pod, Pool
+from images.elastic.starts import Closed, Starts
+from images.elastic.view import LONGEST_TROUBLE, Node, Pod, Pool
 
 QUICK_SECONDS: Final = 0.5
 """Between two looks at least, whoever asks for one; and while nodes come, as jobs wait for the one that sees them."""
@@ -124,8 +124,10 @@ class Rounds:
     ) -> Plan:
         now, view = self.now(), partial(View, pools=pools, nodes=nodes, pods=pods, ends=ends)
         self._starts.see(nodes, now)
-        seen = view(closed={}, now=now)
-        closed = {pool.name: self._starts.judge(pool.name, seen.nodes_of(pool), pods, now) for pool in pools.values()}
+        closed, seen = dict[str, Closed](), view(closed={}, now=now)
+        for name, pool in pools.items():
+            refused = self._refused.get(f"start {name}", (0.0, 0.0, ""))[2][:LONGEST_TROUBLE]
+            closed[name] = self._starts.judge(name, seen.nodes_of(pool), pods, now, refused=refused)
         return decide(view(closed=closed, now=now, stuck=self._stuck(nodes, pods)))
 
     def _stuck(self, nodes: Mapping[str, Node], pods: Mapping[str, Pod]) -> Collection[str]:
@@ -153,7 +155,8 @@ class Rounds:
         Whether anything was done.
         """
         right = self._checked(plan.update)
-        gone, done = self._delete_records(plan, pools)
+        gone = self._delete_records(plan, pools)
+        done = [bool(gone)]
         for (state, reason), names in sorted(right.items(), key=lambda item: item[0][0] != "drain"):
             if left := [name for name in names if name not in gone]:
                 done.append(self._try(f"{state} {reason}", partial(self.nodes.update, left, state, reason)))
@@ -191,8 +194,8 @@ class Rounds:
             self.log(f"cannot ask whether pods are gone: {error}")
             return None
 
-    def _delete_records(self, plan: Plan, pools: Mapping[str, Pool]) -> tuple[set[str], list[bool]]:
-        """Delete records, and make those anew that are of older resources; which are gone, and what was done.
+    def _delete_records(self, plan: Plan, pools: Mapping[str, Pool]) -> set[str]:
+        """Delete records, and make those anew that are of older resources; which are gone.
 
         Before a drain is lifted: the record that comes may have other CPUs, memory and GPUs. In two halves: a pool
         without any record would have sbatch refuse what needs it.
@@ -209,7 +212,7 @@ class Rounds:
                 gone.update(left)
                 if pool:
                     self._try(f"create {pool}", partial(self.nodes.create, pools[pool], left))
-        return gone, [bool(gone)]
+        return gone
 
     def _try(self, what: str, do: Callable[[], str]) -> bool:
         """Do what tells why it is refused; where it is, again after one second, two, four, at last thirty."""

@@ -92,26 +92,28 @@ class Starts:
         self._coming = {node.name for node in nodes.values() if node.is_coming}
         self._going = {node.name for node in nodes.values() if node.goes_down and not node.is_others}
 
-    def judge(self, pool: str, nodes: Sequence[Node], pods: Mapping[str, Pod], now: float) -> Closed:
-        """What is to be let alone now. `nodes`: the pool's."""
+    def judge(
+        self, pool: str, nodes: Sequence[Node], pods: Mapping[str, Pod], now: float, *, refused: str = ""
+    ) -> Closed:
+        """What is to be let alone now. `nodes`: the pool's. `refused`: why Kubernetes takes no more pods of it."""
         closed = self._in_force(pool, nodes, now)
-        for node in nodes:
-            if node.is_powered_down and not node.is_drained:
-                closed.lifted[node.name] = others_reason(node) or self._drained.pop(node.name, "")
-        closed.lifted = {name: why for name, why in closed.lifted.items() if why}
+        off = [node for node in nodes if node.is_powered_down and not node.is_drained]
+        before = {node.name: others_reason(node) or self._drained.pop(node.name, "") for node in off}
+        closed.lifted = {name: why for name, why in before.items() if why}
         failed = [node for node in nodes if has_failed(node) and node.name not in closed.lifted]
         came = max((self._came.get(node.name, 0.0) for node in nodes), default=0.0)
         for node in failed if not closed.pool else ():  # else they were started before it paused, and are no new try
             self._failed[pool] = now
             pod = pods.get(node.name)
+            why = _trouble(pod) or refused or "it has no pod"
             if came > self._began.get(node.name, self._since) or (pod is not None and pod.is_leaving):
                 self._tries[node.name] = tries = self._tries.get(node.name, 0) + 1
-                closed.nodes[node.name] = _reason(LATE, tries, now, _why(pod))
+                closed.nodes[node.name] = _reason(LATE, tries, now, why)
             else:
                 tries = max((self._tries.get(node.name, 0) for node in nodes), default=0) + 1
                 self._tries |= {node.name: tries for node in nodes}
                 kind = NO_CAPACITY if pod is None or pod.is_unscheduled else NO_START
-                closed.pool = _reason(kind, tries, now, f"{node.name}: {_why(pod)}")
+                closed.pool = _reason(kind, tries, now, f"{node.name}: {why}")
                 break
         closed.nodes = {**{node.name: closed.pool for node in failed if closed.pool}, **closed.nodes}
         began = min((self._began[name] for name in closed.nodes if name in self._began), default=math.inf)
@@ -157,9 +159,9 @@ def _reason(kind: str, tries: int, now: float, why: str) -> str:
     return f"{kind}, {tries} in vain, again at {datetime.fromtimestamp(now + pause, UTC).strftime(_FORMAT)}: {why}"
 
 
-def _why(pod: Pod | None) -> str:
+def _trouble(pod: Pod | None) -> str:
     if pod is None:
-        return "it has no pod"
+        return ""
     return "its last pod has not gone" if pod.is_leaving else pod.trouble or "its slurmd has not registered"
 
 

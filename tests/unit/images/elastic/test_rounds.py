@@ -121,6 +121,10 @@ def test_pods_that_are_refused_are_asked_for_less_and_less_often_and_told_of_onc
     between = [after - before for before, after in zip(kubernetes.asked_at, kubernetes.asked_at[1:], strict=False)]
     assert between == [1, 2, 4, 8, 16, 30, 30]
     assert world.log == ["exceeded quota"]
+    late = [node("gpu-0", "DOWN+CLOUD+POWERED_DOWN", reason="ResumeTimeout reached")]
+    world.seen, coming = [late], world.seen
+    assert world.done()[0].endswith("Z: gpu-0: exceeded quota")
+    world.seen = coming
     kubernetes.why = ""
     kubernetes.clock[0] += 30
     world.looks(0.5, world.rounds.look)
