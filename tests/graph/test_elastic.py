@@ -7,10 +7,10 @@ from typing import Any
 from cli.change.change import compare, of_recording
 from cli.change.diff import KINDS
 from cli.program.recording import Recording
-from images.elastic.view import SETTINGS, Pool, pool_of
 from images.common.slurm_node import NodeConf
 from images.elastic.pods import SUBDOMAIN
 from images.elastic.server import PORT
+from images.elastic.view import SETTINGS, Pool, pool_of
 from slurm.names import ELASTIC_PORT, ELASTIC_SETTINGS, NODES_SERVICE
 from tests.graph import objects as graph
 from tests.graph.objects import ELASTIC, environment, inputs, objects, pod
