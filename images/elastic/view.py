@@ -265,7 +265,7 @@ def pool_of(item: Object) -> Pool | None:
             )
             for one in said.get("windows", ())
         ),
-        zone=ZoneInfo(said.get("timezone", "UTC")),
+        zone=UTC if said.get("timezone", "UTC") == "UTC" else ZoneInfo(said["timezone"]),
         max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
         template=template,
         uid=metadata.get("uid", ""),
