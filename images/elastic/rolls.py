@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from images.common.kubernetes import Object
 from images.common.slurm_node import ROLLS
+from images.common.slurm_records import compress
 from images.elastic.decide import Plan
 from images.elastic.view import MAX_UNAVAILABLE, Node, Pod, share
 
@@ -66,8 +67,8 @@ def fixed_pool_of(item: Object) -> FixedPool | None:
 
 def roll(
     plan: Plan, pool: FixedPool, nodes: Mapping[str, Node], pods: Mapping[str, Pod], ends: Mapping[str, float]
-) -> int:
-    """Add what is to be done about a pool; how many of its nodes do not have their new pods.
+) -> str:
+    """Add what is to be done about a pool; how far it is, for people.
 
     `ends`: when the jobs of a node end at the latest, where known.
     """
@@ -97,7 +98,8 @@ def roll(
         stays = pod is not None and pod.is_ready and not pod.is_leaving and name not in chosen
         if stays and node is not None and drained_for_it(node) and not node.is_down:
             plan.change(name, "resume")
-    return len(old) + len(away)
+    told = f"{len(old) + len(away)} of {pool.size} nodes still to get their new pods"
+    return f"{told}; not ready with their new pods: {compress(failing)}" if failing else told
 
 
 def drained_for_it(node: Node) -> bool:

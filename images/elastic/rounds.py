@@ -106,8 +106,8 @@ class Rounds:
         ends = self.nodes.ends() if rolling or _ends_matter(pools, nodes, pods) else {}
         plan = self._elastic_plan(pools, nodes, pods, ends) if self.elastic else Plan()
         sets = [pool for pool in self.sets().values() if pool is not None]
-        old = {pool.name: roll(plan, pool, nodes, pods, ends) for pool in sets}
-        self._tell({one.name: f"{old[one.name]} of {one.size} nodes still to get their new pods" for one in rolling})
+        told = {pool.name: roll(plan, pool, nodes, pods, ends) for pool in sets}
+        self._tell({pool.name: told[pool.name] for pool in rolling})
         did = self._do(plan, pools)
         self._owes = bool(rolling) or any(drained_for_it(node) for node in nodes.values())
         usual = ROLLING_SECONDS if self._owes else USUAL_SECONDS
