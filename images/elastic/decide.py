@@ -204,7 +204,7 @@ def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -
     return frozenset(found)
 
 
-def _power_down(plan: Plan, view: View, pool: Pool, nodes: Iterable[Node]) -> int:
+def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> int:
     """Power down nodes that are not to stay, each after its jobs; how many of the others can have jobs."""
     there = [n for n in nodes if n.name in view.pods and not (n.is_off or n.is_down or n.goes_down)]
     enough = sum(not node.is_others for node in there) - pool.least
@@ -223,11 +223,11 @@ def _power_down(plan: Plan, view: View, pool: Pool, nodes: Iterable[Node]) -> in
     going |= {node.name: OUTDATED for node in _outdated(view, pool, nodes) if node.name not in going}
     for name, why in going.items():
         plan.change(name, "power_down_asap", why)
-    stay = [node for node in there if node.name not in going]
-    for node in stay:  # by hand, or just before it was held back: it has what was waited for
-        if node.is_up and node.is_drained and node.reason.startswith(ELASTIC):
+    for node in nodes:  # started by hand, or just before it was held back: it has what was waited for
+        is_held = node.is_drained and node.reason.startswith(ELASTIC) and node.name not in going
+        if is_held and node.name in view.pods and not (node.is_off or node.is_coming or node.goes_down):
             plan.change(node.name, "resume")
-    return sum(not node.is_others for node in stay)
+    return sum(not (node.is_others or node.name in going) for node in there)
 
 
 def _outdated(view: View, pool: Pool, nodes: Iterable[Node]) -> Iterable[Node]:

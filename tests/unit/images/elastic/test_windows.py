@@ -152,6 +152,7 @@ def test_a_node_that_was_to_leave_the_pool_and_is_one_of_its_nodes_again_is_free
 
 def test_a_node_that_is_held_back_and_got_a_machine_all_the_same_takes_jobs_or_leaves() -> None:
     assert planned(held(states=UP), OFF, OFF, OFF) == {("resume", ""): ["gpu-0"]}
+    assert planned(held(states="DOWN+CLOUD"), OFF, OFF, OFF) == {("resume", ""): ["gpu-0"]}
     assert planned(held(states=UP), BUSY, held(), held(), most=1) == {("power_down_asap", BEYOND): ["gpu-0"]}
     assert planned(held(states="IDLE+CLOUD+POWERING_UP"), held(), held(), held(), most=1) == {}
     assert planned((f"{BUSY}+DRAIN+POWER_DOWN", {"reason": LEAVES}), OFF, OFF, OFF) == {}
