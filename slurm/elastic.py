@@ -91,14 +91,9 @@ def _conf(name: str, pool: WorkerPool) -> str:
 
 
 def settings(name: str, pool: WorkerPool) -> str:
-    """What the program `elastic` is told of a pool (images/common/elastic/view.py)."""
+    """What the program `elastic` is told of a pool (images/elastic/view.py)."""
     assert isinstance(pool.size, Range)
-    said: dict[str, Any] = {
-        "min": pool.size.min,
-        "max": pool.most,
-        "conf": _conf(name, pool),
-        "resume_timeout": span_seconds(pool.resume_timeout),
-    }
+    said: dict[str, Any] = {"min": pool.size.min, "max": pool.most, "conf": _conf(name, pool)}
     if pool.windows:
         said |= {
             "idle_timeout": span_seconds(pool.idle_timeout),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -168,6 +169,8 @@ class Kube:
             token = self.service_account / "token"
             if token.is_file():
                 headers["Authorization"] = f"Bearer {token.read_text(encoding='ascii').strip()}"
+            connection.connect()
+            _notice_a_loss(connection.sock)
             connection.request(method, path, body=body, headers=headers)
             response = connection.getresponse()
             if response.status not in {http.client.OK, http.client.CREATED}:
@@ -185,6 +188,13 @@ class Kube:
         authority = self.service_account / "ca.crt"
         context = ssl.create_default_context(cafile=str(authority) if authority.is_file() else None)
         return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=context)
+
+
+def _notice_a_loss(connection: socket.socket) -> None:
+    """Within half a minute, where the other end is gone: a watch would believe for minutes that nothing changes."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _query(selector: str, fields: str, options: Mapping[str, object]) -> str:

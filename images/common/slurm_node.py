@@ -36,12 +36,15 @@ ELASTIC_PARTITION: Final = "elastic-"
 """What the names of elastic pools' hidden partitions begin with (slurm/elastic.py)."""
 
 NO_CAPACITY: Final = f"{ELASTIC} no capacity"
+NO_START: Final = f"{ELASTIC} no node comes"
+LATE: Final = f"{ELASTIC} did not come"
 SET_ASIDE: Final = f"{ELASTIC} set aside"
-"""Drains of a pool that is off: for a pause, or until an administrator resumes it (images/elastic/bounds.py)."""
+"""Drains of what is off: of a pool without machines, or whose nodes do not come for another reason, of one node that
+did not, and of a pool until an administrator resumes it (images/elastic/starts.py)."""
 
 HELD_BACK: Final = f"{ELASTIC} held back"
 IN_WINDOW: Final = f"{HELD_BACK} in the window"
-"""Drain of a node that is off and stays so, as its pool may have fewer nodes now (images/elastic/bounds.py)."""
+"""Drain of a node that is off and stays so, as its pool may have fewer nodes now (images/elastic/decide.py)."""
 
 STAYS_LEAVING: Final = f"{HELD_BACK} until its last pod has gone"
 """Of one whose machine is dead, or whose kubelet: a job that got it would wait in vain (images/elastic/rounds.py)."""

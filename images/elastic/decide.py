@@ -5,43 +5,43 @@ call of ResumeProgram that came twice or never, changes nothing. What a node is 
 in these ways:
 
 missing     the stack has a node that Slurm has no record of: one is made, powered down
-awaited     a job has a node that Slurm will power up within a second: the pod is made already
 bare        a new record, made without features where there is a switch tree: it gets them, drained until it is in it
-coming      Slurm waits for a node without a pod: the pod is made
+coming      Slurm waits for a node without a pod, or will within a second, as a job has it: the pod is made
 silent      a node is off, and slurmctld thinks that it has not heard from it: it is powered down once more
 unbacked    Slurm takes a node for up whose pod is gone: it is set down, which requeues its jobs, then powered down and
             resumed, which makes it idle again; one that somebody has drained stays down
 suspended   a node is off, or goes off, and has a pod: the pod is ended
-stuck       a node has been off for a while and its pod does not go: it is held back until that has gone
-failed      a node was not there in time: see `bounds.py`
 orphan      a pod without a record, or of a node that the stack no longer has: it is ended, after its jobs
-twice       slurmctld has started a job once more after a hard stop, and keeps the node for an administrator: it is made
-            anew when no job is on it
 outdated    a pod of an older template, or a record of an older configuration: made anew when no job is on it
 leaving     a record that the stack no longer has, or that `max` has no room for: powered down after its jobs, then
             deleted
-few         less than `min` nodes are up: more are powered up
+
+Nodes that are off are drained as long as they are not to be started, with a reason that says why, and no others of our
+drains stand: while their last pod does not go, while their pool waits (`starts.py`), and where there would be more than
+a window allows. So jobs that need more nodes wait, and are not refused. Nodes that are up and not to stay are powered
+down, each after its jobs; where less than `min` are up, more are powered up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from images.common.elastic.view import SLURM, Node, Pod, Pool, members
-from images.common.slurm_node import ELASTIC, STAYS_LEAVING, TOPOLOGY_REASON
-
-TOO_LATE: Final = "ResumeTimeout reached"
-"""Slurm's reason for a node that was not there in time (24.11 and 26.05, power_save.c); behind ` : ` where the node has
-a reason from before."""
-
-TWICE: Final = "Duplicate jobid"
-"""slurmctld's reason where a node has the job already that it was to start (24.11 and 26.05, agent.c)."""
+from images.common.slurm_node import ELASTIC, HELD_BACK, IN_WINDOW, STAYS_LEAVING, TOPOLOGY_REASON
+from images.elastic.starts import Closed
+from images.elastic.view import SLURM, Node, Pod, Pool, members, share
 
 GONE: Final = f"{ELASTIC} its pod is gone"
 LEAVES: Final = f"{ELASTIC} leaves the pool"
 OUTDATED: Final = f"{ELASTIC} gets a new pod"
+SURPLUS: Final = f"{ELASTIC} others of its job did not come"
+BEYOND: Final = f"{ELASTIC} more than its pool may have now"
+COOLED: Final = f"{ELASTIC} idle, and no longer to be kept"
+
+RETRY_SECONDS: Final = 20.0
+"""From one pod of a node that comes to the next one, where pods fail at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +51,10 @@ class View:
     pools: Mapping[str, Pool]
     nodes: Mapping[str, Node]
     pods: Mapping[str, Pod]
+    closed: Mapping[str, Closed]
+    """What starts in vain mean, by pool."""
+    now: float
+    """Seconds since 1970."""
     ends: Mapping[str, float] = field(default_factory=dict)
     """When a node's jobs end at the latest, in seconds since 1970, where that decides who leaves."""
     stuck: Collection[str] = ()
@@ -75,6 +79,8 @@ class Plan:
     """New records that partitions may find, by pool."""
     delete: list[str] = field(default_factory=list)
     """Records to delete, unless a pending job asks for them by name."""
+    renew: dict[str, list[str]] = field(default_factory=dict)
+    """The same, to be made anew at once, by pool."""
     start: dict[str, list[str]] = field(default_factory=dict)
     """Pods to make, by pool."""
     end: dict[str, Pod] = field(default_factory=dict)
@@ -84,96 +90,72 @@ class Plan:
 
     def change(self, node: str, state: str, reason: str = "") -> None:
         """Update a record."""
-        names = self.update.setdefault((state, reason), [])
-        if node not in names:
-            names.append(node)
-
-    def drop(self, state: str, names: Collection[str]) -> None:
-        """Take back what was to become of some nodes."""
-        for key in [key for key in self.update if key[0] == state]:
-            self.update[key] = [name for name in self.update[key] if name not in names]
-            if not self.update[key]:
-                del self.update[key]
+        self.update.setdefault((state, reason), []).append(node)
 
 
 def decide(view: View) -> Plan:
     """What is to be done now."""
-    plan = Plan()
+    plan, wanted = Plan(), set[str]()
     for pool in view.pools.values():
-        for name in view.members(pool):
-            if name in view.stuck and view.nodes[name].is_free:
-                plan.change(name, "drain", STAYS_LEAVING)
-            else:
-                _about(plan, pool, name, view.nodes.get(name), view.pods.get(name))
-        _keep_enough(plan, pool, view)
-    wanted = {name for pool in view.pools.values() for name in view.members(pool)}
-    usual = {name for pool in view.pools.values() for name in pool.nodes()}
+        names = view.members(pool)
+        wanted.update(names)
+        for name in names:
+            _about(plan, view, pool, name)
+        nodes = view.nodes_of(pool)
+        closed = _open_and_close(plan, view, pool, nodes)
+        _keep_enough(plan, pool, nodes, closed, _power_down(plan, view, pool, nodes))
     for node in view.nodes.values():
         if node.is_cloud and node.name not in wanted:
-            _take_out(plan, node, view.pods.get(node.name), stays=node.is_barred and node.name in usual)
+            _take_out(plan, node, view.pods.get(node.name))
     for pod in view.pods.values():
-        if pod.digest and pod.name not in wanted and pod.name not in view.nodes:  # an orphan
-            _end(plan, pod)
+        node_of_pod = view.nodes.get(pod.name)
+        if pod.digest and pod.name not in wanted and (node_of_pod is None or not node_of_pod.is_cloud):
+            _end(plan, pod)  # an orphan
     return plan
 
 
-def _about(plan: Plan, pool: Pool, name: str, node: Node | None, pod: Pod | None) -> None:
+def _about(plan: Plan, view: View, pool: Pool, name: str) -> None:
     """One node that the stack wants."""
+    node, pod = view.nodes.get(name), view.pods.get(name)
+    comes = node is not None and (node.is_awaited or (node.is_coming and not node.is_off))
     if pod is not None and not pod.digest:
         return  # of the pool's StatefulSet, from the time before it was elastic: it leaves after its jobs
     if pod is not None and pod.has_ended:
-        _end(plan, pod)
+        if not comes or view.now - pod.made_at >= RETRY_SECONDS:
+            _end(plan, pod)
     elif node is None and pod is None:
         plan.create.setdefault(pool.name, []).append(name)
     elif node is None or not node.is_cloud:
         # Its record was deleted under it, and slurmd may have made one that Slurm does not start and end.
         _end(plan, pod)
-    elif node.is_awaited:
+    elif comes:
         if pod is None:
             plan.start.setdefault(pool.name, []).append(name)
     elif node.is_off:
         _about_one_that_is_off(plan, pool, node, pod)
     elif pod is None:
-        _about_one_without_a_pod(plan, pool, node)
-    elif _needs_another_pod(pool, node, pod):
-        plan.change(name, "power_down_asap", OUTDATED)
-
-
-def _needs_another_pod(pool: Pool, node: Node, pod: Pod) -> bool:
-    if pod.is_leaving or node.is_coming or node.goes_down:
-        return False
-    if node.is_others:
-        # With older resources than its pod's, Slurm may not take it back (INVALID_REG): only made anew it is of use.
-        return node.is_idle and node.reason_by == SLURM and (node.reason == TWICE or node.mark != pool.mark)
-    return pod.digest != pool.digest
+        _about_one_without_a_pod(plan, node)
 
 
 def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) -> None:
     _end(plan, pod)
-    # Why Slurm, a leaving pod or we gave it up means nothing any more when the node is off. An administrator's does.
-    passed = not node.is_set_down and TOO_LATE not in node.reason  # of that one see `bounds.py`
-    if node.is_bare and pool.features:
-        if not node.is_to_be_off:  # which would lift the drain
+    if pool.features and not node.features:
+        if "POWER_DOWN" not in node.states:  # which would lift the drain
             plan.place.setdefault(pool.name, []).append(node.name)
-    elif node.is_powered_down and node.is_down and not node.is_drained and passed:
-        plan.change(node.name, "resume")
     elif node.is_powered_down and node.is_silent and node.is_free:
         # What is resumed counts as silent until it is heard, and slurmctld's next start would give it no job.
         plan.change(node.name, "power_down")
-    elif pod is None and node.is_powered_down and node.mark != pool.mark and _may_go(node):
-        plan.delete.append(node.name)  # the next look makes it anew
+    elif pod is None and node.is_powered_down and node.mark != pool.mark and _may_go(pool, node):
+        plan.renew.setdefault(pool.name, []).append(node.name)
 
 
-def _may_go(node: Node) -> bool:
-    """Whether nobody but us keeps jobs from this record: the one in its place is held back where it has to be."""
-    is_held = node.is_drained and not (node.is_others or node.goes_down or node.reason == TOPOLOGY_REASON)
-    return (node.is_free or is_held) and not node.is_reserved
+def _may_go(pool: Pool, node: Node) -> bool:
+    """Whether nobody but us keeps jobs from this record."""
+    return (node.is_free or (node.is_drained and _is_ours_to_open(pool, node))) and not node.is_reserved
 
 
-def _about_one_without_a_pod(plan: Plan, pool: Pool, node: Node) -> None:
-    if node.is_coming:
-        plan.start.setdefault(pool.name, []).append(node.name)
-    elif node.is_others:
+def _about_one_without_a_pod(plan: Plan, node: Node) -> None:
+    if node.is_others and not node.goes_down:
         # Powered down it would lose its drain (power_save.c): it stays as it is until somebody resumes it.
         if not node.is_down and not node.is_idle:
             plan.change(node.name, "down", node.reason)
@@ -188,24 +170,100 @@ def _end(plan: Plan, pod: Pod | None) -> None:
         plan.end[pod.name] = pod
 
 
-def _keep_enough(plan: Plan, pool: Pool, view: View) -> None:
+def _is_ours_to_open(pool: Pool, node: Node) -> bool:
+    """Whether nobody but us keeps a node that is off from being started; one without features is in no partition."""
+    is_others = node.is_others or node.is_set_down or node.goes_down or (pool.features and not node.features)
+    return not is_others and not (node.is_drained and node.reason == TOPOLOGY_REASON)
+
+
+def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> frozenset[str]:
+    """Drain what is not to be started, and free the rest; who is drained then."""
+    closed, found = view.closed[pool.name], set[str]()
+    off = [node for node in nodes if node.has_nothing and "POWER_UP" not in node.states]
+    # What somebody keeps jobs from, and whose machine is gone, takes no place; a pod that is nobody's does.
+    names, without = {node.name for node in nodes}, {node.name for node in off}
+    machines = sum(n.name not in without and (not n.is_others or n.name in view.pods) for n in nodes)
+    room = pool.limit - machines - sum(pod.pool == pool.name and pod.name not in names for pod in view.pods.values())
+    for node in sorted(off, key=lambda node: node.is_drained and node.reason.startswith(HELD_BACK)):
+        if node.name in closed.lifted:
+            why = closed.lifted[node.name]
+        elif node.name not in closed.nodes and not _is_ours_to_open(pool, node):
+            continue
+        elif node.name in view.stuck:
+            why = STAYS_LEAVING
+        else:
+            room -= 1
+            why = closed.nodes.get(node.name, closed.pool) or (f"{IN_WINDOW} {pool.window}" if room < 0 else "")
+            why = why or (closed.aside if node.is_drained else "")
+        if why:
+            found.add(node.name)
+        if why and not (node.is_drained and node.reason == why):
+            plan.change(node.name, "drain", why)
+        elif not why and (node.is_drained or node.is_down):
+            plan.change(node.name, "resume")
+    return frozenset(found)
+
+
+def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> int:
+    """Power down nodes that are not to stay, each after its jobs; how many of the others can have jobs."""
+    there = [n for n in nodes if n.name in view.pods and not (n.is_off or n.is_down or n.goes_down)]
+    enough = sum(not node.is_others for node in there) - pool.least
+    going: dict[str, str] = {}
+    for node in there[::-1]:
+        is_unused = node.is_up and node.is_free and len(going) < enough
+        if is_unused and node.name in view.closed[pool.name].surplus:
+            going[node.name] = SURPLUS
+        # Slurm keeps as many as the pool ever keeps (SuspendExcNodes), and never ends these.
+        elif is_unused and pool.windows and not node.is_planned and 0 < node.busy_at <= view.now - pool.idle_timeout:
+            going[node.name] = COOLED
+    # Powered down, a node would lose an administrator's drain.
+    rest = [node for node in there[::-1] if node.is_up and not node.is_others and node.name not in going]
+    rest.sort(key=lambda node: not node.is_idle)
+    going |= {node.name: BEYOND for node in rest[: int(max(0.0, len(there) - len(going) - pool.limit))]}
+    going |= {node.name: OUTDATED for node in _outdated(view, pool, nodes) if node.name not in going}
+    for name, why in going.items():
+        plan.change(name, "power_down_asap", why)
+    for node in nodes:  # started by hand, or just before it was held back: it has what was waited for
+        is_held = node.is_drained and node.reason.startswith(ELASTIC) and node.name not in going
+        if is_held and node.name in view.pods and not (node.is_off or node.is_coming or node.goes_down):
+            plan.change(node.name, "resume")
+    return sum(not (node.is_others or node.name in going) for node in there)
+
+
+def _outdated(view: View, pool: Pool, nodes: Iterable[Node]) -> Iterable[Node]:
+    """Nodes that are made anew now: some at once, idle ones first, then those whose jobs end soonest."""
+    pairs = [(node, view.pods[node.name]) for node in nodes if node.name in view.pods and not node.is_off]
+    old = {node.name: node for node, pod in pairs if pod.digest not in {"", pool.digest} and not pod.is_leaving}
+    machines = sum(pod.pool == pool.name and bool(pod.digest) for pod in view.pods.values())
+    moving = sum(node.is_coming or (node.goes_down and node.name in old) for node, _ in pairs)
+    # Where nodes do not come with their new pods, those that there are go on.
+    room = 0 if view.closed[pool.name].nodes else max(0, share(pool.max_unavailable, machines) - moving)
+    ready = [node for node in old.values() if not (node.is_coming or node.is_others or node.goes_down)]
+    ready.sort(key=lambda node: (not node.is_idle, view.ends.get(node.name, math.inf)))
+    yield from ready[:room]
+    for node, _ in pairs:
+        # With older resources than its pod's, Slurm may not take it back (INVALID_REG): only made anew it is of use.
+        is_refused = node.is_others and node.reason_by == SLURM and node.mark != pool.mark
+        if is_refused and node.is_idle and node.is_up and not node.goes_down:
+            yield node
+
+
+def _keep_enough(plan: Plan, pool: Pool, nodes: Iterable[Node], closed: Collection[str], there: int) -> None:
     """Power up nodes until `min` are up or coming."""
-    nodes = view.nodes_of(pool)
-    there = sum(not node.is_off and not node.is_down and not node.goes_down for node in nodes)
-    free = [node for node in nodes if node.is_powered_down and node.is_free and node.name not in view.stuck]
-    fit = [node for node in free if node.name not in plan.delete]
-    for node in fit[: max(0, pool.least - there)]:
+    barred = {*plan.renew.get(pool.name, ()), *closed}
+    free = [node for node in nodes if node.is_powered_down and node.is_free and node.name not in barred]
+    for node in free[: max(0, pool.least - there)]:
         if "POWER_UP" not in node.states:
             plan.change(node.name, "power_up")
 
 
-def _take_out(plan: Plan, node: Node, pod: Pod | None, *, stays: bool) -> None:
-    """A record that the stack no longer has. `stays`: it remembers for whom it is barred, and may not be deleted."""
+def _take_out(plan: Plan, node: Node, pod: Pod | None) -> None:
+    """A record that the stack no longer has. One that is off and somebody's remembers for whom, and stays."""
     if node.is_off:
         _end(plan, pod)
-        if pod is None and node.is_powered_down and not (stays or node.is_reserved):
+        if pod is None and node.is_powered_down and not (node.is_others or node.is_set_down or node.is_reserved):
             plan.delete.append(node.name)
-            if node.is_free:  # a job that asks for it by name may keep its record; `bounds.py` lifts this
+            if node.has_nothing and not node.is_drained:  # a job that asks for it by name may keep its record
                 plan.change(node.name, "drain", LEAVES)
     elif pod is None:
         plan.change(node.name, "power_down" if node.is_down or node.is_coming else "down", GONE)

@@ -1,22 +1,24 @@
-"""The pods of elastic pools, made and ended through the Kubernetes API."""
+"""The pods of pools, made and ended through the Kubernetes API."""
 
 from __future__ import annotations
 
 import copy
 import http.client
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from images.common.elastic.view import TEMPLATE, Pod, Pool
 from images.common.kubernetes import Kube, KubeError
 from images.common.slurm_records import compress
+from images.elastic.view import TEMPLATE, Pod, Pool
 
 AT_ONCE: Final = 16
 """Requests at a time: a job of a thousand nodes asks for a thousand pods."""
 
 SUBDOMAIN: Final = "nodes"
 """The headless Service that gives each pod a name in DNS (slurm/names.py)."""
+
+Item = TypeVar("Item")
 
 
 class Pods:
@@ -26,20 +28,19 @@ class Pods:
         self._kube = kube
         self._log = log
 
-    def start(self, pool: Pool, names: Iterable[str]) -> str:
-        """Make the pods of these nodes; why Kubernetes refuses one, or empty.
+    def there(self) -> frozenset[str]:
+        """Names of the pods that the API server has now, whatever a watch has told of them. Raises KubeError."""
+        return frozenset(item["metadata"]["name"] for item in self._kube.list_workers())
 
-        After the first refusal no more are asked for: a quota that is used up would refuse each of a thousand.
-        """
-        wanted = list(names)
-        self._log(f"{compress(wanted)}: making the pods")
-        return self._all(lambda name: self._make(pool, name), wanted)
+    def start(self, pool: Pool, names: Collection[str]) -> str:
+        """Make the pods of these nodes; why Kubernetes refuses one, or empty."""
+        self._log(f"{compress(names)}: making the pods")
+        return _all(lambda name: self._make(pool, name), names)
 
-    def end(self, pods: Iterable[Pod]) -> str:
-        """End pods, each after its jobs; those of which nothing runs, at once. The silence after which no more were."""
-        unwanted = list(pods)
-        self._log(f"{compress(pod.name for pod in unwanted)}: ending the pods")
-        return self._all(self._delete, unwanted)
+    def end(self, pods: Collection[Pod]) -> str:
+        """End pods, each after its jobs; those of which nothing runs, at once. Why not, or empty."""
+        self._log(f"{compress(pod.name for pod in pods)}: ending the pods")
+        return _all(self._delete, pods)
 
     def _make(self, pool: Pool, name: str) -> str:
         try:
@@ -63,20 +64,18 @@ class Pods:
                 self._log(said)
         return ""
 
-    def _all(self, do: Callable[[Any], str], items: list[Any]) -> str:
-        """What went wrong first, after which no more is done; or empty."""
-        wrong: list[str] = []
 
-        def once(item: Any) -> None:
-            if not wrong and (said := do(item)):
-                wrong.append(said)
+def _all(do: Callable[[Item], str], items: Collection[Item]) -> str:
+    """What went wrong first, after which no more is done: a quota that is used up would refuse each of a thousand."""
+    wrong: list[str] = []
 
-        if len(items) == 1:
-            once(items[0])
-        elif items:
-            with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(items))) as workers:
-                list(workers.map(once, items))
-        return wrong[0] if wrong else ""
+    def once(item: Item) -> None:
+        if not wrong and (said := do(item)):
+            wrong.append(said)
+
+    with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(items))) as workers:
+        list(workers.map(once, items))
+    return wrong[0] if wrong else ""
 
 
 def manifest(pool: Pool, name: str) -> Mapping[str, Any]:

@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import os
 import threading
-from functools import partial
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from images.common.elastic.view import Pod, Pool, pod_of, pool_of
-from images.common.kubernetes import WORKER_PODS, Follower, Kube, own_namespace
-from images.common.log import Log
+from images.common.kubernetes import WORKER_PODS, Follower, Kube, Object, own_namespace
 from images.common.process import RefusedError, end_with_threads, program
 from images.elastic import server
 from images.elastic.nodes import Nodes
 from images.elastic.pods import Pods
 from images.elastic.rolls import fixed_pool_of
-from images.elastic.rounds import ROLL_SECONDS, Ready, RollRounds, Rounds, Wake, keep_looking
+from images.elastic.rounds import Rounds, keep_looking
+from images.elastic.view import pod_of, pool_of
+
+Value = TypeVar("Value")
 
 
 def main() -> int:
@@ -34,47 +36,21 @@ def main() -> int:
         kube = Kube.in_cluster(own_namespace(), os.environ)
         if kube is None:
             raise RefusedError("there is no Kubernetes around this program")
-        wake, rolls = Wake(), Wake()
+        wake = threading.Event()
 
-        def changed(_: object) -> None:
-            wake.change()
-            rolls.change()
+        def follow(path: str, extract: Callable[[Object], Value]) -> Follower[Value]:
+            return Follower(kube, path, extract, log, selector=WORKER_PODS, changed=lambda _: wake.set())
 
-        pods = Follower(kube, kube.path("pods"), pod_of, log, selector=WORKER_PODS, changed=changed)
-        _roll(kube, pods, rolls, log)
-        if os.environ.get("POOLS") == "none":
-            pods.start()
-            nobody = Ready()
-            nobody.put({})
-            server.start(nobody, lambda: None)
-            threading.Event().wait()
-        pools = Follower(
-            kube, kube.path("podtemplates"), pool_of, log, selector=WORKER_PODS, changed=lambda _: wake.change()
-        )
-
-        def known() -> dict[str, Pool]:
-            return {name: pool for name, pool in pools.values().items() if pool is not None}
-
+        elastic = os.environ.get("POOLS") != "none"
+        pods = follow(kube.path("pods"), pod_of)
+        sets = follow(f"/apis/apps/v1/namespaces/{kube.namespace}/statefulsets", fixed_pool_of)
+        pools = follow(kube.path("podtemplates"), pool_of)
+        followed: list[Follower[Any]] = [pods, sets, *([pools] if elastic else [])]
         rounds = Rounds(
-            nodes=Nodes(log), pods=Pods(kube, log), pools=known, there=pods.values,
-            synced=lambda: pods.synced and pools.synced, log=log,
+            nodes=Nodes(log), pods=Pods(kube, log), pools=pools.values, sets=sets.values, there=pods.values,
+            synced=lambda: all(one.synced for one in followed), log=log, elastic=elastic,
         )  # fmt: skip
-        pods.start()
-        pools.start()
-        server.start(rounds.ready, wake.ask)
-        keep_looking(rounds.look, wake, log, lambda: rounds.quick_seconds, rounds.ready.give_up)
-
-
-def _roll(kube: Kube, pods: Follower[Pod], wake: Wake, log: Log) -> None:
-    """Replace the pods of fixed pools in the background."""
-    sets = Follower(
-        kube, f"/apis/apps/v1/namespaces/{kube.namespace}/statefulsets", fixed_pool_of, log, selector=WORKER_PODS,
-        changed=lambda _: wake.change(),
-    )  # fmt: skip
-    rounds = RollRounds(
-        nodes=Nodes(log), pods=Pods(kube, log), pools=sets.values, there=pods.values,
-        synced=lambda: pods.synced and sets.synced, log=log,
-    )  # fmt: skip
-    sets.start()
-    work = partial(keep_looking, rounds.look, wake, log, lambda: ROLL_SECONDS)
-    threading.Thread(target=work, daemon=True, name="rolls").start()
+        for one in followed:
+            one.start()
+        server.start(rounds.ready, wake.set)
+        keep_looking(rounds.look, wake, log, rounds.ready.give_up)

@@ -2,364 +2,236 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NoReturn
 
-from images.common.elastic.view import Node, Pod, Pool, are_too_many
-from images.common.slurm_node import STAYS_LEAVING
-from images.common.slurm_records import compress
+from images.common.kubernetes import KubeError
+from images.common.slurm_node import ROLLS, STAYS_LEAVING
 from images.common.wait import Clock, Reminder
-from images.elastic.bounds import Bounds, Pauses, keep_within
 from images.elastic.decide import Plan, View, decide
 from images.elastic.nodes import Nodes, SlurmError
 from images.elastic.pods import Pods
-from images.elastic.rolls import FixedPool, Roll, drained_for_it, hold_outdated, is_outdated, roll
+from images.elastic.rolls import FixedPool, drained_for_it, roll
+from images.elastic.server import Ready
+from images.elastic.starts import Closed, Starts
+from images.elastic.view import LONGEST_TROUBLE, Node, Pod, Pool
 
-SHORTEST_SECONDS: Final = 0.1
-"""Between two looks, however many programs ask for one."""
+QUICK_SECONDS: Final = 0.5
+"""Between two looks at least, whoever asks for one; and while nodes come, as jobs wait for the one that sees them."""
 SHARE: Final = 4.0
-"""A look that takes long, with thousands of nodes, is followed by a pause of this many times its length."""
-
-QUICK_SECONDS: Final = 0.25
-"""Between two looks while nodes come: a job waits for the one that sees them."""
+"""Where it takes long to see thousands of nodes, this many times as long passes until they are looked at again."""
+ROLLING_SECONDS: Final = 2.0
+"""While nodes of fixed pools are waited for, or slurmctld or the API server is."""
 USUAL_SECONDS: Final = 10.0
-"""While nothing happens. Who starts or ends nodes has us look at once."""
+"""While nothing happens to elastic pools. Who starts or ends nodes has us look at once."""
+ROLLED_SECONDS: Final = 60.0
+"""Where there are no elastic pools, and all pods are new: then only Kubernetes is looked at, whose events wake us."""
 LONGEST_REFUSAL_SECONDS: Final = 30.0
-"""Between two tries to make pods that Kubernetes refuses (a quota, an admission), or to end some without an answer."""
-ENDS: Final = ""
-"""What of pods that end is remembered under, beside pools' names."""
-ASKED_SECONDS: Final = 5.0
-"""Between two looks whether a job still waits for its nodes."""
-SILENT_SECONDS: Final = 2.0
-"""Until the next try where slurmctld does not answer."""
+"""Between two tries of what is refused (a quota, an admission, a record that Slurm does not let go)."""
 LONGEST_SILENT_SECONDS: Final = 30.0
 """For which jobs wait for an answer while slurmctld gives none."""
-OLD_SECONDS: Final = 1.0
-"""After which what was seen is too old to change nodes by: the API server has taken long."""
 STUCK_SECONDS: Final = 60.0
-"""How long a pod may take to go whose node is off. It waits for no job then; most are gone after a few seconds."""
-GONE_SECONDS: Final = 5.0
-"""How long a pod has to be missing until its node is given up: the copy of the pods may be a moment old."""
-ROLL_SECONDS: Final = 0.5
-"""Between two looks when something was done."""
-ROLLING_SECONDS: Final = 2.0
-"""While nodes are waited for."""
-ROLLED_SECONDS: Final = 60.0
-"""While all pods are new: then only Kubernetes is looked at, and its events have us look at once."""
-
-
-class Wake:
-    """Who asks is heard at once. Events of pods wait for as long as a look may come again in any case.
-
-    A thousand pods that come have thousands of events, and each look asks slurmctld for all nodes: they were ten looks
-    a second, as close as looks of a second each.
-    """
-
-    def __init__(self) -> None:
-        self._asked, self._changed = threading.Event(), threading.Event()
-
-    def ask(self) -> None:
-        """One of slurmctld's programs wants a look."""
-        self._asked.set()
-        self._changed.set()
-
-    def change(self) -> None:
-        """A pod or a template has changed."""
-        self._changed.set()
-
-    def forget(self) -> None:
-        """A look begins, which sees all of it."""
-        self._asked.clear()
-        self._changed.clear()
-
-    def wait(self, seconds: float, quick: float) -> None:
-        """Return after so many seconds, or when somebody asks, or after `quick` when something has changed.
-
-        Whoever asks, and however often: no more than half of the time goes into looks.
-        """
-        rest = max(SHORTEST_SECONDS, quick / SHARE)
-        time.sleep(rest)
-        if not self._asked.wait(max(0.0, min(seconds, quick) - rest)):
-            self._changed.wait(max(0.0, seconds - quick))
+"""How long a pod may take to go that no job runs in. Most are gone after a few seconds."""
 
 
 def keep_looking(
-    look: Callable[[], float],
-    wake: Wake,
+    look: Callable[[], tuple[float, float]],
+    wake: threading.Event,
     log: Callable[[str], None],
-    quick: Callable[[], float],
-    heard_nothing: Callable[[], None] = lambda: None,
+    heard_nothing: Callable[[], None],
 ) -> NoReturn:
-    """Look for ever. `look`: seconds until the next one. `heard_nothing`: done while slurmctld is silent for long."""
+    """Look for ever. `heard_nothing`: done while slurmctld is silent for long."""
     clock = Clock()
     reminder, heard = Reminder(log, clock), clock.now()
     while True:
-        wake.forget()
+        wake.clear()
         try:
-            pause = look()
+            rest, pause = look()
             reminder, heard = Reminder(log, clock), clock.now()
         except SlurmError as error:
             reminder.waiting(f"slurmctld: {error}")
-            pause = SILENT_SECONDS
+            rest = pause = ROLLING_SECONDS
             if clock.now() - heard > LONGEST_SILENT_SECONDS:
                 heard_nothing()
-        wake.wait(pause, quick())
+        time.sleep(rest)
+        wake.wait(pause - rest)
 
 
 @dataclass(kw_only=True)
-class Ready:
-    """Which nodes can run jobs, for those that wait for it."""
-
-    _changed: threading.Condition = field(default_factory=threading.Condition)
-    _nodes: Mapping[str, Node] = field(default_factory=dict)
-    most: int = 65536
-    """Nodes that a list can have: as many as the latest look has seen, or, before the first, any cluster."""
-    _looks: int = 0
-    _deaf: int = 0
-
-    def give_up(self) -> None:
-        """Let all go that wait: slurmctld has not answered for long, and nobody knows of any node."""
-        with self._changed:
-            self._deaf += 1
-            self._changed.notify_all()
-
-    def put(self, nodes: Mapping[str, Node]) -> None:
-        """What the latest look has seen."""
-        with self._changed:
-            self._nodes, self._looks, self.most = nodes, self._looks + 1, len(nodes)
-            self._changed.notify_all()
-
-    def are_up(self, names: frozenset[str]) -> bool:
-        """Whether the latest look has seen all of these nodes up."""
-        with self._changed:
-            return all(name in self._nodes and self._nodes[name].is_up for name in names)
-
-    def wait(self, names: frozenset[str], seconds: float, is_wanted: Callable[[], bool] = lambda: True) -> bool:
-        """Return when all of these nodes are up (True), when one of them will not be, or after `seconds`.
-
-        Slurm powers a node up within a second of giving it to a job: until then it is off, and that says nothing.
-        `is_wanted`: asked now and then whether anybody still waits: a job that is cancelled no longer does.
-        """
-        deadline, seen_coming = time.monotonic() + seconds, False
-        with self._changed:
-            first, deaf = self._looks, self._deaf
-            while True:
-                nodes = [self._nodes.get(name) for name in names]
-                if all(node is not None and node.is_up for node in nodes):
-                    return True
-                coming = any(node is not None and node.is_coming for node in nodes)
-                failed = any(node is None or node.is_down or (seen_coming and node.is_off) for node in nodes)
-                if self._looks > first and failed:
-                    return False
-                seen_coming = seen_coming or coming
-                left = deadline - time.monotonic()
-                if left <= 0 or self._deaf > deaf or not is_wanted():
-                    return False
-                self._changed.wait(min(left, ASKED_SECONDS))
-
-
 class Rounds:
-    """Looks at elastic pools, decides and does. One thread."""
-
-    def __init__(
-        self,
-        *,
-        nodes: Nodes,
-        pods: Pods,
-        pools: Callable[[], Mapping[str, Pool]],
-        there: Callable[[], Mapping[str, Pod]],
-        synced: Callable[[], bool],
-        log: Callable[[str], None],
-        now: Callable[[], float] = time.time,
-        steady: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`now`: seconds since 1970. `steady`: seconds on a clock that nobody sets."""
-        self.ready = Ready()
-        self.quick_seconds = QUICK_SECONDS
-        """From one look to the next one for events of pods: by what it costs to see, not by what was done then."""
-        self._nodes, self._pods, self._pools, self._there, self._synced = nodes, pods, pools, there, synced
-        self._log, self._now, self._steady = log, now, steady
-        self._pauses, self._bounds = Pauses(), Bounds(log)
-        self._jobs: dict[str, frozenset[str]] = {}
-        self._missing_since: dict[str, float] = {}
-        self._leaving_since: dict[str, float] = {}
-        self._refused: dict[str, tuple[float, float, str]] = {}
-        """Until when a pool's pods or records are not made, or, for ENDS, none is ended; after which pause, and why."""
-
-    def look(self) -> float:
-        """One look; seconds until the next one. Raises SlurmError."""
-        started = time.monotonic()
-        nodes = self._nodes.read()
-        self.ready.put(nodes)
-        if not self._synced():
-            return self._pause(started)
-        now = self._now()
-        pools = self._bounds.of(self._pools(), now)
-        there = self._there()
-        ends = self._nodes.ends() if _ends_matter(pools, nodes, there) else {}
-        view = View(pools=pools, nodes=nodes, pods=there, ends=ends, stuck=self._stuck(nodes, there))
-        if any(node.is_coming for node in nodes.values()):
-            # The latest thousand: a job that waits is often seen gone.
-            self._jobs = dict(list({**self._jobs, **self._nodes.starting()}.items())[-1000:])
-        plan = decide(view)
-        self._pauses.decide(plan, view, self._jobs, now)
-        self._jobs = {
-            job: of for job, of in self._jobs.items() if any(one in nodes and nodes[one].is_coming for one in of)
-        }
-        keep_within(plan, view, now)
-        hold_outdated(plan, view, now)
-        self._wait_for_the_missing(plan)
-        self.quick_seconds = self._pause(started)
-        self._do(plan, view)
-        # A record that Slurm does not let go, as a job asks for it by name, is no reason to hurry.
-        creates = any(_records_of(pool) not in self._refused for pool in plan.create)
-        acts = creates or plan.place or plan.start or plan.end or plan.update
-        moving = acts or any(node.is_moving for node in nodes.values())
-        return self._pause(started) if moving else USUAL_SECONDS
-
-    @staticmethod
-    def _pause(started: float) -> float:
-        """Until the next look while something happens."""
-        return min(max(QUICK_SECONDS, SHARE * (time.monotonic() - started)), USUAL_SECONDS)
-
-    def _try(self, what: str, do: Callable[[], str]) -> None:
-        """Do what tells why it is refused; where it is, again after one second, two, four, at last thirty."""
-        now = self._steady()
-        until, pause, said = self._refused.get(what, (0.0, 0.5, ""))
-        if now < until:
-            return
-        refusal = do()
-        if not refusal:
-            self._refused.pop(what, None)
-            return
-        pause = min(2 * pause, LONGEST_REFUSAL_SECONDS)
-        self._refused[what] = (self._steady() + pause, pause, refusal)
-        if refusal != said:
-            self._log(refusal)
-
-    def _stuck(self, nodes: Mapping[str, Node], pods: Mapping[str, Pod]) -> Collection[str]:
-        """Nodes whose pods should have gone: the machine is dead, or its kubelet, and nobody has told Kubernetes."""
-        now = self._steady()
-        leaving = [nodes[pod.name] for pod in pods.values() if pod.is_leaving and pod.name in nodes]
-        self._leaving_since = {
-            node.name: now - STUCK_SECONDS if node.reason == STAYS_LEAVING else self._leaving_since.get(node.name, now)
-            for node in leaving
-            if node.is_powered_down
-        }
-        return {name for name, since in self._leaving_since.items() if now - since >= STUCK_SECONDS}
-
-    def _wait_for_the_missing(self, plan: Plan) -> None:
-        """Give a node up only when its pod has been missing for a while."""
-        now = self._steady()
-        suspects = {name for (state, _), names in plan.update.items() if state == "down" for name in names}
-        self._missing_since = {name: self._missing_since.get(name, now) for name in suspects}
-        for (state, reason), names in list(plan.update.items()):
-            if state == "down":
-                plan.update[state, reason] = [name for name in names if now - self._missing_since[name] >= GONE_SECONDS]
-                if not plan.update[state, reason]:
-                    del plan.update[state, reason]
-
-    def _do(self, plan: Plan, view: View) -> None:
-        """What keeps jobs from nodes first, before they get them; then pods, for which jobs wait."""
-        for (state, reason), names in plan.update.items():
-            if state == "drain":
-                self._nodes.drain(names, reason)
-        began = self._steady()
-        for pool, names in plan.start.items():
-            self._try(pool, functools.partial(self._pods.start, view.pools[pool], names))
-        if plan.end:
-            self._try(ENDS, functools.partial(self._pods.end, plan.end.values()))
-        if self._steady() - began > OLD_SECONDS:
-            return
-        # Before a drain is lifted: the record that comes in its place may have other CPUs, memory and GPUs.
-        gone = self._nodes.delete(plan.delete) if plan.delete else frozenset()
-        for (state, reason), names in plan.update.items():
-            if state != "drain" and (left := [name for name in names if name not in gone]):
-                self._nodes.update(left, state, reason)
-        for pool, names in plan.create.items():
-            self._try(_records_of(pool), functools.partial(self._nodes.create, view.pools[pool], names))
-        for pool, names in plan.place.items():
-            self._nodes.place(view.pools[pool], names)
-
-
-def _ends_matter(pools: Mapping[str, Pool], nodes: Mapping[str, Node], pods: Mapping[str, Pod]) -> bool:
-    """Whether some nodes must leave that have jobs, or have old pods, so that it matters when those end."""
-    old = (pod for pod in pods.values() if pod.digest and pod.pool in pools and pod.digest != pools[pod.pool].digest)
-    return any(True for _ in old) or any(are_too_many(pool, nodes) for pool in pools.values())
-
-
-def _records_of(pool: str) -> str:
-    return f"records of {pool}"
-
-
-@dataclass(kw_only=True)
-class RollRounds:
-    """Looks at the pods of fixed pools (rolls.py), decides and does. One thread."""
+    """Looks, decides and does. One thread."""
 
     nodes: Nodes
     pods: Pods
-    pools: Callable[[], Mapping[str, FixedPool | None]]
+    pools: Callable[[], Mapping[str, Pool | None]]
+    sets: Callable[[], Mapping[str, FixedPool | None]]
     there: Callable[[], Mapping[str, Pod]]
     synced: Callable[[], bool]
     log: Callable[[str], None]
+    elastic: bool = True
+    """Whether there are elastic pools."""
+    now: Callable[[], float] = time.time
+    """Seconds since 1970."""
+    steady: Callable[[], float] = time.monotonic
+    """Seconds on a clock that nobody sets."""
+    ready: Ready = field(default_factory=Ready)
+    _leaving_since: dict[str, float] = field(default_factory=dict)
+    _refused: dict[str, tuple[float, float, str]] = field(default_factory=dict)
+    """What is not tried again yet: until when, after which pause, and why."""
     _owes: bool = True
-    """Whether nodes may be drained for it, of which only Slurm knows."""
-    _said: dict[str, str] = field(default_factory=dict)
+    """Whether nodes may be drained for their new pods, of which only Slurm knows."""
+    _told: dict[str, str] = field(default_factory=dict)
 
-    def look(self) -> float:
-        """One look; seconds until the next one. Raises SlurmError."""
-        if not self.synced():
-            return ROLLING_SECONDS
-        pools = {name: pool for name, pool in self.pools().items() if pool is not None}
-        pods = self.there()
-        rolling = [
-            pool
-            for pool in pools.values()
-            if any(is_outdated(pool, pods[name]) for name in pool.nodes() if name in pods)
-        ]
-        if not rolling and not self._owes:
+    def __post_init__(self) -> None:
+        self._starts = Starts(self.now())
+
+    def look(self) -> tuple[float, float]:
+        """One look; seconds until the next one at the earliest, and where nobody asks. Raises SlurmError."""
+        if not (self.elastic or self._owes or self._rolling()):
             self._tell({})
-            return ROLLED_SECONDS
-        started = time.monotonic()
+            return QUICK_SECONDS, ROLLED_SECONDS
+        began = self.steady()
         nodes = self.nodes.read()
-        ends = self.nodes.ends() if rolling else {}
-        plans = {pool.name: roll(pool, nodes, pods, ends) for pool in pools.values()}
-        self._owes = any(drained_for_it(node) for node in nodes.values())
-        self._tell({pool.name: _told(pool, plans[pool.name], nodes) for pool in rolling})
-        acts = [self._do(plan) for plan in plans.values()]
-        pause = ROLL_SECONDS if any(acts) else ROLLING_SECONDS
-        return max(pause, SHARE * (time.monotonic() - started))
+        self.ready.put(nodes)
+        rest = min(max(QUICK_SECONDS, SHARE * (self.steady() - began)), USUAL_SECONDS)
+        if not self.synced():
+            return rest, max(rest, ROLLING_SECONDS)
+        # Only now: before Kubernetes has told all, it would look as if there were no pools.
+        pools = {name: pool.at(self.now()) for name, pool in self.pools().items() if pool is not None}
+        rolling, pods = self._rolling(), self.there()
+        ends = self.nodes.ends() if rolling or _ends_matter(pools, nodes, pods) else {}
+        plan = self._elastic_plan(pools, nodes, pods, ends) if self.elastic else Plan()
+        sets = [pool for pool in self.sets().values() if pool is not None]
+        told = {pool.name: roll(plan, pool, nodes, pods, ends) for pool in sets}
+        self._tell({pool.name: told[pool.name] for pool in rolling})
+        did = self._do(plan, pools)
+        self._owes = bool(rolling) or any(drained_for_it(node) for node in nodes.values())
+        usual = ROLLING_SECONDS if self._owes else USUAL_SECONDS
+        moves = self.elastic and any(node.is_moving for node in nodes.values())
+        return rest, rest if did or moves else max(rest, usual)
 
-    def _do(self, plan: Roll) -> bool:
-        if plan.resume:
-            self.nodes.update(plan.resume, "resume", "")
-        if plan.drain:
-            self.nodes.roll(plan.drain)
-            self._owes = True
-        if plan.end and (refused := self.pods.end(plan.end)):
-            self.log(refused)
-        return bool(plan.resume or plan.drain or plan.end)
+    def _rolling(self) -> list[FixedPool]:
+        """Pools of which some nodes are to get new pods."""
+        pods, pools = self.there(), (pool for pool in self.sets().values() if pool is not None)
+        return [pool for pool in pools if any(pool.is_outdated(pods.get(name)) for name in pool.nodes())]
 
-    def _tell(self, said: dict[str, str]) -> None:
-        for name, text in said.items():
-            if self._said.get(name) != text:
-                self.log(text)
-        for name in self._said.keys() - said.keys():
-            self.log(f"pool {name}: no node has an old pod any more")
-        self._said = said
+    def _elastic_plan(
+        self, pools: Mapping[str, Pool], nodes: Mapping[str, Node], pods: Mapping[str, Pod], ends: Mapping[str, float]
+    ) -> Plan:
+        now, view = self.now(), partial(View, pools=pools, nodes=nodes, pods=pods, ends=ends)
+        self._starts.see(nodes, now)
+        closed, seen = dict[str, Closed](), view(closed={}, now=now)
+        for name, pool in pools.items():
+            refused = self._refused.get(f"start {name}", (0.0, 0.0, ""))[2][:LONGEST_TROUBLE]
+            closed[name] = self._starts.judge(name, seen.nodes_of(pool), pods, now, refused=refused)
+        return decide(view(closed=closed, now=now, stuck=self._stuck(nodes, pods)))
+
+    def _stuck(self, nodes: Mapping[str, Node], pods: Mapping[str, Pod]) -> Collection[str]:
+        """Nodes whose pods should have gone: the machine is dead, or its kubelet, and nobody has told Kubernetes."""
+        now = self.steady()
+        leaving = (nodes[pod.name] for pod in pods.values() if pod.is_leaving and pod.name in nodes)
+        self._leaving_since = {
+            node.name: now - STUCK_SECONDS if node.reason == STAYS_LEAVING else self._leaving_since.get(node.name, now)
+            for node in leaving
+            if not node.is_up
+        }
+        return {name for name, since in self._leaving_since.items() if now - since >= STUCK_SECONDS}
+
+    def _tell(self, texts: dict[str, str]) -> None:
+        """How far the replacing of pods is."""
+        for name in texts.keys() | self._told.keys():
+            text = texts.get(name, "no node has an old pod any more")
+            if self._told.get(name) != text:
+                self.log(f"pool {name}: {text}")
+        self._told = texts
+
+    def _do(self, plan: Plan, pools: Mapping[str, Pool]) -> bool:
+        """What changes nodes first, by what has just been seen; then pods, for which Kubernetes may take long.
+
+        Whether anything was done.
+        """
+        right = self._checked(plan.update)
+        gone = self._delete_records(plan, pools)
+        done = [bool(gone)]
+        for (state, reason), names in sorted(right.items(), key=lambda item: item[0][0] != "drain"):
+            if left := [name for name in names if name not in gone]:
+                done.append(self._try(f"{state} {reason}", partial(self.nodes.update, left, state, reason)))
+        makes = (("create", self.nodes.create, plan.create), ("place", self.nodes.place, plan.place))
+        for what, make, wanted in (*makes, ("start", self.pods.start, plan.start)):
+            for pool, names in wanted.items():
+                done.append(self._try(f"{what} {pool}", partial(make, pools[pool], names)))
+        if plan.end:
+            done.append(self._try("end", partial(self.pods.end, [*plan.end.values()])))
+        return any(done)
+
+    def _checked(self, changes: Mapping[tuple[str, str], list[str]]) -> dict[tuple[str, str], list[str]]:
+        """Changes; of those that would end jobs, for the nodes for which they are right at this very moment."""
+        states = {state for state, _ in changes}
+        now = self.nodes.read() if "drain" in states else {}
+        there = self._pods_there() if "down" in states else None
+
+        def is_right(state: str, reason: str, name: str) -> bool:
+            if state == "down":
+                return there is not None and name not in there
+            if state != "drain":
+                return True
+            if name in now and reason == ROLLS:  # who has drained one meanwhile had a reason
+                return not (now[name].is_drained or now[name].is_down)
+            # Slurm gives back or ends the jobs of one that has got some, and is not up yet (node_mgr.c).
+            return name in now and now[name].has_nothing
+
+        return {change: [name for name in names if is_right(*change, name)] for change, names in changes.items()}
+
+    def _pods_there(self) -> Collection[str] | None:
+        """Pods that the API server has at this very moment; None: it does not answer."""
+        try:
+            return self.pods.there()
+        except KubeError as error:
+            self.log(f"cannot ask whether pods are gone: {error}")
+            return None
+
+    def _delete_records(self, plan: Plan, pools: Mapping[str, Pool]) -> set[str]:
+        """Delete records, and make those anew that are of older resources; which are gone.
+
+        Before a drain is lifted: the record that comes may have other CPUs, memory and GPUs. In two halves: a pool
+        without any record would have sbatch refuse what needs it.
+        """
+        wanted = self.nodes.wanted() if plan.delete or plan.renew else frozenset()
+        batches = [
+            ("", plan.delete),
+            *((pool, part) for pool, of in plan.renew.items() for part in (of[::2], of[1::2])),
+        ]
+        gone = set[str]()
+        for pool, names in batches:
+            left = [name for name in names if name not in wanted]
+            if left and self._try(f"delete {pool}", partial(self.nodes.delete, left)):
+                gone.update(left)
+                if pool:
+                    self._try(f"create {pool}", partial(self.nodes.create, pools[pool], left))
+        return gone
+
+    def _try(self, what: str, do: Callable[[], str]) -> bool:
+        """Do what tells why it is refused; where it is, again after one second, two, four, at last thirty."""
+        until, pause, said = self._refused.get(what, (0.0, 0.5, ""))
+        if self.steady() < until:
+            return False
+        refusal = do()
+        if not refusal:
+            self._refused.pop(what, None)
+            return True
+        pause = min(2 * pause, LONGEST_REFUSAL_SECONDS)
+        self._refused[what] = (self.steady() + pause, pause, refusal)
+        if refusal != said:
+            self.log(refusal)
+        return False
 
 
-def _told(pool: FixedPool, plan: Roll, nodes: Mapping[str, Node]) -> str:
-    """How far it is, and what it waits for."""
-    busy = [name for name in pool.nodes() if name in nodes and drained_for_it(nodes[name]) and not nodes[name].is_idle]
-    waits = {
-        "failing": ("not ready with their new pods", plan.failing),
-        "away": ("away", plan.away),
-        "busy": ("waiting for their jobs", busy),
-    }
-    more = "".join(f"; {what}: {compress(names)}" for what, names in waits.values() if names)
-    return f"pool {pool.name}: {plan.old} of {pool.size} nodes still to get their new pods{more}"
+def _ends_matter(pools: Mapping[str, Pool], nodes: Mapping[str, Node], pods: Mapping[str, Pod]) -> bool:
+    """Whether some nodes have old pods, or must leave and have jobs, so that it matters when those end."""
+    usual = {name for pool in pools.values() for name in pool.nodes()}
+    beyond = any(node.is_cloud and not (node.is_off or node.is_idle or name in usual) for name, node in nodes.items())
+    return beyond or any(pod.pool in pools and pod.digest not in {"", pools[pod.pool].digest} for pod in pods.values())

@@ -7,58 +7,74 @@ sees in sinfo.
 from __future__ import annotations
 
 import re
-import select
-import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from images.common import http_server
 from images.common.slurm_records import expand
-from images.elastic.rounds import Ready
+from images.elastic.view import Node
 
 PORT: Final = 8818
-LONGEST_LIST: Final = 32768
-"""Characters of a host list."""
-LONGEST_SECONDS: Final = 2 * 3600.0
-"""No pool may give its nodes more time (config/sections/workers.py)."""
 MOST_WAITING: Final = 500
 """Jobs that are told at once when their nodes are there. A job beyond them starts when Slurm itself looks, up to half a
 minute later: an array of thousands on a few nodes must not take thousands of threads."""
 
-_RANGE: Final = r"\d{1,9}(?:-\d{1,9})?"
-_NODES: Final = rf"[A-Za-z0-9._-]{{1,63}}(?:\[{_RANGE}(?:,{_RANGE})*\])?"
-_LIST: Final = re.compile(rf"{_NODES}(?:,{_NODES})*", re.ASCII)
+_NO_POOL_S: Final = re.compile(r"[0-9_]{6}")
+"""In a host list: a pool has 5,000 nodes at most, and who asks for a billion wants to see the memory full."""
+
+
+@dataclass(kw_only=True)
+class Ready:
+    """Which nodes can run jobs, for those that wait for it."""
+
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _nodes: Mapping[str, Node] = field(default_factory=dict)
+    _looks: int = 0
+    _deaf: int = 0
+
+    def give_up(self) -> None:
+        """Let all go that wait: slurmctld has not answered for long, and nobody knows of any node."""
+        with self._changed:
+            self._deaf += 1
+            self._changed.notify_all()
+
+    def put(self, nodes: Mapping[str, Node]) -> None:
+        """What the latest look has seen."""
+        with self._changed:
+            self._nodes, self._looks = nodes, self._looks + 1
+            self._changed.notify_all()
+
+    def are_up(self, names: frozenset[str]) -> bool:
+        """Whether the latest look has seen all of these nodes up."""
+        with self._changed:
+            return all(name in self._nodes and self._nodes[name].is_up for name in names)
+
+    def wait(self, names: frozenset[str]) -> bool:
+        """Return when all of these nodes are up (True), or when one of them will not be.
+
+        A look that began before the question may have seen what was before the job had its nodes: the next one decides.
+        """
+        with self._changed:
+            last, deaf = self._looks + 1, self._deaf
+            while self._deaf == deaf:
+                nodes = [self._nodes.get(name) for name in names]
+                if all(node is not None and node.is_up for node in nodes):
+                    return True
+                failed = any(node is None or node.is_down or (node.is_off and not node.is_awaited) for node in nodes)
+                if self._looks > last and failed:
+                    return False
+                self._changed.wait()
+        return False
 
 
 class Server(http_server.Server):
     """One thread for each job that waits for its nodes."""
 
     request_queue_size = 1024
-
-
-def is_short(hosts: str, most: int) -> bool:
-    """Whether a host list has no more than `most` nodes: who asks need not be slurmctld.
-
-    And whether it is one as Slurm writes it: `expand` takes numbers as Python does, `9_999_999_999` too.
-    """
-    if len(hosts) > LONGEST_LIST or not _LIST.fullmatch(hosts):
-        return False
-    ranges = re.findall(r"(\d+)-(\d+)", hosts)
-    return hosts.count(",") + 1 + sum(abs(int(last) - int(first)) for first, last in ranges) <= most
-
-
-def _is_there(connection: socket.socket) -> bool:
-    """Whether the client still waits: it has sent all that it had to say."""
-    # A socket with a timeout waits for it in `recv`, whatever the flags say; and poll takes any number of descriptors.
-    poll = select.poll()
-    poll.register(connection, select.POLLIN)
-    try:
-        return not poll.poll(0) or bool(connection.recv(1, socket.MSG_PEEK))
-    except OSError:
-        return False
 
 
 def start(ready: Ready, wake: Callable[[], None], port: int = PORT) -> http_server.Server:
@@ -69,26 +85,23 @@ def start(ready: Ready, wake: Callable[[], None], port: int = PORT) -> http_serv
         def do_GET(self) -> None:  # noqa: N802
             """`/ready?nodes=LIST`: answered when these nodes are up, or one of them will not be."""
             url = urlsplit(self.path)
+            hosts = parse_qs(url.query).get("nodes", [""])[0]
             if url.path == "/healthz":
                 self._answer(HTTPStatus.OK, "fine\n")
-            elif url.path == "/ready" and (hosts := parse_qs(url.query).get("nodes")):
-                self._wait(hosts[0])
-            else:
+            elif url.path != "/ready" or not hosts or _NO_POOL_S.search(hosts):
                 self._answer(HTTPStatus.NOT_FOUND, "")
-
-        def _wait(self, hosts: str) -> None:
-            if not room.acquire(blocking=False):
+            elif not room.acquire(blocking=False):
                 self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "too many wait\n")
-                return
-            try:
-                names = frozenset(expand(hosts)) if is_short(hosts, ready.most) else frozenset()
-                # Of a job on nodes that are up nothing is to be learned, and a look would take a core from its start.
-                if not ready.are_up(names):
-                    wake()
-                there = ready.wait(names, LONGEST_SECONDS, lambda: _is_there(self.connection))
-            finally:
-                room.release()
-            self._answer(HTTPStatus.OK if there else HTTPStatus.GONE, "ready\n" if there else "not there\n")
+            else:
+                try:
+                    names = frozenset(expand(hosts))
+                    # Of a job on nodes that are up nothing is to be learned: a look would take a core from its start.
+                    if not ready.are_up(names):
+                        wake()
+                    there = ready.wait(names)
+                finally:
+                    room.release()
+                self._answer(HTTPStatus.OK if there else HTTPStatus.GONE, "ready\n" if there else "not there\n")
 
         def do_POST(self) -> None:  # noqa: N802
             """`/look`: something has changed."""

@@ -70,7 +70,7 @@ def test_machines_come_for_pods_stay_while_one_holds_them_and_go_after_it(
 
     # Its slurmd never comes: the pool gives it up, and the autoscaler what it was on.
     shown = f"sinfo --noheader --partition={POOL} --format=%E"
-    wait_until(lambda: "no capacity, 1 in vain" in slurm.slurm(shown), "the pool pauses", timeout=2 * RESUME_SECONDS)
+    wait_until(lambda: "no node comes, 1 in vain" in slurm.slurm(shown), "the pool pauses", timeout=2 * RESUME_SECONDS)
     assert slurm.job_state(job) == "PENDING"
     wait_until(lambda: machines.machines() == [], "its machine goes")
     assert machines.problem is None

@@ -11,7 +11,7 @@ from typing import Any
 
 from config.cluster import ClusterConfig
 from config.rules.nodes import HIDDEN
-from images.common.elastic.view import SETTINGS, TEMPLATE, pool_of
+from images.elastic.view import SETTINGS, TEMPLATE, pool_of
 from slurm.conf import slurm_conf
 from slurm.elastic import POOLS_FILE
 from tests.slurm.kubernetes import ENVIRONMENT, NAMESPACE, PODS, KubernetesSandbox
@@ -70,7 +70,7 @@ class ElasticSandbox(KubernetesSandbox):
 
     def set_pool(self, **changes: Any) -> None:
         """The pool's PodTemplate."""
-        said = {"min": 0, "max": self.most, "conf": f"{CONF} Weight=1000", "resume_timeout": 40, **changes}
+        said = {"min": 0, "max": self.most, "conf": f"{CONF} Weight=1000", **changes}
         metadata = {"labels": {"slurmstack/pool": "gpu"}, "annotations": {SETTINGS: json.dumps(said)}}
         template = {"metadata": {"labels": {"slurmstack/pool": "gpu"}}, "spec": {"containers": []}}
         self._put(TEMPLATES, "gpu", metadata=metadata, template=template)

@@ -1,4 +1,4 @@
-"""await-nodes, which slurmctld starts for each job, compiled as the images compile it; and how often elastic looks."""
+"""await-nodes, which slurmctld starts for each job, compiled as the images compile it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from images.elastic.rounds import Wake
 from tests.stacks import ROOT
 
 needs_compiler = pytest.mark.skipif(
@@ -44,18 +42,3 @@ def test_it_does_not_wait_for_a_machine_that_is_lost(tmp_path: Path) -> None:
         finally:
             waits.kill()
             waits.wait()
-
-
-HOUR = 3600.0
-
-
-@pytest.mark.parametrize("what", ["ask", "change"])
-def test_a_pause_ends_when_somebody_asks_or_something_changes(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(time, "sleep", pauses.append)
-    looks = Wake()
-    getattr(looks, what)()
-    looks.wait(HOUR, HOUR if what == "ask" else 0.4)
-    assert pauses == [HOUR / 4 if what == "ask" else 0.1], "however often: half of the time goes into looks at most"
-    looks.forget()
-    looks.wait(0.2, 0.1)  # nobody wants one: it goes on by itself

@@ -54,6 +54,17 @@ def test_a_list_of_several_pages_is_whole(api: FakeKubernetes, kube: Kube) -> No
     assert len(api.questions) == 3
 
 
+def test_a_watch_notices_when_the_other_end_is_lost(api: FakeKubernetes, kube: Kube) -> None:
+    """Else its copy would be minutes old. Nobody tells it: the kernel has to ask (timer 02 of proc_net_tcp.rst)."""
+    version = kube.list_all(CONFIG_MAPS)[1]
+    watch = kube.watch(CONFIG_MAPS, version)
+    next(watch)
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
+    timers = [line[5][:2] for line in lines if line[2].endswith(f":{api.port:04X}") and line[3] == "01"]
+    assert timers == ["02"]
+    watch.close()  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     "changes",
     [

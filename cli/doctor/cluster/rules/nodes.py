@@ -14,10 +14,13 @@ from cli.health.nodes import Found
 from images.common.slurm_node import (
     ELASTIC,
     IN_WINDOW,
+    LATE,
     LEAVING_REASON,
     NO_CAPACITY,
+    NO_START,
     ROLLS,
     SET_ASIDE,
+    STAYS_LEAVING,
     TOPOLOGY_REASON,
 )
 from slurm.names import CONTROLLER_HOST, WORKER
@@ -149,13 +152,16 @@ def _strangers(facts: Facts) -> Iterator[Finding]:
 
 
 def _elastic(facts: Facts, name: str) -> Iterator[Finding]:
-    """A pool that pauses, one that is set aside until a person resumes it, or one in a window."""
+    """A pool whose nodes do not come, one that is set aside until a person resumes it, or one in a window."""
     nodes = [node for node in facts.nodes if node.name.rpartition("-")[0] == name and "DRAIN" in node.states]
     events = facts.kubectl("get events --field-selector=reason=FailedScheduling")
     look = f"see why no machine came: {events}, and the log of what adds machines (the cloud's autoscaler)"
     kinds: tuple[tuple[str, Severity, str], ...] = (
         (SET_ASIDE, "error", f"{look}; then {facts.slurm('scontrol update nodename={nodes} state=resume')}"),
         (NO_CAPACITY, "warning", f"{look}; it tries again by itself"),
+        (NO_START, "warning", f"{facts.kubectl(f'get pods -l slurmstack/pool={name}')}; it tries again by itself"),
+        (STAYS_LEAVING, "warning", f"{facts.kubectl('get nodes')}; delete the Node of a machine that is dead"),
+        (LATE, "note", "nothing: others came, and it is tried again"),
         (IN_WINDOW, "note", f"nothing: jobs wait; or raise its max (worker_nodes.{name}.windows), `slurmstack up`"),
     )
     for reason, severity, mend in kinds:

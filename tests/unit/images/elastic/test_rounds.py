@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from images.common.command import Result
-from images.common.elastic.view import Pod, Pool, Window, marked
 from images.common.kubernetes import KubeError
 from images.common.slurm_node import ROLLS, STAYS_LEAVING
 from images.elastic.nodes import Nodes, SlurmError
 from images.elastic.pods import AT_ONCE, Pods
 from images.elastic.rolls import FixedPool
 from images.elastic.rounds import (
-    GONE_SECONDS,
-    ROLL_SECONDS,
+    QUICK_SECONDS,
     ROLLED_SECONDS,
     ROLLING_SECONDS,
     STUCK_SECONDS,
     USUAL_SECONDS,
-    RollRounds,
     Rounds,
+    keep_looking,
 )
+from images.elastic.view import Pod, Pool, Window, marked
 from tests.fakes.commands import FakeRunner
 
-POOL = Pool(name="gpu", least=0, most=1, conf="CPUs=2", resume_timeout=60.0, digest="new", uid="u")
+POOL = Pool(name="gpu", least=0, most=1, conf="CPUs=2", digest="new", uid="u")
 COMING = "MIXED+CLOUD+POWERING_UP"
 OFF = "IDLE+CLOUD+POWERED_DOWN"
 AWAITED = "ALLOCATED+CLOUD+POWERED_DOWN"
+Seen = tuple[str, str, str, str]
 
 
-def node(name: str, states: str, *, mark: str = POOL.mark, reason: str = "") -> str:
-    """A record, as scontrol prints it."""
-    why = f" Reason={reason} [root@2026-01-01T00:00:00]" if reason else ""
-    return f"NodeName={name} State={states} Weight=1{why} Extra={marked(mark)}"
+def node(name: str, states: str, *, mark: str = POOL.mark, reason: str = "") -> Seen:
+    return name, states, mark, reason
+
+
+def shown(seen: Sequence[Seen]) -> Result:
+    """As scontrol prints it."""
+    entries = [
+        {"name": name, "state": states.split("+"), "extra": marked(mark), "reason": why}
+        for name, states, mark, why in seen
+    ]
+    return Result(code=0, stdout=json.dumps({"nodes": entries}))
 
 
 @dataclass
@@ -48,37 +58,45 @@ class Kubernetes:
     commands: list[str]
     why: str = ""
     asked_at: list[float] = field(default_factory=list)
-    takes: float = 0.0
-    """Seconds, for pods that end."""
     pods: dict[str, Pod] = field(default_factory=dict)
+    """As the watch has told."""
+    really: frozenset[str] | None = None
+    """As a question of now says; None: no answer."""
 
-    def start(self, _pool: Pool, names: Iterable[str]) -> str:
+    def there(self) -> frozenset[str]:
+        if self.really is None:
+            raise KubeError("no answer")
+        return self.really
+
+    def start(self, _pool: Pool, names: Collection[str]) -> str:
         self.asked_at.append(self.clock[0])
         self.commands.append(f"pods of {', '.join(names)}")
         return self.why
 
-    def end(self, pods: Iterable[Pod]) -> str:
+    def end(self, pods: Collection[Pod]) -> str:
         self.commands.append(f"end of {', '.join(pod.name for pod in pods)}")
-        self.clock[0] += self.takes
-        return "timed out" if self.takes else ""
+        return ""
 
 
 class World:
     """A slurmctld with records, by number of the question; the last answer stays."""
 
-    def __init__(self, *seen: Sequence[str], pool: Pool = POOL) -> None:
+    def __init__(self, *seen: Sequence[Seen], pool: Pool | FixedPool = POOL) -> None:
         self.seen = list(seen)
         self.runner = FakeRunner({"scontrol show nodes": self._show})
         self.log: list[str] = []
+        self.synced = True
         self.kubernetes = Kubernetes([1000.0], self.runner.commands)
         given: dict[str, Any] = {"nodes": Nodes(self.log.append, self.runner), "pods": self.kubernetes}
+        elastic, fixed = ({"gpu": pool}, {}) if isinstance(pool, Pool) else ({}, {"cpu": pool, "others": None})
         self.rounds = Rounds(
-            **given, pools=lambda: {"gpu": pool}, there=lambda: self.kubernetes.pods, synced=lambda: True,
-            log=self.log.append, now=lambda: 1e9 - self.kubernetes.clock[0], steady=lambda: self.kubernetes.clock[0],
+            **given, pools=lambda: elastic, sets=lambda: fixed, there=lambda: self.kubernetes.pods,
+            synced=lambda: self.synced, elastic=isinstance(pool, Pool), log=self.log.append,
+            now=lambda: 2e9 - self.kubernetes.clock[0], steady=lambda: self.kubernetes.clock[0],
         )  # fmt: skip
 
     def _show(self, _: Sequence[str]) -> Result:
-        return Result(code=0, stdout="\n".join(self.seen.pop(0) if len(self.seen) > 1 else self.seen[0]))
+        return shown(self.seen.pop(0) if len(self.seen) > 1 else self.seen[0])
 
     def done(self) -> list[str]:
         """What the latest look has changed, without `scontrol`."""
@@ -103,22 +121,74 @@ def test_pods_that_are_refused_are_asked_for_less_and_less_often_and_told_of_onc
     between = [after - before for before, after in zip(kubernetes.asked_at, kubernetes.asked_at[1:], strict=False)]
     assert between == [1, 2, 4, 8, 16, 30, 30]
     assert world.log == ["exceeded quota"]
+    late = [node("gpu-0", "DOWN+CLOUD+POWERED_DOWN", reason="ResumeTimeout reached")]
+    world.seen, coming = [late], world.seen
+    assert world.done()[0].endswith("Z: gpu-0: exceeded quota")
+    world.seen = coming
     kubernetes.why = ""
     kubernetes.clock[0] += 30
     world.looks(0.5, world.rounds.look)
     assert kubernetes.asked_at[-1] - kubernetes.asked_at[-2] == 0.25, "what was refused no more is not held back"
 
 
-def test_a_pod_is_given_up_when_it_has_been_missing_for_a_while_whatever_the_clock_on_the_wall_says() -> None:
+def test_a_node_is_given_up_when_its_pod_is_gone_by_a_question_of_now_whatever_a_watch_has_told() -> None:
+    """A connection that died silently: pods that were made since then are not in the copy."""
     world = World([node("gpu-0", "MIXED+CLOUD")])
-    changes: list[str] = []
-    world.looks(GONE_SECONDS, lambda: changes.extend(world.done()))
-    assert changes == []
+    assert world.done() == [], "no answer"
+    world.kubernetes.really = frozenset({"gpu-0"})
+    assert world.done() == []
+    assert world.rounds.look()[1] == USUAL_SECONDS
+    world.kubernetes.really = frozenset()
     assert world.done() == ["update nodename=gpu-0 state=down reason=slurmstack/elastic: its pod is gone"]
+
+
+def test_there_are_two_looks_a_second_at_most_whoever_asks_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    wake = threading.Event()
+
+    def look() -> tuple[float, float]:
+        if len(slept) == 3:
+            raise KeyboardInterrupt
+        wake.set()
+        return QUICK_SECONDS, 3600.0
+
+    monkeypatch.setattr(time, "sleep", slept.append)
+    with pytest.raises(KeyboardInterrupt):
+        keep_looking(look, wake, print, lambda: None)
+    assert slept == [0.5] * 3
+
+
+def test_what_slurm_refuses_is_no_reason_to_hurry() -> None:
+    """A node that it does not resume was asked for four times a second."""
+    world = World([node("gpu-0", f"{OFF}+DRAIN", reason=STAYS_LEAVING)])
+    world.runner.answers["scontrol update"] = Result(code=1, stderr="no")
+    world.looks(60, world.rounds.look)
+    assert sum("update" in command for command in world.runner.commands) == 6
+    assert world.log == ["scontrol update nodename=gpu-0 state=resume: no"]
+    assert world.rounds.look()[1] == USUAL_SECONDS
+
+
+def test_records_of_older_resources_are_made_anew_in_the_same_look_half_of_them_at_a_time() -> None:
+    """While a pool has no record at all, sbatch refuses what needs it."""
+    names = [f"gpu-{number}" for number in range(4)]
+    world = World([node(name, OFF, mark="old") for name in names], pool=replace(POOL, most=4))
+    world.runner.answers["squeue"] = Result(code=0, stdout="gpu-3\n")
+    assert [command.partition(" state")[0] for command in world.done()] == [
+        "delete nodename=gpu-[0,2]", "create nodename=gpu-[0,2]", "update nodename=gpu-[0,2]",
+        "delete nodename=gpu-1", "create nodename=gpu-1", "update nodename=gpu-1",
+    ], "but one that a job asks for by name"  # fmt: skip
 
 
 ALWAYS = Window(name="now", days=frozenset(range(7)), begin=0, end=1440, least=0, most=1)
 THREE = replace(POOL, most=3, windows=(ALWAYS,))
+
+
+def test_one_that_leaves_a_smaller_pool_is_not_made_anew_though_its_number_is_small() -> None:
+    """Another one has a job and stays."""
+    there = [node("gpu-0", "MIXED+CLOUD"), node("gpu-1", OFF), node("gpu-2", "MIXED+CLOUD")]
+    world = World(there, pool=replace(POOL, most=2))
+    world.kubernetes.pods = {name: Pod(name=name, pool="gpu", digest="new") for name in ("gpu-0", "gpu-2")}
+    assert world.done() == ["delete nodename=gpu-1"]
 
 
 def test_nodes_are_held_back_before_pods_are_made_and_only_those_that_no_job_has_got_meanwhile() -> None:
@@ -149,19 +219,25 @@ def test_a_node_whose_pod_does_not_go_is_held_back_until_it_has_gone() -> None:
     assert held.done() == ["update nodename=gpu-0 state=resume"]
 
 
-@pytest.mark.parametrize("came", [False, True])
-def test_only_nodes_of_jobs_that_wait_are_given_back(came: bool) -> None:
-    """When later ones of the pool do not come, those of a job that has had its own are idle, or others'."""
-    coming = [node("gpu-0", "IDLE+CLOUD"), node("gpu-1", COMING)]
-    there = [node("gpu-0", "IDLE+CLOUD"), node("gpu-1", "MIXED+CLOUD")]
-    late = [node("gpu-0", "IDLE+CLOUD"), node("gpu-1", "DOWN+CLOUD+POWERED_DOWN", reason="ResumeTimeout reached")]
-    world = World(coming, *([there] if came else []), late, pool=replace(POOL, most=2))
-    world.runner.answers["squeue"] = Result(code=0, stdout="7 gpu-[0-1]\n")
+def test_a_node_that_came_in_vain_is_given_back_and_one_of_a_fixed_pool_never() -> None:
+    """What a node came for may have had nodes of fixed pools, too."""
+    fixed = node("cpu-0", "IDLE+DYNAMIC_NORM")
+    coming = [node("gpu-0", COMING), node("gpu-1", COMING), fixed]
+    came = [node("gpu-0", COMING), node("gpu-1", "MIXED+CLOUD"), fixed]
+    late = [
+        node("gpu-0", "DOWN+CLOUD+POWERED_DOWN", reason="ResumeTimeout reached"),
+        node("gpu-1", "IDLE+CLOUD"),
+        fixed,
+    ]
+    world = World(coming, came, late, pool=replace(POOL, most=2))
     world.kubernetes.pods = {name: Pod(name=name, pool="gpu", digest="new") for name in ("gpu-0", "gpu-1")}
-    for _ in range(2 if came else 1):
+    for _ in range(2):
+        world.kubernetes.clock[0] -= 60  # forward on the clock of the wall
         world.rounds.look()
-    given_back = "update nodename=gpu-0 state=power_down reason=slurmstack/elastic: others of its job did not come"
-    assert (given_back in world.done()) is not came
+    changes = world.done()
+    assert changes[0].startswith("update nodename=gpu-0 state=drain reason=slurmstack/elastic: did not come, 1 in vain")
+    given_back = "update nodename=gpu-1 state=power_down_asap reason=slurmstack/elastic: others of its job did not come"
+    assert changes[1:] == [given_back, "end of gpu-0"]
 
 
 def test_no_record_is_made_of_a_pool_that_slurmctld_does_not_know() -> None:
@@ -170,9 +246,9 @@ def test_no_record_is_made_of_a_pool_that_slurmctld_does_not_know() -> None:
     world.runner.answers["scontrol show partition elastic-gpu"] = Result(code=1)
     world.looks(10, lambda: world.done() == [] or pytest.fail("it is made"))
     assert len(world.log) == 1
-    assert world.rounds.look() == USUAL_SECONDS
+    assert world.rounds.look()[1] == USUAL_SECONDS
     world.runner.answers.clear()
-    world.runner.answers["scontrol show nodes"] = Result(code=0)
+    world.runner.answers["scontrol show nodes"] = Result(code=0, stdout="No nodes in the system")
     world.kubernetes.clock[0] += 30
     assert world.done()[0].startswith("create nodename=gpu-0")
 
@@ -195,106 +271,87 @@ def test_where_the_api_server_does_not_answer_no_more_pods_are_ended() -> None:
     asked, said = {}, list[str]()
     for status in (None, 403):
         api: Any = Hung(status)
-        Pods(api, said.append).end(Pod(name=f"gpu-{number}", pool="gpu") for number in range(100))
+        Pods(api, said.append).end([Pod(name=f"gpu-{number}", pool="gpu") for number in range(100)])
         asked[status] = api.asked
     assert asked[None] <= AT_ONCE
     assert asked[403] == 100
     assert len(said) == 2 + 100, "who has asked tells of the silence"
 
 
-def test_only_some_nodes_are_made_anew_at_once() -> None:
-    world = World([node(f"gpu-{number}", "IDLE+CLOUD") for number in range(2)], pool=replace(POOL, most=2))
+def test_pools_that_kubernetes_tells_of_while_slurm_answers_are_seen_and_not_taken_for_gone() -> None:
+    """At the start: nodes that run jobs would be sent off."""
+    world = World([node("gpu-0", "MIXED+CLOUD")])
+    world.kubernetes.pods = {"gpu-0": Pod(name="gpu-0", pool="gpu", digest="new")}
+    told, answer = world.rounds.pools(), world.runner.answers["scontrol show nodes"]
+    known: list[dict[str, Pool | None]] = [{}]
+
+    def tells(argv: Sequence[str]) -> Result:
+        known.append(dict(told))
+        return answer(argv) if callable(answer) else answer
+
+    world.rounds.pools, world.rounds.synced = lambda: known[-1], lambda: len(known) > 1
+    world.runner.answers["scontrol show nodes"] = tells
+    assert world.done() == []
+
+
+FIXED = FixedPool(name="cpu", size=3, revision="new", max_unavailable="1")
+
+
+def rolling(*states: str, old: Sequence[int] = ()) -> World:
+    """A pool of three nodes, some of which have old pods."""
+    world = World(cpus(*states), pool=FIXED)
     world.kubernetes.pods = {
-        f"gpu-{number}": Pod(name=f"gpu-{number}", pool="gpu", digest="old") for number in range(2)
-    }
-    assert world.done() == ["update nodename=gpu-0 state=power_down_asap reason=slurmstack/elastic: gets a new pod"]
-
-
-DRAINED = f"IDLE+DRAIN Reason={ROLLS} [root@2026-01-01T00:00:00]"
-
-
-class RollWorld:
-    """A pool of three nodes, whose pods go when they are told to."""
-
-    def __init__(self, *, old: Iterable[int] = (), states: str = "IDLE") -> None:
-        self.states = {f"cpu-{number}": states for number in range(3)}
-        self.there = {
-            name: Pod(name=name, pool="cpu", revision="old" if int(name[-1]) in old else "new", is_ready=True)
-            for name in self.states
-        }
-        self.answers = True
-        self.meanwhile: dict[str, str] = {}
-        """What somebody does between two questions."""
-        self.runner = FakeRunner(
-            {"scontrol show nodes": self._show, "squeue": Result(code=0, stdout="1000 cpu-1\n500 cpu-2\n")}
+        f"cpu-{number}": Pod(
+            name=f"cpu-{number}", pool="cpu", revision="old" if number in old else "new", is_ready=True
         )
-        self.log: list[str] = []
-        self.synced = True
-        given: dict[str, Any] = {"nodes": Nodes(self.log.append, self.runner), "pods": self}
-        pool = FixedPool(name="cpu", size=3, revision="new", max_unavailable="1")
-        self.rounds = RollRounds(
-            **given, pools=lambda: {"cpu": pool, "others": None}, there=lambda: self.there,
-            synced=lambda: self.synced, log=self.log.append,
-        )  # fmt: skip
+        for number in range(3)
+    }
+    return world
 
-    def end(self, pods: Iterable[Pod]) -> str:
-        self.runner.commands.append(f"end {' '.join(pod.name for pod in pods)}")
-        return ""
 
-    def _show(self, _: Sequence[str]) -> Result:
-        lines = [f"NodeName={name} State={states}" for name, states in self.states.items()]
-        self.states |= self.meanwhile
-        return Result(code=0, stdout="\n".join(lines)) if self.answers else Result(code=1, stderr="no answer")
-
-    def done(self) -> list[str]:
-        self.runner.commands.clear()
-        self.rounds.look()
-        return [one for one in self.runner.commands if " show " not in one and "squeue" not in one]
+def cpus(*states: str) -> list[Seen]:
+    return [
+        node(f"cpu-{number}", text.partition(" ")[0], reason=text.partition(" ")[2])
+        for number, text in enumerate(states)
+    ]
 
 
 def test_who_is_drained_by_somebody_between_two_looks_keeps_that_reason() -> None:
-    world = RollWorld(old=(0,))
-    world.meanwhile = {"cpu-0": "IDLE+DRAIN Reason=a fan [root@2026-01-01T00:00:00]"}
+    world = rolling("IDLE", "IDLE", "IDLE", old=[0])
+    assert world.done() == [f"update nodename=cpu-0 state=drain reason={ROLLS}"]
+    world.seen = [cpus(f"MIXED+DRAIN {ROLLS}", "IDLE", "IDLE")]
+    assert world.rounds.look()[1] == ROLLING_SECONDS, "it waits for its jobs"
+    world.seen = [cpus("IDLE", "IDLE", "IDLE"), cpus("IDLE+DRAIN a fan", "IDLE", "IDLE")]
     assert world.done() == []
 
 
 def test_slurm_is_asked_while_nodes_are_replaced_and_once_at_the_start_for_what_was_left() -> None:
-    world = RollWorld()
-    world.states["cpu-1"] = DRAINED
-    assert world.rounds.look() == ROLL_SECONDS
-    assert world.runner.commands[-1] == "scontrol update nodename=cpu-1 state=resume"
-    world.states["cpu-1"] = "IDLE"
-    assert world.rounds.look() == ROLLING_SECONDS
+    world = rolling("IDLE", f"IDLE+DRAIN {ROLLS}", "IDLE")
+    assert world.done() == ["update nodename=cpu-1 state=resume"]
+    world.seen = [cpus("IDLE", "IDLE", "IDLE")]
+    world.rounds.look()
     world.runner.commands.clear()
-    assert world.rounds.look() == ROLLED_SECONDS
+    assert world.rounds.look()[1] == ROLLED_SECONDS
     assert world.runner.commands == []
 
 
 def test_nothing_is_done_without_a_whole_copy_of_kubernetes_or_without_slurmctld() -> None:
-    world = RollWorld(old=(0, 1, 2))
+    world = rolling("IDLE", "IDLE", "IDLE", old=[0, 1, 2])
     world.synced = False
     assert world.done() == []
-    world.synced, world.answers = True, False
+    world.synced, world.runner.answers["scontrol show nodes"] = True, Result(code=1, stderr="no answer")
     with pytest.raises(SlurmError):
         world.done()
 
 
-def test_it_says_how_far_it_is_and_what_it_waits_for_once() -> None:
-    world = RollWorld(old=(0, 1, 2), states="ALLOCATED")
+def test_it_says_how_far_it_is_once() -> None:
+    world = rolling("MIXED", "MIXED", "MIXED", old=[0, 2])
+    world.kubernetes.pods["cpu-1"] = replace(world.kubernetes.pods["cpu-1"], is_ready=False)
     world.rounds.look()
-    world.states["cpu-2"] = DRAINED.replace("IDLE", "MIXED")
     world.rounds.look()
+    world.kubernetes.pods = rolling().kubernetes.pods
     world.rounds.look()
-    said = [text for text in world.log if text.startswith("pool")]
-    assert said == [
-        "pool cpu: 3 of 3 nodes still to get their new pods",
-        "pool cpu: 3 of 3 nodes still to get their new pods; waiting for their jobs: cpu-2",
+    assert [text for text in world.log if text.startswith("pool")] == [
+        "pool cpu: 2 of 3 nodes still to get their new pods; not ready with their new pods: cpu-1",
+        "pool cpu: no node has an old pod any more",
     ]
-    world.there = {name: Pod(name=name, pool="cpu", revision="new", is_ready=name != "cpu-2") for name in world.there}
-    world.there["cpu-0"] = Pod(name="cpu-0", pool="cpu", revision="old", is_ready=True)
-    world.states["cpu-2"] = "IDLE"
-    world.rounds.look()
-    assert world.log[-1].endswith("1 of 3 nodes still to get their new pods; not ready with their new pods: cpu-2")
-    world.there["cpu-0"] = world.there["cpu-1"]
-    world.rounds.look()
-    assert world.log[-1] == "pool cpu: no node has an old pod any more"

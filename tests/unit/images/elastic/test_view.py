@@ -1,60 +1,18 @@
-"""What is seen of elastic pools: how lines and objects are read, which window is on, and who stays in a pool."""
+"""What is seen of pools: how pods are read, which window is on, and who stays in a pool."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from config.sections.machines import days_of, minutes_of
 from images.common.command import Result
-from images.common.elastic.view import Node, Pool, Window, are_too_many, members, nodes_in, present, zone_of
 from images.elastic.decide import LEAVES
 from images.elastic.nodes import Nodes
+from images.elastic.view import Node, Pool, Window, members, pod_of
 from tests.fakes.commands import FakeRunner
-
-LINES = """\
-NodeName=gpu-0 CoresPerSocket=1  CPUAlloc=0 OS=Linux 6.18 #1 SMP @0  RealMemory=1000 State=DOWN*+CLOUD+POWERED_DOWN \
-ThreadsPerCore=1 CurrentWatts=0 AveWatts=0  Reason=ResumeTimeout reached [slurm@2026-11-26T04:39:24] \
-Comment=2099-01-01 healthy Extra={"confinement": "off, as the stack file says", "elastic": "e01a"}
-NodeName=gpu-1 State=IDLE+CLOUD CurrentWatts=0 AveWatts=0  Extra={"elastic": "e01a"}
-NodeName=gpu-2 State=IDLE+CLOUD+DRAIN Reason=a fan Extra=of another
-No nodes in the system
-"""
-
-
-def test_a_reason_ends_where_slurm_says_who_has_set_it() -> None:
-    """In the order of scontrol (24.11 and 26.05): what others may write stands at the end."""
-    assert nodes_in(LINES) == {
-        "gpu-0": Node(
-            name="gpu-0",
-            states=frozenset({"DOWN", "CLOUD", "POWERED_DOWN"}),
-            reason="ResumeTimeout reached",
-            reason_by="slurm",
-            mark="e01a",
-        ),
-        "gpu-1": Node(name="gpu-1", states=frozenset({"IDLE", "CLOUD"}), mark="e01a"),
-        "gpu-2": Node(name="gpu-2", states=frozenset({"IDLE", "CLOUD", "DRAIN"}), reason="a fan"),
-    }
-
-
-def test_what_processes_are_called_changes_no_state_and_no_name() -> None:
-    """The health checks write names of processes into the comment, and into reasons."""
-    names = "State=FUTURE Reason=slurmstack/elastic: set aside NodeName=cpu-0 Extra={}"
-    said = f"fail processes [node]: {names}"
-    line = (
-        f"NodeName=gpu-0 Arch=x86_64 State=IDLE+CLOUD ThreadsPerCore=1 Comment={said} "
-        'Extra={"elastic": "e01a"} ReservationName=works Topology=tree:sw0'
-    )
-    assert nodes_in(line) == {"gpu-0": Node(name="gpu-0", states=frozenset({"IDLE", "CLOUD"}), mark="e01a")}
-    drained = (
-        f"NodeName=gpu-0 State=IDLE+CLOUD+DRAIN Reason=health/processes [node]: {names} [root@2026-11-26T04:39:24]"
-    )
-    assert nodes_in(drained)["gpu-0"].states == {"IDLE", "CLOUD", "DRAIN"}
-    assert nodes_in(drained)["gpu-0"].reason.startswith("health/processes [node]: State=FUTURE")
-    assert nodes_in("NodeName=(500) State=DOWN") == {}
-
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -64,10 +22,9 @@ def window(days: str, hours: str) -> Window:
     return Window(name=hours, days=frozenset(days_of(days)), begin=begin, end=end, least=4, most=8)
 
 
-def hours_on(one: Window, zone: ZoneInfo, first: datetime, hours: int) -> list[int]:
-    """Hours after a moment in which it is on."""
-    start = first.astimezone(UTC)
-    return [hour for hour in range(hours) if present([one], zone, (start + timedelta(hours=hour)).timestamp())]
+def is_on(one: Window, zone: tzinfo, now: float) -> bool:
+    pool = Pool(name="gpu", least=0, most=9, conf="CPUs=2", windows=(one,), zone=zone).at(now)
+    return (pool.least, pool.limit, pool.window) == (4, 8, f"{one.name} {zone}")
 
 
 @pytest.mark.parametrize(
@@ -77,30 +34,28 @@ def hours_on(one: Window, zone: ZoneInfo, first: datetime, hours: int) -> list[i
 def test_it_is_on_for_as_many_minutes_of_a_week_as_it_says(days: str, hours: str, on: int) -> None:
     monday = datetime(2026, 11, 23, tzinfo=UTC).timestamp()
     one = window(days, hours)
-    assert sum(present([one], UTC, monday + 60 * minute + 59) is not None for minute in range(7 * 1440)) == on
+    assert sum(is_on(one, UTC, monday + 60 * minute + 59) for minute in range(7 * 1440)) == on
 
 
-def test_when_clocks_are_put_back_an_hour_is_twice_as_long_and_none_is_missed() -> None:
-    night = window("sun", "02:00-03:00")
-    midnight = datetime(2026, 10, 25, tzinfo=BERLIN)
-    assert hours_on(night, BERLIN, midnight, 12) == [2, 3]
-    day = window("sun", "08:00-10:00")
-    assert hours_on(day, BERLIN, midnight, 12) == [9, 10]
+def test_in_the_hour_that_a_clock_repeats_a_window_is_on_twice() -> None:
+    one, midnight = window("sun", "02:00-03:00"), datetime(2026, 10, 25, tzinfo=BERLIN).timestamp()
+    assert [hour for hour in range(12) if is_on(one, BERLIN, midnight + 3600 * hour)] == [2, 3]
 
 
-def test_when_clocks_are_put_forward_a_window_begins_and_ends_by_the_clock_all_the_same() -> None:
-    midnight = datetime(2026, 3, 29, tzinfo=BERLIN)
-    assert hours_on(window("sun", "02:00-03:00"), BERLIN, midnight, 12) == [], "there is no such hour on that day"
-    assert hours_on(window("sun", "02:30-05:00"), BERLIN, midnight, 12) == [2, 3], "from 03:00 on"
-    assert hours_on(window("sat", "22:00-06:00"), BERLIN, midnight - timedelta(hours=3), 12) == [1, 2, 3, 4, 5, 6, 7]
+def test_why_a_pod_is_not_ready_is_what_kubernetes_says_of_it() -> None:
+    def trouble(**status: object) -> str:
+        return pod_of({"metadata": {"name": "gpu-0"}, "status": status}).trouble
+
+    waits = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such\nimage"}}}
+    starts = {"state": {"waiting": {"reason": "PodInitializing"}}}
+    no_machine = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
+    assert trouble(initContainerStatuses=[waits], containerStatuses=[starts]) == "ImagePullBackOff: no such image"
+    assert trouble(conditions=[no_machine]) == "Unschedulable: 0/2 nodes"
+    assert trouble(phase="Failed", reason="OutOfcpu") == "OutOfcpu"
+    assert trouble(containerStatuses=[{"state": {"running": {}}}]) == ""
 
 
-def test_a_zone_that_the_image_does_not_have_is_none() -> None:
-    assert [zone_of(name) for name in ("Europe/Nowhere", "../../etc/passwd", "")] == [None, None, None]
-    assert zone_of("UTC") is UTC
-
-
-POOL = Pool(name="gpu", least=0, most=3, conf="CPUs=2", resume_timeout=60.0)
+POOL = Pool(name="gpu", least=0, most=3, conf="CPUs=2")
 OFF = "IDLE+CLOUD+DYNAMIC_NORM+POWERED_DOWN"
 UP = "IDLE+CLOUD+DYNAMIC_NORM"
 BUSY = "MIXED+CLOUD+DYNAMIC_NORM"
@@ -125,9 +80,8 @@ def test_who_is_idle_leaves_first_and_then_whose_jobs_end_soonest() -> None:
         ([OFF, UP, OFF, BUSY, UP], [1, 3, 4]),
         ([UP, UP, UP, COMING], [0, 1, 3]),
         ([UP, UP, UP, "ALLOCATED+CLOUD+DYNAMIC_NORM+POWERED_DOWN"], [0, 1, 3]),  # Slurm is about to start it for a job
-        ([OFF, OFF, f"{OFF}+DRAIN", BUSY], [0, 2, 3]),  # an administrator's drain stays
         ([f"{OFF}+DRAIN", BUSY, BUSY, BUSY], [1, 2, 3]),  # it stays drained, and takes no place of who has a job
-        ([f"{OFF}+DRAIN", UP, UP, BUSY], [1, 2, 3]),
+        ([UP, UP, f"{UP}+DRAIN", BUSY], [0, 2, 3]),  # and one that is up would lose it
         ([LEAVING, BUSY, BUSY, BUSY], [1, 2, 3]),
         (["DOWN+CLOUD+DYNAMIC_NORM", BUSY, BUSY, BUSY], [1, 2, 3]),
         (["IDLE+DYNAMIC_NORM", OFF, OFF, BUSY], [0, 1, 3]),  # of the StatefulSet that the pool was
@@ -139,11 +93,10 @@ def test_who_is_idle_leaves_first_and_then_whose_jobs_end_soonest() -> None:
 def test_nodes_of_a_pool_whose_name_begins_alike_are_none_of_it() -> None:
     there = {"gpu-big-7": Node(name="gpu-big-7", states=frozenset({"MIXED", "CLOUD"}))}
     assert members(POOL, there, {}) == POOL.nodes()
-    assert not are_too_many(POOL, there)
 
 
 def test_where_there_is_a_switch_tree_a_new_node_is_in_no_partition_before_it_is_in_the_tree() -> None:
-    pool = Pool(name="gpu", least=0, most=2, conf="CPUs=2 Feature=gpu,a Weight=7", resume_timeout=60.0)
+    pool = Pool(name="gpu", least=0, most=2, conf="CPUs=2 Feature=gpu,a Weight=7")
     runner = FakeRunner({"scontrol show config": Result(code=0, stdout="TopologyPlugin          = topology/tree\n")})
     asked = Nodes(print, runner)
     asked.create(pool, pool.nodes())

@@ -119,6 +119,7 @@ def test_what_keeps_more_from_working_comes_before_what_keeps_less() -> None:
 # ---------------------------------------------------------------- elastic pools
 
 PAUSED = "slurmstack/elastic: no capacity, 3 in vain, again at 2026-11-26T07:38:31Z"
+NO_START = "slurmstack/elastic: no node comes, 1 in vain, again at 2026-11-26T07:38:31Z: default-0: ImagePullBackOff"
 HELD = "slurmstack/elastic: held back in the window sat sun 00:00-24:00 Europe/Berlin"
 ASIDE = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"
 
@@ -149,6 +150,7 @@ def test_nodes_that_are_off_are_no_finding() -> None:
     ("reason", "cause"),
     [
         (PAUSED, "no capacity, 3 in vain, again at 2026-11-26T07:38:31Z"),
+        (NO_START, "no node comes, 1 in vain, again at 2026-11-26T07:38:31Z: default-0: ImagePullBackOff"),
         (ASIDE, "set aside after 10 starts in vain"),
         (HELD, "held back in the window sat sun 00:00-24:00 Europe/Berlin"),
     ],

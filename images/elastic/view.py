@@ -1,4 +1,4 @@
-"""What is seen of elastic pools: templates and pods in Kubernetes, nodes in Slurm, windows; which nodes a pool has.
+"""What is seen of pools: templates and pods in Kubernetes, nodes in Slurm, windows; and which nodes a pool has.
 
 Windows are hours of the week in which a pool has other bounds. Which one it is in follows from the time alone, so a
 restart, a clock that jumps, and the days on which clocks are changed need no care: a window is on whenever the clock on
@@ -10,25 +10,21 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from images.common.kubernetes import WORKER_PODS, Object
 from images.common.slurm_node import OURS, TOPOLOGY_REASON
-from images.common.slurm_records import MARK, fields_of, mark_in
-
-DAY: Final = 24 * 60
-"""Minutes."""
+from images.common.slurm_records import MARK, NodeRecord
 
 SETTINGS: Final = "slurmstack/elastic"
-"""Annotation of a pool's PodTemplate with its settings, which components/elastic.py writes."""
+"""Annotation of a pool's PodTemplate with its settings, as slurm/elastic.py writes them."""
 
 MAX_UNAVAILABLE: Final = "slurmstack/max-unavailable"
-"""Annotation of a pool's StatefulSet or PodTemplate: how many nodes may be away at once for new pods (rolls.py)."""
+"""Annotation of a pool's StatefulSet or PodTemplate: how many nodes may be away at once for new pods."""
 
 TEMPLATE: Final = "slurmstack/template"
 """Label of a pod: the digest of the template that it was made from."""
@@ -39,16 +35,8 @@ SLURM: Final = "slurm"
 FEATURES: Final = "Feature="
 """In what slurmctld is told of a node."""
 
-_OF_US: Final = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
-_FREE_TEXT: Final = re.compile(r" (?:Comment|Extra)=")
-"""Where a line of scontrol begins to have what jobs can write: names of processes in what the health checks say."""
-
-_SET_AT: Final = re.compile(r" \[(?P<by>[^\[\]@]*)@[^\[\]]*\]$")
-"""Who has set a reason, and when: what scontrol adds to it."""
-
-BUSY, IDLE, BARRED, OFF, LEAVING = range(5)
-"""Who stays, in this order. One that is barred stays off, and its record is kept where others take its place, too."""
+LONGEST_TROUBLE: Final = 160
+"""Characters of what Kubernetes says of a pod, for the reason of a drain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,22 +63,6 @@ class Window:
         return (day in self.days and minute >= self.begin) or ((day - 1) % 7 in self.days and minute < self.end)
 
 
-def zone_of(name: str) -> tzinfo | None:
-    """The time zone; None where this image has none of that name."""
-    if name == "UTC":
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return None
-
-
-def present(windows: Iterable[Window], zone: tzinfo, now: float) -> Window | None:
-    """The one that is on. `now`: seconds since 1970."""
-    at = datetime.fromtimestamp(now, zone)
-    return next((window for window in windows if window.is_on(at)), None)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Pool:
     """An elastic pool, as the stack file wants it."""
@@ -102,18 +74,16 @@ class Pool:
     """Nodes that there are records of."""
     conf: str
     """What slurmctld is told of each node: `CPUs=8 RealMemory=...`."""
-    resume_timeout: float
-    """Seconds that a node may take to be there."""
     idle_timeout: float = 600.0
     """Seconds that a node stays when its last job has ended."""
     windows: tuple[Window, ...] = ()
-    timezone: str = "UTC"
-    limit: int | None = None
-    """Nodes that may have a machine just now. None: as many as there are."""
+    zone: tzinfo = UTC
+    limit: float = math.inf
+    """Nodes that may have a machine just now."""
+    window: str = ""
+    """The one that it is in, for people."""
     max_unavailable: str = "10%"
     """Nodes that are powered down at once for new pods: a number, or a percentage of those that have pods."""
-    window: str = ""
-    """The one that it is in, for people (bounds.py)."""
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Metadata and specification of a pod."""
     uid: str = ""
@@ -125,19 +95,19 @@ class Pool:
         """Of its nodes, with commas; empty: none."""
         return next((word.partition("=")[2] for word in self.conf.split() if word.startswith(FEATURES)), "")
 
-    def nodes(self) -> tuple[str, ...]:
-        """Names of all nodes that there can be."""
-        return tuple(f"{self.name}-{number}" for number in range(self.most))
-
-    @property
-    def most_now(self) -> int:
-        """Nodes that may have a machine just now."""
-        return self.most if self.limit is None else self.limit
-
     @property
     def mark(self) -> str:
         """What the records of this pool's nodes say: another one is of an older configuration."""
         return hashlib.sha256(self.conf.encode()).hexdigest()[:12]
+
+    def nodes(self) -> tuple[str, ...]:
+        """Names of all nodes that there can be."""
+        return tuple(f"{self.name}-{number}" for number in range(self.most))
+
+    def at(self, now: float) -> Pool:
+        """With the bounds of the window that is on. `now`: seconds since 1970."""
+        on = next((window for window in self.windows if window.is_on(datetime.fromtimestamp(now, self.zone))), None)
+        return self if on is None else replace(self, least=on.least, limit=on.most, window=f"{on.name} {self.zone}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,12 +119,18 @@ class Pod:
     uid: str = ""
     digest: str = ""
     """Of the template that it was made from; empty for one that is not of an elastic pool."""
-    is_leaving: bool = False
     revision: str = ""
     """Of the template that it was made from, where a StatefulSet has made it."""
+    made_at: float = 0.0
+    """In seconds since 1970, by Kubernetes' clock."""
+    is_leaving: bool = False
     is_ready: bool = False
     has_ended: bool = False
-    """It was evicted, or its machine was shut down: nothing of it runs, and nothing will."""
+    """It was evicted or refused, or its machine was shut down: nothing of it runs, and nothing will."""
+    is_unscheduled: bool = False
+    """There is no machine for it."""
+    trouble: str = ""
+    """Why it is not ready, where Kubernetes says so."""
 
 
 class _Has:
@@ -168,20 +144,8 @@ class _Has:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node:
+class Node(NodeRecord):
     """The record of a Slurm node."""
-
-    name: str
-    states: frozenset[str]
-    reason: str = ""
-    reason_by: str = ""
-    """Who has set it: a user's name, `slurm` for slurmctld itself."""
-    mark: str = ""
-    """Of the configuration that the record was made with."""
-    busy_at: float = 0.0
-    """When a job was last on it, or it came, in seconds since 1970."""
-    is_bare: bool = False
-    """It has no features: no partition has it, as partitions find nodes by those."""
 
     is_cloud = _Has("CLOUD")
     """Whether Slurm starts and ends it."""
@@ -193,12 +157,8 @@ class Node:
     """Whether Slurm waits for it to register."""
     is_down = _Has("DOWN")
     """Whether Slurm has given it up."""
-    is_drained = _Has("DRAIN")
-    """Whether somebody keeps jobs from it."""
-    goes_down = _Has("POWER_DOWN", "POWERING_DOWN")
+    goes_down = _Has("POWER_DOWN", "POWER_DRAIN", "POWERING_DOWN")
     """Whether it is to be powered down when its jobs have ended."""
-    is_to_be_off = _Has("POWER_DOWN")
-    """Whether slurmctld has not yet begun to power it down."""
     is_planned = _Has("PLANNED")
     """Whether the scheduler keeps it for a job that waits for others, too."""
     is_reserved = _Has("RESERVED")
@@ -232,11 +192,6 @@ class Node:
         return self.is_down and self.reason_by != SLURM and not self.reason.startswith(OURS)
 
     @property
-    def is_barred(self) -> bool:
-        """Whether it is off, and an administrator or a health check does not want it started."""
-        return self.is_off and (self.is_others or self.is_set_down)
-
-    @property
     def is_free(self) -> bool:
         """Whether no job is on it, and it may have one."""
         return self.is_idle and not (self.is_drained or self.goes_down)
@@ -252,32 +207,6 @@ class Node:
         return not (self.is_off or self.is_coming or self.is_down)
 
 
-def nodes_in(lines: str) -> dict[str, Node]:
-    """Nodes in the output of `scontrol show nodes --oneliner`, by name. What has no name or state is left out.
-
-    In the order of scontrol (24.11 and 26.05): name, state, reason, comment, extra, and then what only administrators
-    set. What stands before the comment is taken from there alone.
-    """
-    found = {}
-    for line in lines.splitlines():
-        fields = fields_of(_FREE_TEXT.split(line, maxsplit=1)[0], last="Reason")
-        name, said, busy = fields.get("NodeName", ""), fields["Reason"].strip(), fields.get("LastBusyTime", "")
-        if not _OF_US.fullmatch(name) or not fields.get("State"):
-            continue
-        set_by = _SET_AT.search(said)
-        found[name] = Node(
-            name=name,
-            states=frozenset(word.strip("*~#!%$@^-") for word in fields["State"].split("+")),
-            reason=said[: set_by.start()] if set_by else said,
-            reason_by=set_by["by"] if set_by else "",
-            mark=mark_in(line.rpartition(" Extra=")[2]),  # more may follow: ReservationName=...
-            # On the clock of both programs.
-            busy_at=datetime.fromisoformat(busy).timestamp() if _TIME.fullmatch(busy) else 0.0,
-            is_bare=fields.get("AvailableFeatures") == "",
-        )
-    return found
-
-
 def marked(mark: str) -> str:
     """The `Extra` of a new record. slurmd writes another one with the mark that it finds (images/worker/slurmd.py)."""
     return json.dumps({MARK: mark})
@@ -287,97 +216,89 @@ def pod_of(item: Object) -> Pod:
     """A pod of the API."""
     metadata = item["metadata"]
     labels, status = metadata.get("labels") or {}, item.get("status") or {}
+    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    unscheduled = conditions.get("PodScheduled", {}).get("status") == "False"
+    made = metadata.get("creationTimestamp")
     return Pod(
         name=metadata["name"],
         pool=labels.get(WORKER_PODS, ""),
         uid=metadata.get("uid", ""),
         digest=labels.get(TEMPLATE, ""),
         revision=labels.get("controller-revision-hash", ""),
+        made_at=datetime.fromisoformat(made).timestamp() if made else 0.0,
         is_leaving="deletionTimestamp" in metadata,
-        is_ready=any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ()),
+        is_ready=conditions.get("Ready", {}).get("status") == "True",
         has_ended=status.get("phase") in {"Failed", "Succeeded"},
+        is_unscheduled=unscheduled,
+        trouble=_trouble(conditions["PodScheduled"] if unscheduled else status),
     )
+
+
+def _trouble(said: Object) -> str:
+    """What a condition or a status says: of a container that waits (no image, a crash), else of the whole."""
+    containers = [*(said.get("initContainerStatuses") or ()), *(said.get("containerStatuses") or ())]
+    waits = [waiting for one in containers if (waiting := (one.get("state") or {}).get("waiting"))]
+    # The others wait for one that has not started.
+    told = next((one for one in waits if one.get("reason") not in {"PodInitializing", "ContainerCreating"}), said)
+    words = ": ".join(str(told[key]) for key in ("reason", "message") if told.get(key))
+    return " ".join(words.split())[:LONGEST_TROUBLE]
 
 
 def pool_of(item: Object) -> Pool | None:
     """A pool of its PodTemplate; None for one that is not ours. Raises ValueError, KeyError, TypeError."""
-    metadata = item["metadata"]
+    metadata, template = item["metadata"], item["template"]
     annotations = metadata.get("annotations") or {}
-    settings = annotations.get(SETTINGS)
-    if settings is None:
+    if SETTINGS not in annotations:
         return None
-    said = json.loads(settings)
-    template = item["template"]
+    said = json.loads(annotations[SETTINGS])
     canonical = json.dumps(template, sort_keys=True, separators=(",", ":"))
     return Pool(
         name=metadata["name"],
         least=int(said["min"]),
         most=int(said["max"]),
         conf=str(said["conf"]),
-        resume_timeout=float(said["resume_timeout"]),
         idle_timeout=float(said.get("idle_timeout", 600)),
         windows=tuple(
             Window(
-                name=str(one["name"]),
-                days=frozenset(one["days"]),
-                begin=int(one["begin"]),
-                end=int(one["end"]),
-                least=int(one["min"]),
-                most=int(one["max"]),
+                name=one["name"], days=frozenset(one["days"]), begin=one["begin"], end=one["end"],
+                least=one["min"], most=one["max"],
             )
-            for one in said.get("windows", ())  # as slurm/elastic.py writes them
+            for one in said.get("windows", ())
         ),
-        timezone=str(said.get("timezone", "UTC")),
+        zone=UTC if said.get("timezone", "UTC") == "UTC" else ZoneInfo(said["timezone"]),
         max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
         template=template,
         uid=metadata.get("uid", ""),
         digest=hashlib.sha256(canonical.encode()).hexdigest()[:16],
-    )
+    )  # fmt: skip
 
 
 def members(pool: Pool, nodes: Mapping[str, Node], ends: Mapping[str, float]) -> tuple[str, ...]:
     """Names of `pool.most` nodes, by their numbers. `ends`: when the jobs of a node end at the latest, where known.
 
-    Who leaves already is the last to stay, so that each look chooses the same ones. A node beyond `most` that stayed
-    for its job gives its place back when it is off.
+    Where there are more, since there may have been more before, those leave that are off or idle, then those whose jobs
+    end soonest. Who leaves already is the last to stay, so that each look chooses the same ones.
     """
-    beyond = _beyond(pool, nodes)
+    usual = pool.nodes()
+    of_pool = {one.name for one in nodes.values() if one.is_cloud and one.name.rpartition("-")[0] == pool.name}
+    beyond = of_pool.difference(usual)
+
+    def turn(name: str) -> tuple[int, float, int]:
+        node, number = nodes.get(name), int(name.rpartition("-")[2])
+        if node is None or (node.is_off and not node.is_awaited):
+            return 2, 0.0, number
+        if node.goes_down:
+            return 3, 0.0, number
+        # Powered down, a node would lose somebody's drain; one of a StatefulSet leaves by itself.
+        is_idle = node.is_cloud and (node.is_idle or node.is_down) and not (node.is_coming or node.is_others)
+        return (1, 0.0, number) if is_idle else (0, -ends.get(name, math.inf), number)
+
     if not beyond:
-        return pool.nodes()
-    usual = set(pool.nodes())
-
-    def rank(name: str) -> tuple[int, float, int]:
-        kind = _kind(nodes.get(name), is_usual=name in usual)
-        return kind, -ends.get(name, math.inf) if kind == BUSY else 0.0, _number(name)
-
-    return tuple(sorted(sorted([*usual, *beyond], key=rank)[: pool.most], key=_number))
+        return usual
+    return tuple(sorted(sorted([*usual, *beyond], key=turn)[: pool.most], key=lambda name: turn(name)[-1]))
 
 
-def are_too_many(pool: Pool, nodes: Mapping[str, Node]) -> bool:
-    """Whether some must leave that have jobs, so that it matters when those end."""
-    beyond = _beyond(pool, nodes)
-    kinds = [_kind(nodes.get(name), is_usual=True) for name in pool.nodes()]
-    kinds += [_kind(nodes.get(name), is_usual=False) for name in beyond]
-    return bool(beyond) and kinds.count(BUSY) > pool.most
-
-
-def _beyond(pool: Pool, nodes: Mapping[str, Node]) -> list[str]:
-    usual = set(pool.nodes())
-    of_pool = (node for node in nodes.values() if node.name.rpartition("-")[0] == pool.name)
-    return [node.name for node in of_pool if node.is_cloud and node.name not in usual]
-
-
-def _kind(node: Node | None, *, is_usual: bool) -> int:
-    if node is not None and node.is_awaited:
-        return BUSY
-    if node is not None and is_usual and (node.is_others or node.is_barred):
-        return BARRED if node.is_off else BUSY  # it would lose its drain
-    if node is None or node.is_off or (node.is_others and node.is_idle):
-        return OFF
-    if node.goes_down:
-        return LEAVING
-    return IDLE if node.is_cloud and (node.is_idle or node.is_down) and not node.is_coming else BUSY
-
-
-def _number(name: str) -> int:
-    return int(name.rpartition("-")[2])
+def share(said: str, nodes: int) -> int:
+    """How many of so many nodes a number or a percentage means: rounded up, and one at least."""
+    number = int(said.removesuffix("%"))
+    return max(1, math.ceil(nodes * number / 100) if said.endswith("%") else number)

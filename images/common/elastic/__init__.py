@@ -1,1 +1,0 @@
-"""Elastic pools as pods and commands know them."""

@@ -1,0 +1,171 @@
+"""Nodes that did not come in time, and how long they and their pool are let alone for it.
+
+Slurm itself gives a node up that was not there after `resume_timeout`: its job goes back to the queue, and the node is
+DOWN and powered down. Left so it would take no job any more, and if it were merely resumed, the scheduler would take it
+at once for the same job, again in vain. So it is drained, with a reason that says until when, and why it did not come:
+
+late        another node of its pool has come since it was started, or its own last pod does not go: that node alone
+no node     none has come since it was started: all nodes of the pool that are off, with it
+set aside   the same ten times in a row: until an administrator resumes them
+
+The pause doubles with each failure. As soon as a node comes, all failures are forgotten and the pauses are over. Nodes
+that came for the same job as one that failed are given back while that waits: a part of its nodes is of no use to it.
+
+The reasons are the memory of it where this program is restarted.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from images.common.slurm_node import LATE, NO_CAPACITY, NO_START, OURS, SET_ASIDE
+from images.elastic.view import Node, Pod
+
+FIRST_PAUSE_SECONDS: Final = 30.0
+LONGEST_PAUSE_SECONDS: Final = 600.0
+"""AWS ParallelCluster's own pause after a lack of capacity (insufficient_capacity_timeout)."""
+MOST_FAILURES: Final = 10
+"""In a row, until the pool is set aside; as AWS ParallelCluster's protected mode (protected_failure_count)."""
+
+TOO_LATE: Final = "ResumeTimeout reached"
+"""Slurm's reason for a node that was not there in time (24.11 and 26.05, power_save.c); behind ` : ` where the node has
+a reason from before."""
+
+_SLURM_S: Final = (TOO_LATE, "Not responding", "Node unexpectedly rebooted")
+"""Reasons that slurmctld gives itself, and that may still stand from before."""
+
+_KINDS: Final = "|".join(map(re.escape, (LATE, NO_CAPACITY, NO_START)))
+_PAUSED: Final = re.compile(rf"(?P<kind>{_KINDS}), (?P<tries>\d+) in vain, again at (?P<until>[\dT:-]{{19}}Z)")
+_ASIDE: Final = f"{SET_ASIDE} after {MOST_FAILURES} starts in vain; resume its nodes when there is capacity"
+_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
+
+
+@dataclass(kw_only=True)
+class Closed:
+    """What starts that failed mean for a pool now."""
+
+    nodes: dict[str, str] = field(default_factory=dict)
+    """Nodes that are to stay off -> why."""
+    pool: str = ""
+    """Why all of its nodes that are off are to stay so; empty: they are not."""
+    aside: str = ""
+    """Why those of them that were drained for another reason stay so, where the pool is set aside."""
+    surplus: set[str] = field(default_factory=set)
+    """Nodes that came for jobs whose other nodes did not."""
+    lifted: dict[str, str] = field(default_factory=dict)
+    """Nodes that are off -> why somebody had drained them, before Slurm lifted that with the power."""
+
+
+class Starts:
+    """What is remembered of starts from one look to the next. Times are seconds since 1970."""
+
+    def __init__(self, now: float) -> None:
+        self._since = now
+        self._coming: set[str] = set()
+        self._began: dict[str, float] = {}
+        self._came: dict[str, float] = {}
+        self._failed: dict[str, float] = {}
+        """The latest failure, by pool."""
+        self._tries: dict[str, int] = {}
+        """In a row, by node."""
+        self._going: set[str] = set()
+        self._drained: dict[str, str] = {}
+        """Nodes that somebody has drained while they were to go down for us or Slurm -> why."""
+
+    def see(self, nodes: Mapping[str, Node], now: float) -> None:
+        """Take note of who is coming, who has come, and who is drained on the way down."""
+        for node in nodes.values():
+            if node.goes_down and node.is_others and node.name in self._going:
+                self._drained[node.name] = node.reason
+            elif node.is_up and not node.goes_down:
+                self._drained.pop(node.name, None)
+            if node.is_coming and node.name not in self._coming:
+                self._began[node.name] = now
+                self._came.pop(node.name, None)
+            elif node.is_up and node.name in self._coming:
+                self._came[node.name] = now
+        self._coming = {node.name for node in nodes.values() if node.is_coming}
+        self._going = {node.name for node in nodes.values() if node.goes_down and not node.is_others}
+
+    def judge(
+        self, pool: str, nodes: Sequence[Node], pods: Mapping[str, Pod], now: float, *, refused: str = ""
+    ) -> Closed:
+        """What is to be let alone now. `nodes`: the pool's. `refused`: why Kubernetes takes no more pods of it."""
+        closed = self._in_force(pool, nodes, now)
+        off = [node for node in nodes if node.is_powered_down and not node.is_drained]
+        before = {node.name: others_reason(node) or self._drained.pop(node.name, "") for node in off}
+        closed.lifted = {name: why for name, why in before.items() if why}
+        failed = [node for node in nodes if has_failed(node) and node.name not in closed.lifted]
+        came = max((self._came.get(node.name, 0.0) for node in nodes), default=0.0)
+        for node in failed if not closed.pool else ():  # else they were started before it paused, and are no new try
+            self._failed[pool] = now
+            pod = pods.get(node.name)
+            why = _trouble(pod) or refused or "it has no pod"
+            if came > self._began.get(node.name, self._since) or (pod is not None and pod.is_leaving):
+                self._tries[node.name] = tries = self._tries.get(node.name, 0) + 1
+                closed.nodes[node.name] = _reason(LATE, tries, now, why)
+            else:
+                tries = max((self._tries.get(node.name, 0) for node in nodes), default=0) + 1
+                self._tries |= {node.name: tries for node in nodes}
+                kind = NO_CAPACITY if pod is None or pod.is_unscheduled else NO_START
+                closed.pool = _reason(kind, tries, now, f"{node.name}: {why}")
+                break
+        closed.nodes = {**{node.name: closed.pool for node in failed if closed.pool}, **closed.nodes}
+        began = min((self._began[name] for name in closed.nodes if name in self._began), default=math.inf)
+        closed.surplus = {node.name for node in nodes if self._came.get(node.name, 0.0) > began}
+        return closed
+
+    def _in_force(self, pool: str, nodes: Sequence[Node], now: float) -> Closed:
+        """What the reasons of nodes say that still holds."""
+        closed = Closed()
+        waiting = {node.name: found for node in nodes if node.is_drained and (found := _PAUSED.match(node.reason))}
+        aside = {node.name for node in nodes if node.is_drained and node.reason.startswith(SET_ASIDE)}
+        for name, found in waiting.items():
+            self._tries[name] = max(self._tries.get(name, 0), int(found["tries"]))
+        has_come = any(self._came.get(node.name, 0.0) > self._failed.get(pool, self._since) for node in nodes)
+        was_aside = any(self._tries.get(node.name, 0) >= MOST_FAILURES for node in nodes)
+        if has_come or (was_aside and not aside and not waiting):  # somebody has resumed them
+            for node in nodes:
+                self._tries.pop(node.name, None)
+        for node in nodes if not has_come else ():
+            if node.name in waiting and _lasts(waiting[node.name], now):
+                closed.nodes[node.name] = node.reason
+                closed.pool = closed.pool if waiting[node.name]["kind"] == LATE else node.reason
+            elif node.name in aside:
+                closed.nodes[node.name] = closed.aside = node.reason
+        return closed
+
+
+def has_failed(node: Node) -> bool:
+    """Whether Slurm has just given it up, as it was not there in time."""
+    return node.is_powered_down and node.is_down and not node.is_drained and TOO_LATE in node.reason
+
+
+def others_reason(node: Node) -> str:
+    """Why somebody had drained a node that was not there in time; empty where nobody had, or it was."""
+    before, divider, _ = node.reason.partition(f" : {TOO_LATE}")
+    return before if divider and has_failed(node) and not before.startswith((OURS, *_SLURM_S)) else ""
+
+
+def _reason(kind: str, tries: int, now: float, why: str) -> str:
+    if kind != LATE and tries >= MOST_FAILURES:
+        return f"{_ASIDE}: {why}"
+    pause = min(FIRST_PAUSE_SECONDS * 2 ** (min(tries, MOST_FAILURES) - 1), LONGEST_PAUSE_SECONDS)
+    return f"{kind}, {tries} in vain, again at {datetime.fromtimestamp(now + pause, UTC).strftime(_FORMAT)}: {why}"
+
+
+def _trouble(pod: Pod | None) -> str:
+    if pod is None:
+        return ""
+    return "its last pod has not gone" if pod.is_leaving else pod.trouble or "its slurmd has not registered"
+
+
+def _lasts(pause: re.Match[str], now: float) -> bool:
+    """Whether it is not over. One that is longer than any was written by a clock that was ahead."""
+    until = datetime.strptime(pause["until"], _FORMAT).replace(tzinfo=UTC).timestamp()
+    return now < until <= now + LONGEST_PAUSE_SECONDS

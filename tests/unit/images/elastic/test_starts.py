@@ -1,0 +1,137 @@
+"""Nodes that were not there in time: what waits for it, for how long, and what is forgotten when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from images.elastic.starts import MOST_FAILURES, Closed, Starts
+from images.elastic.view import Node, Pod
+
+NOON = 1_800_000_000.0  # 2027-01-15 08:00 UTC
+UP, BUSY, COMING = "IDLE+CLOUD", "MIXED+CLOUD", "MIXED+CLOUD+POWERING_UP"
+OFF, LATE = "IDLE+CLOUD+POWERED_DOWN", "DOWN+CLOUD+POWERED_DOWN"
+TOO_LATE = "ResumeTimeout reached"
+
+
+def nodes(*states: str | tuple[str, str]) -> dict[str, Node]:
+    """`gpu-0`, ... of these states, some with their reasons; who is late has Slurm's."""
+    found = {}
+    for number, given in enumerate(states):
+        state, reason = (given, TOO_LATE if given == LATE else "") if isinstance(given, str) else given
+        found[f"gpu-{number}"] = Node(name=f"gpu-{number}", states=frozenset(state.split("+")), reason=reason)
+    return found
+
+
+def looks(starts: Starts, *seen: tuple[float, Mapping[str, Node]], pods: Iterable[Pod] = ()) -> Closed:
+    """What the last of some looks finds, each so many seconds after noon."""
+    for at, there in seen:
+        starts.see(there, NOON + at)
+        found = starts.judge("gpu", [*there.values()], {pod.name: pod for pod in pods}, NOON + at)
+    return found
+
+
+def drained(there: Mapping[str, Node], closed: Closed) -> dict[str, Node]:
+    """As Slurm has them afterwards."""
+    states = {name: "+".join({*node.states, "DRAIN"}) for name, node in there.items()}
+    reasons = {name: closed.nodes.get(name, closed.pool) for name in there}
+    return nodes(*[(states[name], reasons[name]) if reasons[name] else "+".join(there[name].states) for name in there])
+
+
+def test_where_no_node_has_come_the_pool_waits_longer_and_longer_and_a_restart_forgets_nothing() -> None:
+    there = nodes(LATE, OFF)
+    first = looks(Starts(NOON), (0, nodes(COMING, OFF)), (60, there))
+    assert (
+        first.pool == "slurmstack/elastic: no capacity, 1 in vain, again at 2027-01-15T08:01:30Z: gpu-0: it has no pod"
+    )
+    assert first.nodes == {"gpu-0": first.pool}
+    waits, again = drained(there, first), Starts(NOON + 70)
+    assert looks(again, (89, waits)).pool == first.pool
+    assert looks(again, (90, waits)) == Closed()
+    assert "2 in vain, again at 2027-01-15T08:03:40Z" in looks(again, (160, there)).pool
+
+
+def test_a_late_node_of_a_pool_whose_others_come_waits_alone() -> None:
+    """A busy pool with constant good starts and one late node now and then was set aside after the tenth."""
+    starts = Starts(NOON)
+    for number in range(2 * MOST_FAILURES):
+        at = 1200 * number
+        found = looks(
+            starts,
+            (at, nodes(COMING, COMING, OFF)),
+            (at + 30, nodes(COMING, BUSY, OFF)),
+            (at + 60, nodes(LATE, BUSY, OFF)),
+        )
+        assert (found.pool, [*found.nodes]) == ("", ["gpu-0"])
+        assert found.nodes["gpu-0"].startswith("slurmstack/elastic: did not come, 1 in vain, again at ")
+
+
+def test_a_node_that_comes_ends_all_pauses_and_lets_failures_be_forgotten() -> None:
+    starts, there = Starts(NOON), nodes(LATE, COMING, OFF)
+    first = looks(starts, (0, nodes(COMING, COMING, OFF)), (60, there))
+    assert first.pool
+    waits = drained(there, first)
+    waits["gpu-1"] = nodes(COMING, COMING)["gpu-1"]
+    assert looks(starts, (65, waits)).pool
+    assert looks(starts, (70, {**waits, "gpu-1": nodes(UP, UP)["gpu-1"]})) == Closed()
+    later = looks(starts, (200, nodes(COMING, BUSY, OFF)), (260, nodes(LATE, BUSY, OFF)))
+    assert "1 in vain" in later.pool
+
+
+def test_after_many_failures_in_a_row_it_is_set_aside_until_somebody_resumes_its_nodes() -> None:
+    starts = Starts(NOON)
+    for tries in range(MOST_FAILURES):
+        found = looks(starts, (1000 * tries, nodes(COMING, OFF)), (1000 * tries + 60, nodes(LATE, OFF)))
+    assert found.pool.startswith(
+        "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is"
+    )
+    aside = drained(nodes(LATE, OFF), found)
+    assert looks(starts, (10**6, aside)).nodes.keys() == {"gpu-0", "gpu-1"}
+    assert looks(starts, (10**6 + 1, nodes(OFF, OFF))) == Closed()
+    assert "1 in vain" in looks(starts, (10**6 + 100, nodes(LATE, OFF))).pool
+
+
+def test_nodes_that_were_started_before_a_pause_and_fail_in_it_are_no_further_try() -> None:
+    starts = Starts(NOON)
+    there = nodes(LATE, COMING)
+    first = looks(starts, (0, nodes(COMING, COMING)), (60, there))
+    both = {**drained(there, first), "gpu-1": nodes(OFF, LATE)["gpu-1"]}
+    assert looks(starts, (65, both)).nodes == dict.fromkeys(both, first.pool)
+
+
+def test_the_true_reason_is_told() -> None:
+    def why(**pod: object) -> str:
+        seen = Pod(**{"name": "gpu-0", "pool": "gpu", **pod})  # type: ignore[arg-type]
+        found = looks(Starts(NOON), (0, nodes(COMING)), (60, nodes(LATE)), pods=[seen])
+        kind, _, said = found.nodes["gpu-0"].removeprefix("slurmstack/elastic: ").partition("Z: ")
+        return f"{kind.partition(',')[0]}; {said}"
+
+    assert why(is_unscheduled=True, trouble="no GPU") == "no capacity; gpu-0: no GPU"
+    assert why(trouble="ImagePullBackOff") == "no node comes; gpu-0: ImagePullBackOff"
+    assert why() == "no node comes; gpu-0: its slurmd has not registered"
+    assert why(is_leaving=True) == "did not come; its last pod has not gone", "the pool has no part in it"
+
+
+def test_nodes_that_came_for_a_job_whose_others_did_not_are_given_back_as_long_as_those_wait() -> None:
+    """But none that was there before. Those of a job that has had all of its nodes are nobody's surplus."""
+    starts = Starts(NOON)
+    came, there = nodes(COMING, BUSY, UP), nodes(LATE, UP, UP)
+    found = looks(starts, (0, nodes(OFF, OFF, COMING)), (5, nodes(COMING, COMING, UP)), (30, came), (60, there))
+    assert found.surplus == {"gpu-1"}
+    assert looks(starts, (70, {**there, "gpu-0": drained(there, found)["gpu-0"]})).surplus == {"gpu-1"}
+    assert looks(starts, (95, nodes(OFF, UP, UP))).surplus == set()
+
+
+def test_what_somebody_has_drained_is_drained_again_when_slurm_has_lifted_that() -> None:
+    """While it was coming, or while it waited to go down. What Slurm or we had to say before is nobody's drain."""
+    coming = nodes((LATE, f"bad fan : {TOO_LATE}"), OFF)
+    found = looks(Starts(NOON), (0, coming))
+    assert (found.lifted, found.nodes, found.pool) == ({"gpu-0": "bad fan"}, {}, "")
+    ours = looks(Starts(NOON), (0, nodes((LATE, f"slurmstack/elastic: gets a new pod : {TOO_LATE}"))))
+    assert not ours.lifted
+    assert ours.pool
+
+    going, own = f"{BUSY}+DRAIN+POWER_DOWN", "slurmstack/elastic: gets a new pod"
+    down = ((0, nodes((going, own))), (5, nodes((going, "health/gpu: lost"))), (9, nodes(f"{UP}+POWERING_DOWN")))
+    assert looks(Starts(NOON), *down, (20, nodes(OFF))).lifted == {"gpu-0": "health/gpu: lost"}
+    let_go = ((0, nodes((f"{UP}+DRAIN", "a fan"))), (5, nodes((f"{UP}+DRAIN+POWER_DOWN", "a fan"))), (20, nodes(OFF)))
+    assert not looks(Starts(NOON), *let_go).lifted, "who has drained it has powered it down himself"
