@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -127,8 +128,13 @@ class Backup(pulumi.ComponentResource):
         state_env = self._args.controller.volume.env
         state = self._container("backup-state", ["backup", "state"], seen, PARTS=" ".join(parts), **state_env)
         database = self._database_container("backup-database", ["backup", "database"])
-        jail = self._jail_container("backup-jail", ["backup", "jail"], read_only=True, KEEP=" ".join(keep))
-
+        told = {
+            "LARGEST_FILE": str(parse_bytes(backup.largest_file)),
+            **({"EXCLUDE": json.dumps(list(backup.exclude))} if backup.exclude else {}),
+            **self._args.jail.volume.env,
+            "KEEP": " ".join(keep),
+        }
+        jail = self._jail_container("backup-jail", ["backup", "jail"], told, read_only=True)
         return k8s.core.v1.PodSpecArgs(
             init_containers=[state, *([database] if database else [])],
             containers=[jail],
@@ -157,7 +163,7 @@ class Backup(pulumi.ComponentResource):
         state = self._container(
             "restore-state", ["restore", "state"], [volumes.mount("state", "/stage/volume")], **state_env
         )
-        jail = self._jail_container("restore-jail", ["restore", "jail"])
+        jail = self._jail_container("restore-jail", ["restore", "jail"], self._args.jail.volume.env)
         # Accounts are files of the jail: those of the stack file, not those of the backup's time.
         users = self._args.users
         return k8s.core.v1.PodSpecArgs(
@@ -167,11 +173,8 @@ class Backup(pulumi.ComponentResource):
         )
 
     def _jail_container(
-        self, name: str, command: list[str], *, read_only: bool = False, **more: str
+        self, name: str, command: list[str], told: Mapping[str, str], *, read_only: bool = False
     ) -> k8s.core.v1.ContainerArgs:
-        backup = self._args.backup
-        excluded = {"EXCLUDE": json.dumps(list(backup.exclude))} if backup.exclude else {}
-        told = {"LARGEST_FILE": str(parse_bytes(backup.largest_file)), **excluded, **self._args.jail.volume.env, **more}
         homes = self._args.jail.volume.of_homes(read_only=read_only)
         container = self._container(
             name, command, [volumes.mount("jail", "/jail", read_only=read_only), *homes], **told
