@@ -106,37 +106,6 @@ def test_what_is_cut_short_while_it_starts_is_started_by_an_apply(
     refuse_half_restored(cluster.objects)
 
 
-def test_a_slurmctld_that_ends_again_and_again_is_not_waited_for_for_hours() -> None:
-    class Ending(Cluster):
-        def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
-            if kind == "pod" and arguments[-1] == "app.kubernetes.io/component=controller" and self.jobs:
-                return [{"status": {"containerStatuses": [{"name": "slurmctld", "restartCount": 5}]}}]
-            found = super().items(kind, *arguments)
-            return [{**item, "status": {}} for item in found] if arguments[0] == "controller" else found
-
-    cluster = Ending()
-    failed(cluster, "state", copy=False, says="slurmctld of controller ends again and again")
-
-
-def test_of_two_controllers_the_active_one_is_waited_for() -> None:
-    """The machine of the other may be lost; one that stands by is ready, too, and has read nothing yet."""
-
-    class Two(Cluster):
-        looks = 0
-
-        def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
-            if kind == "pod" and arguments[-1] == "app.kubernetes.io/component=controller,slurmstack/active=yes":
-                self.looks += 1
-                return [{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}]
-            return super().items(kind, *arguments)
-
-    cluster = Two()
-    (controller,) = cluster.items("statefulset", "controller")
-    controller["spec"]["replicas"] = 2
-    restored(cluster, "state", copy=False)
-    assert cluster.looks == 1
-
-
 def test_a_look_that_refuses_has_touched_nothing() -> None:
     cluster = Cluster(restore_look=1)
     assert failed(cluster, "state", copy=False).hint == "nothing was touched"

@@ -70,7 +70,7 @@ def test_a_backup_is_told_by_its_id_and_goes_on_where_somebody_interrupts(
             raise KeyboardInterrupt
         return "backup-state: backup 20261126T020003Z: keys, state\nbackup-state: state is saved in backup 2026\n"
 
-    for name, played in (("reach", None), ("_refuse_restore", None), ("make_job", "backup-7")):
+    for name, played in (("reach", None), ("refuse_restoring", None), ("make_job", "backup-7")):
         monkeypatch.setattr(backup, name, lambda *_, played=played, **__: played)
     monkeypatch.setattr(backup, "follow_job", follow)
     file = stack_file(tmp_path, stacks.existing_full())
