@@ -110,16 +110,15 @@ def take_state(saving: Saving, log: Log) -> None:
     """
     directory = terms.current(STATE) or STATE
     shutil.rmtree(COPIES, ignore_errors=True)
-    snapshot = ""
     try:
         if state.JOBS not in state.take(directory, COPIES):
             log("slurmctld has saved no jobs yet")
         scripts = [str(path) for path in directory.iterdir() if state.SCRIPTS.fullmatch(path.name)]
         snapshot = saving.snapshot("state", str(COPIES), *scripts)
+        if not directory.exists():
+            saving.take_back("state", snapshot)
     finally:
         if not directory.exists():
-            if snapshot:
-                saving.take_back("state", snapshot)
             raise CannotGoOnError("another controller has taken the state over meanwhile; make a backup anew")
 
 

@@ -13,6 +13,7 @@ import shutil
 import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -52,15 +53,12 @@ def take(state: Path, target: Path) -> list[str]:
 
 def _copy(regular: Path, target: Path) -> bool:
     """Whether it was there."""
-    for attempt in range(2 * _TRIES):
+    for attempt in range(_TRIES):
         # A name that stays away is one of a slurmctld that was killed in the midst of a save.
-        source = regular if attempt < _TRIES else terms.whole(regular)
-        try:
-            shutil.copy2(source, target)
-        except FileNotFoundError:
-            time.sleep(_PAUSE)
-        else:
+        with suppress(FileNotFoundError):
+            shutil.copy2(regular if attempt < _TRIES - 1 else terms.whole(regular), target)
             return True
+        time.sleep(_PAUSE)
     target.unlink(missing_ok=True)
     if regular.name == JOBS:
         raise CannotGoOnError(f"{regular} is not there; only an unfinished version of it is")
@@ -103,17 +101,11 @@ def _protocol(file: Path) -> int:
     return int.from_bytes(start[len(_HEADER) :][:2]) if start.startswith(_HEADER) else 0
 
 
-def _release(state: Path) -> int:
-    """The protocol of the Slurm that has written a state directory; 0 where nothing says so."""
-    files = terms.whole(state / JOBS), state / f"{JOBS}.old", terms.whole(state / _NODES)
-    return next(filter(None, map(_protocol, files)), 0)
-
-
 def refuse_newer(state: Path, arriving: Path, backup: str) -> None:
     """Raise RefusedError where the slurmctld of this state would not read the one that arrives."""
     next_id(arriving / JOBS)  # sees that the head is right
-    here = _release(state)
-    if here and _release(arriving) > here:
+    here, new = (_protocol(terms.whole(at / JOBS)) or _protocol(terms.whole(at / _NODES)) for at in (state, arriving))
+    if here and new > here:
         raise RefusedError(f"the state in {backup} is of a newer Slurm than the one here; nothing was touched")
 
 
