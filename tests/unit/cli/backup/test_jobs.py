@@ -24,16 +24,6 @@ def test_what_nobody_has_made_is_missed_before_a_pod_waits_for_it() -> None:
     assert not cluster.jobs
 
 
-def test_a_job_is_as_the_stack_says_but_for_what_the_command_tells_it() -> None:
-    cluster = Cluster()
-    run_job(cluster.kubectl, "slurm", "backups", REPORT, env={"READ": "all"}, arguments=["verify"])
-    (container,) = cluster.jobs[-1]["spec"]["template"]["spec"]["containers"]
-    assert container["command"][-2:] == ["/usr/libexec/slurmstack/backups", "verify"]
-    assert cluster.environment()["READ"] == "all"
-    assert cluster.environment()["REPOSITORY"].endswith("/site-backups/slurm")
-    assert container["securityContext"]["readOnlyRootFilesystem"]
-
-
 def test_only_the_containers_that_are_wanted_run_with_their_volumes_and_anywhere_where_slurmctld_is_away() -> None:
     cluster = Cluster()
     run_job(cluster.kubectl, "slurm", "backup", REPORT, only={"backup-state", "backup-database"}, anywhere=True)
@@ -53,12 +43,6 @@ def test_a_restore_of_the_jail_needs_no_volume_of_slurmctld_and_no_database() ->
     names = [item["name"] for item in [*pod["initContainers"], *pod["containers"]]]
     assert names == ["restore-choose", "restore-jail", "users"], "accounts are those of the stack file"
     assert not {volume["name"] for volume in pod["volumes"]} & {"state", "run", "slurmdbd-conf"}
-
-
-def test_an_api_server_that_is_away_for_a_moment_ends_nothing() -> None:
-    cluster = Cluster()
-    cluster.silent = 5
-    assert run_job(cluster.kubectl, "slurm", "backup", REPORT)
 
 
 def test_a_pod_that_cannot_start_is_told_with_the_reason_and_all_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
