@@ -161,7 +161,7 @@ class Rehearsal:
     def _put_back(self, outcome: Outcome, parts: Sequence[str]) -> dict[str, dict[str, Any]]:
         env = {"WHAT": " ".join(parts), "AT": outcome.backup, "REHEARSAL": "yes"}
         only = {"restore-choose", *(name for part in parts for name in RESTORED_BY[part] if name != "users")}
-        how: How = {"name": RESTORE, "env": env, "only": only, "anywhere": True}
+        how: How = {"name": RESTORE, "env": env, "only": only}
         try:
             told = told_by(run_job(self._kubectl, self._namespace, RESTORE, self._report, **how))
         except Failure as failure:

@@ -42,15 +42,13 @@ class Workloads:
         return self._kubectl.items("statefulset,deployment", *self._place)
 
     def stop(self, components: Sequence[str]) -> None:
-        """Stop them, slurmctld first, and wait until their pods are gone. Raises Failure."""
+        """Stop one after the other, and wait until its pods are gone. Raises Failure."""
         there = self.objects()
-        first = [(component,) for component in components if component in {CONTROLLER, ELASTIC}]
-        for together in (*first, tuple(each for each in components if (each,) not in first)):
+        for component in components:
             for item in there:
-                if component_of(item) in together and (replicas := _replicas_of(item)):
+                if component_of(item) == component and (replicas := _replicas_of(item)):
                     self._scale(item, 0, note=str(replicas))
-            for component in together:
-                self._end_pods(component)
+            self._end_pods(component)
 
     def start(self, components: Collection[str]) -> None:
         """Let them have as many pods as they had. Raises Failure."""

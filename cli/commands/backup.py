@@ -257,12 +257,6 @@ def restore(
     stack, kubectl, namespace, report = _opened(config)
     require_own(stack, kubectl)
     parts = parts_of(what or (), accounting=stack.config.accounting.enabled)
-    if leave_stopped and not at:
-        raise Failure(
-            "--leave-stopped wants --at: the last backup may be of the release that one goes back from",
-            hint="`slurmstack backup list` shows the id of the one that `up` has made: kind before-upgrade",
-            code=USAGE,
-        )
     _refuse_applied(kubectl, namespace, suspended=suspended)
     found = str(chosen(kubectl, namespace, parts, at, report)["id"])
     jobs = running_jobs(kubectl, namespace) if "state" in parts or "jail" in parts else []

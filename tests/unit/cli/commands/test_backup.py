@@ -45,15 +45,6 @@ def test_what_would_start_slurm_in_the_midst_of_a_restore_is_to_be_suspended(
         backup.restore(file, yes=True)
 
 
-def test_to_leave_it_stopped_wants_a_backup_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("reach", "require_own"):
-        monkeypatch.setattr(backup, name, lambda *_: None)
-    with pytest.raises(Failure, match="--leave-stopped wants --at"):
-        backup.restore(
-            stack_file(tmp_path, stacks.existing_full()), what=["state", "database"], yes=True, leave_stopped=True
-        )
-
-
 @pytest.mark.parametrize("interrupted", [True, False])
 def test_a_backup_is_told_by_its_id_and_goes_on_where_somebody_interrupts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, interrupted: bool
