@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from components.accounting import Accounting
-from components.clouds.base import Placement
 from components.controller import Controller
 from components.jail import Jail
 from components.kit import pods, volumes
@@ -17,6 +17,7 @@ from components.kit.context import Scope
 from components.secrets import Secrets
 from components.users import Users
 from config.base import parse_bytes, span_seconds
+from config.sections.cloud import Role
 from config.sections.monitoring import Backup as BackupConfig
 from slurm.names import BACKUP, BACKUPS, CONTROLLER, GENERATED, RESTORE
 
@@ -61,34 +62,27 @@ class Backup(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self)
         self._name = name
         self._args = args
-        backup, placement = args.backup, args.scope.cloud.placement("controller")
-        beside = k8s.core.v1.PodAffinityTermArgs(
-            label_selector=args.scope.label_selector(CONTROLLER), topology_key="kubernetes.io/hostname"
-        )
-        near = k8s.core.v1.AffinityArgs(
-            pod_affinity=k8s.core.v1.PodAffinityArgs(required_during_scheduling_ignored_during_execution=[beside])
-        )
-        often, limit = backup.schedule, span_seconds(backup.time_limit)
-        self.backup = self._create(BACKUP, self._saving(), placement, affinity=near, schedule=often, limit=limit)
-        self.backups = self._create(BACKUPS, self._looking(), args.scope.cloud.placement("system"))
-        self.restore = self._create(RESTORE, self._restoring(), placement)
+        often, limit = args.backup.schedule, span_seconds(args.backup.time_limit)
+        self.backup = self._create(BACKUP, self._saving(), "controller", schedule=often, limit=limit)
+        self.backups = self._create(BACKUPS, self._looking(), "system")
+        self.restore = self._create(RESTORE, self._restoring(), "controller")
         self.register_outputs({})
 
     def _create(
         self,
         name: str,
         spec: k8s.core.v1.PodSpecArgs,
-        placement: Placement,
+        role: Role,
         *,
-        affinity: k8s.core.v1.AffinityArgs | None = None,
         schedule: str | None = None,
         limit: int | None = None,
     ) -> k8s.batch.v1.CronJob:
         scope = self._args.scope
-        spec.restart_policy, spec.affinity = "Never", affinity
+        spec.restart_policy = "Never"
         containers = [*(spec.init_containers or []), *spec.containers]  # type: ignore[misc]  # lists of ours
         for container in containers:
             container.termination_message_policy = "FallbackToLogsOnError"
+        template = pods.pod_template(scope, BACKUP, scope.cloud.placement(role), spec, stays=True)
         return k8s.batch.v1.CronJob(
             f"{self._name}-{name}",
             metadata=scope.metadata(name, BACKUP),
@@ -107,7 +101,7 @@ class Backup(pulumi.ComponentResource):
                         backoff_limit=0,
                         active_deadline_seconds=limit,
                         ttl_seconds_after_finished=_KEPT_SECONDS,
-                        template=pods.pod_template(scope, BACKUP, placement, spec, stays=True),
+                        template=template,
                     ),
                 ),
             ),
@@ -115,23 +109,29 @@ class Backup(pulumi.ComponentResource):
         )
 
     def _saving(self) -> k8s.core.v1.PodSpecArgs:
-        backup, accounting = self._args.backup, self._args.accounting
-        parts = ["state", *(["database"] if accounting else []), "jail"]
-        keep = [f"{span}={number}" for span, number in backup.keep if number]
+        args, backup = self._args, self._args.backup
+        parts = ["state", *(["database"] if args.accounting else []), "jail"]
         seen = [
             self._secret_mount(),
             volumes.mount("stage", "/stage"),
             volumes.mount("state", "/stage/volume", read_only=True),
             *(volumes.mount(secret, f"{KEYS_DIR}/{secret}", read_only=True) for secret in self._keys()),
         ]
-        state_env = self._args.controller.volume.env
-        state = self._container("backup-state", ["backup", "state"], seen, PARTS=" ".join(parts), **state_env)
-        database = self._database_container("backup-database", ["backup", "database"])
-        jail = self._jail_container("backup-jail", ["backup", "jail"], read_only=True, KEEP=" ".join(keep))
-
+        state = self._container("backup-state", seen, PARTS=" ".join(parts), **args.controller.volume.env)
+        told = {
+            "LARGEST_FILE": str(parse_bytes(backup.largest_file)),
+            **({"EXCLUDE": json.dumps(list(backup.exclude))} if backup.exclude else {}),
+            **args.jail.volume.env,
+            "KEEP": " ".join(f"{span}={number}" for span, number in backup.keep if number),
+        }
+        beside = k8s.core.v1.PodAffinityTermArgs(
+            label_selector=args.scope.label_selector(CONTROLLER), topology_key="kubernetes.io/hostname"
+        )
+        near = k8s.core.v1.PodAffinityArgs(required_during_scheduling_ignored_during_execution=[beside])
         return k8s.core.v1.PodSpecArgs(
-            init_containers=[state, *([database] if database else [])],
-            containers=[jail],
+            affinity=k8s.core.v1.AffinityArgs(pod_affinity=near),
+            init_containers=[state, *self._database_container("backup-database")],
+            containers=[self._jail_container("backup-jail", told, read_only=True)],
             volumes=[
                 *self._volumes(),
                 *(
@@ -140,42 +140,36 @@ class Backup(pulumi.ComponentResource):
                 ),
                 volumes.empty_dir("stage", size_limit=STAGE),
                 self._state_volume(),
-                *self._args.jail.volume.volumes(),
+                *args.jail.volume.volumes(),
             ],
         )
 
     def _looking(self) -> k8s.core.v1.PodSpecArgs:
-        container = self._container("backups", ["backups", "list"], [self._secret_mount()])
+        container = self._container("backups-list", [self._secret_mount()])
+        container.name = "backups"
         return k8s.core.v1.PodSpecArgs(containers=[container], volumes=self._volumes(database=False))
 
     def _restoring(self) -> k8s.core.v1.PodSpecArgs:
-        choose = self._container("restore-choose", ["restore", "choose"], [self._secret_mount()])
-        state_env = self._args.controller.volume.env
+        state_env, users = self._args.controller.volume.env, self._args.users
         as_is = volumes.mount("state", "/stage/volume", read_only=True)
-        look = self._container("restore-look", ["restore", "look"], [as_is], **state_env)
-        database = self._database_container("restore-database", ["restore", "database"])
-        state = self._container(
-            "restore-state", ["restore", "state"], [volumes.mount("state", "/stage/volume")], **state_env
-        )
-        jail = self._jail_container("restore-jail", ["restore", "jail"])
-        # Accounts are files of the jail: those of the stack file, not those of the backup's time.
-        users = self._args.users
         return k8s.core.v1.PodSpecArgs(
-            init_containers=[choose, look, *([database] if database else []), state, jail],
+            init_containers=[
+                self._container("restore-choose", [self._secret_mount()]),
+                self._container("restore-look", [as_is], **state_env),
+                *self._database_container("restore-database"),
+                self._container("restore-state", [volumes.mount("state", "/stage/volume")], **state_env),
+                self._jail_container("restore-jail", self._args.jail.volume.env),
+            ],
+            # Accounts are files of the jail: those of the stack file, not those of the backup's time.
             containers=[users.container()],
             volumes=[*self._volumes(), self._state_volume(), *users.volumes()],
         )
 
     def _jail_container(
-        self, name: str, command: list[str], *, read_only: bool = False, **more: str
+        self, name: str, told: Mapping[str, str], *, read_only: bool = False
     ) -> k8s.core.v1.ContainerArgs:
-        backup = self._args.backup
-        excluded = {"EXCLUDE": json.dumps(list(backup.exclude))} if backup.exclude else {}
-        told = {"LARGEST_FILE": str(parse_bytes(backup.largest_file)), **excluded, **self._args.jail.volume.env, **more}
         homes = self._args.jail.volume.of_homes(read_only=read_only)
-        container = self._container(
-            name, command, [volumes.mount("jail", "/jail", read_only=read_only), *homes], **told
-        )
+        container = self._container(name, [volumes.mount("jail", "/jail", read_only=read_only), *homes], **told)
         container.security_context = pods.into_jail(name)
         return container
 
@@ -193,22 +187,23 @@ class Backup(pulumi.ComponentResource):
             GENERATED: GENERATED,
         }
 
-    def _database_container(self, name: str, command: list[str]) -> k8s.core.v1.ContainerArgs | None:
+    def _database_container(self, name: str) -> list[k8s.core.v1.ContainerArgs]:
         accounting = self._args.accounting
         if accounting is None:
-            return None
+            return []
         mounts = [*accounting.database_mounts, volumes.mount("run", "/run/slurmstack")]
-        return self._container(name, command, mounts, CLUSTER_NAME=self._args.cluster_name)
+        return [self._container(name, mounts, CLUSTER_NAME=self._args.cluster_name)]
 
     def _container(
-        self, name: str, command: list[str], mounts: list[k8s.core.v1.VolumeMountArgs], **more: str
+        self, name: str, mounts: list[k8s.core.v1.VolumeMountArgs], **more: str
     ) -> k8s.core.v1.ContainerArgs:
+        """`name`: the program and its step, with - between."""
         scope, backup = self._args.scope, self._args.backup
         told = {"REPOSITORY": backup.repository(scope.name), "REGION": backup.region, **more}
         return k8s.core.v1.ContainerArgs(
             name=name,
             image=scope.image("database"),  # which has restic, and the programs that dump and load
-            command=pods.program(*command),
+            command=pods.program(*name.split("-")),
             env=pods.env(**told),
             volume_mounts=[volumes.mount("handover", "/handover"), volumes.mount("cache", "/cache"), *mounts],
             resources=pods.resources(cpu="100m", memory="256Mi", disk="40Gi"),

@@ -11,28 +11,24 @@ from typing import Any, TypedDict, Unpack
 
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, hint_after, is_true
-from local.report import Report, Step
+from local.report import Report
 from slurm.names import BACKUP
 
 POLL = 1.0
 """Seconds between two looks at a Job."""
 
 STUCK = 900
-"""Seconds without a container that runs, after which what Kubernetes complains about is an answer. A machine may have
-to be made for it first, and an image to be pulled."""
+"""Seconds without a container that has begun, after which what Kubernetes complains about is an answer. A machine may
+have to be made for it first, and an image to be pulled."""
 
 SILENCE = 300
 """Seconds for which the API server may fail to answer, in hours of a Job."""
 
 
-class ContainerFailed(Failure):
-    """One of the Job's containers has failed; those behind it have not begun."""
+class JobFailed(Failure):
+    """A container of the Job has failed; those behind it have not begun. Without one: none has begun at all."""
 
     container = ""
-
-
-class NotStarted(ContainerFailed):
-    """The Job's pod could not start, and the Job is deleted: it has done nothing."""
 
 
 class How(TypedDict, total=False):
@@ -73,7 +69,13 @@ def make_job(kubectl: Kubectl, namespace: str, template: str, **how: Unpack[How]
             code=USAGE,
         )
     document = _job(found[0], **how)
-    _refuse_without_secret(kubectl, namespace, document)
+    volumes = document["spec"]["template"]["spec"]["volumes"]
+    (secret,) = [item["secret"]["secretName"] for item in volumes if item["name"] == "repository"]
+    if not kubectl.items("secret", secret, "-n", namespace):
+        raise Failure(
+            f"backup.credentials_secret: there is no Secret {secret} in the namespace {namespace}",
+            hint="make it with access-key-id, secret-access-key and password; docs/backups.md has the command",
+        )
     if name := how.get("name"):
         kubectl.run("delete", "job", name, "-n", namespace, "--ignore-not-found", "--cascade=foreground")
     return _make(kubectl, namespace, document)
@@ -87,12 +89,6 @@ def run_document(kubectl: Kubectl, namespace: str, document: dict[str, Any], rep
 def _make(kubectl: Kubectl, namespace: str, document: dict[str, Any]) -> str:
     kubectl.run("create", f"--field-manager={FIELD_MANAGER}", "-n", namespace, "-f", "-", stdin=as_list([document]))
     return str(document["metadata"]["name"])
-
-
-def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> str:
-    """Wait for a Job's end; returns what its containers wrote. Raises Failure."""
-    with report.step(f"Job {name}") as step:
-        return _Following(kubectl, namespace, name, step).to_its_end()
 
 
 def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:
@@ -138,121 +134,68 @@ def _job(template: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
     if how.get("anywhere"):
         pod.pop("affinity", None)
     moment = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+    name = how.get("name") or f"{template['metadata']['name']}-{moment}"
+    labels = (made.get("metadata") or {}).get("labels", {})
     return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": how.get("name") or f"{template['metadata']['name']}-{moment}",
-            "labels": (made.get("metadata") or {}).get("labels", {}),
-        },
-        "spec": made["spec"],
-    }
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": labels}, "spec": made["spec"],
+    }  # fmt: skip
 
 
-def _refuse_without_secret(kubectl: Kubectl, namespace: str, job: Mapping[str, Any]) -> None:
-    volumes = job["spec"]["template"]["spec"]["volumes"]
-    (name,) = [item["secret"]["secretName"] for item in volumes if item["name"] == "repository"]
-    if not kubectl.items("secret", name, "-n", namespace):
-        raise Failure(
-            f"backup.credentials_secret: there is no Secret {name} in the namespace {namespace}",
-            hint="make it with access-key-id, secret-access-key and password; docs/backups.md has the command",
-        )
+def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> str:
+    """Wait for a Job's end, which may take hours; returns what its containers wrote. Raises Failure.
 
-
-class _Following:
-    """A Job on its way to its end, which may take hours: an API server that is away for minutes does not end it."""
-
-    def __init__(self, kubectl: Kubectl, namespace: str, name: str, step: Step) -> None:
-        self._kubectl = kubectl
-        self._namespace = namespace
-        self._name = name
-        self._step = step
-        self._written: dict[str, str] = {}
-        self._made = time.monotonic()
-        self._has_begun = False
-        """Whether a container of it has run: its pod may be gone since, and Kubernetes not have said so of the Job."""
-
-    def to_its_end(self) -> str:
-        heard, complete_since = time.monotonic(), None
+    An API server that is away for minutes does not end it.
+    """
+    place, begun, has_begun = ("-n", namespace), time.monotonic(), False
+    heard = begun
+    with report.step(f"Job {name}") as step:
         while True:
             try:
-                (job,) = self._kubectl.items("job", self._name, "-n", self._namespace) or [{}]
-                pods = self._kubectl.items("pod", "-n", self._namespace, "-l", f"job-name={self._name}")
-                self._see_whether_begun(pods)
+                (job,) = kubectl.items("job", name, *place) or [{}]
+                pods = kubectl.items("pod", *place, "-l", f"job-name={name}")
+                found = [status for pod in pods for status in statuses(pod)]
+                has_begun = has_begun or any("waiting" not in status.get("state", {}) for status in found)
+                complaint = "" if has_begun else complaint_of(kubectl, namespace, name)
+                heard = time.monotonic()
             except Failure as failure:
                 if time.monotonic() - heard > SILENCE:
-                    failure.hint = f"the job {self._name} goes on in the cluster meanwhile"
+                    failure.hint = f"the job {name} goes on in the cluster meanwhile"
                     raise
                 time.sleep(POLL)
                 continue
-            heard = time.monotonic()
             if not job:
-                raise Failure(f"somebody has deleted the job {self._name}")
-            all_read = self._read(pods)
-            if is_true(job, "Complete"):
-                complete_since = complete_since or heard
-                # Its machine may be lost, and the log with it.
-                if all_read or not pods or heard - complete_since > SILENCE:
-                    return "".join(self._written.values())
+                raise Failure(f"somebody has deleted the job {name}")
+            for status in found:
+                _refuse_failed(status)
+            if is_true(job, "Complete"):  # its machine may be lost, and the log with it
+                pod = [str(each["metadata"]["name"]) for each in pods[-1:]]
+                return kubectl.run("logs", *pod, *place, "--all-containers", check=False).stdout if pod else ""
             if is_true(job, "Failed"):
-                raise Failure(f"the job {self._name} failed: {_reason(job)}")
-            self._refuse_kept()
+                told = [item for item in job["status"]["conditions"] if item["type"] == "Failed"]
+                raise Failure(f"the job {name} failed: {told[0].get('message') or told[0].get('reason')}")
+            if complaint and time.monotonic() - begun > STUCK:
+                kubectl.run("delete", "job", name, *place, "--ignore-not-found", "--cascade=foreground")
+                raise JobFailed(f"the pod of {name} did not start: {complaint}")
+            running = [str(status["name"]) for status in found if "running" in status.get("state", {})]
+            step.progress(0, 0, *running[:1] or [complaint or "its pod starts"])
             time.sleep(POLL)
 
-    def _see_whether_begun(self, pods: Collection[Mapping[str, Any]]) -> None:
-        if not all("waiting" in status.get("state", {}) for pod in pods for status in statuses(pod)):
-            self._has_begun = True
-        elif not self._has_begun:
-            self._step.progress(0, 0, self._complaint() or "its pod starts")
 
-    def _complaint(self) -> str:
-        """What Kubernetes complains about, of a pod that has not begun: its machine, its volumes, its image."""
-        warnings = self._kubectl.items("event", "-n", self._namespace, "--field-selector=type=Warning")
-        said = [str(item.get("message")) for item in warnings if item["involvedObject"]["name"].startswith(self._name)]
-        return said[-1] if said else ""
-
-    def _refuse_kept(self) -> None:
-        """Raise NotStarted where Kubernetes complains about the pod for long, and delete the Job."""
-        if self._has_begun or time.monotonic() - self._made <= STUCK:
-            return
-        place = ("-n", self._namespace)
-        (job,) = self._kubectl.items("job", self._name, *place) or [{}]
-        if {"failed", "uncountedTerminatedPods"} & {key for key, value in job.get("status", {}).items() if value}:
-            return  # its pod has begun and is gone, which Kubernetes is about to say
-        if said := self._complaint():
-            self._kubectl.run("delete", "job", self._name, *place, "--ignore-not-found", "--cascade=foreground")
-            raise NotStarted(f"the pod of {self._name} did not start: {said}")
-
-    def _read(self, pods: Collection[Mapping[str, Any]]) -> bool:
-        """Take what containers that have ended wrote; whether all are read. Raises Failure where one has failed."""
-        complete = True
-        for pod in pods:
-            for status in statuses(pod):
-                container, state = status["name"], status.get("state", {})
-                if "running" in state:
-                    self._step.progress(0, 0, container)
-                if container in self._written or "terminated" not in state:
-                    continue
-                place = ("-n", self._namespace, pod["metadata"]["name"], "-c", container)
-                done = self._kubectl.run("logs", *place, check=False)
-                _refuse_failed(container, state["terminated"], done.stdout)
-                if done.returncode == 0:
-                    self._written[container] = done.stdout
-                complete = complete and done.returncode == 0
-        return complete
+def complaint_of(kubectl: Kubectl, namespace: str, owner: str) -> str:
+    """What Kubernetes complains about, of an owner's pod that does not run: its machine, its volumes, its image."""
+    warnings = kubectl.items("event", "-n", namespace, "--field-selector=type=Warning")
+    said = [str(item.get("message")) for item in warnings if item["involvedObject"]["name"].startswith(owner)]
+    return said[-1] if said else ""
 
 
-def _refuse_failed(container: str, ended: Mapping[str, Any], written: str) -> None:
+def _refuse_failed(status: Mapping[str, Any]) -> None:
+    """Raise JobFailed where a container has, with the errors among its last words."""
+    ended = status.get("state", {}).get("terminated", {"exitCode": 0})
     if ended.get("exitCode") == 0:
         return
-    told = ended.get("message") or written or f"ended with {ended.get('exitCode')} ({ended.get('reason')})"
+    told = str(ended.get("message") or f"ended with {ended.get('exitCode')} ({ended.get('reason')})")
     errors = [line.partition(": error: ")[2] for line in told.splitlines() if ": error: " in line]
     said = "\n".join(errors) or told.strip().splitlines()[-1]
-    failure = ContainerFailed(f"{container}: {said}", hint=hint_after(said, ""))
-    failure.container = container
+    failure = JobFailed(f"{status['name']}: {said}", hint=hint_after(said, ""))
+    failure.container = status["name"]
     raise failure
-
-
-def _reason(job: Mapping[str, Any]) -> str:
-    told = [item for item in job["status"].get("conditions", []) if item["type"] == "Failed"]
-    return str(told[0].get("message") or told[0].get("reason")) if told else "no reason is told"

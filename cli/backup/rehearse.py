@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from cli.backup import throwaway, verdict
-from cli.backup.jobs import run_job, statuses
+from cli.backup.jobs import STUCK, How, complaint_of, run_job
 from cli.backup.restore import RESTORED_BY, chosen
-from cli.backup.verdict import Outcome, Shown, told_by
+from cli.backup.verdict import Outcome, told_by
 from cli.change.lock import held
 from cli.change.plan import APPLY
+from cli.change.owner import PART_OF
 from cli.errors import Failure
-from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, complaint, in_controller, is_true
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, complaint, in_controller, is_true, labels_of
 from cli.stack import Stack
 from local import paths, volumes
 from local.report import Report, Step
@@ -26,19 +27,13 @@ LEASE: Final = "slurmstack-rehearsal"
 
 _POLL: Final = 0.5
 
-_READY_SECONDS: Final = 600.0
-"""For MariaDB on an empty volume, and for slurmctld."""
-
-_CONVERTING_SECONDS: Final = 4 * 3600.0
+_READY_SECONDS: Final = 4 * 3600.0
 """As in components/accounting.py: slurmdbd converts a database of an older Slurm first."""
 
 _ANSWER_SECONDS: Final = 120.0
 
 _GONE_SECONDS: Final = 300.0
 """For the namespace to go with its pods and volumes."""
-
-_STUCK_SECONDS: Final = 60.0
-"""After which what Kubernetes complains about, of a pod that does not run, is an answer."""
 
 
 class Rehearsal:
@@ -67,7 +62,7 @@ class Rehearsal:
             begun = time.monotonic()
             try:
                 self._go(outcome, parts)
-                if outcome.ok and self._version == self._stack.config.slurm.version:
+                if not outcome.problems and self._version == self._stack.config.slurm.version:
                     self._keep_time()
             finally:
                 outcome.seconds["total"] = time.monotonic() - begun
@@ -78,35 +73,45 @@ class Rehearsal:
         with self._report.step(f"Making {self._namespace}") as step:
             self._make(jail="jail" in parts)
             if "database" in parts:
-                self._await_ready(DATABASE, _READY_SECONDS, step)
+                self._await_ready(DATABASE, step)
         told = self._put_back(outcome, parts)
+        newest = told["database"]["newest"] if "database" in parts else []
         with self._report.step("Starting Slurm") as step:
             if "database" in parts:
-                self._start(ACCOUNTING)
-                outcome.seconds[ACCOUNTING] = self._await_ready(ACCOUNTING, _CONVERTING_SECONDS, step)
-            self._start(CONTROLLER)
-            outcome.seconds["slurmctld"] = self._await_ready(CONTROLLER, _READY_SECONDS, step)
-            shown = self._shown(told.get("database"))
-        verdict.judge(outcome, told, shown)
+                outcome.seconds[ACCOUNTING] = self._start(ACCOUNTING, step)
+            outcome.seconds["slurmctld"] = self._start(CONTROLLER, step)
+            jobs = self._ask("squeue", "--all", "--states=all", "--noheader", "--format=%A")
+            asked = ("--allusers", "--allocations", "--duplicates", "--noheader", "--parsable2", "--format=JobIDRaw")
+            named = f"--jobs={','.join(map(str, newest))}"
+            answered = self._ask("sacct", *asked, "--starttime=1970-01-02", named) if newest else set[int]()
+        verdict.judge(outcome, told, jobs, answered)
 
     # --- What is made, and removed --------------------------------------------------------------------------------
 
     def _make(self, *, jail: bool) -> None:
         objects = throwaway.objects_for(self.sections, of=self._of, stack=self._stack.name, jail=jail)
-        secrets = self._kubectl.items("secret", *throwaway.borrowed(objects), "-n", self._of)
-        copies = [_copy(item, self._namespace) for item in secrets]
+        copies = [
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": item["metadata"]["name"], "namespace": self._namespace},
+                "type": item.get("type", "Opaque"),
+                "data": item.get("data") or {},
+            }
+            for item in self._kubectl.items("secret", *throwaway.borrowed(objects), "-n", self._of)
+        ]
         (namespace, *rest) = [item.document for item in objects]
         self._kubectl.run("create", f"--field-manager={FIELD_MANAGER}", "-f", "-", stdin=json.dumps(namespace))
         self._kubectl.run(*APPLY, "-f", "-", stdin=as_list([*copies, *rest]))
 
     def _remove_left(self) -> None:
         """What one that was killed has left. Raises Failure where the namespace is somebody else's."""
-        if (mine := self._is_mine()) is False:
-            raise Failure(
-                f"the namespace {self._namespace} is there, and is not of a rehearsal of {self._of}",
-                hint="a rehearsal needs that name: rename the other one",
-            )
-        if mine:
+        if self._kubectl.items("namespace", self._namespace):
+            if not self._is_mine():
+                raise Failure(
+                    f"the namespace {self._namespace} is there, and is not of a rehearsal of {self._of}",
+                    hint="a rehearsal needs that name: rename the other one",
+                )
             self._remove()
         is_local = self._stack.config.cloud.is_local  # its volumes are directories of this machine
         if is_local and any(name.startswith(f"{self._namespace}/") for name in volumes.remaining()):
@@ -116,14 +121,13 @@ class Rehearsal:
                 f"rm -r {paths.volumes() / self._namespace}",
             )
 
-    def _is_mine(self) -> bool | None:
-        """Whether the namespace is of a rehearsal of this cluster; None where there is none."""
-        for found in self._kubectl.items("namespace", self._namespace):
-            return bool((found["metadata"].get("labels") or {}).get(throwaway.OF) == self._of)
-        return None
+    def _is_mine(self) -> bool:
+        """Whether the namespace is there, and is of a rehearsal of this cluster."""
+        found = self._kubectl.items("namespace", self._namespace)
+        return any(labels_of(item).get(throwaway.OF) == self._of for item in found)
 
     def _remove(self) -> None:
-        if self._is_mine() is False:
+        if not self._is_mine():
             return
         with self._report.step(f"Removing {self._namespace}"):
             self._delete_objects()
@@ -136,7 +140,7 @@ class Rehearsal:
         """The namespace with all in it, and static volumes, which are in none. Raises Failure where they stay."""
         static = [
             str(item["metadata"]["name"])
-            for item in self._kubectl.items("persistentvolume", "-l", "app.kubernetes.io/part-of=slurmstack")
+            for item in self._kubectl.items("persistentvolume", "-l", PART_OF)
             if item["spec"].get("claimRef", {}).get("namespace") == self._namespace
         ]
         soon = ("--ignore-not-found", "--wait=false")
@@ -149,55 +153,48 @@ class Rehearsal:
         ):
             if time.monotonic() > until:
                 raise Failure(
-                    f"{self._namespace} is still there after {_GONE_SECONDS:g} s",
-                    hint=f"`{self._kubectl.shown} describe namespace {self._namespace}` says why; the next rehearsal "
-                    "removes it",
+                    f"{self._namespace} is still there after {_GONE_SECONDS:g} s; the next rehearsal removes it",
+                    hint=f"`{self._kubectl.shown} describe namespace {self._namespace}` says why",
                 )
             time.sleep(_POLL)
 
-    # --- Putting back, and starting -------------------------------------------------------------------------------
-
     def _put_back(self, outcome: Outcome, parts: Sequence[str]) -> dict[str, dict[str, Any]]:
-        told = {"WHAT": " ".join(parts), "AT": outcome.backup, "REHEARSAL": "yes"}
+        env = {"WHAT": " ".join(parts), "AT": outcome.backup, "REHEARSAL": "yes"}
         only = {"restore-choose", *(name for part in parts for name in RESTORED_BY[part] if name != "users")}
+        how: How = {"name": RESTORE, "env": env, "only": only}
         try:
-            said = run_job(
-                self._kubectl, self._namespace, RESTORE, self._report, name=RESTORE, env=told, only=only, anywhere=True
-            )
+            told = told_by(run_job(self._kubectl, self._namespace, RESTORE, self._report, **how))
         except Failure as failure:
             failure.hint = failure.hint or f"backup {outcome.backup} could not be put back; the cluster was not touched"
             raise
-        return told_by(said)
+        if told.keys() != {*parts}:
+            raise Failure("the log of the job that has put the backup back is lost", hint="run this again")
+        return told
 
-    def _start(self, name: str) -> None:
+    def _start(self, name: str, step: Step) -> float:
         change = json.dumps({"spec": {"replicas": 1}})
         self._kubectl.run("patch", "statefulset", name, "-n", self._namespace, "--type=merge", "-p", change)
+        return self._await_ready(name, step)
 
-    def _await_ready(self, name: str, limit: float, step: Step) -> float:
-        """Wait for a StatefulSet's pod; how long that took. Raises Failure."""
+    def _await_ready(self, name: str, step: Step) -> float:
+        """Wait for a StatefulSet's pod; how long that took. Raises Failure.
+
+        Not for long where it does not run: there is no room, or no image; a quota; it ends again and again.
+        """
         begun = time.monotonic()
         while True:
-            (found,) = self._kubectl.items("pod", f"{name}-0", "-n", self._namespace) or [{}]
+            (pod,) = self._kubectl.items("pod", f"{name}-0", "-n", self._namespace) or [{}]
             waited = time.monotonic() - begun
-            if is_true(found, "Ready"):
+            if is_true(pod, "Ready"):
                 return waited
-            if waited > _STUCK_SECONDS and (reasons := _stuck_by(found)):
-                self._refuse_stuck(name, reasons)
-            if waited > limit:
-                raise Failure(f"{name} was not ready within {limit / 60:g} minutes", hint=self._said(f"{name}-0"))
-            step.progress(0, 0, f"waiting for {name}")
+            states = [status.get("state", {}) for status in pod.get("status", {}).get("containerStatuses", [])]
+            runs = any("running" in state for state in states)
+            complaint = "" if runs else complaint_of(self._kubectl, self._namespace, name)
+            if waited > (_READY_SECONDS if runs else STUCK):
+                what = f"{name} of the rehearsal was not ready within {waited / 60:.0f} minutes"
+                raise Failure(f"{what}: {complaint}".rstrip(": "), hint=self._said(f"{name}-0"))
+            step.progress(0, 0, complaint or f"waiting for {name}")
             time.sleep(_POLL)
-
-    def _refuse_stuck(self, name: str, reasons: Collection[str]) -> None:
-        """Raise Failure with what Kubernetes has said of a pod: no room, no image, a quota, it ends again and again."""
-        events = self._kubectl.items("event", "-n", self._namespace, "--field-selector=type=Warning")
-        said = [
-            str(event.get("message"))
-            for event in events
-            if event["involvedObject"]["name"] in {name, f"{name}-0"} and event.get("reason") in reasons
-        ]
-        if said:
-            raise Failure(f"{name} of the rehearsal does not start: {said[-1]}", hint=self._said(f"{name}-0"))
 
     def _said(self, pod: str) -> str:
         done = self._kubectl.run(
@@ -205,29 +202,13 @@ class Rehearsal:
         )
         return done.stdout.strip()[-1500:]
 
-    # --- What it shows --------------------------------------------------------------------------------------------
-
-    def _shown(self, database: Mapping[str, Any] | None) -> Shown:
-        jobs = {}
-        for line in self._ask("squeue", "--all", "--states=all", "--noheader", "--format=%A|%U|%T").splitlines():
-            job, user, state = line.split("|")
-            jobs[int(job)] = (int(user), state.strip())
-        answered = None
-        if database is not None:
-            answered = set[int]()
-            if newest := database["newest"]:
-                asked = ("--allusers", "--allocations", "--duplicates", "--noheader", "--parsable2")
-                named = ("--starttime=1970-01-02", "--format=JobIDRaw", f"--jobs={','.join(map(str, newest))}")
-                answered = {int(line) for line in self._ask("sacct", *asked, *named).split() if line.isdigit()}
-        return Shown(jobs=jobs, answered=answered)
-
-    def _ask(self, *command: str) -> str:
-        """What a Slurm command prints beside slurmctld, which may read its queue yet. Raises Failure."""
+    def _ask(self, *command: str) -> set[int]:
+        """Job ids that a Slurm command prints beside slurmctld, which may read its queue yet. Raises Failure."""
         until = time.monotonic() + _ANSWER_SECONDS
         while True:
             done = in_controller(self._kubectl, self._namespace, *command, seconds=_ANSWER_SECONDS)
             if done.returncode == 0:
-                return done.stdout
+                return {int(line) for line in done.stdout.split() if line.isdigit()}
             if time.monotonic() > until:
                 raise Failure(f"{command[0]}: {complaint(done)}", hint=self._said(f"{CONTROLLER}-0"))
             time.sleep(_POLL)
@@ -250,15 +231,3 @@ def _copy(secret: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         "type": secret.get("type", "Opaque"),
         "data": secret.get("data") or {},
     }
-
-
-def _stuck_by(pod: Mapping[str, Any]) -> frozenset[str]:
-    """Reasons of events that say why a pod does not start; none of one that may yet, as while it pulls its image."""
-    if not pod:
-        return frozenset({"FailedCreate"})
-    if not is_true(pod, "PodScheduled"):
-        return frozenset({"FailedScheduling"})
-    found = statuses(pod)
-    no_image = any("ImagePull" in str(status.get("state", {}).get("waiting", {}).get("reason")) for status in found)
-    ends = any(status.get("restartCount", 0) > 1 for status in found)
-    return frozenset({"Failed", "BackOff"} if no_image or ends else ())

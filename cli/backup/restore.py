@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from cli.backup.jobs import ContainerFailed, NotStarted, answer_in, follow_job, make_job, run_job, running_jobs
-from cli.backup.workloads import STARTING, Workloads, component_of
+from cli.backup.jobs import JobFailed, answer_in, follow_job, make_job, run_job, running_jobs
+from cli.backup.workloads import STARTING, Workloads
 from cli.change.in_place import PUT_BACK
 from cli.change.owner import REPLICAS_BEFORE, RESTORING, Note, is_stopped, note_of, refuse_half_restored
-from cli.errors import INTERRUPTED, USAGE, Failure, Refused
-from cli.kubectl.client import FIELD_MANAGER, Kubectl
+from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, component_of
 from local.report import Report
 from slurm.names import ACCOUNTING, BACKUP, BACKUPS, CONTROLLER, ELASTIC, LOGIN, RESTORE, WORKER
 
@@ -29,9 +29,8 @@ RESTORED_BY = {"state": _BY_DATABASE, "database": _BY_DATABASE, "jail": ("restor
 """Part -> containers of a restore that put it back. The state's job ids go on above those of accounting; slurmctld
 takes the cluster's id from the database; accounts in the jail are those of the stack file."""
 
-
-_LOOKING = frozenset({"restore-choose", "restore-look"})
-"""Containers of a restore that replace nothing."""
+_LOOKING = frozenset({"", "restore-choose", "restore-look"})
+"""Containers of a restore that replace nothing; and where none has begun."""
 
 
 def parts_of(what: Sequence[str], *, accounting: bool) -> list[str]:
@@ -53,13 +52,18 @@ def chosen(kubectl: Kubectl, namespace: str, parts: Sequence[str], at: str, repo
     return dict(found)
 
 
-def refuse_restoring(kubectl: Kubectl, namespace: str) -> None:
-    """Raise Failure while something is put back, or was by half."""
+def _refuse_running(kubectl: Kubectl, namespace: str) -> None:
+    """Raise Failure while a restore's Job runs."""
     if RESTORE in running_jobs(kubectl, namespace):
         raise Failure(
             f"a restore runs, as the job {RESTORE}; nothing was touched",
-            hint=f"kubectl get -n {namespace} job/{RESTORE} --watch shows when it has ended",
+            hint=f"kubectl get -n {namespace} job/{RESTORE} --watch shows when it has ended; kubectl delete ends it",
         )
+
+
+def refuse_restoring(kubectl: Kubectl, namespace: str) -> None:
+    """Raise Failure while something is put back, or was by half."""
+    _refuse_running(kubectl, namespace)
     refuse_half_restored(kubectl.items("statefulset,deployment", "-n", namespace))
 
 
@@ -93,7 +97,7 @@ class Restoring:
         Until something is put back, a failure starts all that was stopped. `start`: whether success does; otherwise
         the next apply does, which may have an older release of Slurm.
         """
-        self._refuse_another()
+        _refuse_running(self._kubectl, self._namespace)
         there = self._workloads.objects()
         was_stopped = any(map(is_stopped, there))
         before = note_of(there) if was_stopped else None
@@ -102,8 +106,8 @@ class Restoring:
         half = before.parts if before is not None and before.step == "putting" else ()
         step: Literal["stopping", "putting"] = "putting" if half else "stopping"
         note = Note(step=step, parts=tuple(self._parts), backup=backup, leave_stopped=not start)
-        goes_on = f"what was stopped stays so: `{note.command}` goes on (docs/restore.md)"
-        untouched = goes_on if was_stopped else "nothing was touched; --no-copy does without a copy of what is replaced"
+        hint, goes_on = "nothing was touched", f"what was stopped stays so: `{note.command}` goes on (docs/restore.md)"
+        is_putting = False
         try:
             self._stop(note)
             if saves := [part for part in self._parts if copy and part not in half]:
@@ -111,28 +115,20 @@ class Restoring:
                 self._refuse_backup()
             # Whatever happens from here on, an apply may not start what is there.
             self._annotate({RESTORING: replace(note, step="putting").written(), PUT_BACK: None})
-        except BaseException as error:
-            if isinstance(error, Failure):
-                error.hint = error.hint or untouched
-            if not was_stopped:
-                self._undo(note, goes_on)
-            raise
-        try:
+            is_putting = True
             said = self._put_back(backup)
             self._annotate({PUT_BACK: backup, RESTORING: None})
-        except ContainerFailed as failure:
-            has_only_looked = failure.container in _LOOKING or isinstance(failure, NotStarted)
-            if has_only_looked and not was_stopped:
+        except (Failure, KeyboardInterrupt) as error:
+            has_only_looked = isinstance(error, JobFailed) and error.container in _LOOKING
+            if was_stopped or (is_putting and not has_only_looked):
+                hint = goes_on
+            else:
                 self._undo(note, goes_on)
-                goes_on = "nothing was touched"
-            failure.hint = failure.hint or goes_on
-            raise
-        except Failure as failure:
-            failure.hint = failure.hint or goes_on
-            raise
-        except KeyboardInterrupt:
-            what = f"interrupted, but the job {RESTORE} goes on in the cluster"
-            raise Failure(what, hint=goes_on, code=INTERRUPTED) from None
+            if isinstance(error, Failure):
+                error.hint = error.hint or hint
+                raise
+            what = f"interrupted, but the job {RESTORE} goes on in the cluster" if is_putting else "interrupted"
+            raise Failure(what, hint=hint, code=INTERRUPTED) from None
         if start:
             self._start_and_wait()
         return said
@@ -177,26 +173,16 @@ class Restoring:
     def _start_and_wait(self) -> None:
         """All is put back, and it is to be seen that slurmctld has it."""
         with self._report.step("Starting " + ", ".join(part for part in STARTING if part in self._components)) as step:
-            hint = "all is put back: `slurmstack up` starts what is still stopped"
             try:
                 self._start()
-                for component in (ACCOUNTING, CONTROLLER):
-                    if component in self._components:
-                        self._workloads.wait_ready(component, step)
-            except Failure as failure:
-                failure.hint = failure.hint or hint
-                raise
-            except KeyboardInterrupt:
-                raise Failure("interrupted while it was started", hint=hint, code=INTERRUPTED) from None
-
-    def _refuse_another(self) -> None:
-        """Raise Failure where another restore runs: its schedule stays off."""
-        if RESTORE in running_jobs(self._kubectl, self._namespace):
-            raise Failure(
-                f"a restore runs already, as the job {RESTORE}",
-                hint=f"kubectl get -n {self._namespace} job/{RESTORE} --watch shows when it has ended; the same "
-                "command then goes on. kubectl delete ends it",
-            )
+                if CONTROLLER in self._components:
+                    self._workloads.wait_for_slurmctld(step)
+            except (Failure, KeyboardInterrupt) as error:
+                raise Failure(
+                    str(error) or "interrupted while it was started",
+                    hint="all is put back: `slurmstack up` starts what is still stopped",
+                    code=FAILED if isinstance(error, Failure) else INTERRUPTED,
+                ) from None
 
     def _refuse_less(self, there: Sequence[Mapping[str, Any]], before: Note | None) -> None:
         """Raise Refused where this would start what lives from what another one has half restored, or has stopped."""

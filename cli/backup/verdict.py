@@ -20,16 +20,6 @@ _NAMED: Final = 10
 """Job ids in one message."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """What the started daemons show."""
-
-    jobs: Mapping[int, tuple[int, str]]
-    """Job id -> user id, state, as squeue has them."""
-    answered: Collection[int] | None
-    """Ids of the last records that slurmdbd has answered with; None without accounting."""
-
-
 @dataclass
 class Outcome:
     """How a rehearsal ended."""
@@ -43,17 +33,12 @@ class Outcome:
     """Part -> what was counted."""
     problems: list[str] = field(default_factory=list)
 
-    @property
-    def ok(self) -> bool:
-        """Whether the backup was put back as a whole."""
-        return not self.problems
-
     def as_data(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "backup": self.backup,
             "slurm": self.version,
-            "ok": self.ok,
+            "ok": not self.problems,
             "seconds": {name: round(taken, 1) for name, taken in self.seconds.items()},
             "found": self.found,
             "problems": self.problems,
@@ -66,55 +51,30 @@ def told_by(written: str) -> dict[str, dict[str, Any]]:
     return {item.pop("part"): item for item in found}
 
 
-def judge(outcome: Outcome, told: Mapping[str, Mapping[str, Any]], shown: Shown) -> None:
-    """Compare, and write into the outcome what was found. `told`: by part, as images/backup/restore.py tells it."""
-    state, database, jail = (told.get(part) for part in ("state", "database", "jail"))
-    if state is not None:
-        _judge_queue(outcome, state, database, shown)
-    if database is not None:
-        _judge_records(outcome, database, shown)
-    if jail is not None:
-        outcome.found["jail"] = {"files": jail["files"], "bytes": jail["bytes"], "different": jail["different"]}
-        if jail["different"]:
-            outcome.problems.append(
-                "; ".join((f"jail: {jail['different']} files are not as they were", *jail["named"]))
-            )
-        if not jail["files"]:
-            outcome.problems.append("jail: the backup has no files of it")
+def judge(
+    outcome: Outcome, told: Mapping[str, Mapping[str, Any]], jobs: Collection[int], answered: Collection[int]
+) -> None:
+    """Compare, and write into the outcome what was found. `told`: by part, as images/backup/restore.py tells it.
 
-
-def _judge_queue(outcome: Outcome, state: Mapping[str, Any], database: Mapping[str, Any] | None, shown: Shown) -> None:
-    outcome.found["state"] = {"jobs": sum(word not in _ENDED for _, word in shown.jobs.values())}
-    if database is None:
-        return
-    # What was submitted later came between the two parts of the backup. slurmctld saves when something has changed.
-    until = max(state["saved"], _begun(outcome.backup) - _SAVED_WITHIN)
-    known = [record for record in database["open"] if record[3] < until]
-    outcome.found["state"]["compared"] = len(known)
-    gone = [(job, array) for job, array, *_ in known if job not in shown.jobs]
-    scripts = set(state["scripts"])
-    if missing := [job for job, array in gone if {job, array} & scripts]:
-        outcome.problems.append(f"state: slurmctld has lost jobs of the queue: {_listed(missing)}")
-    if strange := [job for job, _, user, _ in known if shown.jobs.get(job, (user,))[0] != user]:
-        outcome.problems.append(f"state: jobs belong to other users than accounting says: {_listed(strange)}")
-
-
-def _begun(backup: str) -> int:
-    """When a backup was begun, in seconds since 1970."""
-    return int(datetime.strptime(backup, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp())
-
-
-def _judge_records(outcome: Outcome, database: Mapping[str, Any], shown: Shown) -> None:
-    newest = set(database["newest"])
-    outcome.found["database"] = {"records": database["records"], "asked": len(newest)}
-    lost = sorted(newest - set(shown.answered or ()))
-    if lost:
-        outcome.problems.append(f"database: slurmdbd does not know records of jobs: {_listed(lost)}")
-
-
-_ENDED: Final = frozenset({
-    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT",
-})  # fmt: skip
+    `jobs`: ids of those that slurmctld knows. `answered`: of the last records, those that slurmdbd has answered with.
+    """
+    outcome.found["state"] = {"jobs": len(jobs)}
+    if (database := told.get("database")) is not None:
+        outcome.found["database"] = {"records": database["records"], "asked": len(database["newest"])}
+        if lost := sorted({*database["newest"]} - {*answered}):
+            outcome.problems.append(f"database: slurmdbd does not know records of jobs: {_listed(lost)}")
+        # What was submitted later came between the two parts of the backup.
+        begun = datetime.strptime(outcome.backup, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
+        known = [(job, array) for job, array, submitted in database["open"] if submitted < begun - _SAVED_WITHIN]
+        outcome.found["state"]["compared"] = len(known)
+        scripts = {*told["state"]["scripts"]}
+        if missing := [job for job, array in known if job not in jobs and {job, array} & scripts]:
+            outcome.problems.append(f"state: slurmctld has lost jobs of the queue: {_listed(missing)}")
+    if (jail := told.get("jail")) is not None:
+        outcome.found["jail"] = {key: jail[key] for key in ("files", "bytes", "different")}
+        if jail["different"] or not jail["files"]:
+            what = f"jail: {jail['different']} of {jail['files']} files are not as they were"
+            outcome.problems.append("; ".join((what, *jail["named"])))
 
 
 def _listed(jobs: Sequence[int]) -> str:
@@ -124,17 +84,14 @@ def _listed(jobs: Sequence[int]) -> str:
 
 def text(outcome: Outcome) -> str:
     """For people."""
-    found, took = outcome.found, outcome.seconds
-    end = "is as it was" if outcome.ok else "is NOT as it was"
-    lines = [f"backup {outcome.backup} under Slurm {outcome.version} {end} ({duration_text(took['total'])})"]
-    if "state" in found:
-        lines.append(f"  state     {found['state']['jobs']} jobs in the queue")
-    if "database" in found:
-        counted = f"{found['database']['records']} records, the last {found['database']['asked']} asked of slurmdbd"
-        lines.append(f"  database  {counted}")
-    if "jail" in found:
-        lines.append(f"  jail      {found['jail']['files']} files and directories")
-    lines += [
-        f"  {name} answered after {duration_text(took[name])}" for name in ("slurmdbd", "slurmctld") if name in took
-    ]
-    return "\n".join([*lines, *(f"  problem: {line}" for line in outcome.problems)])
+    end = "is NOT as it was" if outcome.problems else "is as it was"
+    took = {name: duration_text(seconds) for name, seconds in outcome.seconds.items()}
+    return "\n".join([
+        f"backup {outcome.backup} under Slurm {outcome.version} {end} ({took.pop('total')})",
+        *(
+            f"  {part:<9} {', '.join(f'{number} {what}' for what, number in counted.items())}"
+            for part, counted in outcome.found.items()
+        ),
+        *(f"  {name} answered after {taken}" for name, taken in took.items()),
+        *(f"  problem: {line}" for line in outcome.problems),
+    ])  # fmt: skip

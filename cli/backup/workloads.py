@@ -9,9 +9,9 @@ from typing import Any
 
 from cli.change.owner import REPLICAS_BEFORE, is_stopped
 from cli.errors import Failure
-from cli.kubectl.client import FIELD_MANAGER, Kubectl, is_true
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, annotations_of, component_of, in_controller
 from local.report import Step
-from slurm.names import ACCOUNTING, ACTIVE, CONTROLLER, ELASTIC, LOGIN, WORKER
+from slurm.names import ACCOUNTING, CONTROLLER, ELASTIC, LOGIN, WORKER
 
 STARTING = (ACCOUNTING, CONTROLLER, WORKER, LOGIN, ELASTIC)
 
@@ -22,21 +22,12 @@ _STOP_SECONDS = 600.0
 _START_SECONDS = 4 * 3600.0
 """As in components/accounting.py: slurmdbd converts a database of an older Slurm first."""
 
-_MOST_ENDS = 5
-"""Ends of a container one after the other, a matter of three minutes."""
-
 _POLL = 1.0
-
-
-def component_of(item: Mapping[str, Any]) -> str:
-    """What a workload is of: `controller`, `worker` and the like."""
-    return str(item["metadata"].get("labels", {}).get("app.kubernetes.io/component", ""))
 
 
 def _replicas_of(item: Mapping[str, Any]) -> int:
     """How many pods a workload has, or had before it was stopped."""
-    noted = (item["metadata"].get("annotations") or {}).get(REPLICAS_BEFORE)
-    return int(item["spec"].get("replicas", 1)) or int(noted or 0)
+    return int(item["spec"].get("replicas", 1)) or int(annotations_of(item).get(REPLICAS_BEFORE) or 0)
 
 
 class Workloads:
@@ -44,25 +35,20 @@ class Workloads:
 
     def __init__(self, kubectl: Kubectl, namespace: str) -> None:
         self._kubectl = kubectl
-        self._namespace = namespace
+        self._place = ("-n", namespace)
 
     def objects(self) -> list[dict[str, Any]]:
         """As they are now."""
-        return self._kubectl.items("statefulset,deployment", "-n", self._namespace)
+        return self._kubectl.items("statefulset,deployment", *self._place)
 
     def stop(self, components: Sequence[str]) -> None:
-        """Stop them, slurmctld first, and wait until their pods are gone. Raises Failure."""
+        """Stop one after the other, and wait until its pods are gone. Raises Failure."""
         there = self.objects()
-        first = [component for component in components if component in {CONTROLLER, ELASTIC}]
-        for together in (*([component] for component in first), [each for each in components if each not in first]):
+        for component in components:
             for item in there:
-                if component_of(item) in together and (replicas := _replicas_of(item)):
+                if component_of(item) == component and (replicas := _replicas_of(item)):
                     self._scale(item, 0, note=str(replicas))
-            for component in together:
-                if component in {WORKER, LOGIN}:
-                    self._end_pods(component)
-            for component in together:
-                self._wait_gone(component)
+            self._end_pods(component)
 
     def start(self, components: Collection[str]) -> None:
         """Let them have as many pods as they had. Raises Failure."""
@@ -72,63 +58,37 @@ class Workloads:
                 if component_of(item) == component and is_stopped(item):
                     self._scale(item, _replicas_of(item), note=None)
 
-    def wait_ready(self, name: str, step: Step) -> None:
-        """Wait until one of these pods does its work. Raises Failure, also where it ends again and again."""
+    def wait_for_slurmctld(self, step: Step) -> None:
+        """Wait until it answers, which it does after slurmdbd. Raises Failure."""
         until = time.monotonic() + _START_SECONDS
-        while True:
-            found = self._kubectl.items("statefulset", name, "-n", self._namespace)
-            if not found or self._is_ready(found[0]):
-                return
+        while in_controller(self._kubectl, self._place[1], "scontrol", "ping").returncode != 0:
             if time.monotonic() > until:
-                raise Failure(
-                    f"all is put back, but {name} was not ready within {_START_SECONDS / 60:g} minutes",
-                    hint=f"`slurmstack logs {name}` says what it waits for",
-                )
-            self._refuse_ending(name)
-            step.progress(0, 0, f"waiting for {name}")
+                raise Failure(f"slurmctld did not answer within {_START_SECONDS / 3600:g} hours")
+            step.progress(0, 0, f"waiting for slurmctld (`slurmstack logs {CONTROLLER}` says for what it waits)")
             time.sleep(_POLL)
-
-    def _refuse_ending(self, name: str) -> None:
-        """Raise Failure where its containers will not start by waiting."""
-        found = self._kubectl.items("pod", "-n", self._namespace, "-l", f"app.kubernetes.io/component={name}")
-        for container in (status for pod in found for status in pod.get("status", {}).get("containerStatuses", [])):
-            if container.get("restartCount", 0) >= _MOST_ENDS:
-                raise Failure(
-                    f"all is put back, but {container['name']} of {name} ends again and again",
-                    hint=f"`slurmstack logs {name}` says why",
-                )
 
     def patch(self, kind: str, name: str, change: Mapping[str, Any]) -> None:
         """Change an object as ours."""
         ours = (f"--field-manager={FIELD_MANAGER}", "--type=merge", "-p", json.dumps(change))
-        self._kubectl.run("patch", kind, name, "-n", self._namespace, *ours)
+        self._kubectl.run("patch", kind, name, *self._place, *ours)
 
     def _scale(self, item: Mapping[str, Any], replicas: int, *, note: str | None) -> None:
         told = {"metadata": {"annotations": {REPLICAS_BEFORE: note}}, "spec": {"replicas": replicas}}
         self.patch(item["kind"].lower(), item["metadata"]["name"], told)
 
     def _end_pods(self, component: str) -> None:
-        self._kubectl.run(
-            "delete", "pod", "-n", self._namespace, "-l", f"app.kubernetes.io/component={component}",
-            f"--grace-period={_GRACE}", "--wait=false", "--ignore-not-found",
-        )  # fmt: skip
-
-    def _wait_gone(self, component: str) -> None:
+        """Wait until its pods are gone."""
+        which = (*self._place, "-l", f"app.kubernetes.io/component={component}")
+        if component in {WORKER, LOGIN}:
+            soon = (f"--grace-period={_GRACE}", "--wait=false", "--ignore-not-found")
+            self._kubectl.run("delete", "pod", *which, *soon)
         until = time.monotonic() + _STOP_SECONDS
-        where = ("pod", "-n", self._namespace, "-l", f"app.kubernetes.io/component={component}")
-        while pods := self._kubectl.items(*where):
+        while pods := self._kubectl.items("pod", *which):
             if time.monotonic() > until:
                 names = ", ".join(str(pod["metadata"]["name"]) for pod in pods[:5])
                 raise Failure(
                     f"{names} did not end within {_STOP_SECONDS:g} s",
                     hint="where its machine is gone for good: "
-                    f"kubectl delete pod --force -n {self._namespace} NAME, then this again",
+                    f"kubectl delete pod --force -n {self._place[1]} NAME, then this again",
                 )
             time.sleep(_POLL)
-
-    def _is_ready(self, stateful_set: Mapping[str, Any]) -> bool:
-        """Of two controllers one that stands by is ready as well, and has read nothing yet."""
-        if stateful_set["spec"].get("replicas", 1) <= 1:
-            return bool(stateful_set.get("status", {}).get("readyReplicas", 0) >= 1)
-        active = f"app.kubernetes.io/component={component_of(stateful_set)},{ACTIVE}=yes"
-        return any(is_true(pod, "Ready") for pod in self._kubectl.items("pod", "-n", self._namespace, "-l", active))

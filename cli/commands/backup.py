@@ -12,11 +12,11 @@ import typer
 from cli.access.reach import reach, whereabouts
 from cli.backup.jobs import answer_in, follow_job, make_job, run_job
 from cli.backup.rehearse import Rehearsal
-from cli.backup.restore import Restoring, chosen, parts_of
+from cli.backup.restore import Restoring, chosen, parts_of, refuse_restoring
 from cli.backup.verdict import text
 from cli.change.destroy import running_jobs
 from cli.change.lock import held
-from cli.change.owner import applied_by, is_stopped, note_of, refuse_half_restored, require_own
+from cli.change.owner import applied_by, require_own
 from cli.commands.local import ensure_local_images
 from cli.commands.options import ConfigOption, JsonOption, option, refuse_unless_agreed
 from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
@@ -47,13 +47,9 @@ def backup() -> None:
     """
 
 
-def _opened(config: Any) -> tuple[Stack, Kubectl, str]:
+def _opened(config: Any) -> tuple[Stack, Kubectl, str, PlainReport]:
     stack = open_stack(config)
-    return stack, reach(stack), stack.config.cluster.namespace
-
-
-def _report() -> PlainReport:
-    return PlainReport(sys.stderr)
+    return stack, reach(stack), stack.config.cluster.namespace, PlainReport(sys.stderr)
 
 
 @app.command()
@@ -62,11 +58,11 @@ def now(config: ConfigOption = None) -> None:
 
     The first one makes the repository. It goes on if this is interrupted. The schedule stays as it is.
     """
-    _, kubectl, namespace = _opened(config)
-    _refuse_restore(kubectl, namespace)
+    _, kubectl, namespace, report = _opened(config)
+    refuse_restoring(kubectl, namespace)
     made = make_job(kubectl, namespace, BACKUP, env={"KIND": "manual"})
     try:
-        written = follow_job(kubectl, namespace, made, _report())
+        written = follow_job(kubectl, namespace, made, report)
     except KeyboardInterrupt:
         raise Failure(
             f"interrupted, but the job {made} goes on in the cluster",
@@ -75,14 +71,6 @@ def now(config: ConfigOption = None) -> None:
         ) from None
     named = re.search(r"\bbackup (\d{8}T\d{6}Z):", written)  # images/backup/save.py says which one it makes
     typer.echo(f"the backup {named[1] + ' ' if named else ''}is made; `slurmstack backup list` shows it")
-
-
-def _refuse_restore(kubectl: Kubectl, namespace: str) -> None:
-    """Raise Failure while something is put back, or was by half."""
-    objects = kubectl.items("statefulset,deployment", "-n", namespace)
-    refuse_half_restored(objects)
-    if (note := note_of(objects)) is not None and any(map(is_stopped, objects)):
-        raise Failure("a restore is under way, or was cut short", hint=f"`{note.command}` goes on with it")
 
 
 def _refuse_applied(kubectl: Kubectl, namespace: str, *, suspended: bool) -> None:
@@ -104,8 +92,8 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
     One that is incomplete was interrupted, or failed: the parts that it has can be restored. A restore makes one of its
     own of what it replaces: kind before-restore. At the end it says when `backup rehearse` has ended well last.
     """
-    _, kubectl, namespace = _opened(config)
-    found = answer_in(run_job(kubectl, namespace, BACKUPS, _report(), arguments=["list"]))
+    _, kubectl, namespace, report = _opened(config)
+    found = answer_in(run_job(kubectl, namespace, BACKUPS, report, arguments=["list"]))
     if as_json:
         typer.echo(json.dumps(found, indent=1))
         return
@@ -127,10 +115,10 @@ def verify(
     everything: Annotated[bool, typer.Option("--all", help="Read all content, not a twentieth of it.")] = False,
 ) -> None:
     """See whether the repository is whole, and read a twentieth of its content, another one each time."""
-    _, kubectl, namespace = _opened(config)
-    told = {"READ": "all" if everything else "5%"}
-    run_job(kubectl, namespace, BACKUPS, _report(), env=told, arguments=["verify"])
-    typer.echo(f"the backups are whole ({'all' if everything else 'a twentieth'} of their content was read)")
+    _, kubectl, namespace, report = _opened(config)
+    share = "all" if everything else "5%"
+    run_job(kubectl, namespace, BACKUPS, report, env={"READ": share}, arguments=["verify"])
+    typer.echo(f"the backups are whole ({share} of their content was read)")
 
 
 AtOption = Annotated[
@@ -173,12 +161,12 @@ def carry_out_rehearsal(
     stack: Stack, *, at: str, jail: bool, as_json: bool, version: str | None = None, tag: str = ""
 ) -> None:
     """Rehearse, and tell how it ended. `version`: another release of Slurm, with images of this tag."""
-    report = _report()
+    report = PlainReport(sys.stderr)
     rehearsal = Rehearsal(reach(stack), stack, report, version=version, tag=tag)
     ensure_local_images(report, load_config(rehearsal.sections))
     outcome = rehearsal.run(at=at, jail=jail)
     typer.echo(json.dumps(outcome.as_data(), indent=1) if as_json else text(outcome))
-    if not outcome.ok:
+    if outcome.problems:
         raise typer.Exit(FAILED)
 
 
@@ -254,7 +242,7 @@ def restore(
 
     state: the queue, as it was. Jobs that ran at that time are lost with their processes; Slurm queues again those that
     may be requeued. Job ids go on above the highest that is known. database: accounting's records. jail: the root
-    file system with all homes; files that have come since go, accounts are those of the stack file.
+    file system with all homes; files that have come since stay, accounts are those of the stack file.
 
     What writes there is stopped meanwhile: with the state all worker pods, whose jobs end. What is replaced is saved
     first, as a backup of the kind before-restore. Keys are not put back: docs/restore.md.
@@ -266,17 +254,10 @@ def restore(
 
       slurmstack restore --what state --what database --at 20261126T101500Z --leave-stopped
     """
-    stack, kubectl, namespace = _opened(config)
+    stack, kubectl, namespace, report = _opened(config)
     require_own(stack, kubectl)
     parts = parts_of(what or (), accounting=stack.config.accounting.enabled)
-    if leave_stopped and not at:
-        raise Failure(
-            "--leave-stopped wants --at: the last backup may be of the release that one goes back from",
-            hint="`slurmstack backup list` shows the id of the one that `up` has made: kind before-upgrade",
-            code=USAGE,
-        )
     _refuse_applied(kubectl, namespace, suspended=suspended)
-    report = _report()
     found = str(chosen(kubectl, namespace, parts, at, report)["id"])
     jobs = running_jobs(kubectl, namespace) if "state" in parts or "jail" in parts else []
     question = f"{', '.join(parts)} of {whereabouts(stack, kubectl)} will be as in backup {found}"

@@ -13,21 +13,24 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 from images.backup import settings
-from images.backup.restic import TAG, Credentials
-from images.backup.settings import HANDOVER, SECRET, environment
+from images.backup.restic import TAG
+from images.backup.settings import HANDOVER, environment
 from images.common.log import Log
 from images.common.process import RefusedError, program
 
 ID_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 _ID: Final = re.compile(r"\d{8}T\d{6}Z")
-_AT_FORMATS: Final = ("%Y-%m-%dT%H:%M", "%Y-%m-%d")
+
+_MOMENTS: Final = {"%Y-%m-%dT%H:%M": timedelta(seconds=59), "%Y-%m-%d": timedelta(seconds=86_399)}
+"""Form of a time -> until its end: a schedule for 02:00 begins some seconds later."""
 
 BEFORE_RESTORE: Final = "before-restore"
 """Kind of a backup of what a restore replaces. No retention takes it away."""
@@ -41,6 +44,9 @@ MANUAL: Final = "manual"
 _SPANS: Final = {"last": ID_FORMAT, "daily": "%Y%m%d", "weekly": "%G%V", "monthly": "%Y%m"}
 """What the stack file's `keep` counts -> what backups have in common of which only the last one is kept."""
 
+SAVED_KEYS: Final = HANDOVER / "keys"
+"""Where the keys lie when they are saved, and so in the snapshot."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Backup:
@@ -48,23 +54,19 @@ class Backup:
 
     id: str
     kind: str
-    wanted: tuple[str, ...]
+    wanted: frozenset[str]
     """Parts that it was to have."""
     snapshots: Mapping[str, str]
     """Part -> snapshot."""
     sizes: Mapping[str, int]
     """Part -> bytes that were looked at."""
-    cluster: frozenset[str] = frozenset()
+    cluster: frozenset[str]
     """Prints of the keys of its cluster (`prints_of`)."""
-    excluded: tuple[str, ...] = ()
-    """What restic was told to leave out of the jail."""
-    largest: int | None = None
-    """Bytes; larger files of the jail were left out."""
 
     @property
     def complete(self) -> bool:
         """Whether all of its parts are there."""
-        return set(self.wanted) <= self.snapshots.keys()
+        return self.wanted <= self.snapshots.keys()
 
     def as_data(self) -> dict[str, Any]:
         """For JSON."""
@@ -78,10 +80,7 @@ class Backup:
 
 
 def tags(backup: str, part: str, **more: str) -> list[str]:
-    """Arguments of `restic backup`, by which `backups_of` finds it again.
-
-    `more`: kind, parts (with + between), cluster, largest.
-    """
+    """Arguments of `restic backup`, by which `backups_of` finds it again. `more`: kind, parts and cluster, with +."""
     found = (TAG, f"backup={backup}", f"part={part}", *(f"{key}={value}" for key, value in more.items()))
     return [argument for tag in found for argument in ("--tag", tag)]
 
@@ -97,19 +96,15 @@ def backups_of(snapshots: Iterable[Mapping[str, Any]]) -> list[Backup]:
 
 
 def _backup(backup: str, found: list[tuple[dict[str, str], Mapping[str, Any]]]) -> Backup:
-    first, jails = found[0][0], [(told, snapshot) for told, snapshot in found if told["part"] == "jail"]
+    first, parts = found[0][0], {told["part"]: snapshot for told, snapshot in found}
+    summaries = {part: snapshot.get("summary") or {} for part, snapshot in parts.items()}
     return Backup(
         id=backup,
         kind=first.get("kind", ""),
-        wanted=tuple(first.get("parts", "").split("+")),
-        snapshots={told["part"]: str(snapshot["id"]) for told, snapshot in found},
-        sizes={
-            told["part"]: int((snapshot.get("summary") or {}).get("total_bytes_processed", 0))
-            for told, snapshot in found
-        },
+        wanted=frozenset(first.get("parts", "").split("+")),
+        snapshots={part: str(snapshot["id"]) for part, snapshot in parts.items()},
+        sizes={part: int(summary.get("total_bytes_processed", 0)) for part, summary in summaries.items()},
         cluster=frozenset(first.get("cluster", "").split("+")),
-        excluded=tuple(path for _, snapshot in jails[-1:] for path in snapshot.get("excludes") or ()),
-        largest=next((int(told["largest"]) for told, _ in jails[-1:] if told.get("largest")), None),
     )
 
 
@@ -141,41 +136,29 @@ def refuse_another_cluster(backups: Sequence[Backup], cluster: Iterable[str], ur
         raise RefusedError(
             f"the last backup in {url}, {backups[-1].id}, is of another cluster, or of this one before it was made "
             "anew: they have no key in common. `slurmstack backup now` begins to save this cluster after it, as it is "
-            "now (also once it is restored, with --no-copy); a second cluster needs a backup.prefix of its own. Only "
-            "where this one is new and empty: `slurmstack restore` puts that backup in the place of what is here"
+            "now; a second cluster needs a backup.prefix of its own. Only where this one is new and empty: `slurmstack "
+            "restore` puts that backup in the place of what is here"
         )
 
 
-def choose(backups: Iterable[Backup], at: str, parts: Iterable[str], *, now: str) -> Backup:
+def choose(backups: Iterable[Backup], at: str, parts: Sequence[str], *, now: str) -> Backup:
     """The last backup up to a moment that has all of these parts. Raises RefusedError.
 
     `at`: empty for the last one of all but those that a restore has made, an id for no other than that one, or a time
     in UTC. `now`: id of this moment; what is later was made by a clock that is wrong.
     """
-    backups, parts = list(backups), list(parts)
-    if _ID.fullmatch(at):
-        return _named(backups, at, parts)
     found = [backup for backup in backups if set(parts) <= backup.snapshots.keys()]
-    limit = min(_moment(at), now) if at else now
-    found = [backup for backup in found if backup.id <= limit and backup.kind != BEFORE_RESTORE]
+    if _ID.fullmatch(at):
+        found = [backup for backup in found if backup.id == at]
+    else:
+        limit = min(_moment(at), now) if at else now
+        found = [backup for backup in found if backup.id <= limit and backup.kind != BEFORE_RESTORE]
     if not found:
         raise RefusedError(
-            f"there is no backup with {' and '.join(parts)}{f' up to {at}' if at else ''}; `slurmstack backup list` "
+            f"there is no backup with {' and '.join(parts)}{f' for --at {at}' if at else ''}; `slurmstack backup list` "
             "shows what there is"
         )
     return found[-1]
-
-
-def _named(backups: Iterable[Backup], at: str, parts: Sequence[str]) -> Backup:
-    """The backup of an id; never one near it. Raises RefusedError."""
-    one = next((backup for backup in backups if backup.id == at), None)
-    if one is None:
-        raise RefusedError(f"there is no backup {at}; `slurmstack backup list` shows what there is")
-    lacking = [part for part in parts if part not in one.snapshots]
-    if lacking:
-        there = " ".join(f"--what {part}" for part in one.wanted if part != "keys" and part in one.snapshots)
-        raise RefusedError(f"backup {at} has no {' and no '.join(lacking)}; `{there}` restores what it has")
-    return one
 
 
 def _time(backup: str) -> datetime:
@@ -183,22 +166,12 @@ def _time(backup: str) -> datetime:
 
 
 def _moment(text: str) -> str:
-    for form in _AT_FORMATS:
-        try:
-            moment = datetime.strptime(text, form).replace(tzinfo=UTC)
-        except ValueError:
-            continue
-        moment = moment.replace(second=59)  # all of that minute: a schedule for 02:00 begins some seconds later
-        if "%H" not in form:
-            moment = moment.replace(hour=23, minute=59)
-        return moment.strftime(ID_FORMAT)
+    for form, rest in _MOMENTS.items():
+        with suppress(ValueError):
+            return (datetime.strptime(text, form).replace(tzinfo=UTC) + rest).strftime(ID_FORMAT)
     raise RefusedError(
         f"{text!r} is no time: write 2026-11-26T02:00 (UTC), 2026-11-26 for the last of that day, or a backup's id"
     )
-
-
-SAVED_KEYS = HANDOVER / "keys"
-"""Where the keys lie when they are saved, and so in the snapshot."""
 
 
 def key_files(keys: Path) -> list[Path]:
@@ -213,7 +186,7 @@ def prints_of(keys: Path) -> list[str]:
 
 def list_backups(log: Log) -> None:
     """Print all backups as one line of JSON; with `WHAT`, only the one that a restore of these parts would take."""
-    repository = settings.repository(Credentials.read(SECRET))
+    repository = settings.repository()
     repository.open(make=False, log=log)
     found = backups_of(repository.snapshots())
     if parts := environment("WHAT").split():
@@ -223,13 +196,13 @@ def list_backups(log: Log) -> None:
 
 def verify(log: Log) -> None:
     """Check that the repository is whole, and read a share of its content (`READ`: `5%`, or `all`)."""
-    repository = settings.repository(Credentials.read(SECRET))
+    repository = settings.repository()
     repository.open(make=False, log=log)
     share = environment("READ", "5%")
-    read = ["--read-data"] if share == "all" else [f"--read-data-subset={share}"]
-    done = repository.run("check", "--quiet", *read)
+    read = "--read-data" if share == "all" else f"--read-data-subset={share}"
+    done = repository.run("check", "--quiet", read)
     what = f"the repository {repository.url} is damaged, or cannot be read (docs/restore.md)"
-    if done.code == 1:
+    if done.code == 1:  # what to do is among its last words
         raise RefusedError(f"{what}: {' '.join(done.stderr.split())[-1000:]}")
     if not done.ok:
         raise repository.problem(what, done)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from images.accounting.check_database import RENDERED, Storage, install_certificates, storage_of
 from images.common.command import run
@@ -20,9 +20,6 @@ DUMP: Final = "/database.sql"
 MARKS: Final = "slurmstack_restore"
 """A table of ours beside slurmdbd's, in no dump: how high numbers had come before a restore. It stays, so that one that
 was interrupted, when the tables are empty, still knows."""
-
-_OWN: Final = (MARKS, "slurmstack_open", "slurmstack_open_steps")
-"""Tables that are no matter of slurmdbd; the others are of restores before December 2026."""
 
 _JOB_IDS: Final = "job ids"
 _FIRST_UNUSABLE: Final = 0x03FF0000
@@ -47,13 +44,9 @@ class Database:
         Procedures are left out: slurmdbd makes its own at each start.
         """
         how = [
-            "--single-transaction",
-            "--quick",
-            "--skip-lock-tables",
-            "--no-tablespaces",
-            "--hex-blob",
-            "--skip-triggers",
-            *(f"--ignore-table={self._storage.database}.{table}" for table in _OWN),
+            *("--single-transaction", "--quick", "--skip-lock-tables"),
+            *("--no-tablespaces", "--hex-blob", "--skip-triggers"),
+            f"--ignore-table={self._storage.database}.{MARKS}",
         ]
         return [_DUMPER, f"--defaults-file={self._options}", *how, self._storage.database]
 
@@ -62,17 +55,16 @@ class Database:
         """Command line that reads a dump from standard input; it ends at the first statement that fails."""
         return [_CLIENT, f"--defaults-file={self._options}", f"--database={self._storage.database}"]
 
-    def ask(self, sql: str, *, seconds: float = 300.0) -> list[str]:
+    def ask(self, sql: str) -> list[str]:
         """Lines of the answer. Raises CannotGoOnError."""
-        batch = ["--batch", "--skip-column-names", f"--execute={sql}"]
-        done = run([*self.load, *batch], timeout=seconds)
+        done = run([*self.load, "--batch", "--skip-column-names", f"--execute={sql}"], timeout=300.0)
         if not done.ok:
             raise CannotGoOnError(f"the database at {self._storage.where}: {done.message}")
         return done.stdout.splitlines()
 
-    def tables(self, like: str = "%") -> list[str]:
+    def tables(self) -> list[str]:
         """Names of its tables."""
-        where = f"table_schema = '{self._storage.database}' AND table_type = 'BASE TABLE' AND table_name LIKE '{like}'"
+        where = f"table_schema = '{self._storage.database}' AND table_type = 'BASE TABLE'"
         return self.ask(f"SELECT table_name FROM information_schema.tables WHERE {where}")  # noqa: S608  our own names
 
     def highest_id(self, cluster: str) -> int:
@@ -83,6 +75,21 @@ class Database:
         if MARKS in tables:
             sql.append(f"SELECT value FROM {MARKS} WHERE name = '{_JOB_IDS}'")  # noqa: S608
         return max(int(line) for line in self.ask(" UNION ".join(sql)) if line != "NULL")
+
+    def records(self, cluster: str, newest: int) -> dict[str, Any]:
+        """Of jobs: how many records there are, which have no end yet, and which are the last so many."""
+        table = f"{cluster}_job_table"
+        if table not in self.tables():
+            return {"records": 0, "open": [], "newest": []}
+        there = f"FROM `{table}` WHERE deleted = 0"
+        (count,) = self.ask(f"SELECT COUNT(*) {there}")
+        unended = self.ask(f"SELECT id_job, id_array_job, time_submit {there} AND time_end = 0")
+        last = self.ask(f"SELECT id_job {there} ORDER BY job_db_inx DESC LIMIT {newest}")
+        return {
+            "records": int(count),
+            "open": [[int(number) for number in line.split("\t")] for line in unended],
+            "newest": sorted({int(line) for line in last}),
+        }
 
     def refuse_others(self, cluster: str) -> None:
         """Raise RefusedError where another cluster has its records here: they would be of the backup's time, too."""
@@ -117,11 +124,11 @@ class Database:
         """Tables whose records the database numbers, with that column."""
         where = f"table_schema = '{self._storage.database}' AND extra LIKE '%auto_increment%'"
         lines = self.ask(f"SELECT table_name, column_name FROM information_schema.columns WHERE {where}")  # noqa: S608
-        return [(table, column) for table, column in (line.split("\t") for line in lines) if table not in _OWN]
+        return [(table, column) for table, column in (line.split("\t") for line in lines) if table != MARKS]
 
     def empty(self) -> None:
         """Drop all tables of slurmdbd: those that a dump does not have would be of another time."""
-        tables = ", ".join(f"`{table}`" for table in self.tables() if table not in _OWN)
+        tables = ", ".join(f"`{table}`" for table in self.tables() if table != MARKS)
         if tables:
             self.ask(f"SET FOREIGN_KEY_CHECKS = 0; DROP TABLE {tables}")
 

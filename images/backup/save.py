@@ -6,6 +6,7 @@ other way round it would run without one.
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import time
@@ -23,8 +24,8 @@ from images.backup.backups import (
     superfluous,
     tags,
 )
-from images.backup.restic import HOST, INCOMPLETE, Credentials, Repository, last_words, unreadable
-from images.backup.settings import COPIES, JAIL, KEYS, SECRET, STATE
+from images.backup.restic import HOST, INCOMPLETE, Repository, failed_files, last_words
+from images.backup.settings import COPIES, JAIL, KEYS, STATE
 from images.common import terms
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
@@ -45,26 +46,27 @@ class Saving:
         self._repository = repository
         self._log = log
 
-    def snapshot(self, part: str, *what: str, lenient: bool = False, **marks: str) -> None:
-        """Make one snapshot. `lenient`: what cannot be read is named, and left out. Raises CannotGoOnError."""
+    def snapshot(self, part: str, *what: str) -> str:
+        """Make one snapshot; its id. What cannot be read of the jail is named, and left out. Raises CannotGoOnError."""
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.strptime(self.id, ID_FORMAT))
         started = time.monotonic()
         how = ["--json", "--quiet", "--host", HOST, "--time", moment]
-        done = self._repository.run("backup", *how, *tags(self.id, part, **self._marks, **marks), *what)
-        unread = unreadable(done)
-        if done.code == INCOMPLETE and (lenient or not unread):
-            for line in [*unread[:MOST_NAMED], *([f"{len(unread)} files in all"] if len(unread) > MOST_NAMED else [])]:
-                self._log(f"not read: {line}")
-        elif not done.ok:
+        done = self._repository.run("backup", *how, *tags(self.id, part, **self._marks), *what)
+        if not done.ok and done.code != INCOMPLETE:
             raise self._repository.problem(f"{part} could not be saved", done)
+        made = str(json.loads(done.stdout.splitlines()[-1])["snapshot_id"])
+        unread = failed_files(done)
+        if unread and part != "jail":
+            self.take_back(part, made)
+            raise self._repository.problem(f"{part} could not be saved", done)
+        for line in unread[:MOST_NAMED]:
+            self._log(f"not read ({len(unread)} in all): {line}")
         self._log(f"{part} is saved in backup {self.id} ({time.monotonic() - started:.0f} s)")
+        return made
 
-    def take_back(self, part: str) -> None:
-        """Remove a part that was saved. Raises CannotGoOnError."""
-        found = [item for item in backups_of(self._repository.snapshots()) if item.id == self.id]
-        made = [item.snapshots[part] for item in found if part in item.snapshots]
-        for snapshot in made:
-            self._repository.must(f"{part} was saved by half, and cannot be removed", "forget", "--quiet", snapshot)
+    def take_back(self, part: str, snapshot: str) -> None:
+        """Remove a part that was saved by half: a restore would take it. Raises CannotGoOnError."""
+        self._repository.must(f"{part} was saved by half, and cannot be removed", "forget", "--quiet", snapshot)
 
     def forget(self, keep: str) -> None:
         """Remove backups that are beyond the stack file's `keep` (`last=3 daily=7`), and what only they needed."""
@@ -81,13 +83,13 @@ def save_state(log: Log) -> None:
     begun = time.strftime(ID_FORMAT, time.gmtime())
     parts = ["keys", *settings.environment("PARTS", "state jail").split()]
     kind = settings.environment("KIND", "scheduled")
-    repository = settings.repository(Credentials.read(SECRET))
+    repository = settings.repository()
     # By itself it begins nothing: a repository that somebody has taken away would be made anew without a word.
     repository.open(make=kind == MANUAL, log=log)
     cluster = prints_of(KEYS)
     if kind == "scheduled":
         refuse_another_cluster(backups_of(repository.snapshots()), cluster, repository.url)
-    repository = settings.begin(id=begun, parts=parts, kind=kind, cluster="+".join(cluster))
+    settings.hand_over(id=begun, parts=parts, kind=kind, cluster="+".join(cluster))
     log(f"backup {begun}: {', '.join(parts)}")
     saving = Saving(repository, log)
     take_state(saving, log)
@@ -104,25 +106,25 @@ def save_state(log: Log) -> None:
 def take_state(saving: Saving, log: Log) -> None:
     """Save the state directory. Raises CannotGoOnError, also where it has another name by now.
 
-    Then there may be nothing, or a part, in the snapshot: it goes, else a restore of the state would take it.
+    Then there may be nothing, or a part, in the snapshot.
     """
     directory = terms.current(STATE) or STATE
     shutil.rmtree(COPIES, ignore_errors=True)
     try:
-        names = state.take(directory, COPIES)
-        if state.JOBS not in names:
+        if state.JOBS not in state.take(directory, COPIES):
             log("slurmctld has saved no jobs yet")
         scripts = [str(path) for path in directory.iterdir() if state.SCRIPTS.fullmatch(path.name)]
-        saving.snapshot("state", str(COPIES), *scripts)
+        snapshot = saving.snapshot("state", str(COPIES), *scripts)
+        if not directory.exists():
+            saving.take_back("state", snapshot)
     finally:
         if not directory.exists():
-            saving.take_back("state")
             raise CannotGoOnError("another controller has taken the state over meanwhile; make a backup anew")
 
 
 def save_database(log: Log) -> None:
     """The second: the dump goes from the one program to the other, and lies nowhere."""
-    repository = settings.go_on()
+    repository = settings.handed_over()
     with database.opened(log) as source:
         name = ["--stdin-filename", database.DUMP, "--stdin-from-command", "--", *source.dump]
         Saving(repository, log).snapshot("database", *name)
@@ -131,11 +133,10 @@ def save_database(log: Log) -> None:
 def save_jail(log: Log) -> None:
     """The last: the longest, and the one that users can hold up. What is too old goes afterwards."""
     settings.enter_jail()
-    repository = settings.go_on(last=True)
+    repository = settings.handed_over(last=True)
     saving = Saving(repository, log)
-    largest = required_env("LARGEST_FILE")
-    left = [*settings.in_jail(settings.environment("EXCLUDE")), f"--exclude-larger-than={largest}"]
-    saving.snapshot("jail", *left, str(JAIL), lenient=True, largest=largest)
+    left = settings.in_jail(settings.environment("EXCLUDE"))
+    saving.snapshot("jail", *left, f"--exclude-larger-than={required_env('LARGEST_FILE')}", str(JAIL))
     keep = settings.environment("KEEP")
     if keep and saving.kind != BEFORE_RESTORE:
         saving.forget(keep)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
-from images.backup.restic import SECRET_KEYS, Credentials, Repository
+from images.backup.restic import AUTHORITY, CREDENTIALS, Repository
 from images.common.boundary import give_up_set_up
 from images.common.jail_roots import HOMES_MARK, ROOTS
 from images.common.jail_view import Bind, homes_directory, show
@@ -32,30 +33,31 @@ NEVER: Final = ("proc", "sys", "dev", "run", "tmp", "var/tmp")
 """Of the jail: what each pod has of its own, and what is gone with it anyway."""
 
 
-def repository(credentials: Credentials) -> Repository:
-    """The repository of the stack, as the pod's environment names it. Raises CannotGoOnError."""
+def repository(credentials: Path = SECRET) -> Repository:
+    """The repository of the stack, as the pod's environment names it. Raises RefusedError."""
     return Repository(required_env("REPOSITORY"), credentials, region=required_env("REGION"))
 
 
-def begin(**told: Any) -> Repository:
-    """For the first container of a pod: the repository, with what the later ones need left for them."""
-    credentials = Credentials.read(SECRET)
-    credentials.hand_over(HANDOVER)
+def hand_over(**told: Any) -> None:
+    """In the first container of a pod: leave the later ones what they need."""
+    for file in (SECRET / name for name in (*CREDENTIALS, AUTHORITY)):
+        if file.is_file():
+            shutil.copyfile(file, HANDOVER / file.name)
+            (HANDOVER / file.name).chmod(0o400)
     tell(**told)
-    return repository(credentials)
 
 
-def go_on(*, last: bool = False) -> Repository:
-    """For a later container.
+def handed_over(*, last: bool = False) -> Repository:
+    """In a later container: the repository.
 
-    `last`: nobody needs them any more. Then no file in this container has the credentials: it reads a tree that users
-    write, who could have a path of theirs lead to such a file in the moment in which it is read.
+    `last`: nobody needs the credentials any more. Then no file in this container has them: it reads a tree that users
+    write.
     """
-    credentials = Credentials.read(HANDOVER)
+    found = repository(HANDOVER)
     if last:
-        for name in SECRET_KEYS:
+        for name in CREDENTIALS:
             (HANDOVER / name).unlink()
-    return repository(credentials)
+    return found
 
 
 def enter_jail() -> None:
@@ -82,7 +84,7 @@ def enter_jail() -> None:
 def tell(**values: Any) -> None:
     """Leave values for later containers, besides those that are there."""
     file = HANDOVER / "told.json"
-    known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    known = told() if file.exists() else {}
     file.write_text(json.dumps({**known, **values}), encoding="utf-8")
 
 

@@ -12,7 +12,8 @@ import re
 import shutil
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -24,21 +25,21 @@ _NODES: Final = "node_state"
 """Begins as that one does."""
 
 SCRIPTS: Final = re.compile(r"hash\.\d+")
-OF_AGENT: Final = "slurmstack"
-"""The configuration agent's own directory, which it writes from the stack file."""
 
-MARKER: Final = "slurmstack/accounting"
+_ACCOUNTING: Final = "slurmstack/accounting"
 """images/controller/slurmctld.py: without it slurmctld takes the cluster's id from slurmdbd."""
 
 _ARRIVING: Final = "restoring"
-_LEFT_ALONE: Final = frozenset({OF_AGENT, "lost+found", _ARRIVING})
+_LEFT_ALONE: Final = frozenset({"slurmstack", "lost+found", _ARRIVING})
+"""The first is the configuration agent's own directory, which it writes from the stack file."""
+
 _TRIES: Final = 40
 _PAUSE: Final = 0.05
 
-_HEADER: Final = b"PROTOCOL_VERSION\0"
-_HEAD: Final = 4 + len(_HEADER)
-_AFTER_HEADER: Final = 2 + 8
-"""The protocol's number and the time of the file; then comes the id of the next job (`dump_all_job_state` in Slurm)."""
+_HEADER: Final = struct.pack(">I", 17) + b"PROTOCOL_VERSION\0"
+_HEAD: Final = struct.Struct(">HQI")
+"""What follows: the protocol, which grows with each release of Slurm, the time of the file, and the id of the next job
+(`dump_all_job_state` in Slurm)."""
 
 
 def take(state: Path, target: Path) -> list[str]:
@@ -52,40 +53,26 @@ def take(state: Path, target: Path) -> list[str]:
 
 def _copy(regular: Path, target: Path) -> bool:
     """Whether it was there."""
-    for attempt in range(2 * _TRIES):
+    for attempt in range(_TRIES):
         # A name that stays away is one of a slurmctld that was killed in the midst of a save.
-        source = regular if attempt < _TRIES else terms.whole(regular)
-        try:
-            with source.open("rb") as file, target.open("wb") as copy:
-                shutil.copyfileobj(file, copy)
-            shutil.copystat(source, target)
-        except FileNotFoundError:
-            time.sleep(_PAUSE)
-        else:
+        with suppress(FileNotFoundError):
+            shutil.copy2(regular if attempt < _TRIES - 1 else terms.whole(regular), target)
             return True
+        time.sleep(_PAUSE)
     target.unlink(missing_ok=True)
     if regular.name == JOBS:
         raise CannotGoOnError(f"{regular} is not there; only an unfinished version of it is")
     return False
 
 
-def next_id(state: Path, name: str = JOBS) -> int:
-    """The id that the next job of a state directory gets; 0 where it has no jobs. Raises RefusedError."""
-    return _head(state / name)[1]
-
-
-def saved_at(state: Path) -> int:
-    """When slurmctld wrote the jobs of a state directory, in seconds since 1970; 0 without. Raises RefusedError."""
-    return _head(state / JOBS)[0]
-
-
-def _head(file: Path) -> tuple[int, int]:
-    """Both; zeros where there is no such file."""
-    if not file.is_file():
-        return 0, 0
-    start = file.read_bytes()[:64]
-    moment, number = struct.unpack_from(">QI", start, _id_at(start, file) - 8)
-    return int(moment), int(number)
+def next_id(jobs: Path) -> int:
+    """The id that the next job gets by a job_state; 0 where there is none. Raises RefusedError."""
+    if not jobs.is_file():
+        return 0
+    start = jobs.read_bytes()[:64]
+    if not start.startswith(_HEADER) or len(start) < len(_HEADER) + _HEAD.size:
+        raise RefusedError(f"{jobs} does not begin as a job_state of Slurm 24.11 or 26.05 does")
+    return int(_HEAD.unpack_from(start, len(_HEADER))[2])
 
 
 def raise_next_id(state: Path, least: int) -> int:
@@ -93,54 +80,33 @@ def raise_next_id(state: Path, least: int) -> int:
 
     Where slurmctld has saved no jobs yet, that is a queue without jobs: all versions know its head alone as one.
     """
-    known = next_id(state)
+    jobs = state / JOBS
+    known = next_id(jobs)
     if known >= least:
         return known
-    if not known:
-        head = struct.pack(">I", len(_HEADER)) + _HEADER + struct.pack(">H", _protocol(state / _NODES))
-        (state / JOBS).write_bytes(head + struct.pack(">QIQ", int(time.time()), least, 0))
-        (state / JOBS).chmod(0o600)
-        return least
-    with (state / JOBS).open("r+b") as file:
-        start = file.read(64)
-        file.seek(_id_at(start, state / JOBS))
-        file.write(struct.pack(">I", least))
+    if known:
+        with jobs.open("r+b") as file:
+            file.seek(len(_HEADER) + _HEAD.size - 4)
+            file.write(struct.pack(">I", least))
+    else:
+        head = _HEAD.pack(_protocol(state / _NODES), int(time.time()), least)
+        jobs.write_bytes(_HEADER + head + bytes(8))
+        jobs.chmod(0o600)
     return least
 
 
-def _id_at(start: bytes, file: Path) -> int:
-    if start[:_HEAD] != struct.pack(">I", len(_HEADER)) + _HEADER or len(start) < _HEAD + _AFTER_HEADER + 4:
-        raise RefusedError(f"{file} does not begin as a job_state of Slurm 24.11 or 26.05 does")
-    return _HEAD + _AFTER_HEADER
-
-
 def _protocol(file: Path) -> int:
-    """Of the Slurm that has written a file, which grows with each release; 0 where it is not there, or damaged."""
+    """Of the Slurm that has written a file; 0 where it is not there, or damaged."""
     start = file.read_bytes()[:64] if file.is_file() else b""
-    return int.from_bytes(start[_HEAD : _HEAD + 2]) if start[4:_HEAD] == _HEADER else 0
-
-
-def _release(state: Path) -> int:
-    """The protocol of the Slurm that has written a state directory; 0 where nothing says so."""
-    files = terms.whole(state / JOBS), state / f"{JOBS}.old", terms.whole(state / _NODES)
-    return next(filter(None, map(_protocol, files)), 0)
+    return int.from_bytes(start[len(_HEADER) :][:2]) if start.startswith(_HEADER) else 0
 
 
 def refuse_newer(state: Path, arriving: Path, backup: str) -> None:
     """Raise RefusedError where the slurmctld of this state would not read the one that arrives."""
-    next_id(arriving)  # sees that the head is right
-    here = _release(state)
-    if here and _release(arriving) > here:
+    next_id(arriving / JOBS)  # sees that the head is right
+    here, new = (_protocol(terms.whole(at / JOBS)) or _protocol(terms.whole(at / _NODES)) for at in (state, arriving))
+    if here and new > here:
         raise RefusedError(f"the state in {backup} is of a newer Slurm than the one here; nothing was touched")
-
-
-def _ids_in(state: Path, log: Callable[[str], None]) -> Iterator[int]:
-    """What the next job would be, by each version of a queue: a save may have been cut short."""
-    for ending in ("", ".new", ".old"):
-        try:
-            yield next_id(state, f"{JOBS}{ending}")
-        except RefusedError as error:
-            log(f"ids that only this one knows may be given again: {error}")
 
 
 def put_back(
@@ -148,11 +114,16 @@ def put_back(
 ) -> None:
     """Replace the state by what `fetch` writes into a directory. slurmctld is away.
 
-    `highest`: the highest job id that accounting knows; the next job gets a higher one, and one that the queue here has
-    not given out. The queue comes first: the next try after an interruption finds in it how far ids had come. What is
-    damaged here is replaced as well. Raises RefusedError with nothing touched.
+    `highest`: the highest job id that accounting knows; the next job gets a higher one, and one that no version of the
+    queue here has given out. The queue comes first: the next try after an interruption finds in it how far ids had
+    come. What is damaged here is replaced as well. Raises RefusedError with nothing touched.
     """
-    least = max(highest + 1 if highest else 0, *_ids_in(state, log))
+    least = highest + 1 if highest else 0
+    for ending in ("", ".new", ".old"):
+        try:
+            least = max(least, next_id(state / f"{JOBS}{ending}"))
+        except RefusedError as error:
+            log(f"ids that only this one knows may be given again: {error}")
     terms.finish_saves(state)
     arriving = state / _ARRIVING
     shutil.rmtree(arriving, ignore_errors=True)
@@ -178,4 +149,4 @@ def put_back(
 
 def take_id_of_slurmdbd(state: Path) -> None:
     """Have slurmctld take the cluster's id from slurmdbd at its next start, whose records may have another one."""
-    (state / MARKER).unlink(missing_ok=True)
+    (state / _ACCOUNTING).unlink(missing_ok=True)

@@ -57,9 +57,9 @@ def test_queue_accounting_and_homes_come_back_and_job_ids_go_on(two_nodes: Slurm
     slurm.await_idle("default-0", "default-1")
     assert slurm.job_field(held, "JobName") == "held"
     # That alice gets in at all: accounts are made anew after the jail has come back.
-    assert slurm.ssh(f"cat {PLACE}; stat -c '%a %U' {PLACE}; ls /home/alice/later 2>/dev/null; true").split() == [
-        "of-old", "640", "alice",
-    ]  # fmt: skip
+    assert slurm.ssh(f"cat {PLACE}; stat -c '%a %U' {PLACE}; ls /home/alice/later").split() == [
+        "of-old", "640", "alice", "/home/alice/later",
+    ], "what has come since stays"  # fmt: skip
     assert not slurm.slurm(f"sacct --noheader --jobs={after}").strip(), "accounting is that of the backup, too"
     assert int(slurm.submit("hostname", "--output=/dev/null")) > int(after)
     slurm.slurm(f"scontrol release {held}")

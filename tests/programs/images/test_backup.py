@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from images.backup import restic, settings
-from images.backup.restic import Credentials, Repository
+from images.backup.restic import CREDENTIALS, Repository
 from images.common.process import CannotGoOnError
 from tests.programs.images.mounts import run_apart
 
@@ -107,8 +107,9 @@ def test_a_program_that_is_to_end_lets_restic_take_its_lock_away(
     program.write_text(f"#!/bin/sh\ntrap 'touch {ended}; exit 1' TERM\ntouch {begun}\nwhile :; do sleep 0.05; done\n")
     program.chmod(0o755)
     monkeypatch.setattr(restic, "RESTIC", str(program))
-    keys = Credentials(access_key="a", secret_key="b", password="c")
-    repository = Repository("https://s3.example/b/p", keys, region="r", cache=tmp_path)
+    for name in CREDENTIALS:
+        (tmp_path / name).write_text("secret")
+    repository = Repository("https://s3.example/b/p", tmp_path, region="r", cache=tmp_path)
 
     def told_to_end(*_: object, **__: object) -> None:
         while not begun.exists():

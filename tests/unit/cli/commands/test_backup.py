@@ -27,29 +27,22 @@ class Applied:
         return [{"kind": "StatefulSet", "metadata": {"name": "controller", **managers}, "spec": {}}]
 
 
-@pytest.mark.parametrize(
-    ("manager", "operation", "starts_it"),
-    [
-        ("kustomize-controller", "Apply", True),
-        ("argocd-controller", "Update", True),
-        ("kubectl", "Apply", False),
-        ("kubectl-client-side-apply", "Update", False),
-    ],
-)
 def test_what_would_start_slurm_in_the_midst_of_a_restore_is_to_be_suspended(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, manager: str, operation: str, *, starts_it: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(backup, "reach", lambda _: Applied(manager, operation))
     monkeypatch.setattr(backup, "require_own", lambda *_: None)
-
     monkeypatch.setattr(backup, "chosen", Mock(side_effect=NotImplementedError("it goes on")))
     file = stack_file(tmp_path, stacks.existing_full())
-    if starts_it:
+    for manager, operation in (("kustomize-controller", "Apply"), ("argocd-controller", "Update")):
+        monkeypatch.setattr(backup, "reach", Mock(return_value=Applied(manager, operation)))
         with pytest.raises(Refused, match=f"is applied by {manager}") as caught:
             backup.restore(file, yes=True)
         assert "--suspended" in caught.value.hint
+        with pytest.raises(NotImplementedError):
+            backup.restore(file, yes=True, suspended=True)
+    monkeypatch.setattr(backup, "reach", Mock(return_value=Applied("kubectl", "Apply")))
     with pytest.raises(NotImplementedError):
-        backup.restore(file, yes=True, suspended=starts_it)
+        backup.restore(file, yes=True)
 
 
 @pytest.mark.parametrize("interrupted", [True, False])
@@ -61,7 +54,7 @@ def test_a_backup_is_told_by_its_id_and_goes_on_where_somebody_interrupts(
             raise KeyboardInterrupt
         return "backup-state: backup 20261126T020003Z: keys, state\nbackup-state: state is saved in backup 2026\n"
 
-    for name, played in (("reach", None), ("_refuse_restore", None), ("make_job", "backup-7")):
+    for name, played in (("reach", None), ("refuse_restoring", None), ("make_job", "backup-7")):
         monkeypatch.setattr(backup, name, lambda *_, played=played, **__: played)
     monkeypatch.setattr(backup, "follow_job", follow)
     file = stack_file(tmp_path, stacks.existing_full())

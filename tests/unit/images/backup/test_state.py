@@ -7,7 +7,6 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -33,7 +32,7 @@ def test_of_a_save_that_was_cut_short_is_saved_what_slurmctld_would_begin_with(
     (tmp_path / "job_state.old").write_bytes(jobs(3))
     (tmp_path / f"job_state.{ending}").write_bytes(jobs(4))
     assert state.take(tmp_path, tmp_path / "copy") == ["job_state"]
-    assert state.next_id(tmp_path / "copy") == 4
+    assert state.next_id(tmp_path / "copy/job_state") == 4
 
 
 def test_a_state_with_half_a_queue_is_no_backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,19 +40,6 @@ def test_a_state_with_half_a_queue_is_no_backup(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "job_state.new").write_bytes(jobs(3))
     with pytest.raises(CannotGoOnError, match="only an unfinished version"):
         state.take(tmp_path, tmp_path / "copy")
-
-
-def test_the_next_id_is_above_all_that_are_known_and_nothing_else_changes(tmp_path: Path) -> None:
-    (tmp_path / "job_state").write_bytes(jobs(41))
-    assert state.raise_next_id(tmp_path, 40) == 41
-    assert state.raise_next_id(tmp_path, 99) == 99
-    assert (tmp_path / "job_state").read_bytes() == jobs(99)
-
-
-def test_a_file_of_another_form_is_not_written_into(tmp_path: Path) -> None:
-    (tmp_path / "job_state").write_bytes(b"\0\0\0\7VERSION" * 9)
-    with pytest.raises(RefusedError, match="does not begin as a job_state"):
-        state.raise_next_id(tmp_path, 99)
 
 
 def put_back(directory: Path, content: dict[str, bytes], highest: int = 0) -> None:
@@ -71,39 +57,36 @@ def test_what_was_there_goes_and_the_agent_s_files_stay(tmp_path: Path) -> None:
     (tmp_path / "slurmstack/accounting").touch()
     (tmp_path / "slurmstack/current").touch()
     put_back(tmp_path, {"job_state": jobs(20)}, highest=30)
-    assert state.next_id(tmp_path) == 50, "the state that is replaced had given 49 out"
+    assert state.next_id(tmp_path / "job_state") == 50, "the state that is replaced had given 49 out"
+    put_back(tmp_path, {"job_state": jobs(20)}, highest=60)
+    assert state.next_id(tmp_path / "job_state") == 61, "accounting knows 60"
     assert {path.name for path in tmp_path.iterdir()} == {"job_state", "slurmstack"}
     assert {path.name for path in (tmp_path / "slurmstack").iterdir()} == {"current"}, "slurmdbd gives the id anew"
 
 
-def test_the_id_that_accounting_knows_is_not_given_out_again(tmp_path: Path) -> None:
-    put_back(tmp_path, {"job_state": jobs(20)}, highest=30)
-    assert state.next_id(tmp_path) == 31
-
-
-def test_the_state_of_a_newer_slurm_is_not_put_under_an_older_one(tmp_path: Path) -> None:
+def test_the_state_of_a_newer_slurm_or_none_at_all_is_not_put_under_this_one(tmp_path: Path) -> None:
     (tmp_path / "job_state").write_bytes(jobs(5))
     newer = jobs(9).replace(b"\x2a\x00", b"\x2d\x00", 1)
-    with pytest.raises(RefusedError, match="of a newer Slurm"):
-        put_back(tmp_path, {"job_state": newer})
+    for content, why in ((newer, "of a newer Slurm"), (b"\0\0\0\7VERSION" * 9, "does not begin as a job_state")):
+        with pytest.raises(RefusedError, match=why):
+            put_back(tmp_path, {"job_state": content})
     assert (tmp_path / "job_state").read_bytes() == jobs(5)
 
 
-@pytest.mark.parametrize("damaged", [b"", b"no state at all, " * 5])
 @pytest.mark.parametrize("other", ["job_state.old", "job_state.new"])
-def test_a_state_that_nobody_can_read_is_replaced(tmp_path: Path, damaged: bytes, other: str) -> None:
+def test_a_state_that_nobody_can_read_is_replaced(tmp_path: Path, other: str) -> None:
     """It is what one restores for. What other files know of ids counts."""
-    (tmp_path / "job_state").write_bytes(damaged)
+    (tmp_path / "job_state").write_bytes(b"no state at all, " * 5)
     (tmp_path / other).write_bytes(jobs(700))
     put_back(tmp_path, {"job_state": jobs(100)}, highest=600)
-    assert state.next_id(tmp_path) == 700
+    assert state.next_id(tmp_path / "job_state") == 700
 
 
 def test_ids_go_on_after_a_backup_from_before_the_first_job(tmp_path: Path) -> None:
     """Of which slurmctld had saved no queue: it gets one without jobs."""
     (tmp_path / "job_state").write_bytes(jobs(5))
     put_back(tmp_path, {"node_state": jobs(0)[:23]})
-    assert state.next_id(tmp_path) == 5
+    assert state.next_id(tmp_path / "job_state") == 5
     content = (tmp_path / "job_state").read_bytes()
     assert content[:23] == jobs(0)[:23]
     assert len(content) == 23 + 8 + 4 + 8
@@ -128,8 +111,8 @@ def test_there_is_a_queue_whenever_it_is_interrupted_and_ids_go_on_above_the_fir
         try:
             put_back(tmp_path, {"job_state": jobs(100), "node_state": b"new", "resv": b"new"})
         except KeyboardInterrupt:
-            assert state.next_id(tmp_path) == 5000, number
-    assert state.next_id(tmp_path) == 5000
+            assert state.next_id(tmp_path / "job_state") == 5000, number
+    assert state.next_id(tmp_path / "job_state") == 5000
     assert {path.name for path in tmp_path.iterdir()} == {"job_state", "node_state", "resv"}
     assert (tmp_path / "node_state").read_bytes() == b"new"
 
@@ -141,14 +124,15 @@ class Snapshots:
         self.meanwhile = meanwhile
         self.made: list[set[str]] = []
 
-    def snapshot(self, part: str, *what: str) -> None:
+    def snapshot(self, part: str, *what: str) -> str:
         assert part == "state"
         self.meanwhile()
         files = {path.name for one in map(Path, what) for path in ([one, *one.iterdir()] if one.exists() else [])}
         self.made.append(files)
+        return "1"
 
-    def take_back(self, part: str) -> None:
-        del part
+    def take_back(self, part: str, snapshot: str) -> None:
+        assert (part, snapshot) == ("state", "1")
         self.made.pop()
 
 
@@ -181,22 +165,3 @@ def test_a_state_that_was_taken_over_meanwhile_is_no_backup(volume: Path) -> Non
     with pytest.raises(CannotGoOnError, match="another controller has taken the state over"):
         save.take_state(saving, LOG)
     assert saving.made == [], "a restore of the state would take it for the last one"
-
-
-def test_a_part_that_is_taken_back_is_the_one_of_this_backup(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"id": "20261126T020000Z", "kind": "manual", "parts": ["state"], "cluster": "c"}
-    monkeypatch.setattr("images.backup.settings.told", lambda: told)
-    found = [
-        {"id": f"{part}-{hour}", "tags": [f"backup=20261126T0{hour}0000Z", f"part={part}"]}
-        for hour in (1, 2)
-        for part in ("state", "keys")
-    ]
-    repository = Mock(snapshots=lambda: found)
-    save.Saving(repository, Mock()).take_back("state")
-    assert [call.args[1:] for call in repository.must.call_args_list] == [("forget", "--quiet", "state-2")]
-
-
-def test_what_fails_for_another_reason_fails(volume: Path) -> None:
-    (volume / "term-7/job_state").rename(volume / "term-7/job_state.new")
-    with pytest.raises(CannotGoOnError, match="is not there"):
-        taken(volume)
