@@ -14,7 +14,6 @@ from cli.backup.restore import RESTORED_BY, chosen
 from cli.backup.verdict import Outcome, told_by
 from cli.change.lock import held
 from cli.change.plan import APPLY
-from cli.change.owner import PART_OF
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, complaint, in_controller, is_true, labels_of
 from cli.stack import Stack
@@ -140,7 +139,7 @@ class Rehearsal:
         """The namespace with all in it, and static volumes, which are in none. Raises Failure where they stay."""
         static = [
             str(item["metadata"]["name"])
-            for item in self._kubectl.items("persistentvolume", "-l", PART_OF)
+            for item in self._kubectl.items("persistentvolume", "-l", "app.kubernetes.io/part-of=slurmstack")
             if item["spec"].get("claimRef", {}).get("namespace") == self._namespace
         ]
         soon = ("--ignore-not-found", "--wait=false")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cli.change.job_effects import partitions_in, pools_of, slurm_conf_in
+from cli.engine import plan as engines
 from tests import stacks
-from tests.fakes.queue_cluster import objects
+from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending
+from tests.graph.state import compare_files, stack_of
 from tests.recordings import record
+from tests.stacks import with_change
 
 
 def registered(sections: dict[str, Any]) -> list[dict[str, Any]]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cli.program.values import Unknown
 from cli.program.recording import Recording
+from cli.program.values import Unknown
 from components.clouds.nebius.immutable import (
     ALLOCATION,
     CLUSTER,

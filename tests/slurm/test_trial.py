@@ -109,7 +109,8 @@ def plugins(cluster: SlurmSandbox) -> Iterator[str]:
 def is_said(line: str) -> bool:
     """Whether a stack file can say so."""
     key, _, value = line.rpartition(" ")[2].partition("=")
-    slurm, partition = dict(STACK["slurm"]), {"pools": ["default"]}
+    slurm: dict[str, Any] = dict(STACK["slurm"])
+    partition: dict[str, Any] = {"pools": ["default"]}
     (partition if line.startswith("PartitionName") else slurm)["settings"] = {key: value}
     try:
         load_config({**STACK, "slurm": slurm, "partitions": {"main": partition}})

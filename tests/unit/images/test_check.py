@@ -27,13 +27,18 @@ def scratch_conf(text: str, **others: str) -> str:
     return scratch_files({"slurm.conf": text, **others}, "/tmp/s", (1111, 2222))["slurm.conf"]
 
 
-def test_no_program_of_the_site_is_run() -> None:
+def test_no_program_that_needs_no_job_is_run() -> None:
     for line in (
-        "PrologSlurmctld=/bin/danger", "ResumeProgram=/bin/danger", "SuspendProgram=/bin/danger",
-        "HealthCheckProgram=/bin/danger", "epilogslurmctld = /bin/danger", 'MailProg="/bin/danger with spaces"',
-        "SlurmctldPrimaryOnProg=/bin/danger", "RebootProgram=/bin/danger", "JobCompLoc=/bin/danger",
+        "ResumeProgram=/bin/danger", "SuspendProgram=/bin/danger", "resumefailprogram = /bin/danger",
+        'SlurmctldPrimaryOnProg="/bin/danger with spaces"', "SlurmSchedLogFile=/danger",
     ):  # fmt: skip
         assert "danger" not in scratch_conf(f"ClusterName=a\n{line}\n")
+
+
+def test_what_is_not_well_formed_is_left_to_slurm() -> None:
+    database = "AccountingStorageType=accounting_storage/slurmdbd\n"
+    for line in ("PriorityWeightAge=much", "AccountingStoreFlags=job_comment,job_all", "AccountingStorageEnforce=x"):
+        assert line in scratch_conf(f"{database}{line}\n")
 
 
 def test_the_real_controllers_state_and_port_are_not_touched() -> None:
@@ -91,7 +96,7 @@ def test_groups_that_come_with_the_configuration_are_not_looked_up_on_this_machi
 def test_included_files_are_cleaned_too() -> None:
     files = {
         "slurm.conf": "Include site.conf\n",
-        "site.conf": "PrologSlurmctld=/bin/danger\n",
+        "site.conf": "ResumeProgram=/bin/danger\n",
         "topology.conf": "SwitchName=s\n",
     }
 

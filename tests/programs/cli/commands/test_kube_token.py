@@ -10,10 +10,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import nebius.api.nebius.iam.v1 as iam
+import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from grpc import StatusCode
 
+from components.clouds.nebius.resources import EXEC_API
 from tests.fakes.nebius import Fails, Reply, serve
 from tests.stacks import ROOT
 

@@ -6,6 +6,7 @@ import pytest
 
 from images.common.command import Result
 from images.common.health.slurm import Slurm, keep_looking
+from images.health.node_tests.catalog import TESTS
 from images.health.watch import program
 from images.health.watch.decide import Limit, Policy
 from images.health.watch.machines import Machines
