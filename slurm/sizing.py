@@ -29,24 +29,22 @@ def real_memory_mib(memory: str) -> int:
 
 def node_document(pool_name: str, pool: WorkerPool) -> dict[str, Any]:
     """What the pool's workers are told of themselves (images/common/slurm_node.py)."""
-    found: dict[str, Any] = {
+    return {
         "cpus": pool.resources.cpus,
         "memory_mib": real_memory_mib(pool.resources.memory),
         "features": list(dict.fromkeys((pool_name, *pool.features))),
         "gres": gres(pool),
+        # What `sbatch --tmp` asks for. slurmd tells less where its machine has less (images/worker/scratch.py).
+        "disk_mib": parse_bytes(pool.tmp if pool.scratch is None else pool.scratch.size) // MEBIBYTE,
     }
-    if pool.is_elastic and pool.scratch is None:
-        # How much the machine's disk has nobody knows before a node is there, and with less it would be drained.
-        return found
-    # What `sbatch --tmp` asks for. slurmd tells less where its machine has less (images/worker/scratch.py).
-    return {**found, "disk_mib": parse_bytes(pool.tmp if pool.scratch is None else pool.scratch.size) // MEBIBYTE}
 
 
 def node_conf(pool_name: str, pool: WorkerPool) -> str:
     """The same in Slurm's words, for nodes of elastic pools, which slurmctld knows before they are there."""
     node = node_document(pool_name, pool)
     words = [f"CPUs={node['cpus']}", f"RealMemory={node['memory_mib']}"]
-    words += [f"TmpDisk={node['disk_mib']}"] if "disk_mib" in node else []
+    # How much the machine's disk has nobody knows before a node is there, and with less it would be drained.
+    words += [f"TmpDisk={node['disk_mib']}"] if pool.scratch is not None else []
     words.append(f"Feature={','.join(node['features'])}")
     offered = [":".join(map(str, one.values())) for one in node["gres"]]
     return " ".join([*words, *([f"Gres={','.join(offered)}"] if offered else [])])
