@@ -125,6 +125,10 @@ class Agent:
 
     def tick(self) -> None:
         """Notice that slurmctld came up with the configuration that waits for it, or that one can be taken at last."""
+        version = self._store.current()
+        if version is not None and not self._ready.exists():
+            self._give_up(version)  # before all that waits for a slurmctld that runs
+            return
         if self._later is not None and self._clock.now() >= self._again_at:
             files, before = self._later, self.published()
             if before and self._slurmctld.is_up() and self._slurmctld.too_small(files, before) is not None:
@@ -133,10 +137,7 @@ class Agent:
                 self._later = None
                 self._decide(files)
             return
-        pending, version = self.status.pending, self._store.current()
-        if version is not None and not self._ready.exists():
-            self._give_up(stack_part(version) or version)
-            return
+        pending = self.status.pending
         if self._starts.exists() and self._slurmctld.is_up():
             self._starts.unlink(missing_ok=True)
         if pending is None or pending != stack_part(version) or not self._slurmctld.is_up():
@@ -148,11 +149,16 @@ class Agent:
             self._change(version, noted)
 
     def _give_up(self, version: str) -> None:
-        """Reject what slurmctld has ended with at each start. It may have been by chance, so it starts again later."""
+        """Reject what slurmctld has ended with at each start. It may have been by chance, so it starts again later.
+
+        It does not go back to an older version by itself: one that lacks a partition would end that one's jobs.
+        """
         now = self._clock.now()
         if self._start_at is None:
-            message = f"{ENDED_AT_START}. Its last words:\n{self._last_words() or '(see its log)'}"
-            self._update(active=None, pending=version, rejected=Rejection(hash=version, message=message))
+            words = self._last_words() or "(see the log of its container)"
+            message = f"{ENDED_AT_START}. Its last words:\n{words}"
+            stack = stack_part(version) or version
+            self._update(active=None, pending=stack, rejected=Rejection(hash=stack, message=message))
             self._log(f"configuration {version} is rejected: {message}")
             self._start_at = now + LOOK_AGAIN_SECONDS
         elif now >= self._start_at:
@@ -348,6 +354,9 @@ class Agent:
         """What slurmctld starts with next."""
         self._cluster_id.prepare(self._store.files(version))
         self._store.select(version)
+        # It has starts of its own, also where the one before has had all of its.
+        self._starts.unlink(missing_ok=True)
+        self._ready.touch()
 
     def _known(self, version: str) -> tuple[str, ...]:
         """Complaints of the version in force, which a change is not to blame for."""

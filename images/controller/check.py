@@ -40,6 +40,7 @@ _HOPELESS: Final = "retrying in 1sec up to 60sec"
 _NOISE: Final = tuple(
     re.compile(pattern)
     for pattern in (
+        r"error: Configured MailProg is invalid",  # Slurm's own default is not in the image
         r"error: Could not open \w+ state file ",
         r"error: NOTE: Trying backup (?:\w+ )?save file",
         r"error: High latency for \d+ calls to gettimeofday",

@@ -234,18 +234,20 @@ class LeavingKeeper:
 
 
 def last_words(kube: Kube | None) -> str:
-    """What slurmctld of this pod said before it ended last, as kubelet has kept it; empty where nobody has."""
-    with contextlib.suppress(KubeError):
-        pods = kube.list_pods() if kube is not None else []
-        for status in (
-            status
-            for pod in pods
-            if pod["metadata"]["name"] == socket.gethostname()
-            for status in pod.get("status", {}).get("containerStatuses", ())
-        ):
-            if status["name"] == "slurmctld":
-                said = (status.get("lastState", {}).get("terminated") or {}).get("message", "")
-                return "\n".join(said.splitlines()[-LAST_LINES:])
+    """What slurmctld of this pod said before it ended last, as kubelet has kept it; empty where nobody has.
+
+    Of two controllers each has a supervisor as its container's program, which does not end with slurmctld.
+    """
+    if kube is None or terms.is_shared():
+        return ""
+    try:
+        pod = kube.get(f"{kube.path('pods')}/{socket.gethostname()}")
+    except KubeError:
+        return ""
+    for status in pod.get("status", {}).get("containerStatuses", ()):
+        if status["name"] == "slurmctld":
+            ended = status.get("lastState", {}).get("terminated") or {}
+            return "\n".join(ended.get("message", "").splitlines()[-LAST_LINES:])
     return ""
 
 

@@ -33,6 +33,8 @@ KILL_SECONDS: Final = 30
 """From SIGTERM to SIGKILL for slurmctld. The pod's own grace period is for the workers' jobs, and may be days."""
 
 
+UNKNOWN: Final = "the API server does not say more"
+
 Value = TypeVar("Value")
 
 
@@ -47,15 +49,16 @@ class Leaving:
 
     def run(self) -> str:
         """Return when slurmctld may end, with the reason."""
-        if not self._answer(self._cluster_goes):
-            return "the cluster stays"
+        goes = self._answer(self._cluster_goes)
+        if not goes:
+            return UNKNOWN if goes is None else "the cluster stays"
         started = self._clock.now()
         while pods := self._answer(self._api.list_workers):
             if self._clock.now() - started >= SETTLE_SECONDS and not any(map(_is_deleted, pods)):
                 return "the workers that are there stay"
             self._reminder.waiting(self._who(pods))
             self._clock.sleep(POLL_SECONDS)
-        return "all workers have left"
+        return UNKNOWN if pods is None else "all workers have left"
 
     def _answer(self, question: Callable[[], Value]) -> Value | None:
         """The answer, or None if the API server gives none for `SILENCE_SECONDS`: it may be busy or start anew."""

@@ -31,7 +31,7 @@ from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program, required_env
 from images.common.readiness import MUNGE_SOCKET, accepts_connections, can_connect
 from images.common.wait import Clock, Reminder
-from images.controller.configuration import READY, SLURM_CONF, STATE
+from images.controller.configuration import READY, SLURM_CONF, STARTS, STATE
 from images.controller.lease import (
     LOOK_SECONDS,
     ROUND_SECONDS,
@@ -331,6 +331,7 @@ class Supervisor:
         """Of a turn that is over; the configuration agent stands by, too, where there is no state directory."""
         STATE.unlink(missing_ok=True)
         READY.unlink(missing_ok=True)
+        STARTS.unlink(missing_ok=True)  # those that the end of a turn cut short say nothing of a configuration
 
     def _step_down(self, turn: Turn) -> None:
         """An end in order: slurmctld saves all, and the other one need not wait for the Lease to run out.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -37,6 +38,8 @@ PORT: Final = 9306
 HEALTH: Final = Path("/run/slurmstack/health/metrics.prom")
 
 NOBODY: Final = 65534
+_MEMORY: Final = 1 << 30
+"""Bytes of addresses: whoever opens connections must not take what the jobs have. Beyond it there is no new thread."""
 
 
 def text(jobs: Mapping[str, Figures]) -> str:
@@ -125,6 +128,7 @@ def start(node: str, log: Callable[[str], None]) -> None:
 def _give_up_rights() -> None:
     os.chdir("/")
     os.nice(10)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     keep_only("SETUID")

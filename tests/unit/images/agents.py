@@ -87,7 +87,7 @@ class World:
     def restart_agent(self) -> None:
         self.agent = Agent(
             store=self.store, check=self.check, slurmctld=self.slurmctld, log=self.log.append, ready=self.ready,
-            read=self.read, status_file=self.file,
+            read=self.read, starts=self.ready.with_name("starts"), status_file=self.file,
         )  # fmt: skip
 
     def check(self, files: Files) -> Verdict:

@@ -3,15 +3,16 @@ the switch tree beside them; tests/slurm/test_config_agent.py: the rest."""
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from images.common.command import TIMED_OUT, Result
-from images.controller.agent import LOOK_AGAIN_SECONDS, PATIENCE_SECONDS, SILENT, SURVIVAL_SECONDS
+from images.controller.agent import ENDED_AT_START, LOOK_AGAIN_SECONDS, PATIENCE_SECONDS, SILENT, SURVIVAL_SECONDS
 from images.controller.check import Verdict
-from images.controller.configuration import TOPOLOGY_CONF, config_hash
+from images.controller.configuration import TOPOLOGY_CONF, Store, config_hash
 from images.controller.topology import LABELS_FILE
 from tests.unit.images.agents import COMPLAINT, DEADLY, MISSPELT, World
 
@@ -173,3 +174,60 @@ def test_a_tree_that_slurm_does_not_like_is_taken_back(controller: World, text: 
     assert topology(controller) == "# first x\n"
     assert controller.active == config_hash(STACK)
     assert controller.agent.status.rejected is None
+
+
+def test_a_first_configuration_waits_for_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "publish", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+        world.agent.take(GOOD)
+        assert not world.ready.exists()
+
+    world.clock.sleep(LOOK_AGAIN_SECONDS)
+    world.agent.tick()
+
+    assert world.ready.exists()
+    assert world.store.current() == config_hash(GOOD)
+
+
+def give_up(world: World) -> None:
+    """As the program that becomes slurmctld does, at its fourth start with a version that it never ran with."""
+    world.slurmctld.up = False
+    world.ready.unlink()
+
+
+def test_what_slurmctld_ends_with_at_each_start_is_rejected_and_starts_again_later(world: World) -> None:
+    world.agent.take(dict(GOOD))
+    give_up(world)
+    world.agent.tick()
+    assert world.rejected.message.startswith(ENDED_AT_START)
+    assert (world.active, world.ready.exists()) == (None, False)
+
+    world.clock.sleep(LOOK_AGAIN_SECONDS)
+    world.agent.tick()
+    assert world.ready.exists()
+    world.slurmctld.start()
+    world.agent.tick()
+    assert (world.active, world.agent.status.rejected) == (config_hash(GOOD), None)
+
+
+def test_it_starts_again_also_while_a_change_waits_for_a_slurmctld_that_runs(world: World) -> None:
+    world.start(GOOD)
+    world.slurmctld.forgets = BETTER
+    world.agent.take(dict(BETTER))
+    give_up(world)
+    for _ in range(2):
+        world.clock.sleep(LOOK_AGAIN_SECONDS)
+        world.agent.tick()
+    assert world.ready.exists()
+
+
+def test_the_version_that_it_goes_back_to_has_starts_of_its_own(world: World) -> None:
+    world.start(GOOD)
+
+    def end() -> Result:
+        give_up(world)
+        return Result(code=0)
+
+    world.slurmctld.instead = end
+    world.agent.take(dict(BETTER))
+    assert (world.store.current(), world.ready.exists()) == (config_hash(GOOD), True)

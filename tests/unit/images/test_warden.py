@@ -155,3 +155,27 @@ def test_a_step_decides_for_no_other_job(kept: Kept, loaded: list[bytes]) -> Non
     assert "not a cgroup of" in put(kept, 5, other)
     assert "instruction" in put(kept, 5, kept.cgroups, program=START + b"\x85" + devices.ALLOW_ALL[1:])
     assert not loaded
+
+
+def test_a_job_of_before_this_warden_has_the_time_that_who_asks_gives_it(kept: Kept) -> None:
+    kept.enter(5, "17")
+    kept.__post_init__()  # another takes its place
+    assert kept.ask(9, "end 17") == "ok later"
+    assert kept.ask(9, "end 17 now") == "ok"
+    assert kept.cells.jobs() == []
+
+
+def test_what_is_no_request_is_refused_and_logged(kept: Kept) -> None:
+    for request in (
+        "", "cell", "cell 17 1 1", "cell 17 1 1 1 1", "cell 17 x 1 0", "cell 17 1  0", "cell 17 1 1 1.5", "end 17 1",
+        "ok", "devices ", "cell \u00e9 1 1 0", f"cell 17 {10**30} 1 0", f"cell 17 -7 {10**30} 0",
+        f"cell {'1' * 5000} 0 0 0",
+    ):  # fmt: skip
+        answer = kept.ask(5, request)
+        assert answer, request
+        assert not answer.startswith("ok"), request
+        assert len(kept.log) == 1
+        assert len(kept.log[0]) < 6000
+        assert kept.cells.jobs() == []
+        kept.log.clear()
+    assert kept.enter(5, "18").startswith("ok ")
