@@ -31,9 +31,10 @@ COMMON = {"-c, --config FILE", "--json", "-y, --yes"}
 
 
 def _all(path: str, command: Any) -> Iterator[tuple[str, Any]]:
-    if command.params:
+    inside = getattr(command, "commands", {})
+    if command.params or not inside:
         yield path, command
-    for name, inner in getattr(command, "commands", {}).items():
+    for name, inner in inside.items():
         yield from _all(f"{path} {name}", inner)
 
 

@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 from cli.errors import USAGE, Failure
 
+YEAR_10000 = 253402300800
+"""Seconds since 1970, from which on Python has no date: a job may be wanted to begin then."""
+
 DEFAULT_PERIOD = timedelta(days=30)
 
 _AGO = re.compile(r"(?:now ?- ?)?(\d{1,9}) ?([a-z]+)")

@@ -171,8 +171,8 @@ GONE: Final = {
     "backup.cpu": ": remove it. A backup asks for 100m",
     "backup.memory": ": remove it. A backup asks for 256Mi, and has no limit",
     "backup.rehearse_every": ": remove it. The alert BackupUnrehearsed fires after 30 days",
-    "cloud.backups": ": remove it. Make the bucket and its access key with the vendor's command (docs/backups.md). Of "
-    "one that was made here, first `pulumi state delete` each resource whose name ends in -backups: they then stay",
+    "cloud.backups": ": remove it. Make the bucket and its access key with the vendor's command. Of one that was made "
+    "here, Pulumi has to forget all six resources before the next `up` (docs/backups.md)",
     "cloud.gpu_stack": ": remove it. Machines have the vendor's drivers, always. Where it was `operators`, the next "
     "`up` removes NVIDIA's operators at once: drain all GPU pools first",
     "cloud.kubernetes.node_version": ": remove it. Machines have the newest of `version`",

@@ -88,6 +88,8 @@ def read_document(path: Path) -> Any:
     except OSError as error:
         meant = path.with_name(f"Pulumi.{path.name}.yaml")
         message = f"cannot be read: {error.strerror}{f'; did you mean {meant}?' if meant.exists() else ''}"
+    except _RefusedError as error:
+        message = str(error)
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         message = f"is not valid YAML{line}: {error.problem}; check the indent of this line and of the one above"
@@ -167,8 +169,12 @@ def encrypted_problem(name: str) -> Problem:
     )
 
 
+class _RefusedError(yaml.YAMLError):
+    """What YAML allows and a stack file does not."""
+
+
 class _Loader(yaml.SafeLoader):
-    """Reads `off`, `yes`, `1:30:00` and `010` as text, as YAML 1.2 has them, not as no, yes, 5400 and 8 (YAML 1.1).
+    """Reads `off`, `yes` and `1:30:00` as text, as Pulumi does (YAML 1.2), not as no, yes and 5400 (YAML 1.1).
 
     A key that stands twice in a map is an error: the last one would win, and nobody be told.
     """
@@ -187,6 +193,13 @@ class _Loader(yaml.SafeLoader):
             lines[name] = line
         return node
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        line = node.start_mark.line + 1
+        if node.tag == "tag:yaml.org,2002:int" and re.fullmatch(r"[-+]?0[0-7_]+", str(node.value)):
+            message = f"has {node.value} in line {line}, which Pulumi reads in base 8: write it without the leading 0"
+            raise _RefusedError(message)
+        return super().construct_object(node, deep=deep)
+
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":bool", ":int"))]
@@ -194,7 +207,7 @@ _Loader.yaml_implicit_resolvers = {
 }
 for _tag, _pattern, _first in (
     ("bool", "true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("int", "[-+]?(0b[01_]+|0|0o[0-7_]+|[1-9][0-9_]*|0x[0-9a-fA-F_]+)", "-+0123456789"),
+    ("int", "[-+]?(0b[01_]+|0|0o?[0-7_]+|[1-9][0-9_]*|0x[0-9a-fA-F_]+)", "-+0123456789"),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^({_pattern})$"), list(_first))
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from local.debian import SECURITY_VARIABLE
 from local.errors import LocalError
 from local.shell import follow
 from local.tools import Tools
@@ -159,10 +160,10 @@ class Buildah:
             raise self._failure(command, "\n".join(tail))
 
     def _failure(self, command: Sequence[str], output: str) -> LocalError:
-        return LocalError(
-            f"{' '.join(command[:2])} failed; its last lines:\n{output}",
-            f"the images' sources are in images/; the store is {self.directory}",
-        )
+        hint = f"the images' sources are in images/; the store is {self.directory}"
+        if "-security" in output:
+            hint += f"; set {SECURITY_VARIABLE} to a mirror of Debian's security updates, or to `none` to do without"
+        return LocalError(f"{' '.join(command[:2])} failed; its last lines:\n{output}", hint)
 
     def _run(self, arguments: Sequence[str], *, check: bool = True) -> subprocess.CompletedProcess[str]:
         command = ["buildah", *arguments]

@@ -83,7 +83,7 @@ def _build(report: Report, buildah: Buildah, images: ImageSet) -> None:
     base = _ensure_base(report, buildah, images.slurm_version, apt)
     _build_stages(report, buildah, images, apt, base)
     _pack(report, buildah, images)
-    _forget_old(buildah)
+    _forget_old(buildah, base)
 
 
 @contextmanager
@@ -164,15 +164,18 @@ def _pack(report: Report, buildah: Buildah, images: ImageSet) -> None:
         shutil.rmtree(directory, ignore_errors=True)  # one without an archive
 
 
-def _forget_old(buildah: Buildah) -> None:
+def _forget_old(buildah: Buildah, base: str) -> None:
     """Drop builds beyond the last few: archives, images of the store, and layers that nothing uses any more."""
     found = [archive.parent for archive in paths.cache_images().glob(f"*/{_ARCHIVE}")]
     builds = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
     for path in builds[KEEP_BUILDS:]:
         shutil.rmtree(path, ignore_errors=True)
-    buildah.remove([name for name in buildah.images() if _is_old(name, [path.name for path in builds[:KEEP_BUILDS]])])
+    tags = [path.name for path in builds[:KEEP_BUILDS]]
+    buildah.remove([name for name in buildah.images() if _is_old(name, tags, base)])
 
 
-def _is_old(name: str, kept: Sequence[str]) -> bool:
+def _is_old(name: str, kept: Sequence[str], base: str) -> bool:
     """Where a build's jail has something besides, the tag of its other roles is the beginning of its name."""
-    return "/base:" not in name and not any(build.startswith(name.rpartition(":")[2]) for build in kept)
+    if "/base:" in name:
+        return name != base and name.rpartition("-")[0] == base.rpartition("-")[0]  # of the same Debian suite
+    return not any(build.startswith(name.rpartition(":")[2]) for build in kept)

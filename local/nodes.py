@@ -76,7 +76,6 @@ def ensure_kubelet(setup: Setup, name: str) -> None:
     for program in ("kubelet", "kube-proxy"):
         component = f"{program}-{name}"
         if not processes.is_running(component):
-            cgroups.kill_all(f"daemons/{component}")
             command = [setup.binaries.path(program), *configs.flags(program, setup.addresses, node=index_of(name))]
             processes.start(component, [*namespaces.enter(name, with_mounts=True), *command], setup.tools.env())
 

@@ -39,7 +39,10 @@ def is_running(component: str) -> bool:
 
 def started_at(component: str) -> float | None:
     """Give when a component that runs was started, in seconds since 1970."""
-    return _record(component).stat().st_mtime if is_running(component) else None
+    with contextlib.suppress(OSError):  # it is stopped, or started anew, meanwhile
+        at = _record(component).stat().st_mtime
+        return at if is_running(component) else None
+    return None
 
 
 def log_path(component: str) -> Path:
@@ -52,6 +55,7 @@ def start(component: str, command: Sequence[str], env: Mapping[str, str]) -> Non
     log, record = log_path(component), _record(component)
     for file in (log, record):
         file.parent.mkdir(parents=True, exist_ok=True)
+    cgroups.kill_all(f"daemons/{component}")  # what began and was never recorded would have its port
     record.unlink(missing_ok=True)
     actions = [
         (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),

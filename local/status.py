@@ -73,10 +73,10 @@ def lines(status: Status) -> list[str]:
 
 
 def _component(name: str) -> Component:
-    started = processes.started_at(name)
+    started, pid = processes.started_at(name), processes.pid_of(name)
     return Component(
         name=name,
-        pid=processes.pid_of(name),
-        since=dt.datetime.fromtimestamp(started).astimezone() if started else None,
+        pid=pid,
+        since=dt.datetime.fromtimestamp(started).astimezone() if started and pid else None,
         log=processes.log_path(name),
     )

@@ -18,6 +18,7 @@ import yaml
 from cli.errors import USAGE, Failure
 from cli.stack import Stack
 from config.load import PROJECT, plain
+from config.sections.services import CUDA_VERSIONS, NO_CUDA
 from local.files import write_whole
 from slurm.images import (
     DEBIAN_SUITES,
@@ -71,6 +72,8 @@ def choose_names(stack: Stack, *, registry: str | None, tag: str | None, slurm_v
             hint=f"--tag gives those of Slurm {version} another one",
             code=USAGE,
         )
+    if images.jail.cuda and version not in CUDA_VERSIONS:
+        raise Failure(f"images.jail.cuda: {NO_CUDA.format(version=version)}", code=USAGE)
     tags = image_tags(version, images, tag)
     return ImageNames(
         registry=registry or images.registry or DEFAULT_REGISTRY,

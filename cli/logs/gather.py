@@ -13,6 +13,7 @@ from cli.health.query import refuse_no_namespace
 from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, if_slurmdbd_answers, in_controller
 from cli.logs.lines import Line, names_job, names_node, to_the_second
 from cli.logs.sources import Container, Found, containers, events, log_sources, read_all
+from cli.times import YEAR_10000
 from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
 from images.common.slurm_records import NotUnderstoodError, expand, moment
 from images.common.slurm_runs import RecordError, rows, sacct
@@ -219,9 +220,9 @@ def _shown(job: Job, now: datetime, *, alone: bool) -> Iterator[tuple[float | No
 
 
 def lines_of(component: str, job: str, told: Iterator[tuple[float | None, str]]) -> Iterator[Line]:
-    """What is known to the second. None of what has no time."""
+    """What is known to the second. None of what has no time, or one that no calendar of Python's has."""
     for at, text in told:
-        if at is not None:
+        if at is not None and at < YEAR_10000:
             yield Line(at=to_the_second(at), component=component, place=f"job/{job}", text=text)
 
 

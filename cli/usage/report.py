@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,7 +22,9 @@ DIGITS = 6
 MILLION = 10**6
 GIB = 2**30
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = re.compile(r"(^|;)(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
+"""Where a spreadsheet would begin a formula, also in full width, and where it divides at semicolons. From OWASP, "CSV
+Injection"."""
 
 HOURS = ("JOBS", "CPU HOURS", "CPU %", "GPU HOURS", "GPU %")
 EFFICIENCY = ("JOBS", "CPU H", "USED", "CPU %", "WASTED", "GIB H", "MEM %", "GPU H")
@@ -190,7 +193,7 @@ def as_csv(report: Report, numbers: Numbers) -> str:
     writer.writeheader()
     for row in report.rows:
         # Without enforcement users name accounts as they like, also as what a spreadsheet would compute.
-        names = {name: printable("'" * said.startswith(_FORMULA) + said) for name, said in _named(report, row).items()}
+        names = {name: printable(_FORMULA.sub(r"\1'", said)) for name, said in _named(report, row).items()}
         writer.writerow({**names, **numbers(report, row)})
     return text.getvalue()
 

@@ -134,7 +134,7 @@ Amount = Annotated[int, Field(ge=0, le=10**18, strict=True)]
 """A limit of a trackable resource; zero allows nothing. slurmdbd keeps 64 bits, of which the highest values mean "no
 limit". A year of 10,000 CPUs is 5,256,000,000 CPU minutes."""
 
-_TRES = r"^(cpu|mem|node|energy|billing|vmem|pages|(gres|license|bb|fs|ic)/[A-Za-z0-9_:./-]+)$"
+_TRES = r"^(cpu|mem|node|energy|billing|vmem|pages|(gres|license|bb|fs|ic)/[A-Za-z0-9_:./@-]+)$"
 
 
 def tres_name(name: str) -> str:

@@ -25,7 +25,7 @@ _LINES_OF_OTHER_SECTIONS = {
 _KEYS_OF_THE_PODS = frozenset(
     {
         "slurmctldhost", "slurmctldport", "slurmdport", "slurmuser", "slurmduser", "statesavelocation",
-        "slurmdspooldir", "slurmctldpidfile", "slurmdpidfile", "authtype", "authinfo", "credtype",
+        "slurmdspooldir", "slurmctldpidfile", "slurmdpidfile", "authtype", "credtype",
     }
 )  # fmt: skip
 """Where the daemons are and keep their data, and how they know each other: pods, Services, volumes and keys are made
@@ -38,7 +38,7 @@ _NOT_TRIED = {
     ),
     **dict.fromkeys(
         ("resumeprogram", "resumefailprogram", "suspendprogram"),
-        "use worker_nodes.<pool>.min and max, whose nodes come and go with the jobs",
+        "use worker_nodes.<pool>.size with min and max, whose nodes come and go with the jobs",
     ),
     **dict.fromkeys(
         ("slurmctldprimaryonprog", "slurmctldprimaryoffprog"),

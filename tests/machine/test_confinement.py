@@ -215,6 +215,13 @@ def test_a_new_configuration_reaches_slurmd_and_its_jobs_stay_confined(slurm: Sl
     assert "slurmd: error" not in slurm.worker().logs()
 
 
+def test_tasks_are_bound_as_they_ask(slurm: SlurmMachine) -> None:
+    """The node has registered the machine's two sockets, each with one core of two threads."""
+    done = slurm.run(as_user("srun --chdir=/ --mem=60 -n4 --cpu-bind=verbose,cores true"))
+
+    assert sorted(re.findall(r"mask (\w+) set$", done.stderr, re.MULTILINE)) == ["0x3", "0x3", "0xc", "0xc"]
+
+
 @one_version
 def test_cgroups_that_the_runtime_lets_the_pod_write_are_used_as_they_are(slurm: SlurmMachine) -> None:
     start_worker(slurm, "default-1", writable_cgroups=True)

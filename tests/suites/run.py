@@ -155,6 +155,8 @@ def run_step(step: Step, *, may_rescue: int = MOST_RESCUED, run: Run = run_pytho
     left = ""
     try:
         problem, first, second = _run(step, may_rescue, run)
+    except OSError as error:  # a full disk, say: the other steps still run
+        problem, first, second = f"not run to its end: {error}", Outcome(), Outcome()
     finally:
         left = _do(step.after, run)
     return Result(

@@ -19,7 +19,11 @@ def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     procs = tmp_path / "cgroup.procs"
     procs.touch()
     monkeypatch.setattr(cgroups, "entrance", lambda _: procs)
-    monkeypatch.setattr(cgroups, "processes", lambda *_: set(map(int, procs.read_text().split())))
+
+    def inside(*_: str) -> set[int]:
+        return set(map(int, procs.read_text().split())) if procs.is_file() else set()
+
+    monkeypatch.setattr(cgroups, "processes", inside)
     return procs
 
 
@@ -42,6 +46,25 @@ def test_a_daemon_that_cannot_enter_its_cgroup_does_not_begin(cgroup: Path) -> N
     cgroup.mkdir()
     processes.start("etcd", DAEMON, os.environ)
     assert "began" not in processes.log_tail("etcd")
+
+
+def test_one_that_began_and_was_never_recorded_is_ended_before_it_is_started_anew(cgroup: Path) -> None:
+    """Its port would be taken: whoever started it was killed in between."""
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "60"], os.environ)
+    cgroup.write_text(str(pid))
+    processes.start("etcd", DAEMON, os.environ)
+    try:
+        assert not Path(f"/proc/{pid}").exists()
+        assert processes.started_at("etcd")
+    finally:
+        processes.stop("etcd")
+    assert processes.started_at("etcd") is None
+
+
+@pytest.mark.usefixtures("cgroup")
+def test_one_that_ends_while_it_is_looked_at_was_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "is_running", lambda _: True)
+    assert processes.started_at("etcd") is None
 
 
 def test_a_process_that_ended_is_dead_even_while_nobody_waited_for_it(cgroup: Path) -> None:

@@ -20,6 +20,7 @@ STACKS: dict[str, dict[str, Any]] = {
     "full": stacks.existing_full(),
     "no accounting": with_change(stacks.existing(), "accounting.enabled", value=False),
     "no registry": with_change(stacks.existing(), "images", {}),
+    "cuda": with_change(stacks.existing(), "images", {"jail": {"cuda": True}}),
     "tag": with_change(stacks.existing(), "images.tag", "prod"),
 }
 BOTH = "contradict each other"
@@ -47,6 +48,7 @@ CASES: dict[str, list[tuple[str, int, str]]] = {
         ("upgrade rehearse --version=", USAGE, "there is 24.11 and 26.05")],
     "no accounting": [("usage", USAGE, "accounting.enabled is false")],
     "no registry": [("images push", USAGE, "--registry")],
+    "cuda": [("images build --slurm-version 26.05", USAGE, "images.jail.cuda: is not to be had with Slurm 26.05")],
     "tag": [
         (f"images {what} --slurm-version 26.05", USAGE, "'prod', names what runs: Slurm 24.11")
         for what in ("build", "push")

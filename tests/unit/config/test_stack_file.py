@@ -115,7 +115,8 @@ def test_a_stack_file_that_is_missing_or_no_text_is_named(tmp_path: Path, stack:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ("010", "login.size: '010' is not a whole number: write one without quotes, unit and leading 0"),
+        ("010", "has 010 in line 2, which Pulumi reads in base 8: write it without the leading 0"),
+        ("08", "login.size: '08' is not a whole number: write one without quotes, unit and leading 0"),
         ("2026-13-01", "is not valid YAML: month must be in 1..12"),
         ("!mine 3", "is not valid YAML in line 2: could not determine a constructor for the tag '!mine'"),
         ("\x01", "is not valid YAML: unacceptable character #x0001: special characters are not allowed"),
@@ -124,6 +125,15 @@ def test_a_stack_file_that_is_missing_or_no_text_is_named(tmp_path: Path, stack:
 def test_a_value_that_is_not_what_its_writer_sees_is_told_as_written(stack: Path, value: str, told: str) -> None:
     found = refusal(stack, f"config:\n  slurmstack:login: {{size: {value}}}\n")
     assert found.splitlines()[0].startswith(told)
+
+
+def test_a_leading_zero_is_kept_in_quotes_and_in_text_and_anchors_may_be_merged(stack: Path) -> None:
+    text = "config: {slurmstack:x: {a: '010', b: 010-x, c: 0.10, d: 0, e: 00:10, f: 0o10}}\n"
+    stack.write_text(text, encoding="utf-8")
+    assert read_sections(stack)["x"] == {"a": "010", "b": "010-x", "c": 0.1, "d": 0, "e": "00:10", "f": 8}
+    text = "config:\n  a:a: &a {x: 1, y: 1}\n  a:b: &b {<<: *a, x: 2}\n  slurmstack:login: {<<: *b, y: 3}\n"
+    stack.write_text(text, encoding="utf-8")
+    assert read_sections(stack) == {"login": {"x": 2, "y": 3}}
 
 
 @pytest.mark.parametrize(

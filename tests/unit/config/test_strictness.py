@@ -70,3 +70,12 @@ def test_an_encrypted_value_is_refused_by_name_both_ways_and_never_printed() -> 
         as_pulumi_has_it(with_change(stacks.dev(), "jail.size", "hunter2"), encrypted=("jail",))
     assert str(caught.value).startswith("jail: is encrypted")
     assert "hunter2" not in str(caught.value)
+
+
+def test_the_engine_s_own_table_is_searched_for_misspelt_prefixes() -> None:
+    pulumi.runtime.set_all_config({"slurm:users": "{}", "kubernetes:cluster": "x"}, [])
+    try:
+        with pytest.raises(ConfigError, match=r"^slurm:users: .*: write `slurmstack:users:`$"):
+            stack_config()
+    finally:
+        pulumi.runtime.set_all_config({}, [])

@@ -86,10 +86,11 @@ def test_only_the_jail_is_built_with_what_it_has_besides(report: PlainReport, tm
 
 def test_the_store_keeps_all_roles_of_a_build_whose_jail_has_something_besides() -> None:
     kept = ["24.11-abc-12345678"]
-    for name in ("jail:24.11-abc-12345678", "worker:24.11-abc", "base:trixie-0123"):
-        assert not images._is_old(f"localhost/slurmstack/{name}", kept)
-    for name in ("jail:24.11-abc-87654321", "worker:24.11-abd"):
-        assert images._is_old(f"localhost/slurmstack/{name}", kept)
+    base = "localhost/slurmstack/base:trixie-0123"
+    for name in ("jail:24.11-abc-12345678", "worker:24.11-abc", "base:trixie-0123", "base:forky-0122"):
+        assert not images._is_old(f"localhost/slurmstack/{name}", kept, base)
+    for name in ("jail:24.11-abc-87654321", "worker:24.11-abd", "base:trixie-0122"):
+        assert images._is_old(f"localhost/slurmstack/{name}", kept, base)
 
 
 def test_a_failed_build_leaves_no_archive_and_nothing_beside_it(
@@ -107,6 +108,12 @@ def test_a_failed_build_leaves_no_archive_and_nothing_beside_it(
         images.ensure_images(report)
 
     assert not list((tmp_path / "cache/images").iterdir())
+
+
+def test_where_security_updates_do_not_answer_it_is_said_how_to_do_without() -> None:
+    failure = Buildah(tools=Tools(tree=None), directory=Path("/x"))._failure
+    assert f"{debian.SECURITY_VARIABLE} " in failure(["buildah", "build"], "E: Failed to fetch /debian-security").hint
+    assert debian.SECURITY_VARIABLE not in failure(["buildah", "build"], "E: no space").hint
 
 
 def prepared(directory: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> Buildah:

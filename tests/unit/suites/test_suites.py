@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,13 @@ def test_all_steps_run_and_the_summary_names_what_failed(tmp_path: Path, capsys:
 def test_steps_alone_are_not_the_gate(tmp_path: Path) -> None:
     assert gate.run_gate([STEP], run=PlayedPytest({A: "passed"}), flaky=tmp_path / "flaky.jsonl") == 0
     assert json.loads((tmp_path / "state/slurmstack/gate.json").read_text())["result"] == "passed in part"
+
+
+def test_a_full_disk_fails_its_step() -> None:
+    def full(_: tuple[str, ...]) -> int:
+        raise OSError(28, "No space left on device")
+
+    assert "No space left" in run_step(replace(STEP, after=()), run=full).problem
 
 
 def test_a_third_rescued_module_fails_the_gate(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from cli.doctor.cluster.facts import Facts, SlurmNode
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.doctor.cluster.reasons import Meaning, meaning
 from cli.text import plain
+from cli.times import YEAR_10000
 from images.common.slurm_jobs import Job
 from images.common.slurm_records import number_of, states_of, text_of
 
@@ -113,9 +114,7 @@ def _waiting(facts: Facts, job: Job) -> Finding:
     lines = [
         f"Slurm says {job.detail or job.reason}",
         f"nodes of its partition that take no jobs: {', '.join(closed[:4])}" if closed else "",
-        f"the scheduler expects to start it at {datetime.fromtimestamp(job.start, UTC):%Y-%m-%dT%H:%M:%S}"
-        if job.start
-        else "",
+        f"the scheduler expects to start it at {_time(job.start)}" if job.start else "",
     ]
     severities: dict[str, Severity] = {"turn": "note", "limit": "note", "held": "warning", "never": "error"}
     return Finding(
@@ -126,6 +125,12 @@ def _waiting(facts: Facts, job: Job) -> Finding:
         mend=_mend(facts, job, said),
         after=_closers(nodes) if closed and len(closed) == len(nodes) else (),
     )
+
+
+def _time(seconds: float) -> str:
+    if seconds >= YEAR_10000:
+        return "a time after the year 9999"
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def _running(job: Job) -> Finding:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from cli.app import app
 from cli.commands import logs as command
 from cli.errors import Failure
-from cli.logs.gather import JOBS
+from cli.logs.gather import JOBS, lines_of
 from images.common.slurm_runs import DELIMITER
 from tests.fakes.squeue import printed
 from tests.fakes.written_cluster import CONTROLLER, FakeCluster, event, pod, worker
@@ -184,6 +184,12 @@ def test_a_job_that_waits_says_for_what(monkeypatch: pytest.MonkeyPatch) -> None
     assert "16:29:00Z     squeue(job/9) job 9 submitted by alice (main)" in result.stdout
     assert re.search(r"Z +squeue\(job/9\) job 9 is PENDING, reason Resources\n", result.stdout)
     assert "started" not in result.stdout
+
+
+def test_a_time_that_no_calendar_has_takes_no_other_line_away() -> None:
+    """As of a job that is to begin in thousands of years."""
+    told = [(1e12, "job 1 started"), (1.0, "job 1 submitted")]
+    assert [line.time for line in lines_of("sacct", "1", iter(told))] == ["1970-01-01T00:00:01Z"]
 
 
 def test_a_job_s_name_may_have_anything_in_it_and_is_no_record_of_another_job(monkeypatch: pytest.MonkeyPatch) -> None:

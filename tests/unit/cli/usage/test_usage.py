@@ -139,7 +139,12 @@ def test_the_json_has_its_documented_shape_and_the_csv_the_same_rows() -> None:
     assert row == told, "and nothing that moves a cursor"
 
 
-@pytest.mark.parametrize(("account", "cell"), [("=LINK(1,2)", "'=LINK(1,2)"), ("\t=1", "' =1"), ("a=1", "a=1")])
+@pytest.mark.parametrize(
+    ("account", "cell"),
+    [
+        ("=LINK(1,2)", "'=LINK(1,2)"), ("\t=1", "' =1"), ("\uff1d1", "'\uff1d1"), ("x;=1;", "x;'=1;"), ("a=1", "a=1"),
+    ],
+)  # fmt: skip
 def test_no_cell_of_the_csv_is_a_formula(account: str, cell: str) -> None:
     (row,) = csv.DictReader(io.StringIO(as_csv(total([run(0, 1, account=account, cpus=3)]), hours_data), newline=""))
     assert (row["account"], row["jobs"], row["cpu_hours"]) == (cell, "1", "3.0")
