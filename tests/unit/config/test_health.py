@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from config import load_config
-from config.sections.health import CHECKS, TESTS
+from config.sections.health import CHECKS, LIFTED, TESTS
 from images.health.node_tests.catalog import TESTS as CATALOG
 from images.health.node_tests.plan import Settings
 from images.health.registry import find_checks
-from images.health.watch.program import build
+from images.health.watch.program import GONE, build
 from slurm.conf import effective_settings
 from slurm.health import node_test_settings, watch_environment
 from tests import stacks
@@ -26,6 +26,10 @@ def with_health(**health: Any) -> dict[str, Any]:
 
 def test_the_checks_are_those_of_the_images() -> None:
     assert set(CHECKS) == set(find_checks())
+
+
+def test_no_check_has_a_name_whose_drains_the_watcher_lifts() -> None:
+    assert LIFTED == GONE
 
 
 @pytest.mark.parametrize("check", sorted(CHECKS))
