@@ -27,6 +27,9 @@ GONE_TESTS: Final = {
 }
 """Tests of earlier versions, and what serves instead."""
 
+LIFTED: Final = frozenset({*GONE_TESTS, "new-machine"})
+"""For what earlier versions drained. The watcher lifts that (images/health/watch/program.py)."""
+
 
 def _test(name: str) -> str:
     if name not in TESTS:
@@ -194,6 +197,8 @@ class Health(Section):
         for name in self.programs:
             if name in CHECKS or name in TESTS or name == KUBERNETES:
                 return f"has programs.{name}, and a check of ours has this name; take another one"
+            if name in LIFTED:
+                return f"has programs.{name}, and drains of this name are an earlier version's; take another one"
         known = [*CHECKS, *self.programs]
         _known(self.disabled, known, "a check, in disabled")
         _known(self.report_only, [*known, KUBERNETES], "a check, in report_only")

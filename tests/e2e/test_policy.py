@@ -148,6 +148,15 @@ def test_a_chain_of_jobs_goes_on_as_each_one_ends(slurm: SlurmOnKubernetes) -> N
     assert slurm.ssh("cat chain; rm chain") == "first\nrepair\nlast\n"
 
 
+@pytest.mark.parametrize(("account", "reason"), [("one_cpu", "AssocGrpCpuLimit"), ("one_job", "AssocMaxJobsLimit")])
+def test_a_job_above_a_limit_of_what_may_run_waits(slurm: SlurmOnKubernetes, account: str, reason: str) -> None:
+    first, second = (slurm.submit("sleep 600", "-n1", f"--account={account}", user="carol") for _ in range(2))
+    slurm.await_job(first, "RUNNING")
+    slurm.await_reason(second, reason)
+    slurm.ssh(f"scancel {first}", user="carol")
+    slurm.await_job(second, "RUNNING")
+
+
 def test_only_declared_accounts_and_qos_are_accepted(slurm: SlurmOnKubernetes) -> None:
     assert "Invalid account" in slurm.refusal("--account=biology", user="alice")
     assert "Invalid qos" in slurm.refusal("--account=short", "--qos=high", user="carol")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
+from slurm.names import SLURMCTLD_PORT
 from tests import stacks
 from tests.graph.objects import (
     COMPONENT,
@@ -17,6 +19,7 @@ from tests.graph.objects import (
     pod,
     recorded,
 )
+from tests.stacks import ROOT
 
 PODS = "slurm-exporter-pods"
 
@@ -45,6 +48,14 @@ def test_private_data_are_asked_for_as_slurms_user_and_nobody_is_named(
     exporter = containers(pod(recorded(sections(slurm__settings=settings)), PODS))["exporter"]
     assert environment(exporter)["BY_PERSON"] == people
     assert exporter["securityContext"]["runAsUser"] == uid
+
+
+def test_the_policy_of_the_page_about_metrics_opens_slurmctld_s_port_and_nothing_else() -> None:
+    page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    spec = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])["spec"]
+    controller = inputs(recorded(sections()), "slurm-network-policies-controller")["spec"]["podSelector"]["matchLabels"]
+    assert spec["podSelector"]["matchLabels"].items() <= controller.items()
+    assert [rule["ports"] for rule in spec["ingress"]] == [[{"port": SLURMCTLD_PORT}]]
 
 
 @pytest.mark.parametrize(("component", "number"), [("exporter", 9341), ("worker", 9306)])

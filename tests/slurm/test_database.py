@@ -7,6 +7,7 @@ from base64 import b64encode
 
 import pytest
 
+from images.exporter.sources import SLURMDBD
 from slurm.certificates import SEED_BYTES, authority_certificate, server_certificate
 from tests.slurm.accounting import (
     MEMORY_LIMIT,
@@ -97,6 +98,18 @@ def start_again(pod: Pod) -> None:
     pod.run(["rm", "--force", "/run/mysqld/probe.cnf"])
     pod.start_program("mariadbd", {"MEMORY_LIMIT": str(MEMORY_LIMIT)})
     wait_for_database(pod)
+
+
+def test_slurmdbd_does_not_answer_the_exporter_s_question_without_its_database(cluster: AccountingSandbox) -> None:
+    def is_up() -> bool:
+        done = cluster.run(["timeout", "25", *SLURMDBD])
+        return done.returncode == 0 and done.stdout.strip().endswith("UP")
+
+    wait_until(is_up, cluster.logs)
+    kill(cluster.pods["database"], "mariadbd")
+    assert not is_up()
+    start_again(cluster.pods["database"])
+    wait_until(is_up, cluster.logs)
 
 
 def test_a_first_start_that_is_killed_in_the_middle_begins_anew(alone: SlurmSandbox) -> None:

@@ -180,6 +180,22 @@ def test_whatever_users_call_their_accounts_figures_can_be_read(
     exporter.run("scancel --user=games")
 
 
+def test_without_slurmctld_it_is_down(exporter: SlurmSandbox) -> None:
+    up = ("slurmstack_slurmctld_up", "")
+    wait_for(exporter, {up: 1})
+    kill(exporter.controller, "slurmctld")
+    try:
+        found = wait_for(
+            exporter, {("slurmstack_exporter_up", f'source="{name}"'): 0 for name in ("scheduler", "jobs")}
+        )
+        assert found[up] == 0
+        assert [name for name, _ in found if name.startswith(("slurm_", "slurmstack_job"))] == []
+        assert found["slurmstack_exporter_up", 'source="configuration"'] == 1
+    finally:
+        exporter.controller.start_program("slurmctld")
+    wait_for(exporter, {up: 1, ("slurmstack_exporter_up", 'source="jobs"'): 1})
+
+
 def test_a_refused_configuration_is_told_and_private_data_are_seen_by_slurms_user_alone(
     exporter: SlurmSandbox, slurm_version: str
 ) -> None:

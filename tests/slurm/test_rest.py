@@ -193,9 +193,13 @@ def test_a_token_that_a_user_makes_is_good_for_a_day_at_most(rest: Rest) -> None
 def test_no_token_is_in_a_log(rest: Rest) -> None:
     token = rest.token()
     assert rest.ask("GET", f"/slurm/API/jobs/?secret={token}", f"Authorization: Bearer {token}")[0] == 200
+    assert rest.log_in(token).status == 303
+    rest.log_in(f"{token}x")
 
     wait_until(lambda: "/jobs/" in rest.pod.log("rest-proxy"), "the request is logged")
-    assert token.split(".")[2] not in rest.pod.log("rest-proxy") + rest.pod.log("slurmrestd")
+    logs = "".join(rest.pod.log(program) for program in ("rest-proxy", "slurmrestd", "dashboard"))
+    assert "login of alice" in logs
+    assert token.split(".")[2] not in logs
 
 
 def test_a_renewed_certificate_is_taken_without_a_failed_request(rest: Rest) -> None:
@@ -230,6 +234,8 @@ def test_slurmctld_away_is_said_clearly_and_then_all_works_again(rest: Rest) -> 
 
     wait_until(is_away, rest.sandbox.logs)
     assert is_healthy(rest), "a pod that was taken out could not even say why"
+    page = rest.page("/dashboard/", token=token)
+    assert (page.status, page.header("Set-Cookie")) == (503, ""), "the session goes on"
     assert rest.ask("GET", "/slurmdb/API/jobs/", token=token)[0] == 200, "slurmdbd is there, and checks for itself"
     assert rest.ask("GET", "/slurmdb/API/jobs/", token="nonsense")[0] >= 400
 

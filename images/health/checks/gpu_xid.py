@@ -1,9 +1,10 @@
 """gpu-xid: errors in the kernel's log after which the NVIDIA driver, or NVIDIA's catalogue, wants a GPU reset.
 
 One holds until one of these: the machine restarts (its log is empty then), the driver says that nothing is left to
-recover (Xid 154 to "None", after a reset), an administrator who has reset the GPU empties the log with `dmesg --clear`,
-or newer lines have pushed it out of the log. All other Xids are an application's doing, or want nothing done at once.
-Forms of the lines, with the log's own prefix of priority and time before them:
+recover (Xid 154 to "None", after a reset), or an administrator who has reset the GPU empties the log with
+`dmesg --clear`. It also holds when newer lines have pushed it out of the log, for which the check remembers it; a pod
+that restarts forgets that. All other Xids are an application's doing, or want nothing done at once. Forms of the lines,
+with the log's own prefix of priority and time before them:
 
     NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
     NVRM: Xid (PCI:0000:25:00 GPU-I:05): 95, ...                        one instance of a divided GPU (MIG)
@@ -15,19 +16,26 @@ Forms of the lines, with the log's own prefix of priority and time before them:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from images.common.command import Runner
 from images.common.files import lines_in
 from images.common.health.contract import Check, Node, Result, Thresholds
 from images.health.checks.gpu_presence import addresses, kernel_address
+from images.health.state import recall, remember
 from images.health.verdict import UnknownError, fail, worst
 
 NAME: Final = "gpu-xid"
 
 SECONDS: Final = 4.0
 """For reading the log, which is at most some megabytes of memory."""
+
+_LONG: Final = 65_536
+"""Characters: half of the smallest buffer that kernels of distributions have (CONFIG_LOG_BUF_SHIFT=17)."""
+
+Faults = Mapping[str, Mapping[int, str]]
+"""PCI address (`0000:3b:00`) or name of an NVSwitch (`nvswitch0`) -> number -> meaning."""
 
 FAULTS: Final = {
     46: "GPU stopped processing",
@@ -75,9 +83,9 @@ _P2P: Final = "drain p2p"
 """The only recovery action that leaves the GPU usable (for programs that do without its links)."""
 
 
-def faults_in(lines: Iterable[str]) -> dict[str, dict[int, str]]:
-    """What is not settled: PCI address (`0000:3b:00`) or name of an NVSwitch (`nvswitch0`) -> number -> meaning."""
-    found: dict[str, dict[int, str]] = {}
+def faults_in(lines: Iterable[str], before: Faults | None = None) -> Faults:
+    """What is not settled; `before`: what was not before these lines."""
+    found = {bus: dict(faults) for bus, faults in (before or {}).items()}
     for line in _records(lines):
         if "Xid (" not in line:
             continue
@@ -115,6 +123,26 @@ def _records(lines: Iterable[str]) -> Iterator[str]:
         last = match[0] if match else ""
 
 
+def _with_remembered(node: Node, lines: list[str]) -> Faults:
+    """What is in the log, and before it the faults that were in it once, unless somebody has emptied it.
+
+    A log that has lost its oldest lines still ends in what was its last line at the run before; one that was emptied
+    does not have that line any more. Nor has one that users have filled since, by programs that crash: that is long.
+    """
+    try:
+        boot = (node.root / "proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        boot = ""
+    before, earlier = recall(node, NAME), {}
+    if before.get("boot") == boot and (before["last"] in lines or sum(map(len, lines)) >= _LONG):
+        earlier = {
+            bus: {int(number): what for number, what in faults.items()} for bus, faults in before["faults"].items()
+        }
+    faults = faults_in(lines, earlier)
+    remember(node, NAME, {"boot": boot, "last": lines[-1] if lines else "", "faults": faults})
+    return faults
+
+
 def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
     """Read the log and judge what the driver wrote."""
     answer, gpus = runner(["dmesg", "--raw"], timeout=SECONDS), addresses(node)
@@ -123,7 +151,8 @@ def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
     # The log is of all GPUs of the machine, those of other pods too; of a lost one nobody knows the address.
     knows_all = 0 < node.gpus <= len(gpus)
     found = []
-    for bus, faults in faults_in(lines_in(answer.stdout)).items():
+    lines = [line for line in lines_in(answer.stdout) if line.strip()]
+    for bus, faults in _with_remembered(node, lines).items():
         is_switch = bus.startswith("nvswitch")
         if is_switch or bus in gpus or not knows_all:
             place, kind = f"GPU {gpus[bus]}" if bus in gpus else bus, "SXid" if is_switch else "Xid"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from config import load_config
-from config.sections.health import CHECKS, TESTS
+from config.sections.health import CHECKS, LIFTED, TESTS, Health
 from images.health.node_tests.catalog import TESTS as CATALOG
 from images.health.node_tests.plan import Settings
 from images.health.registry import find_checks
-from images.health.watch.program import build
+from images.health.watch.program import GONE, build
 from slurm.conf import effective_settings
 from slurm.health import node_test_settings, watch_environment
 from tests import stacks
@@ -26,6 +26,10 @@ def with_health(**health: Any) -> dict[str, Any]:
 
 def test_the_checks_are_those_of_the_images() -> None:
     assert set(CHECKS) == set(find_checks())
+
+
+def test_no_check_has_a_name_whose_drains_the_watcher_lifts() -> None:
+    assert LIFTED == GONE
 
 
 @pytest.mark.parametrize("check", sorted(CHECKS))
@@ -58,6 +62,21 @@ def test_without_checks_slurm_runs_none_of_them_and_still_has_an_epilog() -> Non
     keys = effective_settings(load_config(with_health(enabled=False)))
     assert keys["Epilog"] == "/usr/libexec/slurmstack/health-epilog", "it takes the job's own directories away"
     assert not keys.keys() & {"Prolog", "HealthCheckProgram"}
+
+
+def test_the_watcher_s_settings() -> None:
+    machines = {
+        "drain_conditions": ["Wear", "Maintenance"], "requeue_after": 60, "release": "cordon", "release_after": 0,
+        "release_condition": "Suspected", "max_unavailable": "5%",
+    }  # fmt: skip
+    health = {"max_drained": 2, "report_only": ["disks"], "disabled": ["dns"], "tests": {"enabled": True}}
+    assert watch_environment(Health.model_validate({**health, "machines": machines})) == {
+        "MAX_DRAINED": "2", "REPORT_ONLY": "disks,dns", "TESTS": "yes", "MACHINES": "yes",
+        "DRAIN_CONDITIONS": "Maintenance,Wear", "REQUEUE_AFTER": "60", "RELEASE": "cordon", "RELEASE_AFTER": "0",
+        "RELEASE_CONDITION": "Suspected", "MAX_UNAVAILABLE": "5%",
+    }  # fmt: skip
+    alone = watch_environment(Health.model_validate({"machines": {"follow": False}}))
+    assert (alone["TESTS"], alone["MACHINES"], alone["REPORT_ONLY"]) == ("no", "no", "kubernetes")
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,7 @@ def test_nodes_of_elastic_pools_are_targets_while_they_are_up_and_no_alarm_while
         'slurmstack_elastic_pool_set_aside{pool="gpu"} 1'
     ]
     assert not [line for line in shown if line.startswith(("slurmstack_node_drained{", "slurmstack_node_down{"))]
-    answers["scheduler"] = ValueError("slurmctld does not answer")
+    answers["scheduler"] = answers["slurmdbd"] = ValueError("they do not answer")
     rounds.round()
+    assert {"slurmstack_slurmctld_up 0", "slurmstack_slurmdbd_up 0"} <= set(rounds.text().splitlines())
     assert rounds.elastic == ["gpu-0"]

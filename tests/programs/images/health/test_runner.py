@@ -74,6 +74,13 @@ def test_a_check_that_raises_crashes_or_hangs_is_not_checked_and_the_others_are(
     assert found["well"] == ok()
 
 
+def test_the_time_of_all_together_is_kept_and_what_did_not_run_is_not_checked(node: Node) -> None:
+    found = results([check("hangs", hangs), check("late", says(ok()))], node, seconds=0.2)
+    assert found["hangs"].status is Status.NOT_CHECKED
+    assert float(found["hangs"].message.split()[-2]) < 20, "its own limit"
+    assert found["late"] == not_checked("no time was left for it")
+
+
 def test_nothing_that_a_check_started_outlives_it(node: Node) -> None:
     def daemon(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
         subprocess.Popen(["sleep", "600"])

@@ -11,7 +11,7 @@ from images.common.health.contract import Result as Found
 from images.health.checks import gpu_presence
 from images.health.checks.gpu_xid import CHECK, FAULTS, faults_in
 from images.health.runner import attempt
-from tests.unit.images.health.tables import Like, outcomes, words
+from tests.unit.images.health.tables import Like, outcomes, table, words
 from tests.unit.images.health.worker import DEFAULTS, HANGS, gpu_node, machine, text
 
 
@@ -66,6 +66,37 @@ def test_the_log_is_judged(tmp_path: Path, expected: str, dmesg: str | Result) -
 def test_a_gpu_that_was_lost_before_the_pod_began_is_its_own(tmp_path: Path) -> None:
     where = replace(gpu_node(tmp_path), gpus=9)  # one more than nvidia-smi shows
     assert words(look(where, QUIET + line(79, "x", bus="0000:ee:00"))).startswith("fail ")
+
+
+LAST = FALLEN_OFF.splitlines(keepends=True)[-1]
+AUDIT = ["<6>[91300.0] audit: 1\n", "<6>[91400.0] audit: 2\n"]
+NEWER = [LAST + AUDIT[0], AUDIT[0] + AUDIT[1]]
+
+
+@table(
+    "later, status",
+    {
+        "newer lines have pushed it out of the log": (NEWER, "fail"),
+        "a user has filled the log": ([f"<6>[91300.{number:06}] a\n" * 4000 for number in range(2)], "fail"),
+        "the log was emptied": (["", ""], "ok"),
+        "it was reset": ([LAST + recovery("0x0 (None)").splitlines()[-1].replace("0000:18", "0000:5d")], "ok"),
+    },
+)
+def test_a_fault_holds_until_the_log_is_emptied(tmp_path: Path, later: list[str], status: str) -> None:
+    where = gpu_node(tmp_path)
+    look(where, FALLEN_OFF)
+    for dmesg in later:
+        result = look(where, dmesg)
+        assert result.status == status
+        assert status == "ok" or OFF_THE_BUS in result.message
+
+
+def test_a_new_start_of_the_machine_settles_a_fault(tmp_path: Path) -> None:
+    where = gpu_node(tmp_path)
+    look(where, line(79, "GPU has fallen off the bus.") + QUIET)
+    assert look(where, QUIET).status == "fail"
+    (where.root / "proc/sys/kernel/random/boot_id").write_text("another\n")
+    assert look(where, QUIET).status == "ok"
 
 
 def test_lines_of_all_forms_are_understood() -> None:

@@ -67,7 +67,8 @@ def machine(query: Answer | None = None, **others: Answer) -> FakeRunner:
 
 def gpu_node(path: Path, gpus: int = 8) -> Node:
     """A node whose files are below `path`."""
-    (path / "proc").mkdir(parents=True, exist_ok=True)
+    (path / "proc/sys/kernel/random").mkdir(parents=True, exist_ok=True)
+    (path / "proc/sys/kernel/random/boot_id").write_text("5a0c5f4e-0001\n")
     return Node(name="gpu-0", gpus=gpus, root=path, state=path / "state")
 
 
