@@ -64,6 +64,9 @@ def test_labels_become_a_tree_and_a_relabelled_machine_moves_in_it_under_a_runni
         slurm.ssh("touch ~/moved")
         slurm.await_job(job)
         slurm.ssh("rm ~/moved")
+
+        slurm.kubectl.run("delete", "pod", "default-1", "-n", slurm.namespace)
+        slurm.await_idle("default-0", "default-1")  # the new one has waited, drained, for its place
     finally:
         slurm.sections = before
         slurm.up()

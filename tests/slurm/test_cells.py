@@ -198,6 +198,11 @@ def test_the_task_is_the_user_and_has_no_right_more(cluster: SlurmSandbox) -> No
     assert plain[:3] == ["alice", "10001", "/tmp"]
 
 
+def test_slurm_s_own_way_is_refused_and_not_ignored(cluster: SlurmSandbox) -> None:
+    told = alice(cluster, f"{HERE} --container=/tmp/bundle id", fails=True)
+    assert "there is no --container here; see --user-namespace" in told
+
+
 PROGRAMS = """
 set -e
 export LC_ALL=C

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,18 @@ def test_what_was_answered_about_a_node_is_known_to_the_next_controller(cluster:
     wait_until(lambda: [*cluster.node_states()] == [node], cluster.logs)
     assert "Reason=second " in cluster.run(f"scontrol show node {node}").stdout
     cluster.run(f"scontrol update nodename={node} state=resume")
+
+
+def test_slurmctld_alone_is_started_again_where_it_was(cluster: FailoverSandbox, stream: Stream) -> None:
+    before, term = cluster.active, terms.current(cluster.state)
+    with stream.running():
+        stream.go_on()
+        killed = time.monotonic()
+        cluster.run("pkill -KILL -x slurmctld", pod=before.name)
+        stream.accepted_since(killed)
+        stream.go_on()
+    stream.check()
+    assert (cluster.active, terms.current(cluster.state)) == (before, term)
 
 
 def test_without_the_api_server_the_active_controller_goes_on(cluster: FailoverSandbox, stream: Stream) -> None:

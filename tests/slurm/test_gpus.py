@@ -139,6 +139,11 @@ def test_a_job_in_the_jail_loads_the_driver_of_its_pod(cluster: SlurmSandbox) ->
     assert srun(cluster, "-w default-0", f"test -e /.slurmstack/populated && {LOAD}") == "loaded\n"
 
 
+def test_the_programs_of_the_driver_are_found(cluster: SlurmSandbox) -> None:
+    told = srun(cluster, "-w default-0", "nvidia-smi; bash -lc nvidia-smi")
+    assert told == "this is the GPU program of the pod\n" * 2
+
+
 def test_a_node_without_gpus_shows_none_of_it(cluster: SlurmSandbox) -> None:
     shown = srun(cluster, "-w default-2", f"echo [$LD_LIBRARY_PATH]; {LOAD} 2>&1 | tail -n1; ls -A /run/slurmstack/gpu")
     assert shown.splitlines()[0] == "[]"

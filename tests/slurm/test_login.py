@@ -55,6 +55,13 @@ def test_root_cannot_log_in(cluster: SlurmSandbox) -> None:
     assert ssh_to(cluster, "root", "true")[0] != 0
 
 
+def test_a_key_that_nobody_declared_opens_nothing_and_locks_no_other_out(cluster: SlurmSandbox) -> None:
+    """Behind a Service many clients have one address."""
+    cluster.pods["client"].run("ssh-keygen -q -t ed25519 -N '' -f /root/strange")
+    assert all(ssh_to(cluster, "alice", "true", key="/root/strange")[0] != 0 for _ in range(6))
+    assert ssh_to(cluster, "alice", "true")[0] == 0
+
+
 def test_a_locked_account_cannot_log_in(cluster: SlurmSandbox) -> None:
     assert ssh_to(cluster, "alice", "sudo passwd --quiet --lock bob") == (0, "")
     assert ssh_to(cluster, "bob", "true")[0] != 0
@@ -88,13 +95,12 @@ def test_a_removed_user_cannot_log_in_nor_copy_with_an_own_key(cluster: SlurmSan
     client.run("test -e /root/own || ssh-keygen -q -t ed25519 -N '' -f /root/own")
     public = (client.root / "root/own.pub").read_text().strip()
     assert ssh_to(cluster, "bob", f"'mkdir -p -m 700 .ssh && echo {public} > .ssh/authorized_keys'")[0] == 0
-    own = "-o IdentitiesOnly=yes -i /root/own"
-    assert ssh_to(cluster, "bob", "true", program=f"ssh {own}")[0] == 0
+    assert ssh_to(cluster, "bob", "true", key="/root/own")[0] == 0
 
     declare(cluster, {"alice": UIDS["alice"]})
 
-    assert ssh_to(cluster, "bob", "true", program=f"ssh {own}")[0] != 0
-    assert ssh_to(cluster, "bob", "<<< 'put /etc/hostname stolen'", program=f"sftp {own} -b -")[0] != 0
+    assert ssh_to(cluster, "bob", "true", key="/root/own")[0] != 0
+    assert ssh_to(cluster, "bob", "<<< 'put /etc/hostname stolen'", program="sftp -b -", key="/root/own")[0] != 0
     assert not (client.root / "jail/home/bob/stolen").exists()
     declare(cluster, UIDS)
     assert ssh_to(cluster, "bob", "true")[0] == 0

@@ -103,6 +103,14 @@ def test_a_job_of_a_higher_qos_takes_the_nodes_and_the_other_runs_again(cluster:
     cluster.wait_for_job(victim, "COMPLETED")
 
 
+def test_a_partition_of_a_higher_tier_takes_the_nodes(cluster: SlurmSandbox) -> None:
+    apply(cluster, preemption={"type": "partition", "mode": "cancel"})
+    victim = submit(cluster, "alice", ALL)
+    cluster.wait_for_job(victim, "RUNNING")
+    cluster.wait_for_job(submit(cluster, "bob", f"--partition=urgent {ALL}"), "RUNNING")
+    cluster.wait_for_job(victim, "PREEMPTED")
+
+
 def test_jobs_wait_for_licenses(cluster: SlurmSandbox) -> None:
     apply(cluster, licenses={"matlab": 2, "fluent": 1})
     holder = submit(cluster, "alice", "--licenses=matlab:2")

@@ -91,6 +91,7 @@ def test_each_alert_has_a_section() -> None:
 
 
 def test_each_command_of_ours_is_one_and_each_pod_and_container_is_there() -> None:
+    assert len(commands()) > 60, "they are found"
     for command in commands():
         for program, *arguments in piped(command):
             if program == "slurmstack":

@@ -71,6 +71,23 @@ def test_more_names_than_a_program_takes_as_its_arguments_keep_no_worker_from_st
     assert kept.exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives up rights that it has")
+def test_what_removes_it_beside_jobs_has_the_rights_for_that_alone(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (volume / "file").touch()
+    begun: list[list[str]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", lambda argv, **_: begun.append(argv))
+        prepare("storage_class", node_conf.conf(CONF), print, directory=volume, size=lambda _: 1000)
+    (argv,) = begun
+    look = [*argv[: argv.index("find")], "grep", "-E", "CapBnd|CapEff", "/proc/self/status"]
+    said = subprocess.run(look, check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert [int(line.split()[1], 16) for line in said.splitlines()] == [1 << 1 | 1 << 3] * 2
+    subprocess.run(argv, check=True)
+    assert list(volume.iterdir()) == []
+
+
 def test_a_pod_that_leaves_gives_the_machine_its_room_back(volume: Path) -> None:
     leave_things(volume)
     give_back("storage_class", print, volume)

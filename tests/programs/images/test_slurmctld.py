@@ -15,8 +15,8 @@ from images.common.wait import Clock
 from images.controller import supervisor as module
 from images.controller.check import check
 from images.controller.lease import UNANSWERED
-from images.controller.supervisor import Daemon
-from tests.programs.waiting import wait_until
+from images.controller.supervisor import Daemon, answers
+from tests.programs.waiting import HANGS, wait_until
 
 FILES = {"slurm.conf": "ClusterName=a\n"}
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -99,3 +99,18 @@ def test_a_daemon_is_ended_with_all_that_it_has_started(number: signal.Signals, 
     child = (tmp_path / "pid").read_text().strip()
     state = subprocess.run(["ps", "-o", "stat=", child], capture_output=True, text=True, check=False).stdout
     assert state.strip()[:1] in {"", "Z"}
+
+
+@pytest.mark.parametrize(("script", "expected"), [
+    ('grep -q "localhost(127.0.0.1)" $SLURM_CONF && echo "Slurmctld(primary) at localhost is UP"', True),
+    ('echo "Slurmctld(primary) at localhost is DOWN"', False),
+    ("exec sleep 600", False),
+])  # fmt: skip
+def test_slurmctld_of_this_pod_is_asked_whatever_its_name_leads_to(
+    script: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, script, "scontrol")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(module, "ASKING", tmp_path / "asking.conf")
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5 if "sleep" in script else HANGS)
+    assert answers() is expected

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from images.common.boundary import (
     forget_configuration,
+    own_directory,
     protect_cgroups,
 )
 from images.common.command import Result
@@ -15,6 +17,18 @@ from images.common.process import CannotGoOnError
 from slurm.rights import IN_JAIL
 from tests.fakes.commands import FakeRunner
 from tests.stacks import ROOT
+
+
+def test_what_took_the_place_of_a_directory_goes_and_nothing_that_it_leads_to(tmp_path: Path) -> None:
+    """Code of the pod's that an earlier container ran may have put it there."""
+    (tmp_path / "other").mkdir(mode=0o700)
+    place = tmp_path / "place"
+    place.symlink_to(tmp_path / "other")
+
+    own_directory(place, os.getuid(), os.getgid())
+
+    assert (place.is_dir(), place.is_symlink(), place.stat().st_mode & 0o7777) == (True, False, 0o755)
+    assert (tmp_path / "other").stat().st_mode & 0o7777 == 0o700
 
 
 @pytest.mark.parametrize("link", ["to the copy", "a directory", "absent"])

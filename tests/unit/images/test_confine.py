@@ -8,6 +8,7 @@ import pytest
 
 from images.common.cgroups import CannotConfineError, Subtree
 from images.common.command import Result, Runner
+from images.common.process import CannotGoOnError
 from images.worker.confine import Confinement, Topology, described, find, read_topology, write_slurm_conf
 from tests.fakes import node_conf
 from tests.fakes.commands import FakeRunner
@@ -61,6 +62,21 @@ def test_jobs_are_held_to_what_the_machine_lets_the_pod_divide(
 ) -> None:
     assert found(tmp_path, "auto", NODE_CONF, **more) == Confinement(confined="take" not in more, said=said)
     assert (tmp_path / "cgroup.conf").read_text().splitlines() == [line for line in ALL if line not in lacks]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"take": refused}, "the machine has version 1 of cgroups"),
+        ({"own_cpus": False}, "its CPUs are not the pod's own"),
+        ({"why_no_devices": lambda: NO_PROGRAMS, "conf": f"{NODE_CONF} Gres=gpu:1"}, NO_PROGRAMS),
+    ],
+)
+def test_a_worker_that_has_to_hold_jobs_and_cannot_does_not_start(
+    tmp_path: Path, more: dict[str, object], why: str
+) -> None:
+    with pytest.raises(CannotGoOnError, match=f"`confinement: required`: {why}"):
+        found(tmp_path, "required", **more)  # type: ignore[arg-type]
 
 
 def lines(tmp_path: Path, *, confined: bool, own_cpus: bool) -> list[str]:

@@ -249,6 +249,13 @@ def test_a_reservation_that_is_over_is_told_and_not_made_again() -> None:
     assert not [words for words in slurm.commands if words[0] == "scontrol"]
 
 
+def test_a_reservation_that_was_declared_after_its_start_begins_at_once_and_ends_when_it_was_to() -> None:
+    wanted = reservation(start=int(NOW) - 600)
+    assert create("r", wanted, NOW)[3:5] == ["starttime=2026-11-21T22:26:40", "endtime=2026-11-22T00:16:40"]
+    made = {**wanted, "start": int(NOW), "duration": 6600}
+    assert settled(made, wanted, NOW + 60) == made, "it is no difference"
+
+
 def test_a_repeated_reservation_begins_at_the_next_time_of_its_kind() -> None:
     friday = 1795161600 - 7 * 86400  # 2026-11-13T08:00:00
     for repeat, day in (("weekday", "23"), ("weekend", "22"), ("weekly", "27")):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from images.jail.accounts import AccountError, Declared, Table, User
-from images.jail.users import account_lock, apply_users
+from images.jail.users import account_lock, apply_users, numbers_of
 
 KEY = "ssh-ed25519 AAAA alice@laptop"
 
@@ -123,3 +123,10 @@ def test_no_pipe_link_or_endless_file_of_root_in_the_jail_holds_this_up(jail: Pa
     os.truncate(path, 2**40)
     with pytest.raises(AccountError, match=f"{path.name}.* more than"):
         apply(jail, alice=user())
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"users": {"alice": {"uid": 1e99, "gid": 1}}}'])
+def test_whatever_root_in_the_jail_writes_into_the_record_is_a_clear_error(jail: Path, text: str) -> None:
+    (jail / ".slurmstack/users.json").write_text(text)
+    with pytest.raises(AccountError, match=r"users\.json"):
+        numbers_of(jail)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from images.common import jail_roots
 from images.common.jail_view import JailViewError
+from images.common.process import CannotGoOnError
+from images.jail import users
 from images.jail.accounts import AccountError, Declared, Group
 from images.jail.users import apply_everywhere
 from tests.programs.images.jail_roots.roots import ME, apply, fill, nothing_said, user
@@ -42,6 +46,24 @@ def test_a_link_in_one_root_leads_the_accounts_into_no_other(source: Path, volum
     assert place.is_symlink()
     if path in {"etc", "etc/passwd"}:  # found before anything is written
         assert "alice:!" not in (volume / "etc/shadow").read_text()
+
+
+HOLD = "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); input()"
+
+
+def test_who_holds_the_lock_of_a_root_does_not_hold_this_up_for_ever(
+    source: Path, volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(source, volume, "")
+    monkeypatch.setattr(users, "LOCK_SECONDS", 0.2)
+    argv = [sys.executable, "-c", HOLD, str(volume / "etc/.pwd.lock")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(CannotGoOnError, match=r"another program has held .*\.pwd\.lock"):
+            apply(volume, alice=user())
+        holder.communicate(b"\n")
+    apply(volume, alice=user())
 
 
 def test_a_home_outside_of_the_root_is_not_made(source: Path, volume: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from images.jail import fill as filling
 from images.jail import populate as populate_module
+from images.jail.fill import NO_SPACE
 from images.jail.populate import MARKER, REFUSED, populate
 
 
@@ -95,6 +97,21 @@ def test_an_interrupted_run_leaves_no_marker_and_the_next_one_finishes(
     assert any("interrupted" in line for line in log)
     assert (jail / "bin/tool").read_text() == "#!/bin/sh\n"
     assert (jail / MARKER).exists()
+
+
+def test_a_full_volume_is_said_plainly_and_no_marker_is_written(
+    source: Path, jail: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(filling, "_copy_file", full)
+
+    code, log = fill(source, jail)
+
+    assert code == NO_SPACE
+    assert any("the volume is full" in line for line in log)
+    assert not (jail / MARKER).exists()
 
 
 def test_the_machines_own_disk_is_never_taken_for_the_shared_file_system(

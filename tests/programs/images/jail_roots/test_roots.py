@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
+from images.backup import settings
 from images.common import jail_roots
 from images.common.jail_view import JailViewError
 from images.common.process import RefusedError
@@ -81,3 +84,23 @@ def test_a_link_in_the_place_of_the_roots_is_not_followed(source: Path, volume: 
     with pytest.raises(JailViewError, match="symbolic link"):
         fill(source, volume, "blue")
     assert not (volume / "home/roots/blue").exists()
+
+
+def test_backups_leave_the_same_out_of_each_root(monkeypatch: pytest.MonkeyPatch, volume: Path) -> None:
+    monkeypatch.setattr(settings, "JAIL", volume)
+    left = settings.in_jail(json.dumps(["/scratch"]))
+    assert f"--exclude={volume}/scratch" in left
+    assert f"--exclude={volume}/.slurmstack-roots/*/root/scratch" in left
+    assert f"--exclude={volume}/.slurmstack-roots/.homes" in left, "where homes are is a matter of this volume"
+
+
+@pytest.mark.parametrize("text", ["[" * 60_000, '{"version": "24.11-a\\u001b[2J", "left_out": 1e999}', "fifo"])
+def test_whatever_is_in_a_marker_a_root_is_listed(volume: Path, text: str) -> None:
+    (volume / ".slurmstack").mkdir()
+    os.mkfifo(volume / MARKER) if text == "fifo" else (volume / MARKER).write_text(text)
+
+    known = jail_roots.filled(volume, "")
+
+    assert known is not None
+    assert known.version.isprintable()
+    assert known.left_out == 0

@@ -63,6 +63,22 @@ def test_a_removed_root_is_gone_and_its_numbers_are_kept(volume: Path) -> None:
         roots.remove(volume, "blue", LOG)
 
 
+def test_an_interrupted_removal_is_gone_on_with_and_the_root_is_no_longer_there_meanwhile(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(roots, "_empty", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            roots.remove(volume, "blue", LOG)
+    assert jail_roots.whole(volume) == [""]
+
+    roots.remove(volume, "blue", LOG)
+    assert [path.name for path in (volume / jail_roots.ROOTS).iterdir() if "removing" in path.name] == []
+
+
 def test_the_first_root_cannot_be_removed(volume: Path) -> None:
     for name in ("", ".first", "..", "."):
         with pytest.raises(RefusedError):

@@ -7,11 +7,14 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from images.backup import save, state
+from images.backup.restic import INCOMPLETE
 from images.common import terms
+from images.common.command import Result
 from images.common.log import Log
 from images.common.process import CannotGoOnError, RefusedError
 
@@ -165,3 +168,14 @@ def test_a_state_that_was_taken_over_meanwhile_is_no_backup(volume: Path) -> Non
     with pytest.raises(CannotGoOnError, match="another controller has taken the state over"):
         save.take_state(saving, LOG)
     assert saving.made == [], "a restore of the state would take it for the last one"
+
+
+def test_a_part_that_was_saved_by_half_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"id": "20261126T020000Z", "kind": "manual", "parts": ["state"], "cluster": "c"}
+    monkeypatch.setattr("images.backup.settings.told", lambda: told)
+    unread = '{"message_type": "error", "item": "/stage/state", "error": {"message": "denied"}}'
+    done = Result(code=INCOMPLETE, stdout='{"snapshot_id": "abc"}', stderr=unread)
+    repository = Mock(run=lambda *_: done, problem=lambda *_: CannotGoOnError("not saved"))
+    with pytest.raises(CannotGoOnError, match="not saved"):
+        save.Saving(repository, LOG).snapshot("state", "/stage/state")
+    assert [call.args[1:] for call in repository.must.call_args_list] == [("forget", "--quiet", "abc")]
