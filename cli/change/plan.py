@@ -100,6 +100,11 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
         inside = objects_in(kubectl, config.cluster.namespace)
     kept = _kept(inside, config.cluster.namespace)
     objects = manifests(record(sections, stack=stack, generated=kept))
+    if kept.damaged:
+        raise Failure(
+            f"Secret {GENERATED}: {', '.join(kept.damaged)} is no such key",
+            hint='put the Secret back from its backup (docs/rotate-keys.md, "Back up the keys")',
+        )
     outside = kubectl.items(RIGHTS_OUTSIDE, "-l", cluster_labels(config.cluster.namespace))
     planned = Plan(
         namespace=config.cluster.namespace, objects=tuple(objects), kept=kept,

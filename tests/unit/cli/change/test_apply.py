@@ -135,6 +135,12 @@ def test_a_key_that_is_added_is_refused_where_somebody_has_written_keys_since_th
     assert not [command for command in kubectl.applied if "--prune" in command]
 
 
+def test_a_damaged_key_is_named_and_nothing_is_made_with_it() -> None:
+    for damaged in ("AAAA", "AAA"):
+        with pytest.raises(Failure, match=f"Secret {GENERATED}: {MUNGE} is no such key"):
+            planned_in(Keeping(items_there=[NAMESPACE, keys(**{MUNGE: damaged})]))
+
+
 def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
     kubectl = Keeping(items_there=[])
     planned = planned_in(kubectl)
