@@ -155,10 +155,14 @@ def test_a_secret_value_outside_of_a_secret_is_not_rendered() -> None:
 def test_a_damaged_key_file_is_named_and_not_replaced(tmp_path: Path, text: str) -> None:
     path = tmp_path / "keys.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(Failure, match="cannot be read"):
+
+    def use() -> None:
         kept = read_file(path)
         kept.random_bytes("munge", 32)
         write_file(path, kept)
+
+    with pytest.raises(Failure, match="cannot be read"):
+        use()
     assert path.read_text(encoding="utf-8") == text
 
 
