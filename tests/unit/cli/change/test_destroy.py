@@ -351,6 +351,7 @@ def test_pulumi_s_engine_which_deletes_claims_is_not_started_unasked(
     for item in whole.items_there:
         if item["kind"] == "PersistentVolume":
             item["spec"] = {"persistentVolumeReclaimPolicy": "Retain"}
+    monkeypatch.setattr(engines, "refuse_locked", lambda _: None)
     monkeypatch.setattr(engines, "run", lambda *_: 0)
     called(monkeypatch, whole, file, engine="pulumi")
     assert whole.deleted, "files on file systems outlive their claims"
