@@ -31,7 +31,7 @@ COMMON = {"-c, --config FILE", "--json", "-y, --yes"}
 
 
 def _all(path: str, command: Any) -> Iterator[tuple[str, Any]]:
-    if command.params:
+    if command.params or not hasattr(command, "commands"):
         yield path, command
     for name, inner in getattr(command, "commands", {}).items():
         yield from _all(f"{path} {name}", inner)
