@@ -127,7 +127,9 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     return planned
 
 
-def refuse_rolling(kubectl: Kubectl, namespace: str, wanted: Live, live: Live) -> None:
+def refuse_rolling(
+    kubectl: Kubectl, namespace: str, wanted: Mapping[tuple[str, str], Mapping[str, Any]], live: Live
+) -> None:
     """Raise Failure for pools made when Kubernetes replaced their pods: `rollingUpdate` stays beside `OnDelete`.
 
     The API server refuses the two together, and no server-side apply removes a default.

@@ -239,8 +239,8 @@ KEYS = {
         Key(
             name="munge", value="munge", length=MUNGE_KEY_BYTES, secret="munge-key", file="munge.key",  # noqa: S106
             path="/secrets/munge/munge.key", content=base64.b64decode, containers=("munged",), carry_out=_munge,
-            means="for some seconds pods do not understand each other, longer with many pods (16 start again at a time): "
-            "commands of Slurm wait or fail, running jobs go on",
+            means="for some seconds pods do not understand each other, longer with many pods (16 start again at a "
+            "time): commands of Slurm wait or fail, running jobs go on",
         ),
         Key(
             name="jwt", value="jwt", length=JWT_KEY_BYTES, secret="jwt-key", file="jwt_hs256.key",  # noqa: S106

@@ -239,9 +239,9 @@ def left_behind(root: str) -> dict[str, Any]:
 def test_a_root_that_is_still_to_be_removed_is_not_gone_back_to() -> None:
     old, new = stack(), stack(root="blue")
     cluster, will = Cluster(old), Cluster(new)
-    logins = [item.template("StatefulSet", "login") for item in (cluster, will)]
+    was, to = (item.template("StatefulSet", "login") for item in (cluster, will))
     cluster.made = [left_behind("green")]
-    roots.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), *logins, REPORT)
+    roots.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), was, to, REPORT)
     cluster.made = [left_behind("blue")]
     with pytest.raises(Refused, match="jail-remove-of-blue has not ended, and removes the root 'blue'"):
-        roots.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), *logins, REPORT)
+        roots.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), was, to, REPORT)
