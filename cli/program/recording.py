@@ -103,6 +103,7 @@ class KeptValues(GeneratedValues):
             self.changed = True
         elif not _is_key(self.values[name], length):
             self.damaged.append(name)
+            return super().random_bytes(name, length)  # so that the program runs to its end
         return self.values[name]
 
 

@@ -136,9 +136,9 @@ def test_a_key_that_is_added_is_refused_where_somebody_has_written_keys_since_th
 
 
 def test_a_damaged_key_is_named_and_nothing_is_made_with_it() -> None:
-    for damaged in ("AAAA", "AAA"):
-        with pytest.raises(Failure, match=f"Secret {GENERATED}: {MUNGE} is no such key"):
-            planned_in(Keeping(items_there=[NAMESPACE, keys(**{MUNGE: damaged})]))
+    for name, damaged in ((MUNGE, "AAAA"), (MUNGE, "AAA"), ("slurm-secrets-host-seed", "AAA")):
+        with pytest.raises(Failure, match=f"Secret {GENERATED}: {name} is no such key"):
+            planned_in(Keeping(items_there=[NAMESPACE, keys(**{name: damaged})]))
 
 
 def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
