@@ -17,7 +17,7 @@ from cli.backup.jobs import run_job
 from cli.change.destroy import unmark
 from cli.change.in_place import image_of, release_of
 from cli.change.lock import Lock
-from cli.change.plan import APPLY, APPLY_SET, Plan, as_member, is_member, key
+from cli.change.plan import APPLY, APPLY_SET, Plan, as_member, forget_unknown_kinds, is_member, key
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, component_of, is_true, message
 from cli.program.manifests import Manifest
@@ -88,7 +88,13 @@ def _apply_set(kubectl: Kubectl, planned: Plan, before_prune: Callable[[], None]
         before_prune()
     pruning = replace(kubectl, environment={"KUBECTL_APPLYSET": "true"})
     arguments = ["--prune", f"--applyset=secrets/{APPLY_SET}", "-n", planned.namespace, "-f", "-"]
-    pruning.run(*APPLY, *arguments, stdin=as_list([item.document for item in members]))
+    documents = as_list([item.document for item in members])
+    try:
+        pruning.run(*APPLY, *arguments, stdin=documents)
+    except Failure:
+        if not forget_unknown_kinds(kubectl, planned.namespace):
+            raise
+        pruning.run(*APPLY, *arguments, stdin=documents)
 
 
 def _write_kept(kubectl: Kubectl, planned: Plan) -> None:

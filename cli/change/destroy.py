@@ -11,7 +11,7 @@ from typing import Any, Literal
 from cli.change.effects import DATA
 from cli.change.in_place import cluster_name_of, has_homes, is_put_back, jail_root_of, release_of
 from cli.change.owner import KEPT, KEPT_OF, ROTATING
-from cli.change.plan import APPLY_SET, KINDS, RIGHTS_OUTSIDE, set_kinds
+from cli.change.plan import APPLY_SET, KINDS, RIGHTS_OUTSIDE, served_kinds
 from cli.errors import Failure
 from cli.kubectl.client import (
     FIELD_MANAGER,
@@ -21,7 +21,6 @@ from cli.kubectl.client import (
     complaint,
     in_controller,
     labels_of,
-    message,
     slurm,
 )
 from config.cluster import ClusterConfig
@@ -139,8 +138,9 @@ def mark(kubectl: Kubectl, kept: Kept) -> None:
 
 
 def unmark(kubectl: Kubectl, namespace: str) -> None:
-    """The cluster is there again."""
+    """The cluster is there again. Earlier versions have labelled claims and keys, too."""
     _label(kubectl, namespace, f"{KEPT}-")
+    kubectl.run("label", "persistentvolumeclaim,secret", "-n", namespace, "-l", KEPT, f"{KEPT}-")
 
 
 def _label(kubectl: Kubectl, namespace: str, *label: str) -> None:
@@ -201,15 +201,10 @@ def destroy_cluster(
 
 def _delete_all_but_data(kubectl: Kubectl, namespace: str) -> None:
     """Delete what the stack has made: all with its labels but claims, and the keys, which have none."""
-    kinds = ",".join(kind for kind in KINDS if kind != "persistentvolumeclaim")
+    others = [kind for kind in served_kinds(kubectl, namespace) if kind.partition(".")[0].lower() not in KINDS]
+    kinds = ",".join([*(kind for kind in KINDS if kind != "persistentvolumeclaim"), *others])
     ours = ("-n", namespace, "-l", cluster_labels(namespace))
     kubectl.run("delete", kinds, *ours, "--ignore-not-found", "--wait=false")
-    for kind in set_kinds(kubectl, namespace):
-        if kind.partition(".")[0].lower() not in KINDS:
-            done = kubectl.run("delete", kind, *ours, "--ignore-not-found", "--wait=false", check=False)
-            gone = "have a resource type" in done.stderr  # with its operator, and all objects
-            if done.returncode != 0 and not gone:
-                raise Failure(message(done.stderr))
     kubectl.run("delete", RIGHTS_OUTSIDE, "-l", cluster_labels(namespace), "--ignore-not-found")
     deadline = time.monotonic() + GONE_SECONDS
     while left := kubectl.items(kinds, *ours):

@@ -177,12 +177,17 @@ class _Judge:
                 return f"{never}. Set it back, or to lose this set {missing}"
         if self.change.resource.protect:
             return f"{never}, and this is protected. Set it back, or to lose this set `slurmstack:protect: false` too"
-        return ""
+        return self._name_taken()
 
     def _delete_refused(self) -> str:
         was = self.change.resource
         if was.protect:
             return f"it is protected. To really lose it, {_UNPROTECT}"
+        if self.kind == "file system" and was.inputs.get("forbidDeletion") and not was.retained:
+            return (
+                "the cloud itself forbids to delete it. To really lose it, set "
+                f"{self._where()}.filesystem.forbid_deletion: false, apply that with `up`, and then make this change"
+            )
         # A pool that shrinks drains its workers, but those that stay may be on machines of the group that goes.
         name = self._pool() if self.kind == "node group" else ""
         pool = self.config.worker_nodes.get(name)
@@ -193,6 +198,20 @@ class _Judge:
             f"workers that stay may be on its machines. Set worker_nodes.{name}.autoscaling.groups to {kept} or more, "
             "apply, and when no worker is on this group's machines lower it with "
             f"worker_nodes.{name}.allow_replacement: true, which ends what still runs there"
+        )
+
+    def _name_taken(self) -> str:
+        """A file system that the cloud keeps keeps its name too, and names are unique in a project.
+
+        Pulumi goes by what its state says of the old one, so it does not help to change that in the same update.
+        """
+        was = self.change.before
+        if self.kind != "file system" or was is None or not (was.retained or was.inputs.get("forbidDeletion")):
+            return ""
+        return (
+            "the cloud keeps the old one, whose name the new one needs. To lose it, set "
+            f"{self._where()}.filesystem.forbid_deletion: false beside cloud.allow_replacement: true, apply that with "
+            "`up`, and then make this change"
         )
 
     def _switches(self) -> dict[str, bool]:

@@ -52,7 +52,7 @@ def judge(change: Change, size_key: str) -> Verdict | None:
         case _ if was is None:
             pass
         case (("file system" | "PersistentVolumeClaim"), _):
-            found = _other_kind(was, will, size_key) or _shrinks(was, will, size_key)
+            found = _other_kind(was, will, size_key) or _resize(was, will, size_key)
         case "node group", _:
             found = _roll(was, will)
         case "StatefulSet", name if name == LOGIN:
@@ -67,12 +67,16 @@ def judge(change: Change, size_key: str) -> Verdict | None:
     return found
 
 
-def _shrinks(was: Resource, will: Resource, key: str) -> Verdict | None:
+def _resize(was: Resource, will: Resource, key: str) -> Verdict | None:
     (before, old), (after, new) = map(_size, (was, will))
-    if old is None or new is None or new >= old:
+    is_directory = was.inputs.get("spec", {}).get("storageClassName") == ""
+    if old is None or new is None or new == old or (new > old and not is_directory):
         return None
     refused = (
-        f"{key}: {after} is less than the {before} that it has, and it cannot shrink. "
+        f"{key}: the volume is a directory, with all the space of its disk whatever its size says, and Kubernetes "
+        f"never changes that size. Set it back to {before}"
+        if new > old
+        else f"{key}: {after} is less than the {before} that it has, and it cannot shrink. "
         f"Set it back to {before}. To really have a smaller one: {_another_volume(was, key)}"
     )
     return _verdict("size", before, after, refused=refused)
@@ -96,12 +100,18 @@ def _other_kind(was: Resource, will: Resource, size_key: str) -> Verdict | None:
     keys = {"storageClassName": f"{section}.storage_class", "accessModes": section}
     for path, key in keys.items() if was.kind == "PersistentVolumeClaim" else ():
         old, new = before.get(path), after.get(path)
-        if old is not None and new is not None and old != new:
+        if old is not None and old != new and (new is not None or _has_set(was, path)):
             back = f"Set it back to {old}" if old else "Remove this key"
             refused = f"{key}: the volume's {path} is {old!r}, and that can never change. {back}"
             refused += f". To really have another one: {_another_volume(was, size_key)}"
             return _verdict(f"spec.{path}", old, new, refused=refused)
     return None
+
+
+def _has_set(claim: Resource, key: str) -> bool:
+    """Whether an apply has set this. Kubernetes' default is kept where nobody asks for any."""
+    entries = [item for item in claim.inputs["metadata"].get("managedFields", []) if item.get("operation") == "Apply"]
+    return any(f"f:{key}" in item.get("fieldsV1", {}).get("f:spec", {}) for item in entries)
 
 
 def _size(resource: Resource) -> tuple[str, int | None]:

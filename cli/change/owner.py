@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from cli.change.effects import DATA
 from cli.change.in_place import has_put_back, other_homes, other_jail, other_name, other_state
 from cli.errors import Failure, Refused
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, annotations_of, labels_of
+from cli.program.manifests import Manifest
 from cli.stack import Stack
 from config.cluster import ClusterConfig
 from slurm.names import STACK
@@ -172,3 +174,28 @@ def refuse_half_restored(objects: Iterable[Mapping[str, Any]]) -> None:
 def is_stopped(workload: Mapping[str, Any]) -> bool:
     """Whether a restore has stopped it. One that somebody has started by hand since is not."""
     return REPLICAS_BEFORE in annotations_of(workload) and not workload.get("spec", {}).get("replicas")
+
+
+def refuse_left_behind(
+    kubectl: Kubectl, namespace: str, objects: Sequence[Manifest], live: Mapping[tuple[str, str], Any]
+) -> None:
+    """Raise Refused where a claim would get a new empty volume, and an older one is reserved for it.
+
+    Its claim may have gone with the namespace, by other hands than ours.
+    """
+    claims = {item.name: item.document["spec"] for item in objects if item.kind == "PersistentVolumeClaim"}
+    missing = {name: spec for name, spec in claims.items() if ("PersistentVolumeClaim", name) not in live}
+    wanted = {item.name for item in objects if item.kind == "PersistentVolume"}
+    if all(spec.get("volumeName") for spec in missing.values()):
+        return
+    for volume in kubectl.items("persistentvolume", "-l", "app.kubernetes.io/part-of=slurmstack"):
+        reserved, name = volume["spec"].get("claimRef", {}), str(volume["metadata"]["name"])
+        if reserved.get("namespace") == namespace and reserved.get("name") in missing and name not in wanted:
+            claim = str(reserved["name"])
+            raise Refused(
+                f"the volume {name} has {DATA.get(claim, 'files')}, from an earlier cluster in namespace {namespace}, "
+                f"and the stack file asks for another, empty one: storage class "
+                f"{missing[claim].get('storageClassName') or 'of the cluster'}",
+                hint="remove the volume's storage_class from the stack file to go on with what is there; "
+                f"`{kubectl.shown} delete persistentvolume {name}` if it is not needed",
+            )

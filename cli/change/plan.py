@@ -19,6 +19,7 @@ from cli.change.owner import (
     KEPT,
     refuse_half_restored,
     refuse_half_rotated,
+    refuse_left_behind,
     refuse_other_kept,
     refuse_other_stack,
     refuse_takeover,
@@ -100,6 +101,11 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
         inside = objects_in(kubectl, config.cluster.namespace)
     kept = _kept(inside, config.cluster.namespace)
     objects = manifests(record(sections, stack=stack, generated=kept))
+    if kept.damaged:
+        raise Failure(
+            f"Secret {GENERATED}: {', '.join(kept.damaged)} is no such key",
+            hint='put the Secret back from its backup (docs/rotate-keys.md, "Back up the keys")',
+        )
     outside = kubectl.items(RIGHTS_OUTSIDE, "-l", cluster_labels(config.cluster.namespace))
     planned = Plan(
         namespace=config.cluster.namespace, objects=tuple(objects), kept=kept,
@@ -116,26 +122,29 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     refuse_half_restored(planned.inside.values())
     refuse_half_rotated(planned.inside.values())
     refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
-    _refuse_rolling(kubectl, planned)
+    refuse_left_behind(kubectl, planned.namespace, planned.objects, planned.live)
+    refuse_rolling(kubectl, planned.namespace, planned.wanted, planned.live)
     return planned
 
 
-def _refuse_rolling(kubectl: Kubectl, planned: Plan) -> None:
+def refuse_rolling(
+    kubectl: Kubectl, namespace: str, wanted: Mapping[tuple[str, str], Mapping[str, Any]], live: Live
+) -> None:
     """Raise Failure for pools made when Kubernetes replaced their pods: `rollingUpdate` stays beside `OnDelete`.
 
     The API server refuses the two together, and no server-side apply removes a default.
     """
     names = [
-        item.name
-        for item in planned.objects
-        if item.document.get("spec", {}).get("updateStrategy") == ON_DELETE
-        and "rollingUpdate" in planned.live.get(item.key, {}).get("spec", {}).get("updateStrategy", {})
+        at[1]
+        for at, item in wanted.items()
+        if item.get("spec", {}).get("updateStrategy") == ON_DELETE
+        and "rollingUpdate" in live.get(at, {}).get("spec", {}).get("updateStrategy", {})
     ]
     if names:
         patch = json.dumps({"spec": {"updateStrategy": {**ON_DELETE, "rollingUpdate": None}}})
         raise Failure(
             f"{', '.join(names)}: the StatefulSet was made by an older version",
-            hint=f"patch it once, which touches no pod: {kubectl.shown} -n {planned.namespace} patch "
+            hint=f"patch it once, which touches no pod: {kubectl.shown} -n {namespace} patch "
             f"--field-manager={FIELD_MANAGER} statefulset {' '.join(names)} --type=merge -p '{patch}'",
         )
 
@@ -310,14 +319,41 @@ def _comparable(document: dict[str, Any]) -> dict[str, Any]:
 _KINDS = "applyset.kubernetes.io/contains-group-kinds"
 
 
+_UNKNOWN = ("have a resource type", "could not find the requested resource")
+"""In kubectl's complaint about a kind that the cluster does not know, before and after it has asked the cluster."""
+
+
 def members(kubectl: Kubectl, namespace: str) -> list[dict[str, Any]]:
-    """The set's objects of all kinds."""
-    kinds = set_kinds(kubectl, namespace)
+    """The set's objects of all kinds that the cluster still knows."""
+    kinds = served_kinds(kubectl, namespace)
     return kubectl.items(",".join(kinds), "-n", namespace, "-l", f"{PART_OF}={set_id(namespace)}") if kinds else []
 
 
-def set_kinds(kubectl: Kubectl, namespace: str) -> list[str]:
-    """Kinds of the set's objects (`ConfigMap`, `PodMonitor.monitoring.coreos.com`); none where there is no set."""
+def served_kinds(kubectl: Kubectl, namespace: str) -> list[str]:
+    """Kinds of the set's objects (`ConfigMap`, `PodMonitor.monitoring.coreos.com`), of those that the cluster knows."""
+    return [kind for kind in _set_kinds(kubectl, namespace) if _is_served(kubectl, namespace, kind)]
+
+
+def forget_unknown_kinds(kubectl: Kubectl, namespace: str) -> bool:
+    """Strike kinds off that left the cluster with all their objects; kubectl prunes nothing any more because of them.
+
+    Returns whether there were any.
+    """
+    kinds, served = _set_kinds(kubectl, namespace), served_kinds(kubectl, namespace)
+    if served != kinds:
+        kubectl.run("annotate", "secret", APPLY_SET, "-n", namespace, "--overwrite", f"{_KINDS}={','.join(served)}")
+    return served != kinds
+
+
+def _set_kinds(kubectl: Kubectl, namespace: str) -> list[str]:
     found = kubectl.items("secret", APPLY_SET, "-n", namespace)
     annotations = found[0]["metadata"].get("annotations", {}) if found else {}
     return [kind for kind in annotations.get(_KINDS, "").split(",") if kind]
+
+
+def _is_served(kubectl: Kubectl, namespace: str, kind: str) -> bool:
+    """Whether the cluster knows a kind: Kubernetes' own always, those of others may go with their operator."""
+    if kind.partition(".")[0].lower() in KINDS:
+        return True
+    complaint = kubectl.run("get", kind, "-n", namespace, "-o", "name", check=False).stderr
+    return not any(unknown in complaint for unknown in _UNKNOWN)

@@ -272,8 +272,12 @@ def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[st
                 reasons.append(f"{name}/{container['name']}: {said}")
                 last = (ended or container.get("lastState", {}).get("terminated", {})).get("message", "")
                 reasons.extend(f"  {line}" for line in str(last).strip().splitlines()[-4:])
+    try:
+        events = kubectl.items("event", "-n", namespace, "--field-selector=type=Warning")
+    except Failure:  # whoever may not read them is told the rest
+        events = []
     told: dict[str, str] = {}
-    for event in kubectl.items("event", "-n", namespace, "--field-selector=type=Warning"):
+    for event in events:
         name = str(event["involvedObject"].get("name"))
         if event.get("reason") in _TELLING and (name in waiting or any(f"{name}-".startswith(f"{it}-") for it in late)):
             told[str(event.get("message", ""))] = name

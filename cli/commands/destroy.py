@@ -163,6 +163,8 @@ class _Order:
 
     def carry_out(self, kubectl: Kubectl, report: Report) -> None:
         """End all pods, and delete what is to go."""
+        if self.by_pulumi:  # its own lock is taken by `pulumi destroy`, after all pods have ended
+            engines.refuse_locked(self.stack)
         data = data_of(kubectl, self.namespace)
         retained = [item.volume for item in data.volumes if self.delete_data and is_retained(kubectl, item)]
         with nullcontext() if self.by_pulumi else held(kubectl, self.namespace, "destroy", report):

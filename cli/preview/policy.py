@@ -58,6 +58,8 @@ def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan
 
 def policy_of(stack: Stack) -> PolicyPlan | None:
     """The same for a stack whose cluster may not be there, or may not answer: that stops no preview."""
+    if not stack.config.accounting.enabled:
+        return None
     try:
         return planned_policy(reach_if_made(stack), stack.config)
     except Failure as failure:

@@ -148,6 +148,8 @@ def markdown(preview: Preview) -> str:
     elif preview.outcome == "changes" and not preview.changes:
         said = "only the policy in Slurm changes"
     head = f"<!-- slurmstack preview of {stack} -->\n### slurmstack: stack `{stack}`: {said}"
+    if preview.against == "file":
+        head += "\n\nNo cluster was asked: what was changed by hand and which jobs run is not known here."
     refused = [f"! refused: {plain(reason)}" for reason in preview.refused]
     lines = [*refused, *beside_objects(preview), *change_lines(preview.changes)]
     return "\n".join([head, "", *_fenced(lines)]) if lines else head

@@ -123,7 +123,7 @@ def write(objects: Sequence[Manifest], directory: Path) -> list[Path]:
     """Write one YAML file per object, and a list for kustomize; remove files of an earlier run that left the set.
 
     Returns the objects' files, in the order in which they can be applied. Files with Secrets can be read by their owner
-    only. Other files in the directory are left alone.
+    only. Other files in the directory are left alone, and never overwritten.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -131,6 +131,11 @@ def write(objects: Sequence[Manifest], directory: Path) -> list[Path]:
         ours = set(index.read_text(encoding="utf-8").split("\n")) if index.exists() else set()
         manifests = {file_name(manifest): manifest for manifest in objects}
         names = {*manifests, KUSTOMIZATION}
+        if foreign := sorted(name for name in names - ours if (directory / name).exists()):
+            raise Failure(
+                f"{directory} already has files that this command did not write: {', '.join(foreign)}",
+                hint="name another directory with --output or --secrets",
+            )
         # The list grows before files appear and shrinks after they went: an interrupted run can be repeated.
         index.write_text("\n".join(sorted(ours | names)), encoding="utf-8")
         for name, manifest in manifests.items():

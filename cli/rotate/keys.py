@@ -167,7 +167,7 @@ def refuse(config: ClusterConfig, rotation: Rotation) -> None:
 
 
 def _munge(rotation: Rotation, places: Places, report: Report) -> str:
-    """All munged's at once: two keys are never valid together."""
+    """All munged's, as fast as they can be told: two keys are never valid together."""
     pause = 0.0
     for _ in range(_ROUNDS):
         old = places.stale(_MUNGED_COPY, rotation.digest)
@@ -204,7 +204,7 @@ def _database_password(rotation: Rotation, places: Places, report: Report) -> st
             places.must(place, "sh", "-c", _REPLACE_PROBE, stdin=probe_options(password))
         step.progress(0, 0, "its connections stay")
     with report.step("Starting slurmdbd again") as step:
-        took = places.restart(places.running("slurmdbd"), "slurm", step)
+        took = places.restart([*places.running("slurmdbd"), *places.ended("slurmdbd")], "slurm", step)
     return f"slurmdbd was away for {took:.1f} s; slurmctld has kept what it had to record"
 
 
@@ -239,8 +239,8 @@ KEYS = {
         Key(
             name="munge", value="munge", length=MUNGE_KEY_BYTES, secret="munge-key", file="munge.key",  # noqa: S106
             path="/secrets/munge/munge.key", content=base64.b64decode, containers=("munged",), carry_out=_munge,
-            means="for some seconds pods do not understand each other: commands of Slurm wait or fail, running jobs "
-            "go on",
+            means="for some seconds pods do not understand each other, longer with many pods (16 start again at a "
+            "time): commands of Slurm wait or fail, running jobs go on",
         ),
         Key(
             name="jwt", value="jwt", length=JWT_KEY_BYTES, secret="jwt-key", file="jwt_hs256.key",  # noqa: S106

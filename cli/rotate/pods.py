@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cli.backup.jobs import statuses
@@ -38,7 +38,7 @@ class Place:
     pod: str
     container: str
     id: str
-    """Of this run of it."""
+    """Of this run of it; empty where it has ended."""
     ready: bool
     active: bool
     """Whether it is in the active one of two controllers."""
@@ -55,6 +55,11 @@ class Places:
     def running(self, *names: str) -> list[Place]:
         """Those that run now; with names those that are called so."""
         return [place for pod in self._pods() for place in self._of(pod) if not names or place.container in names]
+
+    def ended(self, name: str) -> list[Place]:
+        """Where one does not run, and kubelet waits before it starts it again."""
+        found = [place for pod in self._pods() for place in self._of(pod, "waiting", "terminated")]
+        return [replace(place, id="") for place in found if place.container == name]
 
     def refuse_missing(self) -> None:
         """Raise Failure where one of them does not run, or does not answer: it would be left behind."""
@@ -89,11 +94,14 @@ class Places:
         """End the first process of containers, and wait until they run again and are ready. Seconds of that.
 
         As that process's user: root may end no process of others in most containers. The container's very first one is
-        only its parent, and ends with it.
+        only its parent, and ends with it. One that has ended is started by a new pod at once.
         """
         left, begun = list(places), time.monotonic()
         end = "kill -TERM $(cat /proc/1/task/1/children)"
-        self._failing(left, "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sh", "-c", end)
+        if waiting := [place.pod for place in left if not place.id]:
+            self._kubectl.run("delete", "pod", *waiting, "-n", self._namespace, "--wait=false", "--ignore-not-found")
+        running = [place for place in left if place.id]
+        self._failing(running, "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sh", "-c", end)
         while left := self._not_back(left):
             _wait(left, step, begun + RESTART_SECONDS, "do not run again")
         return time.monotonic() - begun
@@ -122,9 +130,9 @@ class Places:
         now = {str(pod["metadata"]["name"]): self._of(pod) for pod in self._pods()}
 
         def is_back(old: Place) -> bool:
-            return any(it.container == old.container and it.ready and it.id != old.id for it in now[old.pod])
+            return any(it.container == old.container and it.ready and it.id != old.id for it in now.get(old.pod, ()))
 
-        return [place for place in ended if place.pod in now and not is_back(place)]
+        return [place for place in ended if (place.pod in now or not place.id) and not is_back(place)]
 
     def _pods(self) -> list[dict[str, Any]]:
         return self._kubectl.items("pod", "-n", self._namespace, "-l", "app.kubernetes.io/part-of=slurmstack")
@@ -133,8 +141,8 @@ class Places:
         spec = pod["spec"]
         return any(item["name"] in self._containers for item in [*spec.get("initContainers", []), *spec["containers"]])
 
-    def _of(self, pod: Mapping[str, Any]) -> list[Place]:
-        """Its containers that run."""
+    def _of(self, pod: Mapping[str, Any], *states: str) -> list[Place]:
+        """Its containers that run, or are in one of these states."""
         return [
             Place(
                 pod=str(pod["metadata"]["name"]),
@@ -144,7 +152,7 @@ class Places:
                 active=labels_of(pod).get(ACTIVE) == "yes",
             )
             for item in statuses(pod)
-            if item["name"] in self._containers and "running" in item.get("state", {})
+            if item["name"] in self._containers and {*(states or ("running",))} & {*item.get("state", {})}
         ]
 
 

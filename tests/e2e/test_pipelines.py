@@ -49,3 +49,15 @@ def test_a_change_is_previewed_in_the_request_and_applied_when_it_is_merged(two_
     slurm.sections = before  # as the cluster is now
     assert done.returncode == 4, done.stderr
     assert "! update StatefulSet default\n-   spec.replicas: 2\n+   spec.replicas: 1\n" in done.stdout
+
+
+def test_a_change_that_is_refused_is_not_applied(two_nodes: SlurmOnKubernetes) -> None:
+    slurm, before = two_nodes, two_nodes.sections
+    slurm.sections = with_change(with_change(before, "jail.size", "1Gi"), SIZE, 1)
+    comment = slurm.directory / "comment.md"
+    previewed, applied = script(slurm, "preview.sh", str(comment)), script(slurm, "apply.sh")
+    slurm.sections = before
+    assert (previewed.returncode, applied.returncode) == (3, 3), previewed.stderr + applied.stderr
+    assert "**refused**" in comment.read_text()
+    assert "jail.size: 1Gi is less than the 20Gi" in comment.read_text()
+    assert replicas(slurm) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -48,3 +49,10 @@ def test_what_it_has_half_done_is_taken_back(tmp_path: Path, how: str) -> None:
         wait_until(done.exists)
     finally:
         os.waitpid(pid, 0)
+
+
+def test_what_nohup_has_made_deaf_stays_so() -> None:
+    look = "import signal\nfrom cli.change.lock import _interruptible\n"
+    look += "with _interruptible(): print(signal.getsignal(signal.SIGHUP))"
+    told = subprocess.run(["nohup", sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert told.stdout == f"{signal.SIG_IGN}\n"

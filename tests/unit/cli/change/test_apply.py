@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -135,6 +135,12 @@ def test_a_key_that_is_added_is_refused_where_somebody_has_written_keys_since_th
     assert not [command for command in kubectl.applied if "--prune" in command]
 
 
+def test_a_damaged_key_is_named_and_nothing_is_made_with_it() -> None:
+    for name, damaged in ((MUNGE, "AAAA"), (MUNGE, "AAA"), ("slurm-secrets-host-seed", "AAA")):
+        with pytest.raises(Failure, match=f"Secret {GENERATED}: {name} is no such key"):
+            planned_in(Keeping(items_there=[NAMESPACE, keys(**{name: damaged})]))
+
+
 def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
     kubectl = Keeping(items_there=[])
     planned = planned_in(kubectl)
@@ -218,3 +224,41 @@ def test_a_pool_that_kubernetes_rolls_itself_is_named_with_the_patch_that_no_app
     other = {**NAMESPACE, "metadata": {**NAMESPACE["metadata"], "annotations": {STACK: "prod"}}}
     with pytest.raises(Refused, match="is that of the stack 'prod'"):
         plan(FakeCluster(items_there=[other, *pools]), load_config(stacks.dev()), stacks.dev(), stack="test")
+
+
+GONE = "Certificate.cert-manager.io"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithSet(FakeCluster):
+    """A cluster with an apply set, from which an operator was removed with its kinds."""
+
+    kinds: list[str] = field(default_factory=lambda: [GONE, "ConfigMap"])
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        done = super().run(*arguments, stdin=stdin, check=check)
+        asks = arguments[0] == "get" and any(GONE in word for word in arguments)
+        if asks or ("--prune" in arguments and GONE in self.kinds):
+            unknown = f'error: the server doesn\'t have a resource type "{GONE}"'
+            if check:
+                raise Failure(unknown)
+            return subprocess.CompletedProcess(arguments, 1, "", unknown)
+        if arguments[0] == "annotate":
+            self.kinds[:] = arguments[-1].partition("=")[2].split(",")
+        if arguments[:3] == ("get", "--ignore-not-found", "secret"):
+            annotations = {"applyset.kubernetes.io/contains-group-kinds": ",".join(self.kinds)}
+            done.stdout = json.dumps({"items": [{"metadata": {"annotations": annotations}}]})
+        if arguments[:3] == ("get", "--ignore-not-found", "ConfigMap"):
+            done.stdout = json.dumps({"items": [thing("ConfigMap", "old")]})
+        return done
+
+
+def test_a_kind_that_the_cluster_no_longer_knows_stops_neither_preview_nor_apply() -> None:
+    kubectl = WithSet()
+    found = preview(kubectl, of_objects())
+    assert [(change.action, change.kind, change.name) for change in found] == [("delete", "ConfigMap", "old")]
+    apply(kubectl, of_objects(NAMESPACE), UpLock(kubectl))
+    assert kubectl.kinds == ["ConfigMap"]
+    assert len([call for call in kubectl.applied if "--prune" in call]) == 2

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cli.change import destroy
+from cli.change.apply import apply
 from cli.change.destroy import What, destroy_cluster
 from cli.change.in_place import PUT_BACK
 from cli.change.job_effects import Touched
@@ -27,7 +28,8 @@ from config import load_config
 from local.report import open_report
 from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, LOGIN
 from tests import stacks
-from tests.fakes.kubectl import OURS, FakeCluster, thing
+from tests.fakes.kubectl import OURS, FakeCluster, UpLock, thing
+from tests.stacks import with_change
 from tests.unit.cli.command_line import stack_file
 
 
@@ -283,6 +285,16 @@ def plan_of(whole: Cluster, stack: Stack) -> Any:
     return plan(whole, stack.config, stack.sections, stack=stack.name)
 
 
+def test_up_goes_on_with_what_is_kept_and_takes_the_label_off_when_all_is_sent(tmp_path: Path) -> None:
+    kubectl, stack = kept_stack(tmp_path)
+    apply(kubectl, plan_of(kubectl, stack), UpLock(kubectl))
+    assert kubectl.applied
+    assert kubectl.told == [
+        f"label namespace slurm {KEPT}- --field-manager=slurmstack",
+        f"label persistentvolumeclaim,secret -n slurm -l {KEPT} {KEPT}-",
+    ]
+
+
 @pytest.mark.parametrize(
     ("of", "told"),
     [
@@ -303,6 +315,18 @@ def test_data_of_another_cluster_is_refused_before_anything_is_touched(
     if "homes" in of:
         kubectl.items_there.pop()
         assert plan_of(kubectl, stack).is_only_kept, "with a new jail they may lie elsewhere"
+
+
+def test_a_volume_whose_claim_is_gone_is_never_left_aside_for_an_empty_one(tmp_path: Path) -> None:
+    volume = thing("PersistentVolume", "slurm-jail", spec={"claimRef": {"namespace": "slurm", "name": "jail"}})
+    kubectl = Cluster(items_there=[volume])
+    same = open_stack(stack_file(tmp_path, stacks.dev()))
+    plan_of(kubectl, same)
+    other = open_stack(stack_file(tmp_path, with_change(stacks.dev(), "jail.storage_class", "fast")))
+    with pytest.raises(Refused, match=r"the volume slurm-jail has all users' files .* storage class fast"):
+        plan_of(kubectl, other)
+    volume["spec"]["claimRef"]["namespace"] = "another"
+    plan_of(kubectl, other)
 
 
 def test_a_protected_stack_may_go_but_not_its_data(
@@ -327,6 +351,7 @@ def test_pulumi_s_engine_which_deletes_claims_is_not_started_unasked(
     for item in whole.items_there:
         if item["kind"] == "PersistentVolume":
             item["spec"] = {"persistentVolumeReclaimPolicy": "Retain"}
+    monkeypatch.setattr(engines, "refuse_locked", lambda _: None)
     monkeypatch.setattr(engines, "run", lambda *_: 0)
     called(monkeypatch, whole, file, engine="pulumi")
     assert whole.deleted, "files on file systems outlive their claims"

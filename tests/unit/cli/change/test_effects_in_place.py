@@ -33,6 +33,9 @@ REMOVE = (
 )
 
 
+DIRECTORY = "jail.size: the volume is a directory"
+
+
 def of_class(storage_class: str | None, name: str = "jail") -> dict[str, Any]:
     return claim("20Gi", name, storage_class)
 
@@ -54,6 +57,8 @@ def with_modes(*modes: str) -> dict[str, Any]:
         (claim("20Gi"), claim("20Gi"), ""),
         (claim("20Gi"), claim("21Gi"), ""),
         (claim("1024Gi"), claim("1Ti"), ""),
+        (claim("20Gi", storage_class=""), claim("30Gi", storage_class=""), DIRECTORY),
+        (claim("20Gi", storage_class=""), claim("20Gi", storage_class=""), ""),
         (of_class("fast"), of_class("slow"), "jail.storage_class: the volume's storageClassName is 'fast'"),
         (of_class("", "database-data"), of_class("x", "database-data"), REMOVE),
         (of_class(None), of_class("fast"), ""),
@@ -68,9 +73,23 @@ def test_a_claim_keeps_its_class_and_its_modes_and_cannot_shrink(
     assert [line[: len(told)] for line in found] == ([told] if told else [])
     for refused in found:
         assert "--delete-data" not in refused, "mounts, whose data no backup has, would go for one other volume"
-        mount = old["metadata"]["name"].startswith("mount-")
-        assert ("add another mount" if mount else 'docs/backups.md, "Another volume"') in refused
+        way = "add another mount" if old["metadata"]["name"].startswith("mount-") else 'backups.md, "Another volume"'
+        assert ("Set it back to 20Gi" if told == DIRECTORY else way) in refused
     assert "\n## Another volume\n" in (ROOT / "docs/backups.md").read_text(encoding="utf-8"), "where the way is"
+
+
+def test_a_class_that_the_stack_file_no_longer_names_is_refused_only_where_it_had_been_set_there() -> None:
+    def made_by(operation: str) -> dict[str, Any]:
+        item = claim("20Gi")
+        fields: dict[str, Any] = {"f:spec": {"f:storageClassName": {}}}
+        entries = [{"manager": "slurmstack", "operation": operation, "fieldsV1": fields}]
+        return {**item, "metadata": {**item["metadata"], "managedFields": entries}}
+
+    wanted = claim("20Gi")
+    del wanted["spec"]["storageClassName"]
+    (refused,) = live(made_by("Apply"), wanted)
+    assert refused.startswith("jail.storage_class: the volume's storageClassName is 'fast'")
+    assert not live(made_by("Update"), wanted), "Kubernetes' default class"
 
 
 def controller(tag: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 
 from cli.change import lock
 from cli.change.apply import apply
-from cli.change.lock import PROCESS, held, machine
+from cli.change.lock import PROCESS, has_died, held, machine
 from cli.change.plan import Plan
 from cli.errors import Failure
 from cli.program.manifests import Manifest
@@ -129,6 +129,12 @@ def test_a_namespace_that_is_being_deleted_is_waited_for_before_the_cluster_is_m
     assert set(looks) == {"the destroy that was killed"}, "what was taken there would go with the namespace"
 
 
+def test_a_destroy_that_was_interrupted_goes_on_while_the_namespace_is_being_deleted() -> None:
+    told = Told()
+    with held(Api(state={"namespace": "ending", "made": 0}), "slurm", "destroy", told):
+        assert told.titles == []
+
+
 @pytest.mark.parametrize("meanwhile", ["it goes with the namespace", "bob has it", "Ctrl-C"])
 def test_what_is_left_of_the_lock_at_the_end_is_that_of_others(meanwhile: str) -> None:
     api = Api()
@@ -165,3 +171,9 @@ def test_of_two_that_make_the_same_cluster_the_second_takes_the_lock_and_gives_u
         assert api.leases
     changed = [call[0] for call in api.calls if "--raw" not in call]
     assert changed == ([] if seen else ["apply"]) + ["create"], "the namespace, and keys that nobody has taken"
+
+
+def test_a_lease_that_somebody_else_wrote_may_lack_every_field() -> None:
+    assert lock._holder({"metadata": {"uid": "1"}}) == "somebody"
+    assert not has_died({"metadata": {"uid": "1"}})
+    assert lock._holder({"spec": {"holderIdentity": "bob"}}) == "bob"

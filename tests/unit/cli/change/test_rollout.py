@@ -211,3 +211,18 @@ def test_a_version_that_does_not_start_gives_way_when_the_one_before_is_applied_
     with nullcontext() if ended else pytest.raises(Failure):
         wait(cluster, document, [], timeout=0.2)
     assert set(cluster.deleted) == ({"delete pod slurmdbd-0"} if ended else set())
+
+
+class Discreet(Cluster):
+    """Events are not for everybody."""
+
+    def items(self, kind: str, *words: str) -> list[dict[str, Any]]:
+        if kind == "event":
+            raise Failure("events is forbidden")
+        return super().items(kind, *words)
+
+
+def test_whoever_may_not_read_events_is_told_the_rest() -> None:
+    document, there, _ = ROLLOUTS["no machine has room"]
+    with pytest.raises(Failure, match="0/2 nodes are available"):
+        wait(Discreet(**there), document, [])

@@ -64,6 +64,8 @@ def outside(comment: str) -> str:
 def test_a_changed_property_is_shown_as_it_was_and_as_it_will_be() -> None:
     comment = markdown(preview(changes=(REPLICAS,)))
     assert "### slurmstack: stack `prod`: 1 to update" in comment
+    assert "No cluster was asked" not in comment
+    assert "No cluster was asked" in outside(markdown(preview(against="file", changes=(REPLICAS,))))
     assert "\n! update StatefulSet default\n-   spec.replicas: 2\n+   spec.replicas: 3\n" in comment
 
 

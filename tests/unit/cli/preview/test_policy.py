@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -13,8 +14,10 @@ from cli.kubectl.client import NO_SLURMDBD
 from cli.preview.policy import (
     PolicyPlan,
     planned_policy,
+    policy_of,
     run_again,
 )
+from cli.stack import Stack
 from config import load_config
 from config.cluster import ClusterConfig
 from slurm.policy import policy_document
@@ -66,7 +69,9 @@ class FakeKubectl(PlayedKubectl):
 @pytest.mark.parametrize("kubectl", [None, FakeKubectl(ready=""), FakeKubectl(ready="False")])
 def test_nothing_is_told_of_a_first_start_and_nothing_without_accounting(kubectl: FakeKubectl | None) -> None:
     assert planned_policy(kubectl, configuration()) is None
-    assert planned_policy(FakeKubectl(), configuration(accounting={"enabled": False}, accounts={}, users={})) is None
+    without = configuration(accounting={"enabled": False}, accounts={}, users={})
+    assert planned_policy(FakeKubectl(), without) is None
+    assert policy_of(cast("Stack", SimpleNamespace(config=without))) is None, "no cluster is looked for"
 
 
 def test_slurm_is_asked_in_slurmdbd_s_pod_with_the_document_on_standard_input() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.commands.stack import read_file
+from cli.commands.stack import read_file, write_file
 from cli.errors import Failure
-from cli.program.manifests import KUSTOMIZATION, manifests, write
+from cli.program.manifests import INDEX, KUSTOMIZATION, manifests, write
 from cli.program.recording import KeptValues, Recording, Registration
 from cli.program.values import UNKNOWN, Secret, reveal
 from tests import stacks
@@ -120,6 +120,15 @@ def test_rendering_again_removes_what_left_the_stack_and_nothing_else(tmp_path: 
     assert (tmp_path / "README.md").read_text(encoding="utf-8") == "mine"
 
 
+def test_a_file_that_somebody_else_wrote_is_never_overwritten(tmp_path: Path) -> None:
+    foreign = tmp_path / "00-namespace-slurm.yaml"
+    foreign.write_text("mine", encoding="utf-8")
+    with pytest.raises(Failure, match=r"did not write: 00-namespace-slurm\.yaml"):
+        write(manifests(record(stacks.dev(), stack="dev")), tmp_path)
+    assert foreign.read_text(encoding="utf-8") == "mine"
+    assert not (tmp_path / INDEX).exists()
+
+
 def test_cloud_resources_are_listed_and_refused() -> None:
     recording = Recording([_registration("nebius:index/mk8sV1Cluster:Mk8sV1Cluster", {})])
     with pytest.raises(Failure, match="1 Mk8sV1Cluster") as caught:
@@ -142,11 +151,18 @@ def test_a_secret_value_outside_of_a_secret_is_not_rendered() -> None:
     assert "hidden" not in caught.value.message
 
 
-def test_a_damaged_key_file_is_named_and_not_replaced(tmp_path: Path) -> None:
-    path, text = tmp_path / "keys.json", '{"munge": "AAA'
+@pytest.mark.parametrize("text", ["{", "[]", '{"munge": "AAA"}', '{"munge": "AAAA"}', '{"munge": 3}'])
+def test_a_damaged_key_file_is_named_and_not_replaced(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "keys.json"
     path.write_text(text, encoding="utf-8")
+
+    def use() -> None:
+        kept = read_file(path)
+        kept.random_bytes("munge", 32)
+        write_file(path, kept)
+
     with pytest.raises(Failure, match="cannot be read"):
-        read_file(path)
+        use()
     assert path.read_text(encoding="utf-8") == text
 
 

@@ -61,6 +61,9 @@ class Cluster(FakeCluster):
             assert new["metadata"]["resourceVersion"] == old["metadata"]["resourceVersion"]
             old.clear()
             old.update(new)
+        if arguments[:2] == ("delete", "pod"):
+            (item,) = [item for item in self.items_there if item["metadata"]["name"] == arguments[2]]
+            item["status"]["initContainerStatuses"][0] |= {"containerID": "new", "state": {"running": {}}}
         if arguments[:2] == ("patch", "secret"):
             self.secret(arguments[2])["data"].update(json.loads(stdin or "")["data"])
         if arguments[:3] == ("get", "--ignore-not-found", "secret"):
@@ -165,6 +168,7 @@ def test_a_rotation_of_the_database_s_password_goes_on_while_slurmdbd_may_not_lo
     Rotation(kubectl, "slurm", KEYS["database-password"]).begin()
     run(kubectl, "database-password")
     assert len(kubectl.given) == 2, "the database has been told"
+    assert kubectl.deleted[0].startswith("pod slurmdbd-0 "), "kubelet would wait for minutes before it tries again"
 
 
 @pytest.mark.parametrize("how", ["does not answer", "does not run"])
