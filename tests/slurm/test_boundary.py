@@ -229,10 +229,12 @@ for whose, step in (("bob", f"{sys.argv[1]}.{BATCH}"), ("alice", f"{own}.{of}"))
         assert len(stepd.recv(4, socket.MSG_WAITALL)) == 4
         stepd.sendall(struct.pack("=i", TERMINATE))
         said = stepd.recv(8, socket.MSG_WAITALL)
-        print("answer", whose, *(struct.unpack("=ii", said) if said else (0, 0)), flush=True)
+        print(whose, *(struct.unpack("=ii", said) if said else ("closed",)), flush=True)
 """
-"""Asks slurmstepd to end bob's step, and then a step of alice's own, in Slurm's own words: both have open sockets. One
-that ends may be gone before it has answered."""
+"""Asks slurmstepd to end bob's step, and then a step of alice's own, in Slurm's own words: both have open sockets.
+
+That of 26.05 hangs up on a stranger, and one that ends may be gone before it has answered.
+"""
 
 
 def test_a_step_s_socket_takes_orders_of_its_user_alone(cluster: SlurmSandbox, scene: Scene) -> None:
@@ -240,7 +242,9 @@ def test_a_step_s_socket_takes_orders_of_its_user_alone(cluster: SlurmSandbox, s
     steps = f"srun -Q --overlap sleep 600 2>/dev/null & srun -Q --overlap python3 ask.py {scene.bob_job}; wait"
     told = shell(cluster, "alice", f"salloc -Q -n1 sh -c {quote(steps)}").splitlines()
 
-    assert [line for line in told if line.startswith("answer")] == ["answer bob -1 1", "answer alice 0 0"], told
+    # It has returned, so her own step of ten minutes has ended.
+    assert {"bob -1 1", "bob closed"}.intersection(told), told
+    assert {"alice 0 0", "alice closed"}.intersection(told), told
     assert cluster.job(scene.bob_job)["JobState"] == "RUNNING"
 
 
