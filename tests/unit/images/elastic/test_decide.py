@@ -166,6 +166,10 @@ DONE = {
         view(node("gpu-0", f"{UP}+DRAIN", reason="a fan"), pod("gpu-0"), pool=dataclasses.replace(POOL, least=1)),
         Plan(update={("power_up", ""): ["gpu-1"]}),
     ),
+    "coming, its pod is not made yet, and it is one of those that are kept": (
+        view(node("gpu-0", COMING), pool=dataclasses.replace(POOL, least=1)),
+        Plan(start={"gpu": ["gpu-0"]}),
+    ),
     "too few": (
         view(node("gpu-0", BUSY), pod("gpu-0"), pool=dataclasses.replace(POOL, least=2)),
         Plan(update={("power_up", ""): ["gpu-1"]}),
