@@ -212,7 +212,7 @@ def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> in
     going: dict[str, str] = {}
     for node in there[::-1]:
         is_unused = node.is_up and node.is_free and len(going) < enough
-        if is_unused and node.name in view.closed[pool.name].surplus:
+        if is_unused and not node.is_planned and node.name in view.closed[pool.name].surplus:
             going[node.name] = SURPLUS
         # Slurm keeps as many as the pool ever keeps (SuspendExcNodes), and never ends these.
         elif is_unused and pool.windows and not node.is_planned and 0 < node.busy_at <= view.now - pool.idle_timeout:

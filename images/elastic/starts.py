@@ -116,8 +116,12 @@ class Starts:
                 closed.pool = _reason(kind, tries, now, f"{node.name}: {why}")
                 break
         closed.nodes = {**{node.name: closed.pool for node in failed if closed.pool}, **closed.nodes}
+        for node in nodes:
+            if not node.is_coming and node.name not in closed.nodes:
+                self._began.pop(node.name, None)  # so what is remembered of nodes that wait is of those that failed
         began = min((self._began[name] for name in closed.nodes if name in self._began), default=math.inf)
-        closed.surplus = {node.name for node in nodes if self._came.get(node.name, 0.0) > began}
+        until = self._failed.get(pool, 0.0)  # who came later came for others
+        closed.surplus = {node.name for node in nodes if began < self._came.get(node.name, 0.0) <= until}
         return closed
 
     def _in_force(self, pool: str, nodes: Sequence[Node], now: float) -> Closed:

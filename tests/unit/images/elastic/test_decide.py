@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from images.common.slurm_node import HELD_BACK
-from images.elastic.decide import GONE, LEAVES, OUTDATED, RETRY_SECONDS, Plan, View, decide
+from images.elastic.decide import GONE, LEAVES, OUTDATED, RETRY_SECONDS, SURPLUS, Plan, View, decide
 from images.elastic.starts import Closed
 from images.elastic.view import SLURM, Node, Pod, Pool, marked
 
@@ -179,6 +179,12 @@ DONE = {
 
 def test_what_differs_is_put_right() -> None:
     assert {name: decide(seen) for name, (seen, _) in DONE.items()} == {name: plan for name, (_, plan) in DONE.items()}
+
+
+def test_who_came_in_vain_is_given_back_unless_it_is_kept_for_another_job() -> None:
+    there = view(node("gpu-0", f"{UP}+PLANNED"), node("gpu-1", UP), pod("gpu-0"), pod("gpu-1"))
+    seen = dataclasses.replace(there, closed={"gpu": Closed(surplus={"gpu-0", "gpu-1"})})
+    assert decide(seen).update == {("power_down_asap", SURPLUS): ["gpu-1"]}
 
 
 def test_nodes_that_are_asked_for_already_or_drained_are_not_powered_up() -> None:

@@ -121,6 +121,17 @@ def test_nodes_that_came_for_a_job_whose_others_did_not_are_given_back_as_long_a
     assert looks(starts, (95, nodes(OFF, UP, UP))).surplus == set()
 
 
+def test_a_node_that_is_drained_with_its_pool_and_did_not_fail_makes_nobody_s_nodes_surplus() -> None:
+    """It was started last week: all that came since then were given back in each pause."""
+    starts = Starts(NOON)
+    looks(starts, (0, nodes(COMING, OFF, OFF)), (5, nodes(UP, COMING, OFF)), (10, nodes(OFF, UP, OFF)))
+    found = looks(starts, (900, nodes(OFF, UP, COMING)), (960, nodes(OFF, UP, LATE)))
+    assert found.pool
+    waits = drained(nodes(OFF, UP, LATE), found)
+    waits["gpu-1"] = nodes(OFF, UP)["gpu-1"]
+    assert looks(starts, (965, waits)).surplus == set()
+
+
 def test_what_somebody_has_drained_is_drained_again_when_slurm_has_lifted_that() -> None:
     """While it was coming, or while it waited to go down. What Slurm or we had to say before is nobody's drain."""
     coming = nodes((LATE, f"bad fan : {TOO_LATE}"), OFF)
