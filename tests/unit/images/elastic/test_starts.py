@@ -62,7 +62,35 @@ def test_a_late_node_of_a_pool_whose_others_come_waits_alone() -> None:
             (at + 60, nodes(LATE, BUSY, OFF)),
         )
         assert (found.pool, [*found.nodes]) == ("", ["gpu-0"])
-        assert found.nodes["gpu-0"].startswith("slurmstack/elastic: did not come, 1 in vain, again at ")
+        assert found.nodes["gpu-0"].startswith(f"slurmstack/elastic: did not come, {number + 1} in vain, again at ")
+    looks(starts, (10**6, nodes(COMING, BUSY, OFF)), (10**6 + 5, nodes(BUSY, BUSY, OFF)))
+    assert "1 in vain" in looks(starts, (2 * 10**6, nodes(COMING, OFF)), (2 * 10**6 + 60, nodes(LATE, OFF))).pool
+
+
+def test_a_late_node_waits_for_its_time_though_others_come() -> None:
+    """N - 1 machines for a job of N nodes were started and given back all the time."""
+    starts = Starts(NOON)
+    found = looks(starts, (0, nodes(COMING, COMING)), (30, nodes(BUSY, COMING)), (60, nodes(UP, LATE)))
+    waits = drained(nodes(UP, LATE), found)
+    waits["gpu-0"] = nodes(COMING)["gpu-0"]
+    up = {**waits, **nodes(UP)}
+    assert looks(starts, (70, waits), (80, up)).nodes.keys() == {"gpu-1"}
+    assert looks(starts, (90, up)) == Closed()
+    again = looks(starts, (100, nodes(COMING, COMING)), (130, nodes(BUSY, COMING)), (160, nodes(UP, LATE)))
+    assert "did not come, 2 in vain" in again.nodes["gpu-1"]
+
+
+def test_failures_are_forgotten_when_all_that_was_wanted_has_come() -> None:
+    starts = Starts(NOON)
+
+    def tries(at: float) -> str:
+        return looks(starts, (at, nodes(COMING, OFF)), (at + 60, nodes(LATE, OFF))).pool
+
+    assert "2 in vain" in [tries(-400), tries(-200)][1]
+    looks(starts, (100, nodes(COMING, COMING)), (110, nodes(BUSY, COMING)), (160, nodes(UP, LATE)))
+    assert "3 in vain" in tries(300), "one of two is no capacity for the job"
+    looks(starts, (500, nodes(COMING, COMING)), (510, nodes(BUSY, COMING)), (520, nodes(BUSY, BUSY)))
+    assert "1 in vain" in tries(600)
 
 
 def test_a_node_that_comes_ends_all_pauses_and_lets_failures_be_forgotten() -> None:
