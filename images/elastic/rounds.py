@@ -154,12 +154,18 @@ class Rounds:
 
         Whether anything was done.
         """
-        right = self._checked(plan.update)
-        gone = self._delete_records(plan, pools)
-        done = [bool(gone)]
-        for (state, reason), names in sorted(right.items(), key=lambda item: item[0][0] != "drain"):
-            if left := [name for name in names if name not in gone]:
-                done.append(self._try(f"{state} {reason}", partial(self.nodes.update, left, state, reason)))
+        right, done, gone = self._checked(plan.update), list[bool](), set[str]()
+
+        def update(*, is_checked: bool) -> None:
+            for (state, reason), names in sorted(right.items(), key=lambda item: item[0][0] != "drain"):
+                left = [name for name in names if name not in gone]
+                if left and (state in {"drain", "down"}) == is_checked:
+                    done.append(self._try(f"{state} {reason}", partial(self.nodes.update, left, state, reason)))
+
+        update(is_checked=True)  # at once: it is right at this moment
+        gone |= self._delete_records(plan, pools)
+        done.append(bool(gone))
+        update(is_checked=False)
         makes = (("create", self.nodes.create, plan.create), ("place", self.nodes.place, plan.place))
         for what, make, wanted in (*makes, ("start", self.pods.start, plan.start)):
             for pool, names in wanted.items():

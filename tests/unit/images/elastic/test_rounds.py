@@ -14,6 +14,7 @@ import pytest
 from images.common.command import Result
 from images.common.kubernetes import KubeError
 from images.common.slurm_node import ROLLS, STAYS_LEAVING
+from images.elastic.decide import LEAVES
 from images.elastic.nodes import Nodes, SlurmError
 from images.elastic.pods import AT_ONCE, Pods
 from images.elastic.rolls import FixedPool
@@ -188,7 +189,9 @@ def test_one_that_leaves_a_smaller_pool_is_not_made_anew_though_its_number_is_sm
     there = [node("gpu-0", "MIXED+CLOUD"), node("gpu-1", OFF), node("gpu-2", "MIXED+CLOUD")]
     world = World(there, pool=replace(POOL, most=2))
     world.kubernetes.pods = {name: Pod(name=name, pool="gpu", digest="new") for name in ("gpu-0", "gpu-2")}
-    assert world.done() == ["delete nodename=gpu-1"]
+    assert world.done() == [f"update nodename=gpu-1 state=drain reason={LEAVES}", "delete nodename=gpu-1"], (
+        "what was asked a moment ago is done before anything that takes long"
+    )
 
 
 def test_nodes_are_held_back_before_pods_are_made_and_only_those_that_no_job_has_got_meanwhile() -> None:
