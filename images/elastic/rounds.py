@@ -34,6 +34,8 @@ LONGEST_REFUSAL_SECONDS: Final = 30.0
 """Between two tries of what is refused (a quota, an admission, a record that Slurm does not let go)."""
 LONGEST_SILENT_SECONDS: Final = 30.0
 """For which jobs wait for an answer while slurmctld gives none."""
+MADE_SECONDS: Final = 5.0
+"""How long Kubernetes may take to tell of a pod that was made: until then it is not made once more."""
 STUCK_SECONDS: Final = 60.0
 """How long a pod may take to go that no job runs in. Most are gone after a few seconds."""
 
@@ -85,6 +87,8 @@ class Rounds:
     _owes: bool = True
     """Whether nodes may be drained for their new pods, of which only Slurm knows."""
     _told: dict[str, str] = field(default_factory=dict)
+    _made: dict[str, float] = field(default_factory=dict)
+    """When pods were made of which Kubernetes may not have told yet."""
 
     def __post_init__(self) -> None:
         self._starts = Starts(self.now())
@@ -166,10 +170,16 @@ class Rounds:
         gone |= self._delete_records(plan, pools)
         done.append(bool(gone))
         update(is_checked=False)
-        makes = (("create", self.nodes.create, plan.create), ("place", self.nodes.place, plan.place))
-        for what, make, wanted in (*makes, ("start", self.pods.start, plan.start)):
+        for what, make, wanted in (("create", self.nodes.create, plan.create), ("place", self.nodes.place, plan.place)):
             for pool, names in wanted.items():
                 done.append(self._try(f"{what} {pool}", partial(make, pools[pool], names)))
+        now = self.steady()
+        self._made = {name: at for name, at in self._made.items() if now - at < MADE_SECONDS}
+        for pool, names in plan.start.items():
+            new = [name for name in names if name not in self._made]
+            if new and self._try(f"start {pool}", partial(self.pods.start, pools[pool], new)):
+                self._made |= dict.fromkeys(new, now)
+                done.append(True)
         if plan.end:
             done.append(self._try("end", partial(self.pods.end, [*plan.end.values()])))
         return any(done)
@@ -194,11 +204,16 @@ class Rounds:
 
     def _pods_there(self) -> Collection[str] | None:
         """Pods that the API server has at this very moment; None: it does not answer."""
-        try:
-            return self.pods.there()
-        except KubeError as error:
-            self.log(f"cannot ask whether pods are gone: {error}")
-            return None
+        found: list[frozenset[str]] = []
+
+        def ask() -> str:
+            try:
+                found.append(self.pods.there())
+            except KubeError as error:
+                return f"cannot ask whether pods are gone: {error}"
+            return ""
+
+        return found[0] if self._try("ask for pods", ask) else None
 
     def _delete_records(self, plan: Plan, pools: Mapping[str, Pool]) -> set[str]:
         """Delete records, and make those anew that are of older resources; which are gone.
