@@ -23,8 +23,11 @@ MOST_WAITING: Final = 500
 """Jobs that are told at once when their nodes are there. A job beyond them starts when Slurm itself looks, up to half a
 minute later: an array of thousands on a few nodes must not take thousands of threads."""
 
-_NO_POOL_S: Final = re.compile(r"[0-9_]{6}")
-"""In a host list: a pool has 5,000 nodes at most, and who asks for a billion wants to see the memory full."""
+MOST_NODES: Final = 65536
+"""In one list: as many as a cluster of Slurm can have."""
+
+_RANGES: Final = re.compile(r"\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*", re.ASCII)
+"""In the brackets of a list, as Slurm writes them: a pool has 5,000 nodes at most."""
 
 
 @dataclass(kw_only=True)
@@ -71,6 +74,13 @@ class Ready:
         return False
 
 
+def is_short(hosts: str) -> bool:
+    """Whether a host list has no more nodes than there can be: who asks for a billion wants to see the memory full."""
+    inside = re.findall(r"\[([^\]]*)", hosts)
+    spans = re.findall(r"(\d+)-(\d+)", ",".join(inside))
+    return all(map(_RANGES.fullmatch, inside)) and sum(abs(int(last) - int(first)) for first, last in spans) < MOST_NODES
+
+
 class Server(http_server.Server):
     """One thread for each job that waits for its nodes."""
 
@@ -88,7 +98,7 @@ def start(ready: Ready, wake: Callable[[], None], port: int = PORT) -> http_serv
             hosts = parse_qs(url.query).get("nodes", [""])[0]
             if url.path == "/healthz":
                 self._answer(HTTPStatus.OK, "fine\n")
-            elif url.path != "/ready" or not hosts or _NO_POOL_S.search(hosts):
+            elif url.path != "/ready" or not hosts or not is_short(hosts):
                 self._answer(HTTPStatus.NOT_FOUND, "")
             elif not room.acquire(blocking=False):
                 self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "too many wait\n")
