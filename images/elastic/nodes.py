@@ -16,7 +16,7 @@ from images.common.slurm_node import (
     wanted_nodes,
 )
 from images.common.slurm_records import NotUnderstoodError, compress, expand, node_records
-from images.elastic.view import FEATURES, Node, Pool, marked
+from images.elastic.view import FEATURES, OF_US, Node, Pool, marked
 
 TIMEOUT_SECONDS: Final = 30.0
 
@@ -36,12 +36,12 @@ class Nodes:
         self._runner = runner
 
     def read(self) -> dict[str, Node]:
-        """All records, by name. Raises SlurmError."""
+        """All records that can be of pools, by name. Raises SlurmError."""
         said = self._ask("scontrol", "show", "nodes", "--all", "--json")
         if said.startswith("No nodes"):
             return {}
         try:
-            return {node.name: node for node in node_records(said, Node)}
+            return {node.name: node for node in node_records(said, Node) if OF_US.fullmatch(node.name)}
         except NotUnderstoodError as error:
             raise SlurmError(str(error)) from error
 

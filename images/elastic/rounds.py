@@ -106,6 +106,10 @@ class Rounds:
             return rest, max(rest, ROLLING_SECONDS)
         # Only now: before Kubernetes has told all, it would look as if there were no pools.
         pools = {name: pool.at(self.now()) for name, pool in self.pools().items() if pool is not None}
+        for pool in pools.values():
+            if pool.zone is None:
+                why = f"pool {pool.name}: its windows are not obeyed, for this image lacks their time zone"
+                self._try(f"windows {pool.name}", partial(str, why))
         rolling, pods = self._rolling(), self.there()
         ends = self.nodes.ends() if rolling or _ends_matter(pools, nodes, pods) else {}
         plan = self._elastic_plan(pools, nodes, pods, ends) if self.elastic else Plan()

@@ -78,7 +78,9 @@ def is_short(hosts: str) -> bool:
     """Whether a host list has no more nodes than there can be: who asks for a billion wants to see the memory full."""
     inside = re.findall(r"\[([^\]]*)", hosts)
     spans = re.findall(r"(\d+)-(\d+)", ",".join(inside))
-    return all(map(_RANGES.fullmatch, inside)) and sum(abs(int(last) - int(first)) for first, last in spans) < MOST_NODES
+    return (
+        all(map(_RANGES.fullmatch, inside)) and sum(abs(int(last) - int(first)) for first, last in spans) < MOST_NODES
+    )
 
 
 class Server(http_server.Server):

@@ -8,8 +8,8 @@ late        another node of its pool has come since it was started, or its own l
 no node     none has come since it was started: all nodes of the pool that are off, with it
 set aside   the same ten times in a row: until an administrator resumes them
 
-The pause doubles with each failure. When all nodes that were wanted have come, the pool's failures are forgotten and its
-pause is over: some of them are no capacity for a whole job. Those of a late node last until that node itself comes.
+The pause doubles with each failure. When all nodes that were wanted have come, the pool's failures are forgotten and
+its pause is over: some of them are no capacity for a whole job. Those of a late node last until that node itself comes.
 Nodes that came for the same job as one that failed are given back while that waits: a part of them is of no use to it.
 
 The reasons are the memory of it where this program is restarted.

@@ -187,6 +187,12 @@ ALWAYS = Window(name="now", days=frozenset(range(7)), begin=0, end=1440, least=0
 THREE = replace(POOL, most=3, windows=(ALWAYS,))
 
 
+def test_that_the_image_lacks_a_time_zone_is_told_once() -> None:
+    world = World([node(f"gpu-{number}", OFF) for number in range(3)], pool=replace(THREE, zone=None))
+    world.looks(60, lambda: world.done() == [] or pytest.fail("a window is obeyed"))
+    assert len(world.log) == 1
+
+
 def test_one_that_leaves_a_smaller_pool_is_not_made_anew_though_its_number_is_small() -> None:
     """Another one has a job and stays."""
     there = [node("gpu-0", "MIXED+CLOUD"), node("gpu-1", OFF), node("gpu-2", "MIXED+CLOUD")]
