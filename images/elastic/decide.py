@@ -206,8 +206,7 @@ def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -
 
 def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> int:
     """Power down nodes that are not to stay, each after its jobs; how many of the others can have jobs."""
-    here = [n for n in nodes if n.name in view.pods or n.is_coming]
-    there = [n for n in here if not (n.is_off or n.is_down or n.goes_down)]
+    there = [n for n in nodes if (n.name in view.pods or n.is_coming) and not (n.is_off or n.is_down or n.goes_down)]
     enough = sum(not node.is_others for node in there) - pool.least
     going: dict[str, str] = {}
     for node in there[::-1]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -16,10 +17,11 @@ from images.common.slurm_node import (
     wanted_nodes,
 )
 from images.common.slurm_records import NotUnderstoodError, compress, expand, node_records
-from images.elastic.view import FEATURES, OF_US, Node, Pool, marked
+from images.elastic.view import FEATURES, Node, Pool, marked
 
 TIMEOUT_SECONDS: Final = 30.0
 
+_OF_US: Final = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
 _TIMES: Final = {"SLURM_TIME_FORMAT": "%s"}
 """Seconds since 1970."""
 
@@ -36,12 +38,12 @@ class Nodes:
         self._runner = runner
 
     def read(self) -> dict[str, Node]:
-        """All records that can be of pools, by name. Raises SlurmError."""
+        """All records but an administrator's own, by name. Raises SlurmError."""
         said = self._ask("scontrol", "show", "nodes", "--all", "--json")
         if said.startswith("No nodes"):
             return {}
         try:
-            return {node.name: node for node in node_records(said, Node) if OF_US.fullmatch(node.name)}
+            return {node.name: node for node in node_records(said, Node) if _OF_US.fullmatch(node.name)}
         except NotUnderstoodError as error:
             raise SlurmError(str(error)) from error
 

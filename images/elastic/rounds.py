@@ -106,10 +106,9 @@ class Rounds:
             return rest, max(rest, ROLLING_SECONDS)
         # Only now: before Kubernetes has told all, it would look as if there were no pools.
         pools = {name: pool.at(self.now()) for name, pool in self.pools().items() if pool is not None}
-        for pool in pools.values():
-            if pool.zone is None:
-                why = f"pool {pool.name}: its windows are not obeyed, for this image lacks their time zone"
-                self._try(f"windows {pool.name}", partial(str, why))
+        for name in (name for name, pool in pools.items() if pool.zone is None):
+            why = f"pool {name}: its windows are not obeyed, for this image lacks their time zone"
+            self._try(f"windows {name}", partial(str, why))
         rolling, pods = self._rolling(), self.there()
         ends = self.nodes.ends() if rolling or _ends_matter(pools, nodes, pods) else {}
         plan = self._elastic_plan(pools, nodes, pods, ends) if self.elastic else Plan()
@@ -163,27 +162,21 @@ class Rounds:
         Whether anything was done.
         """
         right, done, gone = self._checked(plan.update), list[bool](), set[str]()
-
-        def update(*, is_checked: bool) -> None:
+        for is_later in (False, True):  # what was asked a moment ago does not wait for what takes long
+            gone = self._delete_records(plan, pools) if is_later else gone
             for (state, reason), names in sorted(right.items(), key=lambda item: item[0][0] != "drain"):
                 left = [name for name in names if name not in gone]
-                if left and (state in {"drain", "down"}) == is_checked:
+                if left and (state not in {"drain", "down"}) == is_later:
                     done.append(self._try(f"{state} {reason}", partial(self.nodes.update, left, state, reason)))
-
-        update(is_checked=True)  # at once: it is right at this moment
-        gone |= self._delete_records(plan, pools)
         done.append(bool(gone))
-        update(is_checked=False)
-        for what, make, wanted in (("create", self.nodes.create, plan.create), ("place", self.nodes.place, plan.place)):
-            for pool, names in wanted.items():
-                done.append(self._try(f"{what} {pool}", partial(make, pools[pool], names)))
         now = self.steady()
         self._made = {name: at for name, at in self._made.items() if now - at < MADE_SECONDS}
-        for pool, names in plan.start.items():
-            new = [name for name in names if name not in self._made]
-            if new and self._try(f"start {pool}", partial(self.pods.start, pools[pool], new)):
-                self._made |= dict.fromkeys(new, now)
-                done.append(True)
+        makes = (("create", self.nodes.create, plan.create), ("place", self.nodes.place, plan.place))
+        for what, make, wanted in (*makes, ("start", self.pods.start, plan.start)):
+            for pool, names in wanted.items():
+                if left := [name for name in names if what != "start" or name not in self._made]:
+                    done.append(self._try(f"{what} {pool}", partial(make, pools[pool], left)))
+                    self._made |= dict.fromkeys(left if what == "start" and done[-1] else (), now)
         if plan.end:
             done.append(self._try("end", partial(self.pods.end, [*plan.end.values()])))
         return any(done)
@@ -208,16 +201,13 @@ class Rounds:
 
     def _pods_there(self) -> Collection[str] | None:
         """Pods that the API server has at this very moment; None: it does not answer."""
-        found: list[frozenset[str]] = []
-
-        def ask() -> str:
-            try:
-                found.append(self.pods.there())
-            except KubeError as error:
-                return f"cannot ask whether pods are gone: {error}"
-            return ""
-
-        return found[0] if self._try("ask for pods", ask) else None
+        try:
+            there = self.pods.there()
+        except KubeError as error:
+            self._try("ask for pods", partial(str, f"cannot ask whether pods are gone: {error}"))
+            return None
+        self._refused.pop("ask for pods", None)
+        return there
 
     def _delete_records(self, plan: Plan, pools: Mapping[str, Pool]) -> set[str]:
         """Delete records, and make those anew that are of older resources; which are gone.

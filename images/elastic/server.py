@@ -23,11 +23,9 @@ MOST_WAITING: Final = 500
 """Jobs that are told at once when their nodes are there. A job beyond them starts when Slurm itself looks, up to half a
 minute later: an array of thousands on a few nodes must not take thousands of threads."""
 
-MOST_NODES: Final = 65536
-"""In one list: as many as a cluster of Slurm can have."""
-
-_RANGES: Final = re.compile(r"\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*", re.ASCII)
-"""In the brackets of a list, as Slurm writes them: a pool has 5,000 nodes at most."""
+_MOST_NODES: Final = 65536
+_NO_POOL_S: Final = re.compile(r"[^\d,-]|\d{6}")
+"""In the brackets of a host list: a pool has 5,000 nodes at most."""
 
 
 @dataclass(kw_only=True)
@@ -76,11 +74,9 @@ class Ready:
 
 def is_short(hosts: str) -> bool:
     """Whether a host list has no more nodes than there can be: who asks for a billion wants to see the memory full."""
-    inside = re.findall(r"\[([^\]]*)", hosts)
-    spans = re.findall(r"(\d+)-(\d+)", ",".join(inside))
-    return (
-        all(map(_RANGES.fullmatch, inside)) and sum(abs(int(last) - int(first)) for first, last in spans) < MOST_NODES
-    )
+    inside = ",".join(re.findall(r"\[([^\]]*)", hosts))
+    spans = (abs(int(last) - int(first)) for first, last in re.findall(r"(\d+)-(\d+)", inside))
+    return not _NO_POOL_S.search(inside) and sum(spans) < _MOST_NODES
 
 
 class Server(http_server.Server):

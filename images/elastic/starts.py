@@ -138,16 +138,14 @@ class Starts:
             tries[of] = max(tries.get(of, 0), int(found["tries"]))
         has_come = any(self._came.get(node.name, 0.0) > self._failed.get(pool, self._since) for node in nodes)
         has_come = has_come and not any(node.is_coming or has_failed(node) for node in nodes)
-        was_aside = self._tries.get(pool, 0) >= MOST_FAILURES
-        if has_come or (was_aside and not aside):  # somebody has resumed them
+        if has_come or (not aside and self._tries.get(pool, 0) >= MOST_FAILURES):  # somebody has resumed them
             self._tries.pop(pool, None)
+        if has_come:
+            aside, waiting = set(), {name: found for name, found in waiting.items() if found["kind"] == LATE}
         for node in nodes:
-            is_late = node.name in waiting and waiting[node.name]["kind"] == LATE
-            if has_come and not is_late:
-                continue
             if node.name in waiting and _lasts(waiting[node.name], now):
                 closed.nodes[node.name] = node.reason
-                closed.pool = closed.pool if is_late else node.reason
+                closed.pool = closed.pool if waiting[node.name]["kind"] == LATE else node.reason
             elif node.name in aside:
                 closed.nodes[node.name] = closed.aside = node.reason
         return closed

@@ -10,12 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
-from typing import Any, Final, TypeVar
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import Any, Final
+from zoneinfo import ZoneInfo, available_timezones
 
 from images.common.kubernetes import WORKER_PODS, Object
 from images.common.slurm_node import OURS, TOPOLOGY_REASON
@@ -35,11 +34,6 @@ SLURM: Final = "slurm"
 
 FEATURES: Final = "Feature="
 """In what slurmctld is told of a node."""
-
-OF_US: Final = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
-"""Names that nodes of pools can have: an administrator's own CLOUD records are left alone."""
-
-Value = TypeVar("Value")
 
 LONGEST_TROUBLE: Final = 160
 """Characters of what Kubernetes says of a pod, for the reason of a drain."""
@@ -260,6 +254,7 @@ def pool_of(item: Object) -> Pool | None:
     if SETTINGS not in annotations:
         return None
     said = json.loads(annotations[SETTINGS])
+    zone = said.get("timezone", "UTC")
     canonical = json.dumps(template, sort_keys=True, separators=(",", ":"))
     return Pool(
         name=metadata["name"],
@@ -274,7 +269,7 @@ def pool_of(item: Object) -> Pool | None:
             )
             for one in said.get("windows", ())
         ),
-        zone=zone_of(str(said.get("timezone", "UTC"))),
+        zone=UTC if zone == "UTC" else ZoneInfo(zone) if zone in available_timezones() else None,
         max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
         template=template,
         uid=metadata.get("uid", ""),
@@ -282,22 +277,14 @@ def pool_of(item: Object) -> Pool | None:
     )  # fmt: skip
 
 
-def zone_of(name: str) -> tzinfo | None:
-    """The time zone; None where this image has none of that name."""
-    try:
-        return UTC if name == "UTC" else ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return None
+def pools_read(log: Callable[[str], None]) -> Callable[[Object], Pool | None]:
+    """`pool_of`; of one that is not understood any more, what it was before: the others are not to wait for it."""
+    known: dict[str, Pool | None] = {}
 
-
-def kept(extract: Callable[[Object], Value], log: Callable[[str], None]) -> Callable[[Object], Value]:
-    """`extract`; of an item that is not understood any more, what it was before: the others are not to wait for it."""
-    known: dict[str, Value] = {}
-
-    def once(item: Object) -> Value:
+    def once(item: Object) -> Pool | None:
         name = item["metadata"]["name"]
         try:
-            known[name] = extract(item)
+            known[name] = pool_of(item)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if name not in known:  # without its settings a pool's nodes would be taken for nobody's
                 raise
@@ -333,10 +320,7 @@ def members(pool: Pool, nodes: Mapping[str, Node], ends: Mapping[str, float]) ->
 
 
 def share(said: str, nodes: int) -> int:
-    """How many of so many nodes a number or a percentage means: rounded up, and one at least.
-
-    One as well where somebody has written neither into the annotation by hand.
-    """
+    """How many of so many nodes a number or a percentage means: rounded up, and one at least; of neither, one."""
     number = said.removesuffix("%")
     if not number.isdecimal():
         return 1

@@ -64,7 +64,8 @@ def test_a_late_node_of_a_pool_whose_others_come_waits_alone() -> None:
         assert (found.pool, [*found.nodes]) == ("", ["gpu-0"])
         assert found.nodes["gpu-0"].startswith(f"slurmstack/elastic: did not come, {number + 1} in vain, again at ")
     looks(starts, (10**6, nodes(COMING, BUSY, OFF)), (10**6 + 5, nodes(BUSY, BUSY, OFF)))
-    assert "1 in vain" in looks(starts, (2 * 10**6, nodes(COMING, OFF)), (2 * 10**6 + 60, nodes(LATE, OFF))).pool
+    both = (2 * 10**6, nodes(COMING, COMING, OFF)), (2 * 10**6 + 30, nodes(COMING, BUSY, OFF))
+    assert ", 1 in vain" in looks(starts, *both, (2 * 10**6 + 60, nodes(LATE, BUSY, OFF))).nodes["gpu-0"], "it has come"
 
 
 def test_a_late_node_waits_for_its_time_though_others_come() -> None:
@@ -145,7 +146,11 @@ def test_nodes_that_came_for_a_job_whose_others_did_not_are_given_back_as_long_a
     came, there = nodes(COMING, BUSY, UP), nodes(LATE, UP, UP)
     found = looks(starts, (0, nodes(OFF, OFF, COMING)), (5, nodes(COMING, COMING, UP)), (30, came), (60, there))
     assert found.surplus == {"gpu-1"}
-    assert looks(starts, (70, {**there, "gpu-0": drained(there, found)["gpu-0"]})).surplus == {"gpu-1"}
+    waits = {**there, "gpu-0": drained(there, found)["gpu-0"]}
+    assert looks(starts, (70, waits)).surplus == {"gpu-1"}
+    others = nodes(OFF, UP, UP, COMING), nodes(OFF, UP, UP, UP)
+    later = [{**seen, "gpu-0": waits["gpu-0"]} for seen in others]
+    assert looks(starts, (75, later[0]), (80, later[1])).surplus == {"gpu-1"}, "it came for another job"
     assert looks(starts, (95, nodes(OFF, UP, UP))).surplus == set()
 
 

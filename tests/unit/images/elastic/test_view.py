@@ -13,7 +13,7 @@ from config.sections.machines import days_of, minutes_of
 from images.common.command import Result
 from images.elastic.decide import LEAVES
 from images.elastic.nodes import Nodes
-from images.elastic.view import SETTINGS, Node, Pool, Window, kept, members, pod_of, pool_of, share
+from images.elastic.view import SETTINGS, Node, Pool, Window, members, pod_of, pool_of, pools_read, share
 from tests.fakes.commands import FakeRunner
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -75,7 +75,7 @@ def test_in_a_zone_that_the_image_lacks_windows_are_not_obeyed() -> None:
 def test_what_is_not_understood_any_more_keeps_its_old_value_and_what_never_was_stops_all() -> None:
     """As without its settings its nodes would be sent off."""
     log = list[str]()
-    read = kept(pool_of, log.append)
+    read = pools_read(log.append)
     with pytest.raises(ValueError, match="invalid literal"):
         read(template(max="many"))
     good = read(template())
