@@ -92,7 +92,7 @@ ALERTS: Final = (
         "ElasticPoolSetAside",
         "slurmstack_elastic_pool_set_aside == 1",
         "1m",
-        "There were no machines for the elastic pool {{ $labels.pool }}: it starts no node until somebody says so",
+        "No node of the elastic pool {{ $labels.pool }} came: it starts none until somebody says so",
         "critical",
     ),
     Alert(

@@ -94,6 +94,7 @@ def settings(name: str, pool: WorkerPool) -> str:
     """What the program `elastic` is told of a pool (images/elastic/view.py)."""
     assert isinstance(pool.size, Range)
     said: dict[str, Any] = {"min": pool.size.min, "max": pool.most, "conf": _conf(name, pool)}
+    said["resume_timeout"] = span_seconds(pool.resume_timeout)  # for the `elastic` of before; the next release drops it
     if pool.windows:
         said |= {
             "idle_timeout": span_seconds(pool.idle_timeout),

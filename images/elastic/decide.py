@@ -206,12 +206,12 @@ def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -
 
 def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> int:
     """Power down nodes that are not to stay, each after its jobs; how many of the others can have jobs."""
-    there = [n for n in nodes if n.name in view.pods and not (n.is_off or n.is_down or n.goes_down)]
+    there = [n for n in nodes if (n.name in view.pods or n.is_coming) and not (n.is_off or n.is_down or n.goes_down)]
     enough = sum(not node.is_others for node in there) - pool.least
     going: dict[str, str] = {}
     for node in there[::-1]:
         is_unused = node.is_up and node.is_free and len(going) < enough
-        if is_unused and node.name in view.closed[pool.name].surplus:
+        if is_unused and not node.is_planned and node.name in view.closed[pool.name].surplus:
             going[node.name] = SURPLUS
         # Slurm keeps as many as the pool ever keeps (SuspendExcNodes), and never ends these.
         elif is_unused and pool.windows and not node.is_planned and 0 < node.busy_at <= view.now - pool.idle_timeout:

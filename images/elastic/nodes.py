@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -20,6 +21,7 @@ from images.elastic.view import FEATURES, Node, Pool, marked
 
 TIMEOUT_SECONDS: Final = 30.0
 
+_OF_US: Final = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
 _TIMES: Final = {"SLURM_TIME_FORMAT": "%s"}
 """Seconds since 1970."""
 
@@ -36,12 +38,12 @@ class Nodes:
         self._runner = runner
 
     def read(self) -> dict[str, Node]:
-        """All records, by name. Raises SlurmError."""
+        """All records but an administrator's own, by name. Raises SlurmError."""
         said = self._ask("scontrol", "show", "nodes", "--all", "--json")
         if said.startswith("No nodes"):
             return {}
         try:
-            return {node.name: node for node in node_records(said, Node)}
+            return {node.name: node for node in node_records(said, Node) if _OF_US.fullmatch(node.name)}
         except NotUnderstoodError as error:
             raise SlurmError(str(error)) from error
 

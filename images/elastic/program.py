@@ -24,7 +24,7 @@ from images.elastic.nodes import Nodes
 from images.elastic.pods import Pods
 from images.elastic.rolls import fixed_pool_of
 from images.elastic.rounds import Rounds, keep_looking
-from images.elastic.view import pod_of, pool_of
+from images.elastic.view import pod_of, pools_read
 
 Value = TypeVar("Value")
 
@@ -44,7 +44,7 @@ def main() -> int:
         elastic = os.environ.get("POOLS") != "none"
         pods = follow(kube.path("pods"), pod_of)
         sets = follow(f"/apis/apps/v1/namespaces/{kube.namespace}/statefulsets", fixed_pool_of)
-        pools = follow(kube.path("podtemplates"), pool_of)
+        pools = follow(kube.path("podtemplates"), pools_read(log))
         followed: list[Follower[Any]] = [pods, sets, *([pools] if elastic else [])]
         rounds = Rounds(
             nodes=Nodes(log), pods=Pods(kube, log), pools=pools.values, sets=sets.values, there=pods.values,

@@ -34,6 +34,8 @@ LONGEST_REFUSAL_SECONDS: Final = 30.0
 """Between two tries of what is refused (a quota, an admission, a record that Slurm does not let go)."""
 LONGEST_SILENT_SECONDS: Final = 30.0
 """For which jobs wait for an answer while slurmctld gives none."""
+MADE_SECONDS: Final = 5.0
+"""How long Kubernetes may take to tell of a pod that was made: until then it is not made once more."""
 STUCK_SECONDS: Final = 60.0
 """How long a pod may take to go that no job runs in. Most are gone after a few seconds."""
 
@@ -85,6 +87,8 @@ class Rounds:
     _owes: bool = True
     """Whether nodes may be drained for their new pods, of which only Slurm knows."""
     _told: dict[str, str] = field(default_factory=dict)
+    _made: dict[str, float] = field(default_factory=dict)
+    """When pods were made of which Kubernetes may not have told yet."""
 
     def __post_init__(self) -> None:
         self._starts = Starts(self.now())
@@ -102,6 +106,9 @@ class Rounds:
             return rest, max(rest, ROLLING_SECONDS)
         # Only now: before Kubernetes has told all, it would look as if there were no pools.
         pools = {name: pool.at(self.now()) for name, pool in self.pools().items() if pool is not None}
+        for name in (name for name, pool in pools.items() if pool.zone is None):
+            why = f"pool {name}: its windows are not obeyed, for this image lacks their time zone"
+            self._try(f"windows {name}", partial(str, why))
         rolling, pods = self._rolling(), self.there()
         ends = self.nodes.ends() if rolling or _ends_matter(pools, nodes, pods) else {}
         plan = self._elastic_plan(pools, nodes, pods, ends) if self.elastic else Plan()
@@ -154,16 +161,22 @@ class Rounds:
 
         Whether anything was done.
         """
-        right = self._checked(plan.update)
-        gone = self._delete_records(plan, pools)
-        done = [bool(gone)]
-        for (state, reason), names in sorted(right.items(), key=lambda item: item[0][0] != "drain"):
-            if left := [name for name in names if name not in gone]:
-                done.append(self._try(f"{state} {reason}", partial(self.nodes.update, left, state, reason)))
+        right, done, gone = self._checked(plan.update), list[bool](), set[str]()
+        for is_later in (False, True):  # what was asked a moment ago does not wait for what takes long
+            gone = self._delete_records(plan, pools) if is_later else gone
+            for (state, reason), names in sorted(right.items(), key=lambda item: item[0][0] != "drain"):
+                left = [name for name in names if name not in gone]
+                if left and (state not in {"drain", "down"}) == is_later:
+                    done.append(self._try(f"{state} {reason}", partial(self.nodes.update, left, state, reason)))
+        done.append(bool(gone))
+        now = self.steady()
+        self._made = {name: at for name, at in self._made.items() if now - at < MADE_SECONDS}
         makes = (("create", self.nodes.create, plan.create), ("place", self.nodes.place, plan.place))
         for what, make, wanted in (*makes, ("start", self.pods.start, plan.start)):
             for pool, names in wanted.items():
-                done.append(self._try(f"{what} {pool}", partial(make, pools[pool], names)))
+                if left := [name for name in names if what != "start" or name not in self._made]:
+                    done.append(self._try(f"{what} {pool}", partial(make, pools[pool], left)))
+                    self._made |= dict.fromkeys(left if what == "start" and done[-1] else (), now)
         if plan.end:
             done.append(self._try("end", partial(self.pods.end, [*plan.end.values()])))
         return any(done)
@@ -189,10 +202,12 @@ class Rounds:
     def _pods_there(self) -> Collection[str] | None:
         """Pods that the API server has at this very moment; None: it does not answer."""
         try:
-            return self.pods.there()
+            there = self.pods.there()
         except KubeError as error:
-            self.log(f"cannot ask whether pods are gone: {error}")
+            self._try("ask for pods", partial(str, f"cannot ask whether pods are gone: {error}"))
             return None
+        self._refused.pop("ask for pods", None)
+        return there
 
     def _delete_records(self, plan: Plan, pools: Mapping[str, Pool]) -> set[str]:
         """Delete records, and make those anew that are of older resources; which are gone.

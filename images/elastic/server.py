@@ -23,8 +23,9 @@ MOST_WAITING: Final = 500
 """Jobs that are told at once when their nodes are there. A job beyond them starts when Slurm itself looks, up to half a
 minute later: an array of thousands on a few nodes must not take thousands of threads."""
 
-_NO_POOL_S: Final = re.compile(r"[0-9_]{6}")
-"""In a host list: a pool has 5,000 nodes at most, and who asks for a billion wants to see the memory full."""
+_MOST_NODES: Final = 65536
+_NO_POOL_S: Final = re.compile(r"[^\d,-]|\d{6}")
+"""In the brackets of a host list: a pool has 5,000 nodes at most."""
 
 
 @dataclass(kw_only=True)
@@ -71,6 +72,13 @@ class Ready:
         return False
 
 
+def is_short(hosts: str) -> bool:
+    """Whether a host list has no more nodes than there can be: who asks for a billion wants to see the memory full."""
+    inside = ",".join(re.findall(r"\[([^\]]*)", hosts))
+    spans = (abs(int(last) - int(first)) for first, last in re.findall(r"(\d+)-(\d+)", inside))
+    return not _NO_POOL_S.search(inside) and sum(spans) < _MOST_NODES
+
+
 class Server(http_server.Server):
     """One thread for each job that waits for its nodes."""
 
@@ -88,7 +96,7 @@ def start(ready: Ready, wake: Callable[[], None], port: int = PORT) -> http_serv
             hosts = parse_qs(url.query).get("nodes", [""])[0]
             if url.path == "/healthz":
                 self._answer(HTTPStatus.OK, "fine\n")
-            elif url.path != "/ready" or not hosts or _NO_POOL_S.search(hosts):
+            elif url.path != "/ready" or not hosts or not is_short(hosts):
                 self._answer(HTTPStatus.NOT_FOUND, "")
             elif not room.acquire(blocking=False):
                 self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "too many wait\n")

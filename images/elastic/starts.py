@@ -8,8 +8,9 @@ late        another node of its pool has come since it was started, or its own l
 no node     none has come since it was started: all nodes of the pool that are off, with it
 set aside   the same ten times in a row: until an administrator resumes them
 
-The pause doubles with each failure. As soon as a node comes, all failures are forgotten and the pauses are over. Nodes
-that came for the same job as one that failed are given back while that waits: a part of its nodes is of no use to it.
+The pause doubles with each failure. When all nodes that were wanted have come, the pool's failures are forgotten and
+its pause is over: some of them are no capacity for a whole job. Those of a late node last until that node itself comes.
+Nodes that came for the same job as one that failed are given back while that waits: a part of them is of no use to it.
 
 The reasons are the memory of it where this program is restarted.
 """
@@ -72,6 +73,8 @@ class Starts:
         self._failed: dict[str, float] = {}
         """The latest failure, by pool."""
         self._tries: dict[str, int] = {}
+        """In a row, by pool."""
+        self._late: dict[str, int] = {}
         """In a row, by node."""
         self._going: set[str] = set()
         self._drained: dict[str, str] = {}
@@ -89,6 +92,7 @@ class Starts:
                 self._came.pop(node.name, None)
             elif node.is_up and node.name in self._coming:
                 self._came[node.name] = now
+                self._late.pop(node.name, None)
         self._coming = {node.name for node in nodes.values() if node.is_coming}
         self._going = {node.name for node in nodes.values() if node.goes_down and not node.is_others}
 
@@ -102,22 +106,26 @@ class Starts:
         closed.lifted = {name: why for name, why in before.items() if why}
         failed = [node for node in nodes if has_failed(node) and node.name not in closed.lifted]
         came = max((self._came.get(node.name, 0.0) for node in nodes), default=0.0)
-        for node in failed if not closed.pool else ():  # else they were started before it paused, and are no new try
+        if failed:
             self._failed[pool] = now
+        for node in failed if not closed.pool else ():  # else they were started before it paused, and are no new try
             pod = pods.get(node.name)
             why = _trouble(pod) or refused or "it has no pod"
             if came > self._began.get(node.name, self._since) or (pod is not None and pod.is_leaving):
-                self._tries[node.name] = tries = self._tries.get(node.name, 0) + 1
+                self._late[node.name] = tries = self._late.get(node.name, 0) + 1
                 closed.nodes[node.name] = _reason(LATE, tries, now, why)
             else:
-                tries = max((self._tries.get(node.name, 0) for node in nodes), default=0) + 1
-                self._tries |= {node.name: tries for node in nodes}
+                self._tries[pool] = tries = self._tries.get(pool, 0) + 1
                 kind = NO_CAPACITY if pod is None or pod.is_unscheduled else NO_START
                 closed.pool = _reason(kind, tries, now, f"{node.name}: {why}")
                 break
         closed.nodes = {**{node.name: closed.pool for node in failed if closed.pool}, **closed.nodes}
+        for node in nodes:
+            if not node.is_coming and node.name not in closed.nodes:
+                self._began.pop(node.name, None)  # so what is remembered of nodes that wait is of those that failed
         began = min((self._began[name] for name in closed.nodes if name in self._began), default=math.inf)
-        closed.surplus = {node.name for node in nodes if self._came.get(node.name, 0.0) > began}
+        until = self._failed.get(pool, 0.0)  # who came later came for others
+        closed.surplus = {node.name for node in nodes if began < self._came.get(node.name, 0.0) <= until}
         return closed
 
     def _in_force(self, pool: str, nodes: Sequence[Node], now: float) -> Closed:
@@ -126,13 +134,15 @@ class Starts:
         waiting = {node.name: found for node in nodes if node.is_drained and (found := _PAUSED.match(node.reason))}
         aside = {node.name for node in nodes if node.is_drained and node.reason.startswith(SET_ASIDE)}
         for name, found in waiting.items():
-            self._tries[name] = max(self._tries.get(name, 0), int(found["tries"]))
+            tries, of = (self._late, name) if found["kind"] == LATE else (self._tries, pool)
+            tries[of] = max(tries.get(of, 0), int(found["tries"]))
         has_come = any(self._came.get(node.name, 0.0) > self._failed.get(pool, self._since) for node in nodes)
-        was_aside = any(self._tries.get(node.name, 0) >= MOST_FAILURES for node in nodes)
-        if has_come or (was_aside and not aside and not waiting):  # somebody has resumed them
-            for node in nodes:
-                self._tries.pop(node.name, None)
-        for node in nodes if not has_come else ():
+        has_come = has_come and not any(node.is_coming or has_failed(node) for node in nodes)
+        if has_come or (not aside and self._tries.get(pool, 0) >= MOST_FAILURES):  # somebody has resumed them
+            self._tries.pop(pool, None)
+        if has_come:
+            aside, waiting = set(), {name: found for name, found in waiting.items() if found["kind"] == LATE}
+        for node in nodes:
             if node.name in waiting and _lasts(waiting[node.name], now):
                 closed.nodes[node.name] = node.reason
                 closed.pool = closed.pool if waiting[node.name]["kind"] == LATE else node.reason

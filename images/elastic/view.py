@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from images.common.kubernetes import WORKER_PODS, Object
 from images.common.slurm_node import OURS, TOPOLOGY_REASON
@@ -77,7 +77,8 @@ class Pool:
     idle_timeout: float = 600.0
     """Seconds that a node stays when its last job has ended."""
     windows: tuple[Window, ...] = ()
-    zone: tzinfo = UTC
+    zone: tzinfo | None = UTC
+    """Of its windows; None: this image has none of that name, and they are not obeyed."""
     limit: float = math.inf
     """Nodes that may have a machine just now."""
     window: str = ""
@@ -106,6 +107,8 @@ class Pool:
 
     def at(self, now: float) -> Pool:
         """With the bounds of the window that is on. `now`: seconds since 1970."""
+        if self.zone is None:
+            return self
         on = next((window for window in self.windows if window.is_on(datetime.fromtimestamp(now, self.zone))), None)
         return self if on is None else replace(self, least=on.least, limit=on.most, window=f"{on.name} {self.zone}")
 
@@ -251,6 +254,7 @@ def pool_of(item: Object) -> Pool | None:
     if SETTINGS not in annotations:
         return None
     said = json.loads(annotations[SETTINGS])
+    zone = said.get("timezone", "UTC")
     canonical = json.dumps(template, sort_keys=True, separators=(",", ":"))
     return Pool(
         name=metadata["name"],
@@ -265,12 +269,29 @@ def pool_of(item: Object) -> Pool | None:
             )
             for one in said.get("windows", ())
         ),
-        zone=UTC if said.get("timezone", "UTC") == "UTC" else ZoneInfo(said["timezone"]),
+        zone=UTC if zone == "UTC" else ZoneInfo(zone) if zone in available_timezones() else None,
         max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
         template=template,
         uid=metadata.get("uid", ""),
         digest=hashlib.sha256(canonical.encode()).hexdigest()[:16],
     )  # fmt: skip
+
+
+def pools_read(log: Callable[[str], None]) -> Callable[[Object], Pool | None]:
+    """`pool_of`; of one that is not understood any more, what it was before: the others are not to wait for it."""
+    known: dict[str, Pool | None] = {}
+
+    def once(item: Object) -> Pool | None:
+        name = item["metadata"]["name"]
+        try:
+            known[name] = pool_of(item)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if name not in known:  # without its settings a pool's nodes would be taken for nobody's
+                raise
+            log(f"pool {name}: its settings are not understood, and it goes on with the old ones: {error!r}")
+        return known[name]
+
+    return once
 
 
 def members(pool: Pool, nodes: Mapping[str, Node], ends: Mapping[str, float]) -> tuple[str, ...]:
@@ -299,6 +320,8 @@ def members(pool: Pool, nodes: Mapping[str, Node], ends: Mapping[str, float]) ->
 
 
 def share(said: str, nodes: int) -> int:
-    """How many of so many nodes a number or a percentage means: rounded up, and one at least."""
-    number = int(said.removesuffix("%"))
-    return max(1, math.ceil(nodes * number / 100) if said.endswith("%") else number)
+    """How many of so many nodes a number or a percentage means: rounded up, and one at least; of neither, one."""
+    number = said.removesuffix("%")
+    if not number.isdecimal():
+        return 1
+    return max(1, math.ceil(nodes * int(number) / 100) if said.endswith("%") else int(number))

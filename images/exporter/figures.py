@@ -129,7 +129,7 @@ def put_closed(figures: Figures, nodes: Iterable[NodeRecord]) -> None:
     """Which nodes are drained, and for what, and which are down; Slurm's own figures only count them.
 
     That a node waits for its new pod is nothing to mend, and what Slurm gave up and ended is started again. An elastic
-    pool is set aside where there were no machines for it (images/elastic/starts.py), and waits for a person.
+    pool is set aside where none of its nodes came (images/elastic/starts.py), and waits for a person.
     """
     for node in nodes:
         is_drained = "DRAIN" in node.states

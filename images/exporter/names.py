@@ -42,7 +42,7 @@ OURS: Final = {
     "slurmstack_job_requeues_max": "Most restarts of a pending or running job",
     "slurmstack_node_drained": "1 for each drained node, with the kind of reason",
     "slurmstack_node_down": "1 for each node that is down",
-    "slurmstack_elastic_pool_set_aside": "1 for each elastic pool that waits for an administrator: no machines came",
+    "slurmstack_elastic_pool_set_aside": "1 for each elastic pool that waits for an administrator: no node came",
     "slurmstack_configuration_refused": "Whether the latest configuration was refused (1) or not (0)",
     "slurmstack_volume_free_bytes": "Bytes of a volume that are free",
     "slurmstack_volume_size_bytes": "Bytes of a volume",

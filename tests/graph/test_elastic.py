@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from cli.change.change import compare, of_recording
@@ -50,6 +51,8 @@ def test_the_program_reads_of_the_template_what_the_stack_file_says() -> None:
     conf = environment(pod(elastic, "slurm-pool-gpu-template")["containers"][0])["NODE_CONF"]
     said = NodeConf.parse(conf).text.replace(" TmpDisk=102400", "")  # of the machine's disk, when it is there
     assert pool.conf == f"{said} Weight=1000"
+    annotations = objects(elastic, "PodTemplate")["gpu"]["metadata"]["annotations"]
+    assert json.loads(annotations[SETTINGS])["resume_timeout"] == 900, "the program of the release before needs it"
     assert (SETTINGS, SUBDOMAIN, PORT) == (ELASTIC_SETTINGS, NODES_SERVICE, ELASTIC_PORT)
 
 

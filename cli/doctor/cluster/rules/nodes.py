@@ -1,4 +1,4 @@
-"""slurmctld, the nodes of Slurm as it sees them, and elastic pools for which no machines came."""
+"""slurmctld, the nodes of Slurm as it sees them, and elastic pools whose nodes do not come."""
 
 from __future__ import annotations
 
@@ -155,11 +155,12 @@ def _elastic(facts: Facts, name: str) -> Iterator[Finding]:
     """A pool whose nodes do not come, one that is set aside until a person resumes it, or one in a window."""
     nodes = [node for node in facts.nodes if node.name.rpartition("-")[0] == name and "DRAIN" in node.states]
     events = facts.kubectl("get events --field-selector=reason=FailedScheduling")
-    look = f"see why no machine came: {events}, and the log of what adds machines (the cloud's autoscaler)"
+    pods = facts.kubectl(f"get pods -l slurmstack/pool={name}")
+    look = f"see why no node came: {pods}, {events}, and the log of what adds machines (the cloud's autoscaler)"
     kinds: tuple[tuple[str, Severity, str], ...] = (
         (SET_ASIDE, "error", f"{look}; then {facts.slurm('scontrol update nodename={nodes} state=resume')}"),
         (NO_CAPACITY, "warning", f"{look}; it tries again by itself"),
-        (NO_START, "warning", f"{facts.kubectl(f'get pods -l slurmstack/pool={name}')}; it tries again by itself"),
+        (NO_START, "warning", f"{pods}; it tries again by itself"),
         (STAYS_LEAVING, "warning", f"{facts.kubectl('get nodes')}; delete the Node of a machine that is dead"),
         (LATE, "note", "nothing: others came, and it is tried again"),
         (IN_WINDOW, "note", f"nothing: jobs wait; or raise its max (worker_nodes.{name}.windows), `slurmstack up`"),

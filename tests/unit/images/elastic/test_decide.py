@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from images.common.slurm_node import HELD_BACK
-from images.elastic.decide import GONE, LEAVES, OUTDATED, RETRY_SECONDS, Plan, View, decide
+from images.elastic.decide import GONE, LEAVES, OUTDATED, RETRY_SECONDS, SURPLUS, Plan, View, decide
 from images.elastic.starts import Closed
 from images.elastic.view import SLURM, Node, Pod, Pool, marked
 
@@ -166,6 +166,10 @@ DONE = {
         view(node("gpu-0", f"{UP}+DRAIN", reason="a fan"), pod("gpu-0"), pool=dataclasses.replace(POOL, least=1)),
         Plan(update={("power_up", ""): ["gpu-1"]}),
     ),
+    "coming, its pod is not made yet, and it is one of those that are kept": (
+        view(node("gpu-0", COMING), pool=dataclasses.replace(POOL, least=1)),
+        Plan(start={"gpu": ["gpu-0"]}),
+    ),
     "too few": (
         view(node("gpu-0", BUSY), pod("gpu-0"), pool=dataclasses.replace(POOL, least=2)),
         Plan(update={("power_up", ""): ["gpu-1"]}),
@@ -175,6 +179,12 @@ DONE = {
 
 def test_what_differs_is_put_right() -> None:
     assert {name: decide(seen) for name, (seen, _) in DONE.items()} == {name: plan for name, (_, plan) in DONE.items()}
+
+
+def test_who_came_in_vain_is_given_back_unless_it_is_kept_for_another_job() -> None:
+    there = view(node("gpu-0", f"{UP}+PLANNED"), node("gpu-1", UP), pod("gpu-0"), pod("gpu-1"))
+    seen = dataclasses.replace(there, closed={"gpu": Closed(surplus={"gpu-0", "gpu-1"})})
+    assert decide(seen).update == {("power_down_asap", SURPLUS): ["gpu-1"]}
 
 
 def test_nodes_that_are_asked_for_already_or_drained_are_not_powered_up() -> None:

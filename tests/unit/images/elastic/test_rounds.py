@@ -14,10 +14,12 @@ import pytest
 from images.common.command import Result
 from images.common.kubernetes import KubeError
 from images.common.slurm_node import ROLLS, STAYS_LEAVING
+from images.elastic.decide import LEAVES
 from images.elastic.nodes import Nodes, SlurmError
 from images.elastic.pods import AT_ONCE, Pods
 from images.elastic.rolls import FixedPool
 from images.elastic.rounds import (
+    MADE_SECONDS,
     QUICK_SECONDS,
     ROLLED_SECONDS,
     ROLLING_SECONDS,
@@ -127,14 +129,16 @@ def test_pods_that_are_refused_are_asked_for_less_and_less_often_and_told_of_onc
     world.seen = coming
     kubernetes.why = ""
     kubernetes.clock[0] += 30
-    world.looks(0.5, world.rounds.look)
-    assert kubernetes.asked_at[-1] - kubernetes.asked_at[-2] == 0.25, "what was refused no more is not held back"
+    world.looks(MADE_SECONDS + 0.25, world.rounds.look)
+    assert kubernetes.asked_at[-1] - kubernetes.asked_at[-2] == MADE_SECONDS, "Kubernetes has not told of what it made"
 
 
 def test_a_node_is_given_up_when_its_pod_is_gone_by_a_question_of_now_whatever_a_watch_has_told() -> None:
     """A connection that died silently: pods that were made since then are not in the copy."""
     world = World([node("gpu-0", "MIXED+CLOUD")])
-    assert world.done() == [], "no answer"
+    world.looks(20, lambda: world.done() == [] or pytest.fail("no answer"))
+    assert len(world.log) == 1
+    world.kubernetes.clock[0] += 30
     world.kubernetes.really = frozenset({"gpu-0"})
     assert world.done() == []
     assert world.rounds.look()[1] == USUAL_SECONDS
@@ -183,12 +187,20 @@ ALWAYS = Window(name="now", days=frozenset(range(7)), begin=0, end=1440, least=0
 THREE = replace(POOL, most=3, windows=(ALWAYS,))
 
 
+def test_that_the_image_lacks_a_time_zone_is_told_once() -> None:
+    world = World([node(f"gpu-{number}", OFF) for number in range(3)], pool=replace(THREE, zone=None))
+    world.looks(60, lambda: world.done() == [] or pytest.fail("a window is obeyed"))
+    assert len(world.log) == 1
+
+
 def test_one_that_leaves_a_smaller_pool_is_not_made_anew_though_its_number_is_small() -> None:
     """Another one has a job and stays."""
     there = [node("gpu-0", "MIXED+CLOUD"), node("gpu-1", OFF), node("gpu-2", "MIXED+CLOUD")]
     world = World(there, pool=replace(POOL, most=2))
     world.kubernetes.pods = {name: Pod(name=name, pool="gpu", digest="new") for name in ("gpu-0", "gpu-2")}
-    assert world.done() == ["delete nodename=gpu-1"]
+    assert world.done() == [f"update nodename=gpu-1 state=drain reason={LEAVES}", "delete nodename=gpu-1"], (
+        "what was asked a moment ago is done before anything that takes long"
+    )
 
 
 def test_nodes_are_held_back_before_pods_are_made_and_only_those_that_no_job_has_got_meanwhile() -> None:

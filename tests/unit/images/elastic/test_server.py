@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 from collections.abc import Iterator
 
@@ -82,3 +83,9 @@ def test_all_are_let_go_when_nobody_knows_of_any_node(ready: Ready, port: int) -
 def test_a_list_of_more_nodes_than_a_pool_can_have_is_not_read(port: int) -> None:
     assert answer(ask(port, "gpu-[0-999999999]")) == "404 Not Found"
     assert answer(ask(port, "gpu-[0-9_9_9_9_9]")) == "404 Not Found"
+    assert answer(ask(port, ",".join(f"gpu{number}-[0-9999]" for number in range(7)))) == "404 Not Found"
+
+
+def test_a_pool_may_have_a_number_for_its_name(ready: Ready, port: int) -> None:
+    ready.put({"gpu-202611-0": dataclasses.replace(UP, name="gpu-202611-0")})
+    assert answer(ask(port, "gpu-202611-[0]")) == "200 OK"

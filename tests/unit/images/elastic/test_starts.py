@@ -62,7 +62,36 @@ def test_a_late_node_of_a_pool_whose_others_come_waits_alone() -> None:
             (at + 60, nodes(LATE, BUSY, OFF)),
         )
         assert (found.pool, [*found.nodes]) == ("", ["gpu-0"])
-        assert found.nodes["gpu-0"].startswith("slurmstack/elastic: did not come, 1 in vain, again at ")
+        assert found.nodes["gpu-0"].startswith(f"slurmstack/elastic: did not come, {number + 1} in vain, again at ")
+    looks(starts, (10**6, nodes(COMING, BUSY, OFF)), (10**6 + 5, nodes(BUSY, BUSY, OFF)))
+    both = (2 * 10**6, nodes(COMING, COMING, OFF)), (2 * 10**6 + 30, nodes(COMING, BUSY, OFF))
+    assert ", 1 in vain" in looks(starts, *both, (2 * 10**6 + 60, nodes(LATE, BUSY, OFF))).nodes["gpu-0"], "it has come"
+
+
+def test_a_late_node_waits_for_its_time_though_others_come() -> None:
+    """N - 1 machines for a job of N nodes were started and given back all the time."""
+    starts = Starts(NOON)
+    found = looks(starts, (0, nodes(COMING, COMING)), (30, nodes(BUSY, COMING)), (60, nodes(UP, LATE)))
+    waits = drained(nodes(UP, LATE), found)
+    waits["gpu-0"] = nodes(COMING)["gpu-0"]
+    up = {**waits, **nodes(UP)}
+    assert looks(starts, (70, waits), (80, up)).nodes.keys() == {"gpu-1"}
+    assert looks(starts, (90, up)) == Closed()
+    again = looks(starts, (100, nodes(COMING, COMING)), (130, nodes(BUSY, COMING)), (160, nodes(UP, LATE)))
+    assert "did not come, 2 in vain" in again.nodes["gpu-1"]
+
+
+def test_failures_are_forgotten_when_all_that_was_wanted_has_come() -> None:
+    starts = Starts(NOON)
+
+    def tries(at: float) -> str:
+        return looks(starts, (at, nodes(COMING, OFF)), (at + 60, nodes(LATE, OFF))).pool
+
+    assert "2 in vain" in [tries(-400), tries(-200)][1]
+    looks(starts, (100, nodes(COMING, COMING)), (110, nodes(BUSY, COMING)), (160, nodes(UP, LATE)))
+    assert "3 in vain" in tries(300), "one of two is no capacity for the job"
+    looks(starts, (500, nodes(COMING, COMING)), (510, nodes(BUSY, COMING)), (520, nodes(BUSY, BUSY)))
+    assert "1 in vain" in tries(600)
 
 
 def test_a_node_that_comes_ends_all_pauses_and_lets_failures_be_forgotten() -> None:
@@ -117,8 +146,23 @@ def test_nodes_that_came_for_a_job_whose_others_did_not_are_given_back_as_long_a
     came, there = nodes(COMING, BUSY, UP), nodes(LATE, UP, UP)
     found = looks(starts, (0, nodes(OFF, OFF, COMING)), (5, nodes(COMING, COMING, UP)), (30, came), (60, there))
     assert found.surplus == {"gpu-1"}
-    assert looks(starts, (70, {**there, "gpu-0": drained(there, found)["gpu-0"]})).surplus == {"gpu-1"}
+    waits = {**there, "gpu-0": drained(there, found)["gpu-0"]}
+    assert looks(starts, (70, waits)).surplus == {"gpu-1"}
+    others = nodes(OFF, UP, UP, COMING), nodes(OFF, UP, UP, UP)
+    later = [{**seen, "gpu-0": waits["gpu-0"]} for seen in others]
+    assert looks(starts, (75, later[0]), (80, later[1])).surplus == {"gpu-1"}, "it came for another job"
     assert looks(starts, (95, nodes(OFF, UP, UP))).surplus == set()
+
+
+def test_a_node_that_is_drained_with_its_pool_and_did_not_fail_makes_nobody_s_nodes_surplus() -> None:
+    """It was started last week: all that came since then were given back in each pause."""
+    starts = Starts(NOON)
+    looks(starts, (0, nodes(COMING, OFF, OFF)), (5, nodes(UP, COMING, OFF)), (10, nodes(OFF, UP, OFF)))
+    found = looks(starts, (900, nodes(OFF, UP, COMING)), (960, nodes(OFF, UP, LATE)))
+    assert found.pool
+    waits = drained(nodes(OFF, UP, LATE), found)
+    waits["gpu-1"] = nodes(OFF, UP)["gpu-1"]
+    assert looks(starts, (965, waits)).surplus == set()
 
 
 def test_what_somebody_has_drained_is_drained_again_when_slurm_has_lifted_that() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, tzinfo
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -11,7 +13,7 @@ from config.sections.machines import days_of, minutes_of
 from images.common.command import Result
 from images.elastic.decide import LEAVES
 from images.elastic.nodes import Nodes
-from images.elastic.view import Node, Pool, Window, members, pod_of
+from images.elastic.view import SETTINGS, Node, Pool, Window, members, pod_of, pool_of, pools_read, share
 from tests.fakes.commands import FakeRunner
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -53,6 +55,40 @@ def test_why_a_pod_is_not_ready_is_what_kubernetes_says_of_it() -> None:
     assert trouble(conditions=[no_machine]) == "Unschedulable: 0/2 nodes"
     assert trouble(phase="Failed", reason="OutOfcpu") == "OutOfcpu"
     assert trouble(containerStatuses=[{"state": {"running": {}}}]) == ""
+
+
+def template(**more: object) -> dict[str, Any]:
+    said = {"min": 1, "max": 9, "conf": "CPUs=2", "windows": [ALWAYS], **more}
+    return {"metadata": {"name": "gpu", "annotations": {SETTINGS: json.dumps(said)}}, "template": {}}
+
+
+ALWAYS = {"name": "always", "days": [*range(7)], "begin": 0, "end": 1440, "min": 4, "max": 8}
+
+
+def test_in_a_zone_that_the_image_lacks_windows_are_not_obeyed() -> None:
+    there, lacking = (pool_of(template(timezone=zone)) for zone in ("Europe/Berlin", "Mars/Olympus"))
+    assert there is not None
+    assert lacking is not None
+    assert (there.at(0.0).least, lacking.at(0.0).least) == (4, 1)
+
+
+def test_what_is_not_understood_any_more_keeps_its_old_value_and_what_never_was_stops_all() -> None:
+    """As without its settings its nodes would be sent off."""
+    log = list[str]()
+    read = pools_read(log.append)
+    with pytest.raises(ValueError, match="invalid literal"):
+        read(template(max="many"))
+    good = read(template())
+    assert good is not None
+    assert read(template(max="many")) == good
+    assert len(log) == 1
+    assert (share("a few", 40), share("11%", 40), share("3", 40)) == (1, 5, 3)
+
+
+def test_records_of_an_administrator_are_not_seen() -> None:
+    records = [{"name": name, "state": ["IDLE", "CLOUD"]} for name in ("Own1", "gpu-a", "gpu_0", "gpu-0")]
+    runner = FakeRunner({"scontrol show nodes": Result(code=0, stdout=json.dumps({"nodes": records}))})
+    assert Nodes(print, runner).read().keys() == {"gpu-0"}
 
 
 POOL = Pool(name="gpu", least=0, most=3, conf="CPUs=2")

@@ -164,6 +164,7 @@ def test_a_pool_without_machines_is_the_one_cause_of_jobs_that_wait(reason: str,
     assert found.consequences
     assert diagnose_job(elastic(cluster), "12")[0].cause == found.cause
     assert ("state=resume" in found.mend) is (reason == ASIDE)
+    assert ("pods -l slurmstack/pool=default" in found.mend) is (reason != HELD)
 
 
 def test_a_pod_that_waits_for_a_machine_is_noted() -> None:
