@@ -117,11 +117,15 @@ def _load(target: Database, repository: Repository, snapshot: str, cluster: str)
     target.refuse_others(cluster)
     target.remember(cluster)
     target.empty()
-    with subprocess.Popen(target.load, stdin=subprocess.PIPE) as reader:
-        read = repository.run("dump", snapshot, database.DUMP, stdout=reader.stdin)
+    with tempfile.TemporaryFile(dir=CACHE) as said:
+        with subprocess.Popen(target.load, stdin=subprocess.PIPE, stderr=said) as reader:
+            read = repository.run("dump", snapshot, database.DUMP, stdout=reader.stdin)
+        said.seek(0)
+        last = said.read().decode(errors="replace").strip().rpartition("\n")[2]
     if not read.ok or reader.returncode != 0:
-        what = f"the database was not restored as a whole (mariadb ended with {reader.returncode}); restore it again"
-        raise repository.problem(what, read)
+        ended = f"mariadb ended with {reader.returncode}{last and f': {last}'}"
+        what = f"the database was not restored as a whole ({ended}); restore it again"
+        raise CannotGoOnError(what) if read.ok else repository.problem(what, read)
     target.go_on_above()
 
 
