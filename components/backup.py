@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -118,12 +117,9 @@ class Backup(pulumi.ComponentResource):
             *(volumes.mount(secret, f"{KEYS_DIR}/{secret}", read_only=True) for secret in self._keys()),
         ]
         state = self._container("backup-state", seen, PARTS=" ".join(parts), **args.controller.volume.env)
-        told = {
-            "LARGEST_FILE": str(parse_bytes(backup.largest_file)),
-            **({"EXCLUDE": json.dumps(list(backup.exclude))} if backup.exclude else {}),
-            **args.jail.volume.env,
-            "KEEP": " ".join(f"{span}={number}" for span, number in backup.keep if number),
-        }
+        keep = " ".join(f"{span}={number}" for span, number in backup.keep if number)
+        largest = str(parse_bytes(backup.largest_file))
+        jail = self._jail_container("backup-jail", read_only=True, LARGEST_FILE=largest, KEEP=keep)
         beside = k8s.core.v1.PodAffinityTermArgs(
             label_selector=args.scope.label_selector(CONTROLLER), topology_key="kubernetes.io/hostname"
         )
@@ -131,7 +127,7 @@ class Backup(pulumi.ComponentResource):
         return k8s.core.v1.PodSpecArgs(
             affinity=k8s.core.v1.AffinityArgs(pod_affinity=near),
             init_containers=[state, *self._database_container("backup-database")],
-            containers=[self._jail_container("backup-jail", told, read_only=True)],
+            containers=[jail],
             volumes=[
                 *self._volumes(),
                 *(
@@ -158,18 +154,19 @@ class Backup(pulumi.ComponentResource):
                 self._container("restore-look", [as_is], **state_env),
                 *self._database_container("restore-database"),
                 self._container("restore-state", [volumes.mount("state", "/stage/volume")], **state_env),
-                self._jail_container("restore-jail", self._args.jail.volume.env),
+                self._jail_container("restore-jail"),
             ],
             # Accounts are files of the jail: those of the stack file, not those of the backup's time.
             containers=[users.container()],
             volumes=[*self._volumes(), self._state_volume(), *users.volumes()],
         )
 
-    def _jail_container(
-        self, name: str, told: Mapping[str, str], *, read_only: bool = False
-    ) -> k8s.core.v1.ContainerArgs:
+    def _jail_container(self, name: str, *, read_only: bool = False, **told: str) -> k8s.core.v1.ContainerArgs:
+        exclude = self._args.backup.exclude
+        excluded = {"EXCLUDE": json.dumps(list(exclude))} if exclude else {}
         homes = self._args.jail.volume.of_homes(read_only=read_only)
-        container = self._container(name, [volumes.mount("jail", "/jail", read_only=read_only), *homes], **told)
+        mounts = [volumes.mount("jail", "/jail", read_only=read_only), *homes]
+        container = self._container(name, mounts, **excluded, **self._args.jail.volume.env, **told)
         container.security_context = pods.into_jail(name)
         return container
 

@@ -10,12 +10,17 @@ known of the backup by `slurmstack backup rehearse`, which compares.
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +45,9 @@ MOST_NAMED: Final = 5
 
 _OF_FILE_SYSTEMS: Final = ("system.nfs4_acl", "security.selinux")
 """Attributes that file systems have by themselves, and refuse to have taken away or set."""
+
+_NOT_TOLD: Final = "\ufffd"
+"""In restic's list, instead of a byte that is not UTF-8."""
 
 
 def _is_rehearsal() -> bool:
@@ -109,11 +117,15 @@ def _load(target: Database, repository: Repository, snapshot: str, cluster: str)
     target.refuse_others(cluster)
     target.remember(cluster)
     target.empty()
-    with subprocess.Popen(target.load, stdin=subprocess.PIPE) as reader:
-        read = repository.run("dump", snapshot, database.DUMP, stdout=reader.stdin)
+    with tempfile.TemporaryFile(dir=CACHE) as said:
+        with subprocess.Popen(target.load, stdin=subprocess.PIPE, stderr=said) as reader:
+            read = repository.run("dump", snapshot, database.DUMP, stdout=reader.stdin)
+        said.seek(0)
+        last = said.read().decode(errors="replace").strip().rpartition("\n")[2]
     if not read.ok or reader.returncode != 0:
-        what = f"the database was not restored as a whole (mariadb ended with {reader.returncode}); restore it again"
-        raise repository.problem(what, read)
+        ended = f"mariadb ended with {reader.returncode}{last and f': {last}'}"
+        what = f"the database was not restored as a whole ({ended}); restore it again"
+        raise CannotGoOnError(what) if read.ok else repository.problem(what, read)
     target.go_on_above()
 
 
@@ -147,16 +159,22 @@ def restore_state(log: Log) -> None:
 def restore_jail(log: Log) -> None:
     """Put the files of the backup into the jail, in which no pod is. What has come since stays beside them.
 
-    A single file that cannot be put back (a user may have made one so, or a directory in its place) is named, and keeps
-    nothing else from it.
+    What the stack file excludes from backups now is left alone. A single file that cannot be put back (a user may have
+    made one so, or a directory in its place) is named, and keeps nothing else from it.
     """
     settings.enter_jail()
     repository = settings.handed_over(last=True)
+    snapshot = str(_snapshot("jail"))
     how = ["--overwrite=always", "--sparse", "--json", "--quiet", *(["--verify"] if _is_rehearsal() else [])]
-    how += [argument.replace(f"={JAIL}/", "=/", 1) for argument in settings.in_jail("")]
+    how += [argument.replace(f"={JAIL}/", "=/", 1) for argument in settings.in_jail(environment("EXCLUDE"))]
     how += [f"--exclude-xattr={name}" for name in _OF_FILE_SYSTEMS]
-    done = repository.run("restore", f"{_snapshot('jail')}:{JAIL}", "--target", str(JAIL), *how)
-    failed = failed_files(done)
+    taken = [path.removeprefix(str(JAIL)) for path in _taken(repository, snapshot)]
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", errors="surrogateescape", dir=CACHE) as patterns:
+        patterns.writelines(f"{pattern_of(path)}\n" for path in taken)
+        patterns.flush()
+        how.append(f"--exclude-file={patterns.name}")
+        done = repository.run("restore", f"{snapshot}:{JAIL}", "--target", str(JAIL), *how)
+    failed = [*(f"{path[-200:]!a}: something else than a file is in its place" for path in taken), *failed_files(done)]
     if not is_done_but_for_files(done):
         raise repository.problem("the jail was not restored as a whole; restore it again", done)
     for line in failed[:MOST_NAMED]:
@@ -166,6 +184,42 @@ def restore_jail(log: Log) -> None:
     if _is_rehearsal():
         counted = {"files": found.get("total_files", 0), "bytes": found.get("total_bytes", 0)}
         _tell("jail", **counted, different=len(failed) or int(not done.ok), named=failed[:MOST_NAMED])
+
+
+def _taken(repository: Repository, snapshot: str) -> Iterator[str]:
+    """Files of the backup in whose place there is a directory, or a FIFO or the like.
+
+    restic would give the directory the file's owner and mode, and wait at a FIFO for ever.
+    """
+    unsure = set()
+    for line in repository.listed(snapshot, JAIL):
+        node = json.loads(line)
+        if node.get("type") == "file" and _NOT_TOLD in node["path"]:
+            unsure.add(node["path"])
+        elif node.get("type") == "file" and _is_other(node["path"]):
+            yield node["path"]
+    for folder, *names in os.walk(JAIL) if unsure else ():
+        for path in (f"{folder}/{name}" for name in chain(*names)):
+            if re.sub("[\udc80-\udcff]", _NOT_TOLD, path) in unsure and _is_other(path):
+                yield path
+
+
+def _is_other(path: str) -> bool:
+    """Whether there is something that is neither a file nor a link."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISLNK(mode))
+
+
+def pattern_of(path: str) -> str:
+    """A line of restic's file of patterns that this path is like.
+
+    The file cannot have a line's end in a name, and restic takes away what is white at a line's end.
+    """
+    escaped = re.sub(r"([*?\[\\])", r"\\\1", path).replace("$", "$$")
+    return re.sub(r"\s", lambda white: "[\x01- ]" if white[0] == "\n" else f"[{white[0]}]", escaped)
 
 
 STEPS = {

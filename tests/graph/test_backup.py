@@ -74,9 +74,11 @@ def test_who_reads_what_users_write_has_no_key_in_its_files(saved: Recording, na
 
 
 def test_machines_of_the_controller_have_the_jail_for_it_and_it_looks_whether_they_do() -> None:
-    recording = recorded(stacks.nebius(), backup=FULL["backup"])
+    recording = recorded(stacks.nebius(), backup={**FULL["backup"], "exclude": ["/scratch"]})
     for name, container in ((BACKUP, "backup-jail"), (RESTORE, "restore-jail")):
-        assert environment(containers(pod(recording, name))[container])["EXPECT_FILESYSTEM"] == "virtiofs"
+        told = environment(containers(pod(recording, name))[container])
+        assert told["EXPECT_FILESYSTEM"] == "virtiofs"
+        assert told["EXCLUDE"] == '["/scratch"]', "what is excluded is neither saved nor overwritten"
 
     def tags(given: Recording) -> set[str]:
         groups = [reveal(item.inputs)["template"] for item in given if item.type.endswith(":Mk8sV1NodeGroup")]

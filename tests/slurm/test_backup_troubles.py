@@ -163,27 +163,39 @@ def test_homes_are_put_back_to_where_they_lie_now(alone: BackupPod, slurm_versio
 def test_nothing_that_a_user_can_leave_keeps_the_jail_from_being_saved_or_restored(
     alone: BackupPod, slurm_version: str, tmp_path: Path
 ) -> None:
-    """A deep tree; attributes that fill their block; a directory in the place of a file. What has come since stays."""
+    """A deep tree; attributes that fill their block; a directory or a FIFO in the place of a file.
+
+    What has come since stays, as does what is excluded now.
+    """
     home = tmp_path / "jail/home/mallory"
     for name in ("deep", "full"):
         (home / name).mkdir(parents=True)
     make_deep(home / "deep", 1200)
-    for name in ("full/file", "taken"):
+    for name in ("full/file", "taken", "pipe", "scratch"):
         (home / name).write_text("saved")
+    (home / "second").hardlink_to(home / "taken")
     os.setxattr(home / "full/file", "user.a", b"a" * 3500)
     alone.save(database=False)
     os.removexattr(home / "full/file", "user.a")
     os.setxattr(home / "full/file", "user.b", b"b" * 3500)
-    (home / "taken").unlink()
+    (home / "scratch").write_text("of today")
+    for name in ("taken", "pipe"):
+        (home / name).unlink()
     (home / "taken/below").mkdir(parents=True)
+    before = (home / "taken").stat().st_mode
+    os.mkfifo(home / "pipe")
     (tmp_path / "jail/etc/motd").write_text("changed")
     os.utime(tmp_path / "jail/etc/motd", (1, 1))
     (tmp_path / "jail/.slurmstack-roots/new/root").mkdir(parents=True)
     try:
-        said = alone.restore("jail")
+        said = alone.restore("jail", EXCLUDE='["/home/mallory/scratch"]')
         assert "the jail has" in said
-        assert "/home/mallory/taken" in said, "what cannot be put back is named"
+        for name in ("taken", "pipe"):
+            assert f"'/home/mallory/{name}': something else" in said, "what cannot be put back is named"
+        assert (home / "taken").stat().st_mode == before, "a file's mode is none for a directory"
         assert (home / "taken/below").is_dir()
+        assert (home / "second").read_text() == "saved", "the other name of that file"
+        assert (home / "scratch").read_text() == "of today"
         assert (tmp_path / "jail/etc/motd").read_text() == "hello"
         assert (tmp_path / "jail/.slurmstack-roots/new/root").is_dir(), "the stack file may name it"
         assert (home / "full/file").read_text() == "saved"

@@ -6,11 +6,13 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from images.backup import restic, settings
+from images.backup import restic, restore, settings
 from images.backup.restic import CREDENTIALS, Repository
+from images.common.command import Result
 from images.common.process import CannotGoOnError
 from tests.programs.images.mounts import run_apart
 
@@ -97,6 +99,16 @@ def test_homes_on_a_volume_of_their_own_are_a_part_of_the_jail_and_no_link_in_th
     assert done.stdout.splitlines() == ["of alice", closed, *more], done.stderr
     assert (tmp_path / "shared/home/alice/new").exists() == (options == "rw")
     assert sorted(path.name for path in (tmp_path / "jail/home").iterdir()) == ["bob"] * has_home
+
+
+def test_why_mariadb_has_not_loaded_a_dump_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restore, "CACHE", tmp_path)
+    load = ["sh", "-c", "cat >&2; echo 'ERROR 1062 (23000) at line 5' >&2; exit 3"]
+    repository = Mock(run=Mock(return_value=Result(code=0)))
+    with pytest.raises(CannotGoOnError) as caught:
+        restore._load(Mock(load=load), repository, "1", "slurm")
+    ended = "mariadb ended with 3: ERROR 1062 (23000) at line 5"
+    assert str(caught.value) == f"the database was not restored as a whole ({ended}); restore it again"
 
 
 def test_a_program_that_is_to_end_lets_restic_take_its_lock_away(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -38,3 +41,52 @@ def test_a_backup_of_the_jail_that_cannot_be_read_is_refused_before_anything_is_
     with pytest.raises(CannotGoOnError, match=f"{ID} cannot be read; nothing was touched: Fatal: error walking"):
         restore.choose_backup(Mock())
     assert not handed_over.called
+
+
+def test_what_is_excluded_now_and_what_is_in_the_place_of_a_file_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """restic gives a directory in the place of a file the file's mode, takes hard links away, and waits at a FIFO."""
+    names = ["file", "link", "gone", "taken $1", "pipe", "odd\udcff", "new\n", "dir"]
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path)
+    for name in ("taken $1", "odd\udcff", "new\n", "dir"):
+        (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    told: list[str] = []
+
+    def run(*arguments: str) -> Result:
+        (patterns,) = [word.removeprefix("--exclude-file=") for word in arguments if "exclude-file" in word]
+        told.extend((*arguments, Path(patterns).read_text(encoding="utf-8", errors="surrogateescape")))
+        return Result(code=0, stdout='{"total_files": 1}')
+
+    listed = [
+        {"path": f"{tmp_path}/{name}".replace("\udcff", "\ufffd"), "type": "dir" if name == "dir" else "file"}
+        for name in names
+    ]
+    repository = Mock(run=run, listed=lambda *_: (json.dumps(node).encode() for node in listed))
+    monkeypatch.setattr(settings, "enter_jail", lambda: None)
+    monkeypatch.setattr(settings, "handed_over", lambda **_: repository)
+    monkeypatch.setattr(settings, "told", lambda: {"backup": ID, "snapshots": {"jail": "1"}})
+    monkeypatch.setenv("EXCLUDE", '["/scratch"]')
+    for place, name in ((settings, "JAIL"), (restore, "JAIL"), (restore, "CACHE")):
+        monkeypatch.setattr(place, name, tmp_path)
+    log = Mock()
+    restore.restore_jail(log)
+    assert "--exclude=/scratch" in told
+    assert told[-1] == "/taken[ ]$$1\n/pipe\n/new[\x01- ]\n/odd\udcff\n"
+    log.assert_any_call("not put back (4 in all): '/pipe': something else than a file is in its place")
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern"),
+    [
+        ("/a [1]*?\\ $HOME", r"/a[ ]\[1]\*\?\\[ ]$$HOME"),
+        ("/mine\n/home", "/mine[\x01- ]/home"),
+        ("/blank ", "/blank[ ]"),
+        ("/blank\xa0", "/blank[\xa0]"),
+    ],
+)
+def test_a_name_is_one_pattern_that_is_like_nothing_else(path: str, pattern: str) -> None:
+    """restic (0.18) was seen to take these: each of these files stayed, and none beside it."""
+    assert restore.pattern_of(path) == pattern
