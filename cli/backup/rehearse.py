@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -187,7 +187,7 @@ class Rehearsal:
             if is_true(pod, "Ready"):
                 return waited
             states = [status.get("state", {}) for status in pod.get("status", {}).get("containerStatuses", [])]
-            runs = any("running" in state for state in states)
+            runs = bool(states) and all("running" in state for state in states)
             complaint = "" if runs else complaint_of(self._kubectl, self._namespace, name)
             if waited > (_READY_SECONDS if runs else STUCK):
                 what = f"{name} of the rehearsal was not ready within {waited / 60:.0f} minutes"
@@ -220,13 +220,3 @@ class Rehearsal:
         done = {"status": {"lastSuccessfulTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}}
         ours = ("-n", self._of, f"--field-manager={FIELD_MANAGER}", "--type=merge", "-p")
         self._kubectl.run("patch", "cronjob", BACKUPS, "--subresource=status", *ours, json.dumps(done))
-
-
-def _copy(secret: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": secret["metadata"]["name"], "namespace": namespace},
-        "type": secret.get("type", "Opaque"),
-        "data": secret.get("data") or {},
-    }

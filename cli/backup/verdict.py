@@ -65,7 +65,7 @@ def judge(
             outcome.problems.append(f"database: slurmdbd does not know records of jobs: {_listed(lost)}")
         # What was submitted later came between the two parts of the backup.
         begun = datetime.strptime(outcome.backup, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
-        known = [(job, array) for job, array, submitted in database["open"] if submitted < begun - _SAVED_WITHIN]
+        known = [(job, array) for job, array, *_, submitted in database["open"] if submitted < begun - _SAVED_WITHIN]
         outcome.found["state"]["compared"] = len(known)
         scripts = {*told["state"]["scripts"]}
         if missing := [job for job, array in known if job not in jobs and {job, array} & scripts]:

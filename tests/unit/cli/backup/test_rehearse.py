@@ -143,9 +143,13 @@ def test_a_namespace_of_somebody_else_is_left_alone(cluster: Cluster) -> None:
     assert not cluster.said
 
 
-@pytest.mark.parametrize("runs", [False, True])
+RUNS: dict[str, Any] = {"state": {"running": {}}}
+WAITS: dict[str, Any] = {"state": {"waiting": {}}}
+
+
+@pytest.mark.parametrize(("statuses", "runs"), [([], False), ([RUNS], True), ([RUNS, WAITS], False)])
 def test_a_pod_that_does_not_run_is_not_waited_for_for_hours(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *, runs: bool
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, statuses: list[dict[str, Any]], *, runs: bool
 ) -> None:
     """A quota keeps it from being made; there is no room, or no image; it ends again and again."""
     monkeypatch.setattr(rehearse, "STUCK", -1)
@@ -154,7 +158,7 @@ def test_a_pod_that_does_not_run_is_not_waited_for_for_hours(
 
     def slow(self: Cluster, kind: str, *arguments: str) -> list[dict[str, Any]]:
         if (kind, arguments[0]) == ("pod", "slurmdbd-0") and next(looks) < 5:
-            return [{"status": {"containerStatuses": [{"state": {"running": {}}}]}}] if runs else []
+            return [{"status": {"containerStatuses": statuses}}] if statuses else []
         return items(self, kind, *arguments)
 
     monkeypatch.setattr(Cluster, "items", slow)
