@@ -111,14 +111,16 @@ class Restoring:
         try:
             self._stop(note)
             if saves := [part for part in self._parts if copy and part not in half]:
+                hint = "nothing was touched; --no-copy does without a copy of what is replaced"
                 self._save(saves)
                 self._refuse_backup()
+                hint = "nothing was touched"
             # Whatever happens from here on, an apply may not start what is there.
             self._annotate({RESTORING: replace(note, step="putting").written(), PUT_BACK: None})
             is_putting = True
             said = self._put_back(backup)
             self._annotate({PUT_BACK: backup, RESTORING: None})
-        except (Failure, KeyboardInterrupt) as error:
+        except BaseException as error:
             has_only_looked = isinstance(error, JobFailed) and error.container in _LOOKING
             if was_stopped or (is_putting and not has_only_looked):
                 hint = goes_on
@@ -126,6 +128,7 @@ class Restoring:
                 self._undo(note, goes_on)
             if isinstance(error, Failure):
                 error.hint = error.hint or hint
+            if not isinstance(error, KeyboardInterrupt):
                 raise
             what = f"interrupted, but the job {RESTORE} goes on in the cluster" if is_putting else "interrupted"
             raise Failure(what, hint=hint, code=INTERRUPTED) from None
@@ -176,11 +179,11 @@ class Restoring:
             try:
                 self._start()
                 if CONTROLLER in self._components:
-                    self._workloads.wait_for_slurmctld(step)
+                    self._workloads.wait_for_slurmctld(self._components, step)
             except (Failure, KeyboardInterrupt) as error:
                 raise Failure(
                     str(error) or "interrupted while it was started",
-                    hint="all is put back: `slurmstack up` starts what is still stopped",
+                    hint=getattr(error, "hint", "") or "all is put back: `slurmstack up` starts what is still stopped",
                     code=FAILED if isinstance(error, Failure) else INTERRUPTED,
                 ) from None
 

@@ -22,6 +22,9 @@ _STOP_SECONDS = 600.0
 _START_SECONDS = 4 * 3600.0
 """As in components/accounting.py: slurmdbd converts a database of an older Slurm first."""
 
+_MOST_ENDS = 5
+"""Ends of a container one after the other, a matter of three minutes."""
+
 _POLL = 1.0
 
 
@@ -58,14 +61,26 @@ class Workloads:
                 if component_of(item) == component and is_stopped(item):
                     self._scale(item, _replicas_of(item), note=None)
 
-    def wait_for_slurmctld(self, step: Step) -> None:
-        """Wait until it answers, which it does after slurmdbd. Raises Failure."""
+    def wait_for_slurmctld(self, started: Collection[str], step: Step) -> None:
+        """Wait until it answers, which it does after slurmdbd. Raises Failure, also where one ends again and again."""
         until = time.monotonic() + _START_SECONDS
         while in_controller(self._kubectl, self._place[1], "scontrol", "ping").returncode != 0:
             if time.monotonic() > until:
                 raise Failure(f"slurmctld did not answer within {_START_SECONDS / 3600:g} hours")
+            for component in {ACCOUNTING, CONTROLLER} & {*started}:
+                self._refuse_ending(component)
             step.progress(0, 0, f"waiting for slurmctld (`slurmstack logs {CONTROLLER}` says for what it waits)")
             time.sleep(_POLL)
+
+    def _refuse_ending(self, component: str) -> None:
+        """Raise Failure where its containers will not start by waiting."""
+        found = self._kubectl.items("pod", *self._place, "-l", f"app.kubernetes.io/component={component}")
+        for container in (status for pod in found for status in pod.get("status", {}).get("containerStatuses", [])):
+            if container.get("restartCount", 0) >= _MOST_ENDS:
+                raise Failure(
+                    f"all is put back, but {container['name']} of {component} ends again and again",
+                    hint=f"`slurmstack logs {component}` says why",
+                )
 
     def patch(self, kind: str, name: str, change: Mapping[str, Any]) -> None:
         """Change an object as ours."""

@@ -12,6 +12,7 @@ from cli.backup.workloads import Workloads
 from cli.change.in_place import is_put_back
 from cli.change.owner import is_stopped, refuse_half_restored
 from cli.errors import Failure, Refused
+from slurm.names import ACCOUNTING, CONTROLLER
 from tests.unit.cli.backup.cluster import REPORT, Cluster, failed, restored
 
 
@@ -36,6 +37,14 @@ def test_the_database_alone_stops_no_job_and_slurmctld_takes_its_id_from_it() ->
     assert "scale statefulset/controller --replicas=0" in said
 
 
+def test_the_jail_alone_leaves_slurmctld_alone() -> None:
+    cluster = Cluster()
+    said = restored(cluster, "jail")
+    assert not [line for line in said if "controller" in line]
+    assert "affinity" in cluster.jobs[0]["spec"]["template"]["spec"], "the copy is made beside slurmctld"
+    assert "scale statefulset/login --replicas=0" in said
+
+
 def test_what_is_replaced_is_saved_as_such_and_no_part_more() -> None:
     cluster = Cluster()
     restored(cluster, "database")
@@ -47,9 +56,23 @@ def test_what_is_replaced_is_saved_as_such_and_no_part_more() -> None:
 
 def test_where_the_copy_fails_nothing_was_touched_and_all_runs_again() -> None:
     cluster = Cluster(backup_state=1)
-    assert "nothing was touched" in failed(cluster, "state").hint
+    assert failed(cluster, "state").hint.startswith("nothing was touched; --no-copy does without")
     assert "run restore" not in cluster.said
     assert "scale statefulset/controller --replicas=1" in cluster.said
+    assert not [item for item in cluster.objects if is_stopped(item)]
+
+
+def test_whatever_keeps_it_from_beginning_all_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    monkeypatch.setattr(Restoring, "_save", Mock(side_effect=OSError("too many open files")))
+    with pytest.raises(OSError, match="too many"):
+        restored(cluster, "state")
+    assert not [item for item in cluster.objects if is_stopped(item)]
+
+
+def test_a_look_that_refuses_has_touched_nothing() -> None:
+    cluster = Cluster(restore_look=1)
+    assert failed(cluster, "state", copy=False).hint == "nothing was touched"
     assert not [item for item in cluster.objects if is_stopped(item)]
 
 
@@ -96,6 +119,31 @@ def test_what_is_cut_short_while_it_starts_is_started_by_an_apply(
     caught = failed(cluster, "state", copy=False, says=r"interrupted while it was started|the API server is away")
     assert caught.hint == "all is put back: `slurmstack up` starts what is still stopped"
     refuse_half_restored(cluster.objects)
+
+
+@pytest.mark.parametrize(
+    ("component", "parts"), [(CONTROLLER, ["state"]), (ACCOUNTING, ["database"]), (ACCOUNTING, ["state"])]
+)
+def test_what_ends_again_and_again_is_not_waited_for_for_hours(
+    monkeypatch: pytest.MonkeyPatch, component: str, parts: list[str]
+) -> None:
+    """One that a restore has not started may have ended as often in a year."""
+    cluster, items = Cluster(), Cluster.items
+
+    def ending(self: Cluster, kind: str, *arguments: str) -> list[dict[str, Any]]:
+        if kind == "pod" and arguments[-1] == f"app.kubernetes.io/component={component}" and self.jobs:
+            return [{"status": {"containerStatuses": [{"name": "slurm", "restartCount": 5}]}}]
+        return items(self, kind, *arguments)
+
+    answers = iter([1, 0])
+    monkeypatch.setattr(Cluster, "items", ending)
+    monkeypatch.setattr("cli.backup.workloads._POLL", 0.0)
+    monkeypatch.setattr("cli.backup.workloads.in_controller", lambda *_: Mock(returncode=next(answers)))
+    if component == ACCOUNTING and parts == ["state"]:
+        restored(cluster, *parts, copy=False)
+    else:
+        caught = failed(cluster, *parts, copy=False, says=f"slurm of {component} ends again and again")
+        assert caught.hint == f"`slurmstack logs {component}` says why"
 
 
 def test_an_apply_that_starts_what_was_left_stopped_may_be_cut_short_and_takes_the_notes_away_at_its_end() -> None:
