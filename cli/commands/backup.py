@@ -245,7 +245,8 @@ def restore(
     file system with all homes; files that have come since stay, accounts are those of the stack file.
 
     What writes there is stopped meanwhile: with the state all worker pods, whose jobs end. What is replaced is saved
-    first, as a backup of the kind before-restore. Keys are not put back: docs/restore.md.
+    first, as a backup of the kind before-restore; to put that back deletes no files of the jail, either. Keys are not
+    put back: docs/restore.md.
 
     Examples:
       slurmstack restore --yes

@@ -143,7 +143,8 @@ def test_a_namespace_of_somebody_else_is_left_alone(cluster: Cluster) -> None:
     assert not cluster.said
 
 
-RUNS, WAITS = {"state": {"running": {}}}, {"state": {"waiting": {}}}
+RUNS: dict[str, Any] = {"state": {"running": {}}}
+WAITS: dict[str, Any] = {"state": {"waiting": {}}}
 
 
 @pytest.mark.parametrize(("statuses", "runs"), [([], False), ([RUNS], True), ([RUNS, WAITS], False)])

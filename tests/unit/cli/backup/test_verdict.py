@@ -61,7 +61,16 @@ def test_a_backup_that_is_as_it_was() -> None:
         (judged(jail(7, 1)), ["jail: 1 of 7 files are not as they were; '/jail/x': is missing"]),
         (judged(jail(0, 0)), ["jail: 0 of 0 files are not as they were; '/jail/x': is missing"]),
     ],
-    ids=["lost", "of older images", "of an array", "between the parts", "no script", "no record", "files differ", "no files"],
+    ids=[
+        "lost",
+        "of older images",
+        "of an array",
+        "between the parts",
+        "no script",
+        "no record",
+        "files differ",
+        "no files",
+    ],
 )
 def test_what_is_not_as_it_was_is_a_problem(outcome: Outcome, problems: list[str]) -> None:
     assert outcome.problems == problems
