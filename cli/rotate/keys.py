@@ -18,7 +18,7 @@ from typing import Any
 from cli.change.owner import ROTATING
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl
-from cli.rotate.pods import Places
+from cli.rotate.pods import Place, Places
 from components.secrets import DATABASE_PASSWORD_BYTES, JWT_KEY_BYTES, MUNGE_KEY_BYTES
 from config.cluster import ClusterConfig
 from images.common.files import HOST_KEY
@@ -47,7 +47,9 @@ class Key:
     means: str
     """What people should know before it is rotated, as a sentence."""
     containers: tuple[str, ...]
-    """Those that read it. When a rotation goes on, only the first must run: others may not, for want of the key."""
+    """Those that read it."""
+    goes_on_with: tuple[str, ...] = ()
+    """Those that must answer when a rotation goes on, if not all: the others may not run for want of the key."""
     carry_out: Callable[[Rotation, Places, Report], str]
     """Make everybody use the new file, which is in the Secret. Returns what was done, for people."""
 
@@ -73,14 +75,18 @@ class Rotation:
         """SHA-256 of the new file, by which pods are asked whether they have it."""
         return hashlib.sha256(self.content).hexdigest()
 
+    def refuse(self) -> None:
+        """Raise Failure where this key cannot be rotated, or another rotation was not finished."""
+        self._read()
+
     @property
     def is_begun(self) -> bool:
         """Whether an earlier one of this key was not finished."""
-        return ROTATING in (self.read()["metadata"].get("annotations") or {})
+        return ROTATING in (self._read()["metadata"].get("annotations") or {})
 
     def begin(self) -> bool:
         """Make the new value, and write it where pods read it. Returns whether an earlier rotation goes on."""
-        found = self.read()
+        found = self._read()
         annotations = found["metadata"].setdefault("annotations", {})
         goes_on = ROTATING in annotations
         if not goes_on:
@@ -97,12 +103,11 @@ class Rotation:
 
     def finish(self) -> None:
         """All have the new key."""
-        found = self.read()
+        found = self._read()
         found["metadata"].get("annotations", {}).pop(ROTATING, None)
         self._replace(found)
 
-    def read(self) -> dict[str, Any]:
-        """All generated values. Raises Failure where this key is not among them, or another rotation is unfinished."""
+    def _read(self) -> dict[str, Any]:
         found = self._kubectl.items("secret", GENERATED, "-n", self.namespace)
         if not found or self._name not in found[0].get("data", {}):
             raise Failure(
@@ -143,7 +148,7 @@ def rotate(kubectl: Kubectl, config: ClusterConfig, rotation: Rotation, report: 
     key = rotation.key
     refuse(config, rotation)
     places = Places(kubectl, rotation.namespace, key.containers)
-    needed = key.containers[:1] if rotation.is_begun else key.containers
+    needed = (rotation.is_begun and key.goes_on_with) or key.containers
     Places(kubectl, rotation.namespace, needed).refuse_missing()
     if rotation.begin():
         report.info("an earlier rotation was not finished: going on with its key")
@@ -163,18 +168,18 @@ def refuse(config: ClusterConfig, rotation: Rotation) -> None:
             "accounting.database.external.password names, and `kubectl delete pod slurmdbd-0`",
             code=USAGE,
         )
-    rotation.read()
+    rotation.refuse()
 
 
 def _munge(rotation: Rotation, places: Places, report: Report) -> str:
-    """All munged's, as fast as they can be told: two keys are never valid together."""
+    """All munged's at one moment: two keys are never valid together."""
     pause = 0.0
     for _ in range(_ROUNDS):
         old = places.stale(_MUNGED_COPY, rotation.digest)
         if not old:
             return f"pods did not understand each other for {pause:.1f} s"
-        with report.step(f"Starting {len(old)} munged again") as step:
-            pause += places.restart(old, "munge", step)
+        with report.step(f"Starting {len(old)} munged again, all at one moment") as step:
+            pause += places.restart(old, "munge", step, together=True)
     raise Failure("some pods still have the old key", hint="run this again: it goes on")
 
 
@@ -184,9 +189,9 @@ def _jwt(_rotation: Rotation, places: Places, report: Report) -> str:
     There the first process is root's, which starts slurmctld. Whoever is active afterwards has begun with the new key.
     """
     with report.step("Starting slurmdbd again") as step:
-        places.restart(places.running("slurmdbd"), "slurm", step)
+        places.restart(_of(places, "slurmdbd"), "slurm", step)
     took = 0.0
-    controllers = sorted(places.running("slurmctld"), key=lambda place: place.active)
+    controllers = sorted(_of(places, "slurmctld"), key=lambda place: place.active)
     for place in controllers:
         with report.step(f"Starting slurmctld of {place.pod} again") as step:
             took = places.restart([place], "root", step)
@@ -198,13 +203,13 @@ def _database_password(rotation: Rotation, places: Places, report: Report) -> st
     """The database first: slurmdbd goes on with the connections that it has, until it starts again."""
     password = rotation.content.decode()
     with report.step("Telling the database") as step:
-        for place in places.running("mariadbd"):
+        for place in _of(places, "mariadbd"):
             client = ("mariadb", "--no-defaults", f"--socket={SOCKET}", "--user=mysql")
             places.must(place, *_AS_MYSQL, *client, stdin=statements(password))  # a hash, and not the password
             places.must(place, "sh", "-c", _REPLACE_PROBE, stdin=probe_options(password))
         step.progress(0, 0, "its connections stay")
     with report.step("Starting slurmdbd again") as step:
-        took = places.restart([*places.running("slurmdbd"), *places.ended("slurmdbd")], "slurm", step)
+        took = places.restart([*_of(places, "slurmdbd"), *places.ended("slurmdbd")], "slurm", step)
     return f"slurmdbd was away for {took:.1f} s; slurmctld has kept what it had to record"
 
 
@@ -233,14 +238,18 @@ _REPLACE_PROBE = (
 """What the readiness probe logs in with. It appears whole or not at all."""
 
 
+def _of(places: Places, container: str) -> list[Place]:
+    return [place for place in places.running() if place.container == container]
+
+
 KEYS = {
     key.name: key
     for key in (
         Key(
             name="munge", value="munge", length=MUNGE_KEY_BYTES, secret="munge-key", file="munge.key",  # noqa: S106
             path="/secrets/munge/munge.key", content=base64.b64decode, containers=("munged",), carry_out=_munge,
-            means="for some seconds pods do not understand each other, longer with many pods (16 start again at a "
-            "time): commands of Slurm wait or fail, running jobs go on",
+            means="for some seconds pods do not understand each other: commands of Slurm wait or fail, running jobs "
+            "go on",
         ),
         Key(
             name="jwt", value="jwt", length=JWT_KEY_BYTES, secret="jwt-key", file="jwt_hs256.key",  # noqa: S106
@@ -258,7 +267,7 @@ KEYS = {
         Key(
             name="database-password", value="database", length=DATABASE_PASSWORD_BYTES, secret="database-password",  # noqa: S106
             file="password", path="/secrets/database/password", content=str.encode,
-            containers=("mariadbd", "slurmdbd"), carry_out=_database_password,
+            containers=("mariadbd", "slurmdbd"), goes_on_with=("mariadbd",), carry_out=_database_password,
             means="slurmdbd starts again: no records for some seconds, which slurmctld keeps meanwhile; running jobs "
             "go on",
         ),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from cli.backup.jobs import statuses
 from cli.errors import Failure
-from cli.kubectl.client import FIELD_MANAGER, Kubectl, complaint, labels_of
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, complaint
 from local.report import Step
 from slurm.names import ACTIVE
 
@@ -26,6 +27,8 @@ RESTART_SECONDS = 300.0
 
 AT_A_TIME = 16
 """Pods that are asked at the same time."""
+
+_END = "kill -TERM $(cat /proc/1/task/1/children)"
 
 _TOUCHED = "slurmstack/key-touched"
 """Annotation of pods: a changed one makes kubelet look at their Secrets at once (0.2 s instead of 43 s, measured)."""
@@ -52,61 +55,66 @@ class Places:
         self._namespace = namespace
         self._containers = containers
 
-    def running(self, *names: str) -> list[Place]:
-        """Those that run now; with names those that are called so."""
-        return [place for pod in self._pods() for place in self._of(pod) if not names or place.container in names]
+    def running(self) -> list[Place]:
+        """Those that run now."""
+        return [place for pod in self._pods() for place in self._of(pod)]
 
-    def ended(self, name: str) -> list[Place]:
+    def ended(self, container: str) -> list[Place]:
         """Where one does not run, and kubelet waits before it starts it again."""
         found = [place for pod in self._pods() for place in self._of(pod, "waiting", "terminated")]
-        return [replace(place, id="") for place in found if place.container == name]
+        return [replace(place, id="", ready=False) for place in found if place.container == container]
 
     def refuse_missing(self) -> None:
         """Raise Failure where one of them does not run, or does not answer: it would be left behind."""
         pods = [pod for pod in self._pods() if pod.get("status", {}).get("phase") == "Running"]
-        silent = {pod["metadata"]["name"] for pod in pods if self._has(pod) and not self._of(pod)}
-        silent |= {place.pod for place in self._failing(self.running(), "true")}
+        silent = [pod["metadata"]["name"] for pod in pods if self._has(pod) and not self._of(pod)]
+        places = self.running()
+        answers = self._each(places, lambda place: self.run(place, "true"))
+        silent += [place.pod for place in places if answers[place] != 0]
         if silent:
             raise Failure(
-                f"these pods do not run, or do not answer: {', '.join(sorted(silent)[:8])}",
-                hint="this has touched nothing. `slurmstack doctor` says what is wrong; wait until all pods run, or "
-                "delete those whose machine is lost",
+                f"these pods do not run, or do not answer: {', '.join(sorted(set(silent))[:8])}",
+                hint="this has touched nothing. `slurmstack status` and `slurmstack doctor` say what is wrong; wait "
+                "until all pods run, or delete those whose machine is lost",
             )
 
     def stale(self, path: str, digest: str) -> list[Place]:
         """Those whose file is another one, or who do not answer."""
-        return self._failing(self.running(), "sh", "-c", f'[ "$(sha256sum <{path})" = "{digest}  -" ]')
+        places = self.running()
+        asked = f'[ "$(sha256sum <{path})" = "{digest}  -" ]'
+        answers = self._each(places, lambda place: self.run(place, "sh", "-c", asked))
+        return [place for place in places if answers[place] != 0]
 
     def spread(self, path: str, digest: str, step: Step) -> None:
         """Wait until the Secret's new file has reached all of them."""
         deadline = time.monotonic() + SPREAD_SECONDS
         touched: set[str] = set()
         while stale := self.stale(path, digest):
-            if new := {place.pod for place in stale} - touched:
-                self._kubectl.run(
-                    "annotate", "pod", *sorted(new), "-n", self._namespace, f"{_TOUCHED}={time.time():.0f}",
-                    "--overwrite", f"--field-manager={FIELD_MANAGER}", check=False,
-                )  # fmt: skip
+            new = {place.pod for place in stale} - touched
+            if new:
+                self._touch(new)
                 touched |= new
-            _wait(stale, step, deadline, "do not have the new key")
+            step.progress(0, 0, _names(stale))
+            _refuse_late(deadline, f"the new key has not reached {_names(stale)}")
+            time.sleep(POLL)
 
-    def restart(self, places: Iterable[Place], user: str, step: Step) -> float:
+    def restart(self, places: Iterable[Place], user: str, step: Step, *, together: bool = False) -> float:
         """End the first process of containers, and wait until they run again and are ready. Seconds of that.
 
-        As that process's user: root may end no process of others in most containers. The container's very first one is
-        only its parent, and ends with it. One that has ended is started by a new pod at once.
+        `together`: at one moment, by the clocks of their machines, however long it takes to tell them.
         """
-        left, begun = list(places), time.monotonic()
-        end = "kill -TERM $(cat /proc/1/task/1/children)"
-        if waiting := [place.pod for place in left if not place.id]:
-            self._kubectl.run("delete", "pod", *waiting, "-n", self._namespace, "--wait=false", "--ignore-not-found")
-        running = [place for place in left if place.id]
-        self._failing(running, "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sh", "-c", end)
-        while left := self._not_back(left):
-            _wait(left, step, begun + RESTART_SECONDS, "do not run again")
-        return time.monotonic() - begun
+        ended = list(places)
+        lead = 2 + len(ended) / AT_A_TIME if together else 0
+        begun = time.monotonic()
+        at = self._now(ended[0]) + int(lead) + 1 if together and ended else 0
+        self._each(ended, partial(self._end, user=user, at=at))
+        return self._await(ended, step, begun + lead)
 
-    def must(self, place: Place, *command: str, stdin: str | None = None) -> None:
+    def run(self, place: Place, *command: str) -> int:
+        """Exit status of a command in a container."""
+        return self._exec(place, *command).returncode
+
+    def must(self, place: Place, *command: str, stdin: str = "") -> None:
         """Run a command in a container. Raises Failure with its own words where it fails."""
         done = self._exec(place, *command, stdin=stdin, seconds=60)
         if done.returncode != 0:
@@ -115,24 +123,62 @@ class Places:
     def _exec(
         self, place: Place, *command: str, stdin: str | None = None, seconds: float = 30
     ) -> subprocess.CompletedProcess[str]:
-        where = ("-n", self._namespace, place.pod, "-c", place.container, "--")
-        given = ["-i"] if stdin is not None else []
-        return self._kubectl.run("exec", *given, *where, *command, stdin=stdin, check=False, seconds=seconds)
+        where = (
+            "exec",
+            *(["-i"] if stdin is not None else []),
+            "-n",
+            self._namespace,
+            place.pod,
+            "-c",
+            place.container,
+        )
+        return self._kubectl.run(*where, "--", *command, stdin=stdin, check=False, seconds=seconds)
 
-    def _failing(self, places: list[Place], *command: str) -> list[Place]:
-        """Those in which a command fails."""
+    def _end(self, place: Place, *, user: str, at: int) -> int:
+        """As the first process's user: root may end no process of others in most containers. What waits is left to it.
+
+        The container's very first one is only that process's parent, and ends with it.
+        """
+        if not place.id:  # a new pod starts at once
+            return self._kubectl.run(
+                "delete", "pod", place.pod, "-n", self._namespace, "--wait=false", "--ignore-not-found", check=False
+            ).returncode
+        wait = f"while [ $(date +%s) -lt {at} ]; do sleep 0.05; done"
+        kill = f"exec setpriv --reuid={user} --regid={user} --clear-groups sh -c '{_END}'"
+        return self.run(place, "sh", "-c", 'setsid sh -c "$0" >/dev/null 2>&1 </dev/null &', f"{wait}; {kill}")
+
+    def _now(self, place: Place) -> int:
+        where = ("exec", "-n", self._namespace, place.pod, "-c", place.container, "--", "date", "+%s")
+        return int(self._kubectl.run(*where).stdout)
+
+    def _await(self, ended: list[Place], step: Step, begun: float) -> float:
+        deadline = time.monotonic() + RESTART_SECONDS
+        while True:
+            pods = {pod["metadata"]["name"] for pod in self._pods()}
+            now = {(place.pod, place.container): place for place in self.running()}
+            left = [
+                place
+                for place in ended
+                if (place.pod in pods or not place.id)  # one that has left is waited for by nobody
+                and ((new := now.get((place.pod, place.container))) is None or new.id == place.id or not new.ready)
+            ]
+            if not left:
+                return max(0.0, time.monotonic() - begun)
+            step.progress(0, 0, _names(left))
+            _refuse_late(deadline, f"{_names(left)} does not run again")
+            time.sleep(POLL)
+
+    def _touch(self, pods: Collection[str]) -> None:
+        told = f"{_TOUCHED}={time.time():.0f}"
+        self._kubectl.run(
+            "annotate", "pod", *sorted(pods), "-n", self._namespace, told, "--overwrite",
+            f"--field-manager={FIELD_MANAGER}", check=False,
+        )  # fmt: skip
+
+    def _each(self, places: Iterable[Place], work: Callable[[Place], int]) -> dict[Place, int]:
+        these = list(places)
         with ThreadPoolExecutor(AT_A_TIME) as pool:
-            done = pool.map(lambda place: self._exec(place, *command), places)
-            return [place for place, each in zip(places, done, strict=True) if each.returncode != 0]
-
-    def _not_back(self, ended: Iterable[Place]) -> list[Place]:
-        """Those that do not run anew, or are not ready. One whose pod has left is waited for by nobody."""
-        now = {str(pod["metadata"]["name"]): self._of(pod) for pod in self._pods()}
-
-        def is_back(old: Place) -> bool:
-            return any(it.container == old.container and it.ready and it.id != old.id for it in now.get(old.pod, ()))
-
-        return [place for place in ended if (place.pod in now or not place.id) and not is_back(place)]
+            return dict(zip(these, pool.map(work, these), strict=True))
 
     def _pods(self) -> list[dict[str, Any]]:
         return self._kubectl.items("pod", "-n", self._namespace, "-l", "app.kubernetes.io/part-of=slurmstack")
@@ -149,17 +195,18 @@ class Places:
                 container=str(item["name"]),
                 id=str(item.get("containerID", "")),
                 ready=bool(item.get("ready")),
-                active=labels_of(pod).get(ACTIVE) == "yes",
+                active=(pod["metadata"].get("labels") or {}).get(ACTIVE) == "yes",
             )
             for item in statuses(pod)
             if item["name"] in self._containers and {*(states or ("running",))} & {*item.get("state", {})}
         ]
 
 
-def _wait(places: Iterable[Place], step: Step, deadline: float, what: str) -> None:
+def _names(places: Iterable[Place]) -> str:
     names = sorted({place.pod for place in places})
-    named = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _refuse_late(deadline: float, what: str) -> None:
     if time.monotonic() > deadline:
-        raise Failure(f"{named}: {what}", hint="run this again: it goes on where this has ended")
-    step.progress(0, 0, named)
-    time.sleep(POLL)
+        raise Failure(f"{what}", hint="run this again: it goes on where this has ended")

@@ -55,7 +55,7 @@ def a_job_that_survives(slurm: SlurmOnKubernetes) -> Iterator[None]:
 def test_munge_s_key_is_rotated_with_a_brief_pause_and_no_job_is_lost(cluster: SlurmOnKubernetes) -> None:
     slurm = cluster
     old = secret_of(slurm, "munge-key")
-    with a_job_that_survives(slurm), stream_of_jobs(slurm, seed=1, seconds=(0, 1), pause=1) as stream:
+    with stream_of_jobs(slurm, seed=1, seconds=(0, 1), pause=1) as stream, a_job_that_survives(slurm):
         told = rotate(slurm, "munge")
         before = len(stream.accepted)
         wait_until(lambda: len(stream.accepted) > before + 2, "jobs are accepted")
@@ -85,7 +85,7 @@ def test_the_database_gets_another_password_and_no_record_is_lost(cluster: Slurm
     slurm = cluster
     old = secret_of(slurm, "database-password")
     database = slurm.pod_uids()["database-0"]
-    with a_job_that_survives(slurm), stream_of_jobs(slurm, seed=2, seconds=(0, 1), pause=1) as stream:
+    with stream_of_jobs(slurm, seed=2, seconds=(0, 1), pause=1) as stream, a_job_that_survives(slurm):
         print(rotate(slurm, "database-password"))
     assert stream.wrong() == {}
     wait_until(lambda: all_recorded(slurm, stream.accepted), "slurmdbd has a record of each job")

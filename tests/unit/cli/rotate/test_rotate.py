@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import subprocess
 from dataclasses import dataclass, field
@@ -13,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from cli.change.destroy import Kept, mark
 from cli.change.owner import ROTATING
 from cli.commands import rotate as command
 from cli.errors import Failure, Refused
+from cli.program.recording import KeptValues, record
 from cli.rotate import pods as pods_module
 from cli.rotate.keys import KEYS, Rotation, rotate
 from config import load_config
@@ -54,18 +55,19 @@ class Cluster(FakeCluster):
     ) -> subprocess.CompletedProcess[str]:
         self.said.append(arguments)
         if arguments[0] == "exec":
-            return subprocess.CompletedProcess(arguments, self._exec(arguments, stdin), "", "")
+            return subprocess.CompletedProcess(arguments, self._exec(arguments, stdin), "1700000000", "")
         if arguments[0] == "replace":
             new = json.loads(stdin or "")
             old = self.secret(new["metadata"]["name"])
             assert new["metadata"]["resourceVersion"] == old["metadata"]["resourceVersion"]
             old.clear()
             old.update(new)
-        if arguments[:2] == ("delete", "pod"):
-            (item,) = [item for item in self.items_there if item["metadata"]["name"] == arguments[2]]
-            item["status"]["initContainerStatuses"][0] |= {"containerID": "new", "state": {"running": {}}}
         if arguments[:2] == ("patch", "secret"):
             self.secret(arguments[2])["data"].update(json.loads(stdin or "")["data"])
+        if arguments[:2] == ("delete", "pod"):
+            self.restarted.append(arguments[2])
+            (item,) = [item for item in self.items_there if item["metadata"]["name"] == arguments[2]]
+            item["status"] = pod("a new one", "slurmdbd")["status"]
         if arguments[:3] == ("get", "--ignore-not-found", "secret"):
             found = [item for item in self.items_there if item["metadata"]["name"] == arguments[3]]
             return subprocess.CompletedProcess(arguments, 0, json.dumps({"items": found}), "")
@@ -80,7 +82,7 @@ class Cluster(FakeCluster):
         if asked := DIGEST.search(arguments[-1]):
             path, digest = asked.groups()
             return 0 if path.startswith("/secrets/") or self.copies.get(pod) == digest else 1
-        if "kill -TERM $(cat" in arguments[-1] and not (pod in self.of_root and "--reuid=root" not in arguments):
+        if "kill -TERM $(cat" in arguments[-1] and not (pod in self.of_root and "--reuid=root" not in arguments[-1]):
             self.restarted.append(pod)
             (item,) = [item for item in self.items_there if item["metadata"]["name"] == pod]
             for status in item["status"]["initContainerStatuses"]:
@@ -97,13 +99,13 @@ class Cluster(FakeCluster):
         return hashlib.sha256(base64.b64decode(self.secret("munge-key")["data"]["munge.key"])).hexdigest()
 
 
-def pod(name: str, container: str) -> dict[str, Any]:
+def pod(name: str, container: str, *, phase: str = "Running") -> dict[str, Any]:
     status = {"name": container, "containerID": name, "ready": True, "state": {"running": {}}}
     return thing(
         "Pod",
         name,
         spec={"containers": [{"name": container}]},
-        status={"phase": "Running", "initContainerStatuses": [status]},
+        status={"phase": phase, "initContainerStatuses": [status] if phase == "Running" else []},
     )
 
 
@@ -116,8 +118,9 @@ def secret(name: str, **data: str) -> dict[str, Any]:
 @pytest.fixture
 def kubectl(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(pods_module, "POLL", 0)
-    values = {key.value: base64.b64encode(os.urandom(key.length)).decode() for key in KEYS.values()}
-    generated = secret(GENERATED, **{f"slurm-secrets-{name}": value for name, value in values.items()})
+    values = KeptValues({})
+    record(stacks.dev(), stack="test", generated=values)
+    generated = secret(GENERATED, **values.values)
     others = [secret(key.secret, **{key.file: "old"}) for key in KEYS.values()]
     nodes = [pod(name, "munged") for name in ("controller-0", "default-0", "login-0")]
     return Cluster(items_there=[generated, *others, *nodes])
@@ -158,8 +161,23 @@ def test_of_two_controllers_both_start_again_the_one_that_stands_by_first(
     assert kubectl.restarted == ["controller-1", "controller-0"]
 
 
-def test_a_rotation_of_the_database_s_password_goes_on_while_slurmdbd_may_not_log_in(kubectl: Cluster) -> None:
+def test_a_rotation_that_was_cut_short_goes_on_with_its_key_at_one_moment_and_starts_nobody_twice(
+    kubectl: Cluster,
+) -> None:
+    first = Rotation(kubectl, "slurm", KEYS["munge"])
+    assert not first.begin()
+    kubectl.copies["default-0"] = kubectl.digest()  # it was started again, and then the command was killed
+    assert run(kubectl, "munge").startswith("pods did not understand each other for ")
+    assert kubectl.digest() == first.digest
+    assert sorted(kubectl.restarted) == ["controller-0", "login-0"]
+    assert len({found for words in kubectl.said for found in re.findall(r"-lt (\d+)", words[-1])}) == 1
+
+
+def test_a_rotation_of_the_database_s_password_goes_on_while_slurmdbd_may_not_log_in(
+    kubectl: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was started anew by somebody else, with the new password and the old one in the database: it ends at once."""
+    monkeypatch.setattr(pods_module, "RESTART_SECONDS", 1)
     slurmdbd = pod("slurmdbd-0", "slurmdbd")
     kubectl.items_there.extend([pod("database-0", "mariadbd"), slurmdbd])
     slurmdbd["status"]["initContainerStatuses"][0]["state"] = {"waiting": {"reason": "CrashLoopBackOff"}}
@@ -168,7 +186,12 @@ def test_a_rotation_of_the_database_s_password_goes_on_while_slurmdbd_may_not_lo
     Rotation(kubectl, "slurm", KEYS["database-password"]).begin()
     run(kubectl, "database-password")
     assert len(kubectl.given) == 2, "the database has been told"
-    assert kubectl.deleted[0].startswith("pod slurmdbd-0 "), "kubelet would wait for minutes before it tries again"
+    assert kubectl.restarted == ["slurmdbd-0"], "at once, and not when kubelet has waited"
+
+
+def test_a_destroy_ends_it_for_new_pods_all_have_the_new_key(kubectl: Cluster) -> None:
+    mark(kubectl, Kept(namespace="slurm", volumes=(), keys=True))
+    assert ("annotate", "secret", GENERATED, "-n", "slurm", f"{ROTATING}-") in kubectl.said
 
 
 @pytest.mark.parametrize("how", ["does not answer", "does not run"])
@@ -183,6 +206,12 @@ def test_a_pod_that_would_be_left_behind_is_refused_before_anything_is_touched(k
     with pytest.raises(Failure, match="these pods do not run, or do not answer: default-0"):
         run(kubectl, "munge")
     assert json.dumps(kubectl.items_there) == before
+
+
+def test_a_pod_that_only_waits_for_a_machine_is_in_nobody_s_way(kubectl: Cluster) -> None:
+    kubectl.items_there.append(pod("default-1", "munged", phase="Pending"))
+    run(kubectl, "munge")
+    assert "default-1" not in kubectl.restarted
 
 
 def test_keys_that_are_not_in_the_cluster_are_refused(kubectl: Cluster) -> None:
