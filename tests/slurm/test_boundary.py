@@ -229,7 +229,7 @@ for whose, step in (("bob", f"{sys.argv[1]}.{BATCH}"), ("alice", f"{own}.{of}"))
         assert len(stepd.recv(4, socket.MSG_WAITALL)) == 4
         stepd.sendall(struct.pack("=i", TERMINATE))
         said = stepd.recv(8, socket.MSG_WAITALL)
-        print(whose, *(struct.unpack("=ii", said) if said else ("closed",)), flush=True)
+        print(whose, *(struct.unpack("=ii", said) if len(said) == 8 else ("closed",)), flush=True)
 """
 """Asks slurmstepd to end bob's step, and then a step of alice's own, in Slurm's own words: both have open sockets.
 
