@@ -12,17 +12,8 @@ CONTROLLER = "controller"
 CONTROLLER_HOST = "controller-0"
 """slurmctld's host: the pod's name, and the name of the ClusterIP Service whose address survives the pod."""
 
-SUPERVISOR_PORT = 8820
-"""HTTP port on which each of two controllers says whether it is ready, for kubelet alone."""
-
-ACTIVE = "slurmstack/active"
-"""Label of the active one of two controller pods, which it sets itself (images/controller/lease.py)."""
-
 STACK = "slurmstack/stack"
 """Annotation of the cluster's namespace: name of the stack that makes it."""
-
-SHARED_STATE = "/var/lib/slurmstack/state"
-"""Where the pods of two controllers mount the state volume; STATE_DIR is a link into it (images/common/terms.py)."""
 
 NODES_SERVICE = "nodes"
 """Headless Service over all workers and login nodes: it gives `<node>` a DNS name."""

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,14 +73,6 @@ def _same_directory() -> Iterator[None]:
     before = Path.cwd()
     yield
     assert Path.cwd() == before
-
-
-@pytest.fixture(autouse=True)
-def _no_controller_remembered() -> Iterator[None]:
-    """A command remembers which controller is active for as long as its process lives: here, for a test."""
-    yield
-    if client := sys.modules.get("cli.kubectl.client"):
-        client._active.clear()
 
 
 @pytest.fixture(scope="session")

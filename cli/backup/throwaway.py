@@ -77,7 +77,6 @@ def sections_for(stack: Stack, *, version: str | None = None, tag: str = "") -> 
     made["protect"] = False
     database = made.get("accounting", {}).get("database", {})
     database.pop("external", None)  # never the real one
-    made.get("controller", {}).pop("replicas", None)  # one is enough
     made["slurm"] = _slurm(made.get("slurm", {}), version or config.slurm.version)
     if version is not None:  # tag and digests are of images of the release that runs
         images = {key: value for key, value in made.get("images", {}).items() if key not in {"tag", "digests"}}

@@ -16,7 +16,7 @@ from cli.errors import USAGE, Failure
 from config.sections.cloud import Cloud, ExistingCloud, NebiusCloud
 from slurm.local_cluster import LOCAL_CONTEXT, local_directory
 from slurm.local_cluster import kubeconfig as local_kubeconfig
-from slurm.names import ACTIVE, CONTROLLER_HOST
+from slurm.names import CONTROLLER_HOST
 
 FIELD_MANAGER = "slurmstack"
 """Owner of the fields that we set, in server-side apply."""
@@ -131,37 +131,9 @@ def hint_after(complaint: str, otherwise: str) -> str:
 def in_controller(
     kubectl: Kubectl, namespace: str, *command: str, stdin: str | None = None, seconds: float = 60
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command beside slurmctld, for so many seconds at most. Its exit status is kubectl's; nothing is raised.
-
-    Where it fails it may be that another controller is the active one: in a pod that stands by no command of Slurm
-    finds its configuration.
-    """
-
-    def there(pod: str) -> subprocess.CompletedProcess[str]:
-        where = ("exec", *(["-i"] if stdin is not None else []), "-n", namespace, pod, "-c", "slurmctld", "--")
-        return kubectl.run(*where, *command, stdin=stdin, check=False, seconds=seconds)
-
-    asked = _active.get(namespace, CONTROLLER_HOST)
-    done = there(asked)
-    if done.returncode == 0:
-        return done
-    active = _active_controller(kubectl, namespace)
-    if active == asked:
-        return done
-    _active[namespace] = active
-    return there(active)
-
-
-_active: dict[str, str] = {}
-"""Namespace -> the pod that was the active controller when it was last looked for."""
-
-
-def _active_controller(kubectl: Kubectl, namespace: str) -> str:
-    """The pod that has the label of the active one of two, or the only one."""
-    which = ("-n", namespace, "-l", f"{ACTIVE}=yes", "-o", "jsonpath={.items[*].metadata.name}")
-    found = kubectl.run("get", "pod", *which, check=False, seconds=_TIMEOUT)
-    named = found.stdout.split() if found.returncode == 0 else []
-    return named[0] if len(named) == 1 else CONTROLLER_HOST
+    """Run a command beside slurmctld, for so many seconds at most. Its exit status is kubectl's; nothing is raised."""
+    where = ("exec", *(["-i"] if stdin is not None else []), "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--")
+    return kubectl.run(*where, *command, stdin=stdin, check=False, seconds=seconds)
 
 
 def if_slurmdbd_answers(command: Sequence[str]) -> list[str]:

@@ -14,7 +14,6 @@ from cli.backup.jobs import statuses
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, complaint
 from local.report import Step
-from slurm.names import ACTIVE
 
 POLL = 0.3
 """Seconds between two looks."""
@@ -43,8 +42,6 @@ class Place:
     id: str
     """Of this run of it; empty where it has ended."""
     ready: bool
-    active: bool
-    """Whether it is in the active one of two controllers."""
 
 
 class Places:
@@ -195,7 +192,6 @@ class Places:
                 container=str(item["name"]),
                 id=str(item.get("containerID", "")),
                 ready=bool(item.get("ready")),
-                active=(pod["metadata"].get("labels") or {}).get(ACTIVE) == "yes",
             )
             for item in statuses(pod)
             if item["name"] in self._containers and {*(states or ("running",))} & {*item.get("state", {})}

@@ -101,18 +101,16 @@ def data_volume(
     size: str,
     storage_class: str | None,
     shared: bool,
-    keeps_mode: bool = False,
     opts: pulumi.ResourceOptions,
 ) -> DataVolume:
     """Make a claim: for the static volume that the cloud offers, or served by a storage class.
 
     `size`: a Kubernetes quantity, which can grow but never shrink. `storage_class`: None for the static volume, or the
     default class where the cloud has none. `shared`: whether many pods write at a time. With a static volume the
-    storage class is empty, so that no provisioner steps in. `keeps_mode`: a static volume, which all machines mount
-    whatever its mode is called, keeps the mode of one that is not shared, as no claim may ever change its own.
+    storage class is empty, so that no provisioner steps in.
     """
     cloud = scope.cloud
-    access_mode = "ReadWriteMany" if shared and not (keeps_mode and storage_class is None) else "ReadWriteOnce"
+    access_mode = "ReadWriteMany" if shared else "ReadWriteOnce"
     static = StaticVolumeArgs(
         namespace=scope.name, claim=claim_name, size=size, access_mode=access_mode, protect=scope.protect
     )

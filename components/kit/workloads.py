@@ -23,19 +23,18 @@ def stateful_set(
     opts: pulumi.ResourceOptions,
     *,
     replicas: int | None = None,
-    ordered: int = 1,
     rolled: bool = False,
 ) -> k8s.apps.v1.StatefulSet:
     """Pods with names and hosts that stay.
 
-    `replicas`: of equal ones, which start together; None: `ordered` ones, each of which waits for the one before.
+    `replicas`: of equal ones, which start together; None: one, whose set is of those that start in order.
     `rolled`: a program replaces pods of an older template (images/elastic/rolls.py), and not Kubernetes.
     """
     return k8s.apps.v1.StatefulSet(
         f"{name}-pods",
         metadata=metadata,
         spec=k8s.apps.v1.StatefulSetSpecArgs(
-            replicas=ordered if replicas is None else replicas,
+            replicas=1 if replicas is None else replicas,
             service_name=NODES_SERVICE,
             pod_management_policy=None if replicas is None else "Parallel",
             selector=selector,
@@ -133,14 +132,6 @@ def spread(selector: k8s.meta.v1.LabelSelectorArgs) -> list[k8s.core.v1.Topology
         label_selector=selector,
     )
     return [constraint]
-
-
-def apart_on_machines(selector: k8s.meta.v1.LabelSelectorArgs) -> k8s.core.v1.AffinityArgs:
-    """No two such pods on one machine."""
-    term = k8s.core.v1.PodAffinityTermArgs(label_selector=selector, topology_key="kubernetes.io/hostname")
-    return k8s.core.v1.AffinityArgs(
-        pod_anti_affinity=k8s.core.v1.PodAntiAffinityArgs(required_during_scheduling_ignored_during_execution=[term])
-    )
 
 
 # Jobs. What went wrong in the cluster fails the update with a message.

@@ -92,7 +92,7 @@ def needs(config: ClusterConfig) -> Needs:
         if fabric and pool.platform not in fabrics.setdefault(fabric, []):
             fabrics[fabric].append(str(pool.platform))
     return Needs(
-        nodes=tuple(node_needs(config.cloud, config.worker_nodes, config.login.size, config.controller.replicas)),
+        nodes=tuple(node_needs(config.cloud, config.worker_nodes, config.login.size)),
         filesystems=tuple(filesystems_of(config)),
         volume_gib=_sums(
             (STATE_DISK_TYPE, volume.size_gib)
@@ -108,12 +108,10 @@ def is_internal(annotations: Mapping[str, str]) -> bool:
     return annotations.get(_TYPE_ANNOTATION) == "internal"
 
 
-def node_needs(
-    cloud: NebiusCloud, pools: Mapping[str, WorkerPool], logins: int, controllers: int
-) -> Iterator[NodeNeed]:
+def node_needs(cloud: NebiusCloud, pools: Mapping[str, WorkerPool], logins: int) -> Iterator[NodeNeed]:
     """Machines of our own roles and of the pools, as far as their platforms and presets are known."""
-    begin = {"system": 1, "controller": controllers, "login": min(1, logins)}
-    most = {"controller": controllers, "login": logins}
+    begin = {"system": 1, "controller": 1, "login": min(1, logins)}
+    most = {"controller": 1, "login": logins}
     for role, nodes in cloud.roles.items():
         size = nebius_catalogue().preset(nodes.platform, nodes.preset)
         if size is not None:

@@ -9,12 +9,11 @@ from typing import Any
 from config.cluster import Sections
 from config.errors import Found
 from config.sections.accounting import Accounting
-from config.sections.cloud import Cloud, NebiusCloud
+from config.sections.cloud import Cloud
 from config.sections.monitoring import Monitoring
 from config.sections.services import (
     CUDA_VERSIONS,
     NO_CUDA,
-    Controller,
     Dashboard,
     Images,
     Login,
@@ -196,23 +195,11 @@ def filesystems(sections: Sections) -> Found:
             yield f"{where}.filesystem", message
 
 
-def availability(controller: Controller, cloud: Cloud | None, slurm: Slurm | None) -> Found:
-    """Two controllers write to one volume, and answer only what is saved."""
-    if controller.replicas == 1:
-        return
-    both = "is 2, and both need the volume of the state at the same time, which a disk cannot give"
-    if isinstance(cloud, NebiusCloud):
-        if controller.filesystem is None:
-            yield "controller.replicas", f"{both}: set controller.filesystem: {{}} for a shared file system"
-        if cloud.controller_nodes.max_size < 2:
-            message = "is 1, and with controller.replicas: 2 each runs on a machine of its own; set it to 2"
-            yield "cloud.controller_nodes.max_size", message
-    elif cloud is not None and not cloud.is_local and controller.storage_class is None:
-        remedy = "name one in controller.storage_class whose volumes can be ReadWriteMany (docs/availability.md)"
-        yield "controller.replicas", f"{both}: {remedy}"
-    if slurm is not None and _QUEUE in str(folded(slurm.settings).get("slurmctldparameters", "")).lower():
+def saved_first(slurm: Slurm) -> Found:
+    """Slurmctld answers only what is saved (images/common/native/saved_first.c)."""
+    if _QUEUE in str(folded(slurm.settings).get("slurmctldparameters", "")).lower():
         message = (
             f"has {_QUEUE} in SlurmctldParameters, with which slurmctld answers while it holds what it would have to "
-            "save first; with controller.replicas: 2 remove it"
+            "save first; remove it"
         )
         yield "slurm.settings", message

@@ -55,14 +55,14 @@ class Cluster(Section):
 class Controller(Section):
     """slurmctld and its state."""
 
-    replicas: int = Field(default=1, ge=1, le=2, strict=True)
-    """How many controllers there are. With 2 the second one stands by on another machine and goes on within seconds
-    where the first one is lost or hangs (docs/availability.md). Both need the volume of the state at the same time."""
     storage: Volume = "10Gi"
     """Size of the volume with the job queue and Slurm's other state; at least 100Mi."""
     storage_class: ObjectName | None = None
     """Storage class of that volume. Default: a static volume of the cloud or
     the local cluster, else the Kubernetes cluster's default class."""
+    access_mode: Literal["ReadWriteOnce", "ReadWriteMany"] = "ReadWriteOnce"
+    """Access mode of that volume, which can never change. With ReadWriteMany a controller whose machine is lost need
+    not wait elsewhere until the volume is detached; the storage class must offer it."""
     filesystem: Filesystem | None = None
     """A shared file system of the cloud for the state. Default: a disk of the cluster's storage class."""
     cpu: Cpu = "100m"

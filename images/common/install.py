@@ -14,7 +14,6 @@ PROGRAMS = {
     "common": {"munged": "images.common.munged", "sssd": "images.common.sssd"},
     "controller": {
         "slurmctld": "images.controller.slurmctld",
-        "supervisor": "images.controller.supervisor",
         "config-agent": "images.controller.config_agent",
         "await-config": "images.controller.await_config",
         "leave": "images.controller.leave",

@@ -28,13 +28,7 @@ GUARDED: Final = "/usr/lib/slurmstack/guarded.so"
 """What users ask of slurmd and slurmstepd does no harm to others."""
 
 SAVED_FIRST: Final = "/usr/lib/slurmstack/saved_first.so"
-"""What slurmctld has answered is on the disk; for one that another one may take over from."""
-
-ACTIVE_HOST: Final = "/usr/lib/slurmstack/active_host.so"
-"""The host has the name that slurm.conf knows the active controller by."""
-
-HOST: Final = "SLURMSTACK_HOST"
-"""Variable with that name, in the pods of two controllers."""
+"""What slurmctld has answered is on the disk."""
 
 STATE_VARIABLE: Final = "SLURMSTACK_STATE"
 """With slurmctld's state directory, for SAVED_FIRST."""

@@ -1,40 +1,22 @@
-"""The state volume of two controllers: whose turn it is to write says the name of a directory.
+"""Slurm's state on its volume: saves that were cut short, and what two controllers of earlier versions have left.
 
-    /var/lib/slurmstack/state/term-7/job_state ...      the volume
-    /var/spool/slurmctld -> .../term-7                  in the pod that is active, for Slurm and for our programs
-
-Who takes over renames `term-7` to `term-8`, which is one step on every file system that pods share. From then on a
-controller of term 7 finds nothing at any path that it knows: whatever it still writes, it writes nowhere. Of what it
-has open only unfinished files could be among those that count later, so these go, or get their names (finish_saves).
-
-With one controller all of that lies at the top of the volume. What is found there becomes the first term, and goes back
-there: the queue stays whatever `replicas` becomes.
+With two controllers the state lay in a directory that had the number of a turn, as `term-7`, of which the highest
+counts. It goes back to the top of the volume, where one controller has it, and so does what a backup has of it.
 """
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-
-from images.common.files import Owner
-from images.common.mountinfo import MOUNTINFO, mount_points, remembers_names
-from images.common.process import RefusedError
-
-VOLUME: Final = Path("/var/lib/slurmstack/state")
-"""Where the pods of two controllers mount the state volume (components/controller.py)."""
 
 ALONE_LOCK: Final = Path("/run/slurmstack/alone")
 
 _NAME: Final = re.compile(r"term-([1-9]\d*)")
 _ADOPTING: Final = "adopting"
 _RETURNING: Final = "returning"
-_OF_VOLUME: Final = frozenset({_ADOPTING, _RETURNING, "lost+found"})
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def _is_file(path: Path) -> bool:
@@ -73,68 +55,16 @@ def finish_saves(state: Path) -> list[str]:
     return found
 
 
-class LostError(Exception):
-    """Another controller has taken over in the meantime."""
-
-
-def is_shared() -> bool:
-    """Whether this is a pod of two controllers. A volume that hangs is not asked."""
-    return str(VOLUME) in mount_points()
-
-
-def expect_no_memory(volume: Path = VOLUME, mountinfo: Path = MOUNTINFO) -> None:
-    """Raise RefusedError where this machine would find a directory by a name that it had, and go on writing there."""
-    if remembers_names(volume, mountinfo):
-        raise RefusedError(
-            "the state volume is on NFS, whose client remembers names for up to a minute: a controller that was paused "
-            "would write over what the next one has written. Mount it with lookupcache=none: `mountOptions: "
-            "[lookupcache=none]` in its StorageClass, or in its PersistentVolume, and pods that are made anew"
-        )
-
-
 def number_of(directory: Path) -> int:
     """The term of a directory; 0 where it is none's."""
     found = _NAME.fullmatch(directory.name)
     return int(found[1]) if found else 0
 
 
-def current(volume: Path = VOLUME) -> Path | None:
-    """The directory that counts; None before there were two controllers."""
+def current(volume: Path) -> Path | None:
+    """The directory that counts; None where there is none of two controllers."""
     terms = [path for path in volume.iterdir() if number_of(path)]
     return max(terms, key=number_of, default=None)
-
-
-def touch(directory: Path) -> None:
-    """See that a directory is there, and that its volume takes writes, as a full one does. Raises OSError; may hang."""
-    try:
-        os.utime(directory)
-    except OSError as error:
-        if error.errno not in _FULL:
-            raise
-
-
-def take_over(term: int, owner: Owner, volume: Path = VOLUME) -> Path:
-    """Make the state that of this term, whoever writes it now. Raises LostError where a later term has begun."""
-    before, after = current(volume), volume / f"term-{term}"
-    if before is not None and number_of(before) >= term:
-        raise LostError(f"{before.name} has begun")
-    try:
-        (before or _adopted(volume)).rename(after)
-        finish_saves(after)
-        os.chown(after, *owner)
-    except FileNotFoundError:
-        raise LostError("another term has begun") from None
-    return after
-
-
-def _adopted(volume: Path) -> Path:
-    """All that one controller has left, in a directory. What an earlier try has moved is in there already."""
-    directory = volume / _ADOPTING
-    directory.mkdir(mode=0o755, exist_ok=True)
-    _empty(volume / _RETURNING, directory)
-    for path in _of_one(volume):
-        path.rename(directory / path.name)
-    return directory
 
 
 def _empty(left: Path, into: Path) -> None:
@@ -145,12 +75,8 @@ def _empty(left: Path, into: Path) -> None:
         left.rmdir()
 
 
-def _of_one(volume: Path) -> Iterator[Path]:
-    return (path for path in list(volume.iterdir()) if path.name not in _OF_VOLUME and not number_of(path))
-
-
 def return_to_one(volume: Path) -> None:
-    """Lay the state where one controller looks for it. No other program may do so at the same time; it may go on."""
+    """Lay the state where slurmctld looks for it. No other program may do so at the same time; it may go on."""
     directory, last = volume / _RETURNING, current(volume)
     if last is not None and not directory.exists():
         last.rename(directory)  # a controller that was forgotten somewhere writes nothing from now on

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import IO, Final
 
 from images.common.files import JWT_KEY, write_atomically
-from images.common.process import ACTIVE_HOST, HOST
 from images.common.slurm_conf import uses_database, with_included
 from images.controller.configuration import TOPOLOGY_CONF, Files
 
@@ -121,8 +120,6 @@ def check(
 def _run(command: list[str], directory: str, timeout: float) -> tuple[list[str], bool]:
     """What a scratch slurmctld says until it is up or gives up, and whether it has done neither in time."""
     own = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF": f"{directory}/slurm.conf"}
-    if HOST in os.environ:  # of two controllers
-        own |= {HOST: os.environ[HOST], "LD_PRELOAD": ACTIVE_HOST}
     process = subprocess.Popen(
         command, text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, env=own, start_new_session=True,

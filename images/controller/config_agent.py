@@ -15,7 +15,6 @@ import json
 import os
 import queue
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -32,7 +31,6 @@ from images.common.mountinfo import expect_volume
 from images.common.process import end_with_threads, program
 from images.common.slurm_conf import leaving_partitions
 from images.common.slurm_records import NodeRecord
-from images.common.wait import wait_for
 from images.controller.agent import Agent
 from images.controller.check import check
 from images.controller.configuration import (
@@ -50,9 +48,6 @@ from images.controller.slurmctld import Slurmctld
 from images.controller.topology import TopologyKeeper, follow_places
 
 PORT: Final = 8817
-
-TURN_SECONDS: Final = 0.2
-"""Between two looks at whether this controller is still the active one."""
 
 ELASTIC_POOLS: Final = "elastic.pools"
 """File with the names of the elastic pools (slurm/elastic.py)."""
@@ -234,11 +229,8 @@ class LeavingKeeper:
 
 
 def last_words(kube: Kube | None) -> str:
-    """What slurmctld of this pod said before it ended last, as kubelet has kept it; empty where nobody has.
-
-    Of two controllers each has a supervisor as its container's program, which does not end with slurmctld.
-    """
-    if kube is None or terms.is_shared():
+    """What slurmctld of this pod said before it ended last, as kubelet has kept it; empty where nobody has."""
+    if kube is None:
         return ""
     try:
         pod = kube.get(f"{kube.path('pods')}/{socket.gethostname()}")
@@ -262,7 +254,7 @@ def _start_source(kube: Kube | None, changes: Changes, log: Log) -> None:
 
 
 def _serve(log: Log) -> NoReturn:
-    expect_volume(terms.VOLUME if terms.is_shared() else STATE)
+    expect_volume(STATE)
     slurmctld, kube = Slurmctld(), Kube.in_cluster(own_namespace())
     agent = Agent(store=Store(), check=check, slurmctld=slurmctld, log=log, last_words=partial(last_words, kube))
     http_server.start_server(partial(answer, agent, STORE), PORT)
@@ -290,26 +282,9 @@ def _serve(log: Log) -> NoReturn:
             leaving.round()
 
 
-def _stand_by(log: Log) -> None:
-    """Return when slurmctld of this pod is the active one. When it is no longer, this program begins anew."""
-    wait_for("the turn of this controller; standing by", STATE.exists, log)
-    turn = STATE.readlink()
-
-    def watch() -> None:
-        while STATE.is_symlink() and STATE.readlink() == turn and STATE.exists():
-            time.sleep(TURN_SECONDS)
-        log("another controller has taken over; standing by")
-        os.execv(sys.argv[0], sys.argv)  # noqa: S606
-
-    threading.Thread(target=watch, daemon=True, name="turn").start()
-
-
 def main() -> None:
     """Entry point."""
     with program("config-agent") as log:
         end_with_threads(log)
-        if terms.is_shared():
-            _stand_by(log)
-        else:
-            terms.return_to_one_of_pod(STATE)
+        terms.return_to_one_of_pod(STATE)
         _serve(log)

@@ -14,16 +14,7 @@ from typing import Final
 from images.common import terms
 from images.common.command import TIMED_OUT, Result, Runner, run
 from images.common.files import install_jwt_key, own_tree, write_atomically
-from images.common.process import (
-    ACTIVE_HOST,
-    LOST_PEERS,
-    NO_TRIGGERS,
-    SAVED_FIRST,
-    STATE_VARIABLE,
-    become,
-    program,
-    with_preloaded,
-)
+from images.common.process import LOST_PEERS, NO_TRIGGERS, SAVED_FIRST, STATE_VARIABLE, become, program, with_preloaded
 from images.common.readiness import can_connect, wait_for_munge
 from images.common.slurm_conf import setting, uses_database
 from images.common.slurm_node import PLACED, WANTED_NODES, wanted_nodes
@@ -206,9 +197,7 @@ def is_given_up(version: str, starts: Path = STARTS, ready: Path = READY) -> boo
 def main() -> None:
     """Entry point."""
     with program("slurmctld") as log:
-        of_two = terms.is_shared()
-        if not of_two:
-            terms.return_to_one_of_pod(STATE)
+        terms.return_to_one_of_pod(STATE)
         checked = f"a checked configuration from config-agent ({READY})"
         wait_for(checked, READY.exists, log)
         if is_given_up(Store().current() or ""):
@@ -226,6 +215,5 @@ def main() -> None:
         own_tree(STATE, owner, but=lambda path: _OWNED_BY_AGENT in path.relative_to(STATE).parts)
         # Should another one be published right now, the agent finds that this is not it.
         write_atomically(READ, Store().current() or "", sync=False)
-        more = (SAVED_FIRST, ACTIVE_HOST) if of_two else ()
-        env = with_preloaded(LOST_PEERS, NO_TRIGGERS, *more)
-        become(command(STATE), log, env={**env, STATE_VARIABLE: str(STATE)} if of_two else env)
+        env = with_preloaded(LOST_PEERS, NO_TRIGGERS, SAVED_FIRST)
+        become(command(STATE), log, env={**env, STATE_VARIABLE: str(STATE)})

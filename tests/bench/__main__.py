@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from tests.bench import apply, commands, elastic, failover, figures, health, jobs, upgrade
+from tests.bench import apply, commands, elastic, figures, health, jobs, upgrade
 from tests.bench.cluster import Cluster, cluster_of
 from tests.bench.figures import Bench, Run
 from tests.bench.scale import nodes, restart
@@ -58,10 +58,6 @@ PARTS = {
     "engine": Part(about="applies with Pulumi's engine", measure=apply.engine, engine="pulumi"),
     "scale": Part(about="1,000 slurmd on this machine, without Kubernetes", alone=nodes.scale),
     "restart": Part(about="slurmctld with 10,000 jobs queued, without Kubernetes", alone=restart.restart),
-    "failover": Part(about="two controllers: kills and pauses, without Kubernetes", alone=failover.failover),
-    "faults": Part(
-        about="10,000 jobs through 200 faults of two controllers, without Kubernetes", alone=failover.faults
-    ),
 }
 """In the order in which they are measured."""
 

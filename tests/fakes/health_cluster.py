@@ -85,8 +85,6 @@ class FakeCluster(PlayedKubectl):
             case ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld", "--", "sh", "-c", script):
                 assert script == "date +%s && scontrol show nodes --json"
                 return self.controller or answer(f"{NOW:.0f}\n{printed(self.nodes)}")
-            case ("get", "pod", "-n", "slurm", "-l", "slurmstack/active=yes", *_):
-                return answer()  # there is one controller
             case ("get", "--ignore-not-found", "namespace", "slurm", "-o", "name"):
                 return self.namespace
             case ("exec", "-n", "slurm", _, "-c", "slurmd", "--", *command):

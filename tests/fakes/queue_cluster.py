@@ -15,7 +15,7 @@ from config import load_config
 from config.sections.workers import WorkerPool
 from slurm.conf import render
 from slurm.elastic import settings
-from slurm.names import ACTIVE, ELASTIC_SETTINGS
+from slurm.names import ELASTIC_SETTINGS
 from slurm.sizing import node_document
 from tests.fakes.kubectl import PlayedKubectl
 from tests.fakes.slurmctld import AWAY
@@ -90,8 +90,6 @@ class FakeKubectl(PlayedKubectl):
     def run(
         self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
     ) -> subprocess.CompletedProcess[str]:
-        if f"{ACTIVE}=yes" in arguments:  # there is one controller
-            return subprocess.CompletedProcess(arguments, 0, "", "")
         assert check is (arguments[0] == "get")
         self.calls.append((arguments, stdin))
         if arguments[:2] == ("get", "--ignore-not-found"):

@@ -78,6 +78,12 @@ def test_a_mount_is_a_claim_at_the_path_where_each_pod_for_users_looks_and_touch
     }  # fmt: skip
 
 
+def test_the_state_may_be_on_a_volume_that_several_machines_mount() -> None:
+    """As clusters have it that had two controllers: a claim can never change its access mode."""
+    sections = changed(controller__storage_class="nfs", controller__access_mode="ReadWriteMany")
+    assert inputs(recorded(sections), "slurm-controller-state")["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
 @pytest.mark.usefixtures("filesystems")
 def test_a_file_system_of_the_cloud_grows_without_a_change_of_its_claim() -> None:
     small, large = (record(with_mounts(mounts__models__size=size), stack="prod") for size in ("2Ti", "3Ti"))

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from images.common import terms
 from tests.fakes.node_conf import document
 from tests.nodes import SHOW, in_state, node_states, run_now
 from tests.rootfs import rootfs
@@ -270,7 +269,7 @@ class SlurmSandbox:
 
         def is_saved() -> bool:
             with contextlib.suppress(FileNotFoundError):  # for a moment there is none
-                return text.encode() in ((terms.current(self.state) or self.state) / "job_state").read_bytes()
+                return text.encode() in (self.state / "job_state").read_bytes()
             return False
 
         wait_until(is_saved, self.logs)

@@ -1,18 +1,18 @@
 /*
- * saved_first.c - for LD_PRELOAD in a slurmctld that another one may take over from: what it has said is on the disk.
+ * saved_first.c - for LD_PRELOAD in slurmctld: what it has said is on the disk.
  *
  * slurmctld answers a submission, and a thread of its own saves the queue up to five seconds later. Killed between the
  * two it forgets an accepted job; it sends a job to its node and forgets that, and the job runs twice; it takes a job's
  * end, slurmd forgets the job, and it runs again. So these messages wait for a save that has begun after what they tell:
  * answers to submissions, allocations, ends and cancellations of jobs, and the launch of a batch job. One save serves
- * all that wait. What could not be saved, because another one has taken the state over, is not said: the connection ends.
+ * all that wait. What could not be saved, as on a volume that is full, is not said: the connection ends.
  *
  * The same for nodes, whose records it saves as late: one that has registered, and is forgotten or known by the address
  * of the pod before, is never asked again, and does not register by itself once it was answered. So answers to a
  * registration wait, and those to a change of a node, as are drains, and to its removal.
  *
  * Looked up in 24.11 and 26.05: none of these is sent with a lock of slurmctld held, unless SlurmctldParameters has
- * enable_rpc_queue (config/rules refuses it with two controllers).
+ * enable_rpc_queue (config/rules refuses it).
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -90,8 +90,8 @@ static bool has_saver, with_nodes; /* the latter: the next save is one of nodes 
 static int of_nodes; /* answers about nodes that wait */
 static __thread bool is_saver, has_waited;
 
-/* Whether the state directory is still ours: who takes it over renames it, so that nothing of it is found any more. */
-static bool is_ours(void)
+/* Whether the names of what was saved are on the disk as well. */
+static bool is_named(void)
 {
 	const char *path = getenv("SLURMSTACK_STATE");
 	int fd = path ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
@@ -101,7 +101,7 @@ static bool is_ours(void)
 		found = found && !faccessat(fd, "job_state", F_OK, 0);
 		close(fd);
 	}
-	return found && !access(path, F_OK);
+	return found;
 }
 
 static void *save_for_ever(void *nothing)
@@ -122,7 +122,7 @@ static void *save_for_ever(void *nothing)
 		nodes = nodes || with_nodes;
 		with_nodes = false;
 		pthread_mutex_unlock(&mutex);
-		done = dump && dump_nodes && !dump() && (!nodes || !dump_nodes()) && is_ours();
+		done = dump && dump_nodes && !dump() && (!nodes || !dump_nodes()) && is_named();
 		if (!done)
 			usleep(AGAIN_US);
 		else
@@ -191,7 +191,7 @@ static bool is_saved(bool nodes)
 }
 
 /*
- * The same for an answer about a node. Where many register at once, as after a failover, most only have the save begin:
+ * The same for an answer about a node. Where many register at once, as after a restart, most only have the save begin:
  * their records are known already, and who waited with all workers would answer nobody.
  */
 static bool is_node_saved(void)

@@ -15,11 +15,7 @@ PAUSE_SECONDS = 1.0
 
 
 def restart(bench: Bench) -> None:
-    """Jobs run all the time, and 10,000 wait; slurmctld is ended, as with its pod, and started again.
-
-    One that is killed says nothing here: its nodes are full of jobs that had ended, of which it knows nothing until
-    they register again (docs/availability.md).
-    """
+    """Jobs run all the time, and 10,000 wait; slurmctld is ended, as with its pod, and started again."""
     with ScaleSandbox(NODES, {"slurm.settings.MaxJobCount": 2 * JOBS}) as sandbox:
         sandbox.start_nodes()
         sandbox.await_idle(120)

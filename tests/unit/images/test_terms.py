@@ -1,9 +1,7 @@
-"""The state volume of two controllers: one step, after which the one before finds nothing any more."""
+"""Slurm's state on its volume: saves that were cut short, and what two controllers have left."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +9,6 @@ from pathlib import Path
 import pytest
 
 from images.common import terms
-from images.common.process import RefusedError
-
-ME = (os.getuid(), os.getgid())
 
 
 @pytest.fixture
@@ -30,77 +25,22 @@ def files(volume: Path) -> list[str]:
     return sorted(str(path.relative_to(volume)) for path in volume.rglob("*") if path.is_file())
 
 
-def test_whoever_wrote_before_finds_nothing_any_more(volume: Path) -> None:
-    before = terms.take_over(1, ME, volume)
-    unfinished = (before / "job_state.new").open("w")
-    after = terms.take_over(2, ME, volume)
-    with pytest.raises(FileNotFoundError):
-        (before / "job_state").write_text("of the past")
-    with pytest.raises(FileNotFoundError):
-        (before / "job_state.new").rename(before / "job_state")
-    unfinished.write("of the past")
-    unfinished.close()
-    assert (after / "job_state").read_text() == "jobs"
-    assert not (after / "job_state.new").exists()
-
-
-@pytest.mark.parametrize(("code", "is_well"), [(errno.ENOSPC, True), (errno.EROFS, False)])
-def test_a_volume_that_is_full_answers_and_one_that_takes_no_writes_does_not(
-    volume: Path, monkeypatch: pytest.MonkeyPatch, code: int, *, is_well: bool
-) -> None:
-    def refuse(_: Path) -> None:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(os, "utime", refuse)
-    with contextlib.nullcontext() if is_well else pytest.raises(OSError, match=os.strerror(code)):
-        terms.touch(volume)
-
-
-@pytest.mark.parametrize(
-    ("mounted", "is_well"),
-    [
-        ("nfs4 server:/state rw,vers=4.2,hard", False), ("nfs server:/state rw,lookupcache=none", True),
-        ("ceph mon:/state rw", True),
-    ],
-)  # fmt: skip
-def test_nfs_that_remembers_names_is_refused(volume: Path, tmp_path: Path, mounted: str, *, is_well: bool) -> None:
-    """As the kernel lists it: "show_options" of fs/nfs/super.c."""
-    mountinfo = tmp_path / "mountinfo"
-    mountinfo.write_text(f"500 400 0:40 / / rw - overlay overlay rw\n501 500 0:41 / {volume} rw - {mounted}\n")
-    with contextlib.nullcontext() if is_well else pytest.raises(RefusedError, match="mountOptions"):
-        terms.expect_no_memory(volume, mountinfo)
-
-
-def test_an_old_term_never_comes_back(volume: Path) -> None:
-    terms.take_over(2, ME, volume)
-    with pytest.raises(terms.LostError):
-        terms.take_over(2, ME, volume)
-    assert terms.current(volume) == volume / "term-2"
-
-
-def test_who_was_paused_between_looking_and_renaming_takes_nothing(
-    volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = terms.take_over(4, ME, volume)
-    terms.take_over(6, ME, volume)
-    monkeypatch.setattr(terms, "current", lambda _: seen)
-    with pytest.raises(terms.LostError):
-        terms.take_over(5, ME, volume)
-    assert files(volume) == ["term-6/hash.1/job.11/script", "term-6/job_state"]
-
-
-@pytest.mark.parametrize("left", ["adopting", "returning"])
-@pytest.mark.parametrize("finish", [terms.return_to_one, lambda volume: terms.take_over(9, ME, volume)])
-def test_what_was_interrupted_goes_on_the_other_way_as_well(
-    volume: Path, left: str, finish: Callable[[Path], object]
-) -> None:
-    """One that is killed while it adopts, and then there is to be but one; or the other way round, or a restore."""
+@pytest.mark.parametrize("left", ["term-7", "adopting", "returning"])
+def test_what_two_controllers_have_left_is_found_by_one(volume: Path, left: str) -> None:
+    """Also where one of the ways between one and two was cut short."""
     before = files(volume)
     (volume / left).mkdir()
     (volume / "job_state").rename(volume / left / "job_state")
-    finish(volume)
-    directory = terms.current(volume) or volume
-    assert files(directory) == before
+    terms.return_to_one(volume)
+    assert files(volume) == before
+
+
+def test_of_several_terms_the_last_one_counts(volume: Path) -> None:
+    for term, text in (("term-9", "of long ago"), ("term-10", "jobs")):
+        (volume / term).mkdir()
+        (volume / term / "node_state").write_text(text)
+    terms.return_to_one(volume)
+    assert (volume / "node_state").read_text() == "jobs"
 
 
 STEPS: tuple[Callable[[Path], object], ...] = (

@@ -24,7 +24,7 @@ def test_a_container_ends_its_first_process_at_the_moment_that_it_was_told(
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     kubectl = MagicMock()
-    place = Place(pod="login-0", container="munged", id="7", ready=True, active=False)
+    place = Place(pod="login-0", container="munged", id="7", ready=True)
     Places(kubectl, "slurm", ("munged",))._end(place, user="munge", at=100)
     said = kubectl.run.call_args.args
     subprocess.run(said[said.index("--") + 1 :], check=True, timeout=HANGS)

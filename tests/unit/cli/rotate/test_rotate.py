@@ -21,9 +21,9 @@ from cli.rotate import pods as pods_module
 from cli.rotate.keys import KEYS, Rotation, rotate
 from config import load_config
 from local.report import open_report
-from slurm.names import ACTIVE, GENERATED
+from slurm.names import GENERATED
 from tests import stacks
-from tests.fakes.kubectl import OURS, FakeCluster, thing
+from tests.fakes.kubectl import FakeCluster, thing
 from tests.stacks import with_change
 from tests.unit.cli.command_line import stack_file
 
@@ -43,7 +43,6 @@ class Cluster(FakeCluster):
     copies: dict[str, str] = field(default_factory=dict)
     """Pod -> SHA-256 of the key that it has read at its start."""
     restarted: list[str] = field(default_factory=list)
-    of_root: set[str] = field(default_factory=set)
     """Pods whose first process is root's: others may not end it."""
 
     def secret(self, name: str) -> dict[str, Any]:
@@ -82,14 +81,11 @@ class Cluster(FakeCluster):
         if asked := DIGEST.search(arguments[-1]):
             path, digest = asked.groups()
             return 0 if path.startswith("/secrets/") or self.copies.get(pod) == digest else 1
-        if "kill -TERM $(cat" in arguments[-1] and not (pod in self.of_root and "--reuid=root" not in arguments[-1]):
+        if "kill -TERM $(cat" in arguments[-1]:
             self.restarted.append(pod)
             (item,) = [item for item in self.items_there if item["metadata"]["name"] == pod]
             for status in item["status"]["initContainerStatuses"]:
                 status["containerID"] += "'"
-            if ACTIVE in item["metadata"]["labels"]:  # the other one takes over
-                (other,) = [it for it in self.items_there if it["metadata"]["name"] in self.of_root - {pod}]
-                item["metadata"]["labels"], other["metadata"]["labels"] = OURS, item["metadata"]["labels"]
             self.copies[pod] = self.digest()
         return 0
 
@@ -146,19 +142,6 @@ def test_no_key_is_in_an_argument_or_annotation(kubectl: Cluster, key: str) -> N
             assert text not in told
             assert text not in annotations
     assert ROTATING not in annotations, "it has ended"
-
-
-def test_of_two_controllers_both_start_again_the_one_that_stands_by_first(
-    kubectl: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their first process is root's. Else the active one would go on with the old key, and no rotation ever end."""
-    monkeypatch.setattr(pods_module, "RESTART_SECONDS", 1)
-    pair = [pod(f"controller-{ordinal}", "slurmctld") for ordinal in range(2)]
-    pair[0]["metadata"]["labels"] = OURS | {ACTIVE: "yes"}
-    kubectl.items_there[:] = [it for it in kubectl.items_there if it["kind"] == "Secret"] + pair
-    kubectl.of_root.update({"controller-0", "controller-1"})
-    assert "slurmctld goes on in the other pod" in run(kubectl, "jwt")
-    assert kubectl.restarted == ["controller-1", "controller-0"]
 
 
 def test_a_rotation_that_was_cut_short_goes_on_with_its_key_at_one_moment_and_starts_nobody_twice(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 from images.backup import save, state
 from images.backup.restic import INCOMPLETE
-from images.common import terms
 from images.common.command import Result
 from images.common.log import Log
 from images.common.process import CannotGoOnError, RefusedError
@@ -164,7 +162,7 @@ def test_the_state_of_the_term_is_saved_with_its_scripts(volume: Path) -> None:
 
 def test_a_state_that_was_taken_over_meanwhile_is_no_backup(volume: Path) -> None:
     """restic finds no scripts, which by itself is no error."""
-    saving: Any = Snapshots(lambda: terms.take_over(8, (os.getuid(), os.getgid()), volume))
+    saving: Any = Snapshots(lambda: (volume / "term-7").rename(volume / "returning"))
     with pytest.raises(CannotGoOnError, match="another controller has taken the state over"):
         save.take_state(saving, LOG)
     assert saving.made == [], "a restore of the state would take it for the last one"

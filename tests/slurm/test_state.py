@@ -1,0 +1,84 @@
+"""The state's volume with real daemons: what slurmctld has answered, and what it finds there when it starts again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from images.backup import state
+from tests.slurm.cluster import ClusterFactory
+from tests.slurm.pod import wait_until
+from tests.slurm.sandbox import SlurmSandbox
+
+HOLD = "sbatch --parsable --hold --output=/dev/null --wrap true"
+
+
+def stop(cluster: SlurmSandbox, signal: str = "TERM") -> None:
+    cluster.run(f"pkill -{signal} -x slurmctld")
+    wait_until(lambda: cluster.run("pgrep -x slurmctld").returncode != 0, cluster.logs)
+
+
+def start(cluster: SlurmSandbox) -> None:
+    cluster.controller.start_program("slurmctld")
+    wait_until(lambda: "is UP" in cluster.run("scontrol ping").stdout, cluster.logs)
+
+
+@pytest.mark.in_gate
+def test_what_slurmctld_has_answered_it_still_knows_when_it_was_killed(
+    own_cluster: ClusterFactory, slurm_version: str
+) -> None:
+    """It saves jobs and nodes up to five seconds late: a job that was accepted would be lost, and a drain."""
+    cluster = own_cluster(slurm_version, workers=1)
+    node = next(iter(cluster.node_states()))
+    accepted = []
+    for reason in ("first", "second"):  # after a save the next one is late
+        accepted.append(cluster.run(HOLD).stdout.strip())
+        assert cluster.run(f"scontrol update nodename={node} state=drain reason={reason}").returncode == 0
+    stop(cluster, "KILL")
+    start(cluster)
+    assert sorted(cluster.run("squeue --noheader --format=%A").stdout.split()) == sorted(accepted)
+    assert "Reason=second " in cluster.run(f"scontrol show node {node}").stdout
+
+
+def test_one_controller_finds_the_queue_of_two(own_cluster: ClusterFactory, slurm_version: str) -> None:
+    """Of earlier versions, whose active one was killed while it saved."""
+    one = own_cluster(slurm_version, workers=0, extra="EnforcePartLimits=NO\n")  # which would want a node for it
+    job = one.run(HOLD).stdout.strip()
+    assert job
+    stop(one)
+    term = one.state / "term-2"
+    term.mkdir()
+    for path in [path for path in one.state.iterdir() if path != term]:
+        path.rename(term / path.name)
+    cut_short(term)
+    one.remove_pod("controller-0")
+    one.start_controller()
+    assert one.run(f"squeue --noheader --jobs={job} --format=%A").stdout.split() == [job]
+    assert not list(one.state.glob("term-*"))
+    assert "whole again: job_state" in one.pods["controller-0"].log("slurmctld")
+
+
+def cut_short(directory: Path) -> None:
+    """As if slurmctld had been killed in the midst of a save: the old job_state is away, the new one has not its name.
+
+    24.11 would read what is older, and 26.05 nothing.
+    """
+    (directory / "job_state").rename(directory / "job_state.new")
+    (directory / "job_state.old").write_bytes(b"of long ago")
+
+
+def test_a_queue_without_jobs_that_a_restore_has_made_is_one_for_slurmctld(
+    own_cluster: ClusterFactory, slurm_version: str
+) -> None:
+    """As after a backup from before the first job, where accounting or the state that is replaced knows more."""
+    cluster = own_cluster(slurm_version, workers=1)
+    stop(cluster)
+    for path in cluster.state.glob("job_state*"):
+        path.unlink()
+    assert state.raise_next_id(cluster.state, 4711) == 4711
+    owner = (cluster.state / "node_state").stat()
+    os.chown(cluster.state / "job_state", owner.st_uid, owner.st_gid)
+    start(cluster)
+    assert cluster.run(HOLD).stdout.strip() == "4711"
