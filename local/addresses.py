@@ -1,6 +1,6 @@
 """Address ranges of the local cluster, in one place, and whether the host already uses them.
 
-`SLURMSTACK_NODE_RANGE`, `SLURMSTACK_POD_RANGE` and `SLURMSTACK_SERVICE_RANGE` change them where they collide.
+`SLURMSTACK_RANGE` moves them where they collide.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import ipaddress
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from itertools import combinations
 from typing import Any
 
 from local.errors import LocalError
@@ -17,11 +16,7 @@ from local.errors import LocalError
 BRIDGE = "slurmstack0"
 """The bridge on the host that joins the nodes, the control plane and the host."""
 
-_DEFAULTS = {
-    "SLURMSTACK_NODE_RANGE": "10.197.0.0/24",
-    "SLURMSTACK_POD_RANGE": "10.197.64.0/18",
-    "SLURMSTACK_SERVICE_RANGE": "10.197.128.0/20",
-}
+_VARIABLE, _DEFAULT = "SLURMSTACK_RANGE", "10.197.0.0/16"
 _POD_PREFIX = 24
 _FIRST_NODE = 10
 
@@ -82,30 +77,15 @@ class Addresses:
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> Addresses:
-    """Read the ranges; `LocalError` names a variable that is not a usable IPv4 range."""
-    values = os.environ if environ is None else environ
-    networks: dict[str, ipaddress.IPv4Network] = {}
-    for name, default in _DEFAULTS.items():
-        text = values.get(name) or default
-        try:
-            networks[name] = ipaddress.IPv4Network(text)
-        except ValueError as error:
-            raise LocalError(f"{name}={text!r} is not an IPv4 range: {error}", f"for example {default}") from error
-    _check_sizes(networks)
-    nodes, pods, services = networks.values()
-    return Addresses(nodes=str(nodes), pods=str(pods), services=str(services))
-
-
-def _check_sizes(networks: Mapping[str, ipaddress.IPv4Network]) -> None:
-    longest = {"SLURMSTACK_NODE_RANGE": 26, "SLURMSTACK_POD_RANGE": 22, "SLURMSTACK_SERVICE_RANGE": 24}
-    for name, network in networks.items():
-        if network.prefixlen > longest[name]:
-            raise LocalError(
-                f"{name}={network} is too small", f"at most /{longest[name]}; for example {_DEFAULTS[name]}"
-            )
-    for (name, one), (other, another) in combinations(networks.items(), 2):
-        if one.overlaps(another):
-            raise LocalError(f"{name}={one} overlaps {other}={another}", "choose separate ranges")
+    """Read the range of which nodes, pods and Services have parts; `LocalError` where it is no usable one."""
+    text = (os.environ if environ is None else environ).get(_VARIABLE) or _DEFAULT
+    try:
+        network = ipaddress.IPv4Network(text)
+    except ValueError as error:
+        raise LocalError(f"{_VARIABLE}={text!r} is not an IPv4 range: {error}", f"for example {_DEFAULT}") from error
+    if network.prefixlen != 16:
+        raise LocalError(f"{_VARIABLE}={text} has another size than /16", f"for example {_DEFAULT}")
+    return Addresses(nodes=f"{network[0]}/24", pods=f"{network[64 << 8]}/18", services=f"{network[128 << 8]}/20")
 
 
 def overlaps(addresses: Addresses, routes: Iterable[Mapping[str, Any]]) -> list[str]:

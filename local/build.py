@@ -17,12 +17,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import files, paths, versions
+from local import files, paths
 from local.errors import LocalError
 from local.shell import follow
 
 if TYPE_CHECKING:
     from local.report import Report, Step
+
+# Every version that the local cluster pins. Debian's own programs are not pinned: they are the suite's.
+
+KUBERNETES_VERSION = "v1.34.4"
+"""Must equal the requirement in `kubernetes/go.mod`; a test compares them."""
+
+COREDNS_VERSION = "v1.14.1"
+"""Must equal the requirement in `coredns/go.mod`; a test compares them. The last one for Go 1.24 (Debian 13)."""
+
+KUBE_STATE_VERSION = "v2.15.0"
+"""Must equal the requirement in `kube-state/go.mod` and the tag of `slurm.local_cluster.KUBE_STATE_IMAGE`; a test
+compares them."""
+
+PAUSE = "1"
+"""Our own pause program; counted up when its source changes what it does."""
+
+GO_MINIMUM = (1, 24)
+"""The highest `go` line of our modules: an older Go cannot build them."""
+
+PAUSE_IMAGE = f"localhost/slurmstack/pause:{PAUSE}"
+COREDNS_IMAGE = f"localhost/slurmstack/coredns:{COREDNS_VERSION}"
 
 _KUBERNETES_PROGRAMS = (
     "kube-apiserver",
@@ -61,13 +82,13 @@ def _kubernetes_ldflags(version: str) -> tuple[str, ...]:
 MODULES = (
     Module(
         name="kubernetes",
-        title=f"Build Kubernetes {versions.KUBERNETES} (once, about 7 minutes on two cores)",
+        title=f"Build Kubernetes {KUBERNETES_VERSION} (once, about 7 minutes on two cores)",
         packages=tuple(f"k8s.io/kubernetes/cmd/{program}" for program in _KUBERNETES_PROGRAMS),
-        ldflags=_kubernetes_ldflags(versions.KUBERNETES),
+        ldflags=_kubernetes_ldflags(KUBERNETES_VERSION),
     ),
     Module(
         name="coredns",
-        title=f"Build CoreDNS {versions.COREDNS} (once, about a minute)",
+        title=f"Build CoreDNS {COREDNS_VERSION} (once, about a minute)",
         packages=(".",),
     ),
     Module(name="pause", title="Build the pause program", packages=(".",)),
@@ -75,7 +96,7 @@ MODULES = (
 
 KUBE_STATE = Module(
     name="kube-state",
-    title=f"Build kube-state-metrics {versions.KUBE_STATE} (once, about 2 minutes on two cores)",
+    title=f"Build kube-state-metrics {KUBE_STATE_VERSION} (once, about 2 minutes on two cores)",
     packages=("k8s.io/kube-state-metrics/v2",),
 )
 """Not part of the cluster: built for the first stack that wants it."""
@@ -135,14 +156,14 @@ def ensure_module(module: Module, report: Report) -> Path:
 
 def find_go() -> str:
     """Give the path of a Go that is new enough."""
-    needed = ".".join(map(str, versions.GO_MINIMUM))
+    needed = ".".join(map(str, GO_MINIMUM))
     search = f"{os.environ.get('PATH', '')}:/usr/local/go/bin:/usr/lib/go/bin"
     go = shutil.which("go", path=search)
     if go is None:
         raise LocalError("Go is not installed; Kubernetes is built with it", f"install Go {needed} or newer")
     done = subprocess.run([go, "version"], check=False, capture_output=True, text=True)
     version = parse_go_version(done.stdout)
-    if version is None or version < versions.GO_MINIMUM:
+    if version is None or version < GO_MINIMUM:
         found = (done.stdout or done.stderr).strip()
         raise LocalError(f"Go {needed} or newer is needed, {go} is {found!r}", "put a newer Go first on PATH")
     return go

@@ -6,24 +6,24 @@ a second one, and one after a crash or a power cut are the same.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import addresses as ranges
 from local import (
-    archives,
     build,
     configs,
     controlplane,
     files,
     imagestore,
-    lock,
     namespaces,
     network,
     nodes,
@@ -33,14 +33,11 @@ from local import (
     shell,
     teardown,
     tools,
-    volumes,
 )
-from local import status as status_module
-from local.addresses import Addresses
-from local.api import Api, ApiUnreachableError
-from local.controlplane import Setup
+from local.addresses import Addresses, from_environment
+from local.controlplane import Api, ApiUnreachableError, Setup
 from local.errors import LocalError
-from local.status import Status
+from local.images import ensure_system_archives, system_archives
 
 if TYPE_CHECKING:
     from local.report import Report, Step
@@ -48,6 +45,18 @@ if TYPE_CHECKING:
 _NODES = ("node-0", "node-1")
 _NODES_READY_S = 120
 _DNS_READY_S = 120
+
+
+@contextmanager
+def exclusive() -> Iterator[None]:
+    """Hold the lock of this slurmstack directory. `LocalError` where another command has it."""
+
+    def refuse() -> None:
+        msg = f"another slurmstack command is working on {paths.root()}"
+        raise LocalError(msg, "wait for it to end, then run again")
+
+    with files.hold(paths.cache() / "lock", refuse):
+        yield
 
 
 def up(report: Report, images: Callable[[], Path]) -> None:
@@ -59,7 +68,7 @@ def up(report: Report, images: Callable[[], Path]) -> None:
     """
     _require_root()
     paths.close()
-    with lock.exclusive():
+    with exclusive():
         _require_removed(teardown.finish_removal())
         setup, ours = _prepare(report, images)
         # Always: a firewall that is loaded again (`nft flush ruleset`) takes our rules away and stops no process.
@@ -77,22 +86,14 @@ def up(report: Report, images: Callable[[], Path]) -> None:
                     step.note("already there")
 
 
-def build_all(report: Report, images: Callable[[], Path]) -> None:
-    """Fetch and build what `up` needs, and start nothing. Raises `LocalError` as `up` does."""
-    _require_root()
-    with lock.exclusive():
-        shell.use(tools.ensure_tools(report).env())
-        _build(report, images)
-
-
 def down(report: Report, *, purge: bool = False) -> None:
     """Remove the cluster and its data; images and programs stay in the cache unless `purge`."""
     _require_root()
-    with lock.exclusive():
+    with exclusive():
         shell.use(tools.available_tools().env())
         with report.step("Stop the local Kubernetes"):
             teardown.stop_everything()
-        if lost := volumes.remaining():
+        if lost := teardown.remaining():
             report.info(f"the files of all volumes go with it: {', '.join(lost)}")
         with report.step("Remove its network, mounts and data"):
             problems = teardown.remove_everything()
@@ -102,15 +103,10 @@ def down(report: Report, *, purge: bool = False) -> None:
     _require_removed(problems)
 
 
-def status() -> Status:
-    """Read what runs; needs no lock and changes nothing."""
-    return status_module.read(_recorded(), _NODES)
-
-
 def restart_node(name: str, report: Report) -> None:
     """Reset a node as a machine would be: all its processes die at once, then it starts with the disk it had."""
     _require_root()
-    with lock.exclusive():
+    with exclusive():
         setup = _existing(name)
         with report.step(f"Reset {name}"):
             nodes.kill(name)
@@ -147,17 +143,14 @@ def _build(report: Report, images: Callable[[], Path]) -> tuple[build.Binaries, 
         programs = pool.submit(build.ensure_binaries, report)
         ours = images()
         binaries = programs.result()
-    archives.ensure_system_archives(report, binaries)
+    ensure_system_archives(report, binaries)
     return binaries, ours
 
 
 def _prepare(report: Report, images: Callable[[], Path]) -> tuple[Setup, Path]:
     """Have all programs, images and files there, and know that nothing of somebody else's is in the way."""
-    wanted = ranges.from_environment()
     recorded = _recorded()
-    if recorded is not None and recorded != wanted:
-        ranges_ = ", ".join(recorded.as_json().values())
-        raise LocalError(f"there is a cluster with the ranges {ranges_}", "use the same values, or run `down` first")
+    wanted = recorded or from_environment()
     found = tools.ensure_tools(report)
     shell.use(found.env())
     network.check(wanted)
@@ -193,7 +186,7 @@ def _start(setup: Setup, step: Step, archive: Path) -> None:
         controlplane.ensure_store_and_api(setup)
         for name in setup.nodes:
             nodes.ensure_machine(setup, name)
-        everything = [*archives.places(setup.binaries).values(), archive]
+        everything = [*system_archives(setup.binaries).values(), archive]
         furnished = pool.submit(imagestore.furnish, setup, setup.nodes, everything)
         api = Api(setup.addresses)
         step.progress(1, 3, "API server")
@@ -279,3 +272,74 @@ def _recorded() -> Addresses | None:
         return Addresses(**json.loads((paths.cluster() / "cluster.json").read_text())["addresses"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """One daemon: `pid` and `since` only while it runs."""
+
+    name: str
+    pid: int | None
+    since: dt.datetime | None
+    log: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """The local cluster as it is now. `exists` is False where there is none."""
+
+    exists: bool
+    components: tuple[Component, ...] = ()
+    nodes_ready: dict[str, bool] = field(default_factory=dict)
+    addresses: Addresses | None = None
+    kubeconfig: Path
+    directory: Path
+
+    @property
+    def healthy(self) -> bool:
+        """Tell whether everything runs and every node is Ready, which an API server has to say."""
+        runs = all(component.pid for component in self.components)
+        return runs and bool(self.nodes_ready) and all(self.nodes_ready.values())
+
+
+def status() -> Status:
+    """Read what runs; needs no lock and changes nothing."""
+    addresses = _recorded()
+    if addresses is None:
+        return Status(exists=False, kubeconfig=paths.kubeconfig(), directory=paths.root())
+    components = [*controlplane.COMPONENTS, *(part for name in _NODES for part in nodes.components(name))]
+    try:
+        ready = Api(addresses, timeout_s=2).ready_times()
+    except (ApiUnreachableError, LocalError):
+        ready = {}
+    return Status(
+        exists=True,
+        components=tuple(_component(name) for name in components),
+        nodes_ready={name: name in ready for name in _NODES},
+        addresses=addresses,
+        kubeconfig=paths.kubeconfig(),
+        directory=paths.root(),
+    )
+
+
+def lines(there: Status) -> list[str]:
+    """Write the status for a person."""
+    if there.addresses is None:
+        return [f"no cluster in {there.directory}"]
+    found = [f"API server  {there.addresses.api_url}", f"kubeconfig  {there.kubeconfig}"]
+    ready = there.nodes_ready.items()
+    found += [f"node        {name}: {'Ready' if is_ready else 'not Ready'}" for name, is_ready in ready]
+    for component in there.components:
+        since = f"pid {component.pid} since {component.since:%H:%M:%S}" if component.since else "not running"
+        found.append(f"{component.name:24} {since:30} {component.log}")
+    return found
+
+
+def _component(name: str) -> Component:
+    started, pid = processes.started_at(name), processes.pid_of(name)
+    return Component(
+        name=name,
+        pid=pid,
+        since=dt.datetime.fromtimestamp(started).astimezone() if started and pid else None,
+        log=processes.log_path(name),
+    )

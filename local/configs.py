@@ -15,8 +15,10 @@ from typing import Any
 
 import yaml
 
-from local import cgroups, paths, versions
+from local import paths
 from local.addresses import Addresses
+from local.build import COREDNS_IMAGE, PAUSE_IMAGE
+from local.processes import node_cgroup
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 """In the node's mount namespace, whose `/run` is its own."""
@@ -55,11 +57,11 @@ def node_files(addresses: Addresses, node: int, *, plugins: Path, mtu: int) -> d
         "name": name,
         "directory": paths.node(name),
         "socket": CONTAINERD_SOCKET,
-        "cgroup": cgroups.node_cgroup(name),
+        "cgroup": node_cgroup(name),
         "dns": addresses.dns_service,
         "pods": addresses.pods,
         "own_pods": addresses.pods_of(node),
-        "pause": versions.PAUSE_IMAGE,
+        "pause": PAUSE_IMAGE,
         "plugins": plugins,
         "mtu": mtu,
     }
@@ -92,7 +94,7 @@ def system_objects(
         "coredns.yaml",
         corefile=json.dumps(corefile),
         digest=hashlib.sha256(corefile.encode()).hexdigest()[:16],
-        image=versions.COREDNS_IMAGE,
+        image=COREDNS_IMAGE,
         address=addresses.dns_service,
     )
     return list(yaml.safe_load_all(text))

@@ -1,10 +1,11 @@
-"""Writing a file or a directory all at once."""
+"""Writing a file or a directory all at once; and files that hold locks."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -53,3 +54,16 @@ def whole_directory(target: Path) -> Iterator[Path]:
         except OSError:
             if not target.is_dir():
                 raise
+
+
+@contextmanager
+def hold(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold a lock; `on_wait` is called where somebody else has it. The kernel frees it however the process ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,11 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import debian, files, lock, paths, shell
+from local import debian, files, paths, shell
+from local.build import COREDNS_IMAGE, KUBE_STATE, PAUSE_IMAGE, Binaries, directory_of, ensure_module
 from local.buildah import Buildah
 from local.errors import LocalError
 from local.tools import ensure_tools
 from slurm.images import DEBIAN_SUITES, DEFAULT_REGISTRY, NO_EXTRAS, ROLES, JailExtras, image_reference, image_tag
+from slurm.local_cluster import KUBE_STATE_IMAGE
 
 if TYPE_CHECKING:
     from local.report import Report
@@ -92,7 +95,7 @@ def image_store(report: Report) -> Iterator[Buildah]:
     paths.close()
     buildah = Buildah(tools=ensure_tools(report), directory=paths.cache() / "buildah")
     waiting = "waiting for another build of images on this machine"
-    with lock.hold(paths.cache() / "buildah.lock", lambda: report.info(waiting)):
+    with files.hold(paths.cache() / "buildah.lock", lambda: report.info(waiting)):
         paths.cache_images().mkdir(exist_ok=True)
         buildah.prepare()
         yield buildah
@@ -179,3 +182,50 @@ def _is_old(name: str, kept: Sequence[str], base: str) -> bool:
     if "/base:" in name:
         return name != base and name.rpartition("-")[0] == base.rpartition("-")[0]  # of the same Debian suite
     return not any(build.startswith(name.rpartition(":")[2]) for build in kept)
+
+
+# Images of one static program each: pause, CoreDNS, and kube-state-metrics where a stack asks for it.
+
+_OF_A_PROGRAM = {"pause": PAUSE_IMAGE, "coredns": COREDNS_IMAGE}
+
+_PROGRAM_SCRIPT = """\
+install --mode=755 "$PROGRAM" "$ROOT/"
+buildah config --user 65534:65534 --workingdir / --entrypoint "[\\"/${PROGRAM##*/}\\"]" "$container"
+"""
+"""User 65534 (nobody): none of them needs root."""
+
+
+def system_archives(binaries: Binaries) -> dict[str, Path]:
+    """Give the archive of each program, which may not be there yet; its name follows from the program's inputs."""
+    sources = {program: Path(binaries.path(program)) for program in _OF_A_PROGRAM}
+    return {program: paths.cache_images() / f"{source.parent.name}.tar" for program, source in sources.items()}
+
+
+def ensure_system_archives(report: Report, binaries: Binaries) -> None:
+    """Write the archives of pause and CoreDNS, once per program built."""
+    for program, archive in system_archives(binaries).items():
+        if not archive.exists():
+            with image_store(report) as store:
+                _pack_program(store, Path(binaries.path(program)), _OF_A_PROGRAM[program], archive)
+
+
+def ensure_kube_state(report: Report) -> Path:
+    """Build kube-state-metrics and write its archive, once per set of inputs, and name it."""
+    archive = paths.cache_images() / f"{directory_of(KUBE_STATE).name}.tar"
+    if not archive.exists():
+        # One at a time, though several stacks may be applied: the first build to end removes Go's caches.
+        with image_store(report) as store:
+            if not archive.exists():
+                program = ensure_module(KUBE_STATE, report) / "kube-state-metrics"
+                _pack_program(store, program, KUBE_STATE_IMAGE, archive)
+    return archive
+
+
+def _pack_program(store: Buildah, program: Path, name: str, archive: Path) -> None:
+    """Make an image of a program, and write it to an archive."""
+    with tempfile.TemporaryDirectory(prefix=files.UNFINISHED, dir=archive.parent) as work:
+        unfinished = Path(work) / "image.tar"
+        store.commit_directory(_PROGRAM_SCRIPT, name, {"PROGRAM": str(program)}, lambda _: None)
+        store.save([name], unfinished, lambda _: None)
+        store.remove([name])
+        unfinished.rename(archive)

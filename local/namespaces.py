@@ -9,10 +9,12 @@ it, which once left pods that never terminated.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import re
 from pathlib import Path
 
-from local import mounts, paths
+from local import paths
 from local.shell import run
 
 CONTROL = "control"
@@ -41,7 +43,7 @@ def mount_file(name: str) -> Path:
 
 def exists(name: str, *, with_mounts: bool) -> bool:
     """Tell whether the namespaces are there and pinned (after a reboot only empty files are left)."""
-    mounted = set(mounts.mounted_below(_directory()))
+    mounted = set(mounted_below(_directory()))
     wanted = [net_file(name), mount_file(name)] if with_mounts else [net_file(name)]
     return all(str(path) in mounted for path in wanted)
 
@@ -105,7 +107,7 @@ def node_setup_script(node: Path, pins: Path) -> str:
 def remove(name: str) -> None:
     """Let the namespaces go; all processes in them must be dead."""
     for path in (net_file(name), mount_file(name)):
-        mounts.unmount_all(path)
+        unmount_all(path)
         path.unlink(missing_ok=True)
 
 
@@ -124,6 +126,39 @@ def _prepare_directory() -> None:
     """Mount the directory on itself, privately: the kernel pins a mount namespace nowhere else."""
     directory = _directory()
     directory.mkdir(parents=True, exist_ok=True)
-    if str(directory) not in mounts.mounted_below(directory):
+    if str(directory) not in mounted_below(directory):
         run(["mount", "--bind", os.fspath(directory), os.fspath(directory)])
         run(["mount", "--make-private", os.fspath(directory)])
+
+
+_MNT_DETACH = 2
+
+
+def mount_points(mountinfo: str) -> list[str]:
+    r"""List mount points in the order they were mounted; the kernel writes space, tab, newline and \ as octal."""
+    rows = [line.split(" ") for line in mountinfo.splitlines()]
+    return [re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), row[4]) for row in rows if len(row) > 4]
+
+
+def below(points: list[str], root: Path) -> list[str]:
+    """Pick those at or below `root`, the last mounted first: the order in which they can be unmounted."""
+    prefix = str(root)
+    return [point for point in reversed(points) if point == prefix or point.startswith(prefix + "/")]
+
+
+def mounted_below(root: Path) -> list[str]:
+    """List what is mounted at or below `root` now, the last first."""
+    return below(mount_points(Path("/proc/self/mountinfo").read_text()), root)
+
+
+def unmount_all(root: Path) -> list[str]:
+    """Unmount everything at or below `root`; returns what would not go.
+
+    Lazily, since a process of somebody else may still look at it: the name is free at once all the same.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    return [
+        f"{point}: {os.strerror(ctypes.get_errno())}"
+        for point in mounted_below(root)
+        if libc.umount2(os.fsencode(point), _MNT_DETACH) != 0
+    ]

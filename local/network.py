@@ -2,17 +2,24 @@
 
 Everything is named `slurmstack*` and carries a mark with our directory; what has such a name but not the mark belongs
 to somebody else and is not touched.
+
+Nobody outside this machine may begin a connection to nodes, pods or Services: their ranges are routed here, and another
+machine of the same network needs only a route of its own to reach the kubelets and every pod.
+
+Our nftables table is `ip slurmstack`. An accept in it could not overrule another table's drop (docker sets `FORWARD` to
+drop): there, accept rules for our bridge alone are put in front, marked by a comment, and taken out again by `down`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from local import files, firewall, namespaces, paths
+from local import files, namespaces, paths
 from local.addresses import BRIDGE, Addresses, overlaps
 from local.errors import LocalError
 from local.shell import run
@@ -34,10 +41,10 @@ def check(addresses: Addresses) -> None:
         if name.startswith("slurmstack") and owner != mark():
             msg = f"the network interface {name} exists and is not this cluster's ({owner})"
             raise LocalError(msg, f"take the other cluster down, or if it is left over: ip link del {name}")
-    firewall.check(mark())
+    _check_table()
     found = overlaps(addresses, _routes())
     if found:
-        hint = "set SLURMSTACK_NODE_RANGE, SLURMSTACK_POD_RANGE or SLURMSTACK_SERVICE_RANGE to a free range"
+        hint = "set SLURMSTACK_RANGE to a free /16"
         raise LocalError("the host already uses these addresses: " + "; ".join(found), hint)
 
 
@@ -75,7 +82,7 @@ def ensure_host(addresses: Addresses) -> None:
                 record = {"forwarding": {device: before, **_forwarding_before()}}
                 files.write_whole(paths.cluster() / _RECORD, json.dumps(record))
             switch.write_text("1")
-    firewall.ensure(addresses, mark())
+    _ensure_table(addresses)
 
 
 def connect_control(addresses: Addresses, nodes: int) -> None:
@@ -118,7 +125,7 @@ def restore_host() -> list[str]:
     """Take away bridge, cables, firewall table and accept rules; put forwarding back; returns what failed."""
     problems = []
     try:
-        firewall.remove(mark())
+        _remove_rules()
     except LocalError as error:
         # Without `nft` (somebody emptied our cache) the rest can still be done; without a cluster there is no rule.
         if paths.cluster().exists():
@@ -197,3 +204,87 @@ def _uplinks() -> list[str]:
 
 def _mtu_of(device: str) -> int:
     return int(Path(f"/sys/class/net/{device}/mtu").read_text())
+
+
+_TABLE = "slurmstack"
+
+
+def table_text(addresses: Addresses) -> str:
+    """Write our table; loaded in one transaction, whatever was in it before."""
+    return f"""table ip {_TABLE}
+delete table ip {_TABLE}
+table ip {_TABLE} {{
+  chain postrouting {{
+    type nat hook postrouting priority srcnat; policy accept;
+    ip saddr {{ {addresses.nodes}, {addresses.pods} }} oifname != "{BRIDGE}" masquerade comment "{mark()}"
+  }}
+  chain forward {{
+    type filter hook forward priority filter; policy accept;
+    iifname != "{BRIDGE}" oifname "{BRIDGE}" ct state != {{ established, related }} counter drop comment "{mark()}"
+  }}
+}}
+"""
+
+
+def _check_table() -> None:
+    """Fail where a table of our name exists without our mark."""
+    done = _nft(["list", "table", "ip", _TABLE], check=False)
+    if done.returncode == 0 and mark() not in done.stdout:
+        msg = f"the nftables table `ip {_TABLE}` exists and is not this cluster's"
+        raise LocalError(msg, f"take the other cluster down, or remove it: nft delete table ip {_TABLE}")
+
+
+def _ensure_table(addresses: Addresses) -> None:
+    """Load our table, whatever an earlier release or a person made of it, and open the host's forward chains."""
+    _nft(["-f", "-"], stdin=table_text(addresses))
+    rules = _ruleset()
+    ours = [rule for rule in _rules_of(rules) if rule.get("comment") == mark()]
+    marked = {(rule["family"], rule["table"], rule["chain"]) for rule in ours}
+    for family, table, chain in closed_forward_chains(rules):
+        if (family, table, chain) not in marked:
+            for direction in ("iifname", "oifname"):
+                rule = [direction, f'"{BRIDGE}"', "counter", "accept", "comment", f'"{mark()}"']
+                _nft(["insert", "rule", family, table, chain, *rule])
+
+
+def _remove_rules() -> None:
+    """Remove our accept rules from foreign chains, then our table (if it is ours)."""
+    for rule in _rules_of(_ruleset()):
+        if rule.get("comment") == mark() and rule["table"] != _TABLE:
+            place = [str(rule[key]) for key in ("family", "table", "chain")]
+            _nft(["delete", "rule", *place, "handle", str(rule["handle"])], check=False)
+    done = _nft(["list", "table", "ip", _TABLE], check=False)
+    if done.returncode == 0 and mark() in done.stdout:
+        _nft(["delete", "table", "ip", _TABLE])
+
+
+def closed_forward_chains(ruleset: Iterable[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    """Pick the base chains of others at the forward hook that drop what they do not know."""
+    chains = [entry["chain"] for entry in ruleset if "chain" in entry]
+    return [
+        (chain["family"], chain["table"], chain["name"])
+        for chain in chains
+        if chain.get("hook") == "forward"
+        and chain.get("type") == "filter"
+        and chain["family"] in {"ip", "inet"}
+        and chain["table"] != _TABLE
+        and (chain.get("policy") == "drop" or chain["table"] == "firewalld")
+    ]
+
+
+def _rules_of(ruleset: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [entry["rule"] for entry in ruleset if "rule" in entry]
+
+
+def _ruleset() -> list[dict[str, Any]]:
+    done = _nft(["-j", "-a", "list", "ruleset"], check=False)
+    try:
+        found: list[dict[str, Any]] = json.loads(done.stdout)["nftables"]
+    except (ValueError, KeyError):
+        # Some rules of iptables have no JSON form in this nft: without the list there is nothing to open.
+        return []
+    return found
+
+
+def _nft(arguments: Sequence[str], *, check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    return run(["nft", *arguments], check=check, stdin=stdin)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from local import cgroups, configs, namespaces, network, paths, processes
+from local import configs, namespaces, network, paths, processes
 from local.controlplane import Setup
 from local.errors import LocalError
 from local.shell import run
@@ -44,10 +44,10 @@ def kill(name: str) -> None:
     network.disconnect(name)
     for component in components(name):
         processes.stop(component)
-    left = cgroups.kill_all(name, *(f"daemons/{component}" for component in components(name)))
+    left = processes.kill_all(name, *(f"daemons/{component}" for component in components(name)))
     if left:
         raise LocalError(f"processes of {name} cannot be killed: {sorted(left)}", "they may wait for a disk; try again")
-    cgroups.remove(name)
+    processes.remove_cgroups(name)
     namespaces.remove(name)
 
 
@@ -65,7 +65,7 @@ def ensure_containerd(setup: Setup, name: str) -> None:
     """Start containerd where it does not run; returns when it serves."""
     component = f"containerd-{name}"
     if not processes.is_running(component):
-        cgroups.prepare_node(name)
+        processes.prepare_node(name)
         command = [setup.tools.path("containerd"), "--config", f"{paths.node(name)}/containerd.toml"]
         processes.start(component, [*namespaces.enter(name, with_mounts=True), *command], setup.tools.env())
         _wait_for_containerd(setup, name)

@@ -11,13 +11,13 @@ import secrets
 import shutil
 from pathlib import Path
 
-from local import buildah, cgroups, mounts, namespaces, network, paths
+from local import buildah, namespaces, network, paths, processes
 from local.errors import LocalError
 
 
 def stop_everything() -> None:
     """Kill all that is in our cgroups, again and again: a kubelet may start a pod meanwhile."""
-    left = cgroups.kill_all()
+    left = processes.kill_all()
     if left:
         raise LocalError(f"these processes cannot be killed: {sorted(left)}", "they may wait for a disk; try again")
 
@@ -25,11 +25,11 @@ def stop_everything() -> None:
 def remove_everything() -> list[str]:
     """Take the rest away; returns what would not go, in words."""
     # Not what is mounted in the cache: an image build may be at work there.
-    problems = [*mounts.unmount_all(paths.cluster()), *mounts.unmount_all(paths.volumes())]
+    problems = [*namespaces.unmount_all(paths.cluster()), *namespaces.unmount_all(paths.volumes())]
     problems += network.restore_host()
     if paths.cluster().exists():  # else these may be another cluster's
         namespaces.remove_places()
-    problems += cgroups.remove("")
+    problems += processes.remove_cgroups("")
     problems += discard_files()
     return problems
 
@@ -40,7 +40,7 @@ def discard_files() -> list[str]:
     problems = []
     for directory in (paths.cluster(), paths.volumes()):
         # Never delete through a mount that would not go: its content may be somebody else's.
-        if mounts.mounted_below(directory):
+        if namespaces.mounted_below(directory):
             problems.append(f"{directory}: something is still mounted in it")
         elif directory.exists():
             directory.rename(paths.removed() / f"{directory.name}-{secrets.token_hex(4)}")
@@ -56,8 +56,8 @@ def purge() -> list[str]:
     """Remove the caches too, and our directories when nothing else is in them."""
     with contextlib.suppress(OSError):
         buildah.SHARED_CACHE.rmdir()
-    problems = mounts.unmount_all(paths.root())
-    if not mounts.mounted_below(paths.cache()):
+    problems = namespaces.unmount_all(paths.root())
+    if not namespaces.mounted_below(paths.cache()):
         problems += remove_tree(paths.cache())
     if paths.root().is_dir() and not any(paths.root().iterdir()):
         paths.root().rmdir()
@@ -74,3 +74,29 @@ def remove_tree(directory: Path) -> list[str]:
 
     shutil.rmtree(directory, onerror=on_error)
     return problems
+
+
+_ASIDE = ".removed-"
+"""How directories begin that are on their way out. No namespace is called so."""
+
+
+def remaining() -> list[str]:
+    """Volumes that have files: `slurm/jail`."""
+    found = [path for path in paths.volumes().glob("*/*") if not path.parent.name.startswith(_ASIDE)]
+    return sorted(str(path.relative_to(paths.volumes())) for path in found)
+
+
+def set_aside(namespace: str) -> None:
+    """Take the files of a namespace's volumes out of sight in one step: nobody takes half of a jail for a whole.
+
+    Pods that are ending keep what they have open. Where somebody has mounted something, all of it stays.
+    """
+    directory = paths.volumes() / namespace
+    if directory.is_dir() and not namespaces.mounted_below(directory):
+        directory.rename(paths.volumes() / f"{_ASIDE}{namespace}-{secrets.token_hex(4)}")
+
+
+def discard() -> list[str]:
+    """Delete what was set aside, by an earlier call that was cut short too; returns what would not go, in words."""
+    gone = [path for path in paths.volumes().glob(f"{_ASIDE}*") if not namespaces.mounted_below(path)]
+    return [problem for path in gone for problem in remove_tree(path)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from local import cluster, lock, nodes
+from local import cluster, nodes
 
 
 def switch_off(machine: str) -> None:
     """Stop all of its processes at once, and leave it so."""
-    with lock.exclusive():
+    with cluster.exclusive():
         cluster._existing(machine)  # commands run by its tools from here on
         nodes.kill(machine)

@@ -17,7 +17,7 @@ from cli.change.plan import APPLY
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, complaint, in_controller, is_true, labels_of
 from cli.stack import Stack
-from local import paths, volumes
+from local import paths, teardown
 from local.report import Report, Step
 from slurm.names import ACCOUNTING, BACKUPS, CONTROLLER, DATABASE, RESTORE
 
@@ -113,7 +113,7 @@ class Rehearsal:
                 )
             self._remove()
         is_local = self._stack.config.cloud.is_local  # its volumes are directories of this machine
-        if is_local and any(name.startswith(f"{self._namespace}/") for name in volumes.remaining()):
+        if is_local and any(name.startswith(f"{self._namespace}/") for name in teardown.remaining()):
             raise Failure(
                 f"there are files of volumes of {self._namespace}",
                 hint="a cluster of that name has left them, or a rehearsal that was killed: "
@@ -131,8 +131,8 @@ class Rehearsal:
         with self._report.step(f"Removing {self._namespace}"):
             self._delete_objects()
             if self._stack.config.cloud.is_local:
-                volumes.set_aside(self._namespace)
-                if problems := volumes.discard():
+                teardown.set_aside(self._namespace)
+                if problems := teardown.discard():
                     raise Failure(f"not all files of {self._namespace} could be removed: {problems[0]}")
 
     def _delete_objects(self) -> None:

@@ -25,7 +25,7 @@ from cli.preview.text import effect_lines
 from cli.stack import Stack, open_stack
 from cli.text import print_lines
 from config.sections.cloud import NebiusCloud
-from local import volumes
+from local import teardown
 from local.report import Report, open_report
 
 
@@ -82,8 +82,8 @@ def destroy(
         typer.echo("what lies on file systems stays there for the next `up`; the keys are gone, and it makes new ones")
     if order.deletes_files:
         with report.step("Deleting the files of the volumes"):
-            problems = volumes.discard()
-        stay = [name for name in volumes.remaining() if name.startswith(f"{order.namespace}/")]
+            problems = teardown.discard()
+        stay = [name for name in teardown.remaining() if name.startswith(f"{order.namespace}/")]
         for problem in [*problems, *(f"{name} is mounted by somebody, and its files stay" for name in stay)]:
             report.info(f"warning: {problem}")
 
@@ -176,7 +176,7 @@ class _Order:
                 report,
                 kill_jobs=self.kill_jobs,
                 what="pods" if self.by_pulumi else "all" if self.delete_data else "all but data",
-                files_go=(lambda: volumes.set_aside(self.namespace)) if self.deletes_files else None,
+                files_go=(lambda: teardown.set_aside(self.namespace)) if self.deletes_files else None,
             )
         if kept is not None:
             self._tell(kept)

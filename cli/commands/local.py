@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from config import ClusterConfig
-from local import archives, cluster, images
-from local import status as local_status
+from local import cluster, images
 from local.files import write_whole
 from local.report import Report, open_report
 from slurm.images import JailExtras, jail_extras
@@ -38,13 +37,6 @@ def up() -> None:
 
 
 @app.command()
-def build() -> None:
-    """Fetch and build what `local up` needs, and start nothing: before the network goes, or in CI."""
-    report = open_report()
-    cluster.build_all(report, images=lambda: images.ensure_images(report).archive)
-
-
-@app.command()
 def down(
     *,
     purge: Annotated[bool, typer.Option("--purge", help="Remove the cache of built programs and images too.")] = False,
@@ -63,7 +55,7 @@ def status(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON f
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=1, default=str))
     else:
-        typer.echo("\n".join(local_status.lines(found)))
+        typer.echo("\n".join(cluster.lines(found)))
     if not found.healthy:
         raise typer.Exit(1)
 
@@ -89,7 +81,7 @@ def ensure_local_images(report: Report, config: ClusterConfig) -> None:
     if config.images.registry is None and config.images.tag is None:
         load_images(report, config.slurm.version, jail_extras(config.images))
     if config.monitoring.has_kube_state and config.monitoring.kube_state_image is None:
-        cluster.load_archive(archives.ensure_kube_state(report))
+        cluster.load_archive(images.ensure_kube_state(report))
 
 
 def ensure_login_key() -> Path:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from local import cgroups
+from local import processes
 from local.tools import available_tools
 from slurm.local_cluster import local_directory
 from tests.stacks import ROOT
@@ -53,7 +53,7 @@ def traces() -> dict[str, set[str]]:
         "firewall": {line for line in lines("nft", "list", "ruleset") if "slurmstack" in line},
         "mounts": {point for point in mounts if point.startswith(tuple(ours))},
         "namespaces": {path.name for path in Path("/run/netns").glob("cni-*")},
-        "cgroups": {str(path) for path in cgroups.subtrees()},
+        "cgroups": {str(path) for path in processes.subtrees()},
         "processes": {
             line for line in lines("ps", "-eo", "args") if any(path in line for path in ours) and "pytest" not in line
         },

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from local import addresses
-from local.api import Api
+from local.controlplane import Api
 from tests.fakes.kubernetes import Object
 
 PREFIX = "played"

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from local import cgroups
+from local import processes
 from slurm.dashboards.boards import BOARDS
 from slurm.names import ALERTMANAGER_PORT, PROMETHEUS_PORT
 from tests.e2e.conftest import ENGINES, own_cluster
@@ -90,7 +90,7 @@ def test_with_a_node_drained_under_jobs_each_panel_has_data_and_the_alert_is_tol
 
     An alert that has to hold for a minute only, which the reason of the drain tells.
     """
-    absent = {"gpus", "dcgm", *([] if cgroups.is_v2() else ["cgroups"])}
+    absent = {"gpus", "dcgm", *([] if processes.is_v2() else ["cgroups"])}
     panels = [panel for board in BOARDS for panel in board.panels()]
     queries = [as_asked(query) for panel in panels if panel.needs not in absent for query in panel.queries]
     assert len(queries) > 40

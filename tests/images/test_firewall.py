@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from local import addresses, firewall
+from local import addresses
+from local.network import table_text
 from local.report import PlainReport
 from local.tools import ensure_tools
 
@@ -69,7 +70,7 @@ def reaches(network: Network, source: str, address: str, seconds: float = 10) ->
 
 
 def test_who_may_begin_a_connection_over_the_bridge(network: Network) -> None:
-    text = firewall.table_text(RANGES, "slurmstack:/test")
+    text = table_text(RANGES)
     assert reaches(network, "outside", NODE), "without the rules a route is all that it takes"
 
     load(network, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from local import files, lock
+from local import files
 from tests.machine.programs import Programs
 
 _LAYOUT = 2
@@ -19,7 +19,7 @@ def disk(rootfs: Path, programs: Programs) -> Path:
     """Give the disk of a root file system that does not change; made once, beside it, and it goes when that goes."""
     result = rootfs.parent / f"disk{_LAYOUT}-{rootfs.name.removeprefix('rootfs-')}.ext4"
     if not _is_present(result, rootfs):
-        with lock.hold(rootfs.parent / ".disk.lock", lambda: None):
+        with files.hold(rootfs.parent / ".disk.lock", lambda: None):
             if not _is_present(result, rootfs):
                 _make(rootfs, result, programs)
     return result

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from local import cgroups, processes
+from local import processes
 
 DAEMON = ("/bin/sh", "-c", "echo began; exec sleep 60")
 
@@ -18,12 +18,12 @@ def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
     procs = tmp_path / "cgroup.procs"
     procs.touch()
-    monkeypatch.setattr(cgroups, "entrance", lambda _: procs)
+    monkeypatch.setattr(processes, "_entrance", lambda _: procs)
 
     def inside(*_: str) -> set[int]:
         return set(map(int, procs.read_text().split())) if procs.is_file() else set()
 
-    monkeypatch.setattr(cgroups, "processes", inside)
+    monkeypatch.setattr(processes, "_processes_in", inside)
     return procs
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from local import build, paths, versions
+from local import build, paths
 from local.errors import LocalError
 from local.report import PlainReport
 from slurm.local_cluster import KUBE_STATE_IMAGE
@@ -14,18 +14,18 @@ from slurm.local_cluster import KUBE_STATE_IMAGE
 def test_the_pinned_versions_are_those_of_the_go_modules() -> None:
     kubernetes = (paths.SOURCES / "kubernetes/go.mod").read_text()
     coredns = (paths.SOURCES / "coredns/go.mod").read_text()
-    assert f"require k8s.io/kubernetes {versions.KUBERNETES}\n" in kubernetes
-    assert f"require github.com/coredns/coredns {versions.COREDNS}\n" in coredns
+    assert f"require k8s.io/kubernetes {build.KUBERNETES_VERSION}\n" in kubernetes
+    assert f"require github.com/coredns/coredns {build.COREDNS_VERSION}\n" in coredns
     kube_state = (build.KUBE_STATE.source / "go.mod").read_text()
-    assert f"require k8s.io/kube-state-metrics/v2 {versions.KUBE_STATE}\n" in kube_state
-    assert KUBE_STATE_IMAGE.endswith(f":{versions.KUBE_STATE}")
+    assert f"require k8s.io/kube-state-metrics/v2 {build.KUBE_STATE_VERSION}\n" in kube_state
+    assert KUBE_STATE_IMAGE.endswith(f":{build.KUBE_STATE_VERSION}")
 
 
 def test_the_oldest_accepted_go_can_build_every_module() -> None:
     for module in (*build.MODULES, build.KUBE_STATE):
         line = re.search(r"^go (\d+)\.(\d+)", (module.source / "go.mod").read_text(), re.MULTILINE)
         assert line is not None
-        assert (int(line[1]), int(line[2])) <= versions.GO_MINIMUM
+        assert (int(line[1]), int(line[2])) <= build.GO_MINIMUM
 
 
 def test_a_changed_source_or_flag_or_machine_is_built_anew(tmp_path: Path) -> None:

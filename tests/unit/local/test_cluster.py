@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from local import cluster, controlplane, lock, nodes, paths, processes
+from local import cluster, controlplane, nodes, paths, processes
 from local.controlplane import Setup
 from local.errors import LocalError
 
@@ -18,7 +18,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_two_commands_at_once_are_refused_by_name_of_the_directory() -> None:
-    with lock.exclusive(), pytest.raises(LocalError, match=str(paths.root())), lock.exclusive():
+    with cluster.exclusive(), pytest.raises(LocalError, match=str(paths.root())), cluster.exclusive():
         pytest.fail("the lock was given twice")
 
 

@@ -1,4 +1,4 @@
-"""Ranges, firewall, namespaces, and the directory that nobody else may look into."""
+"""Ranges, firewall, namespaces, what pods are told of the host, and the directory that nobody else may look into."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from local import addresses, firewall, namespaces, paths
+from local import addresses, configs, namespaces, network, paths
 from local.errors import LocalError
 
 
@@ -18,24 +18,16 @@ def test_the_hosts_kernel_settings_are_covered_and_not_changed() -> None:
 
 
 def test_the_ranges_can_be_moved_by_the_environment() -> None:
-    moved = addresses.from_environment({"SLURMSTACK_POD_RANGE": "172.30.0.0/18"})
-    assert moved.pods == "172.30.0.0/18"
-    assert moved.pods_of(1) == "172.30.1.0/24"
-    assert moved.node(1) == "10.197.0.11"
+    moved = addresses.from_environment({"SLURMSTACK_RANGE": "172.30.0.0/16"})
+    assert (moved.pods_of(1), moved.node(1), moved.dns_service) == ("172.30.65.0/24", "172.30.0.11", "172.30.128.10")
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"SLURMSTACK_NODE_RANGE": "ten"}, "SLURMSTACK_NODE_RANGE='ten' is not an IPv4 range"),
-        ({"SLURMSTACK_NODE_RANGE": "10.0.0.1/24"}, "has host bits set"),
-        ({"SLURMSTACK_POD_RANGE": "10.5.0.0/24"}, "too small"),
-        ({"SLURMSTACK_POD_RANGE": "10.197.128.0/18"}, "overlaps SLURMSTACK_SERVICE_RANGE"),
-    ],
+    ("value", "words"), [("ten", "is not an IPv4 range"), ("10.0.0.0/24", "another size than /16")]
 )
-def test_an_unusable_range_is_named_with_its_variable(values: dict[str, str], words: str) -> None:
-    with pytest.raises(LocalError, match=words.replace("(", r"\(")):
-        addresses.from_environment(values)
+def test_an_unusable_range_is_named_with_its_variable(value: str, words: str) -> None:
+    with pytest.raises(LocalError, match=f"SLURMSTACK_RANGE=.*{words}"):
+        addresses.from_environment({"SLURMSTACK_RANGE": value})
 
 
 def test_a_range_that_the_host_already_routes_is_named_with_its_interface() -> None:
@@ -62,7 +54,7 @@ def test_forward_chains_that_drop_or_reject_are_opened_and_nothing_else_is_touch
     firewalld = _chain(
         family="inet", table="firewalld", name="filter_FORWARD", policy="accept"
     )  # it rejects at the end
-    assert firewall.closed_forward_chains([*others, docker, firewalld]) == [
+    assert network.closed_forward_chains([*others, docker, firewalld]) == [
         ("ip", "filter", "FORWARD"),
         ("inet", "firewalld", "filter_FORWARD"),
     ]
@@ -93,3 +85,23 @@ def test_a_directory_with_files_of_others_is_not_closed_over_their_heads(
         paths.close()
 
     assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_name_server_on_the_hosts_loopback_is_not_handed_to_pods() -> None:
+    stub = "# comment\nnameserver 127.0.0.53\noptions edns0\n"
+    real = "nameserver 192.168.1.1\nnameserver 2001:db8::1\n"
+    assert configs.upstream_dns(stub, real) == ["192.168.1.1", "2001:db8::1"]
+    assert configs.upstream_dns(stub) == []
+
+
+def test_only_host_names_that_mean_something_in_a_pod_are_handed_on() -> None:
+    hosts = "127.0.0.1 localhost\n127.0.1.1 laptop\n::1 ip6-localhost\n10.0.0.9 mirror mirror.lan # lab\n\n"
+    assert configs.host_names(hosts) == [("10.0.0.9", ["mirror", "mirror.lan"])]
+
+
+def test_a_changed_name_server_restarts_coredns() -> None:
+    def annotation(upstream: str) -> str:
+        deployment = configs.system_objects(addresses.from_environment({}), [upstream])[4]
+        return str(deployment["spec"]["template"]["metadata"]["annotations"])
+
+    assert annotation("192.0.2.1") != annotation("192.0.2.2")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from local import mounts, paths, teardown
+from local import namespaces, paths, processes, teardown
 
 
 @pytest.fixture(autouse=True)
@@ -47,9 +47,47 @@ MOUNTINFO = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
 
 
 def test_only_mounts_below_the_directory_and_not_beside_it_are_found_the_last_first() -> None:
-    found = mounts.below(mounts.mount_points(MOUNTINFO), Path("/var/lib/slurmstack"))
+    found = namespaces.below(namespaces.mount_points(MOUNTINFO), Path("/var/lib/slurmstack"))
     assert found == [
         "/var/lib/slurmstack/with space",
         "/var/lib/slurmstack/cluster/ns/control.net",
         "/var/lib/slurmstack/cluster/ns",
     ]
+
+
+def test_down_in_another_directory_cannot_reach_this_clusters_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", "/srv/one")
+    first = processes.root_name()
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", "/srv/two")
+    assert processes.root_name() != first
+
+
+@pytest.fixture
+def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path / "root"))
+    for name in ("slurm/jail", "slurm/controller-state", "other/jail"):
+        (tmp_path / "root" / "volumes" / name / "home").mkdir(parents=True)
+    return tmp_path
+
+
+def test_the_files_of_one_namespace_go_and_links_in_them_lead_nowhere(filled: Path) -> None:
+    (filled / "mine").mkdir()
+    (filled / "mine" / "file").write_text("kept", encoding="utf-8")
+    jail = filled / "root" / "volumes" / "slurm" / "jail"
+    (jail / "link").symlink_to(filled / "mine")
+    (jail / "home" / "all").symlink_to("/")
+    assert teardown.remaining() == ["other/jail", "slurm/controller-state", "slurm/jail"]
+    teardown.set_aside("slurm")
+    assert teardown.remaining() == ["other/jail"], "out of sight at once"
+    assert teardown.discard() == []
+    assert [path.name for path in (filled / "root" / "volumes").iterdir()] == ["other"]
+    assert (filled / "mine" / "file").read_text(encoding="utf-8") == "kept"
+
+
+def test_what_was_cut_short_is_finished_and_a_new_cluster_meanwhile_is_not_touched(filled: Path) -> None:
+    teardown.set_aside("slurm")
+    new = filled / "root" / "volumes" / "slurm" / "jail"
+    new.mkdir(parents=True)
+    teardown.discard()
+    assert new.is_dir()
+    assert teardown.remaining() == ["other/jail", "slurm/jail"]
