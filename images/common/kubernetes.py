@@ -29,8 +29,6 @@ WATCH_SECONDS: Final = 240
 WORKER_PODS: Final = "slurmstack/pool"
 """Label that every worker pod has."""
 
-MERGE_PATCH: Final = "application/merge-patch+json"
-
 _JSON: Final = "application/json"
 _METADATA: Final = "application/json;as=PartialObjectMetadata"
 _METADATA_GROUP: Final = ";g=meta.k8s.io;v=v1"

@@ -240,7 +240,7 @@ class Agent:
             for line in verdict.complaints:
                 self._log(f"slurmctld complains, but starts: {line}")
             self._log(f"configuration {version} passed its check; slurmctld will start with it")
-            self._update(rejected=None)
+            self._update(pending=stack_part(version), rejected=None)
         elif version == current:
             self._log(f"configuration {version} was in force before, but no longer passes its check; starting with it")
             self._log(obstacle)

@@ -187,6 +187,9 @@ def test_a_first_configuration_waits_for_room(world: World, monkeypatch: pytest.
 
     assert world.ready.exists()
     assert world.store.current() == config_hash(GOOD)
+    world.slurmctld.start()
+    world.agent.tick()
+    assert (world.active, world.agent.status.rejected) == (config_hash(GOOD), None)
 
 
 def give_up(world: World) -> None:
