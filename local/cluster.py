@@ -23,7 +23,6 @@ from local import (
     configs,
     controlplane,
     files,
-    imagestore,
     namespaces,
     network,
     nodes,
@@ -82,7 +81,7 @@ def up(report: Report, images: Callable[[], Path]) -> None:
             _settle(setup, step)
         if not started:
             with report.step("Import the images on the nodes") as step:
-                if not imagestore.load(setup, ours):
+                if not nodes.load(setup, ours):
                     step.note("already there")
 
 
@@ -119,7 +118,7 @@ def restart_node(name: str, report: Report) -> None:
 
 def load_archive(path: Path) -> bool:
     """Import an image archive on every node; False when all of them had it already."""
-    return imagestore.load(_existing(), path)
+    return nodes.load(_existing(), path)
 
 
 def kubectl_path() -> Path:
@@ -187,7 +186,7 @@ def _start(setup: Setup, step: Step, archive: Path) -> None:
         for name in setup.nodes:
             nodes.ensure_machine(setup, name)
         everything = [*system_archives(setup.binaries).values(), archive]
-        furnished = pool.submit(imagestore.furnish, setup, setup.nodes, everything)
+        furnished = pool.submit(nodes.load, setup, *everything)
         api = Api(setup.addresses)
         step.progress(1, 3, "API server")
         controlplane.wait_ready(api)

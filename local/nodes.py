@@ -1,4 +1,4 @@
-"""One node: its namespaces, containerd, kubelet and kube-proxy.
+"""One node: its namespaces, containerd with our images, kubelet and kube-proxy.
 
 A node whose containerd is gone is treated as a machine that was reset: what is left of its processes is killed, its
 namespaces are made anew, and it starts with the disk it had.
@@ -6,9 +6,12 @@ namespaces are made anew, and it starts with the disk it had.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import subprocess
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from local import configs, namespaces, network, paths, processes
@@ -18,6 +21,7 @@ from local.shell import run
 from local.tools import CNI_PLUGINS
 
 _CONTAINERD_S = 30
+_IMPORT_S = 900
 
 
 def index_of(name: str) -> int:
@@ -69,6 +73,40 @@ def ensure_containerd(setup: Setup, name: str) -> None:
         command = [setup.tools.path("containerd"), "--config", f"{paths.node(name)}/containerd.toml"]
         processes.start(component, [*namespaces.enter(name, with_mounts=True), *command], setup.tools.env())
         _wait_for_containerd(setup, name)
+
+
+def load(setup: Setup, *archives: Path) -> bool:
+    """Start containerd where it does not run, and import image archives (docker or OCI) on all nodes that lack them.
+
+    False when all of them had all.
+    """
+
+    def on(name: str) -> bool:
+        ensure_containerd(setup, name)
+        return any([_import(setup, name, archive) for archive in archives])
+
+    with ThreadPoolExecutor(len(setup.nodes)) as pool:
+        return any(list(pool.map(on, setup.nodes)))
+
+
+def _import(setup: Setup, node: str, archive: Path) -> bool:
+    """Import on one node, unless its marker says that this very archive is there."""
+    if not archive.is_file():
+        raise LocalError(f"there is no image archive {archive}")
+    found = archive.stat()
+    identity = f"{archive.resolve()} {found.st_size} {found.st_mtime_ns}"
+    marker = paths.node(node) / "images" / hashlib.sha256(identity.encode()).hexdigest()[:16]
+    if marker.exists():
+        return False
+    done = ctr(setup, node, ["images", "import", str(archive.resolve())], timeout_s=_IMPORT_S)
+    if done.returncode != 0:
+        words = " ".join((done.stderr or done.stdout).split())[-500:]
+        raise LocalError(f"{node} could not import {archive.name}: {words}", "is the disk full, the archive whole?")
+    # containerd does not sync what it unpacks: after a power cut the marker must not stand for empty files.
+    os.sync()
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.touch()
+    return True
 
 
 def ensure_kubelet(setup: Setup, name: str) -> None:

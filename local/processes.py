@@ -76,19 +76,15 @@ def start(component: str, command: Sequence[str], env: Mapping[str, str]) -> Non
             time.sleep(0.001)
 
 
-def stop(component: str, *, grace_s: float = 0) -> bool:
-    """Stop a component: SIGTERM when it has time, then SIGKILL. Does nothing when it does not run.
-
-    Returns whether it ended by itself or had done so before.
-    """
-    if grace_s > 0:
-        _signal(component, signal.SIGTERM)
-        _wait_gone(component, grace_s)
-    by_itself = not is_running(component)
-    _signal(component, signal.SIGKILL)
-    _wait_gone(component, 10)
+def stop(component: str) -> None:
+    """Stop a component at once. Does nothing when it does not run."""
+    if (pid := pid_of(component)) is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while is_running(component) and time.monotonic() < deadline:
+        time.sleep(0.01)
     _record(component).unlink(missing_ok=True)
-    return by_itself
 
 
 def log_tail(component: str, lines: int = 8) -> str:
@@ -102,18 +98,6 @@ def log_tail(component: str, lines: int = 8) -> str:
 
 def _record(component: str) -> Path:
     return paths.run() / f"{component}.json"
-
-
-def _signal(component: str, number: signal.Signals) -> None:
-    if (pid := pid_of(component)) is not None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-def _wait_gone(component: str, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    while is_running(component) and time.monotonic() < deadline:
-        time.sleep(0.01)
 
 
 _MOUNT = Path("/sys/fs/cgroup")
