@@ -83,7 +83,7 @@ def load(setup: Setup, *archives: Path) -> bool:
 
     def on(name: str) -> bool:
         ensure_containerd(setup, name)
-        return any([_import(setup, name, archive) for archive in archives])
+        return sum(_import(setup, name, archive) for archive in archives) > 0
 
     with ThreadPoolExecutor(len(setup.nodes)) as pool:
         return any(list(pool.map(on, setup.nodes)))
