@@ -28,7 +28,7 @@ GUARDED: Final = "/usr/lib/slurmstack/guarded.so"
 """What users ask of slurmd and slurmstepd does no harm to others."""
 
 SAVED_FIRST: Final = "/usr/lib/slurmstack/saved_first.so"
-"""What slurmctld has answered is on the disk."""
+"""A job that slurmctld has accepted is on the disk."""
 
 STATE_VARIABLE: Final = "SLURMSTACK_STATE"
 """With slurmctld's state directory, for SAVED_FIRST."""
