@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from images.backup import state
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import wait_until
@@ -28,7 +26,6 @@ def start(cluster: SlurmSandbox) -> None:
     wait_until(lambda: "is UP" in cluster.run("scontrol ping").stdout, cluster.logs)
 
 
-@pytest.mark.in_gate
 def test_a_job_that_was_accepted_is_there_when_slurmctld_was_killed(
     own_cluster: ClusterFactory, slurm_version: str
 ) -> None:
