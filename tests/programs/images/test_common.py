@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import stat
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import pytest
 
 from images.common.command import run
 from images.common.install import PROGRAMS, install_programs
+from images.controller.check import check
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -54,3 +57,13 @@ def test_every_program_of_the_images_starts_a_main_that_exists(folder: str, tmp_
         module = PROGRAMS[folder][path.name]
         code = f"from {module} import main; assert callable(main)"
         subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
+
+
+def test_a_slurmctld_that_hangs_at_its_trial_is_given_up_with_its_last_line(tmp_path: Path) -> None:
+    fake = tmp_path / "slurmctld"
+    fake.write_text("#!/bin/bash\necho 'slurmctld: thinking'; sleep 60\n")
+    fake.chmod(0o755)
+    me = pwd.getpwuid(os.getuid()).pw_name
+    verdict = check({"slurm.conf": "ClusterName=a\n"}, program=str(fake), user=me, timeout=0.5)
+    assert not verdict.starts
+    assert verdict.complaints == ("error: slurmctld is not up after 0.5 s; its last line: thinking",)

@@ -1,14 +1,16 @@
-"""Daemons of the local cluster as real processes; their cgroup is a file that tells who is in it."""
+"""Commands and daemons of the local cluster as real processes; the daemons' cgroup is a file that has who is in it."""
 
 from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import Future
 from pathlib import Path
+from threading import Event
 
 import pytest
 
-from local import processes
+from local import processes, shell
 
 DAEMON = ("/bin/sh", "-c", "echo began; exec sleep 60")
 
@@ -83,3 +85,22 @@ def test_a_process_with_the_number_of_a_daemon_that_is_gone_is_not_taken_for_it(
     assert not processes.is_running("etcd")
     cgroup.write_text(str(os.getpid()))
     assert processes.is_running("etcd")
+
+
+def test_what_runs_beside_work_that_fails_is_stopped() -> None:
+    began = Event()
+
+    def work() -> int:
+        return shell.follow(["sh", "-c", "echo began; exec sleep 600"], lambda _: began.set())[0]
+
+    def begin_and_fail() -> Future[int]:
+        with shell.threads(1) as pool:
+            working.append(pool.submit(work))
+            began.wait(180)
+            raise ValueError("no space")
+
+    working: list[Future[int]] = []
+    with pytest.raises(ValueError, match="no space"):
+        begin_and_fail()
+    assert began.is_set()
+    assert working[0].result() != 0
