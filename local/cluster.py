@@ -85,6 +85,14 @@ def up(report: Report, images: Callable[[], Path]) -> None:
                     step.note("already there")
 
 
+def build_all(report: Report, images: Callable[[], Path]) -> None:
+    """Fetch and build what `up` needs, and start nothing. Raises `LocalError` as `up` does."""
+    _require_root()
+    with exclusive():
+        shell.use(tools.ensure_tools(report).env())
+        _build(report, images)
+
+
 def down(report: Report, *, purge: bool = False) -> None:
     """Remove the cluster and its data; images and programs stay in the cache unless `purge`."""
     _require_root()

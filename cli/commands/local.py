@@ -37,6 +37,13 @@ def up() -> None:
 
 
 @app.command()
+def build() -> None:
+    """Fetch and build what `local up` needs, and start nothing: before the network goes, or in CI."""
+    report = open_report()
+    cluster.build_all(report, images=lambda: images.ensure_images(report).archive)
+
+
+@app.command()
 def down(
     *,
     purge: Annotated[bool, typer.Option("--purge", help="Remove the cache of built programs and images too.")] = False,
