@@ -1,8 +1,9 @@
-"""Builds are named by their inputs, and a second one has nothing to do."""
+"""Builds of programs and images are named by their inputs, and a second one has nothing to do."""
 
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from local import debian, images
+from local import build, debian, images, paths
 from local.buildah import Buildah
 from local.errors import LocalError
 from local.report import PlainReport
 from local.tools import Tools
 from slurm.images import JailExtras
+from slurm.local_cluster import KUBE_STATE_IMAGE
 
 APT = debian.AptSettings(mirror="http://mirror.example/debian")
 
@@ -137,3 +139,48 @@ def test_newer_releases_find_the_network_program_that_they_never_run(
 def test_older_releases_do_not_see_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared(tmp_path, "1.39.3", monkeypatch)
     assert "CONTAINERS_CONF" not in prepared(tmp_path, "1.28.2", monkeypatch).environment()
+
+
+def test_the_pinned_versions_are_those_of_the_go_modules() -> None:
+    kubernetes = (paths.SOURCES / "kubernetes/go.mod").read_text()
+    coredns = (paths.SOURCES / "coredns/go.mod").read_text()
+    assert f"require k8s.io/kubernetes {build.KUBERNETES_VERSION}\n" in kubernetes
+    assert f"require github.com/coredns/coredns {build.COREDNS_VERSION}\n" in coredns
+    kube_state = (build.KUBE_STATE.source / "go.mod").read_text()
+    assert f"require k8s.io/kube-state-metrics/v2 {build.KUBE_STATE_VERSION}\n" in kube_state
+    assert KUBE_STATE_IMAGE.endswith(f":{build.KUBE_STATE_VERSION}")
+
+
+def test_the_oldest_accepted_go_can_build_every_module() -> None:
+    for module in (*build.MODULES, build.KUBE_STATE):
+        line = re.search(r"^go (\d+)\.(\d+)", (module.source / "go.mod").read_text(), re.MULTILINE)
+        assert line is not None
+        assert (int(line[1]), int(line[2])) <= build.GO_MINIMUM
+
+
+def test_a_changed_source_or_flag_or_machine_is_built_anew(tmp_path: Path) -> None:
+    (tmp_path / "main.go").write_text("package main")
+    first = build.module_key(tmp_path, ["-X a=1"], "x86_64")
+    assert build.module_key(tmp_path, ["-X a=1"], "x86_64") == first
+    assert build.module_key(tmp_path, ["-X a=2"], "x86_64") != first
+    assert build.module_key(tmp_path, ["-X a=1"], "aarch64") != first
+    (tmp_path / "main.go").write_text("package main // changed")
+    assert build.module_key(tmp_path, ["-X a=1"], "x86_64") != first
+
+
+def test_without_go_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_args, **_kwargs: None)
+    with pytest.raises(LocalError) as caught:
+        build.find_go()
+    assert "install Go 1.24 or newer" in str(caught.value)
+
+
+def test_a_failed_build_quotes_the_complaint_and_not_the_package_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
+    tail = ["k8s.io/api", "k8s.io/klog/v2", "# k8s.io/klog/v2", "./klog.go:3: undefined: nothing"]
+    monkeypatch.setattr(build, "follow", lambda *_, **__: (1, tail))
+    monkeypatch.setattr(build, "find_go", lambda: "go")
+    with pytest.raises(LocalError, match=r"kubernetes failed: # k8s\.io/klog/v2; \./klog\.go:3: undefined: nothing"):
+        build.ensure_module(build.MODULES[0], PlainReport())
