@@ -7,7 +7,6 @@ The programs that run are the images' own (/usr/libexec/slurmstack), as in Kuber
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import shutil
 import subprocess
@@ -263,16 +262,6 @@ class SlurmSandbox:
     def wait_for_job(self, number: str, wanted: str, key: str = "JobState") -> None:
         """Wait until slurmctld has this of a job."""
         wait_until(lambda: self.job(number).get(key) == wanted, lambda: f"{wanted}: {self.job(number)}\n{self.logs()}")
-
-    def wait_for_save(self, text: str) -> None:
-        """Wait until a text is in what slurmctld has written of its jobs, which it does up to 5 s late."""
-
-        def is_saved() -> bool:
-            with contextlib.suppress(FileNotFoundError):  # for a moment there is none
-                return text.encode() in (self.state / "job_state").read_bytes()
-            return False
-
-        wait_until(is_saved, self.logs)
 
     def wait_for_start(self, job: str) -> None:
         """Wait until a job that was requeued runs, but not for the two minutes that Slurm would have it wait."""
