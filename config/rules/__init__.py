@@ -60,7 +60,6 @@ _RULES: tuple[Callable[..., Found], ...] = (
     services.settings,
     services.mounts,
     nodes.elastic,
-    services.saved_first,
     _cloud,
 )
 """In the order in which their problems are told."""

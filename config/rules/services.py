@@ -25,7 +25,6 @@ from config.sections.storage import Jail, Mount
 from config.sections.workers import WorkerPool
 
 _PROMETHEUS = "prometheus"
-_QUEUE = "enable_rpc_queue"
 _NO_POLICIES = "has no effect: only network policies could enforce it, and network_policies.enabled is false"
 
 _OURS = {
@@ -193,13 +192,3 @@ def filesystems(sections: Sections) -> Found:
         if volume is not None and "filesystem" in volume.model_fields_set and volume.filesystem is not None:
             message = "is for clouds with file systems of their own; remove it (storage_class chooses the storage)"
             yield f"{where}.filesystem", message
-
-
-def saved_first(slurm: Slurm) -> Found:
-    """Slurmctld answers only what is saved (images/common/native/saved_first.c)."""
-    if _QUEUE in str(folded(slurm.settings).get("slurmctldparameters", "")).lower():
-        message = (
-            f"has {_QUEUE} in SlurmctldParameters, with which slurmctld answers while it holds what it would have to "
-            "save first; remove it"
-        )
-        yield "slurm.settings", message

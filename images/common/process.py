@@ -27,12 +27,6 @@ NO_TRIGGERS: Final = "/usr/lib/slurmstack/no_triggers.so"
 GUARDED: Final = "/usr/lib/slurmstack/guarded.so"
 """What users ask of slurmd and slurmstepd does no harm to others."""
 
-SAVED_FIRST: Final = "/usr/lib/slurmstack/saved_first.so"
-"""A job that slurmctld has accepted is on the disk."""
-
-STATE_VARIABLE: Final = "SLURMSTACK_STATE"
-"""With slurmctld's state directory, for SAVED_FIRST."""
-
 
 def with_preloaded(*libraries: str) -> dict[str, str]:
     """This process's environment, with the libraries for the daemon that it turns into."""

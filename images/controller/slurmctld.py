@@ -14,7 +14,7 @@ from typing import Final
 from images.common import terms
 from images.common.command import TIMED_OUT, Result, Runner, run
 from images.common.files import install_jwt_key, own_tree, write_atomically
-from images.common.process import LOST_PEERS, NO_TRIGGERS, SAVED_FIRST, STATE_VARIABLE, become, program, with_preloaded
+from images.common.process import LOST_PEERS, NO_TRIGGERS, become, program, with_preloaded
 from images.common.readiness import can_connect, wait_for_munge
 from images.common.slurm_conf import setting, uses_database
 from images.common.slurm_node import PLACED, WANTED_NODES, wanted_nodes
@@ -215,5 +215,4 @@ def main() -> None:
         own_tree(STATE, owner, but=lambda path: _OWNED_BY_AGENT in path.relative_to(STATE).parts)
         # Should another one be published right now, the agent finds that this is not it.
         write_atomically(READ, Store().current() or "", sync=False)
-        env = with_preloaded(LOST_PEERS, NO_TRIGGERS, SAVED_FIRST)
-        become(command(STATE), log, env={**env, STATE_VARIABLE: str(STATE)})
+        become(command(STATE), log, env=with_preloaded(LOST_PEERS, NO_TRIGGERS))

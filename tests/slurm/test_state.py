@@ -26,17 +26,6 @@ def start(cluster: SlurmSandbox) -> None:
     wait_until(lambda: "is UP" in cluster.run("scontrol ping").stdout, cluster.logs)
 
 
-def test_a_job_that_was_accepted_is_there_when_slurmctld_was_killed(
-    own_cluster: ClusterFactory, slurm_version: str
-) -> None:
-    """It saves its queue up to five seconds after it has answered."""
-    cluster = own_cluster(slurm_version, workers=0, extra=NO_NODE)
-    accepted = [cluster.run(HOLD).stdout.strip() for _ in range(2)]  # after a save the next one is late
-    stop(cluster, "KILL")
-    start(cluster)
-    assert sorted(cluster.run("squeue --noheader --format=%A").stdout.split()) == sorted(accepted)
-
-
 def test_one_controller_finds_the_queue_of_two(own_cluster: ClusterFactory, slurm_version: str) -> None:
     """Of earlier versions, whose active one was killed while it saved."""
     one = own_cluster(slurm_version, workers=0, extra=NO_NODE)
