@@ -117,6 +117,7 @@ def test_an_update_is_not_whole_where_slurmctld_answered_neither_before_nor_afte
     monkeypatch.setattr(cluster_commands, "_plan_alone", lambda *_, **__: (planned, None, nothing))
     monkeypatch.setattr(cluster_commands, "_apply", lambda *_, **__: None)
     monkeypatch.setattr(cluster_commands, "jobs_of_plan", lambda *_: JobsTouched(unread="no answer"))
+    monkeypatch.setattr(cluster_commands, "_build_local_images", lambda *_: None)
     with pytest.raises(Failure, match="all is applied, but slurmctld does not answer: no answer within 10 s"):
         cluster_commands._up_with_kubectl(stack, PlainReport(), yes=True, timeout=0, kill_jobs=False, backup=False)
 
