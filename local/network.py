@@ -44,7 +44,7 @@ def check(addresses: Addresses) -> None:
     _check_table()
     found = overlaps(addresses, _routes())
     if found:
-        hint = "set SLURMSTACK_RANGE to a free /16"
+        hint = "SLURMSTACK_RANGE=10.N.0.0/16 chooses others for a new cluster; `down` comes before, if there is one"
         raise LocalError("the host already uses these addresses: " + "; ".join(found), hint)
 
 

@@ -97,12 +97,13 @@ def _another_volume(was: Resource, key: str) -> str:
 def _other_kind(was: Resource, will: Resource, size_key: str) -> Verdict | None:
     """A claim keeps the class that it was made with, and how many machines may mount it."""
     section, (before, after) = size_key.rpartition(".")[0], (item.inputs.get("spec", {}) for item in (was, will))
-    keys = {"storageClassName": f"{section}.storage_class", "accessModes": section}
+    keys = {"storageClassName": f"{section}.storage_class", "accessModes": f"{section}.access_mode"}
     for path, key in keys.items() if was.kind == "PersistentVolumeClaim" else ():
         old, new = before.get(path), after.get(path)
         if old is not None and old != new and (new is not None or _has_set(was, path)):
-            back = f"Set it back to {old}" if old else "Remove this key"
-            refused = f"{key}: the volume's {path} is {old!r}, and that can never change. {back}"
+            shown = ", ".join(old) if isinstance(old, list) else old
+            back = f"Set it back to {shown}" if old else "Remove this key"
+            refused = f"{key}: the volume's {path} is {shown!r}, and that can never change. {back}"
             refused += f". To really have another one: {_another_volume(was, size_key)}"
             return _verdict(f"spec.{path}", old, new, refused=refused)
     return None

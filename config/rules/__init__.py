@@ -59,6 +59,7 @@ _RULES: tuple[Callable[..., Found], ...] = (
     services.images,
     services.settings,
     services.mounts,
+    services.state,
     nodes.elastic,
     _cloud,
 )

@@ -14,6 +14,7 @@ from config.sections.monitoring import Monitoring
 from config.sections.services import (
     CUDA_VERSIONS,
     NO_CUDA,
+    Controller,
     Dashboard,
     Images,
     Login,
@@ -162,6 +163,14 @@ def images(images: Images, slurm: Slurm) -> Found:
     """What is in the jail's image."""
     if images.jail.cuda and slurm.version not in CUDA_VERSIONS:
         yield "images.jail.cuda", NO_CUDA.format(version=slurm.version)
+
+
+def state(controller: Controller, cloud: Cloud) -> Found:
+    """A volume that all machines may mount, of a class that the cluster chooses: most offer none."""
+    chosen = controller.storage_class or controller.filesystem
+    if controller.access_mode == "ReadWriteMany" and not chosen and not cloud.is_local:
+        message = "is ReadWriteMany, which few default classes offer; set controller.storage_class"
+        yield "controller.access_mode", message
 
 
 def mounts(mounts: Mapping[str, Mount], jail: Jail | None) -> Found:

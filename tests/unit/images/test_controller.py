@@ -152,6 +152,12 @@ def scratch_conf(text: str, **others: str) -> str:
     return scratch_files({"slurm.conf": text, **others}, "/tmp/s", (1111, 2222))["slurm.conf"]
 
 
+def test_what_is_not_well_formed_is_left_to_slurm() -> None:
+    database = "AccountingStorageType=accounting_storage/slurmdbd\n"
+    for line in ("PriorityWeightAge=much", "AccountingStoreFlags=job_comment,job_all", "AccountingStorageEnforce=x"):
+        assert line in scratch_conf(f"{database}{line}\n")
+
+
 def test_no_program_that_needs_no_job_is_run() -> None:
     for line in (
         "ResumeProgram=/bin/danger", "SuspendProgram=/bin/danger", "resumefailprogram = /bin/danger",

@@ -62,7 +62,7 @@ def with_modes(*modes: str) -> dict[str, Any]:
         (of_class("fast"), of_class("slow"), "jail.storage_class: the volume's storageClassName is 'fast'"),
         (of_class("", "database-data"), of_class("x", "database-data"), REMOVE),
         (of_class(None), of_class("fast"), ""),
-        (with_modes("ReadWriteOnce"), with_modes("ReadWriteMany"), "controller: the volume's accessModes is"),
+        (with_modes("ReadWriteOnce"), with_modes("ReadWriteMany"), "controller.access_mode: the volume's accessM"),
         (with_modes("ReadWriteOnce"), with_modes("ReadWriteOnce"), ""),
     ],
 )  # fmt: skip
