@@ -180,8 +180,8 @@ GONE: Final = {
     "cloud.rdma_resource": ": remove it. It is rdma/ib",
     "cloud.*.boot_disk.block_size": ": remove it. It is 4Ki",
     "controller.replicas": ": remove it. One controller starts again in seconds after its process or its pod; after a "
-    "lost machine docs/availability.md helps. Where there are two, `kubectl delete pod controller-1 -n NAMESPACE` first. "
-    "With controller.storage_class add controller.access_mode: ReadWriteMany, so that the volume stays",
+    "lost machine docs/availability.md helps. Where there are two, `kubectl delete pod controller-1 -n NAMESPACE` "
+    "first. With controller.storage_class add controller.access_mode: ReadWriteMany, so that the volume stays",
     "dashboard.cpu": ": remove it. The page asks for 20m",
     "dashboard.memory": ": remove it. The page asks for 64Mi, and has up to 2Gi",
     "health.interval": _setting("HealthCheckInterval"),
