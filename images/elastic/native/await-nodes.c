@@ -7,6 +7,9 @@
  *
  * It never fails: a job that it could not wait for starts when Slurm itself looks, and one whose nodes do not come goes
  * back to the queue by Slurm's ResumeTimeout.
+ *
+ * As ResumeProgram, SuspendProgram and ResumeFailProgram, which are for no job, it has `elastic` look at once, and waits
+ * for nothing: where nobody answers, the next look comes within ten seconds.
  */
 #include <netdb.h>
 #include <netinet/in.h>
@@ -89,14 +92,15 @@ int main(void)
 	char *pools = read_pools(), *request, answer[512];
 	int connection, length;
 
-	if (nodes == NULL || pools == NULL || !hosts_are_of(nodes, pools))
+	if (nodes != NULL && (pools == NULL || !hosts_are_of(nodes, pools)))
 		return 0;
 	signal(SIGPIPE, SIG_IGN);
 	connection = connect_to(host != NULL ? host : HOST, PORT);
 	if (connection < 0)
 		return 0;
-	length = asprintf(&request, "GET /ready?nodes=%s HTTP/1.0\r\n\r\n", nodes);
-	if (length > 0 && send(connection, request, (size_t)length, 0) == length)
+	length = nodes == NULL ? asprintf(&request, "POST /look HTTP/1.0\r\n\r\n")
+			       : asprintf(&request, "GET /ready?nodes=%s HTTP/1.0\r\n\r\n", nodes);
+	if (length > 0 && send(connection, request, (size_t)length, 0) == length && nodes != NULL)
 		while (recv(connection, answer, sizeof(answer), 0) > 0)
 			;
 	return 0;

@@ -1,4 +1,4 @@
-"""await-nodes, which slurmctld starts for each job, compiled as the images compile it."""
+"""await-nodes, which slurmctld starts for each job and where nodes come and go, compiled as the images compile it."""
 
 from __future__ import annotations
 
@@ -42,3 +42,9 @@ def test_it_does_not_wait_for_a_machine_that_is_lost(tmp_path: Path) -> None:
         finally:
             waits.kill()
             waits.wait()
+        env.pop("SLURM_JOB_NODELIST")
+        asks = subprocess.Popen([tmp_path / "await-nodes"], env=env)
+        connection, _ = server.accept()
+        with connection:
+            assert connection.recv(100) == b"POST /look HTTP/1.0\r\n\r\n"
+            assert asks.wait(timeout=10) == 0, "it waits for no answer"
