@@ -47,7 +47,7 @@ IN_WINDOW: Final = f"{HELD_BACK} in the window"
 """Drain of a node that is off and stays so, as its pool may have fewer nodes now (images/elastic/decide.py)."""
 
 STAYS_LEAVING: Final = f"{HELD_BACK} until its last pod has gone"
-"""Of one whose machine is dead, or whose kubelet: a job that got it would wait in vain (images/elastic/rounds.py)."""
+"""Of one whose machine is dead, or whose kubelet: a job that got it would wait in vain (images/elastic/decide.py)."""
 
 PLACED: Final = f"{HELD_BACK} until its pool has room"
 """Of a new one that is in the switch tree: the configuration agent does not know how many nodes there may be now."""

@@ -13,8 +13,7 @@ unbacked    Slurm takes a node for up whose pod is gone: it is set down, which r
 suspended   a node is off, or goes off, and has a pod: the pod is ended
 orphan      a pod without a record, or of a node that the stack no longer has: it is ended, after its jobs
 outdated    a pod of an older template, or a record of an older configuration: made anew when no job is on it
-leaving     a record that the stack no longer has, or that `max` has no room for: powered down after its jobs, then
-            deleted
+leaving     a record that the stack no longer has: powered down after its jobs, then deleted
 
 Nodes that are off are drained as long as they are not to be started, with a reason that says why, and no others of our
 drains stand: while their last pod does not go, while their pool waits (`starts.py`), and where there would be more than
@@ -31,7 +30,7 @@ from typing import Final
 
 from images.common.slurm_node import ELASTIC, HELD_BACK, IN_WINDOW, STAYS_LEAVING, TOPOLOGY_REASON
 from images.elastic.starts import Closed
-from images.elastic.view import SLURM, Node, Pod, Pool, members, share
+from images.elastic.view import SLURM, Node, Pod, Pool, share
 
 GONE: Final = f"{ELASTIC} its pod is gone"
 LEAVES: Final = f"{ELASTIC} leaves the pool"
@@ -43,6 +42,10 @@ COOLED: Final = f"{ELASTIC} idle, and no longer to be kept"
 RETRY_SECONDS: Final = 20.0
 """From one pod of a node that comes to the next one, where pods fail at once."""
 
+STUCK_SECONDS: Final = 60.0
+"""How long a pod may take to go that no job runs in. Most are gone after a few seconds; the others' machine is dead, or
+its kubelet, and nobody has told Kubernetes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class View:
@@ -51,22 +54,16 @@ class View:
     pools: Mapping[str, Pool]
     nodes: Mapping[str, Node]
     pods: Mapping[str, Pod]
-    closed: Mapping[str, Closed]
-    """What starts in vain mean, by pool."""
     now: float
     """Seconds since 1970."""
+    closed: dict[str, Closed] = field(default_factory=dict)
+    """What starts in vain mean, by pool."""
     ends: Mapping[str, float] = field(default_factory=dict)
-    """When a node's jobs end at the latest, in seconds since 1970, where that decides who leaves."""
-    stuck: Collection[str] = ()
-    """Nodes that are off and whose pods do not go."""
-
-    def members(self, pool: Pool) -> tuple[str, ...]:
-        """Names of a pool's nodes."""
-        return members(pool, self.nodes, self.ends)
+    """When a node's jobs end at the latest, in seconds since 1970, where that decides who is made anew."""
 
     def nodes_of(self, pool: Pool) -> list[Node]:
-        """Those of them that have records, and that Slurm starts and ends."""
-        return [self.nodes[name] for name in self.members(pool) if name in self.nodes and self.nodes[name].is_cloud]
+        """Those of a pool's nodes that have records, and that Slurm starts and ends."""
+        return [self.nodes[name] for name in pool.nodes() if name in self.nodes and self.nodes[name].is_cloud]
 
 
 @dataclass(kw_only=True)
@@ -97,16 +94,15 @@ def decide(view: View) -> Plan:
     """What is to be done now."""
     plan, wanted = Plan(), set[str]()
     for pool in view.pools.values():
-        names = view.members(pool)
-        wanted.update(names)
-        for name in names:
+        wanted.update(pool.nodes())
+        for name in pool.nodes():
             _about(plan, view, pool, name)
         nodes = view.nodes_of(pool)
         closed = _open_and_close(plan, view, pool, nodes)
         _keep_enough(plan, pool, nodes, closed, _power_down(plan, view, pool, nodes))
     for node in view.nodes.values():
         if node.is_cloud and node.name not in wanted:
-            _take_out(plan, node, view.pods.get(node.name))
+            _take_out(plan, view, node)
     for pod in view.pods.values():
         node_of_pod = view.nodes.get(pod.name)
         if pod.digest and pod.name not in wanted and (node_of_pod is None or not node_of_pod.is_cloud):
@@ -165,6 +161,10 @@ def _about_one_without_a_pod(plan: Plan, node: Node) -> None:
         plan.change(node.name, "power_down", GONE)
 
 
+def _is_stuck(pod: Pod, now: float) -> bool:
+    return pod.is_leaving and now - pod.left_at >= STUCK_SECONDS
+
+
 def _end(plan: Plan, pod: Pod | None) -> None:
     if pod is not None and not pod.is_leaving:
         plan.end[pod.name] = pod
@@ -189,7 +189,7 @@ def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -
             why = closed.lifted[node.name]
         elif node.name not in closed.nodes and not _is_ours_to_open(pool, node):
             continue
-        elif node.name in view.stuck:
+        elif node.name in view.pods and _is_stuck(view.pods[node.name], view.now):
             why = STAYS_LEAVING
         else:
             room -= 1
@@ -257,14 +257,21 @@ def _keep_enough(plan: Plan, pool: Pool, nodes: Iterable[Node], closed: Collecti
             plan.change(node.name, "power_up")
 
 
-def _take_out(plan: Plan, node: Node, pod: Pod | None) -> None:
-    """A record that the stack no longer has. One that is off and somebody's remembers for whom, and stays."""
+def _take_out(plan: Plan, view: View, node: Node) -> None:
+    """A record that the stack no longer has. One that is off and somebody's remembers for whom, and stays.
+
+    So does one of a smaller pool that is up, as it would lose its drain.
+    """
+    pod, of_pool = view.pods.get(node.name), node.name.rpartition("-")[0] in view.pools
     if node.is_off:
         _end(plan, pod)
         if pod is None and node.is_powered_down and not (node.is_others or node.is_set_down or node.is_reserved):
             plan.delete.append(node.name)
             if node.has_nothing and not node.is_drained:  # a job that asks for it by name may keep its record
                 plan.change(node.name, "drain", LEAVES)
+    elif of_pool and node.is_others:
+        if pod is None:
+            _about_one_without_a_pod(plan, node)
     elif pod is None:
         plan.change(node.name, "power_down" if node.is_down or node.is_coming else "down", GONE)
     elif not node.goes_down:

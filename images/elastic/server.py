@@ -19,6 +19,9 @@ from images.common.slurm_records import expand
 from images.elastic.view import Node
 
 PORT: Final = 8818
+SILENT_SECONDS: Final = 30.0
+"""Without a look, for which jobs wait: slurmctld does not answer then, and nobody knows of any node."""
+
 MOST_WAITING: Final = 500
 """Jobs that are told at once when their nodes are there. A job beyond them starts when Slurm itself looks, up to half a
 minute later: an array of thousands on a few nodes must not take thousands of threads."""
@@ -35,13 +38,6 @@ class Ready:
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _nodes: Mapping[str, Node] = field(default_factory=dict)
     _looks: int = 0
-    _deaf: int = 0
-
-    def give_up(self) -> None:
-        """Let all go that wait: slurmctld has not answered for long, and nobody knows of any node."""
-        with self._changed:
-            self._deaf += 1
-            self._changed.notify_all()
 
     def put(self, nodes: Mapping[str, Node]) -> None:
         """What the latest look has seen."""
@@ -60,16 +56,14 @@ class Ready:
         A look that began before the question may have seen what was before the job had its nodes: the next one decides.
         """
         with self._changed:
-            last, deaf = self._looks + 1, self._deaf
-            while self._deaf == deaf:
+            last = self._looks + 1
+            while True:
                 nodes = [self._nodes.get(name) for name in names]
                 if all(node is not None and node.is_up for node in nodes):
                     return True
                 failed = any(node is None or node.is_down or (node.is_off and not node.is_awaited) for node in nodes)
-                if self._looks > last and failed:
+                if (self._looks > last and failed) or not self._changed.wait(SILENT_SECONDS):
                     return False
-                self._changed.wait()
-        return False
 
 
 def is_short(hosts: str) -> bool:

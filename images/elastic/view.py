@@ -1,4 +1,4 @@
-"""What is seen of pools: templates and pods in Kubernetes, nodes in Slurm, windows; and which nodes a pool has.
+"""What is seen of pools: templates and pods in Kubernetes, nodes in Slurm, windows.
 
 Windows are hours of the week in which a pool has other bounds. Which one it is in follows from the time alone, so a
 restart, a clock that jumps, and the days on which clocks are changed need no care: a window is on whenever the clock on
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from images.common.kubernetes import WORKER_PODS, Object
 from images.common.slurm_node import OURS, TOPOLOGY_REASON
@@ -77,8 +77,8 @@ class Pool:
     idle_timeout: float = 600.0
     """Seconds that a node stays when its last job has ended."""
     windows: tuple[Window, ...] = ()
-    zone: tzinfo | None = UTC
-    """Of its windows; None: this image has none of that name, and they are not obeyed."""
+    zone: tzinfo = UTC
+    """Of its windows."""
     limit: float = math.inf
     """Nodes that may have a machine just now."""
     window: str = ""
@@ -107,8 +107,6 @@ class Pool:
 
     def at(self, now: float) -> Pool:
         """With the bounds of the window that is on. `now`: seconds since 1970."""
-        if self.zone is None:
-            return self
         on = next((window for window in self.windows if window.is_on(datetime.fromtimestamp(now, self.zone))), None)
         return self if on is None else replace(self, least=on.least, limit=on.most, window=f"{on.name} {self.zone}")
 
@@ -127,6 +125,8 @@ class Pod:
     made_at: float = 0.0
     """In seconds since 1970, by Kubernetes' clock."""
     is_leaving: bool = False
+    left_at: float = 0.0
+    """When it was asked to leave, by the same clock."""
     is_ready: bool = False
     has_ended: bool = False
     """It was evicted or refused, or its machine was shut down: nothing of it runs, and nothing will."""
@@ -221,20 +221,26 @@ def pod_of(item: Object) -> Pod:
     labels, status = metadata.get("labels") or {}, item.get("status") or {}
     conditions = {one["type"]: one for one in status.get("conditions") or ()}
     unscheduled = conditions.get("PodScheduled", {}).get("status") == "False"
-    made = metadata.get("creationTimestamp")
+    # What Kubernetes calls the time of its deletion is when its time to leave will be over.
+    gone, grace = _time(metadata.get("deletionTimestamp")), metadata.get("deletionGracePeriodSeconds") or 0
     return Pod(
         name=metadata["name"],
         pool=labels.get(WORKER_PODS, ""),
         uid=metadata.get("uid", ""),
         digest=labels.get(TEMPLATE, ""),
         revision=labels.get("controller-revision-hash", ""),
-        made_at=datetime.fromisoformat(made).timestamp() if made else 0.0,
+        made_at=_time(metadata.get("creationTimestamp")),
         is_leaving="deletionTimestamp" in metadata,
+        left_at=gone - grace,
         is_ready=conditions.get("Ready", {}).get("status") == "True",
         has_ended=status.get("phase") in {"Failed", "Succeeded"},
         is_unscheduled=unscheduled,
         trouble=_trouble(conditions["PodScheduled"] if unscheduled else status),
     )
+
+
+def _time(said: str | None) -> float:
+    return datetime.fromisoformat(said).timestamp() if said else 0.0
 
 
 def _trouble(said: Object) -> str:
@@ -269,7 +275,7 @@ def pool_of(item: Object) -> Pool | None:
             )
             for one in said.get("windows", ())
         ),
-        zone=UTC if zone == "UTC" else ZoneInfo(zone) if zone in available_timezones() else None,
+        zone=UTC if zone == "UTC" else ZoneInfo(zone),
         max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
         template=template,
         uid=metadata.get("uid", ""),
@@ -292,31 +298,6 @@ def pools_read(log: Callable[[str], None]) -> Callable[[Object], Pool | None]:
         return known[name]
 
     return once
-
-
-def members(pool: Pool, nodes: Mapping[str, Node], ends: Mapping[str, float]) -> tuple[str, ...]:
-    """Names of `pool.most` nodes, by their numbers. `ends`: when the jobs of a node end at the latest, where known.
-
-    Where there are more, since there may have been more before, those leave that are off or idle, then those whose jobs
-    end soonest. Who leaves already is the last to stay, so that each look chooses the same ones.
-    """
-    usual = pool.nodes()
-    of_pool = {one.name for one in nodes.values() if one.is_cloud and one.name.rpartition("-")[0] == pool.name}
-    beyond = of_pool.difference(usual)
-
-    def turn(name: str) -> tuple[int, float, int]:
-        node, number = nodes.get(name), int(name.rpartition("-")[2])
-        if node is None or (node.is_off and not node.is_awaited):
-            return 2, 0.0, number
-        if node.goes_down:
-            return 3, 0.0, number
-        # Powered down, a node would lose somebody's drain; one of a StatefulSet leaves by itself.
-        is_idle = node.is_cloud and (node.is_idle or node.is_down) and not (node.is_coming or node.is_others)
-        return (1, 0.0, number) if is_idle else (0, -ends.get(name, math.inf), number)
-
-    if not beyond:
-        return usual
-    return tuple(sorted(sorted([*usual, *beyond], key=turn)[: pool.most], key=lambda name: turn(name)[-1]))
 
 
 def share(said: str, nodes: int) -> int:

@@ -134,18 +134,17 @@ DONE = {
         view(node("gpu-0", OFF), node("gpu-2", f"{OFF}+DRAIN", reason=LEAVES)),
         Plan(delete=["gpu-2"]),
     ),
-    "beyond max, busy": (view(node("gpu-0", OFF), node("gpu-2", BUSY), pod("gpu-2")), gone("gpu-1")),
-    "beyond max, busy, while others are drained or set down": (
-        view(
-            node("gpu-0", f"{OFF}+DRAIN", reason="works"),
-            node("gpu-1", "DOWN+CLOUD+POWERED_DOWN", reason="works", reason_by="root"),
-            *(item for name in ("gpu-2", "gpu-3") for item in (node(name, BUSY), pod(name))),
-        ),
+    "beyond max, busy": (
+        view(node("gpu-0", OFF), node("gpu-2", BUSY), pod("gpu-2")),
+        Plan(update={("power_down_asap", LEAVES): ["gpu-2"]}),
+    ),
+    "beyond max, and drained by somebody": (
+        view(node("gpu-0", OFF), node("gpu-2", f"{BUSY}+DRAIN", reason="a fan"), pod("gpu-2")),
         Plan(),
     ),
-    "beyond max, and all busy": (
-        view(*(item for number in range(3) for item in (node(f"gpu-{number}", BUSY), pod(f"gpu-{number}")))),
-        Plan(update={("power_down_asap", LEAVES): ["gpu-2"]}),
+    "beyond max, drained by somebody, and its pod is gone": (
+        view(node("gpu-0", OFF), node("gpu-2", f"{BUSY}+DRAIN", reason="a fan")),
+        Plan(update={("down", "a fan"): ["gpu-2"]}),
     ),
     "bare": (view(node("gpu-0", OFF, features=frozenset())), Plan(place={"gpu": ["gpu-0"]})),
     "beyond max, without a record": (view(node("gpu-0", OFF), pod("gpu-7")), Plan(end={"gpu-7": pod("gpu-7")})),

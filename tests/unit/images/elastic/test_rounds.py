@@ -14,20 +14,16 @@ import pytest
 from images.common.command import Result
 from images.common.kubernetes import KubeError
 from images.common.slurm_node import ROLLS, STAYS_LEAVING
-from images.elastic.decide import LEAVES
-from images.elastic.nodes import Nodes, SlurmError
-from images.elastic.pods import AT_ONCE, Pods
-from images.elastic.rolls import FixedPool
-from images.elastic.rounds import (
+from images.elastic.nodes import AT_ONCE, Nodes, Pods, SlurmError
+from images.elastic.program import (
     MADE_SECONDS,
     QUICK_SECONDS,
     ROLLED_SECONDS,
     ROLLING_SECONDS,
-    STUCK_SECONDS,
     USUAL_SECONDS,
     Rounds,
-    keep_looking,
 )
+from images.elastic.rolls import FixedPool
 from images.elastic.view import Pod, Pool, Window, marked
 from tests.fakes.commands import FakeRunner
 
@@ -156,9 +152,11 @@ def test_there_are_two_looks_a_second_at_most_whoever_asks_for_more(monkeypatch:
         wake.set()
         return QUICK_SECONDS, 3600.0
 
+    world = World()
+    monkeypatch.setattr(world.rounds, "look", look)
     monkeypatch.setattr(time, "sleep", slept.append)
     with pytest.raises(KeyboardInterrupt):
-        keep_looking(look, wake, print, lambda: None)
+        world.rounds.keep_looking(wake)
     assert slept == [0.5] * 3
 
 
@@ -187,22 +185,6 @@ ALWAYS = Window(name="now", days=frozenset(range(7)), begin=0, end=1440, least=0
 THREE = replace(POOL, most=3, windows=(ALWAYS,))
 
 
-def test_that_the_image_lacks_a_time_zone_is_told_once() -> None:
-    world = World([node(f"gpu-{number}", OFF) for number in range(3)], pool=replace(THREE, zone=None))
-    world.looks(60, lambda: world.done() == [] or pytest.fail("a window is obeyed"))
-    assert len(world.log) == 1
-
-
-def test_one_that_leaves_a_smaller_pool_is_not_made_anew_though_its_number_is_small() -> None:
-    """Another one has a job and stays."""
-    there = [node("gpu-0", "MIXED+CLOUD"), node("gpu-1", OFF), node("gpu-2", "MIXED+CLOUD")]
-    world = World(there, pool=replace(POOL, most=2))
-    world.kubernetes.pods = {name: Pod(name=name, pool="gpu", digest="new") for name in ("gpu-0", "gpu-2")}
-    assert world.done() == [f"update nodename=gpu-1 state=drain reason={LEAVES}", "delete nodename=gpu-1"], (
-        "what was asked a moment ago is done before anything that takes long"
-    )
-
-
 def test_nodes_are_held_back_before_pods_are_made_and_only_those_that_no_job_has_got_meanwhile() -> None:
     names = [f"gpu-{number}" for number in range(3)]
     before = [node(name, AWAITED if name == "gpu-0" else OFF) for name in names]
@@ -212,23 +194,6 @@ def test_nodes_are_held_back_before_pods_are_made_and_only_those_that_no_job_has
         "update nodename=gpu-2 state=drain reason=slurmstack/elastic: held back in the window now UTC",
         "pods of gpu-0",
     ]
-
-
-STUCK = f"update nodename=gpu-0 state=drain reason={STAYS_LEAVING}"
-
-
-def test_a_node_whose_pod_does_not_go_is_held_back_until_it_has_gone() -> None:
-    """The machine is dead, and Kubernetes waits for its kubelet to say that the pod has ended."""
-    world = World([node("gpu-0", OFF)])
-    world.kubernetes.pods = {"gpu-0": Pod(name="gpu-0", pool="gpu", digest="new", is_leaving=True)}
-    world.looks(STUCK_SECONDS, lambda: world.done() == [] or pytest.fail("too early"))
-    assert world.done() == [STUCK]
-
-    held = World([node("gpu-0", f"{OFF}+DRAIN", reason=STAYS_LEAVING)])  # and a restart does not forget it
-    held.kubernetes.pods = world.kubernetes.pods
-    held.looks(2, lambda: held.done() == [] or pytest.fail("it is let go"))
-    held.kubernetes.pods = {}
-    assert held.done() == ["update nodename=gpu-0 state=resume"]
 
 
 def test_a_node_that_came_in_vain_is_given_back_and_one_of_a_fixed_pool_never() -> None:
@@ -337,14 +302,11 @@ def test_who_is_drained_by_somebody_between_two_looks_keeps_that_reason() -> Non
     assert world.done() == []
 
 
-def test_slurm_is_asked_while_nodes_are_replaced_and_once_at_the_start_for_what_was_left() -> None:
+def test_a_drain_that_was_left_is_given_back_and_then_slurm_is_hardly_asked() -> None:
     world = rolling("IDLE", f"IDLE+DRAIN {ROLLS}", "IDLE")
     assert world.done() == ["update nodename=cpu-1 state=resume"]
     world.seen = [cpus("IDLE", "IDLE", "IDLE")]
-    world.rounds.look()
-    world.runner.commands.clear()
     assert world.rounds.look()[1] == ROLLED_SECONDS
-    assert world.runner.commands == []
 
 
 def test_nothing_is_done_without_a_whole_copy_of_kubernetes_or_without_slurmctld() -> None:

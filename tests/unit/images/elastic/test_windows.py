@@ -39,7 +39,7 @@ def planned(
     most: int = 4,
     conf: str = POOL.conf,
     gone: Sequence[str] = (),
-    stuck: Sequence[str] = (),
+    leaving: Sequence[Pod] = (),
 ) -> dict[tuple[str, str], list[str]]:
     """Changes of the records of four nodes, of which those that are not off, or `gone`, have pods.
 
@@ -53,9 +53,10 @@ def planned(
         there[name] = Node(**{"name": name, "states": frozenset(states.split("+")), **usual, **more})
         if "POWERED_DOWN" not in states and name not in gone:
             pods[name] = Pod(name=name, pool="gpu", digest="new")
+    pods |= {pod.name: pod for pod in leaving}
     pool = dataclasses.replace(POOL, conf=conf, windows=(dataclasses.replace(ALWAYS, least=least, most=most),)).at(NOON)
     closed = Starts(NOON - 1).judge("gpu", [*there.values()], pods, NOON)
-    view = View(pools={"gpu": pool}, nodes=there, pods=pods, closed={"gpu": closed}, now=NOON, stuck=stuck)
+    view = View(pools={"gpu": pool}, nodes=there, pods=pods, closed={"gpu": closed}, now=NOON)
     return decide(view).update
 
 
@@ -115,7 +116,9 @@ def test_what_waits_for_a_pause_to_end_takes_a_place_and_the_end_of_a_window_fre
 
 
 def test_a_node_whose_last_pod_does_not_go_waits_for_that_and_takes_no_place() -> None:
-    assert planned(OFF, OFF, OFF, OFF, most=3, stuck=["gpu-0"]) == {("drain", STAYS_LEAVING): ["gpu-0"]}
+    for seconds, why in ((59, {("drain", HELD): ["gpu-3"]}), (60, {("drain", STAYS_LEAVING): ["gpu-0"]})):
+        stuck = Pod(name="gpu-0", pool="gpu", digest="new", is_leaving=True, left_at=NOON - seconds)
+        assert planned(OFF, OFF, OFF, OFF, most=3, leaving=[stuck]) == why
     assert planned(held(STAYS_LEAVING), OFF, OFF, OFF) == {("resume", ""): ["gpu-0"]}
 
 
