@@ -9,14 +9,15 @@ import base64
 import binascii
 import json
 import re
-import subprocess
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from images.common.command import run
 from images.common.slurm_conf import setting
 from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
-from images.common.slurm_records import Columns
+from images.common.slurm_records import NotUnderstoodError, node_records
+from images.dashboard.views import Node
 
 CONFIG: Final = Path("/config/slurm")
 TIMEOUT_SECONDS: Final = 15.0
@@ -26,12 +27,6 @@ JOB_FIELDS: Final = (
     "id", "user", "account", "partitions", "state", "reason", "submitted", "eligible", "used", "limit", "min_nodes",
     "cpus", "node_list", "name",
 )  # fmt: skip
-NODE_FIELDS: Final = (
-    "NodeHost", "Partition", "StateLong", "Reason", "CPUsState", "Gres", "GresUsed",
-)  # fmt: skip
-
-Record = Mapping[str, str]
-"""Name of a field of sinfo's `--Format` -> what it says."""
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,1000}\.[A-Za-z0-9_-]{1,2000}\.[A-Za-z0-9_-]{1,1000}")
 _USER: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -79,20 +74,25 @@ class Slurm:
     def jobs(self, token: Token) -> list[Job]:
         """Jobs in the queue that the bearer may see; `PrivateData` is slurmctld's to enforce."""
         question = JobList(*JOB_FIELDS)
-        return list(question.read(self._run(list(question.command), token)))
+        try:
+            return list(question.read(self._run(question.command, token)))
+        except NotUnderstoodError as error:
+            raise SlurmAwayError(str(error)) from error
 
-    def nodes(self, token: Token) -> list[Record]:
-        """Nodes, once for each partition that they are in. Those of no partition are missing, as in sinfo."""
-        columns = Columns(NODE_FIELDS)
-        command = ["sinfo", "--Node", "--all", "--noheader", "--noconvert", columns.option]
-        return list(columns.rows(self._run(command, token)))
+    def nodes(self, token: Token) -> list[Node]:
+        """All nodes."""
+        said = self._run(("scontrol", "show", "nodes", "--all", "--json"), token)
+        try:
+            return [] if said.startswith("No nodes") else node_records(said, Node)
+        except NotUnderstoodError as error:
+            raise SlurmAwayError(str(error)) from error
 
     def cluster(self) -> str:
         """ClusterName, as in the mounted slurm.conf."""
         files = {"slurm.conf": (self._config / "slurm.conf").read_text(encoding="utf-8", errors="replace")}
         return setting(files, "ClusterName") or "slurm"
 
-    def _run(self, command: list[str], token: Token) -> str:
+    def _run(self, command: Sequence[str], token: Token) -> str:
         environment = {
             "PATH": "/usr/bin:/bin",
             "LC_ALL": "C.UTF-8",
@@ -100,16 +100,9 @@ class Slurm:
             **ENVIRONMENT,
             "SLURM_JWT": token.text,
         }
-        try:
-            done = subprocess.run(
-                command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False,
-                timeout=TIMEOUT_SECONDS,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise SlurmAwayError(f"{command[0]} had no answer within {TIMEOUT_SECONDS:.0f} s") from None
-        said = done.stderr.decode(errors="replace").strip()
-        if done.returncode == 0:
-            return done.stdout.decode(errors="replace")
-        if _REFUSED.search(said):
+        done = run(command, timeout=TIMEOUT_SECONDS, env=environment)
+        if done.ok:
+            return done.stdout
+        if _REFUSED.search(done.stderr):
             raise TokenRefusedError
-        raise SlurmAwayError(said.splitlines()[-1] if said else f"{command[0]} ended with {done.returncode}")
+        raise SlurmAwayError(done.message)
