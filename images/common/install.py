@@ -78,7 +78,7 @@ up outside it), or the mounted ConfigMap. The jail itself has them in its own fi
 IN_JAIL = ("worker", "login")
 """Roles whose pods lead users into the jail: they also see whether an account is locked."""
 
-WITH_PACKAGES = ("dashboard",)
+WITH_PACKAGES = ("dashboard", "rest")
 """Folders whose programs use Debian's Python packages besides Python's own library."""
 
 # -S: most programs need nothing but Python's own library, and prolog and epilog start often.
