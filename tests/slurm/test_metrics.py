@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.exporter import SLURM_UID
-from images.exporter.names import OURS, SLURMS
+from images.exporter.figures import OURS, SLURMS
 from tests import panels
 from tests.nodes import SHOW, in_state
 from tests.slurm.accounting import kill

@@ -12,8 +12,7 @@ import pytest
 from images.common.slurm_jobs import Job
 from images.common.slurm_node import ROLLS
 from images.common.slurm_records import NodeRecord, node_of
-from images.exporter.figures import put_closed
-from images.exporter.names import OURS, SLURMS, Figures
+from images.exporter.figures import OURS, SLURMS, Figures, put_closed
 from images.exporter.program import OLD_SECONDS, Rounds
 from slurm.alerts import ALERTS
 from slurm.dashboards.boards import BOARDS, Query
