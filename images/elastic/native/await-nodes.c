@@ -11,6 +11,7 @@
  * As ResumeProgram, SuspendProgram and ResumeFailProgram, which are for no job, it has `elastic` look at once, and waits
  * for nothing: where nobody answers, the next look comes within ten seconds.
  */
+#include <ctype.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -21,8 +22,6 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
-
-#include "hosts.h"
 
 #ifndef POOLS
 #define POOLS "/var/spool/slurmctld/slurmstack/current/elastic.pools"
@@ -49,6 +48,39 @@ static char *read_pools(void)
 	fclose(file);
 	text[length] = '\0';
 	return text;
+}
+
+/* Whether a name of this length is one of the lines. */
+static int is_line(const char *name, size_t length, const char *lines)
+{
+	while (*lines != '\0') {
+		size_t line = strcspn(lines, "\n");
+
+		if (line == length && strncmp(lines, name, length) == 0)
+			return 1;
+		lines += line + (lines[line] == '\n');
+	}
+	return 0;
+}
+
+/* Whether a host list such as "gpu-[0-3,7],cpu-0" has nodes of one of the pools, which are a name a line. */
+static int hosts_are_of(const char *hosts, const char *pools)
+{
+	while (*hosts != '\0') {
+		size_t length = strcspn(hosts, ",["), pool = length;
+
+		/* "gpu-" before a bracket, or "gpu-12". */
+		while (hosts[length] != '[' && pool > 0 && isdigit((unsigned char)hosts[pool - 1]))
+			pool--;
+		if (pool > 0 && hosts[pool - 1] == '-' && is_line(hosts, pool - 1, pools))
+			return 1;
+		hosts += length;
+		if (*hosts == '[')
+			hosts += strcspn(hosts, "]");
+		hosts += strcspn(hosts, ",");
+		hosts += *hosts == ',';
+	}
+	return 0;
 }
 
 /* That machine may be lost while we wait, and then nobody says so. */
