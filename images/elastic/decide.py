@@ -113,7 +113,7 @@ def decide(view: View) -> Plan:
 def _about(plan: Plan, view: View, pool: Pool, name: str) -> None:
     """One node that the stack wants."""
     node, pod = view.nodes.get(name), view.pods.get(name)
-    comes = node is not None and (node.is_awaited or (node.is_coming and not node.is_off))
+    comes = node is not None and node.comes
     if pod is not None and not pod.digest:
         return  # of the pool's StatefulSet, from the time before it was elastic: it leaves after its jobs
     if pod is not None and pod.has_ended:
@@ -260,18 +260,17 @@ def _keep_enough(plan: Plan, pool: Pool, nodes: Iterable[Node], closed: Collecti
 def _take_out(plan: Plan, view: View, node: Node) -> None:
     """A record that the stack no longer has. One that is off and somebody's remembers for whom, and stays.
 
-    So does one of a smaller pool that is up, as it would lose its drain.
+    So does one of a smaller pool that is up, as it would lose its drain; and there what a job waits for comes first.
     """
-    pod, of_pool = view.pods.get(node.name), node.name.rpartition("-")[0] in view.pools
-    if node.is_off:
+    pod, pool = view.pods.get(node.name), view.pools.get(node.name.rpartition("-")[0])
+    if pool is not None and (node.comes or (node.is_others and not node.is_off)):
+        _about(plan, view, pool, node.name)
+    elif node.is_off:
         _end(plan, pod)
         if pod is None and node.is_powered_down and not (node.is_others or node.is_set_down or node.is_reserved):
             plan.delete.append(node.name)
             if node.has_nothing and not node.is_drained:  # a job that asks for it by name may keep its record
                 plan.change(node.name, "drain", LEAVES)
-    elif of_pool and node.is_others:
-        if pod is None:
-            _about_one_without_a_pod(plan, node)
     elif pod is None:
         plan.change(node.name, "power_down" if node.is_down or node.is_coming else "down", GONE)
     elif not node.goes_down:

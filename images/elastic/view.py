@@ -175,6 +175,11 @@ class Node(NodeRecord):
         return self.is_powered_down and bool(self.states & {"ALLOCATED", "MIXED"}) and not self.goes_down
 
     @property
+    def comes(self) -> bool:
+        """Whether Slurm waits for it, or will in a moment."""
+        return self.is_awaited or (self.is_coming and not self.is_off)
+
+    @property
     def is_moving(self) -> bool:
         """Whether Slurm or the configuration agent is about to do something with it."""
         return self.is_coming or self.goes_down or (self.is_drained and self.reason == TOPOLOGY_REASON)

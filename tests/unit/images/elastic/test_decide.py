@@ -138,6 +138,10 @@ DONE = {
         view(node("gpu-0", OFF), node("gpu-2", BUSY), pod("gpu-2")),
         Plan(update={("power_down_asap", LEAVES): ["gpu-2"]}),
     ),
+    "beyond max, and jobs wait for them": (
+        view(node("gpu-0", OFF), node("gpu-2", AWAITED), node("gpu-3", COMING)),
+        Plan(start={"gpu": ["gpu-2", "gpu-3"]}),
+    ),
     "beyond max, and drained by somebody": (
         view(node("gpu-0", OFF), node("gpu-2", f"{BUSY}+DRAIN", reason="a fan"), pod("gpu-2")),
         Plan(),
