@@ -1,11 +1,12 @@
 """The page for people: who is asking, what is shown, and the headers that keep browsers from harm.
 
 The program answers on a socket of the pod; images/rest/proxy.py brings TLS and the network to it. It has no key of any
-kind: who looks at the page brings a token, and sees what Slurm shows to its bearer.
+kind: who looks at the page gives the browser a token as password, and sees what Slurm shows to its bearer.
 """
 
 from __future__ import annotations
 
+import base64
 import signal
 import socket
 import socketserver
@@ -15,7 +16,6 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -27,11 +27,7 @@ from images.common import http_server
 from images.common.process import program
 from images.common.slurm_jobs import RUNNING
 from images.dashboard import views
-from images.dashboard.slurm import CONFIG, Slurm, SlurmAwayError, Token, TokenRefusedError
-
-HOME: Final = "/dashboard/"
-COOKIE: Final = "__Secure-slurm-token"
-"""With this beginning, browsers take it through TLS only."""
+from images.dashboard.slurm import CONFIG, Slurm, SlurmAwayError, TokenRefusedError
 
 MOST_JOBS: Final = 500
 """Rows of the list of jobs."""
@@ -42,10 +38,10 @@ SOCKET: Final = Path("/run/slurmstack/dashboard.sock")
 AT_ONCE: Final = threading.BoundedSemaphore(4)
 """Pages that are made at the same time; each asks slurmctld twice. More of them wait."""
 
-LARGEST_FORM: Final = 16_384
-"""Bytes, as nginx has it."""
-
-REFUSED: Final = "The token is not valid, or no longer. scontrol token makes another."
+WHO: Final = (
+    "Log in with your name, and with a token as password. It was missing, wrong or over: on a login node "
+    "`scontrol token lifespan=28800` makes one that is good for 8 hours, where users may make some."
+)
 
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -56,7 +52,6 @@ HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
-
 
 STYLE_HEADERS: Final = {"Content-Type": "text/css; charset=utf-8", "Cache-Control": "max-age=3600"}
 
@@ -71,7 +66,7 @@ class Response:
 
 
 class App:
-    """Asked by the server for each request, from several threads."""
+    """Asked by the server for each request, from several threads. It changes nothing in Slurm."""
 
     def __init__(self, slurm: Slurm, log: Callable[[str], None], clock: Callable[[], float] = time.time) -> None:
         folder = Path(__file__).parent / "templates"
@@ -86,82 +81,52 @@ class App:
         self._log = log
         self._clock = clock
 
-    def answer(self, method: str, path: str, fields: Mapping[str, str], token: str = "") -> Response:
-        """One answer. It changes nothing in Slurm. `fields`: of the form or the query; `token`: from the cookie."""
-        match method, path:
-            case "GET", "/dashboard/style.css":
-                return Response(body=self._style, headers=STYLE_HEADERS)
-            case "GET", "/dashboard/login":
-                return self._page("login", message="")
-            case "POST", "/dashboard/login":
-                return self._login(fields.get("token", ""))
-            case "POST", "/dashboard/logout":
-                return _redirect(f"{HOME}login", cookie=_cookie("", 0))
-            case "GET", "/dashboard" | "/dashboard/" | "/dashboard/jobs":
-                return self._for_bearer(token, partial(self._jobs, fields) if path.endswith("jobs") else self._overview)
-        return self._page("message", HTTPStatus.NOT_FOUND, message="There is no such page.")
-
-    # ---------------------------------------------------------------- who asks
-
-    def _login(self, text: str) -> Response:
+    def answer(self, path: str, query: Mapping[str, str], authorization: str) -> Response:
+        """One answer. `authorization`: the header that a browser makes of a name and a password."""
+        pages = {"/dashboard": self._overview, "/dashboard/": self._overview, "/dashboard/jobs": self._jobs}
+        if path == "/dashboard/style.css":
+            return Response(body=self._style, headers=STYLE_HEADERS)
+        if path not in pages:
+            return self._page("message", HTTPStatus.NOT_FOUND, message="There is no such page.")
+        user, token = _credentials(authorization)
         try:
-            token = Token(text)
-            self._slurm.nodes(token)
+            return pages[path](user, token, query)
         except TokenRefusedError:
-            self._log("a login was refused")
-            return self._page("login", HTTPStatus.UNAUTHORIZED, message=REFUSED)
+            asks = {"WWW-Authenticate": 'Basic realm="your name, and a token of Slurm", charset="UTF-8"'}
+            return self._page("message", HTTPStatus.UNAUTHORIZED, asks, message=WHO)
         except SlurmAwayError as error:
-            return self._away(error)
-        self._log(f"login of {token.user}")
-        return _redirect(HOME, cookie=_cookie(token.text, max(0, token.ends - int(self._clock()))))
+            self._log(f"Slurm does not answer: {error}")
+            return self._page("message", HTTPStatus.SERVICE_UNAVAILABLE, message=f"Slurm does not answer: {error}")
 
-    def _for_bearer(self, text: str, page: Callable[[Token], Response]) -> Response:
-        if not text:
-            return _redirect(f"{HOME}login")
-        try:
-            return page(Token(text))
-        except TokenRefusedError:
-            return self._page("login", HTTPStatus.UNAUTHORIZED, {"Set-Cookie": _cookie("", 0)}, message=REFUSED)
-        except SlurmAwayError as error:
-            return self._away(error)
-
-    # ---------------------------------------------------------------- pages
-
-    def _overview(self, token: Token) -> Response:
+    def _overview(self, user: str, token: str, _: Mapping[str, str]) -> Response:
         jobs, nodes, now = self._slurm.jobs(token), self._slurm.nodes(token), self._clock()
         return self._page(
-            "overview", **self._frame(token), pools=views.pools(nodes), nodes=nodes,
-            queues=views.queues(jobs, nodes, now),
+            "overview", me=user, pools=views.pools(nodes), nodes=nodes, queues=views.queues(jobs, nodes, now),
             running=sum(job.base_state == RUNNING for job in jobs),
             pending=sum(job.tasks for job in jobs if job.waits),
         )  # fmt: skip
 
-    def _jobs(self, fields: Mapping[str, str], token: Token) -> Response:
-        user = fields.get("user", token.user).strip()
+    def _jobs(self, me: str, token: str, query: Mapping[str, str]) -> Response:
+        user = query.get("user", me).strip()
         found = [job for job in self._slurm.jobs(token) if user in ("", job.user)]
-        return self._page("jobs", **self._frame(token), user=user, count=len(found), jobs=found[:MOST_JOBS])
-
-    def _frame(self, token: Token) -> dict[str, Any]:
-        """What every page of a bearer has."""
-        return {"cluster": self._slurm.cluster(), "me": token.user, "ends": token.ends, "now": self._clock()}
-
-    def _away(self, error: SlurmAwayError) -> Response:
-        self._log(f"Slurm does not answer: {error}")
-        return self._page("message", HTTPStatus.SERVICE_UNAVAILABLE, message=f"Slurm does not answer: {error}")
+        return self._page("jobs", me=me, user=user, count=len(found), jobs=found[:MOST_JOBS])
 
     def _page(
         self, template: str, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None, **values: Any
     ) -> Response:
-        body = self._templates.get_template(f"{template}.html.j2").render({"me": "", **values})
+        frame = {"cluster": self._slurm.cluster(), "now": self._clock()} if "me" in values else {"me": ""}
+        body = self._templates.get_template(f"{template}.html.j2").render({**frame, **values})
         return Response(status=status, body=body, headers=headers or {})
 
 
-def _cookie(value: str, seconds: int) -> str:
-    return f"{COOKIE}={value}; Path=/dashboard; Max-Age={seconds}; Secure; HttpOnly; SameSite=Strict"
-
-
-def _redirect(to: str, cookie: str = "") -> Response:
-    return Response(status=HTTPStatus.SEE_OTHER, headers={"Location": to, **({"Set-Cookie": cookie} if cookie else {})})
+def _credentials(header: str) -> tuple[str, str]:
+    """Name and token; what cannot be any is empty. Of the token, the whole line `SLURM_JWT=...` will do."""
+    kind, _, text = header.partition(" ")
+    try:
+        user, _, token = base64.b64decode(text if kind.lower() == "basic" else "").decode().partition(":")
+    except ValueError:
+        return "", ""
+    return user, token.strip().removeprefix("SLURM_JWT=")
 
 
 class Server(http_server.Server):
@@ -186,19 +151,10 @@ def serve(app: App, path: Path) -> Server:
         timeout = 60.0  # nginx takes an answer at the client's pace
 
         def do_GET(self) -> None:  # noqa: N802
-            self._answer(self.path.partition("?")[2])
-
-        def do_POST(self) -> None:  # noqa: N802
-            length = self.headers.get("Content-Length", "0")
-            size = min(int(length), LARGEST_FORM) if length.isdecimal() else 0
-            self._answer(self.rfile.read(size).decode(errors="replace"))
-
-        def _answer(self, text: str) -> None:
-            fields = {name: values[0] for name, values in parse_qs(text, keep_blank_values=True).items()}
-            cookies = (part.strip().partition("=") for part in self.headers.get("Cookie", "").split(";"))
-            token = next((value for name, _, value in cookies if name == COOKIE), "")
+            path, _, text = self.path.partition("?")
+            query = {name: values[0] for name, values in parse_qs(text, keep_blank_values=True).items()}
             with AT_ONCE:
-                found = app.answer(self.command, self.path.partition("?")[0], fields, token)
+                found = app.answer(path, query, self.headers.get("Authorization", ""))
             body = found.body.encode("utf-8", errors="replace")
             self.send_response(found.status)
             for name, value in {**HEADERS, **found.headers, "Content-Length": str(len(body))}.items():

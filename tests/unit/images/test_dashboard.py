@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import http.client
-import json
 import socket
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any
 
 from images.common.slurm_jobs import Job
 from images.dashboard import views
-from images.dashboard.app import COOKIE, App, serve
-from images.dashboard.slurm import JOB_FIELDS, Slurm, SlurmAwayError, Token
+from images.dashboard.app import App, serve
+from images.dashboard.slurm import JOB_FIELDS, Slurm, SlurmAwayError, TokenRefusedError
 from images.dashboard.views import Node
 
 NOW = 1_800_000_000
@@ -38,8 +37,12 @@ def pending(**fields: Any) -> Job:
     return job(**{"state": "PENDING", "reason": "Resources", "node_list": "", **fields})
 
 
-CLAIMS = base64.urlsafe_b64encode(json.dumps({"sun": "alice", "exp": NOW + 600}).encode()).decode().rstrip("=")
-TOKEN = f"e30.{CLAIMS}.c2ln"
+TOKEN = "e30.e30.c2ln"
+
+
+def basic(password: str = TOKEN) -> str:
+    """As a browser sends it."""
+    return f"Basic {base64.b64encode(f'alice:{password}'.encode()).decode()}"
 
 
 class Fixed(Slurm):
@@ -53,12 +56,14 @@ class Fixed(Slurm):
     def cluster(self) -> str:
         return "hpc"
 
-    def nodes(self, _: Token) -> list[Node]:
+    def nodes(self, _: str) -> list[Node]:
         if self.away:
             raise SlurmAwayError(self.away)
         return self.given[0]
 
-    def jobs(self, _: Token) -> list[Job]:
+    def jobs(self, token: str) -> list[Job]:
+        if token != TOKEN:
+            raise TokenRefusedError
         return self.given[1]
 
 
@@ -125,10 +130,10 @@ def test_no_field_of_a_node_or_a_job_brings_a_tag_or_an_attribute() -> None:
         texts = ("id", "user", "account", "state", "reason", "node_list", "name")
         jobs = [job(**dict.fromkeys(texts, text), partitions=(text,)), pending(reason=text, name=text)]
         app = App(Fixed(nodes, jobs), lambda _: None, lambda: NOW)
-        found = [app.answer("GET", f"/dashboard/{path}", {"user": ""}, TOKEN).body for path in ("", "jobs")]
+        found = [app.answer(f"/dashboard/{path}", {"user": ""}, basic()).body for path in ("", "jobs")]
         slurm = Fixed([], [])
         slurm.away = text
-        return [*found, App(slurm, lambda _: None).answer("GET", "/dashboard/", {}, TOKEN).body]
+        return [*found, App(slurm, lambda _: None).answer("/dashboard/", {}, basic()).body]
 
     for harmless, hostile in zip(pages("x"), pages(HOSTILE), strict=True):
         assert "{{ 7 * 7 }}" in hostile, "it is shown"
@@ -138,28 +143,30 @@ def test_no_field_of_a_node_or_a_job_brings_a_tag_or_an_attribute() -> None:
 
 def test_a_long_list_of_jobs_is_cut_and_says_so() -> None:
     app = App(Fixed([], [job()] * 501), lambda _: None)
-    page = app.answer("GET", "/dashboard/jobs", {}, TOKEN).body
+    page = app.answer("/dashboard/jobs", {"user": ""}, basic()).body
     assert "The first 500 of 501." in page
     assert page.count('<th scope="row">') == 500
 
 
-def test_who_has_logged_in_by_the_form_is_shown_the_page_through_the_socket_of_the_pod(tmp_path: Path) -> None:
+def test_the_page_is_for_who_brings_a_token_as_password_and_goes_through_the_socket_of_the_pod(tmp_path: Path) -> None:
     server = serve(App(Fixed([node()], [job()]), lambda _: None, lambda: NOW), tmp_path / "socket")
 
-    def ask(method: str, path: str, body: str = "", **headers: str) -> http.client.HTTPResponse:
+    def ask(path: str, **headers: str) -> tuple[int, str | None, str]:
         client = http.client.HTTPConnection("pod")
         client.sock = socket.socket(socket.AF_UNIX)
         client.sock.connect(str(tmp_path / "socket"))
-        client.request(method, path, body, headers)
-        return client.getresponse()
+        client.request("GET", f"/dashboard/{path}", headers=headers)
+        answer = client.getresponse()
+        return answer.status, answer.getheader("WWW-Authenticate"), answer.read().decode()
 
     try:
-        answer = ask("POST", "/dashboard/login", f"token=SLURM_JWT%3D{TOKEN}")
-        cookie = str(answer.getheader("Set-Cookie")).partition(";")[0]
-        assert (answer.status, cookie) == (303, f"{COOKIE}={TOKEN}")
-        page = ask("GET", "/dashboard/jobs?user=bob", Cookie=f"other=1; {cookie}").read().decode()
-        assert "Jobs of bob" in page
-        assert "<strong>cpu-0</strong>" in ask("GET", "/dashboard/", Cookie=cookie).read().decode()
+        for bad in ({}, {"Authorization": "Basic x"}, {"Authorization": basic(f"{TOKEN}x")}):
+            for path in ("", "jobs"):
+                status, asks, page = ask(path, **bad)
+                assert (status, str(asks)[:6], "cpu-0" in page) == (401, "Basic ", False)
+        assert "Jobs of alice" in ask("jobs", Authorization=basic(f"SLURM_JWT={TOKEN}\n"))[2]
+        assert "Jobs of bob" in ask("jobs?user=bob", Authorization=basic())[2]
+        assert "<strong>cpu-0</strong>" in ask("", Authorization=basic())[2]
     finally:
         server.shutdown()
         server.server_close()
