@@ -9,7 +9,7 @@ import pytest
 from images.common.slurm_node import ROLLS, TOPOLOGY_REASON
 from images.elastic.decide import Plan
 from images.elastic.rolls import FixedPool, fixed_pool_of, roll
-from images.elastic.view import MAX_UNAVAILABLE, Node, Pod, share
+from images.elastic.view import MAX_UNAVAILABLE, Node, Pod
 
 POOL = FixedPool(name="cpu", size=4, revision="new", max_unavailable="2")
 IDLE, BUSY = "IDLE+DYNAMIC_NORM", "MIXED+DYNAMIC_NORM"
@@ -100,14 +100,6 @@ def test_pods_that_never_became_ready_are_replaced_at_once_all_of_them() -> None
 def test_nodes_that_slurm_hears_have_their_turn_even_where_all_machines_seem_not_ready() -> None:
     """As for a moment after the API server was away."""
     assert planned(*(pod(number, is_ready=False) for number in range(4))) == (["0", "1"], [], [])
-
-
-@pytest.mark.parametrize(
-    ("said", "nodes", "most"),
-    [("10%", 4, 1), ("10%", 11, 2), ("25%", 8, 2), ("100%", 3, 3), ("3", 2, 3), ("10%", 0, 1)],
-)
-def test_a_percentage_is_rounded_up_to_one_at_least(said: str, nodes: int, most: int) -> None:
-    assert share(said, nodes) == most
 
 
 def test_a_pool_is_taken_of_its_stateful_set_when_kubernetes_has_seen_its_template() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,8 +13,8 @@ import pytest
 
 from images.common.command import Result
 from images.common.kubernetes import KubeError
-from images.common.slurm_node import ROLLS, STAYS_LEAVING
-from images.elastic.nodes import AT_ONCE, Nodes, Pods, SlurmError
+from images.common.slurm_node import ROLLS
+from images.elastic.nodes import Nodes, SlurmError
 from images.elastic.program import (
     MADE_SECONDS,
     QUICK_SECONDS,
@@ -160,16 +160,6 @@ def test_there_are_two_looks_a_second_at_most_whoever_asks_for_more(monkeypatch:
     assert slept == [0.5] * 3
 
 
-def test_what_slurm_refuses_is_no_reason_to_hurry() -> None:
-    """A node that it does not resume was asked for four times a second."""
-    world = World([node("gpu-0", f"{OFF}+DRAIN", reason=STAYS_LEAVING)])
-    world.runner.answers["scontrol update"] = Result(code=1, stderr="no")
-    world.looks(60, world.rounds.look)
-    assert sum("update" in command for command in world.runner.commands) == 6
-    assert world.log == ["scontrol update nodename=gpu-0 state=resume: no"]
-    assert world.rounds.look()[1] == USUAL_SECONDS
-
-
 def test_records_of_older_resources_are_made_anew_in_the_same_look_half_of_them_at_a_time() -> None:
     """While a pool has no record at all, sbatch refuses what needs it."""
     names = [f"gpu-{number}" for number in range(4)]
@@ -228,31 +218,6 @@ def test_no_record_is_made_of_a_pool_that_slurmctld_does_not_know() -> None:
     world.runner.answers["scontrol show nodes"] = Result(code=0, stdout="No nodes in the system")
     world.kubernetes.clock[0] += 30
     assert world.done()[0].startswith("create nodename=gpu-0")
-
-
-class Hung:
-    """A Kubernetes API that does not answer, or refuses."""
-
-    def __init__(self, status: int | None) -> None:
-        self.status, self.asked = status, 0
-
-    def path(self, kind: str) -> str:
-        return kind
-
-    def send(self, *_: str | Mapping[str, Any]) -> None:
-        self.asked += 1
-        raise KubeError("timed out", self.status)
-
-
-def test_where_the_api_server_does_not_answer_no_more_pods_are_ended() -> None:
-    asked, said = {}, list[str]()
-    for status in (None, 403):
-        api: Any = Hung(status)
-        Pods(api, said.append).end([Pod(name=f"gpu-{number}", pool="gpu") for number in range(100)])
-        asked[status] = api.asked
-    assert asked[None] <= AT_ONCE
-    assert asked[403] == 100
-    assert len(said) == 2 + 100, "who has asked tells of the silence"
 
 
 def test_pools_that_kubernetes_tells_of_while_slurm_answers_are_seen_and_not_taken_for_gone() -> None:

@@ -87,19 +87,3 @@ def test_records_of_an_administrator_are_not_seen() -> None:
     records = [{"name": name, "state": ["IDLE", "CLOUD"]} for name in ("Own1", "gpu-a", "gpu_0", "gpu-0")]
     runner = FakeRunner({"scontrol show nodes": Result(code=0, stdout=json.dumps({"nodes": records}))})
     assert Nodes(print, runner).read().keys() == {"gpu-0"}
-
-
-def test_where_there_is_a_switch_tree_a_new_node_is_in_no_partition_before_it_is_in_the_tree() -> None:
-    pool = Pool(name="gpu", least=0, most=2, conf="CPUs=2 Feature=gpu,a Weight=7")
-    runner = FakeRunner({"scontrol show config": Result(code=0, stdout="TopologyPlugin          = topology/tree\n")})
-    asked = Nodes(print, runner)
-    asked.create(pool, pool.nodes())
-    asked.place(pool, pool.nodes())
-    assert runner.commands[2:] == [
-        "scontrol create nodename=gpu-[0-1] state=CLOUD CPUs=2 Weight=7",
-        f'scontrol update nodename=gpu-[0-1] state=power_down_force extra={{"elastic": "{pool.mark}"}}',
-        "scontrol update nodename=gpu-[0-1] state=drain reason=slurmstack:waiting-for-topology features=gpu,a",
-    ]
-    runner.answers, runner.commands = {}, []
-    asked.create(pool, pool.nodes())
-    assert "Feature=gpu,a" in runner.commands[2]
