@@ -28,17 +28,12 @@ def clean(shown: object) -> object:
 
 def duration(seconds: float) -> str:
     """As `4 min` or `2 d 3 h`: at most two units, rounded down."""
-    left = max(0, int(seconds))
-    if left < 60:
-        return f"{left} s"
-    units = ((86_400, "d"), (3_600, "h"), (60, "min"))
-    first = next(index for index, (size, _) in enumerate(units) if left >= size)
-    parts = []
-    for size, name in units[first : first + 2]:
-        whole, left = divmod(left, size)
-        if whole:
-            parts.append(f"{whole} {name}")
-    return " ".join(parts)
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    units = (minutes // 1440, "d"), (minutes // 60 % 24, "h"), (minutes % 60, "min")
+    first = next((number for number, (count, _) in enumerate(units) if count), None)
+    if first is None:
+        return f"{rest} s"
+    return " ".join(f"{count} {unit}" for count, unit in units[first : first + 2] if count)
 
 
 def moment(seconds: float) -> str:

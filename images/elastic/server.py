@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
@@ -45,24 +45,21 @@ class Ready:
             self._nodes, self._looks = nodes, self._looks + 1
             self._changed.notify_all()
 
-    def are_up(self, names: frozenset[str]) -> bool:
-        """Whether the latest look has seen all of these nodes up."""
-        with self._changed:
-            return all(name in self._nodes and self._nodes[name].is_up for name in names)
-
-    def wait(self, names: frozenset[str]) -> bool:
-        """Return when all of these nodes are up (True), or when one of them will not be.
+    def wait(self, names: Collection[str], wake: Callable[[], None]) -> bool:
+        """Return when all of these nodes are up (True), or when one of them will not be. `wake`: asks for a look.
 
         A look that began before the question may have seen what was before the job had its nodes: the next one decides.
         """
         with self._changed:
-            last = self._looks + 1
+            began = self._looks
             while True:
                 nodes = [self._nodes.get(name) for name in names]
                 if all(node is not None and node.is_up for node in nodes):
                     return True
+                if self._looks == began:  # of nodes that are up nothing is to be learned, and a look takes a core
+                    wake()
                 failed = any(node is None or node.is_down or (node.is_off and not node.is_awaited) for node in nodes)
-                if (self._looks > last and failed) or not self._changed.wait(SILENT_SECONDS):
+                if (self._looks > began + 1 and failed) or not self._changed.wait(SILENT_SECONDS):
                     return False
 
 
@@ -96,11 +93,7 @@ def start(ready: Ready, wake: Callable[[], None], port: int = PORT) -> http_serv
                 self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "too many wait\n")
             else:
                 try:
-                    names = frozenset(expand(hosts))
-                    # Of a job on nodes that are up nothing is to be learned: a look would take a core from its start.
-                    if not ready.are_up(names):
-                        wake()
-                    there = ready.wait(names)
+                    there = ready.wait(frozenset(expand(hosts)), wake)
                 finally:
                     room.release()
                 self._answer(HTTPStatus.OK if there else HTTPStatus.GONE, "ready\n" if there else "not there\n")

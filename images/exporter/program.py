@@ -36,9 +36,10 @@ OLD_SECONDS: Final = 5 * INTERVAL_SECONDS
 """A round that is older is not told any more: each of its questions may take until then."""
 
 _ASKED_AFTER: Final = {
-    "scheduler": "munge", "slurmdbd": "munge", "jobs": "scheduler", "nodes": "scheduler", "partitions": "scheduler",
+    "munge": "", "scheduler": "munge", "jobs": "scheduler", "nodes": "scheduler", "partitions": "jobs",
+    "configuration": "", "slurmdbd": "munge",
 }  # fmt: skip
-"""What is not asked where another has not answered, as each question may wait for 25 s. `munge`: this pod's own munged,
+"""Source -> what has to have answered before, as each question may wait for 25 s. `munge`: this pod's own munged,
 without which nothing is known of the others. `scheduler`: the least that slurmctld can be asked for."""
 
 _DAEMON_OF: Final = {"scheduler": "slurmctld", "slurmdbd": "slurmdbd"}
@@ -129,7 +130,9 @@ class Rounds:
     ) -> None:  # fmt: skip
         """`by_person`: whether accounts are named."""
         self._sources, self._log, self._now = sources, log, now
-        self._by_person, self._accounting = by_person, accounting
+        self._by_person = by_person
+        self._names = [name for name in _ASKED_AFTER if accounting or name != "slurmdbd"]
+        self._jobs: list[Job] = []
         self._complaints: dict[str, str] = {}
         self._latest = (0.0, "")
         """When the latest round ended, and its text."""
@@ -143,55 +146,49 @@ class Rounds:
 
     def round(self) -> None:
         """Ask each source once."""
-        answers: dict[str, Any] = {}
-        parts, about = [], Figures()
-        for name, ask in self._questions().items():
-            if name in _ASKED_AFTER and _ASKED_AFTER[name] not in answers:
-                about.put("slurmstack_exporter_up", 0, source=name)
-                continue
-            message = ""
-            try:
-                answers[name] = ask()
-                parts.append(self._figures(name, answers).text())
-            except Exception as error:  # noqa: BLE001 - users write into these records, and one must not end all figures
-                message = f"{type(error).__name__}: {error}"
-            if message != self._complaints.get(name, ""):  # once for each change, not each round
-                self._log(f"{name}: {message or 'can be read again'}")
-            self._complaints[name] = message
+        answered, parts, about = {""}, list[str](), Figures()
+        for name in self._names:
+            message, figures = "not asked", Figures()
+            if _ASKED_AFTER[name] in answered:
+                try:
+                    self._ask(name, figures)
+                    message = ""
+                    answered.add(name)
+                    parts.append(figures.text())
+                except Exception as error:  # noqa: BLE001 - users write into these records, and one must not end all
+                    message = f"{type(error).__name__}: {error}"
+                if message != self._complaints.get(name, ""):  # once for each change, not each round
+                    self._log(f"{name}: {message or 'can be read again'}")
+                self._complaints[name] = message
+                if name in _DAEMON_OF:
+                    about.put(f"slurmstack_{_DAEMON_OF[name]}_up", not message)
             about.put("slurmstack_exporter_up", not message, source=name)
-            if name in _DAEMON_OF:
-                about.put(f"slurmstack_{_DAEMON_OF[name]}_up", name in answers)
         self._latest = (self._now(), "".join([*parts, about.text()]))
-        if "nodes" in answers:
-            self.elastic = [node.name for node in answers["nodes"] if "CLOUD" in node.states and not node.states & _OFF]
 
-    def _questions(self) -> dict[str, Callable[[], Any]]:
-        """By the name of the source, in their order."""
+    def _ask(self, name: str, figures: Figures) -> None:
+        """One source, for its figures."""
         sources = self._sources
-        found: dict[str, Callable[[], Any]] = {
-            "munge": sources.munge, "scheduler": sources.scheduler, "jobs": sources.jobs, "nodes": sources.nodes,
-            "partitions": sources.partitions, "configuration": sources.configuration,
-        }  # fmt: skip
-        if self._accounting:
-            found["slurmdbd"] = sources.slurmdbd
-        return found
-
-    def _figures(self, name: str, answers: Mapping[str, Any]) -> Figures:
-        """Those of one source."""
-        figures, answer = Figures(), answers[name]
-        if name == "scheduler":
-            put_scheduler(figures, answer)
-        elif name == "jobs":
-            put_jobs(figures, answer, self._now(), by_person=self._by_person)
-        elif name == "partitions" and "jobs" in answers:
-            put_partitions(figures, answer, answers["jobs"])
-        elif name == "nodes":
-            put_nodes(figures, answer)
-        elif name == "configuration":
-            figures.put("slurmstack_configuration_refused", answer["refused"])
-            for key in sorted({"free_bytes", "size_bytes"} & answer.keys()):
-                figures.put(f"slurmstack_volume_{key}", answer[key], volume="state")
-        return figures
+        match name:
+            case "munge":
+                sources.munge()
+            case "slurmdbd":
+                sources.slurmdbd()
+            case "scheduler":
+                put_scheduler(figures, sources.scheduler())
+            case "jobs":
+                self._jobs = sources.jobs()
+                put_jobs(figures, self._jobs, self._now(), by_person=self._by_person)
+            case "partitions":
+                put_partitions(figures, sources.partitions(), self._jobs)
+            case "nodes":
+                nodes = sources.nodes()
+                put_nodes(figures, nodes)
+                self.elastic = [node.name for node in nodes if "CLOUD" in node.states and not node.states & _OFF]
+            case "configuration":
+                found = sources.configuration()
+                figures.put("slurmstack_configuration_refused", found["refused"] or 0)
+                for key in sorted({"free_bytes", "size_bytes"} & found.keys()):
+                    figures.put(f"slurmstack_volume_{key}", found[key] or 0, volume="state")
 
 
 def _answer(rounds: Rounds, path: str) -> Answer:
