@@ -80,15 +80,12 @@ def settings(name: str, pool: WorkerPool) -> str:
     if pool.windows:
         said |= {
             "idle_timeout": span_seconds(pool.idle_timeout),
-            "windows": [_window(pool, window) for window in pool.windows],
+            "windows": [_window(window) for window in pool.windows],
             "timezone": pool.timezone,
         }
     return json.dumps(said, sort_keys=True)
 
 
-def _window(pool: WorkerPool, window: Window) -> dict[str, str | int | list[int]]:
+def _window(window: Window) -> dict[str, int | list[int]]:
     begin, end = minutes_of(window.hours)
-    least, most = pool.bounds_in(window)
-    return {
-        "name": window.name, "days": [*days_of(window.days)], "begin": begin, "end": end, "min": least, "max": most,
-    }  # fmt: skip
+    return {"days": [*days_of(window.days)], "begin": begin, "end": end, "min": window.min}

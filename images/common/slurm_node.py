@@ -43,14 +43,13 @@ SET_ASIDE: Final = f"{ELASTIC} set aside"
 did not, and of a pool until an administrator resumes it (images/elastic/starts.py)."""
 
 HELD_BACK: Final = f"{ELASTIC} held back"
-IN_WINDOW: Final = f"{HELD_BACK} in the window"
-"""Drain of a node that is off and stays so, as its pool may have fewer nodes now (images/elastic/decide.py)."""
+"""Drains of a node that is off and stays so for a while (images/elastic/decide.py)."""
 
 STAYS_LEAVING: Final = f"{HELD_BACK} until its last pod has gone"
 """Of one whose machine is dead, or whose kubelet: a job that got it would wait in vain (images/elastic/decide.py)."""
 
 PLACED: Final = f"{HELD_BACK} until its pool has room"
-"""Of a new one that is in the switch tree: the configuration agent does not know how many nodes there may be now."""
+"""Of a new one that is in the switch tree: the configuration agent does not know whether its pool waits."""
 
 _ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
 """States of jobs that have the node."""

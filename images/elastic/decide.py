@@ -16,9 +16,9 @@ outdated    a pod of an older template, or a record of an older configuration: m
 leaving     a record that the stack no longer has: powered down after its jobs, then deleted
 
 Nodes that are off are drained as long as they are not to be started, with a reason that says why, and no others of our
-drains stand: while their last pod does not go, while their pool waits (`starts.py`), and where there would be more than
-a window allows. So jobs that need more nodes wait, and are not refused. Nodes that are up and not to stay are powered
-down, each after its jobs; where less than `min` are up, more are powered up.
+drains stand: while their last pod does not go, and while their pool waits (`starts.py`). So jobs that need more nodes
+wait, and are not refused. Nodes that are up and not to stay are powered down, each after its jobs; where less than
+`min` are up, more are powered up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from images.common.slurm_node import ELASTIC, HELD_BACK, IN_WINDOW, STAYS_LEAVING, TOPOLOGY_REASON
+from images.common.slurm_node import ELASTIC, STAYS_LEAVING, TOPOLOGY_REASON
 from images.elastic.starts import Closed
 from images.elastic.view import SLURM, Node, Pod, Pool, share
 
@@ -36,7 +36,6 @@ GONE: Final = f"{ELASTIC} its pod is gone"
 LEAVES: Final = f"{ELASTIC} leaves the pool"
 OUTDATED: Final = f"{ELASTIC} gets a new pod"
 SURPLUS: Final = f"{ELASTIC} others of its job did not come"
-BEYOND: Final = f"{ELASTIC} more than its pool may have now"
 COOLED: Final = f"{ELASTIC} idle, and no longer to be kept"
 
 RETRY_SECONDS: Final = 20.0
@@ -179,12 +178,7 @@ def _is_ours_to_open(pool: Pool, node: Node) -> bool:
 def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> frozenset[str]:
     """Drain what is not to be started, and free the rest; who is drained then."""
     closed, found = view.closed[pool.name], set[str]()
-    off = [node for node in nodes if node.has_nothing and "POWER_UP" not in node.states]
-    # What somebody keeps jobs from, and whose machine is gone, takes no place; a pod that is nobody's does.
-    names, without = {node.name for node in nodes}, {node.name for node in off}
-    machines = sum(n.name not in without and (not n.is_others or n.name in view.pods) for n in nodes)
-    room = pool.limit - machines - sum(pod.pool == pool.name and pod.name not in names for pod in view.pods.values())
-    for node in sorted(off, key=lambda node: node.is_drained and node.reason.startswith(HELD_BACK)):
+    for node in (node for node in nodes if node.has_nothing and "POWER_UP" not in node.states):
         if node.name in closed.lifted:
             why = closed.lifted[node.name]
         elif node.name not in closed.nodes and not _is_ours_to_open(pool, node):
@@ -192,9 +186,7 @@ def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -
         elif node.name in view.pods and _is_stuck(view.pods[node.name], view.now):
             why = STAYS_LEAVING
         else:
-            room -= 1
-            why = closed.nodes.get(node.name, closed.pool) or (f"{IN_WINDOW} {pool.window}" if room < 0 else "")
-            why = why or (closed.aside if node.is_drained else "")
+            why = closed.nodes.get(node.name, closed.pool) or (closed.aside if node.is_drained else "")
         if why:
             found.add(node.name)
         if why and not (node.is_drained and node.reason == why):
@@ -216,10 +208,6 @@ def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> in
         # Slurm keeps as many as the pool ever keeps (SuspendExcNodes), and never ends these.
         elif is_unused and pool.windows and not node.is_planned and 0 < node.busy_at <= view.now - pool.idle_timeout:
             going[node.name] = COOLED
-    # Powered down, a node would lose an administrator's drain.
-    rest = [node for node in there[::-1] if node.is_up and not node.is_others and node.name not in going]
-    rest.sort(key=lambda node: not node.is_idle)
-    going |= {node.name: BEYOND for node in rest[: int(max(0.0, len(there) - len(going) - pool.limit))]}
     going |= {node.name: OUTDATED for node in _outdated(view, pool, nodes) if node.name not in going}
     for name, why in going.items():
         plan.change(name, "power_down_asap", why)

@@ -1,8 +1,8 @@
 """What is seen of pools: templates and pods in Kubernetes, nodes in Slurm, windows.
 
-Windows are hours of the week in which a pool has other bounds. Which one it is in follows from the time alone, so a
-restart, a clock that jumps, and the days on which clocks are changed need no care: a window is on whenever the clock on
-the wall says so. In the hour that a clock repeats it is on twice; hours that a clock leaves out it lacks.
+Windows are hours of the week in which a pool keeps more nodes, or fewer. Which one it is in follows from the time
+alone, so a restart, a clock that jumps, and the days on which clocks are changed need no care: a window is on whenever
+the clock on the wall says so. In the hour that a clock repeats it is on twice; hours that a clock leaves out it lacks.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ LONGEST_TROUBLE: Final = 160
 class Window:
     """Some hours on some days."""
 
-    name: str
-    """As the stack file has it: `mon-fri 08:00-19:00`."""
     days: frozenset[int]
     """On which it begins; 0 is Monday."""
     begin: int
@@ -52,8 +50,6 @@ class Window:
     """In minutes of the day, the second one not in it. Where it is not after the first one, of the next day."""
     least: int
     """Nodes that stay up without jobs meanwhile."""
-    most: int
-    """Nodes at most meanwhile."""
 
     def is_on(self, at: datetime) -> bool:
         """Whether a clock on the wall says that it is."""
@@ -79,10 +75,6 @@ class Pool:
     windows: tuple[Window, ...] = ()
     zone: tzinfo = UTC
     """Of its windows."""
-    limit: float = math.inf
-    """Nodes that may have a machine just now."""
-    window: str = ""
-    """The one that it is in, for people."""
     max_unavailable: str = "10%"
     """Nodes that are powered down at once for new pods: a number, or a percentage of those that have pods."""
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -106,9 +98,9 @@ class Pool:
         return tuple(f"{self.name}-{number}" for number in range(self.most))
 
     def at(self, now: float) -> Pool:
-        """With the bounds of the window that is on. `now`: seconds since 1970."""
+        """With what the window keeps that is on. `now`: seconds since 1970."""
         on = next((window for window in self.windows if window.is_on(datetime.fromtimestamp(now, self.zone))), None)
-        return self if on is None else replace(self, least=on.least, limit=on.most, window=f"{on.name} {self.zone}")
+        return self if on is None else replace(self, least=on.least)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,10 +266,7 @@ def pool_of(item: Object) -> Pool | None:
         conf=str(said["conf"]),
         idle_timeout=float(said.get("idle_timeout", 600)),
         windows=tuple(
-            Window(
-                name=one["name"], days=frozenset(one["days"]), begin=one["begin"], end=one["end"],
-                least=one["min"], most=one["max"],
-            )
+            Window(days=frozenset(one["days"]), begin=one["begin"], end=one["end"], least=one["min"])
             for one in said.get("windows", ())
         ),
         zone=UTC if zone == "UTC" else ZoneInfo(zone),

@@ -1,4 +1,4 @@
-"""What is done about each way in which a node and its pod can differ, and about windows.
+"""What is done about each way in which a node and its pod can differ, and about windows and pauses.
 
 Nodes are written as `STATES WORDS: reason`, in the order of their numbers. Words: `pod` has one of the template of now,
 `old` of an older one, `set` of a StatefulSet, `leaving`, `stuck` (for a minute), `failed` (just now), `failed-long`;
@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from images.common.slurm_node import HELD_BACK, PLACED, STAYS_LEAVING, TOPOLOGY_REASON
+from images.common.slurm_node import PLACED, STAYS_LEAVING, TOPOLOGY_REASON
 from images.common.slurm_records import compress
 from images.elastic.decide import (  # fmt: skip
-    BEYOND,
     COOLED,
     GONE,
     LEAVES,
@@ -31,12 +30,11 @@ from images.elastic.view import SLURM, Node, Pod, Pool, Window, marked
 
 NOON = 1_800_000_000.0  # Friday, 2027-01-15 08:00 UTC
 POOL = Pool(name="gpu", least=0, most=4, conf="CPUs=2 Feature=gpu", digest="new", uid="u")
-ALWAYS = Window(name="always", days=frozenset(range(7)), begin=0, end=1440, least=0, most=4)
 
 AWAITED, OFF = "ALLOCATED+CLOUD+POWERED_DOWN", "IDLE+CLOUD+POWERED_DOWN"
 COMING, UP, BUSY = "MIXED+CLOUD+NOT_RESPONDING+POWERING_UP", "IDLE+CLOUD", "MIXED+CLOUD"
 GIVEN_UP = "DOWN+CLOUD+POWERED_DOWN"
-HELD = f"{HELD_BACK} in the window always UTC"
+HELD = STAYS_LEAVING
 ASIDE = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"
 PAUSED = "slurmstack/elastic: no capacity, 1 in vain, again at 2027-01-15T08:00:30Z"
 
@@ -143,7 +141,7 @@ DONE = {
 def test_what_differs_is_put_right() -> None:
     wanted = {name: [plan] if plan else [] for name, (_, plan) in DONE.items()}
     assert {name: done(seen(written, OFF)) for name, (written, _) in DONE.items()} == wanted
-    assert done(seen(f"{OFF}+DRAIN marked: {HELD_BACK}", OFF)) == ["renew gpu-0", "resume gpu-0"]
+    assert done(seen(f"{OFF}+DRAIN marked: {STAYS_LEAVING}", OFF)) == ["renew gpu-0", "resume gpu-0"]
 
 
 @pytest.mark.parametrize(
@@ -200,74 +198,31 @@ def test_of_many_outdated_nodes_some_at_once_are_made_anew_idle_ones_first() -> 
     assert made_anew(UP, f"{OFF}+DRAIN x: late", closed=Closed(nodes={"gpu-1": "late"})) == [], "nor do these"
 
 
-# Windows
-
-
-def planned(*written: str, least: int = 0, most: int = 4) -> list[str]:
-    """In one. What is not off has a pod."""
-    pods = [text if "POWERED_DOWN" in text else text.replace(":", " pod:", 1) for text in written]
-    pods = [text if "POWERED_DOWN" in text or "pod" in text else f"{text} pod" for text in pods]
-    return done(seen(*pods, windows=(dataclasses.replace(ALWAYS, least=least, most=most),)))
-
-
-IS_HELD, A_FAN = f"{OFF}+DRAIN: {HELD}", f"{UP}+DRAIN: a fan"
-
-
-def test_what_may_not_be_started_is_held_back_and_what_runs_goes_on() -> None:
-    assert planned(OFF, OFF, OFF, OFF, most=1) == [f"drain gpu-[1-3]: {HELD}"]
-    assert planned(OFF, BUSY, OFF, OFF, most=1) == [f"drain gpu-[0,2-3]: {HELD}"]
-    assert planned(OFF, COMING, OFF, OFF, most=2) == [f"drain gpu-[2-3]: {HELD}"]
-    assert planned(BUSY, IS_HELD, IS_HELD, IS_HELD, most=1) == []
-    assert planned(f"{UP}+CLOUD+POWERING_UP+DRAIN: {HELD}", IS_HELD, IS_HELD, IS_HELD, most=1) == []
-
-
-def test_what_is_held_back_is_freed_when_there_may_be_more() -> None:
-    assert planned(BUSY, IS_HELD, IS_HELD, IS_HELD, most=3) == ["resume gpu-[1-2]"]
-    assert planned(BUSY, IS_HELD, IS_HELD, IS_HELD) == ["resume gpu-[1-3]"]
+def with_pods(*written: str, **more: Any) -> list[str]:
+    """What is not off has a pod."""
+    return done(seen(*[text if "POWERED_DOWN" in text else f"{text} pod" for text in written], **more))
 
 
 def test_warm_nodes_of_a_window_that_is_over_go_when_they_have_been_idle_for_long_enough() -> None:
-    idle = f"{UP} idle=600"
-    assert planned(f"{UP} idle=599", idle, f"{UP} idle=3600", BUSY) == [f"power_down_asap gpu-[1-2]: {COOLED}"]
-    assert planned(idle, idle, idle, BUSY, least=2) == [f"power_down_asap gpu-[1-2]: {COOLED}"]
-    assert planned(idle, BUSY, OFF, OFF, least=2) == []
+    idle, windows = f"{UP} idle=600", (Window(days=frozenset(), begin=0, end=1440, least=2),)
+    gone = [f"power_down_asap gpu-[1-2]: {COOLED}"]
+    assert with_pods(f"{UP} idle=599", idle, f"{UP} idle=3600", BUSY, windows=windows) == gone
+    assert with_pods(idle, idle, idle, BUSY, windows=windows, least=2) == gone
+    assert with_pods(idle, BUSY, OFF, OFF, windows=windows, least=2) == []
     for more in ("DRAIN", "PLANNED", "POWERING_UP", "COMPLETING", "POWER_DOWN"):  # in somebody's hands
-        assert planned(f"{UP}+{more} idle=900", OFF, OFF, OFF) == []
+        assert with_pods(f"{UP}+{more} idle=900", OFF, windows=windows) == []
 
 
-def test_nodes_beyond_the_window_s_max_leave_after_their_jobs_and_idle_ones_first() -> None:
-    assert planned(BUSY, f"{UP} idle=1", BUSY, BUSY, most=2) == [f"power_down_asap gpu-[1,3]: {BEYOND}"]
-    leaving = f"{BUSY}+DRAIN+POWER_DOWN: {BEYOND}"
-    assert planned(BUSY, leaving, BUSY, leaving, most=2) == []
-    assert planned(BUSY, BUSY, A_FAN, OFF, most=1) == [
-        f"drain gpu-3: {HELD}", f"power_down_asap gpu-[0-1]: {BEYOND}",
-    ], "an administrator's drain would be lost with it"  # fmt: skip
-    up = f"{UP}+DRAIN: {HELD}"
-    assert planned(up, BUSY, IS_HELD, IS_HELD, most=1) == [f"power_down_asap gpu-0: {BEYOND}"]
-
-
-def test_what_an_administrator_has_drained_or_set_down_takes_no_place_without_a_machine_and_keeps_his_reason() -> None:
-    assert planned(A_FAN, OFF, OFF, OFF, most=1) == [f"drain gpu-[1-3]: {HELD}"]
-    lost = seen(A_FAN, OFF, OFF, OFF, windows=(dataclasses.replace(ALWAYS, most=1),))
-    assert done(lost) == [f"drain gpu-[2-3]: {HELD}"]
-    assert planned(f"{OFF}+DRAIN: works", OFF, OFF, IS_HELD, most=2) == []
-    assert planned(f"{GIVEN_UP}: RMA", OFF, OFF, OFF, most=1) == [f"drain gpu-[2-3]: {HELD}"]
-    late = f"{GIVEN_UP} by-slurm: RMA : ResumeTimeout reached"
-    assert planned(late, OFF, OFF, OFF, most=1) == ["drain gpu-0: RMA", f"drain gpu-[2-3]: {HELD}"]
-
-
-def test_what_waits_for_a_pause_to_end_takes_a_place_and_the_end_of_a_window_frees_nothing_that_would_fail() -> None:
+def test_while_a_pool_waits_no_node_of_it_is_started_but_somebody_s_drain_keeps_its_reason() -> None:
     paused, over = f"{OFF}+DRAIN: {PAUSED}", f"{OFF}+DRAIN: {PAUSED.replace('08:00:30', '07:59:30')}"
-    assert planned(f"{GIVEN_UP}+DRAIN: {PAUSED}", paused, IS_HELD, IS_HELD, most=1) == [f"drain gpu-[2-3]: {PAUSED}"]
-    assert planned(over, over, BUSY, IS_HELD, most=2) == [f"drain gpu-1: {HELD}", "resume gpu-0"]
-    one_resumed = planned(f"{OFF}+DRAIN: {ASIDE}", IS_HELD, IS_HELD, OFF)
-    assert one_resumed == [f"drain gpu-[1-2]: {ASIDE}"], "by hand"
-    assert planned(f"{OFF} stuck", OFF, OFF, OFF, most=3) == [f"drain gpu-0: {STAYS_LEAVING}"], "it takes no place"
+    held = f"{OFF}+DRAIN: {STAYS_LEAVING}"
+    assert done(seen(f"{GIVEN_UP}+DRAIN: {PAUSED}", paused, held, OFF)) == [f"drain gpu-[2-3]: {PAUSED}"]
+    assert done(seen(over, over)) == ["resume gpu-[0-1]"]
+    assert done(seen(f"{OFF}+DRAIN: {ASIDE}", held, OFF)) == [f"drain gpu-1: {ASIDE}"], "one was resumed by hand"
+    late = f"{GIVEN_UP} by-slurm: RMA : ResumeTimeout reached"
+    assert done(seen(paused, f"{OFF}+DRAIN: works", f"{GIVEN_UP}: RMA", late)) == ["drain gpu-3: RMA"]
 
 
-def test_new_nodes_start_when_they_are_in_the_switch_tree_and_there_is_room() -> None:
+def test_new_nodes_start_when_they_are_in_the_switch_tree() -> None:
     waits, placed = f"{OFF}+DRAIN: {TOPOLOGY_REASON}", f"{OFF}+DRAIN: {PLACED}"
-    assert planned(BUSY, waits, waits, waits, most=1) == []
-    assert planned(BUSY, placed, placed, waits, most=2) == [f"drain gpu-2: {HELD}", "resume gpu-1"]
-    assert planned(BUSY, placed, placed, placed) == ["resume gpu-[1-3]"]
-    assert planned(BUSY, f"{OFF} bare", f"{OFF} bare", OFF, most=2) == ["place gpu-[1-2]"], "they are in no partition"
+    assert done(seen(waits, placed, f"{OFF} bare")) == ["place gpu-2", "resume gpu-1"]

@@ -13,7 +13,7 @@ import pytest
 
 from images.common.command import Result
 from images.common.kubernetes import KubeError
-from images.common.slurm_node import ROLLS
+from images.common.slurm_node import ROLLS, STAYS_LEAVING
 from images.elastic.nodes import Nodes, SlurmError
 from images.elastic.program import (
     MADE_SECONDS,
@@ -24,7 +24,7 @@ from images.elastic.program import (
     Rounds,
 )
 from images.elastic.rolls import FixedPool
-from images.elastic.view import Pod, Pool, Window, marked
+from images.elastic.view import Pod, Pool, marked
 from tests.fakes.commands import FakeRunner
 
 POOL = Pool(name="gpu", least=0, most=1, conf="CPUs=2", digest="new", uid="u")
@@ -171,19 +171,14 @@ def test_records_of_older_resources_are_made_anew_in_the_same_look_half_of_them_
     ], "but one that a job asks for by name"  # fmt: skip
 
 
-ALWAYS = Window(name="now", days=frozenset(range(7)), begin=0, end=1440, least=0, most=1)
-THREE = replace(POOL, most=3, windows=(ALWAYS,))
-
-
 def test_nodes_are_held_back_before_pods_are_made_and_only_those_that_no_job_has_got_meanwhile() -> None:
     names = [f"gpu-{number}" for number in range(3)]
     before = [node(name, AWAITED if name == "gpu-0" else OFF) for name in names]
     meanwhile = [node(name, OFF if name == "gpu-2" else AWAITED) for name in names]
-    world = World(before, meanwhile, pool=THREE)
-    assert world.done() == [
-        "update nodename=gpu-2 state=drain reason=slurmstack/elastic: held back in the window now UTC",
-        "pods of gpu-0",
-    ]
+    world = World(before, meanwhile, pool=replace(POOL, most=3))
+    for name in ("gpu-1", "gpu-2"):
+        world.kubernetes.pods[name] = Pod(name=name, pool="gpu", digest="new", is_leaving=True)  # for long
+    assert world.done() == [f"update nodename=gpu-2 state=drain reason={STAYS_LEAVING}", "pods of gpu-0"]
 
 
 def test_a_node_that_came_in_vain_is_given_back_and_one_of_a_fixed_pool_never() -> None:
