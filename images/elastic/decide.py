@@ -160,10 +160,6 @@ def _about_one_without_a_pod(plan: Plan, node: Node) -> None:
         plan.change(node.name, "power_down", GONE)
 
 
-def _is_stuck(pod: Pod, now: float) -> bool:
-    return pod.is_leaving and now - pod.left_at >= STUCK_SECONDS
-
-
 def _end(plan: Plan, pod: Pod | None) -> None:
     if pod is not None and not pod.is_leaving:
         plan.end[pod.name] = pod
@@ -179,14 +175,11 @@ def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -
     """Drain what is not to be started, and free the rest; who is drained then."""
     closed, found = view.closed[pool.name], set[str]()
     for node in (node for node in nodes if node.has_nothing and "POWER_UP" not in node.states):
-        if node.name in closed.lifted:
-            why = closed.lifted[node.name]
-        elif node.name not in closed.nodes and not _is_ours_to_open(pool, node):
+        if node.name not in closed.nodes and not _is_ours_to_open(pool, node):
             continue
-        elif node.name in view.pods and _is_stuck(view.pods[node.name], view.now):
-            why = STAYS_LEAVING
-        else:
-            why = closed.nodes.get(node.name, closed.pool) or (closed.aside if node.is_drained else "")
+        pod = view.pods.get(node.name)
+        is_stuck = pod is not None and pod.is_leaving and view.now - pod.left_at >= STUCK_SECONDS
+        why = closed.nodes.get(node.name) or (STAYS_LEAVING if is_stuck else closed.pool)
         if why:
             found.add(node.name)
         if why and not (node.is_drained and node.reason == why):

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from images.common.command import Runner, run
 from images.common.kubernetes import Kube, KubeError
+from images.common.slurm_jobs import ENVIRONMENT, JobList
 from images.common.slurm_node import (
     ELASTIC_PARTITION,
     TOPOLOGY_REASON,
@@ -20,14 +21,12 @@ from images.common.slurm_node import (
     shows_switch_tree,
     wanted_nodes,
 )
-from images.common.slurm_records import NotUnderstoodError, compress, expand, node_records
+from images.common.slurm_records import NotUnderstoodError, compress, node_records
 from images.elastic.view import FEATURES, TEMPLATE, Node, Pod, Pool, marked
 
 TIMEOUT_SECONDS: Final = 30.0
 
 _OF_US: Final = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
-_TIMES: Final = {"SLURM_TIME_FORMAT": "%s"}
-"""Seconds since 1970."""
 
 AT_ONCE: Final = 16
 """Requests at a time: a job of a thousand nodes asks for a thousand pods."""
@@ -61,12 +60,13 @@ class Nodes:
 
     def ends(self) -> dict[str, float]:
         """Node -> when its jobs end at the latest, in seconds since 1970. Raises SlurmError."""
-        said = self._ask("squeue", "--all", "--noheader", "--states=running", "--format=%e %N", env=_TIMES)
-        found: dict[str, float] = {}
-        for line in said.splitlines():
-            end, _, names = line.partition(" ")
-            for name in expand(names):
-                found[name] = max(found.get(name, 0.0), float(end) if end.isdecimal() else math.inf)
+        question, found = JobList("end", "node_list"), dict[str, float]()
+        try:
+            for job in question.read(self._ask(*question.command, "--states=running", env=ENVIRONMENT)):
+                for name in job.nodes:
+                    found[name] = max(found.get(name, 0.0), math.inf if job.end is None else job.end)
+        except NotUnderstoodError as error:
+            raise SlurmError(str(error)) from error
         return found
 
     def create(self, pool: Pool, names: Iterable[str]) -> str:
