@@ -276,16 +276,3 @@ def test_nothing_is_done_without_a_whole_copy_of_kubernetes_or_without_slurmctld
     world.synced, world.runner.answers["scontrol show nodes"] = True, Result(code=1, stderr="no answer")
     with pytest.raises(SlurmError):
         world.done()
-
-
-def test_it_says_how_far_it_is_once() -> None:
-    world = rolling("MIXED", "MIXED", "MIXED", old=[0, 2])
-    world.kubernetes.pods["cpu-1"] = replace(world.kubernetes.pods["cpu-1"], is_ready=False)
-    world.rounds.look()
-    world.rounds.look()
-    world.kubernetes.pods = rolling().kubernetes.pods
-    world.rounds.look()
-    assert [text for text in world.log if text.startswith("pool")] == [
-        "pool cpu: 2 of 3 nodes still to get their new pods; not ready with their new pods: cpu-1",
-        "pool cpu: no node has an old pod any more",
-    ]
