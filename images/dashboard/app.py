@@ -1,12 +1,15 @@
 """The page for people: who is asking, what is shown, and the headers that keep browsers from harm.
 
 The program answers on a socket of the pod; images/rest/proxy.py brings TLS and the network to it. It has no key of any
-kind: who looks at the page gives the browser a token as password, and sees what Slurm shows to its bearer.
+kind: who looks at the page gives the browser a token as password, and sees what Slurm shows to its bearer. Slurm's own
+commands get it as SLURM_JWT, so that slurmctld decides. Not slurmrestd: a queue of 10,000 would be 80 MB of JSON for
+each page (24.11).
 """
 
 from __future__ import annotations
 
 import base64
+import re
 import signal
 import socket
 import socketserver
@@ -14,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -24,10 +27,13 @@ from urllib.parse import parse_qs
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from images.common import http_server
+from images.common.command import run
 from images.common.process import program
-from images.common.slurm_jobs import RUNNING
+from images.common.slurm_conf import setting
+from images.common.slurm_jobs import ENVIRONMENT, RUNNING, Job, JobList
+from images.common.slurm_records import NotUnderstoodError, node_records
 from images.dashboard import views
-from images.dashboard.slurm import CONFIG, Slurm, SlurmAwayError, TokenRefusedError
+from images.dashboard.views import Node
 
 MOST_JOBS: Final = 500
 """Rows of the list of jobs."""
@@ -54,6 +60,66 @@ HEADERS: Final = {
 }
 
 STYLE_HEADERS: Final = {"Content-Type": "text/css; charset=utf-8", "Cache-Control": "max-age=3600"}
+
+CONFIG: Final = Path("/config/slurm")
+
+TIMEOUT_SECONDS: Final = 15.0
+"""More than the 10 s (MessageTimeout) after which Slurm's commands give up by themselves."""
+
+JOB_FIELDS: Final = (
+    "id", "user", "account", "partitions", "state", "reason", "submitted", "eligible", "used", "limit", "min_nodes",
+    "cpus", "node_list", "name",
+)  # fmt: skip
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,1000}\.[A-Za-z0-9_-]{1,2000}\.[A-Za-z0-9_-]{1,1000}")
+_REFUSED: Final = re.compile(r"authentication|access/permission denied|invalid.*(?:credential|token)", re.IGNORECASE)
+
+
+class TokenRefusedError(Exception):
+    """The token is not valid, or no longer."""
+
+
+class SlurmAwayError(Exception):
+    """Slurm does not answer; the message is the command's own."""
+
+
+class Slurm:
+    """Slurm as the bearer of a token sees it. Raises TokenRefusedError, SlurmAwayError, NotUnderstoodError."""
+
+    def __init__(self, config: Path = CONFIG) -> None:
+        self._config = config
+
+    def jobs(self, token: str) -> list[Job]:
+        """Jobs in the queue that the bearer may see; `PrivateData` is slurmctld's to enforce."""
+        question = JobList(*JOB_FIELDS)
+        return list(question.read(self._run(question.command, token)))
+
+    def nodes(self, token: str) -> list[Node]:
+        """All nodes."""
+        said = self._run(("scontrol", "show", "nodes", "--all", "--json"), token)
+        return [] if said.startswith("No nodes") else node_records(said, Node)
+
+    def cluster(self) -> str:
+        """ClusterName, as in the mounted slurm.conf."""
+        files = {"slurm.conf": (self._config / "slurm.conf").read_text(encoding="utf-8", errors="replace")}
+        return setting(files, "ClusterName") or "slurm"
+
+    def _run(self, command: Sequence[str], token: str) -> str:
+        if not _TOKEN.fullmatch(token):
+            raise TokenRefusedError
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "LC_ALL": "C.UTF-8",
+            "SLURM_CONF": str(self._config / "slurm.conf"),
+            **ENVIRONMENT,
+            "SLURM_JWT": token,
+        }
+        done = run(command, timeout=TIMEOUT_SECONDS, env=environment)
+        if done.ok:
+            return done.stdout
+        if _REFUSED.search(done.stderr):
+            raise TokenRefusedError
+        raise SlurmAwayError(done.message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +160,7 @@ class App:
         except TokenRefusedError:
             asks = {"WWW-Authenticate": 'Basic realm="your name, and a token of Slurm", charset="UTF-8"'}
             return self._page("message", HTTPStatus.UNAUTHORIZED, asks, message=WHO)
-        except SlurmAwayError as error:
+        except (SlurmAwayError, NotUnderstoodError) as error:
             self._log(f"Slurm does not answer: {error}")
             return self._page("message", HTTPStatus.SERVICE_UNAVAILABLE, message=f"Slurm does not answer: {error}")
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from images.common.slurm_jobs import Job
 from images.dashboard import views
-from images.dashboard.app import App, serve
-from images.dashboard.slurm import JOB_FIELDS, Slurm, SlurmAwayError, TokenRefusedError
+from images.dashboard.app import JOB_FIELDS, App, Slurm, SlurmAwayError, TokenRefusedError, serve
 from images.dashboard.views import Node
 
 NOW = 1_800_000_000
