@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import http.client
 import math
 import os
@@ -185,15 +184,14 @@ def _all(do: Callable[[Item], str], items: Collection[Item]) -> str:
 
 def manifest(pool: Pool, name: str) -> Mapping[str, Any]:
     """The pod of one node. It goes with its pool's template, after its jobs."""
-    template = copy.deepcopy(dict(pool.template))
-    metadata = template.setdefault("metadata", {})
-    metadata |= {
+    said = pool.template.get("metadata") or {}
+    metadata = {
+        **{key: value for key, value in said.items() if key != "creationTimestamp"},
         "name": name,
-        "labels": {**(metadata.get("labels") or {}), TEMPLATE: pool.digest},
+        "labels": {**(said.get("labels") or {}), TEMPLATE: pool.digest},
         "ownerReferences": [
             {"apiVersion": "v1", "kind": "PodTemplate", "name": pool.name, "uid": pool.uid, "controller": True}
         ],
     }
-    metadata.pop("creationTimestamp", None)
-    spec = {**template["spec"], "hostname": name, "subdomain": SUBDOMAIN}
+    spec = {**pool.template["spec"], "hostname": name, "subdomain": SUBDOMAIN}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
