@@ -29,7 +29,7 @@ def stateful_set(
     """Pods with names and hosts that stay.
 
     `replicas`: of equal ones, which start together; None: `ordered` ones, each of which waits for the one before.
-    `rolled`: a program replaces pods of an older template (images/elastic/rolls.py), and not Kubernetes.
+    `rolled`: a program replaces pods of an older template (images/elastic/decide.py), and not Kubernetes.
     """
     return k8s.apps.v1.StatefulSet(
         f"{name}-pods",

@@ -19,7 +19,7 @@ LEAVING_REASON: Final = "slurmstack: pod leaving"
 """Reason of the drain that a leaving pod sets on itself. Any other is an administrator's or a health check's."""
 
 ROLLS: Final = f"{LEAVING_REASON} for a new one"
-"""Reason of the drain of a node whose pod gets a new one when its jobs have ended (images/elastic/rolls.py). Its pod
+"""Reason of the drain of a node whose pod gets a new one when its jobs have ended (images/elastic/decide.py). Its pod
 takes it for its own at its end, as it would another one that begins like this."""
 
 TOPOLOGY_REASON: Final = "slurmstack:waiting-for-topology"

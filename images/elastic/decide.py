@@ -1,4 +1,4 @@
-"""What is to be done about elastic pools. Nothing here asks or changes anything.
+"""What is to be done about elastic pools, and about fixed ones that get new pods. Nothing here asks or changes.
 
 Each look sees all nodes and pods anew, and decides by what it sees: a restart of this program or of slurmctld, or a
 call of ResumeProgram that came twice or never, changes nothing. What a node is to Slurm and what its pod is can differ
@@ -28,9 +28,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from images.common.slurm_node import ELASTIC, STAYS_LEAVING, TOPOLOGY_REASON
+from images.common.slurm_node import ELASTIC, ROLLS, STAYS_LEAVING, TOPOLOGY_REASON
+from images.common.slurm_records import compress
 from images.elastic.starts import Closed
-from images.elastic.view import SLURM, Node, Pod, Pool, share
+from images.elastic.view import SLURM, FixedPool, Node, Pod, Pool, share
 
 GONE: Final = f"{ELASTIC} its pod is gone"
 LEAVES: Final = f"{ELASTIC} leaves the pool"
@@ -58,7 +59,7 @@ class View:
     closed: dict[str, Closed] = field(default_factory=dict)
     """What starts in vain mean, by pool."""
     ends: Mapping[str, float] = field(default_factory=dict)
-    """When a node's jobs end at the latest, in seconds since 1970, where that decides who is made anew."""
+    """When a node's jobs end at the latest, in seconds since 1970, where that decides who gets a new pod."""
 
     def nodes_of(self, pool: Pool) -> list[Node]:
         """Those of a pool's nodes that have records, and that Slurm starts and ends."""
@@ -256,3 +257,62 @@ def _take_out(plan: Plan, view: View, node: Node) -> None:
         plan.change(node.name, "power_down" if node.is_down or node.is_coming else "down", GONE)
     elif not node.goes_down:
         plan.change(node.name, "power_down_asap", LEAVES)
+
+
+def roll(plan: Plan, view: View, pool: FixedPool) -> str:
+    """Add what is to be done about a fixed pool, whose nodes get new pods as they fall idle; how far it is, for people.
+
+    Its StatefulSet replaces no pod by itself (`OnDelete`). What has a pod of an older revision gets a new one here:
+
+    broken   it is not ready, and Slurm does not have its node: at once, for it is of no use. So a version that does
+             not start is left again as soon as another one is applied
+    idle     drained, so that no job gets it, and then its pod is ended
+    busy     where no node is idle: drained, those first whose jobs end soonest, and its pod is ended when they have
+             ended. However long that takes: no job ends for it
+
+    At most `max_unavailable` nodes of a pool at once. All that are away count, for whatever reason, and so do new pods
+    that do not become ready: a version that does not start takes so many nodes and no more. A node that is no longer
+    wanted for it, as another one has fallen idle before or the template is the old one again, gives its drain back; a
+    drain of somebody else stays. The reasons are the memory of it: a restart of this program finds them in Slurm.
+    """
+    nodes, pods, ends = view.nodes, view.pods, view.ends
+    old = {name: pods[name] for name in pool.nodes() if pool.is_outdated(pods.get(name))}
+    away = [name for name in pool.nodes() if name not in pods or pods[name].is_leaving]
+    failing = [name for name in pool.nodes() if name not in {*old, *away} and not _is_well(pods[name], nodes.get(name))]
+    # One that Slurm hears is well, whatever kubelets say when their machines hang.
+    broken = [name for name, pod in old.items() if not pod.is_ready and (name not in nodes or nodes[name].is_down)]
+    room = share(pool.max_unavailable, pool.size) - len(away) - len(failing) - len(broken)
+
+    def turn(name: str) -> tuple[bool, bool, bool, float, int]:
+        node, number = nodes.get(name), int(name.rpartition("-")[2])
+        if node is None or node.is_down:
+            return False, False, False, 0.0, number
+        end = 0.0 if node.is_idle else ends.get(name, math.inf)
+        return not node.is_idle, node.is_planned, not drained_for_it(node), end, number
+
+    chosen = [*broken, *sorted(old.keys() - set(broken), key=turn)[: max(0, room)]]
+    for name in chosen:
+        node = nodes.get(name)
+        if node is not None and not (node.is_drained or node.is_down):
+            plan.change(name, "drain", ROLLS)
+        elif node is None or node.is_down or node.is_idle:
+            plan.end[name] = old[name]
+    for name in pool.nodes():  # a pod that leaves, or comes, lifts the drain itself
+        node, pod = nodes.get(name), pods.get(name)
+        stays = pod is not None and pod.is_ready and not pod.is_leaving and name not in chosen
+        if stays and node is not None and drained_for_it(node) and not node.is_down:
+            plan.change(name, "resume")
+    told = f"{len(old) + len(away)} of {pool.size} nodes still to get their new pods"
+    return f"{told}; not ready with their new pods: {compress(failing)}" if failing else told
+
+
+def drained_for_it(node: Node) -> bool:
+    """Whether a node is drained for its new pod."""
+    return node.is_drained and node.reason.startswith(ROLLS)
+
+
+def _is_well(pod: Pod, node: Node | None) -> bool:
+    """Whether a new pod is ready, and Slurm has its node. What an administrator has set down is nobody's fault."""
+    if not pod.is_ready or node is None:
+        return False
+    return node.is_set_down or not (node.is_down or node.is_silent)

@@ -4,7 +4,7 @@ A pod of its own, of which there must be one at a time. Slurm decides: it powers
 has been idle. ResumeProgram and SuspendProgram have this program look at once (native/await-nodes.c); what is to be
 done it sees in Slurm's records (`decide.py`), so that a call too many or too few changes nothing.
 
-In every cluster it replaces the pods of fixed pools whose template has changed, as their nodes fall idle (`rolls.py`).
+In every cluster it replaces the pods of fixed pools whose template has changed, as their nodes fall idle.
 
 The rights that the ServiceAccount needs, in the cluster's namespace: `list`, `watch`, `delete` of pods; `list`, `watch`
 of statefulsets. For elastic pools: `create` of pods; `list`, `watch` of podtemplates.
@@ -25,11 +25,10 @@ from images.common.process import RefusedError, end_with_threads, program
 from images.common.slurm_node import ROLLS
 from images.common.wait import Clock, Reminder
 from images.elastic import server
-from images.elastic.decide import Plan, View, decide
+from images.elastic.decide import Plan, View, decide, drained_for_it, roll
 from images.elastic.nodes import Nodes, Pods, SlurmError
-from images.elastic.rolls import FixedPool, drained_for_it, fixed_pool_of, roll
 from images.elastic.starts import Starts
-from images.elastic.view import LONGEST_TROUBLE, Pod, Pool, pod_of, pools_read
+from images.elastic.view import LONGEST_TROUBLE, FixedPool, Pod, Pool, fixed_pool_of, pod_of, pools_read
 
 QUICK_SECONDS: Final = 0.5
 """Between two looks at least, whoever asks for one; and while nodes come, as jobs wait for the one that sees them."""
@@ -108,7 +107,7 @@ class Rounds:
         ends = self.nodes.ends() if rolling or old else {}
         view = View(pools=pools, nodes=nodes, pods=pods, now=now, ends=ends)
         plan = self._elastic_plan(view) if self.elastic else Plan()
-        told = {pool.name: roll(plan, pool, nodes, pods, ends) for pool in sets}
+        told = {pool.name: roll(plan, view, pool) for pool in sets}
         self._tell({name: told[name] for name in rolling})
         usual = USUAL_SECONDS if self.elastic else ROLLED_SECONDS
         if rolling or any(drained_for_it(node) for node in nodes.values()):

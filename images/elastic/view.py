@@ -294,6 +294,44 @@ def pools_read(log: Callable[[str], None]) -> Callable[[Object], Pool | None]:
     return once
 
 
+@dataclass(frozen=True, kw_only=True)
+class FixedPool:
+    """A StatefulSet of workers whose pods are replaced here."""
+
+    name: str
+    size: int
+    revision: str
+    """Of its template."""
+    max_unavailable: str = "10%"
+
+    def nodes(self) -> tuple[str, ...]:
+        """Names of all nodes that it is to have. Those beyond leave after their jobs."""
+        return tuple(f"{self.name}-{number}" for number in range(self.size))
+
+    def is_outdated(self, pod: Pod | None) -> bool:
+        """Whether a pod gets another one in its place."""
+        return pod is not None and pod.revision not in {"", self.revision} and not pod.is_leaving
+
+
+def fixed_pool_of(item: Object) -> FixedPool | None:
+    """A pool of its StatefulSet; None while Kubernetes replaces its pods, or has not seen its template.
+
+    Raises KeyError, TypeError, ValueError.
+    """
+    metadata, spec, status = item["metadata"], item["spec"], item.get("status") or {}
+    if (spec.get("updateStrategy") or {}).get("type") != "OnDelete" or "deletionTimestamp" in metadata:
+        return None
+    if status.get("observedGeneration") != metadata.get("generation") or not status.get("updateRevision"):
+        return None
+    annotations = metadata.get("annotations") or {}
+    return FixedPool(
+        name=metadata["name"],
+        size=int(spec.get("replicas", 1)),
+        revision=str(status["updateRevision"]),
+        max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
+    )
+
+
 def share(said: str, nodes: int) -> int:
     """How many of so many nodes a number or a percentage means: rounded up, and one at least; of neither, one."""
     number = said.removesuffix("%")

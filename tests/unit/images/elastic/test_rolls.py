@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from images.common.slurm_node import ROLLS, TOPOLOGY_REASON
-from images.elastic.decide import Plan
-from images.elastic.rolls import FixedPool, fixed_pool_of, roll
-from images.elastic.view import MAX_UNAVAILABLE, Node, Pod
+from images.elastic.decide import Plan, View, roll
+from images.elastic.view import MAX_UNAVAILABLE, FixedPool, Node, Pod, fixed_pool_of
 
 POOL = FixedPool(name="cpu", size=4, revision="new", max_unavailable="2")
 IDLE, BUSY = "IDLE+DYNAMIC_NORM", "MIXED+DYNAMIC_NORM"
@@ -35,7 +34,7 @@ def decided(
     nodes: dict[str, Node], pods: dict[str, Pod], ends: dict[str, float], pool: FixedPool = POOL
 ) -> tuple[list[str], list[str], list[str]]:
     plan = Plan()
-    roll(plan, pool, nodes, pods, ends)
+    roll(plan, View(pools={}, nodes=nodes, pods=pods, now=0.0, ends=ends), pool)
     found = (plan.update.get(("drain", ROLLS), []), plan.update.get(("resume", ""), []), [*plan.end])
     return tuple([name.removeprefix("cpu-") for name in names] for names in found)  # type: ignore[return-value]
 

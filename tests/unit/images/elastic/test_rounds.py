@@ -23,8 +23,7 @@ from images.elastic.program import (
     USUAL_SECONDS,
     Rounds,
 )
-from images.elastic.rolls import FixedPool
-from images.elastic.view import Pod, Pool, marked
+from images.elastic.view import FixedPool, Pod, Pool, marked
 from tests.fakes.commands import FakeRunner
 
 POOL = Pool(name="gpu", least=0, most=1, conf="CPUs=2", digest="new", uid="u")
