@@ -13,22 +13,26 @@ of statefulsets. For elastic pools: `create` of pods; `list`, `watch` of podtemp
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final, NoReturn, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
+from images.common import http_server
 from images.common.kubernetes import WORKER_PODS, Follower, Kube, KubeError, Object, own_namespace
 from images.common.process import RefusedError, end_with_threads, program
 from images.common.slurm_node import ROLLS
+from images.common.slurm_records import expand
 from images.common.wait import Clock, Reminder
-from images.elastic import server
 from images.elastic.decide import Plan, View, decide, drained_for_it, roll
 from images.elastic.nodes import Nodes, Pods, SlurmError
 from images.elastic.starts import Starts
-from images.elastic.view import LONGEST_TROUBLE, FixedPool, Pod, Pool, fixed_pool_of, pod_of, pools_read
+from images.elastic.view import LONGEST_TROUBLE, FixedPool, Node, Pod, Pool, fixed_pool_of, pod_of, pools_read
 
 QUICK_SECONDS: Final = 0.5
 """Between two looks at least, whoever asks for one; and while nodes come, as jobs wait for the one that sees them."""
@@ -45,7 +49,101 @@ LONGEST_REFUSAL_SECONDS: Final = 30.0
 MADE_SECONDS: Final = 5.0
 """How long Kubernetes may take to tell of a pod that was made: until then it is not made once more."""
 
+PORT: Final = 8818
+SILENT_SECONDS: Final = 30.0
+"""Without a look, for which jobs wait: slurmctld does not answer then, and nobody knows of any node."""
+
+MOST_WAITING: Final = 500
+"""Jobs that are told at once when their nodes are there. A job beyond them starts when Slurm itself looks, up to half a
+minute later: an array of thousands on a few nodes must not take thousands of threads."""
+
+_MOST_NODES: Final = 65536
+_NO_POOL_S: Final = re.compile(r"[^\d,-]|\d{6}")
+"""In the brackets of a host list: a pool has 5,000 nodes at most."""
+
 Value = TypeVar("Value")
+
+
+@dataclass(kw_only=True)
+class Ready:
+    """Which nodes can run jobs, for those that wait for it."""
+
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _nodes: Mapping[str, Node] = field(default_factory=dict)
+    _looks: int = 0
+
+    def put(self, nodes: Mapping[str, Node]) -> None:
+        """What the latest look has seen."""
+        with self._changed:
+            self._nodes, self._looks = nodes, self._looks + 1
+            self._changed.notify_all()
+
+    def wait(self, names: Collection[str], wake: Callable[[], None]) -> bool:
+        """Return when all of these nodes are up (True), or when one of them will not be. `wake`: asks for a look.
+
+        A look that began before the question may have seen what was before the job had its nodes: the next one decides.
+        """
+        with self._changed:
+            began = self._looks
+            while True:
+                nodes = [self._nodes.get(name) for name in names]
+                if all(node is not None and node.is_up for node in nodes):
+                    return True
+                if self._looks == began:  # of nodes that are up nothing is to be learned, and a look takes a core
+                    wake()
+                failed = any(node is None or node.is_down or (node.is_off and not node.is_awaited) for node in nodes)
+                if (self._looks > began + 1 and failed) or not self._changed.wait(SILENT_SECONDS):
+                    return False
+
+
+def is_short(hosts: str) -> bool:
+    """Whether a host list has no more nodes than there can be: who asks for a billion wants to see the memory full."""
+    inside = ",".join(re.findall(r"\[([^\]]*)", hosts))
+    spans = (abs(int(last) - int(first)) for first, last in re.findall(r"(\d+)-(\d+)", inside))
+    return not _NO_POOL_S.search(inside) and sum(spans) < _MOST_NODES
+
+
+class Server(http_server.Server):
+    """Where slurmctld's programs ask. One thread for each job that waits for its nodes.
+
+    Nobody needs to prove who he is: a look changes nothing that the next one would not, and whether nodes are up
+    everybody sees in sinfo.
+    """
+
+    request_queue_size = 1024
+
+
+def start_server(ready: Ready, wake: Callable[[], None], port: int = PORT) -> http_server.Server:
+    """Answer in the background. The caller may `shutdown()` it."""
+    room = threading.BoundedSemaphore(MOST_WAITING)
+
+    class Handler(http_server.Handler):
+        def do_GET(self) -> None:  # noqa: N802
+            """`/ready?nodes=LIST`: answered when these nodes are up, or one of them will not be."""
+            url = urlsplit(self.path)
+            hosts = parse_qs(url.query).get("nodes", [""])[0]
+            if url.path == "/healthz":
+                self._answer(HTTPStatus.OK, "fine\n")
+            elif url.path != "/ready" or not hosts or not is_short(hosts):
+                self._answer(HTTPStatus.NOT_FOUND, "")
+            elif not room.acquire(blocking=False):
+                self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "too many wait\n")
+            else:
+                try:
+                    there = ready.wait(frozenset(expand(hosts)), wake)
+                finally:
+                    room.release()
+                self._answer(HTTPStatus.OK if there else HTTPStatus.GONE, "ready\n" if there else "not there\n")
+
+        def do_POST(self) -> None:  # noqa: N802
+            """`/look`: something has changed."""
+            wake()
+            self._answer(HTTPStatus.OK, "")
+
+        def _answer(self, status: HTTPStatus, text: str) -> None:
+            self.send(http_server.Answer("text/plain", text, status))
+
+    return http_server.serve(Server(("", port), Handler))
 
 
 @dataclass(kw_only=True)
@@ -65,7 +163,7 @@ class Rounds:
     """Seconds since 1970."""
     steady: Callable[[], float] = time.monotonic
     """Seconds on a clock that nobody sets."""
-    ready: server.Ready = field(default_factory=server.Ready)
+    ready: Ready = field(default_factory=Ready)
     _refused: dict[str, tuple[float, float, str]] = field(default_factory=dict)
     """What is not tried again yet: until when, after which pause, and why."""
     _told: dict[str, str] = field(default_factory=dict)
@@ -237,5 +335,5 @@ def main() -> int:
         )  # fmt: skip
         for one in followed:
             one.start()
-        server.start(rounds.ready, wake.set)
+        start_server(rounds.ready, wake.set)
         rounds.keep_looking(wake)

@@ -9,7 +9,7 @@ from cli.change.change import compare, of_recording
 from cli.program.recording import Recording
 from images.common.slurm_node import NodeConf
 from images.elastic.nodes import SUBDOMAIN
-from images.elastic.server import PORT
+from images.elastic.program import PORT
 from images.elastic.view import SETTINGS, Pool, pool_of
 from slurm.names import ELASTIC_PORT, ELASTIC_SETTINGS, NODES_SERVICE
 from tests.graph import objects as graph
