@@ -27,15 +27,6 @@ class ElasticArgs:
     pools: bool
     """Whether there are elastic pools."""
 
-    @property
-    def rules(self) -> list[k8s.rbac.v1.PolicyRuleArgs]:
-        """The program's rights."""
-        return [
-            rbac.rule("pods", "list", "watch", "delete", *(["create"] if self.pools else [])),
-            rbac.rule("statefulsets", "list", "watch", group="apps"),
-            *([rbac.rule("podtemplates", "list", "watch")] if self.pools else []),
-        ]
-
 
 class Elastic(pulumi.ComponentResource):
     """A Deployment of one pod, and the Service by which slurmctld's programs ask it.
@@ -48,7 +39,12 @@ class Elastic(pulumi.ComponentResource):
         super().__init__("slurmstack:index:Elastic", name, None, opts)
         self._child = children_of(self, opts)
         scope = args.scope
-        self._account = rbac.account(name, scope, ELASTIC, args.rules, self._child)
+        rules = [
+            rbac.rule("pods", "list", "watch", "delete", *(["create"] if args.pools else [])),
+            rbac.rule("statefulsets", "list", "watch", group="apps"),
+            *([rbac.rule("podtemplates", "list", "watch")] if args.pools else []),
+        ]
+        self._account = rbac.account(name, scope, ELASTIC, rules, self._child)
         if args.pools:
             workloads.service(f"{name}-service", scope, ELASTIC, {"http": ELASTIC_PORT}, self._child)
         self.deployment = self._create_deployment(name, args)

@@ -64,11 +64,7 @@ class Exporter(pulumi.ComponentResource):
 
 def _exporter(args: ExporterArgs) -> k8s.core.v1.ContainerArgs:
     config = args.config
-    uid = SLURM_UID if is_private(config) else UID
-    values = {
-        "BY_PERSON": not is_private(config),
-        "ACCOUNTING": config.accounting.enabled,
-    }
+    private = is_private(config)
     return k8s.core.v1.ContainerArgs(
         name=EXPORTER,
         image=args.scope.image("exporter"),
@@ -76,13 +72,11 @@ def _exporter(args: ExporterArgs) -> k8s.core.v1.ContainerArgs:
         env=pods.env(
             SLURM_CONF="/config/slurm/slurm.conf",
             AGENT_URL=f"http://{CONTROLLER_HOST}:{AGENT_PORT}",
-            **{name: "yes" if value else "no" for name, value in values.items()},
+            BY_PERSON="no" if private else "yes",
+            ACCOUNTING="yes" if config.accounting.enabled else "no",
         ),
-        security_context=pods.runs_as(uid),
+        security_context=pods.runs_as(SLURM_UID if private else UID),
         **pods.serving("metrics", EXPORTER_PORT, pods.http_probe("/healthz", EXPORTER_PORT, period=30, timeout=5)),
-        volume_mounts=[
-            pods.munge_mount(),
-            volumes.mount("config", "/config/slurm", read_only=True),
-        ],
+        volume_mounts=[pods.munge_mount(), volumes.mount("config", "/config/slurm", read_only=True)],
         resources=pods.resources(cpu="20m", memory="64Mi", memory_limit="2Gi"),
     )

@@ -68,7 +68,7 @@ def render(config: ClusterConfig) -> dict[str, str]:
     if uses_tree(settings_of(files[FILES[0]])):
         files[LABELS_FILE] = "".join(f"{label}\n" for label in config.topology.labels)
     if pools := elastic_pools(config):
-        files[POOLS_FILE] = "".join(f"{pool.name}\n" for pool in pools)
+        files[POOLS_FILE] = "".join(f"{name}\n" for name in pools)
     return files | identity_files(config)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from typing import Any, Final
 
 from config.base import span_seconds
@@ -21,33 +20,17 @@ WEIGHT: Final = 1000
 """Of elastic nodes; others have 1. Slurm takes nodes of a small weight first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ElasticPool:
-    """As slurm.conf has it."""
-
-    name: str
-    idle_timeout: int
-    """Seconds."""
-    resume_timeout: int
-    """Seconds."""
-
-    @property
-    def partition(self) -> str:
-        """Name of its hidden partition."""
-        return HIDDEN + self.name
-
-
-def elastic_pools(config: ClusterConfig) -> list[ElasticPool]:
-    """In the order of the stack file."""
-    return [
-        ElasticPool(
-            name=name,
-            idle_timeout=span_seconds(pool.idle_timeout),
-            resume_timeout=span_seconds(pool.resume_timeout),
-        )
+def elastic_pools(config: ClusterConfig) -> dict[str, dict[str, str | int]]:
+    """Name -> what slurm.conf has of a pool; times in seconds. In the order of the stack file."""
+    return {
+        name: {
+            "partition": HIDDEN + name,
+            "idle_timeout": span_seconds(pool.idle_timeout),
+            "resume_timeout": span_seconds(pool.resume_timeout),
+        }
         for name, pool in config.worker_nodes.items()
         if pool.is_elastic
-    ]
+    }
 
 
 def kept_up(config: ClusterConfig) -> str:
@@ -56,9 +39,8 @@ def kept_up(config: ClusterConfig) -> str:
     Of a pool with windows as many as it keeps at any time; `elastic` ends those that are too many at others. Slurm
     could be told another number by and by, but forgets it with each reconfigure.
     """
-    kept = {name: max(pool.kept) for name, pool in config.worker_nodes.items() if pool.is_elastic}
-    most = config.worker_nodes
-    return ",".join(f"{name}-[0-{most[name].most - 1}]:{number}" for name, number in kept.items() if number)
+    elastic = {name: pool for name, pool in config.worker_nodes.items() if pool.is_elastic}
+    return ",".join(f"{name}-[0-{pool.most - 1}]:{max(pool.kept)}" for name, pool in elastic.items() if max(pool.kept))
 
 
 def devices_of_nodes_that_are_off(config: ClusterConfig) -> list[str]:
@@ -98,15 +80,12 @@ def settings(name: str, pool: WorkerPool) -> str:
     if pool.windows:
         said |= {
             "idle_timeout": span_seconds(pool.idle_timeout),
-            "windows": [_window(pool, window) for window in pool.windows],
+            "windows": [_window(window) for window in pool.windows],
             "timezone": pool.timezone,
         }
     return json.dumps(said, sort_keys=True)
 
 
-def _window(pool: WorkerPool, window: Window) -> dict[str, str | int | list[int]]:
+def _window(window: Window) -> dict[str, int | list[int]]:
     begin, end = minutes_of(window.hours)
-    least, most = pool.bounds_in(window)
-    return {
-        "name": window.name, "days": [*days_of(window.days)], "begin": begin, "end": end, "min": least, "max": most,
-    }  # fmt: skip
+    return {"days": [*days_of(window.days)], "begin": begin, "end": end, "min": window.min}

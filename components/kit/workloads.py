@@ -28,7 +28,7 @@ def stateful_set(
     """Pods with names and hosts that stay.
 
     `replicas`: of equal ones, which start together; None: one, whose set is of those that start in order.
-    `rolled`: a program replaces pods of an older template (images/elastic/rolls.py), and not Kubernetes.
+    `rolled`: a program replaces pods of an older template (images/elastic/decide.py), and not Kubernetes.
     """
     return k8s.apps.v1.StatefulSet(
         f"{name}-pods",

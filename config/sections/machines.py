@@ -61,11 +61,8 @@ class Window(Section):
         ),
     ] = "00:00-24:00"
     """From when to when, on the clock of `timezone`: `08:00-19:00`; `22:00-06:00` ends the next day."""
-    min: int | None = Field(default=None, ge=0, strict=True)
-    """Nodes that are kept meanwhile even while no job is there. Default: `size.min`."""
-    max: int | None = Field(default=None, ge=0, strict=True)
-    """Nodes at most meanwhile, no more than `size.max`. Default: `size.max`. Those beyond it leave after their jobs;
-    jobs that need more wait."""
+    min: int = Field(ge=0, strict=True)
+    """Nodes that are kept meanwhile even while no job is there, in place of `size.min`."""
 
     @property
     def name(self) -> str:

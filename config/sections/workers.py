@@ -16,7 +16,6 @@ from config.sections.machines import (
     Gpus,
     GpusOfNode,
     Machines,
-    Window,
     Windows,
     Zone,
     dotted,
@@ -159,7 +158,7 @@ class WorkerPool(Machines):
     slurmd's. After it the job goes back to the queue, the node is given up, and the pool pauses: for 30 seconds at
     first, up to ten minutes."""
     windows: Windows = ()
-    """Of an elastic pool: hours of the week with another `min` or `max`. An example:
+    """Of an elastic pool: hours of the week with another `min`. An example:
     `[{days: mon-fri, hours: 08:00-19:00, min: 4}]`. Where two are on, the first holds."""
     timezone: Zone = "UTC"
     """Of an elastic pool: time zone of its windows' clock, for example `Europe/Berlin`."""
@@ -227,24 +226,9 @@ class WorkerPool(Machines):
                 f"has {given[0]}, which is for elastic pools; write size: {elastic}, or leave it out" if given else None
             )
         for window in self.windows:
-            least, most = self.bounds_in(window)
-            if most > self.size.max:
-                return (
-                    f"has the window {window.name!r} with max {most}, and size.max is {self.size.max}, which no window "
-                    "exceeds: raise size.max, and give a window a smaller max for the other hours"
-                )
-            if least > most:
-                return (
-                    f"has the window {window.name!r} with min {least} and max {most}; what it does not say itself is "
-                    "that of size. Write a min of at most max"
-                )
+            if window.min > self.size.max:
+                return f"has the window {window.name!r} with min {window.min}, more than size.max ({self.size.max})"
         return None
-
-    def bounds_in(self, window: Window) -> tuple[int, int]:
-        """Nodes that are kept in a window, and at most."""
-        assert isinstance(self.size, Range)
-        least, most = window.min, window.max
-        return self.size.min if least is None else least, self.size.max if most is None else most
 
     @property
     def is_elastic(self) -> bool:
@@ -265,7 +249,7 @@ class WorkerPool(Machines):
     def kept(self) -> frozenset[int]:
         """Numbers of nodes that stay without jobs, at one hour or another."""
         if isinstance(self.size, Range):
-            return frozenset((self.size.min, *(one.min for one in self.windows if one.min is not None)))
+            return frozenset((self.size.min, *(one.min for one in self.windows)))
         return frozenset((self.size,))
 
     @property

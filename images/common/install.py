@@ -35,12 +35,7 @@ PROGRAMS = {
         "restore": "images.backup.restore",
     },
     "database": {"mariadbd": "images.database.mariadbd"},
-    "elastic": {
-        "elastic": "images.elastic.program",
-        "resume": "images.elastic.ask",
-        "suspend": "images.elastic.ask",
-        "resume-failed": "images.elastic.ask",
-    },
+    "elastic": {"elastic": "images.elastic.program"},
     "exporter": {"exporter": "images.exporter.program"},
     "rest": {"slurmrestd": "images.rest.slurmrestd", "rest-proxy": "images.rest.proxy"},
     "dashboard": {"dashboard": "images.dashboard.app"},
@@ -62,10 +57,11 @@ PROGRAMS = {
 }
 """Folder below images/ -> program -> the module whose main() it runs."""
 
-CALLED = {"health": ("health-prolog", "health-epilog")}
-"""Folder below images/ -> names of the one program in C that slurmd starts (images/health/native)."""
-
-CALL = "/usr/lib/slurmstack/around-job"
+LINKED = {
+    "health": ("/usr/lib/slurmstack/around-job", ("health-prolog", "health-epilog")),
+    "elastic": ("await-nodes", ("resume", "suspend", "resume-failed")),
+}
+"""Folder below images/ -> its program in C (images/health/native, images/elastic/native), and the names that it has."""
 
 USERS_FROM = {
     "controller": "/var/spool/slurmctld/slurmstack/current",
@@ -81,7 +77,7 @@ up outside it), or the mounted ConfigMap. The jail itself has them in its own fi
 IN_JAIL = ("worker", "login")
 """Roles whose pods lead users into the jail: they also see whether an account is locked."""
 
-WITH_PACKAGES = ("dashboard",)
+WITH_PACKAGES = ("dashboard", "rest")
 """Folders whose programs use Debian's Python packages besides Python's own library."""
 
 # -S: most programs need nothing but Python's own library, and prolog and epilog start often.
@@ -107,8 +103,9 @@ def install_programs(folder: str, root: Path) -> list[Path]:
         path.write_text(LAUNCHER.format(options=options, library=LIBRARY, module=module))
         path.chmod(0o755)
         written.append(path)
-    for program in CALLED.get(folder, ()):
-        (directory / program).symlink_to(CALL)
+    called, names = LINKED.get(folder, ("", ()))
+    for program in names:
+        (directory / program).symlink_to(called)
     return written
 
 

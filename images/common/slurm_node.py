@@ -19,7 +19,7 @@ LEAVING_REASON: Final = "slurmstack: pod leaving"
 """Reason of the drain that a leaving pod sets on itself. Any other is an administrator's or a health check's."""
 
 ROLLS: Final = f"{LEAVING_REASON} for a new one"
-"""Reason of the drain of a node whose pod gets a new one when its jobs have ended (images/elastic/rolls.py). Its pod
+"""Reason of the drain of a node whose pod gets a new one when its jobs have ended (images/elastic/decide.py). Its pod
 takes it for its own at its end, as it would another one that begins like this."""
 
 TOPOLOGY_REASON: Final = "slurmstack:waiting-for-topology"
@@ -43,14 +43,13 @@ SET_ASIDE: Final = f"{ELASTIC} set aside"
 did not, and of a pool until an administrator resumes it (images/elastic/starts.py)."""
 
 HELD_BACK: Final = f"{ELASTIC} held back"
-IN_WINDOW: Final = f"{HELD_BACK} in the window"
-"""Drain of a node that is off and stays so, as its pool may have fewer nodes now (images/elastic/decide.py)."""
+"""Drains of a node that is off and stays so for a while (images/elastic/decide.py)."""
 
 STAYS_LEAVING: Final = f"{HELD_BACK} until its last pod has gone"
-"""Of one whose machine is dead, or whose kubelet: a job that got it would wait in vain (images/elastic/rounds.py)."""
+"""Of one whose machine is dead, or whose kubelet: a job that got it would wait in vain (images/elastic/decide.py)."""
 
 PLACED: Final = f"{HELD_BACK} until its pool has room"
-"""Of a new one that is in the switch tree: the configuration agent does not know how many nodes there may be now."""
+"""Of a new one that is in the switch tree: the configuration agent does not know whether its pool waits."""
 
 _ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
 """States of jobs that have the node."""

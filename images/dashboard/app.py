@@ -1,35 +1,39 @@
-"""The page as a WSGI application: who is asking, what is shown, and the headers that keep browsers from harm.
+"""The page for people: who is asking, what is shown, and the headers that keep browsers from harm.
 
 The program answers on a socket of the pod; images/rest/proxy.py brings TLS and the network to it. It has no key of any
-kind: who looks at the page brings a token, and sees what Slurm shows to its bearer.
+kind: who looks at the page gives the browser a token as password, and sees what Slurm shows to its bearer. Slurm's own
+commands get it as SLURM_JWT, so that slurmctld decides. Not slurmrestd: a queue of 10,000 would be 80 MB of JSON for
+each page (24.11).
 """
 
 from __future__ import annotations
 
+import base64
+import re
+import signal
+import socket
+import socketserver
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qs
 
-import waitress
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from images.common import http_server
+from images.common.command import run
 from images.common.process import program
-from images.common.slurm_jobs import RUNNING
+from images.common.slurm_conf import setting
+from images.common.slurm_jobs import ENVIRONMENT, RUNNING, Job, JobList
+from images.common.slurm_records import NotUnderstoodError, node_records
 from images.dashboard import views
-from images.dashboard.slurm import CONFIG, Slurm, SlurmAwayError, Token, TokenRefusedError
-from images.dashboard.views import clean, moment
-
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse
-
-
-HOME: Final = "/dashboard/"
-COOKIE: Final = "__Secure-slurm-token"
-"""With this beginning, browsers take it through TLS only."""
+from images.dashboard.views import Node
 
 MOST_JOBS: Final = 500
 """Rows of the list of jobs."""
@@ -37,14 +41,13 @@ MOST_JOBS: Final = 500
 SOCKET: Final = Path("/run/slurmstack/dashboard.sock")
 """On an emptyDir that only the containers of the pod share."""
 
-THREADS: Final = 4
-"""Pages at the same time; each asks slurmctld twice. More of them wait."""
+AT_ONCE: Final = threading.BoundedSemaphore(4)
+"""Pages that are made at the same time; each asks slurmctld twice. More of them wait."""
 
-LARGEST_ANSWER: Final = 64 << 20
-"""Bytes that are kept in memory until the client has them. What is larger waitress writes into a file, for which the
-container has no place: its root is read-only. Its own bound of 1 MiB is less than 500 jobs with long names have."""
-
-REFUSED: Final = "The token is not valid, or no longer. scontrol token makes another."
+WHO: Final = (
+    "Log in with your name, and with a token as password. It was missing, wrong or over: on a login node "
+    "`scontrol token lifespan=28800` makes one that is good for 8 hours, where users may make some."
+)
 
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -56,25 +59,72 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 
-
 STYLE_HEADERS: Final = {"Content-Type": "text/css; charset=utf-8", "Cache-Control": "max-age=3600"}
 
+CONFIG: Final = Path("/config/slurm")
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What the browser asks for."""
+TIMEOUT_SECONDS: Final = 15.0
+"""More than the 10 s (MessageTimeout) after which Slurm's commands give up by themselves."""
 
-    method: str
-    path: str
-    query: Mapping[str, str]
-    form: Mapping[str, str]
-    token: str
-    """From the cookie; empty without one."""
+JOB_FIELDS: Final = (
+    "id", "user", "account", "partitions", "state", "reason", "submitted", "eligible", "used", "limit", "min_nodes",
+    "cpus", "node_list", "name",
+)  # fmt: skip
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,1000}\.[A-Za-z0-9_-]{1,2000}\.[A-Za-z0-9_-]{1,1000}")
+_REFUSED: Final = re.compile(r"authentication|access/permission denied|invalid.*(?:credential|token)", re.IGNORECASE)
+
+
+class TokenRefusedError(Exception):
+    """The token is not valid, or no longer."""
+
+
+class SlurmAwayError(Exception):
+    """Slurm does not answer; the message is the command's own."""
+
+
+class Slurm:
+    """Slurm as the bearer of a token sees it. Raises TokenRefusedError, SlurmAwayError, NotUnderstoodError."""
+
+    def __init__(self, config: Path = CONFIG) -> None:
+        self._config = config
+
+    def jobs(self, token: str) -> list[Job]:
+        """Jobs in the queue that the bearer may see; `PrivateData` is slurmctld's to enforce."""
+        question = JobList(*JOB_FIELDS)
+        return list(question.read(self._run(question.command, token)))
+
+    def nodes(self, token: str) -> list[Node]:
+        """All nodes."""
+        said = self._run(("scontrol", "show", "nodes", "--all", "--json"), token)
+        return [] if said.startswith("No nodes") else node_records(said, Node)
+
+    def cluster(self) -> str:
+        """ClusterName, as in the mounted slurm.conf."""
+        files = {"slurm.conf": (self._config / "slurm.conf").read_text(encoding="utf-8", errors="replace")}
+        return setting(files, "ClusterName") or "slurm"
+
+    def _run(self, command: Sequence[str], token: str) -> str:
+        if not _TOKEN.fullmatch(token):
+            raise TokenRefusedError
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "LC_ALL": "C.UTF-8",
+            "SLURM_CONF": str(self._config / "slurm.conf"),
+            **ENVIRONMENT,
+            "SLURM_JWT": token,
+        }
+        done = run(command, timeout=TIMEOUT_SECONDS, env=environment)
+        if done.ok:
+            return done.stdout
+        if _REFUSED.search(done.stderr):
+            raise TokenRefusedError
+        raise SlurmAwayError(done.message)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Response:
-    """What it gets."""
+    """What the browser gets."""
 
     status: HTTPStatus = HTTPStatus.OK
     body: str = ""
@@ -82,154 +132,105 @@ class Response:
 
 
 class App:
-    """Called by the server for each request, from several threads."""
+    """Asked by the server for each request, from several threads. It changes nothing in Slurm."""
 
     def __init__(self, slurm: Slurm, log: Callable[[str], None], clock: Callable[[], float] = time.time) -> None:
         folder = Path(__file__).parent / "templates"
-        # All text is escaped, whatever a template is called.
+        # All text is cleaned and escaped, whatever a template is called.
         self._templates = Environment(
             loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-            lstrip_blocks=True,
+            lstrip_blocks=True, finalize=views.clean,
         )  # fmt: skip
+        self._templates.filters |= {"duration": views.duration, "moment": views.moment}
         self._style = (folder / "style.css").read_text(encoding="utf-8")
         self._slurm = slurm
         self._log = log
         self._clock = clock
-        self._routes: Mapping[tuple[str, str], Callable[[Request], Response]] = {
-            ("GET", "/dashboard"): lambda _: _redirect(HOME),
-            ("GET", "/dashboard/style.css"): lambda _: Response(body=self._style, headers=STYLE_HEADERS),
-            ("GET", "/dashboard/login"): lambda _: self._login_page(),
-            ("POST", "/dashboard/login"): self._login,
-            ("POST", "/dashboard/logout"): lambda _: _redirect(f"{HOME}login", cookie=_cookie("", 0)),
-            ("GET", HOME): lambda request: self._for_bearer(request, self._overview),
-            ("GET", f"{HOME}jobs"): lambda request: self._for_bearer(request, self._jobs),
-        }
 
-    def __call__(self, environ: Mapping[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """WSGI."""
-        response = self.answer(_request(environ))
-        body = response.body.encode("utf-8", errors="replace")
-        headers = {**HEADERS, **response.headers, "Content-Length": str(len(body))}
-        start_response(f"{response.status.value} {response.status.phrase}", list(headers.items()))
-        return [body]
-
-    def answer(self, request: Request) -> Response:
-        """One answer. It changes nothing in Slurm."""
-        answer = self._routes.get((request.method, request.path))
-        return answer(request) if answer else self._message(HTTPStatus.NOT_FOUND, "There is no such page.")
-
-    # ---------------------------------------------------------------- who asks
-
-    def _login(self, request: Request) -> Response:
+    def answer(self, path: str, query: Mapping[str, str], authorization: str) -> Response:
+        """One answer. `authorization`: the header that a browser makes of a name and a password."""
+        pages = {"/dashboard": self._overview, "/dashboard/": self._overview, "/dashboard/jobs": self._jobs}
+        if path == "/dashboard/style.css":
+            return Response(body=self._style, headers=STYLE_HEADERS)
+        if path not in pages:
+            return self._page("message", HTTPStatus.NOT_FOUND, message="There is no such page.")
+        user, token = _credentials(authorization)
         try:
-            token = Token(request.form.get("token", ""))
-            self._slurm.nodes(token)
+            return pages[path](user, token, query)
         except TokenRefusedError:
-            self._log("a login was refused")
-            return self._login_page(HTTPStatus.UNAUTHORIZED, message=REFUSED)
-        except SlurmAwayError as error:
-            return self._away(error)
-        self._log(f"login of {token.user}")
-        return _redirect(HOME, cookie=_cookie(token.text, max(0, token.ends - int(self._clock()))))
+            asks = {"WWW-Authenticate": 'Basic realm="your name, and a token of Slurm", charset="UTF-8"'}
+            return self._page("message", HTTPStatus.UNAUTHORIZED, asks, message=WHO)
+        except (SlurmAwayError, NotUnderstoodError) as error:
+            self._log(f"Slurm does not answer: {error}")
+            return self._page("message", HTTPStatus.SERVICE_UNAVAILABLE, message=f"Slurm does not answer: {error}")
 
-    def _login_page(
-        self, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None, *, message: str = ""
-    ) -> Response:
-        return self._page("login", status, headers, message=message)
-
-    def _for_bearer(self, request: Request, page: Callable[[Request, Token], Response]) -> Response:
-        if not request.token:
-            return _redirect(f"{HOME}login")
-        try:
-            return page(request, Token(request.token))
-        except TokenRefusedError:
-            return self._login_page(HTTPStatus.UNAUTHORIZED, {"Set-Cookie": _cookie("", 0)}, message=REFUSED)
-        except SlurmAwayError as error:
-            return self._away(error)
-
-    # ---------------------------------------------------------------- pages
-
-    def _overview(self, _: Request, token: Token) -> Response:
-        jobs, nodes = self._slurm.jobs(token), views.nodes(self._slurm.nodes(token))
+    def _overview(self, user: str, token: str, _: Mapping[str, str]) -> Response:
+        jobs, nodes, now = self._slurm.jobs(token), self._slurm.nodes(token), self._clock()
         return self._page(
-            "overview",
-            **self._frame(token),
-            pools=views.pools(nodes),
-            nodes=nodes,
-            queues=views.queues(jobs, nodes, self._clock()),
+            "overview", me=user, pools=views.pools(nodes), nodes=nodes, queues=views.queues(jobs, nodes, now),
             running=sum(job.base_state == RUNNING for job in jobs),
             pending=sum(job.tasks for job in jobs if job.waits),
-        )
+        )  # fmt: skip
 
-    def _jobs(self, request: Request, token: Token) -> Response:
-        user = request.query.get("user", token.user).strip()
+    def _jobs(self, me: str, token: str, query: Mapping[str, str]) -> Response:
+        user = query.get("user", me).strip()
         found = [job for job in self._slurm.jobs(token) if user in ("", job.user)]
-        now = self._clock()
-        return self._page(
-            "jobs",
-            **self._frame(token),
-            user=clean(user),
-            count=len(found),
-            jobs=[views.row(job, now) for job in found[:MOST_JOBS]],
-        )
-
-    def _frame(self, token: Token) -> dict[str, Any]:
-        """What every page of a bearer has."""
-        return {
-            "cluster": self._slurm.cluster(),
-            "me": token.user,
-            "ends": moment(token.ends),
-            "now": moment(int(self._clock())),
-        }
-
-    def _away(self, error: SlurmAwayError) -> Response:
-        self._log(f"Slurm does not answer: {error}")
-        return self._message(HTTPStatus.SERVICE_UNAVAILABLE, f"Slurm does not answer: {clean(str(error))}")
-
-    def _message(self, status: HTTPStatus, message: str) -> Response:
-        return self._page("message", status, message=message)
+        return self._page("jobs", me=me, user=user, count=len(found), jobs=found[:MOST_JOBS])
 
     def _page(
         self, template: str, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None, **values: Any
     ) -> Response:
-        body = self._templates.get_template(f"{template}.html.j2").render({"me": "", **values})
+        frame = {"cluster": self._slurm.cluster(), "now": self._clock()} if "me" in values else {"me": ""}
+        body = self._templates.get_template(f"{template}.html.j2").render({**frame, **values})
         return Response(status=status, body=body, headers=headers or {})
 
 
-def _request(environ: Mapping[str, Any]) -> Request:
-    method = str(environ["REQUEST_METHOD"])
-    form: Mapping[str, str] = {}
-    if method == "POST":
-        stream: IO[bytes] = environ["wsgi.input"]
-        form = _fields(stream.read().decode(errors="replace"))  # nginx bounds it
-    cookies = (part.strip().partition("=") for part in str(environ.get("HTTP_COOKIE", "")).split(";"))
-    return Request(
-        method="GET" if method == "HEAD" else method,
-        path=str(environ.get("PATH_INFO", "")),
-        query=_fields(str(environ.get("QUERY_STRING", ""))),
-        form=form,
-        token=next((value for name, _, value in cookies if name == COOKIE), ""),
-    )
+def _credentials(header: str) -> tuple[str, str]:
+    """Name and token; what cannot be any is empty. Of the token, the whole line `SLURM_JWT=...` will do."""
+    kind, _, text = header.partition(" ")
+    try:
+        user, _, token = base64.b64decode(text if kind.lower() == "basic" else "").decode().partition(":")
+    except ValueError:
+        return "", ""
+    return user, token.strip().removeprefix("SLURM_JWT=")
 
 
-def _fields(text: str) -> dict[str, str]:
-    return {name: values[0] for name, values in parse_qs(text, keep_blank_values=True).items()}
+class Server(http_server.Server):
+    """On a socket of the pod."""
+
+    address_family = socket.AF_UNIX
+
+    def server_bind(self) -> None:
+        """Without the name of a host, which a path has not."""
+        socketserver.TCPServer.server_bind(self)
+
+    def handle_error(self, *_: Any) -> None:
+        """Tell a fault of ours; a client that went away is no matter of the log."""
+        if not isinstance(sys.exception(), OSError):
+            traceback.print_exc()
 
 
-def _cookie(value: str, seconds: int) -> str:
-    return f"{COOKIE}={value}; Path=/dashboard; Max-Age={seconds}; Secure; HttpOnly; SameSite=Strict"
+def serve(app: App, path: Path) -> Server:
+    """Answer on a socket, in the background."""
 
+    class Handler(http_server.Handler):
+        timeout = 60.0  # nginx takes an answer at the client's pace
 
-def _redirect(to: str, cookie: str = "") -> Response:
-    return Response(status=HTTPStatus.SEE_OTHER, headers={"Location": to, **({"Set-Cookie": cookie} if cookie else {})})
+        def do_GET(self) -> None:  # noqa: N802
+            path, _, text = self.path.partition("?")
+            query = {name: values[0] for name, values in parse_qs(text, keep_blank_values=True).items()}
+            with AT_ONCE:
+                found = app.answer(path, query, self.headers.get("Authorization", ""))
+            body = found.body.encode("utf-8", errors="replace")
+            self.send_response(found.status)
+            for name, value in {**HEADERS, **found.headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
 
-
-def serve(app: Callable[..., Iterable[bytes]], socket: Path) -> None:
-    """Answer on a socket, for ever."""
-    waitress.serve(
-        app, unix_socket=str(socket), unix_socket_perms="600", threads=THREADS, ident=None, _quiet=True,
-        max_request_body_size=16_384, outbuf_overflow=LARGEST_ANSWER,
-    )  # fmt: skip
+    server = Server(str(path), Handler)  # type: ignore[arg-type]
+    http_server.serve(server)
+    return server
 
 
 def main() -> None:
@@ -237,5 +238,6 @@ def main() -> None:
     with program("dashboard") as log:
         SOCKET.parent.mkdir(parents=True, exist_ok=True)
         SOCKET.unlink(missing_ok=True)
-        log(f"serving on {SOCKET}")
         serve(App(Slurm(CONFIG), log), SOCKET)
+        log(f"serving on {SOCKET}")
+        signal.pause()

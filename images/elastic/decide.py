@@ -1,4 +1,4 @@
-"""What is to be done about elastic pools. Nothing here asks or changes anything.
+"""What is to be done about elastic pools, and about fixed ones that get new pods. Nothing here asks or changes.
 
 Each look sees all nodes and pods anew, and decides by what it sees: a restart of this program or of slurmctld, or a
 call of ResumeProgram that came twice or never, changes nothing. What a node is to Slurm and what its pod is can differ
@@ -13,13 +13,12 @@ unbacked    Slurm takes a node for up whose pod is gone: it is set down, which r
 suspended   a node is off, or goes off, and has a pod: the pod is ended
 orphan      a pod without a record, or of a node that the stack no longer has: it is ended, after its jobs
 outdated    a pod of an older template, or a record of an older configuration: made anew when no job is on it
-leaving     a record that the stack no longer has, or that `max` has no room for: powered down after its jobs, then
-            deleted
+leaving     a record that the stack no longer has: powered down after its jobs, then deleted
 
 Nodes that are off are drained as long as they are not to be started, with a reason that says why, and no others of our
-drains stand: while their last pod does not go, while their pool waits (`starts.py`), and where there would be more than
-a window allows. So jobs that need more nodes wait, and are not refused. Nodes that are up and not to stay are powered
-down, each after its jobs; where less than `min` are up, more are powered up.
+drains stand: while their last pod does not go, and while their pool waits (`starts.py`). So jobs that need more nodes
+wait, and are not refused. Nodes that are up and not to stay are powered down, each after its jobs; where less than
+`min` are up, more are powered up.
 """
 
 from __future__ import annotations
@@ -29,19 +28,23 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from images.common.slurm_node import ELASTIC, HELD_BACK, IN_WINDOW, STAYS_LEAVING, TOPOLOGY_REASON
+from images.common.slurm_node import ELASTIC, ROLLS, STAYS_LEAVING, TOPOLOGY_REASON
+from images.common.slurm_records import compress
 from images.elastic.starts import Closed
-from images.elastic.view import SLURM, Node, Pod, Pool, members, share
+from images.elastic.view import SLURM, FixedPool, Node, Pod, Pool, share
 
 GONE: Final = f"{ELASTIC} its pod is gone"
 LEAVES: Final = f"{ELASTIC} leaves the pool"
 OUTDATED: Final = f"{ELASTIC} gets a new pod"
 SURPLUS: Final = f"{ELASTIC} others of its job did not come"
-BEYOND: Final = f"{ELASTIC} more than its pool may have now"
 COOLED: Final = f"{ELASTIC} idle, and no longer to be kept"
 
 RETRY_SECONDS: Final = 20.0
 """From one pod of a node that comes to the next one, where pods fail at once."""
+
+STUCK_SECONDS: Final = 60.0
+"""How long a pod may take to go that no job runs in. Most are gone after a few seconds; the others' machine is dead, or
+its kubelet, and nobody has told Kubernetes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,22 +54,16 @@ class View:
     pools: Mapping[str, Pool]
     nodes: Mapping[str, Node]
     pods: Mapping[str, Pod]
-    closed: Mapping[str, Closed]
-    """What starts in vain mean, by pool."""
     now: float
     """Seconds since 1970."""
+    closed: dict[str, Closed] = field(default_factory=dict)
+    """What starts in vain mean, by pool."""
     ends: Mapping[str, float] = field(default_factory=dict)
-    """When a node's jobs end at the latest, in seconds since 1970, where that decides who leaves."""
-    stuck: Collection[str] = ()
-    """Nodes that are off and whose pods do not go."""
-
-    def members(self, pool: Pool) -> tuple[str, ...]:
-        """Names of a pool's nodes."""
-        return members(pool, self.nodes, self.ends)
+    """When a node's jobs end at the latest, in seconds since 1970, where that decides who gets a new pod."""
 
     def nodes_of(self, pool: Pool) -> list[Node]:
-        """Those of them that have records, and that Slurm starts and ends."""
-        return [self.nodes[name] for name in self.members(pool) if name in self.nodes and self.nodes[name].is_cloud]
+        """Those of a pool's nodes that have records, and that Slurm starts and ends."""
+        return [self.nodes[name] for name in pool.nodes() if name in self.nodes and self.nodes[name].is_cloud]
 
 
 @dataclass(kw_only=True)
@@ -97,16 +94,15 @@ def decide(view: View) -> Plan:
     """What is to be done now."""
     plan, wanted = Plan(), set[str]()
     for pool in view.pools.values():
-        names = view.members(pool)
-        wanted.update(names)
-        for name in names:
+        wanted.update(pool.nodes())
+        for name in pool.nodes():
             _about(plan, view, pool, name)
         nodes = view.nodes_of(pool)
         closed = _open_and_close(plan, view, pool, nodes)
         _keep_enough(plan, pool, nodes, closed, _power_down(plan, view, pool, nodes))
     for node in view.nodes.values():
         if node.is_cloud and node.name not in wanted:
-            _take_out(plan, node, view.pods.get(node.name))
+            _take_out(plan, view, node)
     for pod in view.pods.values():
         node_of_pod = view.nodes.get(pod.name)
         if pod.digest and pod.name not in wanted and (node_of_pod is None or not node_of_pod.is_cloud):
@@ -117,7 +113,7 @@ def decide(view: View) -> Plan:
 def _about(plan: Plan, view: View, pool: Pool, name: str) -> None:
     """One node that the stack wants."""
     node, pod = view.nodes.get(name), view.pods.get(name)
-    comes = node is not None and (node.is_awaited or (node.is_coming and not node.is_off))
+    comes = node is not None and node.comes
     if pod is not None and not pod.digest:
         return  # of the pool's StatefulSet, from the time before it was elastic: it leaves after its jobs
     if pod is not None and pod.has_ended:
@@ -179,22 +175,12 @@ def _is_ours_to_open(pool: Pool, node: Node) -> bool:
 def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> frozenset[str]:
     """Drain what is not to be started, and free the rest; who is drained then."""
     closed, found = view.closed[pool.name], set[str]()
-    off = [node for node in nodes if node.has_nothing and "POWER_UP" not in node.states]
-    # What somebody keeps jobs from, and whose machine is gone, takes no place; a pod that is nobody's does.
-    names, without = {node.name for node in nodes}, {node.name for node in off}
-    machines = sum(n.name not in without and (not n.is_others or n.name in view.pods) for n in nodes)
-    room = pool.limit - machines - sum(pod.pool == pool.name and pod.name not in names for pod in view.pods.values())
-    for node in sorted(off, key=lambda node: node.is_drained and node.reason.startswith(HELD_BACK)):
-        if node.name in closed.lifted:
-            why = closed.lifted[node.name]
-        elif node.name not in closed.nodes and not _is_ours_to_open(pool, node):
+    for node in (node for node in nodes if node.has_nothing and "POWER_UP" not in node.states):
+        if node.name not in closed.nodes and not _is_ours_to_open(pool, node):
             continue
-        elif node.name in view.stuck:
-            why = STAYS_LEAVING
-        else:
-            room -= 1
-            why = closed.nodes.get(node.name, closed.pool) or (f"{IN_WINDOW} {pool.window}" if room < 0 else "")
-            why = why or (closed.aside if node.is_drained else "")
+        pod = view.pods.get(node.name)
+        is_stuck = pod is not None and pod.is_leaving and view.now - pod.left_at >= STUCK_SECONDS
+        why = closed.nodes.get(node.name) or (STAYS_LEAVING if is_stuck else closed.pool)
         if why:
             found.add(node.name)
         if why and not (node.is_drained and node.reason == why):
@@ -216,10 +202,6 @@ def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> in
         # Slurm keeps as many as the pool ever keeps (SuspendExcNodes), and never ends these.
         elif is_unused and pool.windows and not node.is_planned and 0 < node.busy_at <= view.now - pool.idle_timeout:
             going[node.name] = COOLED
-    # Powered down, a node would lose an administrator's drain.
-    rest = [node for node in there[::-1] if node.is_up and not node.is_others and node.name not in going]
-    rest.sort(key=lambda node: not node.is_idle)
-    going |= {node.name: BEYOND for node in rest[: int(max(0.0, len(there) - len(going) - pool.limit))]}
     going |= {node.name: OUTDATED for node in _outdated(view, pool, nodes) if node.name not in going}
     for name, why in going.items():
         plan.change(name, "power_down_asap", why)
@@ -257,9 +239,15 @@ def _keep_enough(plan: Plan, pool: Pool, nodes: Iterable[Node], closed: Collecti
             plan.change(node.name, "power_up")
 
 
-def _take_out(plan: Plan, node: Node, pod: Pod | None) -> None:
-    """A record that the stack no longer has. One that is off and somebody's remembers for whom, and stays."""
-    if node.is_off:
+def _take_out(plan: Plan, view: View, node: Node) -> None:
+    """A record that the stack no longer has. One that is off and somebody's remembers for whom, and stays.
+
+    So does one of a smaller pool that is up, as it would lose its drain; and there what a job waits for comes first.
+    """
+    pod, pool = view.pods.get(node.name), view.pools.get(node.name.rpartition("-")[0])
+    if pool is not None and (node.comes or (node.is_others and not node.is_off)):
+        _about(plan, view, pool, node.name)
+    elif node.is_off:
         _end(plan, pod)
         if pod is None and node.is_powered_down and not (node.is_others or node.is_set_down or node.is_reserved):
             plan.delete.append(node.name)
@@ -269,3 +257,62 @@ def _take_out(plan: Plan, node: Node, pod: Pod | None) -> None:
         plan.change(node.name, "power_down" if node.is_down or node.is_coming else "down", GONE)
     elif not node.goes_down:
         plan.change(node.name, "power_down_asap", LEAVES)
+
+
+def roll(plan: Plan, view: View, pool: FixedPool) -> str:
+    """Add what is to be done about a fixed pool, whose nodes get new pods as they fall idle; how far it is, for people.
+
+    Its StatefulSet replaces no pod by itself (`OnDelete`). What has a pod of an older revision gets a new one here:
+
+    broken   it is not ready, and Slurm does not have its node: at once, for it is of no use. So a version that does
+             not start is left again as soon as another one is applied
+    idle     drained, so that no job gets it, and then its pod is ended
+    busy     where no node is idle: drained, those first whose jobs end soonest, and its pod is ended when they have
+             ended. However long that takes: no job ends for it
+
+    At most `max_unavailable` nodes of a pool at once. All that are away count, for whatever reason, and so do new pods
+    that do not become ready: a version that does not start takes so many nodes and no more. A node that is no longer
+    wanted for it, as another one has fallen idle before or the template is the old one again, gives its drain back; a
+    drain of somebody else stays. The reasons are the memory of it: a restart of this program finds them in Slurm.
+    """
+    nodes, pods, ends = view.nodes, view.pods, view.ends
+    old = {name: pods[name] for name in pool.nodes() if pool.is_outdated(pods.get(name))}
+    away = [name for name in pool.nodes() if name not in pods or pods[name].is_leaving]
+    failing = [name for name in pool.nodes() if name not in {*old, *away} and not _is_well(pods[name], nodes.get(name))]
+    # One that Slurm hears is well, whatever kubelets say when their machines hang.
+    broken = [name for name, pod in old.items() if not pod.is_ready and (name not in nodes or nodes[name].is_down)]
+    room = share(pool.max_unavailable, pool.size) - len(away) - len(failing) - len(broken)
+
+    def turn(name: str) -> tuple[bool, bool, bool, float, int]:
+        node, number = nodes.get(name), int(name.rpartition("-")[2])
+        if node is None or node.is_down:
+            return False, False, False, 0.0, number
+        end = 0.0 if node.is_idle else ends.get(name, math.inf)
+        return not node.is_idle, node.is_planned, not drained_for_it(node), end, number
+
+    chosen = [*broken, *sorted(old.keys() - set(broken), key=turn)[: max(0, room)]]
+    for name in chosen:
+        node = nodes.get(name)
+        if node is not None and not (node.is_drained or node.is_down):
+            plan.change(name, "drain", ROLLS)
+        elif node is None or node.is_down or node.is_idle:
+            plan.end[name] = old[name]
+    for name in pool.nodes():  # a pod that leaves, or comes, lifts the drain itself
+        node, pod = nodes.get(name), pods.get(name)
+        stays = pod is not None and pod.is_ready and not pod.is_leaving and name not in chosen
+        if stays and node is not None and drained_for_it(node) and not node.is_down:
+            plan.change(name, "resume")
+    told = f"{len(old) + len(away)} of {pool.size} nodes still to get their new pods"
+    return f"{told}; not ready with their new pods: {compress(failing)}" if failing else told
+
+
+def drained_for_it(node: Node) -> bool:
+    """Whether a node is drained for its new pod."""
+    return node.is_drained and node.reason.startswith(ROLLS)
+
+
+def _is_well(pod: Pod, node: Node | None) -> bool:
+    """Whether a new pod is ready, and Slurm has its node. What an administrator has set down is nobody's fault."""
+    if not pod.is_ready or node is None:
+        return False
+    return node.is_set_down or not (node.is_down or node.is_silent)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from images.common.slurm_node import LATE, NO_CAPACITY, NO_START, OURS, SET_ASIDE
+from images.common.slurm_node import ELASTIC, LATE, NO_CAPACITY, NO_START, OURS, SET_ASIDE
 from images.elastic.view import Node, Pod
 
 FIRST_PAUSE_SECONDS: Final = 30.0
@@ -51,15 +51,11 @@ class Closed:
     """What starts that failed mean for a pool now."""
 
     nodes: dict[str, str] = field(default_factory=dict)
-    """Nodes that are to stay off -> why."""
+    """Nodes that are to stay off -> why; also of what somebody had drained, before Slurm lifted that with the power."""
     pool: str = ""
     """Why all of its nodes that are off are to stay so; empty: they are not."""
-    aside: str = ""
-    """Why those of them that were drained for another reason stay so, where the pool is set aside."""
     surplus: set[str] = field(default_factory=set)
     """Nodes that came for jobs whose other nodes did not."""
-    lifted: dict[str, str] = field(default_factory=dict)
-    """Nodes that are off -> why somebody had drained them, before Slurm lifted that with the power."""
 
 
 class Starts:
@@ -103,8 +99,8 @@ class Starts:
         closed = self._in_force(pool, nodes, now)
         off = [node for node in nodes if node.is_powered_down and not node.is_drained]
         before = {node.name: others_reason(node) or self._drained.pop(node.name, "") for node in off}
-        closed.lifted = {name: why for name, why in before.items() if why}
-        failed = [node for node in nodes if has_failed(node) and node.name not in closed.lifted]
+        lifted = {name: why for name, why in before.items() if why}
+        failed = [node for node in nodes if has_failed(node) and node.name not in lifted]
         came = max((self._came.get(node.name, 0.0) for node in nodes), default=0.0)
         if failed:
             self._failed[pool] = now
@@ -119,7 +115,7 @@ class Starts:
                 kind = NO_CAPACITY if pod is None or pod.is_unscheduled else NO_START
                 closed.pool = _reason(kind, tries, now, f"{node.name}: {why}")
                 break
-        closed.nodes = {**{node.name: closed.pool for node in failed if closed.pool}, **closed.nodes}
+        closed.nodes = {**{node.name: closed.pool for node in failed if closed.pool}, **closed.nodes, **lifted}
         for node in nodes:
             if not node.is_coming and node.name not in closed.nodes:
                 self._began.pop(node.name, None)  # so what is remembered of nodes that wait is of those that failed
@@ -146,8 +142,9 @@ class Starts:
             if node.name in waiting and _lasts(waiting[node.name], now):
                 closed.nodes[node.name] = node.reason
                 closed.pool = closed.pool if waiting[node.name]["kind"] == LATE else node.reason
-            elif node.name in aside:
-                closed.nodes[node.name] = closed.aside = node.reason
+        if why := next((node.reason for node in nodes if node.name in aside), ""):  # it holds what else was drained
+            ours = (node.name for node in nodes if node.is_drained and node.reason.startswith(ELASTIC))
+            closed.nodes = {**dict.fromkeys(ours, why), **closed.nodes}
         return closed
 
 

@@ -1,8 +1,8 @@
-"""What is seen of pools: templates and pods in Kubernetes, nodes in Slurm, windows; and which nodes a pool has.
+"""What is seen of pools: templates and pods in Kubernetes, nodes in Slurm, windows.
 
-Windows are hours of the week in which a pool has other bounds. Which one it is in follows from the time alone, so a
-restart, a clock that jumps, and the days on which clocks are changed need no care: a window is on whenever the clock on
-the wall says so. In the hour that a clock repeats it is on twice; hours that a clock leaves out it lacks.
+Windows are hours of the week in which a pool keeps more nodes, or fewer. Which one it is in follows from the time
+alone, so a restart, a clock that jumps, and the days on which clocks are changed need no care: a window is on whenever
+the clock on the wall says so. In the hour that a clock repeats it is on twice; hours that a clock leaves out it lacks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from images.common.kubernetes import WORKER_PODS, Object
 from images.common.slurm_node import OURS, TOPOLOGY_REASON
@@ -43,8 +43,6 @@ LONGEST_TROUBLE: Final = 160
 class Window:
     """Some hours on some days."""
 
-    name: str
-    """As the stack file has it: `mon-fri 08:00-19:00`."""
     days: frozenset[int]
     """On which it begins; 0 is Monday."""
     begin: int
@@ -52,8 +50,6 @@ class Window:
     """In minutes of the day, the second one not in it. Where it is not after the first one, of the next day."""
     least: int
     """Nodes that stay up without jobs meanwhile."""
-    most: int
-    """Nodes at most meanwhile."""
 
     def is_on(self, at: datetime) -> bool:
         """Whether a clock on the wall says that it is."""
@@ -77,12 +73,8 @@ class Pool:
     idle_timeout: float = 600.0
     """Seconds that a node stays when its last job has ended."""
     windows: tuple[Window, ...] = ()
-    zone: tzinfo | None = UTC
-    """Of its windows; None: this image has none of that name, and they are not obeyed."""
-    limit: float = math.inf
-    """Nodes that may have a machine just now."""
-    window: str = ""
-    """The one that it is in, for people."""
+    zone: tzinfo = UTC
+    """Of its windows."""
     max_unavailable: str = "10%"
     """Nodes that are powered down at once for new pods: a number, or a percentage of those that have pods."""
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -106,11 +98,9 @@ class Pool:
         return tuple(f"{self.name}-{number}" for number in range(self.most))
 
     def at(self, now: float) -> Pool:
-        """With the bounds of the window that is on. `now`: seconds since 1970."""
-        if self.zone is None:
-            return self
+        """With what the window keeps that is on. `now`: seconds since 1970."""
         on = next((window for window in self.windows if window.is_on(datetime.fromtimestamp(now, self.zone))), None)
-        return self if on is None else replace(self, least=on.least, limit=on.most, window=f"{on.name} {self.zone}")
+        return self if on is None else replace(self, least=on.least)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +117,8 @@ class Pod:
     made_at: float = 0.0
     """In seconds since 1970, by Kubernetes' clock."""
     is_leaving: bool = False
+    left_at: float = 0.0
+    """When it was asked to leave, by the same clock."""
     is_ready: bool = False
     has_ended: bool = False
     """It was evicted or refused, or its machine was shut down: nothing of it runs, and nothing will."""
@@ -175,6 +167,11 @@ class Node(NodeRecord):
         return self.is_powered_down and bool(self.states & {"ALLOCATED", "MIXED"}) and not self.goes_down
 
     @property
+    def comes(self) -> bool:
+        """Whether Slurm waits for it, or will in a moment."""
+        return self.is_awaited or (self.is_coming and not self.is_off)
+
+    @property
     def is_moving(self) -> bool:
         """Whether Slurm or the configuration agent is about to do something with it."""
         return self.is_coming or self.goes_down or (self.is_drained and self.reason == TOPOLOGY_REASON)
@@ -221,20 +218,26 @@ def pod_of(item: Object) -> Pod:
     labels, status = metadata.get("labels") or {}, item.get("status") or {}
     conditions = {one["type"]: one for one in status.get("conditions") or ()}
     unscheduled = conditions.get("PodScheduled", {}).get("status") == "False"
-    made = metadata.get("creationTimestamp")
+    # What Kubernetes calls the time of its deletion is when its time to leave will be over.
+    gone, grace = _time(metadata.get("deletionTimestamp")), metadata.get("deletionGracePeriodSeconds") or 0
     return Pod(
         name=metadata["name"],
         pool=labels.get(WORKER_PODS, ""),
         uid=metadata.get("uid", ""),
         digest=labels.get(TEMPLATE, ""),
         revision=labels.get("controller-revision-hash", ""),
-        made_at=datetime.fromisoformat(made).timestamp() if made else 0.0,
+        made_at=_time(metadata.get("creationTimestamp")),
         is_leaving="deletionTimestamp" in metadata,
+        left_at=gone - grace,
         is_ready=conditions.get("Ready", {}).get("status") == "True",
         has_ended=status.get("phase") in {"Failed", "Succeeded"},
         is_unscheduled=unscheduled,
         trouble=_trouble(conditions["PodScheduled"] if unscheduled else status),
     )
+
+
+def _time(said: str | None) -> float:
+    return datetime.fromisoformat(said).timestamp() if said else 0.0
 
 
 def _trouble(said: Object) -> str:
@@ -263,13 +266,10 @@ def pool_of(item: Object) -> Pool | None:
         conf=str(said["conf"]),
         idle_timeout=float(said.get("idle_timeout", 600)),
         windows=tuple(
-            Window(
-                name=one["name"], days=frozenset(one["days"]), begin=one["begin"], end=one["end"],
-                least=one["min"], most=one["max"],
-            )
+            Window(days=frozenset(one["days"]), begin=one["begin"], end=one["end"], least=one["min"])
             for one in said.get("windows", ())
         ),
-        zone=UTC if zone == "UTC" else ZoneInfo(zone) if zone in available_timezones() else None,
+        zone=UTC if zone == "UTC" else ZoneInfo(zone),
         max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
         template=template,
         uid=metadata.get("uid", ""),
@@ -294,29 +294,42 @@ def pools_read(log: Callable[[str], None]) -> Callable[[Object], Pool | None]:
     return once
 
 
-def members(pool: Pool, nodes: Mapping[str, Node], ends: Mapping[str, float]) -> tuple[str, ...]:
-    """Names of `pool.most` nodes, by their numbers. `ends`: when the jobs of a node end at the latest, where known.
+@dataclass(frozen=True, kw_only=True)
+class FixedPool:
+    """A StatefulSet of workers whose pods are replaced here."""
 
-    Where there are more, since there may have been more before, those leave that are off or idle, then those whose jobs
-    end soonest. Who leaves already is the last to stay, so that each look chooses the same ones.
+    name: str
+    size: int
+    revision: str
+    """Of its template."""
+    max_unavailable: str = "10%"
+
+    def nodes(self) -> tuple[str, ...]:
+        """Names of all nodes that it is to have. Those beyond leave after their jobs."""
+        return tuple(f"{self.name}-{number}" for number in range(self.size))
+
+    def is_outdated(self, pod: Pod | None) -> bool:
+        """Whether a pod gets another one in its place."""
+        return pod is not None and pod.revision not in {"", self.revision} and not pod.is_leaving
+
+
+def fixed_pool_of(item: Object) -> FixedPool | None:
+    """A pool of its StatefulSet; None while Kubernetes replaces its pods, or has not seen its template.
+
+    Raises KeyError, TypeError, ValueError.
     """
-    usual = pool.nodes()
-    of_pool = {one.name for one in nodes.values() if one.is_cloud and one.name.rpartition("-")[0] == pool.name}
-    beyond = of_pool.difference(usual)
-
-    def turn(name: str) -> tuple[int, float, int]:
-        node, number = nodes.get(name), int(name.rpartition("-")[2])
-        if node is None or (node.is_off and not node.is_awaited):
-            return 2, 0.0, number
-        if node.goes_down:
-            return 3, 0.0, number
-        # Powered down, a node would lose somebody's drain; one of a StatefulSet leaves by itself.
-        is_idle = node.is_cloud and (node.is_idle or node.is_down) and not (node.is_coming or node.is_others)
-        return (1, 0.0, number) if is_idle else (0, -ends.get(name, math.inf), number)
-
-    if not beyond:
-        return usual
-    return tuple(sorted(sorted([*usual, *beyond], key=turn)[: pool.most], key=lambda name: turn(name)[-1]))
+    metadata, spec, status = item["metadata"], item["spec"], item.get("status") or {}
+    if (spec.get("updateStrategy") or {}).get("type") != "OnDelete" or "deletionTimestamp" in metadata:
+        return None
+    if status.get("observedGeneration") != metadata.get("generation") or not status.get("updateRevision"):
+        return None
+    annotations = metadata.get("annotations") or {}
+    return FixedPool(
+        name=metadata["name"],
+        size=int(spec.get("replicas", 1)),
+        revision=str(status["updateRevision"]),
+        max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
+    )
 
 
 def share(said: str, nodes: int) -> int:

@@ -1,4 +1,4 @@
-"""The values of all figures, from Slurm's records.
+"""All figures that the exporter gives: their names, and their values from Slurm's records.
 
 `slurm_*` are what slurmctld of 26.05 gives itself, as far as they are used, with its values: memory is in MiB whatever
 the name says, an array counts with its tasks while it waits. `slurmstack_*` are what Slurm does not have.
@@ -16,7 +16,53 @@ from images.common.health.report import parse
 from images.common.slurm_jobs import RUNNING, Job
 from images.common.slurm_node import ELASTIC, ROLLS, SET_ASIDE
 from images.common.slurm_records import NodeRecord, number_of
-from images.exporter.names import Figures
+
+SLURMS: Final = frozenset((
+    "slurm_account_jobs_running", "slurm_agent_queue_size", "slurm_bf_cycle_last", "slurm_bf_mean_cycle",
+    "slurm_jobs_hold", "slurm_jobs_pending", "slurm_jobs_running", "slurm_node_cpus", "slurm_node_cpus_alloc",
+    "slurm_node_gpus", "slurm_node_gpus_alloc", "slurm_node_memory_alloc_bytes", "slurm_node_memory_bytes",
+    "slurm_nodes_alloc", "slurm_nodes_down", "slurm_nodes_drain", "slurm_nodes_drained", "slurm_nodes_draining",
+    "slurm_nodes_idle", "slurm_nodes_mixed", "slurm_partition_jobs_pending", "slurm_sched_mean_cycle",
+    "slurm_schedule_cycle_last", "slurm_server_thread_cnt", "slurm_slurmdbd_queue_size",
+))  # fmt: skip
+"""As a scrape of slurmctld of 26.05 has them (`MetricsType=metrics/openmetrics`): those that alerts and dashboards
+ask for, and no more. docs/metrics.md says what each means."""
+
+OURS: Final = frozenset((
+    "slurmstack_configuration_refused", "slurmstack_elastic_pool_set_aside", "slurmstack_exporter_up",
+    "slurmstack_job_requeues_max", "slurmstack_job_wait_seconds_max", "slurmstack_node_down",
+    "slurmstack_node_drained", "slurmstack_slurmctld_up", "slurmstack_slurmdbd_up", "slurmstack_volume_free_bytes",
+    "slurmstack_volume_size_bytes",
+))  # fmt: skip
+"""What Slurm does not tell Prometheus itself."""
+
+_ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+
+
+class Figures:
+    """Figures by name and labels, for Prometheus' text format 0.0.4. All are gauges, as Slurm's own are."""
+
+    def __init__(self) -> None:
+        self._series: dict[str, dict[str, float]] = {}
+        """Name -> labels, as they are written -> value."""
+
+    def put(self, name: str, value: float, /, **labels: str) -> None:
+        """One series. As Slurm does, a label without a value is left out."""
+        inside = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in labels.items() if text)
+        self._series.setdefault(name, {})[f"{{{inside}}}" if inside else ""] = value
+
+    def text(self) -> str:
+        """A part of a scrape: names that are in no other part."""
+        lines = []
+        for name, series in self._series.items():
+            lines.append(f"# TYPE {name} gauge")
+            lines += [f"{name}{labels} {_number(value)}" for labels, value in series.items()]
+        return "".join(f"{line}\n" for line in lines)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else repr(value)
+
 
 _HELD: Final = frozenset({"JobHeldAdmin", "JobHeldUser", "job_requeued_in_held_state", "launch_failed_requeued_held"})
 """Reasons of jobs that a person has to let go; the last two are what squeue has in place of one of the others."""
@@ -42,23 +88,26 @@ _SCHEDULER: Final = {
 }
 """Figure -> where `sdiag --json` has it."""
 
-
 _DAEMONS: Final = frozenset({"slurm", "root", "unknown"})
 """Who sets a reason and is no person."""
 
 
-def put_jobs(figures: Figures, jobs: Sequence[Job]) -> None:
-    """All jobs."""
+def put_jobs(figures: Figures, jobs: Sequence[Job], now: float, *, by_person: bool) -> None:
+    """All jobs. `by_person`: also by their account."""
     figures.put("slurm_jobs_hold", sum(job.tasks for job in jobs if _is_held(job)))
     figures.put("slurm_jobs_pending", sum(job.tasks for job in jobs if job.waits))
     figures.put("slurm_jobs_running", sum(job.base_state == RUNNING for job in jobs))
+    _put_waits(figures, jobs, now, by_person=by_person)
+    _put_requeues(figures, jobs)
+    if by_person:
+        _put_accounts(figures, jobs)
 
 
 def _is_held(job: Job) -> bool:
     return job.waits and job.reason in _HELD
 
 
-def put_accounts(figures: Figures, jobs: Sequence[Job]) -> None:
+def _put_accounts(figures: Figures, jobs: Sequence[Job]) -> None:
     """The running jobs of each account that has any job."""
     running: Counter[str] = Counter()
     for job in jobs:
@@ -83,6 +132,7 @@ def put_nodes(figures: Figures, nodes: Sequence[NodeRecord]) -> None:
     figures.put("slurm_nodes_draining", draining)
     for name in ("drain", "drained"):  # as there: what has no more jobs is in both
         figures.put(f"slurm_nodes_{name}", len(drain) - draining)
+    put_closed(figures, nodes)
 
 
 def put_partitions(figures: Figures, partitions: Sequence[str], jobs: Sequence[Job]) -> None:
@@ -101,11 +151,8 @@ def put_scheduler(figures: Figures, statistics: Mapping[str, Any]) -> None:
             figures.put(name, number_of(statistics[key]) or 0)
 
 
-def put_waits(figures: Figures, jobs: Iterable[Job], now: float, *, by_person: bool) -> None:
-    """How long jobs wait that could start, by partition and account; those that are held wait for a person.
-
-    `by_person`: with their account.
-    """
+def _put_waits(figures: Figures, jobs: Iterable[Job], now: float, *, by_person: bool) -> None:
+    """How long jobs wait that could start, by partition and account; those that are held wait for a person."""
     longest: dict[tuple[str, str], float] = {}
     for job in jobs:
         if job.waits and not _is_held(job) and job.eligible is not None and job.eligible <= now:
@@ -115,7 +162,7 @@ def put_waits(figures: Figures, jobs: Iterable[Job], now: float, *, by_person: b
         figures.put("slurmstack_job_wait_seconds_max", seconds, partition=partition, account=account)
 
 
-def put_requeues(figures: Figures, jobs: Iterable[Job]) -> None:
+def _put_requeues(figures: Figures, jobs: Iterable[Job]) -> None:
     """A job that is started again and again harms nodes or is harmed by them. It is completing between two starts."""
     most: dict[str, int] = {}
     for job in jobs:

@@ -9,25 +9,21 @@ from __future__ import annotations
 import json
 import os
 import time
+import urllib.request
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from images.common.command import Runner, run
 from images.common.http_server import PROMETHEUS, Answer, start_server
 from images.common.log import Log
 from images.common.process import program
-from images.exporter.figures import (
-    put_accounts,
-    put_closed,
-    put_jobs,
-    put_nodes,
-    put_partitions,
-    put_requeues,
-    put_scheduler,
-    put_waits,
-)  # fmt: skip
-from images.exporter.names import Figures
-from images.exporter.sources import Sources
+from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
+from images.common.slurm_records import NodeRecord, entries_in, node_records, text_of
+from images.controller.configuration import config_hash, read_files
+from images.exporter.figures import Figures, put_jobs, put_nodes, put_partitions, put_scheduler
 
 PORT: Final = 9341
 JOB_METRICS_PORT: Final = 9306
@@ -40,17 +36,89 @@ OLD_SECONDS: Final = 5 * INTERVAL_SECONDS
 """A round that is older is not told any more: each of its questions may take until then."""
 
 _ASKED_AFTER: Final = {
-    "scheduler": "munge", "slurmdbd": "munge", "jobs": "scheduler", "nodes": "scheduler", "partitions": "scheduler",
+    "munge": "", "scheduler": "munge", "jobs": "scheduler", "nodes": "scheduler", "partitions": "jobs",
+    "configuration": "", "slurmdbd": "munge",
 }  # fmt: skip
-"""What is not asked where another has not answered, as each question may wait for 25 s. `munge`: this pod's own munged,
+"""Source -> what has to have answered before, as each question may wait for 25 s. `munge`: this pod's own munged,
 without which nothing is known of the others. `scheduler`: the least that slurmctld can be asked for."""
 
 _DAEMON_OF: Final = {"scheduler": "slurmctld", "slurmdbd": "slurmdbd"}
 """Source -> the daemon that is up where it answers."""
 
-
 _OFF: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "DOWN"})
 """States of a node of an elastic pool whose pod is not to be there, or has not been yet."""
+
+QUESTION_SECONDS: Final = 25.0
+"""For one command of Slurm's. An overloaded slurmctld lets them wait and say nothing until then."""
+
+_BOUND: Final = ("prlimit", "--core=0", f"--as={1 << 30}")
+"""Users write into what squeue reads, tens of kB a job, and must not fill the exporter."""
+NODES: Final = ("scontrol", "show", "nodes", "--all", "--json")
+PARTITIONS: Final = ("scontrol", "show", "partitions", "--all", "--json")
+MUNGE: Final = ("munge", "--no-input")
+SCHEDULER: Final = ("sdiag", "--json")
+SLURMDBD: Final = ("sacctmgr", "ping")
+
+
+class SourceError(Exception):
+    """A command has failed, and how."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """The questions. Each raises what it meets: SourceError, or what comes of an answer that is not understood."""
+
+    runner: Runner = run
+    agent_url: str = "http://controller-0:8817"
+    mounted: Path = Path("/config/slurm")
+    """The files as the stack has them now."""
+
+    def jobs(self) -> list[Job]:
+        """Every job that has not ended or is completing, in all partitions."""
+        question = JobList("id", "state", "reason", "partitions", "account", "eligible", "restarts")
+        return list(question.read(self._ask((*_BOUND, *question.command))))
+
+    def nodes(self) -> list[NodeRecord]:
+        """Every node, also those of hidden partitions."""
+        return node_records(self._ask(NODES), NodeRecord)
+
+    def partitions(self) -> list[str]:
+        """Names of every partition."""
+        return [text_of(entry.get("name")) for entry in entries_in(self._ask(PARTITIONS), "partitions")]
+
+    def scheduler(self) -> Mapping[str, Any]:
+        """What `sdiag` has, but calls by type and user."""
+        statistics: Mapping[str, Any] = json.loads(self._ask(SCHEDULER))["statistics"]
+        return statistics
+
+    def munge(self) -> None:
+        """The munged of this pod answers."""
+        self._ask(MUNGE)
+
+    def slurmdbd(self) -> None:
+        """It answers, which it does not without its database (24.11 and 26.05)."""
+        answer = self._ask(SLURMDBD).strip()
+        if not answer.endswith("UP"):
+            raise SourceError(answer)
+
+    def configuration(self) -> Mapping[str, float | None]:
+        """What the configuration agent says of what is in force, and of the volume with slurmctld's state."""
+        status = self._get("config")
+        # The agent remembers a refusal, also when others have been taken since.
+        refused = (status.get("rejected") or {}).get("hash") == config_hash(read_files(self.mounted))
+        return {**self._get("store"), "refused": refused}
+
+    def _ask(self, command: tuple[str, ...]) -> str:
+        env = {**os.environ, **ENVIRONMENT, "SLURM_JSON": "compact"}  # text without line breaks is a third shorter
+        result = self.runner(command, timeout=QUESTION_SECONDS, env=env)
+        if not result.ok:
+            raise SourceError(f"{' '.join(command)}: {result.message}")
+        return result.stdout
+
+    def _get(self, path: str) -> dict[str, Any]:
+        with urllib.request.urlopen(f"{self.agent_url}/{path}", timeout=5) as response:  # noqa: S310 - our own pod
+            found: dict[str, Any] = json.load(response)
+        return found
 
 
 class Rounds:
@@ -62,7 +130,9 @@ class Rounds:
     ) -> None:  # fmt: skip
         """`by_person`: whether accounts are named."""
         self._sources, self._log, self._now = sources, log, now
-        self._by_person, self._accounting = by_person, accounting
+        self._by_person = by_person
+        self._names = [name for name in _ASKED_AFTER if accounting or name != "slurmdbd"]
+        self._jobs: list[Job] = []
         self._complaints: dict[str, str] = {}
         self._latest = (0.0, "")
         """When the latest round ended, and its text."""
@@ -76,60 +146,49 @@ class Rounds:
 
     def round(self) -> None:
         """Ask each source once."""
-        answers: dict[str, Any] = {}
-        parts, about = [], Figures()
-        for name, ask in self._questions().items():
-            if name in _ASKED_AFTER and _ASKED_AFTER[name] not in answers:
-                about.put("slurmstack_exporter_up", 0, source=name)
-                continue
-            message = ""
-            try:
-                answers[name] = ask()
-                parts.append(self._figures(name, answers).text())
-            except Exception as error:  # noqa: BLE001 - users write into these records, and one must not end all figures
-                message = f"{type(error).__name__}: {error}"
-            if message != self._complaints.get(name, ""):  # once for each change, not each round
-                self._log(f"{name}: {message or 'can be read again'}")
-            self._complaints[name] = message
+        answered, parts, about = {""}, list[str](), Figures()
+        for name in self._names:
+            message, figures = "not asked", Figures()
+            if _ASKED_AFTER[name] in answered:
+                try:
+                    self._ask(name, figures)
+                    message = ""
+                    answered.add(name)
+                    parts.append(figures.text())
+                except Exception as error:  # noqa: BLE001 - users write into these records, and one must not end all
+                    message = f"{type(error).__name__}: {error}"
+                if message != self._complaints.get(name, ""):  # once for each change, not each round
+                    self._log(f"{name}: {message or 'can be read again'}")
+                self._complaints[name] = message
+                if name in _DAEMON_OF:
+                    about.put(f"slurmstack_{_DAEMON_OF[name]}_up", not message)
             about.put("slurmstack_exporter_up", not message, source=name)
-            if name in _DAEMON_OF:
-                about.put(f"slurmstack_{_DAEMON_OF[name]}_up", name in answers)
         self._latest = (self._now(), "".join([*parts, about.text()]))
-        if "nodes" in answers:
-            self.elastic = [node.name for node in answers["nodes"] if "CLOUD" in node.states and not node.states & _OFF]
 
-    def _questions(self) -> dict[str, Callable[[], Any]]:
-        """By the name of the source, in their order."""
+    def _ask(self, name: str, figures: Figures) -> None:
+        """One source, for its figures."""
         sources = self._sources
-        found: dict[str, Callable[[], Any]] = {
-            "munge": sources.munge, "scheduler": sources.scheduler, "jobs": sources.jobs, "nodes": sources.nodes,
-            "partitions": sources.partitions, "configuration": sources.configuration,
-        }  # fmt: skip
-        if self._accounting:
-            found["slurmdbd"] = sources.slurmdbd
-        return found
-
-    def _figures(self, name: str, answers: Mapping[str, Any]) -> Figures:
-        """Those of one source."""
-        figures, answer, by_person = Figures(), answers[name], self._by_person
-        if name == "scheduler":
-            put_scheduler(figures, answer)
-        elif name == "jobs":
-            put_jobs(figures, answer)
-            put_waits(figures, answer, self._now(), by_person=by_person)
-            put_requeues(figures, answer)
-            if by_person:
-                put_accounts(figures, answer)
-        elif name == "partitions" and "jobs" in answers:
-            put_partitions(figures, answer, answers["jobs"])
-        elif name == "nodes":
-            put_nodes(figures, answer)
-            put_closed(figures, answer)
-        elif name == "configuration":
-            figures.put("slurmstack_configuration_refused", answer["refused"])
-            for key in sorted({"free_bytes", "size_bytes"} & answer.keys()):
-                figures.put(f"slurmstack_volume_{key}", answer[key], volume="state")
-        return figures
+        match name:
+            case "munge":
+                sources.munge()
+            case "slurmdbd":
+                sources.slurmdbd()
+            case "scheduler":
+                put_scheduler(figures, sources.scheduler())
+            case "jobs":
+                self._jobs = sources.jobs()
+                put_jobs(figures, self._jobs, self._now(), by_person=self._by_person)
+            case "partitions":
+                put_partitions(figures, sources.partitions(), self._jobs)
+            case "nodes":
+                nodes = sources.nodes()
+                put_nodes(figures, nodes)
+                self.elastic = [node.name for node in nodes if "CLOUD" in node.states and not node.states & _OFF]
+            case "configuration":
+                found = sources.configuration()
+                figures.put("slurmstack_configuration_refused", found["refused"] or 0)
+                for key in sorted({"free_bytes", "size_bytes"} & found.keys()):
+                    figures.put(f"slurmstack_volume_{key}", found[key] or 0, volume="state")
 
 
 def _answer(rounds: Rounds, path: str) -> Answer:

@@ -12,7 +12,7 @@ from cryptography import x509
 
 from cli.program.recording import Recording
 from tests.graph import objects
-from tests.graph.objects import containers, differing, environment, inputs, mounts, named, pod, volumes
+from tests.graph.objects import containers, inputs, mounts, named, pod, volumes
 
 PODS = "slurm-rest-pods"
 
@@ -25,7 +25,6 @@ def recorded(*, dashboard: bool = False, monitoring: dict[str, Any] | None = Non
 @pytest.mark.parametrize(
     ("rest", "spec"),
     [
-        ({}, {"type": "ClusterIP"}),
         # Else the policy would see a node's address.
         (
             {"service_type": "LoadBalancer", "source_ranges": ["203.0.113.0/24"]},
@@ -35,8 +34,6 @@ def recorded(*, dashboard: bool = False, monitoring: dict[str, Any] | None = Non
                 "externalTrafficPolicy": "Local",
             },
         ),
-        # Those of an ingress controller, which reaches the cluster's own Service.
-        ({"source_ranges": ["10.244.0.0/16"]}, {"type": "ClusterIP"}),
         ({"service_type": "NodePort", "node_port": 30820}, {"type": "NodePort"}),
     ],
 )
@@ -65,23 +62,6 @@ def test_a_secret_of_ones_own_is_used_as_it_is() -> None:
     assert volumes(pod(recording, PODS))["tls"]["secret"] == {"secretName": "mine", "defaultMode": 0o440}
     assert not named(recording, "slurm-rest-tls")
     assert "rest_ca" not in recording.outputs
-
-
-def test_turning_it_on_changes_nothing_that_slurm_reads() -> None:
-    without, with_it = (inputs(one, "slurm-configuration-files")["data"] for one in (objects.recorded(), recorded()))
-    assert without == with_it
-    key = "AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key=/run/slurmstack/keys/jwt_hs256.key,max_token_lifespan="
-    assert key in with_it["slurm.conf"]
-
-
-# The page
-
-
-def test_the_page_brings_no_object_of_its_own_and_changes_no_other() -> None:
-    without, with_page = recorded(), recorded(dashboard=True)
-    assert differing(without, with_page) == {PODS}
-    for recording, wanted in ((without, False), (with_page, True)):
-        assert ("DASHBOARD" in environment(containers(pod(recording, PODS))["proxy"])) is wanted
 
 
 def test_it_knows_no_secret() -> None:

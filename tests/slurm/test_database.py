@@ -7,7 +7,7 @@ from base64 import b64encode
 
 import pytest
 
-from images.exporter.sources import SLURMDBD
+from images.exporter.program import SLURMDBD
 from slurm.certificates import SEED_BYTES, authority_certificate, server_certificate
 from tests.slurm.accounting import (
     MEMORY_LIMIT,

@@ -53,8 +53,6 @@ class World:
         """Job -> when it was submitted, for the message of a failed test."""
         self.cancelled: set[str] = set()
         self.history: list[str] = []
-        self.limit = MOST
-        """Nodes that may have a machine just now, but for those that had one before and a job."""
 
     def slurm(self, command: str) -> str:
         """What a Slurm command prints, wherever it complains."""
@@ -140,11 +138,8 @@ class World:
         """With another configuration of the nodes, now and then."""
         most, least = self.random.randint(1, MOST), self.random.choice([0, 0, 1])
         conf = self.random.choice(["", " Weight=7"])
-        limit = self.random.choice([None, None, 0, 1, most])
-        now = {"name": "now", "days": [*range(7)], "begin": 0, "end": 1440, "min": 0, "max": limit}
-        self.elastic.set_pool(max=most, min=least, conf=f"{CONF}{conf}", windows=[] if limit is None else [now])
-        self.limit = most if limit is None else limit
-        return f"max {most}, min {least}{conf}, in a window max {limit}"
+        self.elastic.set_pool(max=most, min=least, conf=f"{CONF}{conf}")
+        return f"max {most}, min {least}{conf}"
 
     def nothing(self) -> str:
         time.sleep(1)
@@ -208,15 +203,11 @@ class World:
                 reason = self.slurm(f"sinfo --noheader --nodes={name} --format=%E").strip()
                 if reason.startswith(WAITS):
                     found[name] = f"has a machine, and takes no job: {reason}"
-        stay = [state for state in nodes.values() if not {*state.split("+")} & (OFF | {"POWER_DOWN"})]
-        free = [name for name, state in nodes.items() if {*state.split("+")} == STARTABLE]
-        if len(free) > max(0, self.limit - len(stay)):
-            found["all"] = f"{self.limit} may have a machine, {len(stay)} have one, and a job may start {free}"
         return found
 
     def settle(self) -> None:
         """With machines enough, and nothing drained, all jobs end and all nodes go off."""
-        self.elastic.machines, self.limit = 100, MOST
+        self.elastic.machines = 100
         self.elastic.set_pool()
         self.resume()
 

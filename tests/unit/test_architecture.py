@@ -62,7 +62,7 @@ def test_one_file_alone_knows_grafana_s_builders() -> None:
     assert users == ["slurm/dashboards/grafana.py"]
 
 
-DEBIAN_PACKAGES = {"dashboard": {"jinja2", "waitress"}}
+DEBIAN_PACKAGES = {"dashboard": {"jinja2"}, "rest": {"jinja2"}}
 """Folder below images/ -> what its programs use of the Python packages that the image has from Debian."""
 
 

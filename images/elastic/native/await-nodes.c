@@ -7,7 +7,11 @@
  *
  * It never fails: a job that it could not wait for starts when Slurm itself looks, and one whose nodes do not come goes
  * back to the queue by Slurm's ResumeTimeout.
+ *
+ * As ResumeProgram, SuspendProgram and ResumeFailProgram, which are for no job, it has `elastic` look at once, and waits
+ * for nothing: where nobody answers, the next look comes within ten seconds.
  */
+#include <ctype.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -18,8 +22,6 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
-
-#include "hosts.h"
 
 #ifndef POOLS
 #define POOLS "/var/spool/slurmctld/slurmstack/current/elastic.pools"
@@ -46,6 +48,39 @@ static char *read_pools(void)
 	fclose(file);
 	text[length] = '\0';
 	return text;
+}
+
+/* Whether a name of this length is one of the lines. */
+static int is_line(const char *name, size_t length, const char *lines)
+{
+	while (*lines != '\0') {
+		size_t line = strcspn(lines, "\n");
+
+		if (line == length && strncmp(lines, name, length) == 0)
+			return 1;
+		lines += line + (lines[line] == '\n');
+	}
+	return 0;
+}
+
+/* Whether a host list such as "gpu-[0-3,7],cpu-0" has nodes of one of the pools, which are a name a line. */
+static int hosts_are_of(const char *hosts, const char *pools)
+{
+	while (*hosts != '\0') {
+		size_t length = strcspn(hosts, ",["), pool = length;
+
+		/* "gpu-" before a bracket, or "gpu-12". */
+		while (hosts[length] != '[' && pool > 0 && isdigit((unsigned char)hosts[pool - 1]))
+			pool--;
+		if (pool > 0 && hosts[pool - 1] == '-' && is_line(hosts, pool - 1, pools))
+			return 1;
+		hosts += length;
+		if (*hosts == '[')
+			hosts += strcspn(hosts, "]");
+		hosts += strcspn(hosts, ",");
+		hosts += *hosts == ',';
+	}
+	return 0;
 }
 
 /* That machine may be lost while we wait, and then nobody says so. */
@@ -89,14 +124,15 @@ int main(void)
 	char *pools = read_pools(), *request, answer[512];
 	int connection, length;
 
-	if (nodes == NULL || pools == NULL || !hosts_are_of(nodes, pools))
+	if (nodes != NULL && (pools == NULL || !hosts_are_of(nodes, pools)))
 		return 0;
 	signal(SIGPIPE, SIG_IGN);
 	connection = connect_to(host != NULL ? host : HOST, PORT);
 	if (connection < 0)
 		return 0;
-	length = asprintf(&request, "GET /ready?nodes=%s HTTP/1.0\r\n\r\n", nodes);
-	if (length > 0 && send(connection, request, (size_t)length, 0) == length)
+	length = nodes == NULL ? asprintf(&request, "POST /look HTTP/1.0\r\n\r\n")
+			       : asprintf(&request, "GET /ready?nodes=%s HTTP/1.0\r\n\r\n", nodes);
+	if (length > 0 && send(connection, request, (size_t)length, 0) == length && nodes != NULL)
 		while (recv(connection, answer, sizeof(answer), 0) > 0)
 			;
 	return 0;

@@ -25,10 +25,10 @@ def windows(written: Any, **more: Any) -> WorkerPool:
 
 
 def test_as_people_write_them_windows_need_no_quotes() -> None:
-    written = yaml.safe_load("[{days: mon-fri, hours: 08:00-19:00, min: 4}, {days: sat sun, max: 2}]")
+    written = yaml.safe_load("[{days: mon-fri, hours: 08:00-19:00, min: 4}, {days: sat sun, min: 0}]")
     first, second = windows(written, timezone="Europe/Berlin").windows
-    assert (first.name, first.min, first.max) == ("mon-fri 08:00-19:00", 4, None)
-    assert (second.name, second.min, second.max) == ("sat sun 00:00-24:00", None, 2)
+    assert (first.name, first.min) == ("mon-fri 08:00-19:00", 4)
+    assert (second.name, second.min) == ("sat sun 00:00-24:00", 0)
 
 
 def test_nodes_that_are_there_in_any_case_are_those_of_the_hour_with_the_fewest() -> None:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Mapping
+import http.client
+import socket
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 from images.common.slurm_jobs import Job
 from images.dashboard import views
-from images.dashboard.app import COOKIE, App
-from images.dashboard.slurm import JOB_FIELDS, NODE_FIELDS, Record, Slurm, SlurmAwayError, Token
+from images.dashboard.app import JOB_FIELDS, App, Slurm, SlurmAwayError, TokenRefusedError, serve
+from images.dashboard.views import Node
 
 NOW = 1_800_000_000
 
 
-def node(name: str = "cpu-0", **fields: str) -> Record:
-    usual = {
-        "NodeHost": name, "Partition": "main*", "StateLong": "idle", "Reason": "none",
-        "CPUsState": "0/4/0/4", "Gres": "(null)", "GresUsed": "gpu:0",
-    }  # fmt: skip
-    assert tuple(usual) == NODE_FIELDS
-    return {**usual, **fields}
+def node(name: str = "cpu-0", states: str = "IDLE+DYNAMIC_NORM", **fields: Any) -> Node:
+    usual = {"partitions": ("main",), "cpus": 4, "gres_used": "gpu:0"}
+    return Node(**{"name": name, "states": frozenset(states.split("+")), **usual, **fields})
 
 
 def job(**fields: Any) -> Job:
@@ -39,14 +36,18 @@ def pending(**fields: Any) -> Job:
     return job(**{"state": "PENDING", "reason": "Resources", "node_list": "", **fields})
 
 
-CLAIMS = base64.urlsafe_b64encode(json.dumps({"sun": "alice", "exp": NOW + 600}).encode()).decode().rstrip("=")
-TOKEN = f"e30.{CLAIMS}.c2ln"
+TOKEN = "e30.e30.c2ln"
+
+
+def basic(password: str = TOKEN) -> str:
+    """As a browser sends it."""
+    return f"Basic {base64.b64encode(f'alice:{password}'.encode()).decode()}"
 
 
 class Fixed(Slurm):
     """Slurm's answers, given."""
 
-    def __init__(self, nodes: list[Record], jobs: list[Job]) -> None:
+    def __init__(self, nodes: list[Node], jobs: list[Job]) -> None:
         super().__init__()
         self.given = nodes, jobs
         self.away = ""
@@ -54,43 +55,38 @@ class Fixed(Slurm):
     def cluster(self) -> str:
         return "hpc"
 
-    def nodes(self, _: Token) -> list[Record]:
+    def nodes(self, _: str) -> list[Node]:
         if self.away:
             raise SlurmAwayError(self.away)
         return self.given[0]
 
-    def jobs(self, _: Token) -> list[Job]:
+    def jobs(self, token: str) -> list[Job]:
+        if token != TOKEN:
+            raise TokenRefusedError
         return self.given[1]
 
 
 # ---------------------------------------------------------------- views
 
 
-def test_a_node_is_shown_with_slurm_s_word_for_its_state_and_its_gpus() -> None:
-    for word, state, kind in [
-        ("mixed-", "mixed", "busy"),
-        ("draining@", "draining", "drained"),
-        ("mixed*", "mixed, not responding", "down"),
-        ("reserved", "reserved", "other"),
+def test_a_node_is_shown_with_slurm_s_words_for_its_state() -> None:
+    for states, shown, kind in [
+        ("MIXED+DYNAMIC_NORM+PLANNED", "mixed, planned", "busy"),
+        ("MIXED+DRAIN", "mixed, drain", "drained"),
+        ("MIXED+NOT_RESPONDING", "mixed, not responding", "down"),
+        ("IDLE+CLOUD+NOT_RESPONDING+POWERED_DOWN", "idle, not responding, powered down", "idle"),
+        ("IDLE+RESERVED", "idle, reserved", "other"),
     ]:
-        (found,) = views.nodes([node(StateLong=word)])
-        assert (found.state, found.kind) == (state, kind)
-    for gres, count in [
-        ("gpu:h100:8(S:0-1),shard:16", 8),
-        ("gpu:a:2(IDX:0,3),gpu:1g.5gb:7(IDX:0-6)", 9),
-        ("(null)", 0),
-    ]:
-        (found,) = views.nodes([node(Gres=gres, GresUsed=gres)])
-        assert (found.gpus, found.busy_gpus) == (count, count)
+        found = node(states=states)
+        assert (found.state, found.kind) == (shown, kind)
 
 
-def test_a_node_of_several_partitions_is_one_tile_of_its_pool() -> None:
-    found = views.nodes([node("cpu-10"), node("cpu-2"), node("cpu-2", Partition="long"), node("gpu-a-0")])
-    assert [(pool.name, [one.name for one in pool.nodes]) for pool in views.pools(found)] == [
+def test_nodes_are_shown_by_pool_and_number() -> None:
+    found = views.pools([node("gpu-a-0"), node("cpu-10"), node("cpu-2")])
+    assert [(pool, [one.name for one in of]) for pool, of in found.items()] == [
         ("cpu", ["cpu-2", "cpu-10"]),
         ("gpu-a", ["gpu-a-0"]),
     ]
-    assert found[0].partitions == ("main", "long")
 
 
 def test_the_queue_s_waiting_time_leaves_out_jobs_that_somebody_holds_back() -> None:
@@ -103,22 +99,13 @@ def test_the_queue_s_waiting_time_leaves_out_jobs_that_somebody_holds_back() -> 
         pending(eligible=None, reason="JobHeldUser"),
         pending(partitions=("long", "main"), eligible=NOW - 7200),
     ]
-    long, main = views.queues(jobs, views.nodes([node()]), NOW)
+    long, main = views.queues(jobs, [node()], NOW)
     assert (main.partition, main.nodes, main.running, main.pending, main.held) == ("main", 1, 1, 6, 3)
     assert main.longest == "2 h"
     assert (long.partition, long.nodes, long.pending, long.longest) == ("long", 0, 1, "2 h")
 
 
 # ---------------------------------------------------------------- the page
-
-
-def served(app: App, path: str, *, token: str = "", **environ: Any) -> tuple[str, Mapping[str, str], str]:
-    path, _, query = path.partition("?")
-    kept: list[Any] = []
-    cookie = {"HTTP_COOKIE": f"other=1; {COOKIE}={token}"} if token else {}
-    asked = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "QUERY_STRING": query, **cookie, **environ}
-    body = b"".join(app(asked, lambda *arguments: kept.extend(arguments)))  # type: ignore[arg-type]
-    return kept[0], dict(kept[1]), body.decode()
 
 
 class Tags(HTMLParser):
@@ -138,14 +125,14 @@ HOSTILE = "'\"></title></desc></svg></td><script src=x onerror=alert(1)>{{ 7 * 7
 
 def test_no_field_of_a_node_or_a_job_brings_a_tag_or_an_attribute() -> None:
     def pages(text: str) -> list[str]:
-        nodes = [node(**dict.fromkeys(NODE_FIELDS, text)), node(StateLong="down", Reason=text)]
+        nodes = [node(name=text, states=text, reason=text, partitions=(text,)), node(states="DOWN", reason=text)]
         texts = ("id", "user", "account", "state", "reason", "node_list", "name")
         jobs = [job(**dict.fromkeys(texts, text), partitions=(text,)), pending(reason=text, name=text)]
         app = App(Fixed(nodes, jobs), lambda _: None, lambda: NOW)
-        found = [served(app, path, token=TOKEN)[2] for path in ("/dashboard/", "/dashboard/jobs?user=")]
+        found = [app.answer(f"/dashboard/{path}", {"user": ""}, basic()).body for path in ("", "jobs")]
         slurm = Fixed([], [])
         slurm.away = text
-        return [*found, served(App(slurm, lambda _: None), "/dashboard/", token=TOKEN)[2]]
+        return [*found, App(slurm, lambda _: None).answer("/dashboard/", {}, basic()).body]
 
     for harmless, hostile in zip(pages("x"), pages(HOSTILE), strict=True):
         assert "{{ 7 * 7 }}" in hostile, "it is shown"
@@ -155,6 +142,30 @@ def test_no_field_of_a_node_or_a_job_brings_a_tag_or_an_attribute() -> None:
 
 def test_a_long_list_of_jobs_is_cut_and_says_so() -> None:
     app = App(Fixed([], [job()] * 501), lambda _: None)
-    page = served(app, "/dashboard/jobs", token=TOKEN)[2]
+    page = app.answer("/dashboard/jobs", {"user": ""}, basic()).body
     assert "The first 500 of 501." in page
     assert page.count('<th scope="row">') == 500
+
+
+def test_the_page_is_for_who_brings_a_token_as_password_and_goes_through_the_socket_of_the_pod(tmp_path: Path) -> None:
+    server = serve(App(Fixed([node()], [job()]), lambda _: None, lambda: NOW), tmp_path / "socket")
+
+    def ask(path: str, **headers: str) -> tuple[int, str | None, str]:
+        client = http.client.HTTPConnection("pod")
+        client.sock = socket.socket(socket.AF_UNIX)
+        client.sock.connect(str(tmp_path / "socket"))
+        client.request("GET", f"/dashboard/{path}", headers=headers)
+        answer = client.getresponse()
+        return answer.status, answer.getheader("WWW-Authenticate"), answer.read().decode()
+
+    try:
+        for bad in ({}, {"Authorization": "Basic x"}, {"Authorization": basic(f"{TOKEN}x")}):
+            for path in ("", "jobs"):
+                status, asks, page = ask(path, **bad)
+                assert (status, str(asks)[:6], "cpu-0" in page) == (401, "Basic ", False)
+        assert "Jobs of alice" in ask("jobs", Authorization=basic(f"SLURM_JWT={TOKEN}\n"))[2]
+        assert "Jobs of bob" in ask("jobs?user=bob", Authorization=basic())[2]
+        assert "<strong>cpu-0</strong>" in ask("", Authorization=basic())[2]
+    finally:
+        server.shutdown()
+        server.server_close()

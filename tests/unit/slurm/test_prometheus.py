@@ -13,7 +13,7 @@ import pytest
 from config import load_config
 from config.cluster import ClusterConfig
 from images.common.health.contract import Thresholds
-from images.exporter.names import OURS, SLURMS
+from images.exporter.figures import OURS, SLURMS
 from images.health.checks import disks, filesystem
 from images.health.periodic import metrics
 from images.health.runner import Outcome

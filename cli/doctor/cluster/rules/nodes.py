@@ -13,7 +13,6 @@ from cli.doctor.cluster.findings import Finding, Severity
 from cli.health.nodes import Found
 from images.common.slurm_node import (
     ELASTIC,
-    IN_WINDOW,
     LATE,
     LEAVING_REASON,
     NO_CAPACITY,
@@ -152,7 +151,7 @@ def _strangers(facts: Facts) -> Iterator[Finding]:
 
 
 def _elastic(facts: Facts, name: str) -> Iterator[Finding]:
-    """A pool whose nodes do not come, one that is set aside until a person resumes it, or one in a window."""
+    """A pool whose nodes do not come, or one that is set aside until a person resumes it."""
     nodes = [node for node in facts.nodes if node.name.rpartition("-")[0] == name and "DRAIN" in node.states]
     events = facts.kubectl("get events --field-selector=reason=FailedScheduling")
     pods = facts.kubectl(f"get pods -l slurmstack/pool={name}")
@@ -163,7 +162,6 @@ def _elastic(facts: Facts, name: str) -> Iterator[Finding]:
         (NO_START, "warning", f"{pods}; it tries again by itself"),
         (STAYS_LEAVING, "warning", f"{facts.kubectl('get nodes')}; delete the Node of a machine that is dead"),
         (LATE, "note", "nothing: others came, and it is tried again"),
-        (IN_WINDOW, "note", f"nothing: jobs wait; or raise its max (worker_nodes.{name}.windows), `slurmstack up`"),
     )
     for reason, severity, mend in kinds:
         if found := [node for node in nodes if node.reason.startswith(reason)]:

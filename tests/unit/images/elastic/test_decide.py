@@ -1,213 +1,228 @@
-"""What is done about each way in which a node and its pod can differ."""
+"""What is done about each way in which a node and its pod can differ, and about windows and pauses.
+
+Nodes are written as `STATES WORDS: reason`, in the order of their numbers. Words: `pod` has one of the template of now,
+`old` of an older one, `set` of a StatefulSet, `leaving`, `stuck` (for a minute), `failed` (just now), `failed-long`;
+`bare` has no features, `marked` is of older resources, `by-slurm`; `idle=SECONDS`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
-from images.common.slurm_node import HELD_BACK
-from images.elastic.decide import GONE, LEAVES, OUTDATED, RETRY_SECONDS, SURPLUS, Plan, View, decide
-from images.elastic.starts import Closed
-from images.elastic.view import SLURM, Node, Pod, Pool, marked
+import pytest
 
-NOW = 1_800_000_000.0
-POOL = Pool(name="gpu", least=0, most=2, conf="CPUs=2 Feature=gpu", digest="new", uid="u")
+from images.common.slurm_node import PLACED, STAYS_LEAVING, TOPOLOGY_REASON
+from images.common.slurm_records import compress
+from images.elastic.decide import (  # fmt: skip
+    COOLED,
+    GONE,
+    LEAVES,
+    OUTDATED,
+    RETRY_SECONDS,
+    STUCK_SECONDS,
+    SURPLUS,
+    View,
+    decide,
+)
+from images.elastic.starts import Closed, Starts
+from images.elastic.view import SLURM, Node, Pod, Pool, Window, marked
+
+NOON = 1_800_000_000.0  # Friday, 2027-01-15 08:00 UTC
+POOL = Pool(name="gpu", least=0, most=4, conf="CPUs=2 Feature=gpu", digest="new", uid="u")
+
+AWAITED, OFF = "ALLOCATED+CLOUD+POWERED_DOWN", "IDLE+CLOUD+POWERED_DOWN"
+COMING, UP, BUSY = "MIXED+CLOUD+NOT_RESPONDING+POWERING_UP", "IDLE+CLOUD", "MIXED+CLOUD"
+GIVEN_UP = "DOWN+CLOUD+POWERED_DOWN"
+HELD = STAYS_LEAVING
+ASIDE = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"
+PAUSED = "slurmstack/elastic: no capacity, 1 in vain, again at 2027-01-15T08:00:30Z"
+
+PODS: dict[str, dict[str, Any]] = {
+    "pod": {},
+    "old": {"digest": "old"},
+    "set": {"digest": ""},
+    "leaving": {"is_leaving": True, "left_at": NOON - STUCK_SECONDS + 1},
+    "stuck": {"is_leaving": True, "left_at": NOON - STUCK_SECONDS},
+    "failed": {"has_ended": True, "made_at": NOON - RETRY_SECONDS + 1},
+    "failed-long": {"has_ended": True, "made_at": NOON - RETRY_SECONDS},
+}
 
 
-def node(name: str, states: str, mark: str = POOL.mark, **more: Any) -> Node:
-    given = {
-        "name": name,
-        "states": frozenset(states.split("+")),
-        "extra": marked(mark),
-        "features": frozenset({"gpu"}),
-    }
-    return Node(**{**given, **more})
+def read(name: str, written: str, pool: Pool) -> tuple[Node | None, Pod | None]:
+    """A node and its pod."""
+    front, _, reason = written.partition(": ")
+    states, *words = front.split()
+    pods = [Pod(**{"name": name, "pool": "gpu", "digest": "new", **PODS[word]}) for word in words if word in PODS]
+    node = Node(
+        name=name,
+        states=frozenset(states.split("+")),
+        extra=marked("0" if "marked" in words else pool.mark),
+        features=frozenset({"gpu"} if "bare" not in words else ()),
+        reason=reason,
+        reason_by=SLURM if "by-slurm" in words else "root" if reason else "",
+        busy_at=next((NOON - float(word[5:]) for word in words if word.startswith("idle=")), 0.0),
+    )
+    return (node if states != "NONE" else None), (pods[0] if pods else None)
 
 
-AWAITED = "ALLOCATED+CLOUD+DYNAMIC_NORM+POWERED_DOWN"
-OFF = "IDLE+CLOUD+DYNAMIC_NORM+POWERED_DOWN"
-COMING = "MIXED+CLOUD+DYNAMIC_NORM+NOT_RESPONDING+POWERING_UP"
-UP = "IDLE+CLOUD+DYNAMIC_NORM"
-BUSY = "MIXED+CLOUD+DYNAMIC_NORM"
+def seen(*written: str, closed: Closed | None = None, ends: dict[str, float] | None = None, **changes: Any) -> View:
+    """Nodes of a pool."""
+    pool = dataclasses.replace(POOL, **{"most": max(2, len(written)), **changes}).at(NOON)
+    found = {f"gpu-{number}": read(f"gpu-{number}", text, pool) for number, text in enumerate(written)}
+    nodes = {name: node for name, (node, _) in found.items() if node is not None}
+    pods = {name: pod for name, (_, pod) in found.items() if pod is not None}
+    why = closed or Starts(NOON - 1).judge("gpu", [*nodes.values()], pods, NOON)
+    return View(pools={"gpu": pool}, nodes=nodes, pods=pods, now=NOON, closed={"gpu": why}, ends=ends or {})
 
 
-def pod(name: str, **more: Any) -> Pod:
-    return Pod(**{"name": name, "pool": "gpu", "uid": name, "digest": "new", **more})
-
-
-def view(*there: Node | Pod, pool: Pool | None = POOL) -> View:
-    """What is seen; the pool's second node is off, where nothing else is said of it."""
-    nodes = {item.name: item for item in there if isinstance(item, Node)}
-    pods = {item.name: item for item in there if isinstance(item, Pod)}
-    nodes = {"gpu-1": node("gpu-1", OFF), **nodes}
-    return View(pools={"gpu": pool} if pool else {}, nodes=nodes, pods=pods, closed={"gpu": Closed()}, now=NOW)
-
-
-def gone(*names: str) -> Plan:
-    """No job may start what is to be deleted."""
-    return Plan(delete=[*names], update={("drain", LEAVES): [*names]})
+def done(view: View) -> list[str]:
+    """The plan in lines."""
+    plan = decide(view)
+    told = [f"{state} {compress(names)}: {why}".removesuffix(": ") for (state, why), names in plan.update.items()]
+    kinds = {"create": plan.create, "place": plan.place, "renew": plan.renew, "start": plan.start}
+    told += [f"{what} {compress(of)}" for what, pools in kinds.items() for of in pools.values()]
+    told += [f"{what} {compress(of)}" for what, of in (("delete", plan.delete), ("end", plan.end)) if of]
+    return sorted(told)
 
 
 WELL = {
-    "a job has it, and its pod is made already": view(node("gpu-0", AWAITED), pod("gpu-0")),
-    "coming, and its pod is there": view(node("gpu-0", COMING), pod("gpu-0")),
-    "goes down, and its pod leaves": view(node("gpu-0", f"{UP}+POWERING_DOWN"), pod("gpu-0", is_leaving=True)),
-    "a pod of an old template waits for its jobs": view(
-        node("gpu-0", f"{BUSY}+DRAIN+POWER_DOWN"), pod("gpu-0", digest="old")
-    ),
-    "of the StatefulSet that the pool was": view(node("gpu-0", "IDLE+DYNAMIC_NORM"), pod("gpu-0", digest="")),
-    "a pod without a record leaves": view(pod("gpu-0", is_leaving=True)),
-    "drained by an administrator": view(node("gpu-0", f"{OFF}+DRAIN", reason="works")),
-    "set down by an administrator": view(
-        node("gpu-0", "DOWN+CLOUD+DYNAMIC_NORM+POWERED_DOWN", reason="works", reason_by="root")
-    ),
-    "silent, and drained": view(node("gpu-0", f"{OFF}+NOT_RESPONDING+DRAIN", reason="works", reason_by="root")),
-    "silent, and powered down once more": view(node("gpu-0", f"{OFF}+NOT_RESPONDING+POWER_DOWN")),
-    "of an old template, and drained": view(node("gpu-0", f"{UP}+DRAIN", reason="a fan"), pod("gpu-0", digest="old")),
-    "drained, and its pod is gone": view(node("gpu-0", f"{UP}+DRAIN", reason="a fan")),
-    "of an old configuration, and reserved": view(node("gpu-0", f"{OFF}+RESERVED", mark="0")),
-    "comes, and its pod failed just now": view(
-        node("gpu-0", COMING), pod("gpu-0", has_ended=True, made_at=NOW - RETRY_SECONDS + 1)
-    ),
-    "bare, and to be powered down": view(node("gpu-0", f"{OFF}+POWER_DOWN", features=frozenset())),
-    "another's record": view(node("gpu-0", OFF), node("cpu-0", "IDLE+DYNAMIC_NORM")),
+    "a job has it, and its pod is made already": f"{AWAITED} pod",
+    "coming, and its pod is there": f"{COMING} pod",
+    "goes down, and its pod leaves": f"{UP}+POWERING_DOWN leaving",
+    "a pod of an old template waits for its jobs": f"{BUSY}+DRAIN+POWER_DOWN old",
+    "of the StatefulSet that the pool was": "IDLE+DYNAMIC_NORM set",
+    "a pod without a record leaves": "NONE leaving",
+    "drained by an administrator": f"{OFF}+DRAIN: works",
+    "set down by an administrator": f"{GIVEN_UP}: works",
+    "silent, and drained": f"{OFF}+NOT_RESPONDING+DRAIN: works",
+    "silent, and powered down once more": f"{OFF}+NOT_RESPONDING+POWER_DOWN",
+    "of an old template, and drained": f"{UP}+DRAIN old: a fan",
+    "drained, and its pod is gone": f"{UP}+DRAIN: a fan",
+    "of an old configuration, and reserved": f"{OFF}+RESERVED marked",
+    "comes, and its pod failed just now": f"{COMING} failed",
+    "bare, and to be powered down": f"{OFF}+POWER_DOWN bare",
 }
 
 
 def test_what_is_well_is_left_alone() -> None:
-    assert [name for name, seen in WELL.items() if decide(seen) != Plan()] == []
+    assert [name for name, written in WELL.items() if done(seen(written, OFF))] == []
 
 
 DONE = {
-    "missing": (view(), Plan(create={"gpu": ["gpu-0"]})),
-    "a job has it that Slurm will power it up for": (view(node("gpu-0", AWAITED)), Plan(start={"gpu": ["gpu-0"]})),
-    "its job is gone before Slurm powers it up": (
-        view(node("gpu-0", OFF), pod("gpu-0")),
-        Plan(end={"gpu-0": pod("gpu-0")}),
-    ),
-    "coming": (view(node("gpu-0", COMING)), Plan(start={"gpu": ["gpu-0"]})),
-    "unbacked": (view(node("gpu-0", BUSY)), Plan(update={("down", GONE): ["gpu-0"]})),
-    "unbacked and drained, with jobs": (
-        view(node("gpu-0", f"{BUSY}+DRAIN", reason="a fan")),
-        Plan(update={("down", "a fan"): ["gpu-0"]}),
-    ),
-    "unbacked and down": (
-        view(node("gpu-0", "DOWN+CLOUD+DYNAMIC_NORM", reason=GONE)),
-        Plan(update={("power_down", GONE): ["gpu-0"]}),
-    ),
-    "given up by Slurm, and off": (
-        view(node("gpu-0", "DOWN+CLOUD+DYNAMIC_NORM+POWERED_DOWN", reason="Not responding", reason_by=SLURM)),
-        Plan(update={("resume", ""): ["gpu-0"]}),
-    ),
-    "silent, and off": (view(node("gpu-0", f"{OFF}+NOT_RESPONDING")), Plan(update={("power_down", ""): ["gpu-0"]})),
-    "suspended": (view(node("gpu-0", f"{UP}+POWERING_DOWN"), pod("gpu-0")), Plan(end={"gpu-0": pod("gpu-0")})),
-    "a pod has ended": (
-        view(node("gpu-0", BUSY), pod("gpu-0", has_ended=True)),
-        Plan(end={"gpu-0": pod("gpu-0", has_ended=True)}),
-    ),
-    "a record that slurmd has made": (
-        view(node("gpu-0", "IDLE+DYNAMIC_NORM"), pod("gpu-0")),
-        Plan(end={"gpu-0": pod("gpu-0")}),
-    ),
-    "comes, and its pod failed before": (
-        view(node("gpu-0", COMING), pod("gpu-0", has_ended=True, made_at=NOW - RETRY_SECONDS)),
-        Plan(end={"gpu-0": pod("gpu-0", has_ended=True, made_at=NOW - RETRY_SECONDS)}),
-    ),
-    "an old template": (
-        view(node("gpu-0", BUSY), pod("gpu-0", digest="old")),
-        Plan(update={("power_down_asap", OUTDATED): ["gpu-0"]}),
-    ),
-    "an old configuration": (view(node("gpu-0", OFF, mark="0")), Plan(renew={"gpu": ["gpu-0"]})),
+    "missing": ("NONE", "create gpu-0"),
+    "a job has it that Slurm will power it up for": (AWAITED, "start gpu-0"),
+    "its job is gone before Slurm powers it up": (f"{OFF} pod", "end gpu-0"),
+    "coming": (COMING, "start gpu-0"),
+    "unbacked": (BUSY, f"down gpu-0: {GONE}"),
+    "unbacked and drained, with jobs": (f"{BUSY}+DRAIN: a fan", "down gpu-0: a fan"),
+    "unbacked and down": (f"DOWN+CLOUD: {GONE}", f"power_down gpu-0: {GONE}"),
+    "given up by Slurm, and off": (f"{GIVEN_UP} by-slurm: Not responding", "resume gpu-0"),
+    "silent, and off": (f"{OFF}+NOT_RESPONDING", "power_down gpu-0"),
+    "suspended": (f"{UP}+POWERING_DOWN pod", "end gpu-0"),
+    "a pod has ended": (f"{BUSY} failed", "end gpu-0"),
+    "a record that slurmd has made": ("IDLE+DYNAMIC_NORM pod", "end gpu-0"),
+    "comes, and its pod failed before": (f"{COMING} failed-long", "end gpu-0"),
+    "an old template": (f"{BUSY} old", f"power_down_asap gpu-0: {OUTDATED}"),
+    "an old configuration": (f"{OFF} marked", "renew gpu-0"),
     "an old configuration, and Slurm does not take the node back": (
-        view(
-            node("gpu-0", "IDLE+CLOUD+DRAIN", mark="0", reason="gres/gpu count too low", reason_by=SLURM), pod("gpu-0")
-        ),
-        Plan(update={("power_down_asap", OUTDATED): ["gpu-0"]}),
+        "IDLE+CLOUD+DRAIN marked pod by-slurm: gres/gpu count too low", f"power_down_asap gpu-0: {OUTDATED}"
     ),
-    "an old configuration, held back": (
-        view(node("gpu-0", f"{OFF}+DRAIN", mark="0", reason=HELD_BACK)),
-        Plan(renew={"gpu": ["gpu-0"]}, update={("resume", ""): ["gpu-0"]}),
-    ),
-    "beyond max, off": (view(node("gpu-0", OFF), node("gpu-2", OFF)), gone("gpu-2")),
-    "beyond max, and a job that names it keeps its record": (
-        view(node("gpu-0", OFF), node("gpu-2", f"{OFF}+DRAIN", reason=LEAVES)),
-        Plan(delete=["gpu-2"]),
-    ),
-    "beyond max, busy": (view(node("gpu-0", OFF), node("gpu-2", BUSY), pod("gpu-2")), gone("gpu-1")),
-    "beyond max, busy, while others are drained or set down": (
-        view(
-            node("gpu-0", f"{OFF}+DRAIN", reason="works"),
-            node("gpu-1", "DOWN+CLOUD+POWERED_DOWN", reason="works", reason_by="root"),
-            *(item for name in ("gpu-2", "gpu-3") for item in (node(name, BUSY), pod(name))),
-        ),
-        Plan(),
-    ),
-    "beyond max, and all busy": (
-        view(*(item for number in range(3) for item in (node(f"gpu-{number}", BUSY), pod(f"gpu-{number}")))),
-        Plan(update={("power_down_asap", LEAVES): ["gpu-2"]}),
-    ),
-    "bare": (view(node("gpu-0", OFF, features=frozenset())), Plan(place={"gpu": ["gpu-0"]})),
-    "beyond max, without a record": (view(node("gpu-0", OFF), pod("gpu-7")), Plan(end={"gpu-7": pod("gpu-7")})),
-    "beyond max, given up, and a job that names it keeps its record": (
-        view(node("gpu-0", OFF), node("gpu-2", "DOWN+CLOUD+POWERED_DOWN", reason=GONE)),
-        gone("gpu-2"),
-    ),
-    "beyond max, off, and drained by somebody": (
-        view(node("gpu-0", OFF), node("gpu-2", f"{OFF}+DRAIN", reason="a fan")),
-        Plan(),
-    ),
-    "beyond max, and its slurmd has made a record that Slurm does not end": (
-        view(node("gpu-0", OFF), node("gpu-7", "IDLE+DYNAMIC_NORM"), pod("gpu-7")),
-        Plan(end={"gpu-7": pod("gpu-7")}),
-    ),
-    "a pool that is gone": (view(node("gpu-0", OFF), pool=None), gone("gpu-1", "gpu-0")),
-    "one is drained, and too few take jobs": (
-        view(node("gpu-0", f"{UP}+DRAIN", reason="a fan"), pod("gpu-0"), pool=dataclasses.replace(POOL, least=1)),
-        Plan(update={("power_up", ""): ["gpu-1"]}),
-    ),
-    "coming, its pod is not made yet, and it is one of those that are kept": (
-        view(node("gpu-0", COMING), pool=dataclasses.replace(POOL, least=1)),
-        Plan(start={"gpu": ["gpu-0"]}),
-    ),
-    "too few": (
-        view(node("gpu-0", BUSY), pod("gpu-0"), pool=dataclasses.replace(POOL, least=2)),
-        Plan(update={("power_up", ""): ["gpu-1"]}),
-    ),
-}
+    "bare": (f"{OFF} bare", "place gpu-0"),
+    "its last pod leaves": (f"{OFF} leaving", ""),
+    "its last pod does not go": (f"{OFF} stuck", f"drain gpu-0: {STAYS_LEAVING}"),
+    "its last pod has gone": (f"{OFF}+DRAIN: {STAYS_LEAVING}", "resume gpu-0"),
+    "it was to leave the pool": (f"{OFF}+DRAIN: {LEAVES}", "resume gpu-0"),
+    "held back, and got a machine all the same": (f"{UP}+DRAIN pod: {HELD}", "resume gpu-0"),
+    "held back and down, and got a machine all the same": (f"DOWN+CLOUD+DRAIN pod: {HELD}", "resume gpu-0"),
+}  # fmt: skip
 
 
 def test_what_differs_is_put_right() -> None:
-    assert {name: decide(seen) for name, (seen, _) in DONE.items()} == {name: plan for name, (_, plan) in DONE.items()}
+    wanted = {name: [plan] if plan else [] for name, (_, plan) in DONE.items()}
+    assert {name: done(seen(written, OFF)) for name, (written, _) in DONE.items()} == wanted
+    assert done(seen(f"{OFF}+DRAIN marked: {STAYS_LEAVING}", OFF)) == ["renew gpu-0", "resume gpu-0"]
+
+
+@pytest.mark.parametrize(
+    ("written", "plan"),
+    [
+        (OFF, ["delete gpu-1", f"drain gpu-1: {LEAVES}"]),  # no job may start what is to be deleted
+        (f"{GIVEN_UP} by-slurm: {GONE}", ["delete gpu-1", f"drain gpu-1: {LEAVES}"]),
+        (f"{OFF}+DRAIN: {LEAVES}", ["delete gpu-1"]),  # a job that names it keeps its record
+        (f"{BUSY} pod", [f"power_down_asap gpu-1: {LEAVES}"]),
+        (f"{BUSY}+DRAIN+POWER_DOWN pod: {LEAVES}", []),
+        (AWAITED, ["start gpu-1"]),  # a job waits for it
+        (COMING, ["start gpu-1"]),
+        (f"{BUSY}+DRAIN pod: a fan", []),  # drained by somebody
+        (f"{BUSY}+DRAIN: a fan", ["down gpu-1: a fan"]),
+        (f"{OFF}+DRAIN: a fan", []),
+        ("NONE pod", ["end gpu-1"]),
+        ("IDLE+DYNAMIC_NORM pod", ["end gpu-1"]),  # a record of slurmd's
+    ],
+)  # fmt: skip
+def test_what_the_pool_has_no_room_for_leaves_after_its_jobs(written: str, plan: list[str]) -> None:
+    assert done(seen(OFF, written, most=1)) == plan
+
+
+def test_all_of_a_pool_that_is_gone_leave_and_nobody_else_does() -> None:
+    view, (fixed, _) = seen(OFF, f"{BUSY} pod"), read("cpu-0", "IDLE+DYNAMIC_NORM", POOL)
+    assert fixed is not None
+    gone = dataclasses.replace(view, pools={}, nodes={**view.nodes, "cpu-0": fixed})
+    assert done(gone) == ["delete gpu-0", f"drain gpu-0: {LEAVES}", f"power_down_asap gpu-1: {LEAVES}"]
+
+
+def test_as_many_as_are_kept_are_powered_up_but_none_that_is_asked_for_already_or_drained() -> None:
+    assert done(seen(f"{UP}+DRAIN pod: a fan", OFF, least=1)) == ["power_up gpu-1"]
+    assert done(seen(f"{BUSY} pod", OFF, least=2)) == ["power_up gpu-1"]
+    assert done(seen(COMING, OFF, least=1)) == ["start gpu-0"], "its pod is not made yet, and it counts"
+    assert done(seen(f"{OFF}+POWER_UP", f"{OFF}+DRAIN: works", least=1)) == []
 
 
 def test_who_came_in_vain_is_given_back_unless_it_is_kept_for_another_job() -> None:
-    there = view(node("gpu-0", f"{UP}+PLANNED"), node("gpu-1", UP), pod("gpu-0"), pod("gpu-1"))
-    seen = dataclasses.replace(there, closed={"gpu": Closed(surplus={"gpu-0", "gpu-1"})})
-    assert decide(seen).update == {("power_down_asap", SURPLUS): ["gpu-1"]}
-
-
-def test_nodes_that_are_asked_for_already_or_drained_are_not_powered_up() -> None:
-    pool = dataclasses.replace(POOL, least=1)
-    asked = view(node("gpu-0", f"{OFF}+POWER_UP"), node("gpu-1", f"{OFF}+DRAIN"), pool=pool)
-    assert decide(asked) == Plan()
+    there = seen(f"{UP}+PLANNED pod", f"{UP} pod", closed=Closed(surplus={"gpu-0", "gpu-1"}))
+    assert done(there) == [f"power_down_asap gpu-1: {SURPLUS}"]
 
 
 def test_of_many_outdated_nodes_some_at_once_are_made_anew_idle_ones_first() -> None:
-    pool = dataclasses.replace(POOL, most=6, max_unavailable="2")
+    def made_anew(*written: str, closed: Closed | None = None) -> list[str]:
+        pods = [text if " " in text else f"{text} old" for text in written]
+        ends = {"gpu-1": 50.0, "gpu-2": 20.0}
+        return done(seen(*pods, ends=ends, closed=closed, max_unavailable="2"))
 
-    def made_anew(*states: str, new: Sequence[int] = (), closed: Closed = Closed()) -> list[str]:  # noqa: B008
-        nodes = [node(f"gpu-{number}", text) for number, text in enumerate(states)]
-        pods = [pod(f"gpu-{number}", digest="new" if number in new else "old") for number in range(len(states))]
-        off = [node(f"gpu-{number}", OFF) for number in range(len(states), 6)]
-        seen = dataclasses.replace(
-            view(*nodes, *pods, *off, pool=pool), ends={"gpu-1": 50.0, "gpu-2": 20.0}, closed={"gpu": closed}
-        )
-        return sorted(name for names in decide(seen).update.values() for name in names)
+    assert made_anew(BUSY, BUSY, BUSY, BUSY) == [f"power_down_asap gpu-[1-2]: {OUTDATED}"], "whose jobs end soonest"
+    assert made_anew(BUSY, BUSY, BUSY, BUSY, UP, UP) == [f"power_down_asap gpu-[4-5]: {OUTDATED}"]
+    assert made_anew(BUSY, BUSY, f"{BUSY}+DRAIN+POWER_DOWN") == [f"power_down_asap gpu-1: {OUTDATED}"]
+    assert made_anew(UP, f"{COMING} pod") == [f"power_down_asap gpu-0: {OUTDATED}"]
+    assert made_anew(UP, f"{COMING} pod", f"{COMING} pod") == [], "they do not come with their new pods, so others stay"
+    assert made_anew(UP, f"{OFF}+DRAIN x: late", closed=Closed(nodes={"gpu-1": "late"})) == [], "nor do these"
 
-    assert made_anew(BUSY, BUSY, BUSY, BUSY) == ["gpu-1", "gpu-2"], "whose jobs end soonest"
-    assert made_anew(BUSY, BUSY, BUSY, BUSY, UP, UP) == ["gpu-4", "gpu-5"]
-    assert made_anew(BUSY, BUSY, f"{BUSY}+DRAIN+POWER_DOWN") == ["gpu-1"]
-    assert made_anew(UP, COMING, new=[1]) == ["gpu-0"]
-    assert made_anew(UP, COMING, COMING, new=[1, 2]) == [], "they do not come with their new pods, so others stay"
-    assert made_anew(UP, closed=Closed(nodes={"gpu-5": "did not come"}))[0] != "gpu-0"
+
+def with_pods(*written: str, **more: Any) -> list[str]:
+    """What is not off has a pod."""
+    return done(seen(*[text if "POWERED_DOWN" in text else f"{text} pod" for text in written], **more))
+
+
+def test_warm_nodes_of_a_window_that_is_over_go_when_they_have_been_idle_for_long_enough() -> None:
+    idle, windows = f"{UP} idle=600", (Window(days=frozenset(), begin=0, end=1440, least=2),)
+    gone = [f"power_down_asap gpu-[1-2]: {COOLED}"]
+    assert with_pods(f"{UP} idle=599", idle, f"{UP} idle=3600", BUSY, windows=windows) == gone
+    assert with_pods(idle, idle, idle, BUSY, windows=windows, least=2) == gone
+    assert with_pods(idle, BUSY, OFF, OFF, windows=windows, least=2) == []
+    for more in ("DRAIN", "PLANNED", "POWERING_UP", "COMPLETING", "POWER_DOWN"):  # in somebody's hands
+        assert with_pods(f"{UP}+{more} idle=900", OFF, windows=windows) == []
+
+
+def test_while_a_pool_waits_no_node_of_it_is_started_but_somebody_s_drain_keeps_its_reason() -> None:
+    paused, over = f"{OFF}+DRAIN: {PAUSED}", f"{OFF}+DRAIN: {PAUSED.replace('08:00:30', '07:59:30')}"
+    held = f"{OFF}+DRAIN: {STAYS_LEAVING}"
+    assert done(seen(f"{GIVEN_UP}+DRAIN: {PAUSED}", paused, held, OFF)) == [f"drain gpu-[2-3]: {PAUSED}"]
+    assert done(seen(over, over)) == ["resume gpu-[0-1]"]
+    assert done(seen(f"{OFF}+DRAIN: {ASIDE}", held, OFF)) == [f"drain gpu-1: {ASIDE}"], "one was resumed by hand"
+    late = f"{GIVEN_UP} by-slurm: RMA : ResumeTimeout reached"
+    assert done(seen(paused, f"{OFF}+DRAIN: works", f"{GIVEN_UP}: RMA", late)) == ["drain gpu-3: RMA"]
+
+
+def test_new_nodes_start_when_they_are_in_the_switch_tree() -> None:
+    waits, placed = f"{OFF}+DRAIN: {TOPOLOGY_REASON}", f"{OFF}+DRAIN: {PLACED}"
+    assert done(seen(waits, placed, f"{OFF} bare")) == ["place gpu-2", "resume gpu-1"]

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from images.common.slurm_node import ROLLS, TOPOLOGY_REASON
-from images.elastic.decide import Plan
-from images.elastic.rolls import FixedPool, fixed_pool_of, roll
-from images.elastic.view import MAX_UNAVAILABLE, Node, Pod, share
+from images.elastic.decide import Plan, View, roll
+from images.elastic.view import MAX_UNAVAILABLE, FixedPool, Node, Pod, fixed_pool_of
 
 POOL = FixedPool(name="cpu", size=4, revision="new", max_unavailable="2")
 IDLE, BUSY = "IDLE+DYNAMIC_NORM", "MIXED+DYNAMIC_NORM"
@@ -35,7 +34,7 @@ def decided(
     nodes: dict[str, Node], pods: dict[str, Pod], ends: dict[str, float], pool: FixedPool = POOL
 ) -> tuple[list[str], list[str], list[str]]:
     plan = Plan()
-    roll(plan, pool, nodes, pods, ends)
+    roll(plan, View(pools={}, nodes=nodes, pods=pods, now=0.0, ends=ends), pool)
     found = (plan.update.get(("drain", ROLLS), []), plan.update.get(("resume", ""), []), [*plan.end])
     return tuple([name.removeprefix("cpu-") for name in names] for names in found)  # type: ignore[return-value]
 
@@ -100,14 +99,6 @@ def test_pods_that_never_became_ready_are_replaced_at_once_all_of_them() -> None
 def test_nodes_that_slurm_hears_have_their_turn_even_where_all_machines_seem_not_ready() -> None:
     """As for a moment after the API server was away."""
     assert planned(*(pod(number, is_ready=False) for number in range(4))) == (["0", "1"], [], [])
-
-
-@pytest.mark.parametrize(
-    ("said", "nodes", "most"),
-    [("10%", 4, 1), ("10%", 11, 2), ("25%", 8, 2), ("100%", 3, 3), ("3", 2, 3), ("10%", 0, 1)],
-)
-def test_a_percentage_is_rounded_up_to_one_at_least(said: str, nodes: int, most: int) -> None:
-    assert share(said, nodes) == most
 
 
 def test_a_pool_is_taken_of_its_stateful_set_when_kubernetes_has_seen_its_template() -> None:

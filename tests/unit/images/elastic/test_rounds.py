@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,21 +14,16 @@ import pytest
 from images.common.command import Result
 from images.common.kubernetes import KubeError
 from images.common.slurm_node import ROLLS, STAYS_LEAVING
-from images.elastic.decide import LEAVES
 from images.elastic.nodes import Nodes, SlurmError
-from images.elastic.pods import AT_ONCE, Pods
-from images.elastic.rolls import FixedPool
-from images.elastic.rounds import (
+from images.elastic.program import (
     MADE_SECONDS,
     QUICK_SECONDS,
     ROLLED_SECONDS,
     ROLLING_SECONDS,
-    STUCK_SECONDS,
     USUAL_SECONDS,
     Rounds,
-    keep_looking,
 )
-from images.elastic.view import Pod, Pool, Window, marked
+from images.elastic.view import FixedPool, Pod, Pool, marked
 from tests.fakes.commands import FakeRunner
 
 POOL = Pool(name="gpu", least=0, most=1, conf="CPUs=2", digest="new", uid="u")
@@ -156,20 +151,12 @@ def test_there_are_two_looks_a_second_at_most_whoever_asks_for_more(monkeypatch:
         wake.set()
         return QUICK_SECONDS, 3600.0
 
+    world = World()
+    monkeypatch.setattr(world.rounds, "look", look)
     monkeypatch.setattr(time, "sleep", slept.append)
     with pytest.raises(KeyboardInterrupt):
-        keep_looking(look, wake, print, lambda: None)
+        world.rounds.keep_looking(wake)
     assert slept == [0.5] * 3
-
-
-def test_what_slurm_refuses_is_no_reason_to_hurry() -> None:
-    """A node that it does not resume was asked for four times a second."""
-    world = World([node("gpu-0", f"{OFF}+DRAIN", reason=STAYS_LEAVING)])
-    world.runner.answers["scontrol update"] = Result(code=1, stderr="no")
-    world.looks(60, world.rounds.look)
-    assert sum("update" in command for command in world.runner.commands) == 6
-    assert world.log == ["scontrol update nodename=gpu-0 state=resume: no"]
-    assert world.rounds.look()[1] == USUAL_SECONDS
 
 
 def test_records_of_older_resources_are_made_anew_in_the_same_look_half_of_them_at_a_time() -> None:
@@ -183,52 +170,14 @@ def test_records_of_older_resources_are_made_anew_in_the_same_look_half_of_them_
     ], "but one that a job asks for by name"  # fmt: skip
 
 
-ALWAYS = Window(name="now", days=frozenset(range(7)), begin=0, end=1440, least=0, most=1)
-THREE = replace(POOL, most=3, windows=(ALWAYS,))
-
-
-def test_that_the_image_lacks_a_time_zone_is_told_once() -> None:
-    world = World([node(f"gpu-{number}", OFF) for number in range(3)], pool=replace(THREE, zone=None))
-    world.looks(60, lambda: world.done() == [] or pytest.fail("a window is obeyed"))
-    assert len(world.log) == 1
-
-
-def test_one_that_leaves_a_smaller_pool_is_not_made_anew_though_its_number_is_small() -> None:
-    """Another one has a job and stays."""
-    there = [node("gpu-0", "MIXED+CLOUD"), node("gpu-1", OFF), node("gpu-2", "MIXED+CLOUD")]
-    world = World(there, pool=replace(POOL, most=2))
-    world.kubernetes.pods = {name: Pod(name=name, pool="gpu", digest="new") for name in ("gpu-0", "gpu-2")}
-    assert world.done() == [f"update nodename=gpu-1 state=drain reason={LEAVES}", "delete nodename=gpu-1"], (
-        "what was asked a moment ago is done before anything that takes long"
-    )
-
-
 def test_nodes_are_held_back_before_pods_are_made_and_only_those_that_no_job_has_got_meanwhile() -> None:
     names = [f"gpu-{number}" for number in range(3)]
     before = [node(name, AWAITED if name == "gpu-0" else OFF) for name in names]
     meanwhile = [node(name, OFF if name == "gpu-2" else AWAITED) for name in names]
-    world = World(before, meanwhile, pool=THREE)
-    assert world.done() == [
-        "update nodename=gpu-2 state=drain reason=slurmstack/elastic: held back in the window now UTC",
-        "pods of gpu-0",
-    ]
-
-
-STUCK = f"update nodename=gpu-0 state=drain reason={STAYS_LEAVING}"
-
-
-def test_a_node_whose_pod_does_not_go_is_held_back_until_it_has_gone() -> None:
-    """The machine is dead, and Kubernetes waits for its kubelet to say that the pod has ended."""
-    world = World([node("gpu-0", OFF)])
-    world.kubernetes.pods = {"gpu-0": Pod(name="gpu-0", pool="gpu", digest="new", is_leaving=True)}
-    world.looks(STUCK_SECONDS, lambda: world.done() == [] or pytest.fail("too early"))
-    assert world.done() == [STUCK]
-
-    held = World([node("gpu-0", f"{OFF}+DRAIN", reason=STAYS_LEAVING)])  # and a restart does not forget it
-    held.kubernetes.pods = world.kubernetes.pods
-    held.looks(2, lambda: held.done() == [] or pytest.fail("it is let go"))
-    held.kubernetes.pods = {}
-    assert held.done() == ["update nodename=gpu-0 state=resume"]
+    world = World(before, meanwhile, pool=replace(POOL, most=3))
+    for name in ("gpu-1", "gpu-2"):
+        world.kubernetes.pods[name] = Pod(name=name, pool="gpu", digest="new", is_leaving=True)  # for long
+    assert world.done() == [f"update nodename=gpu-2 state=drain reason={STAYS_LEAVING}", "pods of gpu-0"]
 
 
 def test_a_node_that_came_in_vain_is_given_back_and_one_of_a_fixed_pool_never() -> None:
@@ -263,31 +212,6 @@ def test_no_record_is_made_of_a_pool_that_slurmctld_does_not_know() -> None:
     world.runner.answers["scontrol show nodes"] = Result(code=0, stdout="No nodes in the system")
     world.kubernetes.clock[0] += 30
     assert world.done()[0].startswith("create nodename=gpu-0")
-
-
-class Hung:
-    """A Kubernetes API that does not answer, or refuses."""
-
-    def __init__(self, status: int | None) -> None:
-        self.status, self.asked = status, 0
-
-    def path(self, kind: str) -> str:
-        return kind
-
-    def send(self, *_: str | Mapping[str, Any]) -> None:
-        self.asked += 1
-        raise KubeError("timed out", self.status)
-
-
-def test_where_the_api_server_does_not_answer_no_more_pods_are_ended() -> None:
-    asked, said = {}, list[str]()
-    for status in (None, 403):
-        api: Any = Hung(status)
-        Pods(api, said.append).end([Pod(name=f"gpu-{number}", pool="gpu") for number in range(100)])
-        asked[status] = api.asked
-    assert asked[None] <= AT_ONCE
-    assert asked[403] == 100
-    assert len(said) == 2 + 100, "who has asked tells of the silence"
 
 
 def test_pools_that_kubernetes_tells_of_while_slurm_answers_are_seen_and_not_taken_for_gone() -> None:
@@ -337,14 +261,11 @@ def test_who_is_drained_by_somebody_between_two_looks_keeps_that_reason() -> Non
     assert world.done() == []
 
 
-def test_slurm_is_asked_while_nodes_are_replaced_and_once_at_the_start_for_what_was_left() -> None:
+def test_a_drain_that_was_left_is_given_back_and_then_slurm_is_hardly_asked() -> None:
     world = rolling("IDLE", f"IDLE+DRAIN {ROLLS}", "IDLE")
     assert world.done() == ["update nodename=cpu-1 state=resume"]
     world.seen = [cpus("IDLE", "IDLE", "IDLE")]
-    world.rounds.look()
-    world.runner.commands.clear()
     assert world.rounds.look()[1] == ROLLED_SECONDS
-    assert world.runner.commands == []
 
 
 def test_nothing_is_done_without_a_whole_copy_of_kubernetes_or_without_slurmctld() -> None:
@@ -354,16 +275,3 @@ def test_nothing_is_done_without_a_whole_copy_of_kubernetes_or_without_slurmctld
     world.synced, world.runner.answers["scontrol show nodes"] = True, Result(code=1, stderr="no answer")
     with pytest.raises(SlurmError):
         world.done()
-
-
-def test_it_says_how_far_it_is_once() -> None:
-    world = rolling("MIXED", "MIXED", "MIXED", old=[0, 2])
-    world.kubernetes.pods["cpu-1"] = replace(world.kubernetes.pods["cpu-1"], is_ready=False)
-    world.rounds.look()
-    world.rounds.look()
-    world.kubernetes.pods = rolling().kubernetes.pods
-    world.rounds.look()
-    assert [text for text in world.log if text.startswith("pool")] == [
-        "pool cpu: 2 of 3 nodes still to get their new pods; not ready with their new pods: cpu-1",
-        "pool cpu: no node has an old pod any more",
-    ]

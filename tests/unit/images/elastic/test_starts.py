@@ -169,13 +169,12 @@ def test_what_somebody_has_drained_is_drained_again_when_slurm_has_lifted_that()
     """While it was coming, or while it waited to go down. What Slurm or we had to say before is nobody's drain."""
     coming = nodes((LATE, f"bad fan : {TOO_LATE}"), OFF)
     found = looks(Starts(NOON), (0, coming))
-    assert (found.lifted, found.nodes, found.pool) == ({"gpu-0": "bad fan"}, {}, "")
+    assert (found.nodes, found.pool) == ({"gpu-0": "bad fan"}, "")
     ours = looks(Starts(NOON), (0, nodes((LATE, f"slurmstack/elastic: gets a new pod : {TOO_LATE}"))))
-    assert not ours.lifted
-    assert ours.pool
+    assert ours.nodes == {"gpu-0": ours.pool}
 
     going, own = f"{BUSY}+DRAIN+POWER_DOWN", "slurmstack/elastic: gets a new pod"
     down = ((0, nodes((going, own))), (5, nodes((going, "health/gpu: lost"))), (9, nodes(f"{UP}+POWERING_DOWN")))
-    assert looks(Starts(NOON), *down, (20, nodes(OFF))).lifted == {"gpu-0": "health/gpu: lost"}
+    assert looks(Starts(NOON), *down, (20, nodes(OFF))).nodes == {"gpu-0": "health/gpu: lost"}
     let_go = ((0, nodes((f"{UP}+DRAIN", "a fan"))), (5, nodes((f"{UP}+DRAIN+POWER_DOWN", "a fan"))), (20, nodes(OFF)))
-    assert not looks(Starts(NOON), *let_go).lifted, "who has drained it has powered it down himself"
+    assert not looks(Starts(NOON), *let_go).nodes, "who has drained it has powered it down himself"
