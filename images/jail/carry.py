@@ -1,294 +1,156 @@
 """Copying paths of one root into a new one, while users write there.
 
-Whoever may write below such a path must not keep the new root from being filled, nor get more than he has. So each file
-is opened once, never through a link, and all that is said of it, owner, mode and content, is that of what is open. What
-cannot be carried is left out and named, and there is an end to it.
+Whoever may write below such a path must not get more than he has. tar(1) opens each file and directory below the one
+that it has open, never through a link, and all that it says of it, owner, mode and content, is that of what is open.
+Nobody is in the new root yet.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
-import time
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Final
 
-from images.jail.manifest import DEEPEST, INTO, EnoughError, Entry, entry_of, expect_time, shown
-
-SECONDS: Final = 6 * 3600.0
-"""For all that is carried."""
+from images.common.jail_view import JailViewError, open_inside
+from images.common.process import CannotGoOnError, RefusedError
+from images.jail.manifest import Entry, entry_of, shown
 
 NAMED: Final = 50
-"""Files that are left out, in the log; the others are counted."""
+"""Complaints in the log; the others are counted."""
 
 _KEPT_FREE: Final = 20
 """The part of the volume that stays free: one of so many."""
 
-_FILES_FREE: Final = 10_000
-_CHUNK: Final = 4 * 2**20
-_REPORT_SECONDS: Final = 5.0
-_PATH: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_ACLS: Final = ("system.posix_acl_access", "system.posix_acl_default")
-_SPECIAL: Final = stat.S_ISUID | stat.S_ISGID
+_ATTRIBUTES: Final = ("--acls", "--xattrs", "--xattrs-include=user.*", "--xattrs-include=security.capability")
+_REPORT: Final = 200_000
+"""Blocks of tar's, of 10 KiB, after which the log says how far it is."""
 
 
-class LeftOutError(Exception):
-    """Why one file is not carried."""
+def carry(
+    source: Path,
+    target: Path,
+    paths: Sequence[str],
+    *,
+    was: Mapping[str, Entry] | None,
+    log: Callable[[str], None],
+) -> int:
+    """Carry these paths; returns how much was left out. Raises RefusedError where there is no room for them.
 
-
-@dataclass
-class Carrying:
-    """One pass."""
-
-    was: Mapping[str, Entry] | None
-    """What the old root was when it had been filled; None: nobody knows."""
-    new: Mapping[str, Entry]
-    """What the new image has brought."""
-    stage: int
-    """A directory beside the new root, on the same file system: a file appears whole."""
-    log: Callable[[str], None]
-    until: float
-    """Of time.monotonic()."""
-    carried: int = 0
-    kept: int = 0
-    """Files of the new image that are in both, where nobody knows whether users changed the old ones."""
-    left_out: int = 0
-    top: int = -1
-    _linked: dict[tuple[int, int], str] = field(default_factory=dict)
-    _due: float = 0.0
-
-    def run(self, source: Path, target: Path, paths: Sequence[str]) -> None:
-        """Carry these paths."""
-        old = os.open(source, INTO)
-        self.top = os.open(target, INTO)
+    `was`: what the old root was when it had been filled: what is still as it was there is the old image's and stays
+    behind. None: nobody knows, and files of the new image win. CannotGoOnError: a file may be there by half.
+    """
+    left_out, found = 0, []
+    for path in map(PurePosixPath, paths):
         try:
-            for path in paths:
-                self._path(old, path)
-        except EnoughError as error:
-            self.left_out += 1
-            self.log(f"carrying ended early, and what comes after is left out: {error}")
-        finally:
-            os.close(old)
-            os.close(self.top)
-        kept = f", {self.kept} are those of the new image" if self.kept else ""
-        left = f", {self.left_out} were left out" if self.left_out else ""
-        self.log(f"{self.carried} files and directories were carried{kept}{left}")
-
-    def _path(self, old: int, path: str) -> None:
-        """One of the paths, with the directories above it as they are in the old root."""
-        *above, last = path.strip("/").split("/")
-        with self._leaving_out(path):
-            way = [(os.dup(old), os.dup(self.top))]
-            try:
-                here = ""
-                for name in above:
-                    here = f"{here}/{name}"
-                    way.append(self._into(*way[-1], name, here))
-                self._entry(*way[-1], last, path)
-            finally:
-                for pair in way:
-                    for descriptor in pair:
-                        os.close(descriptor)
-
-    def _into(self, old: int, new: int, name: str, path: str) -> tuple[int, int]:
-        try:
-            inner = os.open(name, INTO, dir_fd=old)
-        except FileNotFoundError:
-            raise LeftOutError("there is no such path") from None
-        except OSError as error:
-            raise LeftOutError(f"{shown(path)} is no directory, or a link ({error.strerror})") from error
-        try:
-            below = self._made(new, name)
-            if path not in self.new:
-                self._attributes(inner, below, path)
-        except BaseException:
-            os.close(inner)
-            raise
-        return inner, below
-
-    def _entry(self, old: int, new: int, name: str, path: str) -> None:
-        expect_time(self.until, path)
-        self._report(path)
-        with self._leaving_out(path):
-            probe = os.open(name, _PATH, dir_fd=old)
-            try:
-                status = os.fstat(probe)
-                if stat.S_ISDIR(status.st_mode):
-                    self._directory((probe, self._is_changed(old, name, path, status)), (new, name), path)
-                elif not self._is_images_own(old, name, path, status):
-                    self._one(probe, status, new, name, path)
-            finally:
-                os.close(probe)
-
-    def _is_images_own(self, old: int, name: str, path: str, status: os.stat_result) -> bool:
-        """Whether a file came with the old image, so that the new one has its own."""
-        if self.was is not None:
-            return self.was.get(path) == entry_of(old, name, status)
-        if path in self.new:
-            self.kept += 1
-            return True
-        return False
-
-    def _is_changed(self, old: int, name: str, path: str, status: os.stat_result) -> bool:
-        """Whether the new image has a directory of which users have changed the old one's owner or mode."""
-        before = (self.was or {}).get(path)
-        return before is not None and before != entry_of(old, name, status)
-
-    def _directory(self, old_one: tuple[int, bool], new_one: tuple[int, str], path: str) -> None:
-        """`old_one`: as it was found, and whether its attributes count whatever the new image says."""
-        if path.count("/") >= DEEPEST:
-            raise LeftOutError("it is too deep")
-        old = os.open(f"/proc/self/fd/{old_one[0]}", INTO & ~os.O_NOFOLLOW)
-        try:
-            inner = self._made(*new_one)
-            try:
-                with os.scandir(old) as entries:
-                    for entry in entries:
-                        self._entry(old, inner, entry.name, f"{path}/{entry.name}")
-            finally:  # also where it ends early: nobody could go where the rest is
-                if path not in self.new or old_one[1]:
-                    self._attributes(old, inner, path)
-                    self.carried += 1
-                os.close(inner)
-        finally:
-            os.close(old)
-
-    def _one(self, probe: int, status: os.stat_result, new: int, name: str, path: str) -> None:
-        if stat.S_ISLNK(status.st_mode):
-            with suppress(FileNotFoundError):
-                os.unlink("carried", dir_fd=self.stage)
-            os.symlink(os.readlink("", dir_fd=probe), "carried", dir_fd=self.stage)
-            os.chown("carried", status.st_uid, status.st_gid, dir_fd=self.stage, follow_symlinks=False)
-        elif not stat.S_ISREG(status.st_mode):
-            raise LeftOutError("it is no file")
-        elif self._link(status, new, name):
-            return
-        else:
-            self._file(probe, path)
-        try:
-            os.rename("carried", name, src_dir_fd=self.stage, dst_dir_fd=new)
-        except OSError as error:
-            raise LeftOutError(f"the new image has something else there ({error.strerror})") from error
-        self.carried += 1
-        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
-            self._linked[status.st_dev, status.st_ino] = path
-
-    def _link(self, status: os.stat_result, new: int, name: str) -> bool:
-        """Whether it is another name of a file that was carried."""
-        first = self._linked.get((status.st_dev, status.st_ino)) if status.st_nlink > 1 else None
-        if first is None:
-            return False
-        with suppress(FileNotFoundError, IsADirectoryError):
-            os.unlink(name, dir_fd=new)
-        try:
-            os.link(first[1:], name, src_dir_fd=self.top, dst_dir_fd=new, follow_symlinks=False)
-        except OSError:  # a path that is too long, say: then it is a file of its own
-            return False
-        self.carried += 1
-        return True
-
-    def _file(self, probe: int, path: str) -> None:
-        """Copy what is open as `carried` into the stage. Nothing that is asked of it after this can be exchanged."""
-        # Not held up by who holds a lease on it. It is a file, so nothing happens by opening it.
-        old = os.open(f"/proc/self/fd/{probe}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            status = os.fstat(old)
-            self._refuse_without_room(min(status.st_size, status.st_blocks * 512))
-            with suppress(FileNotFoundError):
-                os.unlink("carried", dir_fd=self.stage)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            copy = os.open("carried", flags, 0o600, dir_fd=self.stage)
-            try:
-                self._content(old, copy, status.st_size, path)
-                self._attributes(old, copy, path)
-            finally:
-                os.close(copy)
-        finally:
-            os.close(old)
-
-    def _content(self, old: int, copy: int, size: int, path: str) -> None:
-        """As much as there was when it was opened: somebody may go on writing. Holes stay holes."""
-        at = 0
-        while at < size:
-            try:
-                at = os.lseek(old, at, os.SEEK_DATA)
-                end = min(size, os.lseek(old, at, os.SEEK_HOLE))
-            except OSError as error:
-                if error.errno == errno.ENXIO:  # no more data
-                    break
-                raise
-            while at < end:
-                expect_time(self.until, path)
-                content = os.pread(old, min(_CHUNK, end - at), at)
-                if not content:
-                    break  # it was made shorter
-                if content.count(0) != len(content):
-                    self._refuse_without_room(len(content))
-                    _write(copy, content, at)
-                at += len(content)
-            at = max(at, end)
-        os.ftruncate(copy, size)
-
-    def _attributes(self, old: int, copy: int, path: str) -> None:
-        """Owner first: changing it clears what comes after."""
-        status = os.fstat(old)
-        mode, is_file = stat.S_IMODE(status.st_mode), stat.S_ISREG(status.st_mode)
-        names = [name for name in os.listxattr(old) if name.startswith("user.") or name in _ACLS]
-        if is_file and status.st_uid != 0 and mode & _SPECIAL:
-            self.log(f"{shown(path)} lost its set-user-ID and set-group-ID bits: it is not root's")
-            mode &= ~_SPECIAL
-        if is_file and status.st_uid == 0 and "security.capability" in os.listxattr(old):
-            names.append("security.capability")
-        os.fchown(copy, status.st_uid, status.st_gid)
-        os.fchmod(copy, mode)
-        for name in names:
-            try:
-                os.setxattr(copy, name, os.getxattr(old, name))
-            except OSError as error:
-                if name in _ACLS:  # the group's bits may be more than the list allowed it
-                    os.fchmod(copy, mode & ~0o077)
-                self.log(f"{shown(path)}: {name} was not carried ({error.strerror})")
-        os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-    def _made(self, new: int, name: str) -> int:
-        """A directory of the new root. One that is not there is made, closed until all of it is there."""
-        with suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=new)
-        try:
-            return os.open(name, INTO, dir_fd=new)
-        except OSError as error:
-            raise LeftOutError(f"the new image has something else there ({error.strerror})") from error
-
-    def _refuse_without_room(self, size: int) -> None:
-        room = os.fstatvfs(self.top)
-        if size > (room.f_bavail - room.f_blocks // _KEPT_FREE) * room.f_frsize:
-            raise LeftOutError("the volume has no room for it")
-        if room.f_files and room.f_favail < _FILES_FREE:
-            raise LeftOutError("the volume has no room for more files")
-
-    @contextmanager
-    def _leaving_out(self, path: str) -> Iterator[None]:
-        try:
-            yield
-        except (LeftOutError, OSError) as error:
-            self.left_out += 1
-            if self.left_out <= NAMED:
-                reason = error.strerror if isinstance(error, OSError) else error
-                self.log(f"left out: {shown(path)}: {reason}")
-
-    def _report(self, path: str) -> None:
-        now = time.monotonic()
-        if now >= self._due:
-            if self._due:
-                self.log(f"{self.carried} files and directories are carried so far; at {shown(path)}")
-            self._due = now + _REPORT_SECONDS
+            os.close(open_inside(source, str(path.parent), make=False, kind="directory"))
+            there = os.path.lexists(source / path.relative_to("/"))
+        except JailViewError:
+            there = False
+        found += [path] if there else []
+        if not there:
+            left_out += 1
+            log(f"left out: {path}: there is no such path, or a link leads to it")
+    if found:
+        _refuse_without_room([source / path.relative_to("/") for path in found], target)
+    for path in found:
+        log(f"carrying {path}")
+        with _opened(source, path.parent, make=False) as old, _opened(target, path.parent, make=True) as new:
+            left_out += _copy(old, new, path, _unchanged(source, path, was or {}), log, image_wins=was is None)
+        for above in (above for above in path.parents if above.name):
+            _take_attributes(source, target, above)
+    log(f"{len(found)} paths were carried; {left_out} files or directories were left out, or changed meanwhile")
+    return left_out
 
 
-def _write(copy: int, content: bytes, at: int) -> None:
-    done = 0
-    while done < len(content):
-        done += os.pwrite(copy, memoryview(content)[done:], at + done)
+@contextmanager
+def _opened(root: Path, path: PurePosixPath, *, make: bool) -> Iterator[int]:
+    """A directory of a root that stays the same, whatever users make of the way to it meanwhile."""
+    descriptor = open_inside(root, str(path), make=make, kind="directory")
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _take_attributes(source: Path, target: Path, path: PurePosixPath) -> None:
+    """Owner and mode of a directory above a path: they keep others away."""
+    with _opened(source, path, make=False) as old, _opened(target, path, make=False) as new:
+        status, copy = os.fstat(old), Path(f"/proc/self/fd/{new}")
+        os.chown(copy, status.st_uid, status.st_gid)
+        copy.chmod(stat.S_IMODE(status.st_mode))
+
+
+def _refuse_without_room(paths: Sequence[Path], target: Path) -> None:
+    du = subprocess.run(
+        ["du", "--summarize", "--total", "--block-size=1", *map(str, paths)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    needed, room = int(du.stdout.splitlines()[-1].split()[0]), os.statvfs(target)
+    free = (room.f_bavail - room.f_blocks // _KEPT_FREE) * room.f_frsize
+    if needed > free:
+        raise RefusedError(
+            f"jail.carry: what is carried has {needed / 2**30:.1f} GiB, and the volume has room for "
+            f"{max(0, free) / 2**30:.1f} GiB: make it larger (jail.size), or carry less"
+        )
+
+
+def _unchanged(source: Path, path: PurePosixPath, was: Mapping[str, Entry]) -> list[str]:
+    """What is still as the old image brought it, as tar names it: from the path's own directory."""
+    known = ((PurePosixPath(where), entry) for where, entry in was.items() if entry[0] != "d")
+    return [
+        str(where.relative_to(path.parent))
+        for where, entry in known
+        if where.is_relative_to(path) and entry_of(source / where.relative_to("/")) == entry
+    ]
+
+
+def _copy(
+    old: int, new: int, path: PurePosixPath, unchanged: Sequence[str], log: Callable[[str], None], *, image_wins: bool
+) -> int:
+    """Copy one path from an open directory into another; returns the number of complaints about what is read."""
+    listed = os.memfd_create("unchanged")
+    os.write(listed, "".join(f"{name}\n" for name in unchanged).encode(errors="surrogateescape"))
+    pack = [
+        "tar", "--create", "--file=-", f"--directory=/proc/self/fd/{old}", "--sparse", "--quoting-style=escape",
+        f"--checkpoint={_REPORT}", *_ATTRIBUTES, "--anchored", "--no-wildcards",
+        f"--exclude-from=/proc/self/fd/{listed}", "--", path.name,
+    ]  # fmt: skip
+    unpack = [
+        "tar", "--extract", "--file=-", f"--directory=/proc/self/fd/{new}", "--preserve-permissions",
+        "--numeric-owner", "--quoting-style=escape", *_ATTRIBUTES, *(["--skip-old-files"] if image_wins else []),
+    ]  # fmt: skip
+    with os.fdopen(os.memfd_create("complaints"), "w+", errors="replace") as complaints:  # the container has no /tmp
+        with (
+            subprocess.Popen(
+                pack, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=(old, listed)
+            ) as packing,
+            subprocess.Popen(unpack, stdin=packing.stdout, stderr=complaints, pass_fds=(new,)) as unpacking,
+        ):
+            assert packing.stdout is not None
+            assert packing.stderr is not None
+            packing.stdout.close()  # who unpacks has it alone: where that ends, packing ends too
+            left_out = _tell(packing.stderr, log)
+        os.close(listed)
+        if packing.returncode not in {0, 1, 2} or unpacking.returncode != 0:
+            complaints.seek(0)
+            why = complaints.readline().strip() or "tar was ended"
+            raise CannotGoOnError(f"{path} could not be carried as a whole: {shown(why)}")
+    return left_out
+
+
+def _tell(stderr: IO[bytes], log: Callable[[str], None]) -> int:
+    """What tar says while it reads; returns how many files it speaks of."""
+    left_out = 0
+    for line in stderr:
+        text = line.decode(errors="replace").strip().removeprefix("tar: ")
+        if text.startswith("Write checkpoint "):
+            log(f"{int(text.rpartition(' ')[2]) * 10 // 1024} MiB so far")
+        elif not text.startswith("Exiting with failure status"):
+            left_out += 1
+            if left_out <= NAMED:
+                log(f"left out, or changed meanwhile: {shown(text)}")
+    return left_out

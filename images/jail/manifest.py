@@ -1,7 +1,7 @@
 """What a root was like when it had been filled, and what has changed since.
 
-Users write in it meanwhile. So all is looked at by directories that are held open, never through a link, and for a
-limited time: whoever may write in a directory can go on making files for as long as somebody looks.
+Users write in it meanwhile. find(1) follows no link, however fast names change, and looks for a limited time: whoever
+may write in a directory can go on making files for as long as somebody looks.
 """
 
 from __future__ import annotations
@@ -9,93 +9,74 @@ from __future__ import annotations
 import json
 import os
 import stat
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+import subprocess
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from images.common.files import write_atomically
 from images.common.jail_roots import ROOTS, SHARED
 
-DEEPEST: Final = 128
-"""Levels of directories that are gone into, each held open: packages of Node.js, the deepest known, have about 40."""
-
-INTO: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-SECONDS: Final = 300.0
+SECONDS: Final = 300
 """For one look at a root."""
 
 LISTED: Final = 2000
 """Changes that are named, of each kind; the others are counted."""
 
-_NOT_COMPARED: Final = frozenset(
-    {f"/{name}" for name in (*SHARED, ROOTS, ".slurmstack", "proc", "sys", "dev", "run", "tmp", "jail", "var/tmp")}
-    | {"/var/spool/slurmd", "/var/cache", "/var/log", "/root/.cache", "/lost+found"}
-    | {f"/etc/{name}" for name in ("resolv.conf", "hosts", "hostname", ".pwd.lock", "ssh/authorized_keys.d")}
-    | {
-        f"/etc/{name}{old}"
-        for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid")
-        for old in ("", "-")
-    }
-    | {"/etc/sudoers.d/slurmstack", "/etc/ld.so.cache"}
-)
+_NOT_COMPARED: Final = (
+    *(f"/{name}" for name in (*SHARED, ROOTS, ".slurmstack", "proc", "sys", "dev", "run", "tmp", "jail", "var/tmp")),
+    "/var/spool/slurmd", "/var/cache", "/var/log", "/root/.cache", "/lost+found", "/etc/ld.so.cache",
+    *(f"/etc/{name}" for name in ("resolv.conf", "hosts", "hostname", ".pwd.lock", "ssh/authorized_keys.d")),
+    *(f"/etc/{name}" for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid")),
+    *(f"/etc/{name}-" for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid")),
+    "/etc/sudoers.d/slurmstack",
+)  # fmt: skip
 """What pods have of their own, what all roots share, what we write ourselves, and caches."""
 
 Entry = tuple[str, int, int, int, int, int, str]
-"""Kind, mode, uid, gid, size, time (whole seconds: some file systems keep no more), target of a link."""
+"""Kind, mode, uid, gid, size, time (whole seconds: some file systems keep no more), target of a link. Times and sizes
+are those of files: they say nothing of a directory."""
 
-_KINDS: Final = {stat.S_IFDIR: "d", stat.S_IFREG: "f", stat.S_IFLNK: "l"}
+_FIELDS: Final = 8
+_FORMAT: Final = r"%y\0%m\0%U\0%G\0%s\0%T@\0%l\0/%P\0"
 
 
 class EnoughError(Exception):
-    """The time for a look is over; the message says where."""
+    """The time for a look is over."""
 
 
-def expect_time(until: float, path: str) -> None:
-    """Raise EnoughError after `until`, of time.monotonic()."""
-    if time.monotonic() > until:
-        raise EnoughError(f"no more time, at {shown(path)}")
+def entries(root: Path, seconds: int = SECONDS) -> Iterator[tuple[str, Entry]]:
+    """All of a root that is compared, by its path; directories before what is in them. Raises EnoughError."""
+    left_out = [word for path in _NOT_COMPARED for word in ("-o", "-path", f"{root}{path}")][1:]
+    look = ["find", str(root), "-mindepth", "1", "(", *left_out, ")", "-prune", "-o", "-printf", _FORMAT]
+    argv = ["timeout", str(seconds), *look]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        for kind, mode, uid, gid, size, moment, target, path in zip(*[_words(process.stdout)] * _FIELDS, strict=False):
+            of_file = (int(size), int(float(moment))) if kind == "f" else (0, 0)
+            yield path, (kind if kind in "fdl" else "?", int(mode, 8), int(uid), int(gid), *of_file, target)
+    if process.returncode == 124:
+        raise EnoughError(f"no more time after {seconds} s")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """One file, directory or whatever it is."""
-
-    path: str
-    """From the root, with a slash at its beginning."""
-    name: str
-    parent: int
-    """Its directory, open until the next one is asked for."""
-    status: os.stat_result
-
-    @property
-    def is_directory(self) -> bool:
-        """Whether it is one. A link to one is none."""
-        return stat.S_ISDIR(self.status.st_mode)
+def _words(stream: IO[bytes]) -> Iterator[str]:
+    rest = b""
+    while some := stream.read(2**16):
+        *words, rest = (rest + some).split(b"\0")
+        yield from map(os.fsdecode, words)
 
 
-def walk(root: int, until: float, skipped: Callable[[str], bool], path: str = "") -> Iterator[Found]:
-    """All that is below an open directory, directories before what is in them. Raises EnoughError after `until`.
-
-    `skipped`: whether a path is left out, with what is below it. Nor is what lies below `DEEPEST` levels.
-    """
-    with os.scandir(root) as entries:
-        for entry in entries:
-            below = f"{path}/{entry.name}"
-            if skipped(below):
-                continue
-            expect_time(until, below)
-            with suppress(OSError):  # it has gone, or become something else
-                status = os.stat(entry.name, dir_fd=root, follow_symlinks=False)
-                yield Found(path=below, name=entry.name, parent=root, status=status)
-                if stat.S_ISDIR(status.st_mode) and below.count("/") < DEEPEST:
-                    inner = os.open(entry.name, INTO, dir_fd=root)
-                    try:
-                        yield from walk(inner, until, skipped, below)
-                    finally:
-                        os.close(inner)
+def entry_of(path: Path) -> Entry | None:
+    """The same of one file; None where it has gone."""
+    try:
+        status = path.lstat()
+        target = str(path.readlink()) if stat.S_ISLNK(status.st_mode) else ""
+    except OSError:
+        return None
+    kind = {stat.S_IFDIR: "d", stat.S_IFREG: "f", stat.S_IFLNK: "l"}.get(stat.S_IFMT(status.st_mode), "?")
+    of_file = (status.st_size, int(status.st_mtime)) if kind == "f" else (0, 0)
+    return kind, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, *of_file, target
 
 
 def shown(path: str) -> str:
@@ -104,27 +85,9 @@ def shown(path: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def not_compared(path: str) -> bool:
-    """Whether a path of a root is left out, with what is below it."""
-    return path in _NOT_COMPARED
-
-
-def entry_of(parent: int, name: str, status: os.stat_result) -> Entry:
-    """What is remembered of a file. Times and sizes of directories say nothing."""
-    kind = _KINDS.get(stat.S_IFMT(status.st_mode), "?")
-    size, moment = (status.st_size, int(status.st_mtime)) if kind == "f" else (0, 0)
-    target = ""
-    if kind == "l":
-        try:
-            target = os.readlink(name, dir_fd=parent)
-        except OSError:
-            kind = "?"
-    return kind, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, size, moment, target
-
-
 def write_manifest(root: Path, path: Path) -> None:
     """Remember a root as it is now, before anybody is in it."""
-    lines = [json.dumps([where, *entry]) for where, entry in _entries(root, time.monotonic() + SECONDS)]
+    lines = [json.dumps([where, *entry]) for where, entry in entries(root)]
     write_atomically(path, "".join(f"{line}\n" for line in lines), mode=0o600)
 
 
@@ -132,21 +95,8 @@ def read_manifest(path: Path) -> dict[str, Entry] | None:
     """None where there is none: the root was filled by a version that wrote none."""
     if not path.exists():
         return None
-    found: dict[str, Entry] = {}
     with path.open(encoding="utf-8") as file:
-        for line in file:
-            where, *entry = json.loads(line)
-            found[where] = tuple(entry)
-    return found
-
-
-def _entries(root: Path, until: float) -> Iterator[tuple[str, Entry]]:
-    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for found in walk(directory, until, not_compared):
-            yield found.path, entry_of(found.parent, found.name, found.status)
-    finally:
-        os.close(directory)
+        return {where: tuple(entry) for where, *entry in map(json.loads, file)}
 
 
 @dataclass
@@ -162,30 +112,25 @@ class Difference:
     """Why the look ended early."""
 
 
-def compare(root: Path, was: dict[str, Entry], seconds: float = SECONDS) -> Difference:
+def compare(root: Path, was: Mapping[str, Entry], seconds: int = SECONDS) -> Difference:
     """Compare a root with what it was."""
-    found, rest, above = Difference(), dict(was), ""
+    found, rest, above = Difference(), dict(was), "\0"
     try:
-        for path, entry in _entries(root, time.monotonic() + seconds):
-            if above and path.startswith(above):
-                found.counts["added"] += 1
-                if above[:-1] in found.added:
-                    found.added[above[:-1]] += 1
-                continue
+        for path, entry in entries(root, seconds):
             known = rest.pop(path, None)
             if known is None:
                 found.counts["added"] += 1
-                above = f"{path}/" if entry[0] == "d" else ""
-                if len(found.added) < LISTED:
-                    found.added[path] = 1
+                if not path.startswith(above):
+                    above = f"{path}/"
+                top = above[:-1]
+                if top in found.added or len(found.added) < LISTED:
+                    found.added[top] = found.added.get(top, 0) + 1
             elif known != entry:
                 found.counts["changed"] += 1
-                if len(found.changed) < LISTED:
-                    found.changed.append(path)
+                found.changed += [path] if len(found.changed) < LISTED else []
     except EnoughError as error:
         found.incomplete = str(error)
         return found
-    gone = [path for path in sorted(rest) if path.rpartition("/")[0] not in rest]
     found.counts["removed"] = len(rest)
-    found.removed = gone[:LISTED]
+    found.removed = [path for path in sorted(rest) if path.rpartition("/")[0] not in rest][:LISTED]
     return found

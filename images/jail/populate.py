@@ -21,7 +21,7 @@ from images.common.jail_roots import Filled
 from images.common.jail_view import homes_directory, open_inside
 from images.common.mountinfo import WrongFilesystemError, expect_volume, mount_points
 from images.common.process import RefusedError, program, required_env
-from images.jail.carry import SECONDS, Carrying
+from images.jail.carry import carry
 from images.jail.fill import fill
 from images.jail.manifest import read_manifest, write_manifest
 from images.jail.roots import empty_root
@@ -164,7 +164,7 @@ def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> in
     manifest = jail_roots.make_directory_of(wanted.volume, wanted.name) / jail_roots.MANIFEST
     if not (wanted.carried and manifest.exists()):  # what an interrupted run has carried is not the image's
         write_manifest(root, manifest)
-    left_out = _carry(wanted, manifest, log) if wanted.carried else 0
+    left_out = _carry(wanted, log) if wanted.carried else 0
     os.sync()  # everything else is on the disk before somebody is told that it is there
     release = wanted.release or jail_roots.release_of(version)
     known = Filled(
@@ -181,23 +181,13 @@ def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> in
     return 0
 
 
-def _carry(wanted: Wanted, manifest: Path, log: Log) -> int:
+def _carry(wanted: Wanted, log: Log) -> int:
     """Copy what the stack file names from another root; returns how much of it was left out."""
-    stage = manifest.with_name("carrying")
-    stage.mkdir(mode=0o700, exist_ok=True)
     was = read_manifest(jail_roots.directory_of(wanted.volume, wanted.carried_from) / jail_roots.MANIFEST)
     if was is None:
         log(f"nobody knows what {jail_roots.called(wanted.carried_from)} was at first: files of the new image win")
-    until = time.monotonic() + SECONDS
-    descriptor = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        carrying = Carrying(was=was, new=read_manifest(manifest) or {}, stage=descriptor, log=log, until=until)
-        carrying.run(jail_roots.root_of(wanted.volume, wanted.carried_from), wanted.root, wanted.carried)
-    finally:
-        os.close(descriptor)
-    (stage / "carried").unlink(missing_ok=True)
-    stage.rmdir()
-    return carrying.left_out
+    source = jail_roots.root_of(wanted.volume, wanted.carried_from)
+    return carry(source, wanted.root, wanted.carried, was=was, log=log)
 
 
 def _mark(root: Path, version: str) -> None:

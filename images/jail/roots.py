@@ -19,9 +19,7 @@ from typing import Any, Final
 from images.common import jail_roots
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, RefusedError, program
-from images.jail.accounts import FIRST_ID, LAST_ID, AccountError, is_name
-from images.jail.manifest import INTO, EnoughError, compare, read_manifest, shown, walk
-from images.jail.users import numbers_of
+from images.jail.manifest import compare, read_manifest, shown
 
 _AT_ONCE: Final = 100_000
 """Files and directories after whose removal the log says so."""
@@ -30,7 +28,7 @@ _REMOVING: Final = ".removing-"
 """In ROOTS: what is left of roots that are being removed. No root can be called so."""
 
 JAIL: Final = Path("/jail")
-SIZE_SECONDS: Final = 30.0
+SIZE_SECONDS: Final = "30"
 """For the size of one root; users can make any number of files."""
 
 
@@ -47,7 +45,6 @@ def remove(volume: Path, name: str, log: Callable[[str], None]) -> None:
     roots = volume / jail_roots.ROOTS
     there = jail_roots.directory_of(volume, name)
     if there.is_dir() and not there.is_symlink():
-        _keep_numbers(volume, name, log)
         # Out of everybody's reach at once: whoever could still come by its name would go on writing in it.
         there.rename(roots / f"{_REMOVING}{name}.{time.time_ns()}")
     elif not _left(roots):
@@ -62,22 +59,6 @@ def _left(roots: Path) -> list[Path]:
     with suppress(FileNotFoundError):
         return sorted(entry for entry in roots.iterdir() if entry.name.startswith(_REMOVING))
     return []
-
-
-def _keep_numbers(volume: Path, name: str, log: Callable[[str], None]) -> None:
-    """Homes of those who had an account in it stay, with their numbers."""
-    try:
-        numbers = numbers_of(jail_roots.root_of(volume, name))
-    except (CannotGoOnError, AccountError, OSError) as error:
-        log(f"its accounts cannot be read, so numbers that only it knew may be given again: {error}")
-        return
-    kept = {
-        kind: {
-            number: name if is_name(name) else "?" for number, name in found.items() if FIRST_ID <= number <= LAST_ID
-        }
-        for kind, found in numbers.items()
-    }
-    jail_roots.keep_numbers(volume, **kept)
 
 
 def _empty(trash: Path, log: Callable[[str], None]) -> None:
@@ -105,41 +86,18 @@ def list_roots(volume: Path, *, sizes: bool) -> list[dict[str, Any]]:
 
 def _told(volume: Path, name: str, *, sizes: bool) -> dict[str, Any]:
     known = jail_roots.filled(volume, name)
-    found: dict[str, Any] = {
-        "name": name,
-        "whole": known is not None,
-        "version": known.version if known else "",
-        "release": known.release if known else "",
-        "filled": known.time if known else "",
-        "carried_from": known.carried_from if known else None,
-        "left_out": known.left_out if known else 0,
-    }
+    found = asdict(known or jail_roots.Filled(version="", release="", time=""))
+    found = {"name": name, "whole": known is not None, "filled": found.pop("time"), **found}
     return found | (_size(volume, name) if sizes else {})
 
 
 def _size(volume: Path, name: str) -> dict[str, Any]:
-    """Bytes on the disk, without what all roots share; `more`: it is larger, but the time was over."""
-    # The way to it and the root itself are ours; what is in it is anybody's.
-    other = {f"/{name}" for name in (*jail_roots.SHARED, jail_roots.ROOTS)} if not name else set()
-    until, size, more = time.monotonic() + SIZE_SECONDS, 0, False
-    linked: set[tuple[int, int]] = set()
-    try:
-        root = os.open(jail_roots.root_of(volume, name), INTO)
-    except OSError:
-        return {"bytes": 0, "more": False}
-    try:
-        for found in walk(root, until, other.__contains__):
-            status = found.status
-            if status.st_nlink > 1 and not found.is_directory:
-                if (status.st_dev, status.st_ino) in linked:
-                    continue
-                linked.add((status.st_dev, status.st_ino))
-            size += status.st_blocks * 512
-    except EnoughError:
-        more = True
-    finally:
-        os.close(root)
-    return {"bytes": size, "more": more}
+    """Bytes on the disk, without what all roots share; `more`: nobody knows, as the time was over."""
+    root = jail_roots.root_of(volume, name)
+    others = [f"--exclude={root / other}" for other in (*jail_roots.SHARED, jail_roots.ROOTS) if not name]
+    argv = ["timeout", SIZE_SECONDS, "du", "--summarize", "--one-file-system", "--block-size=1", *others, str(root)]
+    du = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    return {"bytes": int(du.stdout.partition("\t")[0] or 0), "more": not du.stdout}
 
 
 def diff(volume: Path, name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from images.jail.accounts import AccountError, Declared, Table, User
-from images.jail.users import account_lock, apply_users, numbers_of
+from images.jail.users import account_lock, apply_users, read_record
 
 KEY = "ssh-ed25519 AAAA alice@laptop"
 
@@ -129,4 +129,4 @@ def test_no_pipe_link_or_endless_file_of_root_in_the_jail_holds_this_up(jail: Pa
 def test_whatever_root_in_the_jail_writes_into_the_record_is_a_clear_error(jail: Path, text: str) -> None:
     (jail / ".slurmstack/users.json").write_text(text)
     with pytest.raises(AccountError, match=r"users\.json"):
-        numbers_of(jail)
+        read_record(jail)

@@ -12,21 +12,8 @@ from images.common import jail_roots
 from images.common.jail_view import JailViewError
 from images.common.process import CannotGoOnError
 from images.jail import users
-from images.jail.accounts import AccountError, Declared, Group
-from images.jail.users import apply_everywhere
-from tests.programs.images.jail_roots.roots import ME, apply, fill, nothing_said, user
-
-
-def test_a_number_is_remembered_when_its_root_is_gone(source: Path, volume: Path) -> None:
-    fill(source, volume, "blue")
-    jail_roots.keep_numbers(volume, users={ME: "bob", 7: "x"}, groups={20001: "team"})
-    jail_roots.keep_numbers(volume, users={ME: "somebody else"}, groups={})
-
-    with pytest.raises(AccountError, match=f"uid {ME} was that of bob in a root that was removed"):
-        apply(volume, carol=user())
-    apply(volume, bob=user())
-    with pytest.raises(AccountError, match="group others: gid 20001 was that of team in a root that was removed"):
-        apply_everywhere(volume, Declared(groups={"others": Group(gid=20001)}), nothing_said)
+from images.jail.accounts import AccountError
+from tests.programs.images.jail_roots.roots import ME, apply, fill, user
 
 
 @pytest.mark.parametrize("path", ["etc", "etc/ssh", "etc/sudoers.d", ".slurmstack", "etc/passwd"])

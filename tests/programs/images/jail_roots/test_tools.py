@@ -34,10 +34,29 @@ def volume(tmp_path: Path) -> Path:
     return path
 
 
-def test_names_that_would_write_on_a_terminal_do_not(volume: Path) -> None:
-    (jail_roots.root_of(volume, "blue") / "opt/\x1b[2Jx\n").touch()
-    (jail_roots.root_of(volume, "blue") / os.fsdecode(b"opt/\xff")).touch()
-    assert sorted(roots.diff(volume, "blue")["added"]) == ["/opt/\\udcff", "/opt/\\x1b[2Jx\\n"]
+def test_what_users_changed_is_shown_and_no_name_writes_on_a_terminal(volume: Path) -> None:
+    root = jail_roots.root_of(volume, "blue")
+    (root / "opt/\x1b[2Jx\n").touch()
+    (root / os.fsdecode(b"opt/\xff")).touch()
+    (root / "usr/local/bin/app/lib").mkdir(parents=True)
+    (root / "usr/local/bin/app/run").touch()
+    (root / "usr/bin/one").write_text("changed")
+    (root / "usr/bin/two").unlink()
+    (root / "home/alice").mkdir()
+
+    found = roots.diff(volume, "blue")
+
+    assert found["added"] == {"/opt/\\udcff": 1, "/opt/\\x1b[2Jx\\n": 1, "/usr/local/bin/app": 3}
+    assert (found["changed"], found["removed"]) == (["/usr/bin/one"], ["/usr/bin/two"])
+    assert found["counts"] == {"added": 5, "changed": 1, "removed": 1}
+
+
+def test_roots_are_listed_with_their_size_without_what_all_share(volume: Path) -> None:
+    (volume / "home/large").write_bytes(b"x" * 2**20)
+    first, blue = roots.list_roots(volume, sizes=True)
+    assert (first["name"], first["whole"], first["version"], first["more"]) == ("", True, "24.11-abc", False)
+    assert (blue["name"], blue["release"], blue["carried_from"], blue["left_out"]) == ("blue", "24.11", None, 0)
+    assert 0 < first["bytes"] < 2**20
 
 
 def test_a_link_to_another_root_is_not_gone_into(volume: Path) -> None:
@@ -49,15 +68,12 @@ def test_a_link_to_another_root_is_not_gone_into(volume: Path) -> None:
     assert (volume / "usr/bin/one").exists()
 
 
-def test_a_removed_root_is_gone_and_its_numbers_are_kept(volume: Path) -> None:
-    root = jail_roots.root_of(volume, "blue")
-    (root / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\nbob:x:10007:10007::/home/bob:/bin/sh\nx:x:junk\n")
-    (root / "opt/closed").mkdir(mode=0)
+def test_a_removed_root_is_gone(volume: Path) -> None:
+    (jail_roots.root_of(volume, "blue") / "opt/closed").mkdir(mode=0)
 
     roots.remove(volume, "blue", LOG)
 
-    assert sorted(path.name for path in (volume / jail_roots.ROOTS).iterdir()) == [".first", ".numbers.json"]
-    assert jail_roots.kept_numbers(volume, "users") == {10007: "bob"}
+    assert [path.name for path in (volume / jail_roots.ROOTS).iterdir()] == [".first"]
     assert (volume / "usr/bin/one").exists()
     with pytest.raises(RefusedError, match="there is no root 'blue'"):
         roots.remove(volume, "blue", LOG)
