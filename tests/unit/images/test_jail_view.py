@@ -53,8 +53,7 @@ def test_a_volume_that_the_machine_did_not_mount_is_refused(mountinfo: Path) -> 
 
 @pytest.fixture
 def jail(tmp_path: Path) -> Path:
-    (tmp_path / "jail/etc/skel").mkdir(parents=True)
-    (tmp_path / "jail/etc/skel/.bashrc").write_text("# skeleton\n")
+    (tmp_path / "jail/etc").mkdir(parents=True)
     (tmp_path / "jail/etc/hosts").touch()
     return tmp_path / "jail"
 
@@ -118,41 +117,6 @@ def test_a_link_in_the_jail_never_turns_a_mount_on_the_pod(tmp_path: Path, link:
         bound(jail, *binds, mounts=mounts)
 
     assert mounts.made == []
-
-
-def test_nobody_gets_into_a_home_while_it_is_given_away(jail: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (jail / "etc/skel/.config/app").mkdir(parents=True)
-    (jail / "etc/skel/.config/app/settings").touch()
-    given: list[str] = []
-    fchown = os.fchown
-
-    def give(descriptor: int, uid: int, gid: int) -> None:
-        place = Path(f"/proc/self/fd/{descriptor}").readlink()
-        way = [parent for parent in place.relative_to(jail / "home").parents if parent.name]
-        assert (jail / "home" / way[-1]).stat().st_mode & 0o077 == 0, f"others could replace what leads to {place}"
-        given.append(place.name)
-        fchown(descriptor, uid, gid)
-
-    monkeypatch.setattr(os, "fchown", give)
-    assert make_home(jail, "/home/lena", *ME)
-    assert {"settings", "app", ".config", "home"} <= set(given)
-    assert (jail / "home/lena/.config/app/settings").exists()
-
-
-def test_of_a_skeleton_links_are_taken_as_they_are_and_nothing_that_holds_up(jail: Path) -> None:
-    skeleton = jail / "etc/skel"
-    (skeleton / "key").symlink_to("/secrets/ssh/key")
-    (skeleton / "tool").write_text("tool")
-    (skeleton / "tool").chmod(0o4755)
-    os.mkfifo(skeleton / "pipe")
-
-    assert make_home(jail, "/home/lena", *ME)
-
-    home = jail / "home/lena"
-    assert sorted(path.name for path in home.iterdir()) == [".bashrc", "key", "tool"]
-    assert str((home / "key").readlink()) == "/secrets/ssh/key"
-    assert (home / "tool").stat().st_mode & 0o7777 == 0o755
-    assert (home / "tool").read_text() == "tool"
 
 
 def test_a_home_is_never_made_through_a_symbolic_link(jail: Path, tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ KEY = "ssh-ed25519 AAAA alice@laptop"
 @pytest.fixture
 def jail(tmp_path: Path) -> Path:
     etc = tmp_path / "etc"
-    (etc / "skel").mkdir(parents=True)
-    (etc / "skel/.bashrc").write_text("# skeleton\n")
+    etc.mkdir()
     (tmp_path / ".slurmstack").mkdir()
     (etc / "passwd").write_text(
         "root:x:0:0:root:/root:/bin/bash\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
