@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +26,7 @@ from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program
 from images.common.readiness import ACCOUNTS_MARKER, HOMES_APART
 from images.common.wait import wait_for
-from images.jail.accounts import AccountError, Accounts, Declared, Group, Table, User, apply, conflicts, is_name
+from images.jail.accounts import AccountError, Accounts, Declared, Table, User, apply, conflicts, is_name
 
 JAIL: Final = Path("/jail")
 STATE: Final = ".slurmstack"
@@ -81,11 +81,11 @@ def apply_everywhere(volume: Path, declared: Declared, log: Callable[[str], None
         for name, jail in roots.items():
             with _telling(name):
                 locks.enter_context(account_lock(jail))
-        known = {name: _read_accounts(jail) for name, jail in roots.items()}
-        groups = frozenset(row[0] for accounts in known.values() for row in accounts.group.rows)
-        problems: list[str] = []
-        for name, jail in roots.items():
-            found = conflicts(known[name], declared, read_record(jail), groups)
+        known = {name: (_read_accounts(jail), read_record(jail)) for name, jail in roots.items()}
+        groups = frozenset(row[0] for accounts, _ in known.values() for row in accounts.group.rows)
+        problems = []
+        for name, (accounts, ours) in known.items():
+            found = conflicts(accounts, declared, ours, groups)
             problems += [f"{jail_roots.called(name)}: {line}" if len(roots) > 1 else line for line in found]
         if problems:
             raise AccountError("\n".join(problems))
@@ -93,7 +93,7 @@ def apply_everywhere(volume: Path, declared: Declared, log: Callable[[str], None
             if len(roots) > 1:
                 log(f"{jail_roots.called(name)}:")
             with _telling(name):
-                apply_users(jail, declared, log, volume=volume, homes=homes, elsewhere=groups)
+                _apply(jail, declared, log, *known[name], volume=volume, homes=homes)
             with _inside(jail, STATE, make=True) as state:
                 where = "" if homes is None else json.dumps(HOMES_APART)
                 write_atomically(state / ACCOUNTS_MARKER.name, where, mode=0o644)
@@ -166,37 +166,36 @@ def _declared(content: bytes, path: Path) -> Declared:
         document = json.loads(content)
         return Declared(
             users={name: User.from_json(value) for name, value in (document.get("users") or {}).items()},
-            groups={name: Group(**value) for name, value in (document.get("groups") or {}).items()},
+            groups={name: int(value["gid"]) for name, value in (document.get("groups") or {}).items()},
         )
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise AccountError(f"{path}: {error}") from error
 
 
-def apply_users(
+def _apply(
     jail: Path,
     declared: Declared,
     log: Callable[[str], None],
+    before: Accounts,
+    ours: Declared,
     *,
-    volume: Path | None = None,
-    homes: Path | None = None,
-    elsewhere: frozenset[str] = frozenset(),
+    volume: Path,
+    homes: Path | None,
 ) -> None:
-    """Make a root's accounts, homes, keys and sudo rights what is declared. Raises AccountError before any change.
+    """Make a root's accounts, homes, keys and sudo rights what is declared.
 
-    `volume`: where homes are, if not in the root itself; `homes`: those of /home, if on a volume of their own.
-    `elsewhere`: groups that other roots have.
+    `ours`: what the run before declared. `volume`: where homes are; `homes`: those of /home, if on their own volume.
     """
-    ours = read_record(jail)
-    before = _read_accounts(jail)
-    after = apply(before, declared, ours, int(time.time() // 86400), elsewhere)
+    after = apply(before, declared, ours, int(time.time() // 86400))
     # Whoever is root in the jail can write the record: a name with slashes would lead out of the keys' directory.
     removed = {name for name in set(ours.users) - set(declared.users) if is_name(name)}
     # Recorded first: a run that is interrupted still knows later whom it made.
-    _write_record(jail, _both(ours, declared))
+    both = Declared(users={**declared.users, **ours.users}, groups={**declared.groups, **ours.groups})
+    _write_record(jail, both)
     _write_accounts(jail, before, after)
     for name, user in sorted(declared.users.items()):
         row = after.passwd.find(name)
-        _make_home(jail, volume or jail, homes, row[5] if row else f"/home/{name}", user)
+        _make_home(jail, volume, homes, row[5] if row else f"/home/{name}", user)
     _write_keys(jail, declared.users, removed=removed)
     _write_sudoers(jail, declared.users)
     _write_record(jail, declared)
@@ -209,15 +208,11 @@ def _tell(declared: Declared, ours: Declared, after: Accounts, log: Callable[[st
     for name in sorted(set(ours.users) - set(declared.users)):
         if is_name(name):
             log(f"user {name} is no longer declared: locked; the files in /home/{name} stay")
-    for name, user in sorted(declared.users.items()):
-        for group in user.groups:
-            if after.group.find(group) is None:
-                log(
-                    f"the group {group} is not in this root yet: {name} is in it when it was installed and this ran "
-                    "again"
-                )
+    absent = {group for user in declared.users.values() for group in user.groups if after.group.find(group) is None}
+    for group in sorted(absent):
+        log(f"the group {group} is not in this root yet: its members are when it was installed and this ran again")
     for name in sorted(filter(is_name, set(ours.groups) - set(declared.groups))):
-        log(f"group {name} is no longer declared: it stays, as files belong to its number {ours.groups[name].gid}")
+        log(f"group {name} is no longer declared: it stays, as files belong to its number {ours.groups[name]}")
     log(f"{len(declared.users)} users and {len(declared.groups)} groups are as declared")
 
 
@@ -230,15 +225,6 @@ def _make_home(jail: Path, volume: Path, homes: Path | None, home: str, user: Us
     if homes is not None and parts[0] == homes.name:
         where = homes.parent
     make_home(where, "/" + "/".join(parts), user.uid, user.gid, jail)
-
-
-def _both(ours: Declared, declared: Declared) -> Declared:
-    """What an interrupted run may have made: of a user in both, the groups of both."""
-    users = {**ours.users, **declared.users}
-    for name in set(ours.users) & set(declared.users):
-        groups = dict.fromkeys((*ours.users[name].groups, *declared.users[name].groups))
-        users[name] = replace(users[name], groups=tuple(groups))
-    return Declared(users=users, groups={**ours.groups, **declared.groups})
 
 
 def _read_accounts(jail: Path) -> Accounts:
@@ -294,7 +280,7 @@ def _write_sudoers(jail: Path, declared: Mapping[str, User]) -> None:
 def _write_record(jail: Path, declared: Declared) -> None:
     document = {
         "users": {name: asdict(user) for name, user in sorted(declared.users.items())},
-        "groups": {name: asdict(group) for name, group in sorted(declared.groups.items())},
+        "groups": {name: {"gid": gid} for name, gid in sorted(declared.groups.items())},
     }
     with _inside(jail, STATE, make=True) as state:
         write_atomically(state / Path(RECORD).name, json.dumps(document, indent=1) + "\n", mode=0o600)
