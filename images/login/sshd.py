@@ -93,7 +93,7 @@ def limits_file(limits: Mapping[str, int], log: Callable[[str], None]) -> str:
 def pam_service(*, sssd: bool) -> str:
     """The PAM service of sshd: only keys authenticate, so it is about accounts and sessions.
 
-    Our own module refuses accounts that are locked, pam_unix those that are expired, as those of removed users are.
+    Our own module refuses accounts that are locked, as those of removed users are; pam_unix those that are expired.
     Users of the jail's own files are not SSSD's business; for all others its access rules count, and their homes are
     made when they first come.
     """
