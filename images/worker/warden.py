@@ -43,10 +43,6 @@ has ended that."""
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 
-FORGET_EVERY: Final = 256
-"""Programs between two looks for cgroups that have gone: a job may have thousands of steps, and each program takes a
-descriptor and two pages of the memory that slurmd has."""
-
 Namespaces = Callable[[int, Path, namespaces.Owner], None]
 """Makes them around a cell, and answers on that connection by itself, later."""
 
@@ -107,8 +103,6 @@ class Warden:
         self._make_namespaces = make_namespaces
         self._programs = DevicePrograms()
         self._cgroups = cgroups
-        self._brought = 0
-        """Programs so far."""
         self._steps: dict[int, Step] = {}
         """By the number of the connection's descriptor."""
         self._before = set(cells.jobs())
@@ -170,7 +164,7 @@ class Warden:
         self._before.discard(job)
         left = [] if is_here else list(self._cgroups.glob(f"{SCOPE}/job_{job}"))
         gone = [_end_cgroup(group) for group in left]
-        self._programs.forget_gone(self._cgroups)
+        self._programs.forget(job)
         return all(gone) or not waits
 
     def _put_devices(self, connection: int, program: bytes, files: Sequence[int]) -> None:
@@ -178,9 +172,6 @@ class Warden:
         if step is None or step.cgroups is None or len(files) != 1:
             raise ValueError("this is no step with a cgroup")
         self._programs.put(files[0], step.cgroups, program)
-        self._brought += 1
-        if self._brought % FORGET_EVERY == 0:
-            self._programs.forget_gone(self._cgroups)
 
 
 def job_cgroups(pid: int, proc: Path = Path("/proc"), mount: Path = CGROUPS) -> Path | None:
@@ -270,7 +261,7 @@ def _keep_serving(
             namespaces.answer_later(connection, cell, owner, log)
 
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each step, and for each program
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each step
         while True:
             try:
                 child = os.fork()
