@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,15 +15,8 @@ from tests.programs.images.mounts import run_apart
 CONF = "CPUs=2 RealMemory=640 TmpDisk=1000 Feature=a"
 
 
-def now(left: Sequence[str]) -> None:
-    """Instead of a process that nobody waits for; with room for 256 KiB of arguments."""
-    subprocess.run(["prlimit", "--stack=1048576", *left], check=True)
-
-
 def prepared(directory: Path, has: int = 1000) -> str:
-    return prepare(
-        OF_THE_MACHINE, node_conf.conf(CONF), print, directory=directory, size=lambda _: has, remove=now
-    ).text
+    return prepare(OF_THE_MACHINE, node_conf.conf(CONF), print, directory=directory, size=lambda _: has).text
 
 
 def leave_things(directory: Path) -> Path:
@@ -62,30 +53,11 @@ def test_a_disk_that_is_not_mounted_keeps_the_worker_from_starting(volume: Path)
     assert (volume / "jobs").exists(), "nobody knows whose disk it is"
 
 
-def test_more_names_than_a_program_takes_as_its_arguments_keep_no_worker_from_starting(volume: Path) -> None:
+def test_what_is_left_goes_before_slurmd_starts_and_nothing_that_a_link_leads_to(volume: Path) -> None:
     kept = leave_things(volume)
-    for number in range(4000):
-        (volume / str(number)).touch()
     prepared(volume)
     assert [path.name for path in volume.iterdir()] == ["lost+found"]
     assert kept.exists()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives up rights that it has")
-def test_what_removes_it_beside_jobs_has_the_rights_for_that_alone(
-    volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (volume / "file").touch()
-    begun: list[list[str]] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(subprocess, "Popen", lambda argv, **_: begun.append(argv))
-        prepare("storage_class", node_conf.conf(CONF), print, directory=volume, size=lambda _: 1000)
-    (argv,) = begun
-    look = [*argv[: argv.index("find")], "grep", "-E", "CapBnd|CapEff", "/proc/self/status"]
-    said = subprocess.run(look, check=True, stdout=subprocess.PIPE, text=True).stdout
-    assert [int(line.split()[1], 16) for line in said.splitlines()] == [1 << 1 | 1 << 3] * 2
-    subprocess.run(argv, check=True)
-    assert list(volume.iterdir()) == []
 
 
 def test_a_pod_that_leaves_gives_the_machine_its_room_back(volume: Path) -> None:
