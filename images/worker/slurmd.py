@@ -34,7 +34,7 @@ from images.common.wait import Clock, Reminder
 from images.health.local import find_local
 from images.worker import confine, job_metrics, scratch, warden
 from images.worker.cells import Cells, shared_memory_size
-from images.worker.gres import fitting_gres, write_gres_conf
+from images.worker.gres import write_gres_conf
 
 ASK_TIMES: Final = 10
 ASK_AGAIN_SECONDS: Final = 0.5
@@ -211,7 +211,7 @@ def main() -> None:
     """Entry point."""
     with program("slurmd") as log:
         controller = required_env("CONTROLLER")
-        conf = fitting_gres(NodeConf.parse(required_env("NODE_CONF")), log)
+        conf = NodeConf.parse(required_env("NODE_CONF"))
         vendor = os.environ.get("GPU_VENDOR", "nvidia")
         for directory in (RUN_SLURM, SPOOL, CONF_CACHE):
             own_directory(directory)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from images.common.command import Result
 from images.worker.confine import Topology
 from images.worker.gres import Device, find_devices, own_lines
@@ -84,13 +82,12 @@ def lines(root: Path, gres: str) -> list[str]:
     return own_lines(conf, "nvidia", TWO_SOCKETS, find_devices(conf, "nvidia", runner=SMI, log=print, root=root))
 
 
-@pytest.mark.parametrize("near", ["0,1", ""])
-def test_without_one_socket_all_gpus_are_near_everything(tmp_path: Path, near: str) -> None:
+def test_without_one_socket_all_gpus_are_near_everything(tmp_path: Path) -> None:
     """For some of them only it would be an error."""
-    assert lines(nvidia(tmp_path, "0,2,4,6", near), "gpu:2") == [
+    assert lines(nvidia(tmp_path, "0,2,4,6", "0,1"), "gpu:h100:2") == [
         "AutoDetect=off",
-        "Name=gpu File=/dev/nvidia0 Flags=nvidia_gpu_env",
-        "Name=gpu File=/dev/nvidia1 Flags=nvidia_gpu_env",
+        "Name=gpu Type=h100 File=/dev/nvidia0 Flags=nvidia_gpu_env",
+        "Name=gpu Type=h100 File=/dev/nvidia1 Flags=nvidia_gpu_env",
     ]
 
 
