@@ -112,12 +112,8 @@ class Cells:
         `memory_mib`: the job's; 0 or less: nothing limits it, or who asks does not know, as slurmd for `sbcast`.
         """
         cell = self.path(job)
-        if job in self._made and not _is_of_another(cell, uid):
+        if job in self._made:
             return cell
-        if job in self._made:  # slurmctld has lost its state, and nobody has told of the first one's end
-            self.leave(job)
-            with contextlib.suppress(OSError):  # tried again below
-                make_directory(job, uid, gid, self._jobs)
         cell.mkdir(mode=0o700)
         try:
             self._fill(cell, directory_of(job, uid, gid, self._jobs), memory_mib)
@@ -173,11 +169,6 @@ class Cells:
         with contextlib.suppress(OSError):  # nothing was mounted yet
             self._mounts.remove(cell)
         cell.rmdir()
-
-
-def _is_of_another(cell: Path, uid: int) -> bool:
-    """Whether a job's own /tmp belongs to another user."""
-    return (cell / "tmp").lstat().st_uid not in {0, uid}
 
 
 def shared_memory_size() -> int:

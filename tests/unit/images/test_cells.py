@@ -117,23 +117,3 @@ def test_nothing_else_is_taken_for_the_job_s(tmp_path: Path) -> None:
     jobs.chmod(0o777)
     with pytest.raises(PermissionError):
         cells.directory_of("4", UID, GID, jobs)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="makes another user's directory")
-def test_a_number_that_is_given_once_more_is_no_way_into_another_user_s_cell(tmp_path: Path) -> None:
-    """slurmctld has lost its state, and nobody has told of the first job's end."""
-    mounts = FakeCellMounts()
-    cells = cells_in(tmp_path, mounts)
-    cell = cells.enter("17", 10001, 10001)
-    os.chown(cell / "tmp", 10001, 10001)  # as the mount would show it
-    (tmp_path / "jobs/17/secret").touch()
-
-    assert cells.enter("17", 10002, 10002) == cell
-
-    assert (tmp_path / "jobs/17").stat().st_uid == 10002
-    assert not list((tmp_path / "jobs/17").iterdir())
-    assert len(mounts.mounted) == 3
-    os.chown(cell / "tmp", 10002, 10002)
-    (tmp_path / "jobs/17/own").touch()
-    cells.enter("17", 10002, -1, -1)
-    assert (tmp_path / "jobs/17/own").exists()
