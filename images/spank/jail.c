@@ -22,7 +22,9 @@
  * No directory is entered where there is none of that name (a worker without a jail, or a process already inside the jail),
  * and by the external step, which belongs to the node and not to the user. Nothing happens in srun, salloc and sbatch.
  *
- * Who asks for it (`srun --user-namespace`) has tasks that are not in a chroot but in namespaces of their own (namespaces.h).
+ * Who asks for it (`srun --user-namespace`) has tasks that are not in a chroot but in namespaces of their own, so that
+ * containers run in them. The warden has these made (images/worker/namespaces.py). A user may enter a user namespace that is
+ * his own, without any capability, and from there what it owns: so the task does it as the user, after all that root does.
  *
  * On nodes with GPUs it also tells the tasks where the driver's libraries and programs are: the pod's entry point has
  * bound them below GPU_DIRECTORY (images/common/gpu_view.py). And it tells the tasks of the job's own temporary
@@ -31,6 +33,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,19 +44,68 @@
 #include <slurm/spank.h>
 
 #include "capabilities.h"
-#include "namespaces.h"
 #include "warden.h"
 
 SPANK_PLUGIN(jail, 1)
 
+enum { USER, MOUNTS };
+
+static int namespaces_wanted; /* whether the step's user asked for them */
+static int namespaces[WARDEN_FILES] = { -1, -1 };
+static char refusal[512] = "this worker has no jail, and so no namespaces for jobs"; /* for the task, which can tell its user */
+
+static int want_namespaces(int value, const char *argument, int remote)
+{
+	(void)value;
+	(void)argument;
+	(void)remote;
+	namespaces_wanted = 1;
+	return 0;
+}
+
 static struct spank_option user_namespace = {
 	"user-namespace", NULL,
 	"run tasks in a user namespace of their own, in which containers can be started (pools with containers: true)", 0, 0,
-	namespaces_option
+	want_namespaces
 };
 
 /* Slurm 24.11 starts the step all the same where a plugin returns ESPANK_ERROR: it looks for numbers below 0 only. */
 enum { REFUSED = -1 };
+
+/* As root, before slurmstepd is in the jail. */
+static void ask_for_namespaces(uint32_t job, uid_t uid, gid_t gid)
+{
+	char request[64], answer[WARDEN_LONGEST] = "";
+	int connection = warden_connect();
+
+	snprintf(request, sizeof(request), "namespaces %" PRIu32 " %u %u", job, uid, gid);
+	if (connection >= 0 && warden_ask_files(connection, request, answer, namespaces) == 0)
+		refusal[0] = '\0';
+	else
+		snprintf(refusal, sizeof(refusal), "%.500s", answer[0] != '\0' ? answer : strerror(errno));
+	if (connection >= 0)
+		close(connection);
+}
+
+/* In the task, as its user: goes in, and stays in its directory. What failed is the refusal then. */
+static void enter_namespaces(void)
+{
+	const char *failed = NULL;
+	char directory[PATH_MAX];
+
+	if (getcwd(directory, sizeof(directory)) == NULL)
+		strcpy(directory, "/");
+	if (setns(namespaces[USER], CLONE_NEWUSER) != 0)
+		failed = "cannot enter the user namespace";
+	else if (setns(namespaces[MOUNTS], CLONE_NEWNS) != 0)
+		failed = "cannot enter the mount namespace";
+	else if (chdir(directory) != 0)
+		failed = "cannot go back to the task's directory";
+	if (failed != NULL)
+		snprintf(refusal, sizeof(refusal), "%s: %s", failed, strerror(errno));
+	close(namespaces[USER]);
+	close(namespaces[MOUNTS]);
+}
 
 /*
  * Where the job's cell is, the view of the jail with a /tmp of its own (images/worker/cells.py). Returns 0 with the way
@@ -89,7 +142,7 @@ static int find_cell(spank_t spank, const char *root, char cell[WARDEN_LONGEST])
 		if (shared != NULL)
 			*shared = connection;
 		if (namespaces_wanted)
-			namespaces_ask(job_id, uid, gid);
+			ask_for_namespaces(job_id, uid, gid);
 		return 0;
 	}
 	slurm_error("jail: the job has no cell: %s", cell[0] != '\0' ? cell : strerror(errno));
@@ -256,7 +309,6 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 /* In each task, as its user: the last before its program. What is said here the user sees. */
 int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 {
-	const char *refusal;
 	char container[8];
 	spank_err_t error = spank_getenv(spank, "SLURM_CONTAINER", container, sizeof(container));
 
@@ -267,8 +319,9 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 		slurm_error("jail: there is no --container here; see --user-namespace");
 		return REFUSED;
 	}
-	refusal = namespaces_wanted ? namespaces_enter() : NULL;
-	if (refusal == NULL)
+	if (namespaces_wanted && refusal[0] == '\0')
+		enter_namespaces();
+	if (!namespaces_wanted || refusal[0] == '\0')
 		return ESPANK_SUCCESS;
 	slurm_error("jail: --user-namespace: %s", refusal);
 	return REFUSED;

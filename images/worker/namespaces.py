@@ -3,7 +3,7 @@
 The kernel makes no user namespace for a process in a chroot, which a step is in: its job's cell. So the tasks get a
 mount namespace in which the cell is the root file system and nothing else is mounted, and a user namespace that is
 their user's own and owns that one. They enter both by themselves, as the user, which takes no right at all
-(images/spank/namespaces.c): nobody gets any that he did not have.
+(images/spank/jail.c): nobody gets any that he did not have.
 
 Both are made by a process that is the user's in the end, as who makes a user namespace owns it. Whoever has that
 number could stop it or end it. So it is a process of its own, in which nothing of the pod is left to be reached by
