@@ -147,17 +147,16 @@ def refuse_other_homes(volume: Path, *, apart: bool) -> None:
 
 def _parsed(known: dict[str, Any]) -> Filled:
     """Whoever is root in the first root may have written it."""
-
-    def text(key: str) -> str:
-        value = known.get(key)
-        return "".join(c for c in value[:200] if c.isprintable()) if isinstance(value, str) else ""
-
-    left_out = known.get("left_out")
-    version = text("version") or "unknown"
+    text = {
+        key: "".join(c for c in value[:200] if c.isprintable())
+        for key, value in known.items()
+        if isinstance(value, str)
+    }
+    version, left_out = text.get("version") or "unknown", known.get("left_out")
     return Filled(
         version=version,
-        release=text("release") or release_of(version),
-        time=text("time"),
-        carried_from=text("carried_from") if isinstance(known.get("carried_from"), str) else None,
+        release=text.get("release") or release_of(version),
+        time=text.get("time", ""),
+        carried_from=text.get("carried_from"),
         left_out=left_out if isinstance(left_out, int) else 0,
     )

@@ -32,7 +32,6 @@ MARKER: Final = f"{STATE}/populated"
 IN_PROGRESS: Final = f"{STATE}/populating"
 
 OURS_IN_AN_EMPTY_VOLUME: Final = frozenset({"lost+found", STATE, jail_roots.ROOTS})
-REFUSED: Final = 2
 
 Log = Callable[[str], None]
 
@@ -89,12 +88,10 @@ def populate(source: Path, jail: Path, version: str, log: Log, mounted: frozense
     ours = OURS_IN_AN_EMPTY_VOLUME | (set(jail_roots.SHARED) if jail_roots.names(jail) else set())
     foreign = sorted({entry.name for entry in jail.iterdir()} - ours)
     if foreign and not (jail / IN_PROGRESS).exists():
-        log(
-            f"the volume has {', '.join(foreign[:5])} and {max(0, len(foreign) - 5)} more in it, not from us: "
-            "refusing to write to it"
+        raise RefusedError(
+            f"the volume has {', '.join(foreign[:5])} and {max(0, len(foreign) - 5)} more in it, not from us: refusing to "
+            "write to it. Use an empty volume, or empty this one by hand"
         )
-        log("Use an empty volume, or empty this one by hand.")
-        return REFUSED
     if foreign:
         log("going on where an earlier run was interrupted")
     return _fill(source, Wanted(volume=jail, version=version), log, mounted)
@@ -157,12 +154,13 @@ def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> in
     jail_roots.note_homes(wanted.volume, apart=homes_directory() is not None)
     root.chmod(0o755)  # sshd insists, for a ChrootDirectory
     (root / STATE).mkdir(mode=0o755, exist_ok=True)
-    write_atomically(root / IN_PROGRESS, version + "\n")
-    code = fill(source, root, log, mounted)
-    if code != 0:
-        return code
     manifest = jail_roots.make_directory_of(wanted.volume, wanted.name) / jail_roots.MANIFEST
-    if not (wanted.carried and manifest.exists()):  # what an interrupted run has carried is not the image's
+    # What an interrupted run has carried is not the image's.
+    if not (wanted.carried and (root / IN_PROGRESS).exists() and manifest.exists()):
+        write_atomically(root / IN_PROGRESS, version + "\n")
+        code = fill(source, root, log, mounted)
+        if code != 0:
+            return code
         write_manifest(root, manifest)
     left_out = _carry(wanted, log) if wanted.carried else 0
     os.sync()  # everything else is on the disk before somebody is told that it is there

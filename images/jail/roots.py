@@ -21,9 +21,6 @@ from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, RefusedError, program
 from images.jail.manifest import compare, read_manifest, shown
 
-_AT_ONCE: Final = 100_000
-"""Files and directories after whose removal the log says so."""
-
 _REMOVING: Final = ".removing-"
 """In ROOTS: what is left of roots that are being removed. No root can be called so."""
 
@@ -63,19 +60,14 @@ def _left(roots: Path) -> list[Path]:
 
 def _empty(trash: Path, log: Callable[[str], None]) -> None:
     """All in a directory goes. find(1) follows no link, however fast names change, and goes to any depth."""
-    argv = ["find", str(trash), "-xdev", "-mindepth", "1", "-delete", "-printf", "."]
-    gone = 0
-    with os.fdopen(os.memfd_create("complaints"), "w+") as complaints:  # the container has no /tmp
-        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=complaints) as process:
-            assert process.stdout is not None
-            while dots := process.stdout.read(_AT_ONCE):
-                gone += len(dots)
-                if len(dots) == _AT_ONCE:
-                    log(f"{gone} files and directories are removed so far")
-        if process.returncode != 0:
-            complaints.seek(0)
-            why = complaints.readline().strip()
-            raise CannotGoOnError(f"not all could be removed ({why}); the same command goes on")
+    log(f"removing what is in {trash.name}")
+    find = ["find", str(trash), "-xdev", "-mindepth", "1", "-delete"]
+    done = subprocess.run(
+        find, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", check=False
+    )
+    if done.returncode != 0:
+        why = done.stderr.partition("\n")[0]
+        raise CannotGoOnError(f"not all could be removed ({why}); the same command goes on")
 
 
 def list_roots(volume: Path, *, sizes: bool) -> list[dict[str, Any]]:

@@ -191,10 +191,7 @@ def serve(listening: socket.socket, warden: Warden) -> NoReturn:
             for key, _ in selector.select():
                 if key.fileobj is listening:
                     connection, _ = listening.accept()
-                    if _peer(connection)[1] == 0:
-                        selector.register(connection, selectors.EVENT_READ)
-                    else:
-                        connection.close()
+                    selector.register(connection, selectors.EVENT_READ)
                 elif not _serve_one(_socket(key), warden):
                     selector.unregister(key.fileobj)
                     warden.closed(key.fd)
@@ -212,7 +209,7 @@ def _serve_one(connection: socket.socket, warden: Warden) -> bool:
         data, files, _, _ = socket.recv_fds(connection, LONGEST, 1)
         try:
             if data:
-                answer = warden.answer(connection.fileno(), _peer(connection)[0], data, files)
+                answer = warden.answer(connection.fileno(), _peer(connection), data, files)
                 # Who asks and never reads must not keep the others waiting: code of the jail may have the connection.
                 if answer:
                     connection.send(answer.encode()[:LONGEST_ANSWER], socket.MSG_DONTWAIT)
@@ -223,11 +220,10 @@ def _serve_one(connection: socket.socket, warden: Warden) -> bool:
     return False
 
 
-def _peer(connection: socket.socket) -> tuple[int, int]:
-    """Process and user at the other end, when it connected."""
+def _peer(connection: socket.socket) -> int:
+    """The process at the other end, when it connected."""
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, uid, _ = struct.unpack("3i", found)
-    return pid, uid
+    return int(struct.unpack("3i", found)[0])
 
 
 def start(
