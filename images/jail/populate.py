@@ -89,8 +89,8 @@ def populate(source: Path, jail: Path, version: str, log: Log, mounted: frozense
     foreign = sorted({entry.name for entry in jail.iterdir()} - ours)
     if foreign and not (jail / IN_PROGRESS).exists():
         raise RefusedError(
-            f"the volume has {', '.join(foreign[:5])} and {max(0, len(foreign) - 5)} more in it, not from us: refusing to "
-            "write to it. Use an empty volume, or empty this one by hand"
+            f"the volume has {', '.join(foreign[:5])} and {max(0, len(foreign) - 5)} more in it, not from us: "
+            "refusing to write to it. Use an empty volume, or empty this one by hand"
         )
     if foreign:
         log("going on where an earlier run was interrupted")
