@@ -17,10 +17,12 @@ from tests.graph.objects import environment, mounts, pod, recorded, template, vo
     ("sections", "pool", "fields", "told"),
     [
         (stacks.existing(), "cpu", {}, {}),
-        (stacks.existing(), "cpu", {"confinement": "required"}, {"CONFINEMENT": "required"}),
-        (stacks.existing(), "cpu", {"confinement": "off"}, {"CONFINEMENT": "off"}),
-        (stacks.existing(), "cpu", {"containers": True}, {"CONTAINERS": "yes"}),
-        (stacks.existing(), "cpu", {"containers": False}, {}),
+        (
+            stacks.existing(),
+            "cpu",
+            {"confinement": "off", "containers": True},
+            {"CONFINEMENT": "off", "CONTAINERS": "yes"},
+        ),
         # Two local workers share two CPUs: both would bind their first job to the first one.
         (stacks.dev(), "default", {}, {"SHARED_CPUS": "yes"}),
     ],

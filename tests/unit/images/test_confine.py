@@ -9,7 +9,7 @@ import pytest
 from images.common.cgroups import CannotConfineError, Subtree
 from images.common.command import Result, Runner
 from images.common.process import CannotGoOnError
-from images.worker.confine import Confinement, Topology, described, find, read_topology, write_slurm_conf
+from images.worker.confine import Confinement, Topology, described, find, read_topology
 from tests.fakes import node_conf
 from tests.fakes.commands import FakeRunner
 from tests.fakes.node_conf import conf
@@ -77,20 +77,6 @@ def test_a_worker_that_has_to_hold_jobs_and_cannot_does_not_start(
 ) -> None:
     with pytest.raises(CannotGoOnError, match=f"`confinement: required`: {why}"):
         found(tmp_path, "required", **more)  # type: ignore[arg-type]
-
-
-def lines(tmp_path: Path, *, confined: bool, own_cpus: bool) -> list[str]:
-    write_slurm_conf(confined=confined, own_cpus=own_cpus, in_jail=False, directory=tmp_path)
-    return (tmp_path / "slurm.conf").read_text().splitlines()
-
-
-def test_slurmd_is_told_which_plugins_hold(tmp_path: Path) -> None:
-    cgroups = ["ProctrackType=proctrack/cgroup", "JobAcctGatherType=jobacct_gather/cgroup"]
-
-    assert lines(tmp_path, confined=True, own_cpus=True) == ["TaskPlugin=task/affinity,task/cgroup", *cgroups]
-    assert lines(tmp_path, confined=True, own_cpus=False) == ["TaskPlugin=task/cgroup", *cgroups]
-    assert lines(tmp_path, confined=False, own_cpus=True) == ["TaskPlugin=task/affinity"]
-    assert lines(tmp_path, confined=False, own_cpus=False) == []
 
 
 CONF = "CPUs={} RealMemory=1000 Feature=default"

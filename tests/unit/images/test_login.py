@@ -1,4 +1,4 @@
-"""What PAM is told, shares of a login node, and homes that are made; tests/slurm/test_login.py logs in."""
+"""Limits and shares of a login node, and homes that are made; tests/slurm/test_login.py logs in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from images.common.cgroups import CannotConfineError, Subtree
 from images.common.command import run
-from images.login.sshd import OUR_MODULE, limits_file, pam_service, set_up_shares
+from images.login.sshd import limits_file, set_up_shares
 
 
 def test_a_limit_above_the_pod_s_own_becomes_that_as_no_login_would_work_otherwise(
@@ -25,17 +25,6 @@ def test_a_limit_above_the_pod_s_own_becomes_that_as_no_login_would_work_otherwi
         "login.user_limits: nofile is 600 instead of 601: more is not allowed to this pod",
         "login.user_limits: cpu is 10 instead of 11: more is not allowed to this pod",
     ]
-
-
-def test_pam_never_authenticates_asks_about_the_account_first_and_narrows_the_session_last() -> None:
-    for sssd in (False, True):
-        lines = pam_service(sssd=sssd).splitlines()
-        assert [line for line in lines if line.startswith("auth")] == ["auth required pam_deny.so"]
-        account = [line for line in lines if line.startswith("account")]
-        assert account[:2] == [f"account required {module}" for module in (OUR_MODULE, "pam_unix.so")], (
-            "before anything that is sufficient"
-        )
-        assert lines[-1] == f"session required {OUR_MODULE}"
 
 
 def test_without_cgroups_there_are_no_shares_and_the_log_says_why(tmp_path: Path) -> None:

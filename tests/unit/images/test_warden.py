@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from images.worker import devices
-from images.worker.namespaces import Owner
 from images.worker.warden import job_cgroups
 from tests.unit.images.cells import GID, PID, UID, Kept
 
@@ -31,15 +30,6 @@ def test_a_step_asks_for_its_cell_once_and_for_nothing_else(kept: Kept, request_
     assert kept.jobs() == ["17", "18"]
 
 
-def test_what_is_no_number_of_a_job_reaches_no_directory(kept: Kept) -> None:
-    for job in ("", "..", "1/2", "٣"):
-        for request in (f"cell {job} {UID} {GID} 0", f"end {job}"):
-            assert not kept.ask(5, request).startswith("ok"), request
-            assert len(kept.log) == 1
-            assert not list((kept.directory / "cells").iterdir())
-            kept.log.clear()
-
-
 def test_a_cell_stays_while_a_step_is_there(kept: Kept) -> None:
     """slurmstepd removes its own files last, and reaches them by the cell."""
     kept.enter(5, "17")
@@ -58,25 +48,6 @@ def test_a_cell_stays_while_a_step_is_there(kept: Kept) -> None:
     assert not kept.log
 
 
-def left_cgroup(kept: Kept) -> Path:
-    group = kept.directory / "cgroups/system.slice/w-0_slurmstepd.scope/job_17"
-    for below in ("step_0/user/task_0", "step_0/slurm", "step_batch/user"):
-        (group / below).mkdir(parents=True)
-    return group
-
-
-def test_what_is_in_the_cgroup_of_a_job_that_has_ended_is_ended_too(kept: Kept) -> None:
-    group = left_cgroup(kept)
-    kill = group / "cgroup.kill"
-    kill.touch()  # as a process would, it keeps the directory from being removed
-    assert kept.ask(9, "end 17") == "ok later"
-    assert kill.read_text() == "1"
-    assert kept.ask(9, "end 17 now") == "ok"
-    kill.unlink()
-    assert kept.ask(9, "end 17") == "ok"
-    assert not group.exists()
-
-
 def test_the_cgroup_of_the_job_of_a_slurmstepd(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     job = "system.slice/w-0_slurmstepd.scope/job_17"
@@ -90,15 +61,6 @@ def test_the_cgroup_of_the_job_of_a_slurmstepd(tmp_path: Path) -> None:
     ]:
         (tmp_path / "7/cgroup").write_text(f"{text}\n")
         assert job_cgroups(7, tmp_path, Path("/at")) == found
-
-
-def test_namespaces_are_made_around_the_job_s_cell_and_answered_by_who_makes_them(kept: Kept) -> None:
-    kept.enter(5, "17")
-
-    assert kept.ask(6, "namespaces 17 10001 10002") == ""
-
-    assert kept.made == [(6, kept.directory / "cells/17", Owner(uid=10001, gid=10002))]
-    assert not kept.log
 
 
 @pytest.mark.parametrize(
@@ -168,7 +130,8 @@ def test_a_job_of_before_this_warden_has_the_time_that_who_asks_gives_it(kept: K
 def test_what_is_no_request_is_refused_and_logged(kept: Kept) -> None:
     for request in (
         "", "cell", "cell 17 1 1", "cell 17 1 1 1 1", "cell 17 x 1 0", "cell 17 1  0", "cell 17 1 1 1.5", "end 17 1",
-        "ok", "devices ", "cell \u00e9 1 1 0", f"cell 17 {10**30} 1 0", f"cell 17 -7 {10**30} 0",
+        "cell .. 1 1 0", "cell 1/2 1 1 0", "end ..", "end 1/2", "ok",
+        "devices ", "cell \u00e9 1 1 0", f"cell 17 {10**30} 1 0", f"cell 17 -7 {10**30} 0",
         f"cell {'1' * 5000} 0 0 0",
     ):  # fmt: skip
         answer = kept.ask(5, request)
